@@ -11,12 +11,12 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/constructor"
+	"github.com/go-leaderelection/leaderelection/internal/grant"
 )
 
 func init() {
-	constructor.Candidacy = func(ctx context.Context, log *slog.Logger) any { return newCandidacy(ctx, log) }
-	constructor.Leadership = func(token int64, deadline func() time.Time) (any, context.CancelCauseFunc) {
+	grant.NewCandidacy = func(ctx context.Context, log *slog.Logger) any { return newCandidacy(ctx, log) }
+	grant.NewLeadership = func(token int64, deadline func() time.Time) (any, context.CancelCauseFunc) {
 		return newLeadership(token, deadline)
 	}
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -264,7 +263,7 @@ func isMet(hook *zktest.Hook) bool { return bubble.HasRun(hook) }
 func (h *harness) hold() (hook zktest.HookFunc, release func()) { return bubble.Hold(h) }
 
 // forEachLoss runs f once for each loss, each time with new servers.
-func forEachLoss(t *testing.T, losses []lostreply.Fault, servers int, f func(h *harness, l lostreply.Fault)) {
+func forEachLoss(t *testing.T, losses []bubble.Fault, servers int, f func(h *harness, l bubble.Fault)) {
 	for _, l := range losses {
 		t.Run(l.Name, func(t *testing.T) {
 			withServers(t, servers, func(h *harness) { f(h, l) })

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -226,7 +226,7 @@ func TestMulti_EarlierLeadership(t *testing.T) {
 // time, or fails, so that the call fails.
 func TestTrap07_WriteReplyLost(t *testing.T) {
 	t.Run("of the leader", func(t *testing.T) {
-		forEachLoss(t, lostreply.All, 1, func(h *harness, l lostreply.Fault) {
+		forEachLoss(t, bubble.LostReplies, 1, func(h *harness, l bubble.Fault) {
 			h.create("/register")
 			c := h.join(h.connect())
 			c.requireLeads()
@@ -243,7 +243,7 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 		})
 	})
 	t.Run("of the deletion of an election", func(t *testing.T) {
-		forEachLoss(t, lostreply.All, 1, func(h *harness, l lostreply.Fault) {
+		forEachLoss(t, bubble.LostReplies, 1, func(h *harness, l bubble.Fault) {
 			k := 1
 			for met := true; met; k++ {
 				c, next := h.join(h.connect()), h.join(h.connect())
@@ -265,7 +265,7 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 		})
 	})
 	t.Run("of the creation of the election node", func(t *testing.T) {
-		forEachLoss(t, lostreply.All, 1, func(h *harness, l lostreply.Fault) {
+		forEachLoss(t, bubble.LostReplies, 1, func(h *harness, l bubble.Fault) {
 			lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreateContainer, Path: "/x", Nth: 1})
 			_, err := leaderelection.NewElection(h.connect(), "/x/y", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
 			require.NoError(h, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -260,7 +260,7 @@ func TestObserve_OneWatch(t *testing.T) {
 				require.Equal(h, leader, (<-observed).Leader != nil)
 				end()
 			}
-			require.Equal(h, 1, clientwatch.Count(conn))
+			require.Equal(h, 1, bubble.Watches(conn))
 		}
 	})
 }

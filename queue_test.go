@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -457,7 +457,7 @@ func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 // uses the znode that it has created.
 func TestTrap01_SeveralCandidates_NamePrefix(t *testing.T) {
 	for nth := 1; nth <= 4; nth++ {
-		forEachLoss(t, lostreply.ConnectionLost, 1, func(h *harness, l lostreply.Fault) {
+		forEachLoss(t, bubble.ConnectionLost, 1, func(h *harness, l bubble.Fault) {
 			h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
 			conn := h.connect()
 			l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: nth})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -113,7 +113,7 @@ func (h *harness) requireNoWatches(conn *zk.Conn) {
 	for _, w := range h.srv.Watches() {
 		require.NotEqual(h, conn.SessionID(), w.Session, w.Path)
 	}
-	require.Zero(h, clientwatch.Count(conn))
+	require.Zero(h, bubble.Watches(conn))
 }
 
 // TestResignRequested_ManyElections fails if a watch of an election remains after its candidates have

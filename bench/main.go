@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
-	"github.com/go-leaderelection/leaderelection/bench/internal/zookeeper"
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // for machines without the Debian package
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
@@ -96,17 +97,17 @@ func main() {
 
 func runBenchmark(ctx context.Context, s settings) (err error) {
 	r := report{Seed: s.seed, Delay: s.delay.String(), Environment: newEnvironment()}
-	ensemble, err := zookeeper.Start(ctx, sessionTimeout/10)
+	servers, err := ensemble.StartBenchmarked(ctx, sessionTimeout/10)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ensemble.Close()) }()
-	server, err := connectServer(ensemble.Addr(0))
+	defer func() { err = errors.Join(err, servers.Close()) }()
+	server, err := connectServer(servers.Addr(0))
 	if err != nil {
 		return err
 	}
 	defer server.close()
-	r.Environment.Server = ensemble.Backend().String()
+	r.Environment.Server = servers.Backend().String()
 	if r.Environment.ZooKeeper, err = server.version(); err != nil {
 		return err
 	}

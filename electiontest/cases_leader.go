@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/goroutines"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/suites"
 )
 
 // testSingleCandidate requires that the only candidate becomes leader, and resigns.
@@ -124,13 +124,13 @@ func testLeaks(s *suite) {
 		s.joinMember(1).resignAndCheck()
 	}
 	const n = 20
-	before := goroutines.Count()
+	before := suites.Goroutines()
 	for range n {
 		s.joinMember(1).resignAndCheck()
 	}
 	after := 0
 	if !s.waitUntil(s.group.Patience, func() bool {
-		after = goroutines.Count()
+		after = suites.Goroutines()
 		return after < before+n/2
 	}) {
 		s.Errorf("after %d candidacies have ended there are %d additional goroutines", n, after-before)

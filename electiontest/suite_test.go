@@ -11,14 +11,14 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/failures"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/suites"
 )
 
 // runCase runs a case in a bubble and returns its failures.
 func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string {
-	var r *failures.Recorder
+	var r *suites.Recorder
 	synctest.Test(t, func(*testing.T) {
-		r = failures.Record(func(t testing.TB) { c.Run(t, f) })
+		r = suites.Record(func(t testing.TB) { c.Run(t, f) })
 		time.Sleep(time.Hour) // goroutines that were too slow end
 	})
 	return r.Failures()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
@@ -106,7 +106,7 @@ func TestWatch_DataChange(t *testing.T) {
 func countClientWatches(t testing.TB, conn *client) (n int) {
 	t.Helper()
 	conn.WaitConnected(t) // so that all earlier events are handled
-	return clientwatch.Count(conn.Conn)
+	return bubble.Watches(conn.Conn)
 }
 
 // countServerWatches counts the watches of a server, on data and on children. The commands "wchs" and

@@ -15,7 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -137,8 +137,8 @@ func TestWait_ErrorNamesTheServer(t *testing.T) {
 // TestConnect_TLS fails if TLS connections do not work, or if an unknown authority is trusted.
 func TestConnect_TLS(t *testing.T) {
 	srv := zktest.Start(t)
-	a := certtest.New(t)
-	addr, _ := certtest.StartProxy(t, a.Config("127.0.0.1"), srv.Addr())
+	a := testenv.NewAuthority(t)
+	addr, _ := testenv.StartTLSProxy(t, a.Config("127.0.0.1"), srv.Addr())
 	conn, _, err := Connect([]string{addr}, 10*time.Second, WithTLS(&tls.Config{RootCAs: a.Pool, MinVersion: tls.VersionTLS12}))
 	require.NoError(t, err)
 	granted, err := Wait(t.Context(), conn)

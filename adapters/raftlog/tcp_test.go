@@ -15,7 +15,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
 // memoryDir returns a directory in memory if the system has one. A peer starts an election if the
@@ -108,7 +107,7 @@ func TestSecret(t *testing.T) {
 
 // TestCertificates fails if a client with a certificate of another authority is accepted.
 func TestCertificates(t *testing.T) {
-	ours, theirs := certtest.New(t), certtest.New(t)
+	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	peers, nodes := startTCPCluster(t, 3, func(_ int, c *raftlog.Config) { c.TLS = ours.Config("127.0.0.1") })
 	_, err := nodes[2].Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
 	require.NoError(t, err)
@@ -129,7 +128,7 @@ func TestCertificates(t *testing.T) {
 // TestCertificates_HostName fails if a client or a joining peer does not accept a certificate that
 // contains the host name of a peer, and not its IP address, or if a client can join as a peer.
 func TestCertificates_HostName(t *testing.T) {
-	authority := certtest.New(t)
+	authority := testenv.NewAuthority(t)
 	dial := func(ctx context.Context, addr string) (net.Conn, error) { // resolves all names to the loopback address
 		_, port, err := net.SplitHostPort(addr)
 		if err != nil {

@@ -6,7 +6,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/bench/internal/zookeeper"
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // for machines without the Debian package
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
@@ -24,7 +25,7 @@ func systems(timeout time.Duration) []system {
 // onZooKeeper uses this library on a ZooKeeper server. Every candidate uses a separate session.
 func onZooKeeper(timeout time.Duration) starter {
 	return func(ctx context.Context) (joiner, func(), error) {
-		server, err := zookeeper.Start(ctx, time.Second)
+		server, err := ensemble.StartBenchmarked(ctx, time.Second)
 		if err != nil {
 			return nil, nil, err
 		}

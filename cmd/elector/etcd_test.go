@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/cmd/elector/top"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
@@ -24,7 +24,7 @@ type etcdHarness struct {
 }
 
 func newEtcdHarness(t *testing.T) *etcdHarness {
-	authority := certtest.New(t)
+	authority := testenv.NewAuthority(t)
 	srv := etcdserver.Start(t, etcdserver.Config{TLS: authority})
 	ca, cert, key := authority.Files("127.0.0.1")
 	h := newHarness(t, []string{

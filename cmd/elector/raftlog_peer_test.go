@@ -23,7 +23,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
 // raftSession is so long that leases do not expire on a machine that stalls for a second or two, and that a
@@ -205,7 +204,7 @@ func TestRaftlog_WrongCredentials(t *testing.T) {
 // peers: a server of another protocol, or one that refuses the peer without proving that it is a peer.
 func TestRaftlog_StrangerAtAddress(t *testing.T) {
 	t.Parallel()
-	certificate := certtest.New(t).Issue("stranger")
+	certificate := testenv.NewAuthority(t).Issue("stranger")
 	// A reply of the handshake: no common secret, and eight empty texts and an empty proof.
 	refusal := "\x00\x00\x00\x1bLERL\x04\x04\x01\x01\x08" + strings.Repeat("\x00", 18)
 	for name, stranger := range map[string]struct {
@@ -324,6 +323,6 @@ func TestRaftlog_ExpiredCertificate(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	now := time.Now()
-	ca, cert, key := certtest.New(t).WriteFiles(t.TempDir(), "127.0.0.1", now.Add(-2*time.Hour), now.Add(-time.Hour))
+	ca, cert, key := testenv.NewAuthority(t).WriteFiles(t.TempDir(), "127.0.0.1", now.Add(-2*time.Hour), now.Add(-time.Hour))
 	r.run("a", exclusive, "--ca-file", ca, "--cert-file", cert, "--key-file", key).waitForLog("the certificate has expired")
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 	"github.com/go-leaderelection/leaderelection/elector"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	zkconnection "github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -168,8 +168,8 @@ func TestZooKeeper_NoAnswer(t *testing.T) {
 func TestZooKeeper_TLS(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
-	a := certtest.New(t)
-	addr, _ := certtest.StartProxy(t, a.Config("127.0.0.1"), srv.Addr())
+	a := testenv.NewAuthority(t)
+	addr, _ := testenv.StartTLSProxy(t, a.Config("127.0.0.1"), srv.Addr())
 	caFile, _, _ := a.Files("127.0.0.1")
 	t.Run("trusted", func(t *testing.T) {
 		z := openTestBackend(t, &settings{tls: tlsSettings{files: credentialfile.Certificates{CA: caFile}}, zookeeper: zooKeeperSettings{servers: addr}})

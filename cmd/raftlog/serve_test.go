@@ -17,7 +17,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // TestServe_KilledPeers fails if an acknowledged update is lost when peers are killed, if a
@@ -201,7 +201,7 @@ func TestServe_NewAddress(t *testing.T) {
 }
 
 // certificateFlags returns the flags for a certificate of the authority for a host.
-func certificateFlags(a *certtest.Authority, host string) []string {
+func certificateFlags(a *testenv.Authority, host string) []string {
 	ca, cert, key := a.Files(host)
 	return []string{"--ca-file", ca, "--cert-file", cert, "--key-file", key}
 }
@@ -220,7 +220,7 @@ func newCertificateHarness(t *testing.T, founders ...string) *harness {
 // rejected, or one without is accepted.
 func TestServe_Certificates(t *testing.T) {
 	h := newCertificateHarness(t, "a", "b")
-	ours, others := certtest.New(t), certtest.New(t)
+	ours, others := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	h.startPeer("a", certificateFlags(ours, "127.0.0.1")...)
 	h.startPeer("b", certificateFlags(ours, "127.0.0.1")...)
 	mine := certificateFlags(ours, "127.0.0.1")
@@ -240,7 +240,7 @@ func TestServe_Certificates(t *testing.T) {
 // they need a restart to use the certificates that replace them.
 func TestServe_ReplacedCertificates(t *testing.T) {
 	h := newCertificateHarness(t, "a", "b")
-	authority := certtest.New(t)
+	authority := testenv.NewAuthority(t)
 	client := certificateFlags(authority, "127.0.0.1")
 	now := time.Now()
 	peers, dirs := map[string]*process{}, map[string]string{}
@@ -261,7 +261,7 @@ func TestServe_ReplacedCertificates(t *testing.T) {
 // not allowed.
 func TestServe_AllowedNames(t *testing.T) {
 	h := newCertificateHarness(t, "a")
-	authority := certtest.New(t)
+	authority := testenv.NewAuthority(t)
 	flags := func(name string) []string { return certificateFlags(authority, name) }
 	h.startPeer("a", append(flags("127.0.0.1"), "--allowed-names", "127.0.0.1", "--allowed-client-names", "backup.example.org")...)
 	h.requireOutput(append([]string{"propose", "yes"}, flags("backup.example.org")...)...)

@@ -10,19 +10,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // TestRun_ClientCertificate fails if an elector does not send its certificate, connects without one,
 // or trusts servers with an unknown authority. A proxy implements TLS, because the servers of these
 // tests do not.
 func TestRun_ClientCertificate(t *testing.T) {
-	a := certtest.New(t)
+	a := testenv.NewAuthority(t)
 	ca, cert, key := a.Files("127.0.0.1")
-	_, otherCert, otherKey := certtest.New(t).Files("127.0.0.1")
+	_, otherCert, otherKey := testenv.NewAuthority(t).Files("127.0.0.1")
 	config := a.Config("127.0.0.1")
 	config.ClientAuth = tls.RequireAndVerifyClientCert
-	addr, rejected := certtest.StartProxy(t, config, servers.Addr(0))
+	addr, rejected := testenv.StartTLSProxy(t, config, servers.Addr(0))
 	f := newFixture(t)
 	withTLS := func(args ...string) []string {
 		return slices.Concat([]string{"--zookeeper-servers", addr, "--ca-file", ca, "--listen", "127.0.0.1:0"}, args, program)

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -49,7 +48,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			require.ErrorIs(w, b.Wait(ctx), context.DeadlineExceeded)
 			cancel()
-			require.Equal(w, 1, clientwatch.Count(conn))
+			require.Equal(w, 1, bubble.Watches(conn))
 		}
 		require.NoError(w, b.Remove(w.Context()))
 		require.NoError(w, b.Set(w.Context()))

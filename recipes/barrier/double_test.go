@@ -16,7 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -359,7 +359,7 @@ func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
 			}
 		}
 		callRepeatedly(func(ctx context.Context) error { _, err := d.Enter(ctx); return err })
-		require.LessOrEqual(w, clientwatch.Count(conn), 1)
+		require.LessOrEqual(w, bubble.Watches(conn), 1)
 		rounds := make(chan *Round, 1)
 		go func() {
 			r, err := otherDouble.Enter(w.Context())
@@ -370,12 +370,12 @@ func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
 		require.NoError(w, err)
 		otherRound := <-rounds
 		callRepeatedly(r.Leave)
-		require.LessOrEqual(w, clientwatch.Count(conn), 2, "on the znode of the round, and on a participant that has not left")
+		require.LessOrEqual(w, bubble.Watches(conn), 2, "on the znode of the round, and on a participant that has not left")
 		callRepeatedly(func(ctx context.Context) error { _, err := d.Enter(ctx); return err })
-		require.LessOrEqual(w, clientwatch.Count(conn), 2)
+		require.LessOrEqual(w, bubble.Watches(conn), 2)
 		require.NoError(w, otherRound.Leave(w.Context()))
 		require.NoError(w, r.Leave(w.Context()))
-		require.Zero(w, clientwatch.Count(conn))
+		require.Zero(w, bubble.Watches(conn))
 	})
 }
 

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -142,7 +141,7 @@ func (h *harness) watches() []string {
 }
 
 // channels returns how many channels the client library holds for the watches of the cache.
-func (h *harness) channels() int { return clientwatch.Count(h.conn) }
+func (h *harness) channels() int { return bubble.Watches(h.conn) }
 
 // replica applies the events of a cache to a map, and verifies their order.
 type replica struct {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -271,7 +271,7 @@ func (x *scheduleRun) verifyChannels() {
 	if slices.ContainsFunc(x.Steps, func(s faultschedule.Step) bool { return s.Kind == faultschedule.RejectWatches }) {
 		return
 	}
-	if n := clientwatch.Count(x.conn); n > (2*x.cache.Len()+1)*watch.MaxChannels {
+	if n := bubble.Watches(x.conn); n > (2*x.cache.Len()+1)*watch.MaxChannels {
 		x.Violate("the client library holds %d channels for %d znodes", n, x.cache.Len())
 	}
 }

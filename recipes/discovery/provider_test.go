@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
@@ -436,7 +436,7 @@ func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 		conn := d.setup.Conn
 		for range 20 {
 			require.NoError(w, w.provider(d).Close())
-			require.Equal(w, 2, clientwatch.Count(conn))
+			require.Equal(w, 2, bubble.Watches(conn))
 		}
 		loseWatches := func() {
 			refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -451,7 +451,7 @@ func TestTrap25_WatchesOfSharesDoNotAddUp(t *testing.T) {
 			<-s.Parts()
 			require.NoError(w, s.Close())
 			synctest.Wait()
-			require.LessOrEqual(w, clientwatch.Count(conn), 3, i)
+			require.LessOrEqual(w, bubble.Watches(conn), 3, i)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -293,7 +293,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			require.Len(w, w.srv.Watches(dir, dir+"/a"), 3)
-			require.Equal(w, 2, clientwatch.Count(reader))
+			require.Equal(w, 2, bubble.Watches(reader))
 		}
 		views := g.Watch(w.Context())
 		<-views

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -170,7 +170,7 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 
 // The reply to the transaction that creates the marker, or to the release, is lost.
 func TestLockDelay_RepliesLost(t *testing.T) {
-	forEachLoss(t, slices.Concat(lostreply.ConnectionLost[:2], lostreply.SessionMoved), 3, func(w *harness, l lostreply.Fault) {
+	forEachLoss(t, slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved), 3, func(w *harness, l bubble.Fault) {
 		with := WithLockDelay(lockDelay)
 		for k := 1; k <= 2; k++ { // the marker, the release
 			conn := w.connect()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -108,7 +107,7 @@ func TestDowngrade_ByCurator(t *testing.T) {
 // The reply to the transaction is lost. It is retried with the same name, and so applied only
 // once.
 func TestDowngrade_ReplyLost(t *testing.T) {
-	forEachLoss(t, lostreply.All, 1, func(w *harness, l lostreply.Fault) {
+	forEachLoss(t, bubble.LostReplies, 1, func(w *harness, l bubble.Fault) {
 		x := w.write(w.connect())
 		h, session := x.holds(), x.conn.SessionID()
 		next := w.write(w.connect())

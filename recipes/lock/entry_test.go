@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -198,7 +197,7 @@ func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 // the last, in any way. The contender recovers.
 func TestTrap41_BreakAtEachRequest(t *testing.T) {
 	for _, kind := range []string{"mutex", "delay", "read", "write"} {
-		for _, l := range lostreply.All {
+		for _, l := range bubble.LostReplies {
 			t.Run(kind+", "+l.Name, func(t *testing.T) {
 				k := 1
 				for met := true; met; k++ {
@@ -214,7 +213,7 @@ func TestTrap41_BreakAtEachRequest(t *testing.T) {
 
 // breakAtRequest breaks the connection at the k-th request of a contender that waits, holds and
 // releases. It reports whether the contender has sent so many requests.
-func breakAtRequest(w *harness, kind string, l lostreply.Fault, k int) bool {
+func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 	w.createLockNode()
 	base := map[string]string{"mutex": "-lock-", "delay": "-lock-", "read": "-__WRIT__", "write": "-__READ__"}[kind]
 	ahead, conn := w.createContender(base), w.connect()

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -462,7 +461,7 @@ func (a *call) requireOnlyZnode() {
 }
 
 // forEachLoss runs f as a separate test for each loss.
-func forEachLoss(t *testing.T, of []lostreply.Fault, servers int, f func(w *harness, l lostreply.Fault)) {
+func forEachLoss(t *testing.T, of []bubble.Fault, servers int, f func(w *harness, l bubble.Fault)) {
 	for _, l := range of {
 		t.Run(l.Name, func(t *testing.T) {
 			runTest(t, servers, func(w *harness) { f(w, l) })

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -245,10 +245,10 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 			w.set(h.Path(), fmt.Sprint(i))
 			w.pass(0)
 			h.ReleaseRequested()
-			require.Equal(w, 2, clientwatch.Count(a.conn))
+			require.Equal(w, 2, bubble.Watches(a.conn))
 			w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
 			w.pass(timeout / 5)
-			require.Equal(w, 3, clientwatch.Count(a.conn), "the watch on the data was set again")
+			require.Equal(w, 3, bubble.Watches(a.conn), "the watch on the data was set again")
 		}
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
@@ -262,6 +262,6 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 			w.Fatal("the request was not noticed")
 		}
 		a.release()
-		require.Zero(w, clientwatch.Count(a.conn))
+		require.Zero(w, bubble.Watches(a.conn))
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 
 	"github.com/go-zookeeper/zk"
@@ -144,12 +144,12 @@ func TestRWMutex_ReadersLeaveOneWatch(t *testing.T) {
 			w.pass(0)
 			require.True(w, errors.Is(r.failed(), context.Canceled))
 			require.ElementsMatch(w, append(before, x.hold.Path()), w.watched())
-			require.Equal(w, 1, clientwatch.Count(conn))
+			require.Equal(w, 1, bubble.Watches(conn))
 		}
 		stays.waits()
 		x.release()
 		stays.holds()
-		require.Zero(w, clientwatch.Count(conn))
+		require.Zero(w, bubble.Watches(conn))
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -156,8 +156,8 @@ func (w *harness) createLease(prefix string) string {
 	return path
 }
 
-func forEachSemaphoreLoss(t *testing.T, f func(w *harness, l lostreply.Fault)) {
-	for _, l := range slices.Concat(lostreply.ConnectionLost[:2], lostreply.SessionMoved) {
+func forEachSemaphoreLoss(t *testing.T, f func(w *harness, l bubble.Fault)) {
+	for _, l := range slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved) {
 		t.Run(l.Name, func(t *testing.T) { runSemaphoreTest(t, func(w *harness) { f(w, l) }) })
 	}
 }

@@ -7,8 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -49,7 +48,7 @@ func TestSemaphoreMutex(t *testing.T) {
 		d.release()
 		w.clean()
 		for _, x := range []*call{a, b, c, d} {
-			require.Zero(w, clientwatch.Count(x.conn))
+			require.Zero(w, bubble.Watches(x.conn))
 		}
 	})
 }
@@ -187,7 +186,7 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
 			for nth := 1; nth <= 2; nth++ {
 				t.Run(name+" "+op.String(), func(t *testing.T) {
-					forEachSemaphoreLoss(t, func(w *harness, l lostreply.Fault) {
+					forEachSemaphoreLoss(t, func(w *harness, l bubble.Fault) {
 						w.acquire(w.semaphore(w.connect(), 1, protocol), 1).release()
 						conn := w.connect()
 						session := conn.SessionID()
@@ -213,7 +212,7 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 	for name, protocol := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
-			forEachSemaphoreLoss(t, func(w *harness, l lostreply.Fault) {
+			forEachSemaphoreLoss(t, func(w *harness, l bubble.Fault) {
 				w.acquire(w.semaphore(w.connect(), 1, protocol), 1).release()
 				conn := w.connect()
 				ctx, cancel := context.WithCancel(w.Context())

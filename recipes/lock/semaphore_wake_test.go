@@ -6,8 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -79,7 +78,7 @@ func without(sessions, others []int64) []int64 {
 // A contender is admitted, and the write that wakes its follower is lost. It is retried: the
 // follower notices the departure of the other holder, although its predecessor stays.
 func TestSemaphoreWake_WriteIsLost(t *testing.T) {
-	forEachSemaphoreLoss(t, func(w *harness, l lostreply.Fault) {
+	forEachSemaphoreLoss(t, func(w *harness, l bubble.Fault) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpSetData, Path: c.path(), Nth: 1})
@@ -238,7 +237,7 @@ func TestTrap27_SemaphorePooledWatchIsLost(t *testing.T) {
 		first.waits()
 		first.cancel()
 		synctest.Wait()
-		require.Equal(w, 1, clientwatch.Count(conn), "the watch on the predecessor")
+		require.Equal(w, 1, bubble.Watches(conn), "the watch on the predecessor")
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		w.srv.DropConnections(conn.SessionID())
 		w.pass(timeout)
@@ -274,13 +273,13 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 			w.waiting(first, second, third)
 			watches := slices.DeleteFunc(w.srv.Watches(), func(x zktest.Watch) bool { return x.Session != conn.SessionID() })
 			require.LessOrEqual(w, len(watches), 2+3, "their znodes, the queue, the predecessor, and x")
-			require.LessOrEqual(w, clientwatch.Count(conn), 2*(2+3), "each watch was set again once")
+			require.LessOrEqual(w, bubble.Watches(conn), 2*(2+3), "each watch was set again once")
 			for _, x := range []*call{second, first, third} {
 				x.cancel()
 				synctest.Wait()
 			}
-			require.Zero(w, clientwatch.Count(conn))
-			require.Zero(w, clientwatch.Count(third.conn))
+			require.Zero(w, bubble.Watches(conn))
+			require.Zero(w, bubble.Watches(third.conn))
 			require.Len(w, w.srv.Watches(), 1, "the watch of the holder on its znode")
 		}
 		holder.release()
@@ -303,7 +302,7 @@ func TestSemaphoreWake_LeavesNoWatch(t *testing.T) {
 		e.release()
 		w.clean()
 		for _, x := range []*call{a, b, c, d, e} {
-			require.Zero(w, clientwatch.Count(x.conn))
+			require.Zero(w, bubble.Watches(x.conn))
 		}
 	})
 }

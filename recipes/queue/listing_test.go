@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -85,12 +85,12 @@ func TestTrap25_WatchesAddUp(t *testing.T) {
 			h.requireEmpty(q)
 			require.NoError(h, q.Close())
 		}
-		require.LessOrEqual(h, clientwatch.Count(conn), 4, "each watch was set again once")
+		require.LessOrEqual(h, bubble.Watches(conn), 4, "each watch was set again once")
 		for range 2 {
 			h.put(other, "")
 		}
 		h.advance(time.Second)
-		require.Zero(h, clientwatch.Count(conn))
+		require.Zero(h, bubble.Watches(conn))
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -77,7 +77,7 @@ func TestWatch_LeaveOneWatch(t *testing.T) {
 				for range c {
 				}
 			}
-			require.Equal(h, 1, clientwatch.Count(conn))
+			require.Equal(h, 1, bubble.Watches(conn))
 			_, err := v.Set(h.Context(), i+1)
 			require.NoError(h, err)
 			synctest.Wait()

@@ -9,7 +9,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
@@ -24,8 +23,8 @@ func settingsReplies(engine string, journals bool) map[string]bson.D {
 }
 
 // replyCase returns a case with a server that sends the given replies to commands.
-func replyCase(replies map[string]bson.D) safetytable.Case {
-	return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
+func replyCase(replies map[string]bson.D) fixture.SafetyCase {
+	return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 		server := newFakeServer(t)
 		server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 			if other, ok := replies[name]; ok {
@@ -40,7 +39,7 @@ func replyCase(replies map[string]bson.D) safetytable.Case {
 // TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
 // deployment.
 func TestSafetyTable(t *testing.T) {
-	safetytable.Check(t, "MongoDB", map[string]safetytable.Case{
+	fixture.CheckSafety(t, "MongoDB", map[string]fixture.SafetyCase{
 		"a replica set, of one member too": replyCase(settingsReplies("wiredTiger", true)),
 		"a sharded cluster": replyCase(map[string]bson.D{
 			"serverStatus":     {{Key: "process", Value: "mongos"}, ok},

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
@@ -27,8 +26,8 @@ func TestSafetyTable(t *testing.T) {
 		return s.Start(fixture.Context(t))
 	}
 	// bucketCase returns a case with a bucket. change modifies the configuration of the bucket.
-	bucketCase := func(change func(*jetstream.StreamConfig)) safetytable.Case {
-		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
+	bucketCase := func(change func(*jetstream.StreamConfig)) fixture.SafetyCase {
+		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			js, err := jetstream.New(connect(t, server.Addr()))
 			require.NoError(t, err)
 			bucket := newBucket()
@@ -43,13 +42,13 @@ func TestSafetyTable(t *testing.T) {
 		}}
 	}
 	// replicatedCase returns a case with a replicated bucket, on servers that report a release.
-	replicatedCase := func(release string) safetytable.Case {
-		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
+	replicatedCase := func(release string) fixture.SafetyCase {
+		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			return start(t, members[0], "first", release, accepted)
 		}}
 	}
 	members = startCluster(t)
-	safetytable.Check(t, "NATS", map[string]safetytable.Case{
+	fixture.CheckSafety(t, "NATS", map[string]fixture.SafetyCase{
 		"a bucket with one replica in files":                         bucketCase(func(*jetstream.StreamConfig) {}),
 		"a bucket with several replicas, on servers 2.9.21 or newer": replicatedCase("2.10.29"),
 		"a bucket with several replicas, on older servers":           replicatedCase("2.9.20"),

@@ -15,7 +15,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
@@ -30,15 +29,15 @@ func TestSafetyTable(t *testing.T) {
 		defer s.Close()
 		return s.Start(fixture.Context(t))
 	}
-	standbysCase := func(names string, want int, state string) safetytable.Case {
-		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
+	standbysCase := func(names string, want int, state string) fixture.SafetyCase {
+		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			servers().setStandbyNames(t, names, want, state)
 			return start(t, servers().pool, accepted...)
 		}}
 	}
-	serverCase := func(server func(t *testing.T) *dbserver.Server, change func(*pgxpool.Config)) safetytable.Case {
+	serverCase := func(server func(t *testing.T) *dbserver.Server, change func(*pgxpool.Config)) fixture.SafetyCase {
 		var running *dbserver.Server
-		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
+		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			if running == nil {
 				running = server(t)
 			}
@@ -46,7 +45,7 @@ func TestSafetyTable(t *testing.T) {
 		}}
 	}
 	withFsync := func(t *testing.T) *dbserver.Server { return startServer(t, "fsync=on") }
-	safetytable.Check(t, "PostgreSQL", map[string]safetytable.Case{
+	fixture.CheckSafety(t, "PostgreSQL", map[string]fixture.SafetyCase{
 		"one server, also with synchronous_commit off, local or remote_write": serverCase(withFsync, withSetting("synchronous_commit", "off")),
 		"one server, fsync off": serverCase(func(t *testing.T) *dbserver.Server { return startServer(t) }, nil),
 		"every commit waits for all standbys, as with FIRST 2 (a, b) and two standbys": standbysCase("FIRST 2 (a, b)", 2, "sync"),

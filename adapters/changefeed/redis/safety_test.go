@@ -11,15 +11,14 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // serverCase returns a case with a client of one server, which is started once.
-func serverCase(start func(t *testing.T) *dbserver.Server) safetytable.Case {
+func serverCase(start func(t *testing.T) *dbserver.Server) fixture.SafetyCase {
 	var server *dbserver.Server
-	return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
+	return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 		if server == nil {
 			server = start(t)
 		}
@@ -29,7 +28,7 @@ func serverCase(start func(t *testing.T) *dbserver.Server) safetytable.Case {
 }
 
 // settingsCase returns a case with a server with these arguments.
-func settingsCase(args ...string) safetytable.Case {
+func settingsCase(args ...string) fixture.SafetyCase {
 	return serverCase(func(t *testing.T) *dbserver.Server { return startServer(t, args...) })
 }
 
@@ -37,7 +36,7 @@ func settingsCase(args ...string) safetytable.Case {
 // deployment.
 func TestSafetyTable(t *testing.T) {
 	var cluster *dbserver.Server
-	safetytable.Check(t, "Redis", map[string]safetytable.Case{
+	fixture.CheckSafety(t, "Redis", map[string]fixture.SafetyCase{
 		"one server, appendonly yes, appendfsync always":               settingsCase(),
 		"one server, appendfsync everysec":                             settingsCase("--appendfsync", "everysec"),
 		"one server, no-appendfsync-on-rewrite yes":                    settingsCase("--no-appendfsync-on-rewrite", "yes"),

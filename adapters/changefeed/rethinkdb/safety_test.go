@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
@@ -43,12 +42,12 @@ func startStore(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Ri
 // TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
 // deployment.
 func TestSafetyTable(t *testing.T) {
-	configCase := func(config map[string]any) safetytable.Case {
-		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
+	configCase := func(config map[string]any) fixture.SafetyCase {
+		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			return startStore(t, newMock(config), accepted...)
 		}}
 	}
-	safetytable.Check(t, "RethinkDB", map[string]safetytable.Case{
+	fixture.CheckSafety(t, "RethinkDB", map[string]fixture.SafetyCase{
 		"a table with one replica": configCase(replicatedConfig("single", "a")),
 		"a table with several replicas and write_acks majority (the default)": configCase(replicatedConfig("majority", "a", "b", "c")),
 		"a table with several replicas and write_acks single":                 configCase(replicatedConfig("single", "a", "b", "c")),

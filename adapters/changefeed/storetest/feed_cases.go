@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/goroutines"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/suites"
 )
 
 // subscribe opens a feed, which is closed after the case.
@@ -321,13 +321,13 @@ func testGoroutineLeaks(s *suite) {
 		openAndClose()
 	}
 	const n = 20
-	before := goroutines.Count()
+	before := suites.Goroutines()
 	for range n {
 		openAndClose()
 	}
 	after := 0
 	for ctx := s.ctx(); ctx.Err() == nil; pause(ctx) {
-		if after = goroutines.Count(); after < before+n/2 {
+		if after = suites.Goroutines(); after < before+n/2 {
 			return
 		}
 	}

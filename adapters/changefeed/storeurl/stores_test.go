@@ -43,18 +43,18 @@ func listings(directory, name, driver string) map[string][]string {
 	path := "adapters/changefeed/" + directory
 	return map[string][]string{
 		"go.work": {"\t./" + path + "\n", "leaderelection/" + path + " v"},
-		"adapters/changefeed/storeurl/" + directory + ".go":      {"//go:build " + strings.Replace(tag, "no_", "!no_", 1) + "\n"},
-		"adapters/changefeed/storeurl/storeurl.go":               {tag, "\n//\t" + directory + "://"},
-		"adapters/changefeed/internal/fixture/fixture.go":        {`"` + driver + `"`},
-		"adapters/changefeed/internal/safetytable/table_test.go": {`"` + name + `"`},
-		"tools/repository/buildtags_test.go":                     {`"` + tag + `":`, `{"` + driver + `"}`},
-		"cmd/elector/changefeed.go":                              {"// " + name + "\n"}, // the errors of wrong credentials
-		"docs/changefeed-stores.md":                              {"\n## " + name + "\n", "`" + path + "`"},
-		"docs/elector.md":                                        {"| `" + tag + "` | ", "stores on " + name + " |"},
-		"docs/modules.md":                                        {"| `" + path + "` | store |"},
-		"Makefile":                                               {" " + tag},
-		"README.md":                                              {name},
-		"CHANGELOG.md":                                           {name},
+		"adapters/changefeed/storeurl/" + directory + ".go":   {"//go:build " + strings.Replace(tag, "no_", "!no_", 1) + "\n"},
+		"adapters/changefeed/storeurl/storeurl.go":            {tag, "\n//\t" + directory + "://"},
+		"adapters/changefeed/internal/fixture/fixture.go":     {`"` + driver + `"`},
+		"adapters/changefeed/internal/fixture/safety_test.go": {`"` + name + `"`},
+		"tools/repository/buildtags_test.go":                  {`"` + tag + `":`, `{"` + driver + `"}`},
+		"cmd/elector/changefeed.go":                           {"// " + name + "\n"}, // the errors of wrong credentials
+		"docs/changefeed-stores.md":                           {"\n## " + name + "\n", "`" + path + "`"},
+		"docs/elector.md":                                     {"| `" + tag + "` | ", "stores on " + name + " |"},
+		"docs/modules.md":                                     {"| `" + path + "` | store |"},
+		"Makefile":                                            {" " + tag},
+		"README.md":                                           {name},
+		"CHANGELOG.md":                                        {name},
 	}
 }
 

@@ -12,14 +12,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
 // TestConfig_ReplacedFiles fails if a handshake uses another certificate than that in the files or, while
 // these are not a certificate and its key, than the one before.
 func TestConfig_ReplacedFiles(t *testing.T) {
-	authority, dir := certtest.New(t), t.TempDir()
+	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	expiry := time.Now().Add(time.Hour).Truncate(time.Second)
 	write := func(to time.Time) Certificates {
 		ca, cert, key := authority.WriteFiles(dir, "peer", time.Now().Add(-time.Hour), to)
@@ -59,7 +59,7 @@ func TestConfig_ReplacedFiles(t *testing.T) {
 // TestConfig_ReplacedAuthorities fails if a side trusts other authorities than those in its file or,
 // while it cannot be read, than those that it has read last.
 func TestConfig_ReplacedAuthorities(t *testing.T) {
-	authorities := map[string]*certtest.Authority{"a": certtest.New(t), "b": certtest.New(t)}
+	authorities := map[string]*testenv.Authority{"a": testenv.NewAuthority(t), "b": testenv.NewAuthority(t)}
 	ofServer, ofClient := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "ca.pem")
 	write := func(file, trusted string) {
 		var all []byte
@@ -103,7 +103,7 @@ func TestConfig_ReplacedAuthorities(t *testing.T) {
 // TestConfig_ServerName fails if a certificate for another server is accepted, or if a server without a
 // name is.
 func TestConfig_ServerName(t *testing.T) {
-	authority := certtest.New(t)
+	authority := testenv.NewAuthority(t)
 	for _, host := range []string{"peer", "127.0.0.1"} {
 		ca, cert, key := authority.Files(host)
 		files := Certificates{CA: ca, Cert: cert, Key: key}

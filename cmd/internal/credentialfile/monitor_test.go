@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // TestMonitor fails if a warning is missing, is logged more than once a day, or is logged for a valid
@@ -26,7 +26,7 @@ func TestMonitor(t *testing.T) {
 		{"lifetime of an hour", time.Hour, 15 * time.Minute, time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			authority, dir := certtest.New(t), t.TempDir()
+			authority, dir := testenv.NewAuthority(t), t.TempDir()
 			now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 			write := func() Certificates {
 				ca, cert, key := authority.WriteFiles(dir, "peer", now, now.Add(test.lifetime))

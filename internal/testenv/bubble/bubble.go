@@ -1,6 +1,6 @@
 // Package bubble contains what tests of several packages do with [zktest] servers and clients in
-// bubbles of [synctest], where time is fake: connect and disconnect clients, let time pass, and wait
-// for hooks.
+// bubbles of [synctest], where time is fake: connect and disconnect clients, lose replies, let time
+// pass, count watches, and wait for hooks.
 package bubble
 
 import (

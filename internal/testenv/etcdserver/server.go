@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
 // startLimit is how long a server may take to start or to stop.
@@ -29,7 +28,7 @@ type Config struct {
 	Members int
 	// TLS, if it is not nil, issues the certificates of the servers, and the servers require
 	// clients to have a certificate of it.
-	TLS *certtest.Authority
+	TLS *testenv.Authority
 	// Election is the election timeout of the servers, which send ten heartbeats in that time.
 	// The shortest TTL of a lease is one and a half times as long, in whole seconds. The
 	// default is 200 ms.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // TestCluster_KillAndRestart fails if a server loses data when it is killed, or restarts at another
@@ -47,7 +47,7 @@ func TestCluster_LeaderPaused(t *testing.T) {
 
 // TestCluster_TLS fails if the servers accept clients without a certificate.
 func TestCluster_TLS(t *testing.T) {
-	a := certtest.New(t)
+	a := testenv.NewAuthority(t)
 	c := Start(t, Config{TLS: a})
 	var status struct{ Leader string }
 	require.NoError(t, c.Call(0, "maintenance/status", struct{}{}, &status))

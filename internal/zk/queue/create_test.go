@@ -9,22 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // CURATOR-45, CURATOR-79: a create is applied and its reply is lost. No client knows the znode, which
 // blocks the queue.
 func TestTrap01_CreateReplyLost(t *testing.T) {
-	forEachLoss(t, lostreply.ConnectionLost, testCreateReplyLost)
+	forEachLoss(t, bubble.ConnectionLost, testCreateReplyLost)
 }
 
 // ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
 func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
-	forEachLoss(t, lostreply.SessionMoved, testCreateReplyLost)
+	forEachLoss(t, bubble.SessionMoved, testCreateReplyLost)
 }
 
-func testCreateReplyLost(h *harness, l lostreply.Fault) {
+func testCreateReplyLost(h *harness, l bubble.Fault) {
 	first, conn := h.joinNew(), h.connect()
 	session := conn.SessionID()
 	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
@@ -46,7 +45,7 @@ func testCreateReplyLost(h *harness, l lostreply.Fault) {
 // CURATOR-79, CURATOR-62: the contender gives up while the outcome of its create is unknown, and its
 // znode is not searched for.
 func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
-	forEachLoss(t, lostreply.All, func(h *harness, l lostreply.Fault) {
+	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
 		conn := h.connect()
 		session := conn.SessionID()
 		lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
@@ -196,7 +195,7 @@ func TestTrap40_GivesUpDuringCreate(t *testing.T) {
 			testGivesUpDuringCreate(h, open)
 		})
 	})
-	forEachLoss(t, lostreply.ConnectionLost[2:], func(h *harness, l lostreply.Fault) {
+	forEachLoss(t, bubble.ConnectionLost[2:], func(h *harness, l bubble.Fault) {
 		l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
 		testGivesUpDuringCreate(h, func() {})
 	})

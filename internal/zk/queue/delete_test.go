@@ -10,7 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -23,15 +22,15 @@ func (c *client) requireUnconfirmed() {
 // CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the session continues,
 // and the znode blocks all other contenders.
 func TestTrap05_DeleteReplyLost(t *testing.T) {
-	forEachLoss(t, lostreply.ConnectionLost, testDeleteReplyLost)
+	forEachLoss(t, bubble.ConnectionLost, testDeleteReplyLost)
 }
 
 // ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
 func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
-	forEachLoss(t, lostreply.SessionMoved, testDeleteReplyLost)
+	forEachLoss(t, bubble.SessionMoved, testDeleteReplyLost)
 }
 
-func testDeleteReplyLost(h *harness, l lostreply.Fault) {
+func testDeleteReplyLost(h *harness, l bubble.Fault) {
 	c, next := h.joinNew(), h.joinNew()
 	g, session := c.requireTurn(), c.conn.SessionID()
 	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Path: below, Nth: 1})
@@ -50,7 +49,7 @@ func testDeleteReplyLost(h *harness, l lostreply.Fault) {
 
 // CURATOR-202: the same for a contender that waits.
 func TestTrap05_DeleteReplyLostByWaiter(t *testing.T) {
-	forEachLoss(t, lostreply.All, func(h *harness, l lostreply.Fault) {
+	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
 		first, c := h.joinNew(), h.joinNew()
 		last := h.joinNew()
 		g, session := first.requireTurn(), c.conn.SessionID()

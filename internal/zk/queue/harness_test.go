@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -83,7 +82,7 @@ func forEachKind(t *testing.T, kinds []kind, servers int, f func(h *harness)) {
 }
 
 // forEachLoss runs f as a separate test for each kind and loss.
-func forEachLoss(t *testing.T, losses []lostreply.Fault, f func(h *harness, l lostreply.Fault)) {
+func forEachLoss(t *testing.T, losses []bubble.Fault, f func(h *harness, l bubble.Fault)) {
 	for _, l := range losses {
 		t.Run(l.Name, func(t *testing.T) {
 			forEachKind(t, all, 1, func(h *harness) { f(h, l) })

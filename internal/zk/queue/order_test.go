@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -198,7 +197,7 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 // first to the last, in any way.
 func TestTrap41_AnyRequestFails(t *testing.T) {
 	for _, k := range all {
-		for _, l := range lostreply.All {
+		for _, l := range bubble.LostReplies {
 			t.Run(k.name+", "+l.Name, func(t *testing.T) {
 				nth := 1
 				for met := true; met; nth++ {
@@ -211,7 +210,7 @@ func TestTrap41_AnyRequestFails(t *testing.T) {
 }
 
 // failRequest tests a contender whose nth request fails, and reports whether it has sent so many.
-func failRequest(h *harness, l lostreply.Fault, nth int) bool {
+func failRequest(h *harness, l bubble.Fault, nth int) bool {
 	ahead, conn := h.createContender(), h.connect()
 	session := conn.SessionID()
 	c := h.prepare(conn)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -127,7 +126,7 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 
 // ZOOKEEPER-2886: a reply that the session has moved neither ends the turn nor renews the lease.
 func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
-	forEachLoss(t, lostreply.SessionMoved, func(h *harness, l lostreply.Fault) {
+	forEachLoss(t, bubble.SessionMoved, func(h *harness, l bubble.Fault) {
 		c, next := h.joinNew(), h.joinNew()
 		g, znode := c.requireTurn(), h.contenders()[0]
 		for range 5 {

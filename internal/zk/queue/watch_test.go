@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -32,7 +32,7 @@ func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 				h.requireRan(gone)
 				c.requireOnly()
 				require.Equal(h, h.contenders(), h.watched())
-				require.Equal(h, watches, clientwatch.Count(c.conn))
+				require.Equal(h, watches, bubble.Watches(c.conn))
 			})
 		})
 	}
@@ -49,7 +49,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		requireWatches := func() {
 			h.Helper()
 			require.ElementsMatch(h, watched, h.watched())
-			require.LessOrEqual(h, clientwatch.Count(conn), most)
+			require.LessOrEqual(h, bubble.Watches(conn), most)
 		}
 		requireWatches()
 		most = 12 // the watch on the contender's znode is set again after each reconnect, up to a limit
@@ -75,7 +75,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		c.requireTurn()
 		c.requireLeaves()
 		require.Empty(h, h.watched())
-		require.Zero(h, clientwatch.Count(conn))
+		require.Zero(h, bubble.Watches(conn))
 	})
 }
 

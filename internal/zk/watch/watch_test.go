@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -25,14 +25,14 @@ func TestRead_ReusesTheWatch(t *testing.T) {
 			for range 1000 {
 				w.follower("/a", what).end()
 			}
-			require.Equal(w, 1, clientwatch.Count(w.conn))
+			require.Equal(w, 1, bubble.Watches(w.conn))
 			require.Len(w, w.srv.Watches("/a"), 1)
 		}
 		for range 1000 {
 			w.follower("/a", Children).end()
 			w.follower("/none", ChildrenOrCreation).end()
 		}
-		require.Equal(w, 3, clientwatch.Count(w.conn))
+		require.Equal(w, 3, bubble.Watches(w.conn))
 	})
 }
 
@@ -44,7 +44,7 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 		for range 50 {
 			all = append(all, w.follower("/a", Data))
 		}
-		require.Equal(w, 1, clientwatch.Count(w.conn))
+		require.Equal(w, 1, bubble.Watches(w.conn))
 		w.srv.Delay(zktest.BothWays, time.Millisecond, w.conn.SessionID())
 		for _, data := range []string{"2", "3"} {
 			w.reads()
@@ -52,7 +52,7 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 			require.Equal(w, 1, w.reads())
-			require.Equal(w, 1, clientwatch.Count(w.conn))
+			require.Equal(w, 1, bubble.Watches(w.conn))
 			for _, u := range all {
 				require.Equal(w, data, u.last())
 				u.seen[len(u.seen)-1].Data[0] = 'x' // it belongs to this user
@@ -251,7 +251,7 @@ func TestTake_AllUsersReceiveTheEvent(t *testing.T) {
 		require.True(w, found.Watch.Fired())
 		_, err = Try(w.conn, Query{Path: "/a", Woken: found.Watch})
 		require.ErrorIs(w, err, zk.ErrNoNode)
-		require.Zero(w, clientwatch.Count(w.conn))
+		require.Zero(w, bubble.Watches(w.conn))
 
 		var none *Watch
 		require.Nil(w, none.C())
@@ -322,12 +322,12 @@ func TestReader_LostWatchIsSetAgain(t *testing.T) {
 		w.create("/a", "1")
 		u := w.follower("/a", Data)
 		w.drop(true)
-		require.Equal(w, 2, clientwatch.Count(w.conn))
+		require.Equal(w, 2, bubble.Watches(w.conn))
 		for range 10 {
 			w.follower("/a", Data).end()
 		}
 		time.Sleep(10 * Patience)
-		require.Equal(w, 2, clientwatch.Count(w.conn), "it is not in doubt any more")
+		require.Equal(w, 2, bubble.Watches(w.conn), "it is not in doubt any more")
 		w.set("/a", "2")
 		require.Equal(w, "2", u.last())
 
@@ -351,7 +351,7 @@ func TestReader_BoundedChannelsAfterManyBreaks(t *testing.T) {
 		for range 3 * MaxChannels {
 			w.drop(false)
 		}
-		require.Equal(w, MaxChannels, clientwatch.Count(w.conn))
+		require.Equal(w, MaxChannels, bubble.Watches(w.conn))
 		w.drop(true)
 		require.Empty(w, w.srv.Watches("/a"))
 		w.set("/a", "2")
@@ -377,7 +377,7 @@ func TestReader_SessionExpires(t *testing.T) {
 		time.Sleep(timeout)
 		w.set("/a", "2")
 		require.Equal(w, "2", u.last())
-		require.Equal(w, 1, clientwatch.Count(w.conn))
+		require.Equal(w, 1, bubble.Watches(w.conn))
 		u.end()
 	})
 }
@@ -443,7 +443,7 @@ func TestRead_SharesFailure(t *testing.T) {
 		found, err := Read(w.Context(), w.conn, Query{Path: "/a"})
 		require.NoError(w, err)
 		require.Len(w, found.Data, 100)
-		require.Equal(w, 1, clientwatch.Count(w.conn))
+		require.Equal(w, 1, bubble.Watches(w.conn))
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 		_, err = Read(w.Context(), w.conn, Query{Path: "/a"})
 		require.ErrorIs(w, err, zk.ErrNoAuth)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -169,9 +169,9 @@ func (r *recordingConn) Read(p []byte) (int, error) {
 }
 
 // authority is the certificate authority of a user.
-type authority struct{ ca *certtest.Authority }
+type authority struct{ ca *testenv.Authority }
 
-func newAuthority(t testing.TB) authority { return authority{certtest.New(t)} }
+func newAuthority(t testing.TB) authority { return authority{testenv.NewAuthority(t)} }
 
 // identity returns the identity of a peer with a certificate for its host.
 func (a authority) identity(id string) Identity {

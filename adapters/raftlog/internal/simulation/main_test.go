@@ -1,3 +1,14 @@
+// Package simulation tests clusters of complete peers in virtual time. The core, the log on a disk
+// that loses power, snapshot files, the replica and a state machine are those of the product. The
+// network, the clocks, the speed of disks and the clients are simulated. Everything follows from one
+// seed, so that every failure can be repeated.
+//
+// The package consists of tests:
+//
+//   - harness_test.go: virtual time
+//   - faults_test.go, scenarios_test.go: random faults, and constructed sequences of faults
+//   - checker_test.go: what must be true at every moment
+//   - recovery_test.go: what must become true after the faults
 package simulation
 
 import (

@@ -1,6 +1,6 @@
-// Package failures runs cases of exported test suites, and records the failures that they report. The
-// tests of the suites use it with implementations that have defects.
-package failures
+// Package suites contains what the exported test suites have in common: a count of goroutines, and for
+// their own tests, which use implementations that have defects, a record of the failures that they report.
+package suites
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Recorder is a test that records failures. It implements the methods that test suites use. The other
-// methods panic.
+// Recorder is a test that records the failures of cases of a suite. It implements the methods that suites
+// use. The other methods panic.
 type Recorder struct {
 	testing.TB // nil
 

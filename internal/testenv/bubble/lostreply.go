@@ -1,6 +1,4 @@
-// Package lostreply lists the faults after which a client does not know whether a request was
-// applied.
-package lostreply
+package bubble
 
 import (
 	"slices"
@@ -10,7 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Fault is a fault of one request.
+// Fault is a fault of one request, after which a client does not know whether the request was applied.
 type Fault struct {
 	Name    string
 	Applied bool // the request is applied
@@ -46,5 +44,5 @@ var SessionMoved = []Fault{
 	}},
 }
 
-// All are the faults of both lists.
-var All = slices.Concat(ConnectionLost, SessionMoved)
+// LostReplies are the faults of both lists.
+var LostReplies = slices.Concat(ConnectionLost, SessionMoved)

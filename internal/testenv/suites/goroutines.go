@@ -1,12 +1,11 @@
-// Package goroutines counts goroutines, for tests that detect leaks.
-package goroutines
+package suites
 
 import "runtime"
 
-// Count returns the number of goroutines. It stops the world, so the number is exact.
+// Goroutines returns the number of goroutines, for tests that detect leaks. It stops the world, so the number is exact.
 // runtime.NumGoroutine reads several counters while other processors change them. Its result can be
 // wrong by 32, the number of dead goroutines that a processor moves to the global free list together.
-func Count() int {
+func Goroutines() int {
 	n, _ := runtime.GoroutineProfile(make([]runtime.StackRecord, 1))
 	return n
 }

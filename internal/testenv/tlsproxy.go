@@ -1,21 +1,19 @@
-package certtest
+package testenv
 
 import (
 	"context"
 	"crypto/tls"
 	"net"
 	"testing"
-
-	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// StartProxy starts a proxy that accepts TLS connections and forwards them to target without TLS, for
+// StartTLSProxy starts a proxy that accepts TLS connections and forwards them to target without TLS, for
 // servers that do not implement TLS. The channel receives the errors of failed handshakes. The proxy runs
 // until the test ends.
-func StartProxy(t testing.TB, config *tls.Config, target string) (addr string, rejected <-chan error) {
+func StartTLSProxy(t testing.TB, config *tls.Config, target string) (addr string, rejected <-chan error) {
 	t.Helper()
 	failures := make(chan error, 1000)
-	accept := func(ctx context.Context, client *net.TCPConn) (testenv.Duplex, error) {
+	accept := func(ctx context.Context, client *net.TCPConn) (Duplex, error) {
 		conn := tls.Server(client, config)
 		err := conn.HandshakeContext(ctx)
 		if err != nil {
@@ -23,7 +21,7 @@ func StartProxy(t testing.TB, config *tls.Config, target string) (addr string, r
 		}
 		return conn, err
 	}
-	p, err := testenv.NewProxy(testenv.ProxyConfig{Target: target, Accept: accept})
+	p, err := NewProxy(ProxyConfig{Target: target, Accept: accept})
 	if err != nil {
 		t.Fatal(err)
 	}

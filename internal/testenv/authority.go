@@ -1,5 +1,4 @@
-// Package certtest issues certificates for tests, and starts TLS proxies.
-package certtest
+package testenv
 
 import (
 	"crypto/ecdsa"
@@ -17,7 +16,7 @@ import (
 	"time"
 )
 
-// Authority is a certificate authority. Programs that use its Pool trust its certificates.
+// Authority is a certificate authority, which issues certificates for tests. Programs that use its Pool trust its certificates.
 type Authority struct {
 	Pool *x509.CertPool
 	t    testing.TB
@@ -25,8 +24,8 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New creates an authority. If an operation of the authority fails, it fails the test.
-func New(t testing.TB) *Authority {
+// NewAuthority creates an authority. If an operation of the authority fails, it fails the test.
+func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, Pool: x509.NewCertPool()}
 	template := &x509.Certificate{NotBefore: time.Unix(0, 0), NotAfter: lastDay, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
