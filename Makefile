@@ -125,9 +125,10 @@ fuzz:
 	@for dir in $$(grep -rlE --include=*_test.go '^func Fuzz' $(patsubst %/...,%,$(FUZZ)) | xargs -n 1 dirname | sort -u); do \
 		for target in $$($(GO) test -list '^Fuzz' ./$$dir | grep '^Fuzz'); do \
 			echo "$$dir $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target$$$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) ./$$dir || exit 1; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) ./$$dir || failed="$$failed $$dir/$$target"; \
 		done; \
-	done
+	done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 # mutants breaks one rule of the library after another, in copies of its files, and requires
 # that a test fails each time. MUTANTFLAGS="-run line" selects by name.
