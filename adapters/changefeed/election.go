@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +24,7 @@ type Election struct {
 	candidacy candidacy.Candidacy
 	// started reports whether ElectLeader was called.
 	started atomic.Bool
-	// written receives the records that EndElection and Elect have written.
+	// written receives the records that EndElection has written.
 	written chan Record
 	// mayHold reports whether the record may still name the candidate after its candidacy.
 	mayHold atomic.Bool
@@ -195,14 +196,31 @@ func (e *Election) Current() leaderelection.Status {
 // known write. That of [event.RequestRejected] wraps [ErrUnsuitable].
 func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
-// Changes returns a feed of changes of data other than the record, starting now, from
-// [Store.Changes]: of the table (RethinkDB), collection (MongoDB), channel (PostgreSQL and
-// Redis) or bucket (NATS) with the given name in the store's database, or of the store's own
-// one if the name is empty. Not all stores support this; the error wraps
-// [errors.ErrUnsupported] then. The caller must close the feed. If its Next returns an error,
-// changes may have been missed: read the data, and open another feed.
-func (e *Election) Changes(ctx context.Context, place string) (Changes, error) {
-	return e.store.Changes(ctx, place)
+// Changes starts a feed of changes of data other than the record, from [Store.Changes]: of the table
+// (RethinkDB), collection (MongoDB), channel (PostgreSQL and Redis) or bucket (NATS) with the given name
+// in the store's database, or of the store's own one if the name is empty. Not all stores support this;
+// the error wraps [errors.ErrUnsupported] then.
+//
+// The returned loop delivers each change from the return of Changes on, so a program can read the data
+// between the call and the loop. It ends after ctx is done; otherwise its last element is an error without
+// a change, after which changes may have been missed: read the data, and call Changes again. The feed ends
+// with the loop, which can run once, or when ctx is done.
+func (e *Election) Changes(ctx context.Context, place string) (iter.Seq2[any, error], error) {
+	feed, err := e.store.Changes(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = feed.Close() })
+	return func(yield func(any, error) bool) {
+		defer feed.Close()
+		defer stop()
+		for {
+			change, err := feed.Next(ctx)
+			if ctx.Err() != nil || !yield(change, err) || err != nil {
+				return
+			}
+		}
+	}, nil
 }
 
 // ElectLeader implements [leaderelection.Candidate]. It blocks until the candidacy is over

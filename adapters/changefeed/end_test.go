@@ -15,7 +15,7 @@ import (
 )
 
 // TestEndElection_AfterResign fails if the rest of a candidacy, here a feed that takes a minute to
-// close, blocks EndElection or Elect.
+// close, blocks EndElection.
 func TestEndElection_AfterResign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewTable().Store("election")
@@ -27,7 +27,6 @@ func TestEndElection_AfterResign(t *testing.T) {
 		_, ended := lead(t, e)
 		require.NoError(t, e.Resign())
 		begin := time.Now()
-		require.NoError(t, e.Elect(t.Context(), "other"))
 		require.NoError(t, e.EndElection())
 		require.LessOrEqual(t, time.Since(begin), 2*time.Second)
 		require.NoError(t, <-ended)
@@ -66,7 +65,7 @@ func TestRestartElection(t *testing.T) {
 		require.NoError(h, changefeed.DeleteElection(store))
 		require.ErrorIs(h, <-one.ended, leaderelection.ErrElectionOver)
 		require.ErrorIs(h, <-two.ended, leaderelection.ErrElectionOver)
-		require.ErrorIs(h, one.Elect(h.Context(), "two"), leaderelection.ErrElectionOver)
+		require.ErrorIs(h, changefeed.Transfer(h.Context(), store, "two"), leaderelection.ErrElectionOver)
 		require.NoError(h, changefeed.RestartElection(store))
 		next := h.join("next")
 		require.Same(h, next, h.awaitLeader())

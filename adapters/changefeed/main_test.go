@@ -187,6 +187,12 @@ func (h *harness) newCandidateWithOptions(opts ...changefeed.Option) *candidate 
 	return c
 }
 
+// transfer requests that c leads, and waits until it does.
+func (h *harness) transfer(c *candidate) {
+	h.Helper()
+	require.NoError(h, changefeed.Transfer(h.Context(), h.table.Store("election"), c.id))
+}
+
 // join starts a candidate, and waits until it has handled all events.
 func (h *harness) join(id string, opts ...changefeed.Option) *candidate {
 	h.Helper()

@@ -68,8 +68,7 @@ func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 		for writes := first.writes(); first.writes() == writes; { // until a heartbeat is in flight
 			time.Sleep(time.Millisecond)
 		}
-		require.NoError(h, second.Elect(h.Context(), "second"))
-		h.passUntil(second.isLeader)
+		h.transfer(second)
 		time.Sleep(time.Second) // until no request is in flight
 		writes := first.writes()
 		h.pass(time.Minute)
@@ -131,7 +130,7 @@ func TestElection_FeedFails(t *testing.T) {
 		leader.network.Set(changefeedtest.Faults{FeedCut: 1})
 		l := leader.Current().Leadership
 		begin := time.Now()
-		require.NoError(h, other.Elect(h.Context(), "one")) // This changes nothing.
+		h.transfer(leader) // This changes nothing.
 		h.passUntil(other.isLeader)
 		require.Less(h, time.Since(begin), 2850*time.Millisecond, "longer than a heartbeat and a lease")
 		require.ErrorIs(h, l.Err(), changefeed.ErrFeedLost)
@@ -163,8 +162,7 @@ func TestElection_KeepLeading(t *testing.T) {
 		h.pass(20 * time.Second)
 		require.NoError(h, l.Err())
 		require.NotEmpty(h, leader.eventsOf(event.WatchFailed))
-		require.NoError(h, other.Elect(h.Context(), "two"))
-		h.pass(2 * time.Second)
+		h.transfer(other)
 		require.ErrorIs(h, l.Err(), changefeed.ErrStepDown)
 		require.Same(h, other, h.leader())
 	})
@@ -217,7 +215,7 @@ func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 		h.replaceRecord(held)
 		me := h.join("me")
 		require.False(h, me.isLeader())
-		require.NoError(h, me.Elect(h.Context(), "me"))
+		h.transfer(me) // The record contains its ID.
 		require.False(h, me.isLeader())
 		require.Same(h, me, h.awaitLeader()) // after the wait
 		require.EqualValues(h, 2, me.token())

@@ -214,7 +214,7 @@ func (s *simulation) injectFaults(t *testing.T, members []*member) {
 		case fault < 9:
 			target := members[r.IntN(len(members))].name
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			s.record("%s elects %s: %v", m.name, target, m.current().Elect(ctx, target))
+			s.record("%s transfers to %s: %v", m.name, target, changefeed.Transfer(ctx, m.network, target))
 			cancel()
 		case s.losses && time.Since(lost) > 15*time.Second:
 			lost = time.Now()

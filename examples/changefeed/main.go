@@ -40,6 +40,7 @@ func main() {
 // candidate is a candidate whose statuses are printed.
 type candidate struct {
 	election *changefeed.Election
+	store    changefeed.Store
 	name     string
 	elected  chan struct{} // elected receives a value when the candidate becomes leader.
 	running  sync.WaitGroup
@@ -55,7 +56,7 @@ func startCandidate(ctx context.Context, store changefeed.Store, name string, he
 	if err != nil {
 		return nil, err
 	}
-	c := &candidate{election: election, name: name, elected: make(chan struct{}, 1)}
+	c := &candidate{election: election, store: store, name: name, elected: make(chan struct{}, 1)}
 	c.running.Go(func() {
 		if err := election.ElectLeader(); err != nil {
 			print("%s: the candidacy is over: %v", name, err)
@@ -120,7 +121,7 @@ func transferLeadership(ctx context.Context, a, b *candidate, print printFunc) e
 	isLeader := func(c *candidate) bool { return c.election.Current().Role == leaderelection.Leader }
 	print("%s is leader: %v, %s is leader: %v", a.name, isLeader(a), b.name, isLeader(b))
 	print("%s hands over to %s", a.name, b.name)
-	if err := a.election.Elect(ctx, b.name); err != nil {
+	if err := changefeed.Transfer(ctx, a.store, b.name); err != nil {
 		return err
 	}
 	select {

@@ -8,7 +8,31 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"case len(id) > MaxID:", "case false:"},
 		},
-		tests: "./adapters/changefeed -run TestElect_LongestID",
+		tests: "./adapters/changefeed -run TestTransfer_LongestID",
+	},
+	{
+		name: "changefeed/transfer-outcome", breaks: "Transfer reports success although another candidate leads",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{"case r.Leader == id:", "case r.Leader == id, r.Nominee == \"\":"},
+		},
+		tests: "./adapters/changefeed -run TestTransfer_NotTransferred",
+	},
+	{
+		name: "changefeed/transfer-replaced", breaks: "Transfer does not notice that another request has replaced its own",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{"case r.Nominee != \"\" && r.Nominee != id:", "case false:"},
+		},
+		tests: "./adapters/changefeed -run TestTransfer",
+	},
+	{
+		name: "changefeed/transfer-withdraw", breaks: "Transfer does not withdraw its request when its context is done",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{"withdrawn := r.Nominee == id", "withdrawn := false"},
+		},
+		tests: "./adapters/changefeed -run TestTransfer_Canceled",
 	},
 	{
 		name: "changefeed/hint-read", breaks: "a hint is not followed by a read",

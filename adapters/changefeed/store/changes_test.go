@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -68,15 +69,44 @@ func TestChanges_Missed(t *testing.T) {
 	require.NoError(t, err)
 	changes, err := e.Changes(t.Context(), "")
 	require.NoError(t, err)
-	defer changes.Close()
 	for i := range 2000 {
 		table.Put("key", i)
 	}
-	for i := range 1000 {
-		c, err := changes.Next(t.Context())
+	i := 0
+	for c, err := range changes {
+		if i == 1000 {
+			require.ErrorIs(t, err, changefeed.ErrMissed)
+			return
+		}
 		require.NoError(t, err)
 		require.Equal(t, memory.Change{Key: "key", Value: i}, c)
+		i++
 	}
-	_, err = changes.Next(t.Context())
-	require.ErrorIs(t, err, changefeed.ErrMissed)
+	require.Fail(t, "the loop ended without an error")
+}
+
+// TestChanges_LoopEnds fails if a loop over changes does not end when its context is done, or the feed is
+// not closed with the loop.
+func TestChanges_LoopEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.NewTable()
+		e, err := changefeed.NewElection(table.Store("election"))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		changes, err := e.Changes(ctx, "")
+		require.NoError(t, err)
+		table.Put("key", 1)
+		elements := 0
+		for change, err := range changes {
+			require.NoError(t, err)
+			require.Equal(t, memory.Change{Key: "key", Value: 1}, change)
+			elements++
+		}
+		require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+		require.Equal(t, 1, elements)
+		for _, err := range changes {
+			require.Fail(t, "a loop whose context is done has an element", "%v", err)
+		}
+	})
 }

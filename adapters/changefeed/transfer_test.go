@@ -1,0 +1,117 @@
+package changefeed_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+)
+
+// TestTransfer fails if the named candidate does not become leader immediately.
+func TestTransfer(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		for _, id := range []string{"one", "two", "three"} {
+			h.join(id)
+		}
+		h.awaitLeader()
+		for i := range 9 {
+			next := h.candidates[(i/3+i)%3]
+			begin := time.Now()
+			h.transfer(next)
+			require.Same(h, next, h.leader())
+			require.LessOrEqual(h, time.Since(begin), time.Second/8, "the caller reads the record so often")
+		}
+		token := h.leader().token()
+		h.transfer(h.leader())
+		require.Equal(h, token, h.leader().token())
+	})
+}
+
+// TestTransfer_NotTransferred fails if there is no leader after a transfer to a candidate that does not
+// exist, the caller does not learn of the outcome, or a later request does not replace an earlier one.
+func TestTransfer_NotTransferred(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		h.join("one")
+		h.join("two")
+		h.awaitLeader()
+		store := h.table.Store("election")
+		require.ErrorIs(h, changefeed.Transfer(h.Context(), store, "unknown"), changefeed.ErrNotTransferred)
+		h.awaitLeader()
+
+		results := make(chan error, 2)
+		for _, id := range []string{"unknown", "another"} {
+			go func() { results <- changefeed.Transfer(h.Context(), store, id) }()
+			synctest.Wait()
+		}
+		err := <-results
+		require.ErrorIs(h, err, changefeed.ErrNotTransferred)
+		require.ErrorContains(h, err, `a transfer to "another" was requested`)
+		require.ErrorIs(h, <-results, changefeed.ErrNotTransferred)
+		h.awaitLeader()
+	})
+}
+
+// TestTransfer_Canceled fails if the request remains in the record after its context is done.
+func TestTransfer_Canceled(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		store := h.table.Store("election")
+		_, err := changefeed.NewElection(store)
+		require.NoError(h, err)
+		ctx, cancel := context.WithTimeout(h.Context(), time.Minute) // without a candidate nothing happens
+		defer cancel()
+		require.ErrorIs(h, changefeed.Transfer(ctx, store, "one"), context.DeadlineExceeded)
+		require.Empty(h, h.record().Nominee)
+	})
+}
+
+// TestTransfer_BeforeElectLeader fails if a candidate cannot be named, by its random ID, before its
+// candidacy.
+func TestTransfer_BeforeElectLeader(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		h.join("first")
+		h.awaitLeader()
+		second := h.newCandidateWithOptions()
+		require.NotEmpty(h, second.ID())
+		transferred := make(chan struct{})
+		go func() {
+			defer close(transferred)
+			h.transfer(second)
+		}()
+		synctest.Wait()
+		second.start()
+		synctest.Wait()
+		require.Same(h, second, h.leader())
+		require.Equal(h, second.ID(), second.Current().CandidateID)
+		<-transferred
+	})
+}
+
+// TestTransfer_LongestID fails if Transfer accepts an ID that is too long for stores or empty, changes the
+// record nevertheless, or rejects the longest ID.
+func TestTransfer_LongestID(t *testing.T) {
+	longest := strings.Repeat("x", changefeed.MaxID)
+	store := memory.NewTable().Store("election")
+	require.ErrorIs(t, changefeed.Transfer(t.Context(), store, longest), leaderelection.ErrNoElection)
+	_, err := changefeed.NewElection(store, changefeed.WithID(longest))
+	require.NoError(t, err)
+	before, err := store.Read(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, changefeed.Transfer(ctx, store, longest+"x"), leaderelection.ErrInvalid)
+	require.ErrorIs(t, changefeed.Transfer(ctx, store, ""), leaderelection.ErrInvalid)
+	after, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	require.ErrorIs(t, changefeed.Transfer(ctx, store, longest), context.DeadlineExceeded)
+	after, err = store.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before.Seq+2, after.Seq)
+}
