@@ -24,6 +24,6 @@
 //	<path>                   Barrier: exists while it is set, as Curator's DistributedBarrier and kazoo's Barrier
 //
 //	<path>                   Double: the number of the round
-//	<path>/<round>-<uuid>    a participant, ephemeral
+//	<path>/<arrival>-<uuid>  a participant, ephemeral
 //	<path>/ready-<round>     the round has begun; its participants
 package barrier

@@ -2,7 +2,6 @@ package barrier
 
 import (
 	"context"
-	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -96,66 +95,78 @@ func (r *Round) Deadline() time.Time { return r.node.Grant().Deadline() }
 // Err returns.
 func (r *Round) Context() context.Context { return r.node.Grant().Context() }
 
-// Enter joins the barrier, and blocks until n participants have joined and a round with
-// them begins. A participant that joins during a round waits for the next round. If the
-// context is done first, Enter returns its cause and removes the participant's znode. Other
-// errors: [recipes.ErrSessionExpired], [recipes.ErrLeaseExpired] or [recipes.ErrDeleted] if
-// the participant's znode was lost, [recipes.ErrConnClosed], [recipes.ErrPermission].
+// Enter joins the barrier, and blocks until n participants have joined and a round with them begins.
+// Participants enter in the order in which they have joined; one that is not needed for a round keeps its
+// place for the next. If the participant's znode is lost before a round begins, for example with its
+// session, Enter joins again behind the others. If the context is done first, Enter returns its cause and
+// removes the participant's znode. Other errors: [recipes.ErrConnClosed], [recipes.ErrPermission].
 func (d *Double) Enter(ctx context.Context) (*Round, error) {
 	r, err := d.enter(ctx)
 	return r, d.setup.Fail("enter double barrier", d.setup.Path, err)
 }
 
 func (d *Double) enter(ctx context.Context) (*Round, error) {
-	err := connection.MakeZnode(ctx, d.setup.Conn, d.setup.Path, d.setup.ACL, false)
-	if err == nil {
-		err = d.setup.CheckAccess(ctx, d.setup.Path)
-	}
-	if err != nil {
+	if err := connection.MakeZnode(ctx, d.setup.Conn, d.setup.Path, d.setup.ACL, false); err != nil {
 		return nil, err
 	}
 	sub := d.setup.Subscribe()
 	defer sub.Close()
 	for {
-		current, err := d.currentRound(ctx)
-		if err != nil {
-			return nil, err
-		}
-		r, err := d.joinRound(ctx, sub, current.number)
-		if r != nil || err != nil {
+		if r, err := d.join(ctx, sub); !isLost(err) {
 			return r, err
-		}
-		if err := d.awaitEnd(ctx, sub, current.number); err != nil {
-			return nil, err
 		}
 	}
 }
 
-// joinRound joins a round and blocks until it begins. It returns nil if the round has begun
-// without this participant.
-func (d *Double) joinRound(ctx context.Context, sub *connection.Subscription, number int64) (*Round, error) {
-	if begun, err := d.hasBegun(ctx, number); begun || err != nil {
-		return nil, err
-	}
-	name := prefix(number) + strings.ToLower(crand.Text())
-	node, err := ephemeral.Create(ctx, d.setup, path.Join(d.setup.Path, name), nil)
+// isLost reports whether the error means that the znode of a participant does not exist any more.
+func isLost(err error) bool {
+	return errors.Is(err, zkerror.ErrSessionExpired) || errors.Is(err, zkerror.ErrLeaseExpired) || errors.Is(err, zkerror.ErrDeleted)
+}
+
+// join creates a znode and blocks until a round begins in which it participates. If it returns an error of
+// isLost, the znode was removed.
+func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round, error) {
+	current, err := d.currentRound(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names, err := d.awaitBegin(ctx, sub, number, node)
-	if err == nil && slices.Contains(names, name) {
+	node, err := ephemeral.Create(ctx, d.setup, path.Join(d.setup.Path, participantName(current.arrivals)), nil)
+	if err != nil {
+		return nil, err
+	}
+	number, err := d.awaitRound(ctx, sub, node)
+	if err == nil {
 		return &Round{d, number, node}, nil
 	}
-	reason := err
-	if reason == nil {
-		reason = recipes.ErrReleased
+	removing, cancel := ctx, func() {}
+	if !isLost(err) {
+		removing, cancel = context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
 	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
 	defer cancel()
-	if removal := node.Remove(limited, reason); removal != nil {
+	if removal := node.Remove(removing, err); removal != nil {
+		if isLost(err) {
+			return nil, removal // two znodes would count as two participants
+		}
 		d.setup.Log.Warn("removal of the znode is not confirmed yet: retrying", "path", node.Path(), "err", removal)
 	}
 	return nil, err
+}
+
+// awaitRound blocks until a round begins with the participant, and returns the number of the round.
+func (d *Double) awaitRound(ctx context.Context, sub *connection.Subscription, node *ephemeral.Node) (int64, error) {
+	for {
+		current, err := d.currentRound(ctx)
+		if err != nil {
+			return 0, err
+		}
+		names, err := d.awaitBegin(ctx, sub, current.number, node)
+		if err != nil || slices.Contains(names, path.Base(node.Path())) {
+			return current.number, err
+		}
+		if err := d.awaitEnd(ctx, sub, current.number); err != nil {
+			return 0, err
+		}
+	}
 }
 
 // removeLimit is how long Enter waits for the removal of its znode when it fails.
@@ -179,7 +190,7 @@ func (d *Double) awaitBegin(ctx context.Context, sub *connection.Subscription, n
 		if err != nil || current.number != number {
 			return nil, err
 		}
-		present, err := d.present(ctx, number)
+		present, err := d.present(ctx)
 		if err != nil {
 			return nil, err
 		}

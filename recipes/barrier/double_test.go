@@ -2,7 +2,6 @@ package barrier
 
 import (
 	"context"
-	"crypto/rand"
 	"math"
 	mathrand "math/rand/v2"
 	"regexp"
@@ -98,28 +97,32 @@ func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
 }
 
 // GH-1290, CURATOR-536: fails if a participant counts that has crashed before the round, or if
-// the others wait for a participant that has crashed in it.
+// the others wait for a participant that has crashed in it, or if a participant whose session has ended does
+// not join again.
 func TestTrap50_ParticipantsCrash(t *testing.T) {
 	runTest(t, func(w fixture) {
 		crashing, alive := w.connect(), w.connect()
-		failed := make(chan error, 1)
-		go func() {
-			_, err := w.double(crashing, 2).Enter(w.Context())
-			failed <- err
-		}()
-		synctest.Wait()
-		require.NoError(w, w.srv.ExpireSession(crashing.SessionID()))
-		require.ErrorIs(w, <-failed, recipes.ErrDeleted)
 		entered := make(chan *Round, 2)
 		enter := func(conn *zk.Conn) {
 			r, err := w.double(conn, 2).Enter(w.Context())
 			require.NoError(w, err)
 			entered <- r
 		}
-		go enter(alive)
+		closing, failed := w.connect(), make(chan error, 1)
+		go func() {
+			_, err := w.double(closing, 2).Enter(w.Context())
+			failed <- err
+		}()
+		synctest.Wait()
+		closing.Close()
+		require.ErrorIs(w, <-failed, recipes.ErrConnClosed)
+		go enter(crashing)
 		time.Sleep(time.Minute)
 		require.Empty(w, entered)
-		go enter(crashing)
+		require.NoError(w, w.srv.ExpireSession(crashing.SessionID()))
+		time.Sleep(time.Minute)
+		require.Empty(w, entered)
+		go enter(alive)
 		first, second := <-entered, <-entered
 		if first.node.Owner() != alive.SessionID() {
 			first, second = second, first
@@ -172,15 +175,15 @@ func TestDouble_RoundBeginsOnce(t *testing.T) {
 		d := w.double(w.connect(), 1)
 		r, err := d.Enter(w.Context())
 		require.NoError(w, err)
-		before := roundState{0, 0}
-		_, err = w.connect().Create(node+"/0-late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		before, late := roundState{}, participantName(1)
+		_, err = w.connect().Create(node+"/"+late, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(w, err)
-		require.NoError(w, d.beginRound(w.Context(), before, []string{"0-late"}))
+		require.NoError(w, d.beginRound(w.Context(), before, []string{late}))
 		names, _, err := d.setup.Conn.Get(node + "/ready-0")
 		require.NoError(w, err, "the round has begun")
-		require.NotContains(w, string(names), "0-late")
+		require.NotContains(w, string(names), late)
 		require.NoError(w, r.Leave(w.Context()))
-		require.NoError(w, d.beginRound(w.Context(), before, []string{"0-late"}))
+		require.NoError(w, d.beginRound(w.Context(), before, []string{late}))
 		require.NotContains(w, w.srv.Tree(), "ready")
 	})
 }
@@ -224,6 +227,60 @@ func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 	})
 }
 
+// Fails if participants do not enter in the order in which they have joined, or one that is not needed for a
+// round loses its place.
+func TestDouble_OrderOfArrival(t *testing.T) {
+	runTest(t, func(w fixture) {
+		const n, participants = 2, 10
+		entered := make(chan int, participants)
+		var wg sync.WaitGroup
+		for i := range participants {
+			d := w.double(w.connect(), n)
+			wg.Go(func() {
+				r, err := d.Enter(w.Context())
+				require.NoError(w, err)
+				entered <- i
+				time.Sleep(time.Hour)
+				require.NoError(w, r.Leave(w.Context()))
+			})
+			time.Sleep(time.Second)
+		}
+		for round := range participants / n {
+			first, second := <-entered, <-entered
+			require.ElementsMatch(w, []int{n * round, n*round + 1}, []int{first, second})
+		}
+		wg.Wait()
+	})
+}
+
+// A participant is cut off for so long that its lease expires, but not its session. Fails if it joins again
+// while its earlier znode exists, so that a round begins with fewer than n.
+func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
+	runTest(t, func(w fixture) {
+		conn := w.connect()
+		entered := make(chan error, 2)
+		enter := func(conn *zk.Conn) {
+			_, err := w.double(conn, 2).Enter(w.Context())
+			entered <- err
+		}
+		go enter(conn)
+		synctest.Wait()
+		session := conn.SessionID()
+		hook := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: session}, zktest.Cut)
+		w.srv.Blackhole(zktest.ToClient, session) // the session lives, because the server receives requests
+		time.Sleep(10 * timeout)
+		w.srv.Heal(session)
+		time.Sleep(time.Minute)
+		require.Empty(w, entered, "one client counts as two participants")
+		hook.Remove()
+		time.Sleep(time.Minute) // until the participant has joined again
+		require.Equal(w, session, conn.SessionID())
+		go enter(w.connect())
+		require.NoError(w, <-entered)
+		require.NoError(w, <-entered)
+	})
+}
+
 // Fails if the largest number of participants that NewDouble accepts does not fit into one request.
 func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
 	runTest(t, func(w fixture) {
@@ -237,7 +294,7 @@ func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
 		require.NoError(w, err)
 		names := make([]string, mostParticipants(node))
 		for i := range names {
-			names[i] = prefix(math.MaxInt64) + rand.Text()
+			names[i] = participantName(math.MaxInt64)
 		}
 		limited, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()

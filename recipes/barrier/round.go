@@ -2,9 +2,11 @@ package barrier
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +52,7 @@ func (d *Double) awaitEnd(ctx context.Context, sub *connection.Subscription, num
 		if names == nil || err != nil {
 			return err
 		}
-		participant, err := d.watchParticipant(ctx, sub, number, names)
+		participant, err := d.watchParticipant(ctx, sub, names)
 		if err != nil {
 			return err
 		}
@@ -77,9 +79,9 @@ func (d *Double) readRound(ctx context.Context, ready *watch.Reader) ([]string, 
 
 // watchParticipant watches one of the participants names that is still present. It returns nil if
 // all have left.
-func (d *Double) watchParticipant(ctx context.Context, sub *connection.Subscription, number int64, names []string) (*watch.Reader, error) {
+func (d *Double) watchParticipant(ctx context.Context, sub *connection.Subscription, names []string) (*watch.Reader, error) {
 	for {
-		present, err := d.present(ctx, number)
+		present, err := d.present(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -118,6 +120,8 @@ func (d *Double) endRound(ctx context.Context, number int64) error {
 type roundState struct {
 	number  int64
 	version int32 // the data version of the barrier's node
+	// arrivals increases with each participant that joins: it is the zxid of the last change of the children.
+	arrivals int64
 }
 
 func (d *Double) currentRound(ctx context.Context) (roundState, error) {
@@ -126,7 +130,7 @@ func (d *Double) currentRound(ctx context.Context) (roundState, error) {
 		if err != nil {
 			return r, err
 		}
-		r.version = stat.Version
+		r.version, r.arrivals = stat.Version, stat.Pzxid
 		if len(data) > 0 {
 			if r.number, err = strconv.ParseInt(string(data), 10, 64); err != nil {
 				err = fmt.Errorf("data of the znode is not a round number: %w", err)
@@ -136,39 +140,30 @@ func (d *Double) currentRound(ctx context.Context) (roundState, error) {
 	})
 }
 
-// prefix returns the prefix of the names of a round's participants.
-func prefix(number int64) string { return strconv.FormatInt(number, 10) + "-" }
-
-// isParticipant reports whether a child is a participant of a round. Other children must not count,
-// because they would never leave.
-func isParticipant(name string, number int64) bool {
-	id, found := strings.CutPrefix(name, prefix(number))
-	return found && len(id) >= idLength && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") == ""
+// participantName returns a unique name of a participant, by which participants are in the order of their
+// arrivals.
+func participantName(arrivals int64) string {
+	return fmt.Sprintf("%019d-%s", arrivals, strings.ToLower(crand.Text()))
 }
 
-// idLength is the length of the random text in the name of a participant, see crypto/rand.Text.
-const idLength = 26
+// isParticipant reports whether a child is a participant. Other children must not count, because they
+// would never leave.
+func isParticipant(name string) bool { return participants.MatchString(name) }
+
+var participants = regexp.MustCompile(`^[0-9]{19}-[a-z2-7]{26,}$`)
 
 // ready returns the path of the znode that exists while a round has begun and is not over.
 func (d *Double) ready(number int64) string {
 	return path.Join(d.setup.Path, fmt.Sprintf("ready-%d", number))
 }
 
-// hasBegun reports whether a round has begun and is not over.
-func (d *Double) hasBegun(ctx context.Context, number int64) (bool, error) {
-	return connection.Read(ctx, d.setup.Conn, func() (bool, error) {
-		exists, _, err := d.setup.Conn.Exists(d.ready(number))
-		return exists, err
-	})
-}
-
-// present returns the sorted names of the znodes of a round's participants.
-func (d *Double) present(ctx context.Context, number int64) ([]string, error) {
+// present returns the names of the participants' znodes, in the order of their arrivals.
+func (d *Double) present(ctx context.Context) ([]string, error) {
 	names, err := connection.Read(ctx, d.setup.Conn, func() ([]string, error) {
 		names, _, err := connection.Children(d.setup.Conn, d.setup.Path)
 		return names, err
 	})
-	names = slices.DeleteFunc(names, func(name string) bool { return !isParticipant(name, number) })
+	names = slices.DeleteFunc(names, func(name string) bool { return !isParticipant(name) })
 	slices.Sort(names)
 	return names, err
 }

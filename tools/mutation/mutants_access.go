@@ -195,14 +195,6 @@ var accessMutants = []mutant{
 		tests: "./recipes -run ^TestWithStrictACL$/^barrier$",
 	},
 	{
-		name: "access/double", breaks: "a round of a double barrier that others may change is ended",
-		file: "recipes/barrier/double.go",
-		edits: []edit{
-			{`err = d.setup.CheckAccess(ctx, d.setup.Path)`, `err = nil`},
-		},
-		tests: "./recipes -run ^TestWithStrictACL$/^double_barrier$",
-	},
-	{
 		name: "access/limit", breaks: "the limit of a semaphore that others may change is set",
 		file: "recipes/lock/semaphore_limit.go",
 		edits: []edit{

@@ -22,8 +22,33 @@ var groupMutants = []mutant{
 		name: "recipe/barrier-stray", breaks: "a child that is not a participant counts as one",
 		file: "recipes/barrier/round.go",
 		edits: []edit{
-			{"	return found && len(id) >= idLength && strings", "	return found || found && len(id) >= idLength && strings"},
+			{"return participants.MatchString(name)", "return !strings.HasPrefix(name, \"ready\")"},
 		},
 		tests: "./recipes/barrier -run ^TestDouble_ForeignParticipant$",
+	},
+	{
+		name: "recipe/barrier-order", breaks: "participants do not enter in the order of their arrivals",
+		file: "recipes/barrier/round.go",
+		edits: []edit{
+			{"r.version, r.arrivals = stat.Version, stat.Pzxid", "r.version, r.arrivals = stat.Version, 1"},
+		},
+		tests: "./recipes/barrier -run ^TestDouble_OrderOfArrival$",
+	},
+	{
+		name: "recipe/barrier-place", breaks: "a participant that is not needed for a round loses its place",
+		file: "recipes/barrier/double.go",
+		edits: []edit{
+			{"		if err := d.awaitEnd(ctx, sub, current.number); err != nil {\n			return 0, err", "		if d.awaitEnd(ctx, sub, current.number); true {\n			return 0, zkerror.ErrDeleted"},
+		},
+		tests: "./recipes/barrier -run ^TestDouble_OrderOfArrival$",
+	},
+	{
+		name: "recipe/barrier-twice", breaks: "a participant whose lease has expired counts twice",
+		file: "recipes/barrier/double.go",
+		edits: []edit{
+			{"if !isLost(err) {\n		removing", "if true {\n		removing"},
+			{"		if isLost(err) {\n			return nil, removal // two znodes would count as two participants\n		}\n", ""},
+		},
+		tests: "./recipes/barrier -run ^TestDouble_LeaseExpiresBeforeTheRound$",
 	},
 }
