@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -252,11 +251,7 @@ func WithKazooNames() Option {
 // later, because it was delayed or the program was stopped, is applied if another candidate has the
 // same name by then.
 func WithNamePrefix(prefix string) Option {
-	naming := contender.Prefix(prefix)
-	if protected, ok := strings.CutPrefix(prefix, "_c_*-"); ok {
-		naming = contender.ProtectedPrefix(protected)
-	}
-	return optionFunc(func(o *options) { o.naming = naming })
+	return optionFunc(func(o *options) { o.naming = contender.NamingOf(prefix) })
 }
 
 // WithLogger sets the logger. By default nothing is logged. The handler is called on the

@@ -1,5 +1,5 @@
 // Package lock implements distributed locks on ZooKeeper: [Mutex], [RWMutex], [Semaphore]
-// and [MultiLock].
+// and [MultiLock], and [Period], a lock that begins at most one hold in a period.
 //
 // # Guarantees
 //
@@ -47,6 +47,7 @@
 //	<path>/_c_<uuid>-__WRIT__0000000042       writer of an RWMutex
 //	<path>/_c_<uuid>-__READ__0000000042       reader of an RWMutex
 //	<path>/held-w-<uuid>, <path>/held-r-<uuid>  marker of a holder with a lock-delay: persistent
+//	<path>/period                             when the last hold of a Period began: persistent
 //
 // The names are those of Curator's InterProcessMutex and InterProcessReadWriteLock or, with
 // [recipes.WithKazooLayout], those of kazoo's Lock, WriteLock and ReadLock, so that programs in Java

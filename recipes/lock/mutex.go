@@ -14,7 +14,8 @@ import (
 type Mutex struct{ lockQueue }
 
 // NewMutex returns the mutex at path. It sends no request: the first contender creates the
-// znode. Options are those of package recipes, [WithName] and [WithLockDelay]. Errors:
+// znode. Options are those of package recipes, [WithName], [WithLockDelay] and
+// [WithNamePrefix]. Errors:
 // [recipes.ErrInvalid].
 func NewMutex(conn *zk.Conn, path string, opts ...Option) (*Mutex, error) {
 	q, err := newQueue(conn, path, opts)

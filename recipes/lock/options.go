@@ -10,13 +10,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Option is an option of a lock: [WithName] and [WithLockDelay] of a [Mutex] or an [RWMutex],
+// Option is an option of a lock: [WithName] and [WithLockDelay] of a [Mutex] or an [RWMutex], [WithNamePrefix]
+// of a [Mutex],
 // [WithCuratorLayout] of a [Semaphore], and every [recipes.Option].
 type Option interface{ ApplyLock(*recipe.Setup) }
 
@@ -27,14 +29,28 @@ func (o ownOption) ApplyLock(s *recipe.Setup) { o(s) }
 
 // settings are the options of this package.
 type settings struct {
-	name  string
-	delay time.Duration
+	name   string
+	delay  time.Duration
+	naming contender.Naming // of WithNamePrefix, or empty
 }
 
 // WithName sets the [Contender.Name] of contenders that use this value. It is the data of
 // their znodes, of at most 64 KiB. The default is the host name and the process ID.
 func WithName(name string) Option {
 	return ownOption(recipe.Own("lock.WithName", func(s *settings) { s.name = name }))
+}
+
+// WithNamePrefix names the znodes of the contenders of a [Mutex] as a hand-written lock does: prefix followed by
+// the sequence number that ZooKeeper appends, for instance "lock-0000000042". If prefix begins with "_c_*-", 32
+// random hexadecimal digits replace the asterisk: "_c_*-lock-" is the prefix of zk.Lock of go-zookeeper. So a
+// lock can be migrated to this library process by process, if the other programs do not recognize the names of
+// this library. It cannot be combined with [WithLockDelay].
+//
+// Without random digits, a name can occur again if the znode of the lock is deleted and created again, as ZooKeeper
+// does with an unused container: a delayed transaction of [Hold.Multi] is applied if another client has the same
+// name by then. Programs that use zk.Lock on the same connection must use other data ([WithName]).
+func WithNamePrefix(prefix string) Option {
+	return ownOption(recipe.Own("lock.WithNamePrefix", func(s *settings) { s.naming = contender.NamingOf(prefix) }))
 }
 
 // maxName is far below the size of a request that a server accepts, one megabyte by default. The
@@ -87,6 +103,17 @@ func newQueue(conn *zk.Conn, path string, opts []Option) (lockQueue, error) {
 		return q, fmt.Errorf("%w: lock.WithLockDelay(%v): must not be negative", recipes.ErrInvalid, q.settings.delay)
 	case len(q.settings.name) > maxName:
 		return q, fmt.Errorf("%w: lock.WithName: %d bytes exceed the limit of %d", recipes.ErrInvalid, len(q.settings.name), maxName)
+	case q.settings.naming != "":
+		err := q.settings.naming.Check()
+		if err == nil {
+			err = connection.CheckPath("/" + string(q.settings.naming)) // the prefix must consist of valid characters
+		}
+		switch {
+		case err != nil:
+			return q, fmt.Errorf("%w: lock.WithNamePrefix: %w", recipes.ErrInvalid, err)
+		case q.settings.delay > 0, s.Layout == recipe.Kazoo:
+			return q, fmt.Errorf("%w: lock.WithNamePrefix: not with WithLockDelay or WithKazooLayout", recipes.ErrInvalid)
+		}
 	}
 	s.Log = s.Log.With("lock", path)
 	q.setup, q.data = s, []byte(q.settings.name)
@@ -95,6 +122,9 @@ func newQueue(conn *zk.Conn, path string, opts []Option) (lockQueue, error) {
 
 // naming returns the argument for the configured layout.
 func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
+	if q.settings.naming != "" {
+		return q.settings.naming
+	}
 	if q.setup.Layout == recipe.Kazoo {
 		return kazoo
 	}

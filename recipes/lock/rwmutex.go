@@ -2,11 +2,13 @@ package lock
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // RWMutex is a lock that can be held by one writer or by any number of readers. Readers and
@@ -25,8 +27,11 @@ type RWMutex struct{ lockQueue }
 // NewRWMutex returns the lock at path. Options and errors are those of [NewMutex].
 func NewRWMutex(conn *zk.Conn, path string, opts ...Option) (*RWMutex, error) {
 	q, err := newQueue(conn, path, opts)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case q.settings.naming != "":
+		return nil, fmt.Errorf("%w: lock.WithNamePrefix: not for a read-write lock", recipes.ErrInvalid)
 	}
 	return &RWMutex{q}, nil
 }

@@ -47,7 +47,8 @@ type Semaphore struct {
 // [WithCuratorLayout]. Errors: [recipes.ErrInvalid].
 //
 // The protocol is that of this library. An acquisition of a free lease takes two round
-// trips. With [recipes.WithKazooLayout] the protocol is that of kazoo's Semaphore.
+// trips. With [recipes.WithKazooLayout] the protocol is that of kazoo's Semaphore, in which the first client
+// stores its limit: a warning is logged if the stored limit, which applies, is not limit.
 func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...Option) (*Semaphore, error) {
 	var own semaphoreSettings
 	s, err := recipe.NewOwn(conn, path, &own, opts, Option.ApplyLock)

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -24,7 +25,8 @@ type mutexProtocol struct {
 	mutex, leases         string // paths
 	mutexNames, leaseName contender.Naming
 	makeMutex, makeLeases func(ctx context.Context) error
-	stored                bool // the limit is in the data of leases
+	stored                bool         // the limit is in the data of leases
+	reported              atomic.Int64 // the last stored limit of which a warning was logged
 }
 
 // curatorProtocol returns the protocol of Curator's InterProcessSemaphoreV2.
@@ -115,6 +117,9 @@ func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if limit, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
+		if limit != c.given && c.reported.Swap(int64(limit)) != int64(limit) {
+			c.setup.Log.Warn("the stored limit applies, which is not that of this program", "stored", limit, "given", c.given)
+		}
 		return limit, nil
 	}
 	return c.given, nil

@@ -3,6 +3,30 @@ package main
 // lockMutants break rules of locks and semaphores.
 var lockMutants = []mutant{
 	{
+		name: "recipe/period-early", breaks: "a hold begins before the period has ended",
+		file: "recipes/lock/period.go",
+		edits: []edit{
+			{"; left > 0 {", "; left > p.d {"},
+		},
+		tests: "./recipes/lock -run ^TestPeriod$",
+	},
+	{
+		name: "recipe/period-stored", breaks: "the begin of a period is not stored",
+		file: "recipes/lock/period.go",
+		edits: []edit{
+			{"Data: []byte(next), Version", "Data: data, Version"},
+		},
+		tests: "./recipes/lock -run ^TestPeriod$",
+	},
+	{
+		name: "recipe/period-reply", breaks: "a hold does not begin if the reply to the write of the time was lost",
+		file: "recipes/lock/period.go",
+		edits: []edit{
+			{"		case err == nil && written[string(data)]:", "		case false:"},
+		},
+		tests: "./recipes/lock -run ^TestPeriod_ReplyLost$",
+	},
+	{
 		name: "recipe/do-loss", breaks: "Do hides that the lock was lost while the function ran",
 		file: "recipes/lock/do.go",
 		edits: []edit{

@@ -50,6 +50,15 @@ func Prefix(prefix string) Naming { return Naming(plainNaming + prefix) }
 // _c_<32 hex digits>-<prefix><sequence>.
 func ProtectedPrefix(prefix string) Naming { return Naming(protectedNaming + prefix) }
 
+// NamingOf returns the naming of a hand-written election or lock, given the prefix of its znodes: Prefix, or,
+// if the prefix begins with "_c_*-", ProtectedPrefix.
+func NamingOf(prefix string) Naming {
+	if protected, ok := strings.CutPrefix(prefix, "_c_*-"); ok {
+		return ProtectedPrefix(protected)
+	}
+	return Prefix(prefix)
+}
+
 // Base returns the text between the GUID and the sequence number in the names of a naming.
 func (n Naming) Base() string { return bases[n] }
 

@@ -1,0 +1,161 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// Period is a [Mutex] of which at most one hold begins in a period, for jobs that must run at most once a day
+// or an hour in all processes together. The time at which the last hold began is stored in ZooKeeper before
+// the hold begins, so it is respected after a crash: a job that has failed is not repeated in the same period.
+//
+// A period is measured by the clock of the ensemble's leader, whatever the clocks of the clients are. If that
+// clock is set back, the current period becomes longer by as much.
+type Period struct {
+	mutex *Mutex
+	d     time.Duration
+}
+
+// NewPeriod returns the lock at path, of which a hold begins at least d after the previous one. d is a multiple
+// of a millisecond, and the same in all programs; a program with a longer d only waits longer itself. It sends
+// no request. Options are those of [NewMutex]. Errors: [recipes.ErrInvalid].
+func NewPeriod(conn *zk.Conn, path string, d time.Duration, opts ...Option) (*Period, error) {
+	if d < time.Millisecond || d%time.Millisecond != 0 {
+		return nil, fmt.Errorf("%w: NewPeriod: a period of %v: must be a positive multiple of a millisecond", recipes.ErrInvalid, d)
+	}
+	m, err := NewMutex(conn, path, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &Period{m, d}, nil
+}
+
+// Try begins a hold if none has begun in this period, without waiting for other clients. Otherwise it returns
+// [ErrHeld] if a hold is in progress or another client begins one, and [ErrEarly] if not. Other errors are
+// those of [Mutex.TryLock].
+func (p *Period) Try(ctx context.Context) (*Hold, error) {
+	h, left, err := p.begin(ctx, p.mutex.TryLock)
+	if err == nil && h == nil {
+		err = p.mutex.setup.Fail("begin period of", p.mutex.setup.Path, fmt.Errorf("%w: %v left", ErrEarly, left))
+	}
+	return h, err
+}
+
+// Next begins a hold, and blocks until the current period and other holds have ended, also across sessions.
+// Errors are those of [Mutex.Lock].
+func (p *Period) Next(ctx context.Context) (*Hold, error) {
+	for {
+		h, left, err := p.begin(ctx, p.mutex.Lock)
+		switch {
+		case errors.Is(err, recipes.ErrNotHeld), errors.Is(err, recipes.ErrUnconfirmed):
+			p.mutex.setup.Log.Warn("the hold was lost before the period began: retrying", "err", err)
+			continue // if the period has begun nevertheless, this waits for the next one
+		case h != nil || err != nil:
+			return h, err
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, p.mutex.setup.Fail("begin period of", p.mutex.setup.Path, context.Cause(ctx))
+		}
+	}
+}
+
+// Run calls f once in each period, in one of the processes that call Run, until ctx is done; then it returns
+// nil. f runs as in [Mutex.Do]. If f returns an error, Run returns it; the period has begun nevertheless.
+func (p *Period) Run(ctx context.Context, f func(ctx context.Context, h *Hold) error) error {
+	for {
+		h, err := p.Next(ctx)
+		if err == nil {
+			err = runHolding(ctx, p.mutex.setup, h, f)
+		}
+		if ctx.Err() != nil && (err == nil || errors.Is(err, context.Cause(ctx))) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// begin acquires the lock, and returns the hold if a new period has begun with it. Otherwise it releases the
+// lock, and returns how long the current period lasts.
+func (p *Period) begin(ctx context.Context, lock func(context.Context) (*Hold, error)) (h *Hold, left time.Duration, err error) {
+	if h, err = lock(ctx); err != nil {
+		return nil, 0, err
+	}
+	if left, err = p.store(ctx, h); left == 0 && err == nil {
+		return h, 0, nil
+	}
+	if err := h.Release(); err != nil {
+		p.mutex.setup.Log.Warn("the release of a lock is not confirmed yet", "err", err)
+	}
+	return nil, left, p.mutex.setup.Fail("begin period of", p.mutex.setup.Path, err)
+}
+
+// store stores that a period begins now, and returns 0, or how long the current period lasts.
+//
+// The data of the znode is the time at which the last period began. The present time is that of a write: a
+// write of the same data, whose reply contains the time of the leader.
+func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err error) {
+	setup, node := p.mutex.setup, path.Join(p.mutex.setup.Path, periodNode)
+	written := map[string]bool{} // the times that this call may have stored
+	for ctx.Err() == nil && h.Err() == nil {
+		var stat *zk.Stat
+		data, err := connection.Read(ctx, setup.Conn, func() (data []byte, err error) {
+			data, stat, err = connection.Get(setup.Conn, node)
+			return data, err
+		})
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			_, err = h.Multi(&zk.CreateRequest{Path: node, Data: []byte("0"), Acl: setup.ACL})
+		case err == nil && written[string(data)]:
+			return 0, nil
+		case err == nil:
+			left, err = p.storeTime(h, node, data, stat.Version, written)
+			if left > 0 || err == nil {
+				return left, err
+			}
+		}
+		// After a lost reply, and after a write of another client without the lock, read again.
+		if err != nil && !errors.Is(err, recipes.ErrUnconfirmed) && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNodeExists) {
+			return 0, err
+		}
+	}
+	return 0, cmp.Or(context.Cause(ctx), h.Err())
+}
+
+// storeTime is an attempt of store, given the content of the znode. It adds the time that it may have stored to
+// written.
+func (p *Period) storeTime(h *Hold, node string, data []byte, version int32, written map[string]bool) (left time.Duration, err error) {
+	begun, err := strconv.ParseInt(string(data), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: the data of %s is %q, not the time of the last period", recipes.ErrInvalid, node, data)
+	}
+	replies, err := h.Multi(&zk.SetDataRequest{Path: node, Data: data, Version: version})
+	if err != nil {
+		return 0, err
+	}
+	now := replies[0].Stat
+	if left := time.UnixMilli(begun).Add(p.d).Sub(time.UnixMilli(now.Mtime)); left > 0 {
+		return left, nil
+	}
+	next := strconv.FormatInt(now.Mtime, 10)
+	written[next] = true
+	_, err = h.Multi(&zk.SetDataRequest{Path: node, Data: []byte(next), Version: now.Version})
+	return 0, err
+}
+
+const periodNode = "period"

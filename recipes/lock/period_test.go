@@ -1,0 +1,139 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+const period = time.Hour
+
+// runPeriods runs a test with the periods of clients at one path.
+func runPeriods(t *testing.T, f func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period)) {
+	synctest.Test(t, func(t *testing.T) {
+		f(t, zktest.Start(t), func(conn *zk.Conn) *Period {
+			p, err := NewPeriod(conn, "/hourly", period, recipes.WithSessionTimeout(timeout))
+			require.NoError(t, err)
+			return p
+		})
+	})
+}
+
+// In each period one hold begins, in the order in which clients ask, and a crash does not begin another.
+func TestPeriod(t *testing.T) {
+	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+		ctx, conn := t.Context(), bubble.Connect(t, srv, timeout)
+		p, other := open(conn), open(bubble.Connect(t, srv, timeout))
+		h, err := p.Try(ctx)
+		require.NoError(t, err)
+		_, err = other.Try(ctx)
+		require.ErrorIs(t, err, ErrHeld)
+		require.NoError(t, h.Release())
+		_, err = other.Try(ctx)
+		require.ErrorIs(t, err, ErrEarly)
+
+		time.Sleep(period - time.Minute)
+		_, err = p.Try(ctx)
+		require.ErrorIs(t, err, ErrEarly)
+		time.Sleep(time.Minute)
+		h, err = p.Try(ctx)
+		require.NoError(t, err)
+		require.NoError(t, srv.ExpireSession(conn.SessionID())) // the job crashes
+		<-h.Done()
+		time.Sleep(10 * time.Minute)
+		_, err = other.Try(ctx)
+		require.ErrorIs(t, err, ErrEarly)
+		begin := time.Now()
+		h, err = other.Next(ctx)
+		require.NoError(t, err)
+		require.InDelta(t, 50*time.Minute, time.Since(begin), float64(time.Minute))
+		require.NoError(t, h.Release())
+	})
+}
+
+// Run calls the function once in each period, in one of the processes, until its context is done or the
+// function fails.
+func TestPeriod_Run(t *testing.T) {
+	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var runs []time.Time
+		var processes sync.WaitGroup
+		failing := make(chan error, 3)
+		for range 3 {
+			p := open(bubble.Connect(t, srv, timeout))
+			processes.Go(func() {
+				failing <- p.Run(ctx, func(ctx context.Context, h *Hold) error {
+					mu.Lock()
+					defer mu.Unlock()
+					runs = append(runs, time.Now())
+					if len(runs) == 4 {
+						return errors.New("failed")
+					}
+					time.Sleep(10 * time.Minute)
+					return h.Err()
+				})
+			})
+		}
+		time.Sleep(5*period + 20*time.Minute)
+		require.ErrorContains(t, <-failing, "failed")
+		require.Empty(t, failing, "the other processes continue")
+		require.Len(t, runs, 6)
+		for i, run := range runs[1:] {
+			require.GreaterOrEqual(t, run.Sub(runs[i]), period-time.Second, "run %d", i)
+		}
+		cancel()
+		processes.Wait()
+		require.NoError(t, <-failing)
+		require.NoError(t, <-failing)
+	})
+}
+
+// If the reply to the write that begins a period is lost, the hold that has written it begins.
+func TestPeriod_ReplyLost(t *testing.T) {
+	for nth := 1; nth <= 4; nth++ {
+		runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+			conn := bubble.Connect(t, srv, timeout)
+			p := open(conn)
+			srv.After(zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Nth: nth}, zktest.Cut)
+			begin := time.Now()
+			h, err := p.Next(t.Context())
+			require.NoError(t, err)
+			require.Less(t, time.Since(begin), time.Minute, "the next period")
+			require.NoError(t, h.Release())
+			begun, stat, err := conn.Get("/hourly/period")
+			require.NoError(t, err)
+			require.NotEqual(t, "0", string(begun))
+			require.NotZero(t, stat.Version)
+		})
+	}
+}
+
+// Invalid periods and data of other programs are rejected.
+func TestPeriod_Invalid(t *testing.T) {
+	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+		conn := bubble.Connect(t, srv, timeout)
+		for _, d := range []time.Duration{0, -time.Hour, time.Microsecond, 1500 * time.Microsecond} {
+			_, err := NewPeriod(conn, "/hourly", d)
+			require.ErrorIs(t, err, recipes.ErrInvalid)
+		}
+		for _, path := range []string{"/hourly", "/hourly/period"} {
+			_, err := conn.Create(path, []byte("x"), 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+		}
+		_, err := open(conn).Next(t.Context())
+		require.ErrorIs(t, err, recipes.ErrInvalid)
+		require.ErrorContains(t, err, "/hourly/period")
+		require.NotContains(t, srv.Tree(), "ephemeral")
+	})
+}
