@@ -350,7 +350,7 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 				return nil, err
 			}
 			context.AfterFunc(ctx, func() { _ = q.Close() })
-			if err := q.Put(ctx, []byte("x")); err != nil {
+			if _, err := q.Put(ctx, []byte("x")); err != nil {
 				return nil, err
 			}
 			return q.Take(ctx)

@@ -138,7 +138,7 @@ func (l libraryRecipes) newOperation(o operation, conn *zk.Conn, dir string) (re
 		return repeated{}, err
 	}
 	return repeated{func() error {
-		if err := q.Put(ctx, make([]byte, itemSize)); err != nil {
+		if _, err := q.Put(ctx, make([]byte, itemSize)); err != nil {
 			return err
 		}
 		item, err := q.Take(ctx)

@@ -58,15 +58,17 @@ var uses = map[string]use{
 		return err
 	},
 	"queue, put": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		return newQueue(t, conn, path, options).Put(t.Context(), []byte("x"))
+		_, err := newQueue(t, conn, path, options).Put(t.Context(), []byte("x"))
+		return err
 	},
 	"queue, take": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		var own []recipes.Option
 		if path == "/app/own" {
 			own = options
 		}
-		require.NoError(t, newQueue(t, conn, path, own).Put(t.Context(), []byte("x")))
-		_, err := newQueue(t, conn, path, options).Take(t.Context())
+		_, err := newQueue(t, conn, path, own).Put(t.Context(), []byte("x"))
+		require.NoError(t, err)
+		_, err = newQueue(t, conn, path, options).Take(t.Context())
 		return err
 	},
 	"group": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
@@ -119,11 +121,13 @@ var uses = map[string]use{
 		return err
 	},
 	"queue, claims": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		return newQueue(t, conn, items(options), options, queue.WithClaims(path)).Put(t.Context(), []byte("x"))
+		_, err := newQueue(t, conn, items(options), options, queue.WithClaims(path)).Put(t.Context(), []byte("x"))
+		return err
 	},
 	"queue, dead letter": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		q := newQueue(t, conn, items(options), options, queue.WithDead(path), queue.WithMaxAttempts(1))
-		require.NoError(t, q.Put(t.Context(), []byte("x")))
+		_, err := q.Put(t.Context(), []byte("x"))
+		require.NoError(t, err)
 		item, err := q.Take(t.Context())
 		require.NoError(t, err)
 		return item.Return(nil)

@@ -174,7 +174,7 @@ func (p *participant) put(conn *zk.Conn, _ *recorder) error {
 		return err
 	}
 	for n := 0; ; n++ {
-		if err := q.Put(context.Background(), fmt.Appendf(nil, "item-go-%d-%d", os.Getpid(), n)); err != nil {
+		if _, err := q.Put(context.Background(), fmt.Appendf(nil, "item-go-%d-%d", os.Getpid(), n)); err != nil {
 			return err
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -28,7 +28,8 @@ func TestQueue_BothConsume(t *testing.T) {
 			var theirs []any
 			for i := range 10 {
 				ours, other := fmt.Sprintf("go-item-%d", i), fmt.Sprintf("%s-item-%d", p.name, i)
-				require.NoError(t, q.Put(harness.Context(t), []byte(ours)))
+				_, err := q.Put(harness.Context(t), []byte(ours))
+				require.NoError(t, err)
 				theirs = append(theirs, other)
 				want[ours], want[other] = true, true
 			}
@@ -98,7 +99,8 @@ func TestQueue_Order(t *testing.T) {
 				require.NoError(t, bubble.Repeated(func() error { return i.Ack() }))
 			}
 			for _, item := range items {
-				require.NoError(t, q.Put(harness.Context(t), []byte(item.(string))))
+				_, err := q.Put(harness.Context(t), []byte(item.(string)))
+				require.NoError(t, err)
 			}
 			handle := "consumer-" + r.name
 			p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
@@ -190,7 +192,8 @@ func TestQueue_Shared(t *testing.T) {
 				if c.option != nil {
 					options = c.option(i)
 				}
-				require.NoError(t, q.Put(ctx, fmt.Appendf(nil, "go-%d", i), options...))
+				_, err := q.Put(ctx, fmt.Appendf(nil, "go-%d", i), options...)
+				require.NoError(t, err)
 			}
 			sharing.wait(t)
 			harness.Eventually(t, func() bool { return r.countItems() == 2*items }, "not all items were taken")

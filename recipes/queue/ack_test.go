@@ -26,7 +26,7 @@ import (
 func TestAckAll_IsAtomic(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q := h.Context(), h.queue()
-		require.NoError(h, q.PutAll(ctx, [][]byte{[]byte("one"), []byte("two"), []byte("three")}))
+		require.NoError(h, putAll(ctx, q, [][]byte{[]byte("one"), []byte("two"), []byte("three")}))
 		items, err := q.TakeUpTo(ctx, 3)
 		require.NoError(h, err)
 		operator := h.connect()
@@ -50,7 +50,7 @@ func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
 		q := h.queueOn(conn, config{})
-		require.NoError(h, q.PutAll(h.Context(), [][]byte{[]byte("one"), []byte("two")}))
+		require.NoError(h, putAll(h.Context(), q, [][]byte{[]byte("one"), []byte("two")}))
 		items, err := q.TakeUpTo(h.Context(), 2)
 		require.NoError(h, err)
 		require.Equal(h, items[0].Token(), items[1].Token(), "one request has claimed both")
@@ -285,7 +285,7 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 		const timeout = time.Minute // the lease outlasts the slow requests
 		q := h.queueOn(bubble.Connect(h, h.srv, timeout), config{}, recipes.WithSessionTimeout(timeout))
 		take := func(n int) []*Item {
-			require.NoError(h, q.PutAll(h.Context(), make([][]byte, n)))
+			require.NoError(h, putAll(h.Context(), q, make([][]byte, n)))
 			items, err := q.TakeUpTo(h.Context(), n)
 			require.NoError(h, err)
 			require.Len(h, items, n)

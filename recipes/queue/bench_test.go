@@ -41,7 +41,7 @@ func benchmarkMethod(b *testing.B, conn *zk.Conn, method string) {
 	}
 	fill := func() {
 		for n := 0; n < b.N; n += 100 {
-			require.NoError(b, q.PutAll(ctx, payloads[:min(100, b.N-n)]))
+			require.NoError(b, putAll(ctx, q, payloads[:min(100, b.N-n)]))
 		}
 	}
 	switch method {
@@ -54,7 +54,7 @@ func benchmarkMethod(b *testing.B, conn *zk.Conn, method string) {
 	switch method {
 	case "put":
 		for range b.N {
-			require.NoError(b, q.Put(ctx, payloads[0]))
+			require.NoError(b, put(ctx, q, payloads[0]))
 		}
 	case "put 100":
 		fill()
@@ -62,7 +62,7 @@ func benchmarkMethod(b *testing.B, conn *zk.Conn, method string) {
 		b.SetParallelism(32)
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if err := q.Put(ctx, payloads[0]); err != nil {
+				if _, err := q.Put(ctx, payloads[0]); err != nil {
 					b.Error(err)
 				}
 			}

@@ -92,6 +92,12 @@ type content struct {
 	stat *zk.Stat
 }
 
+// attempts returns the number of deliveries of an item. The data was written again after each attempt that
+// does not count.
+func (c content) attempts() int {
+	return max(int((c.stat.Cversion+c.stat.NumChildren)/2-c.stat.Version), 0)
+}
+
 // readContent reads a znode. With an error of connection.IsUnreadable, the content has only the Stat.
 func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
 	return connection.Read(ctx, q.conn, func() (content, error) {
@@ -191,8 +197,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 // the format of the layout.
 func (d *delivery) setContent(c content, unread bool) (err error) {
 	d.raw, d.unread, d.version, d.czxid = c.raw, unread, c.stat.Version, c.stat.Czxid
-	// The data was written again after each attempt that does not count.
-	d.attempt = max(int((c.stat.Cversion+c.stat.NumChildren)/2-c.stat.Version), 1)
+	d.attempt = max(c.attempts(), 1)
 	if !unread {
 		d.parts, err = d.q.payloads(d.raw)
 	}

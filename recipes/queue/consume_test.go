@@ -54,7 +54,7 @@ func TestItems_ConsumersShareItems(t *testing.T) {
 		producer := h.queue()
 		const n = 200
 		for range n / 50 {
-			require.NoError(h, producer.PutAll(ctx, make([][]byte, 50)))
+			require.NoError(h, putAll(ctx, producer, make([][]byte, 50)))
 		}
 		var mu sync.Mutex
 		seen := map[string]int{}

@@ -202,9 +202,8 @@ func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
 	if !ok {
 		return q.wrapError("requeue", fmt.Errorf("%w: %q is not the name of an item", zkerror.ErrInvalid, l.Item))
 	}
-	prefix := strings.TrimSuffix(e.name, fmt.Sprintf("%010d", e.sequence))
 	return q.wrapError("requeue", q.deleteDeadLetter(ctx, l, &zk.CreateRequest{
-		Path: q.itemPath(prefix), Data: l.Raw, Acl: q.acl, Flags: zk.FlagSequence,
+		Path: q.itemPath(prefixOf(e)), Data: l.Raw, Acl: q.acl, Flags: zk.FlagSequence,
 	}))
 }
 

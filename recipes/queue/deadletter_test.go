@@ -190,7 +190,7 @@ func TestDeadLetters_Order(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 1})
 		for i := range 3 {
-			require.NoError(h, q.Put(ctx, fmt.Append(nil, i), WithPriority(3-i)))
+			require.NoError(h, put(ctx, q, fmt.Append(nil, i), WithPriority(3-i)))
 		}
 		for _, payload := range []string{"2", "1", "0"} {
 			require.NoError(h, h.take(q, payload).Return(nil))

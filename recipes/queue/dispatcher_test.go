@@ -21,16 +21,16 @@ func TestDispatcher_DelayedItems(t *testing.T) {
 		ctx, producer, consumer := h.Context(), h.queue(), h.queue()
 		begin := time.Now()
 		at := func(d time.Duration) PutOption { return WithTime(begin.Add(d)) }
-		require.NoError(h, producer.Put(ctx, []byte("late"), at(time.Hour)))
-		require.NoError(h, producer.Put(ctx, []byte("soon"), at(time.Minute)))
+		require.NoError(h, put(ctx, producer, []byte("late"), at(time.Hour)))
+		require.NoError(h, put(ctx, producer, []byte("soon"), at(time.Minute)))
 		h.requireEmpty(consumer)
 		var order []string
 		consume, stop := context.WithCancel(ctx)
 		defer stop()
 		items, _ := h.consume(consume, consumer)
 		h.advance(time.Second)
-		require.NoError(h, producer.Put(ctx, []byte("sooner"), at(30*time.Second)))
-		require.NoError(h, producer.Put(ctx, []byte("past"), at(-time.Hour)))
+		require.NoError(h, put(ctx, producer, []byte("sooner"), at(30*time.Second)))
+		require.NoError(h, put(ctx, producer, []byte("past"), at(-time.Hour)))
 		for item := range items {
 			order = append(order, fmt.Sprint(string(item.Data()), " ", time.Since(begin).Round(time.Second)))
 			require.NoError(h, item.Ack())
@@ -50,7 +50,7 @@ func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
 	require.NoError(t, err)
 	q, err := New(conn, "/jobs", config{})
 	require.NoError(t, err)
-	require.NoError(t, q.Put(t.Context(), nil, WithTime(time.Now().Add(time.Hour).Round(0))))
+	require.NoError(t, put(t.Context(), q, nil, WithTime(time.Now().Add(time.Hour).Round(0))))
 	d := newDispatcher(q)
 	defer d.sub.Close()
 	chosen, due, err := d.chooseListed(1, true)
@@ -67,7 +67,7 @@ func TestTrap53_OrderDependsOnNames(t *testing.T) {
 		ctx, q := h.Context(), h.queue()
 		begin := time.Now()
 		for _, ms := range rand.Perm(60) {
-			require.NoError(h, q.Put(ctx, fmt.Append(nil, ms), WithTime(begin.Add(time.Duration(1000+ms)*time.Millisecond))))
+			require.NoError(h, put(ctx, q, fmt.Append(nil, ms), WithTime(begin.Add(time.Duration(1000+ms)*time.Millisecond))))
 		}
 		for i := range 60 {
 			item, err := q.Take(ctx)
@@ -101,10 +101,10 @@ func TestDispatcher_PriorityOvertakesListedItems(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q := h.Context(), h.queue()
 		for range 10 {
-			require.NoError(h, q.PutAll(ctx, make([][]byte, 40), WithPriority(9)))
+			require.NoError(h, putAll(ctx, q, make([][]byte, 40), WithPriority(9)))
 		}
 		h.take(q, "")
-		require.NoError(h, q.Put(ctx, []byte("urgent"), WithPriority(1)))
+		require.NoError(h, put(ctx, q, []byte("urgent"), WithPriority(1)))
 		for n := 1; ; n++ {
 			item, err := q.TryTake(ctx)
 			require.NoError(h, err)
@@ -123,7 +123,7 @@ func TestDispatcher_UrgentItemIsNext(t *testing.T) {
 		run(t, func(h *harness) {
 			producer, consumer := h.queue(), h.queue()
 			for range n / 100 {
-				require.NoError(h, producer.PutAll(h.Context(), slices.Repeat([][]byte{[]byte("slow")}, 100), WithPriority(5)))
+				require.NoError(h, putAll(h.Context(), producer, slices.Repeat([][]byte{[]byte("slow")}, 100), WithPriority(5)))
 			}
 			take := func() string {
 				item, err := consumer.Take(h.Context())
@@ -133,7 +133,7 @@ func TestDispatcher_UrgentItemIsNext(t *testing.T) {
 				return string(item.Data())
 			}
 			require.Equal(h, "slow", take())
-			require.NoError(h, producer.Put(h.Context(), []byte("urgent"), WithPriority(0)))
+			require.NoError(h, put(h.Context(), producer, []byte("urgent"), WithPriority(0)))
 			require.Equal(h, "urgent", take())
 		})
 	}
@@ -169,7 +169,7 @@ func TestDispatcher_RequestsPerItem(t *testing.T) {
 		log := requests(h.srv, conn.SessionID(), func() { h.put(q, "one") })
 		require.Len(h, log, 1, "%v", log)
 		data := make([][]byte, 64)
-		log = requests(h.srv, conn.SessionID(), func() { require.NoError(h, q.PutAll(ctx, data)) })
+		log = requests(h.srv, conn.SessionID(), func() { require.NoError(h, putAll(ctx, q, data)) })
 		require.Len(h, log, 1, "%v", log)
 		h.ack(h.take(q, "one"))
 		log = requests(h.srv, conn.SessionID(), func() {

@@ -17,6 +17,10 @@ var (
 	ErrEmpty = errors.New("queue: no item available")
 	// ErrFull is returned by Put if the queue has as many items as [WithMaxItems] allows.
 	ErrFull = errors.New("queue: full")
+	// ErrClaimed is returned by Withdraw if a consumer has the item.
+	ErrClaimed = errors.New("queue: a consumer has the item")
+	// ErrDead is returned by Wait if the item became a [DeadLetter].
+	ErrDead = errors.New("queue: the item became a dead letter")
 )
 
 // errSettled is the error of an item that was returned, or acknowledged by another call.

@@ -40,7 +40,7 @@ func Example() {
 	defer jobs.Close()
 
 	for _, job := range []string{"rebuild index", "send report"} {
-		if err := jobs.Put(ctx, []byte(job)); err != nil {
+		if _, err := jobs.Put(ctx, []byte(job)); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -78,7 +78,7 @@ func ExampleWithTime() {
 	defer reminders.Close()
 
 	begin := time.Now()
-	if err := reminders.Put(ctx, []byte("later"), queue.WithTime(begin.Add(100*time.Millisecond))); err != nil {
+	if _, err := reminders.Put(ctx, []byte("later"), queue.WithTime(begin.Add(100*time.Millisecond))); err != nil {
 		log.Fatal(err)
 	}
 	_, err = reminders.TryTake(ctx)
@@ -105,7 +105,7 @@ func ExampleQueue_DeadLetters() {
 	}
 	defer jobs.Close()
 
-	_ = jobs.Put(ctx, []byte("divide by zero"))
+	_, _ = jobs.Put(ctx, []byte("divide by zero"))
 	for range 2 {
 		item, err := jobs.Take(ctx)
 		if err != nil {
@@ -154,8 +154,8 @@ func ExampleItem_Ack() {
 	}
 	defer invoices.Close()
 
-	_ = invoices.Put(ctx, []byte("invoice of the previous day"))
-	_ = orders.Put(ctx, []byte("order 4711"))
+	_, _ = invoices.Put(ctx, []byte("invoice of the previous day"))
+	_, _ = orders.Put(ctx, []byte("order 4711"))
 	order, err := orders.Take(ctx)
 	if err != nil {
 		log.Fatal(err)

@@ -78,10 +78,21 @@ func (h *harness) queueAt(conn *zk.Conn, path string, cfg config, opts ...Option
 	return q
 }
 
+// put puts an item whose ID the test does not need.
+func put(ctx context.Context, q *Queue, data []byte, opts ...PutOption) error {
+	_, err := q.Put(ctx, data, opts...)
+	return err
+}
+
+func putAll(ctx context.Context, q *Queue, data [][]byte, opts ...PutOption) error {
+	_, err := q.PutAll(ctx, data, opts...)
+	return err
+}
+
 func (h *harness) put(q *Queue, payloads ...string) {
 	h.Helper()
 	for _, p := range payloads {
-		require.NoError(h, q.Put(h.Context(), []byte(p)))
+		require.NoError(h, put(h.Context(), q, []byte(p)))
 	}
 }
 

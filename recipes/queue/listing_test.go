@@ -23,7 +23,7 @@ func TestListing_FewListingsForManyItems(t *testing.T) {
 		ctx, conn := h.Context(), h.connect()
 		q := h.queueOn(conn, config{})
 		for range 10 {
-			require.NoError(h, q.PutAll(ctx, make([][]byte, 100)))
+			require.NoError(h, putAll(ctx, q, make([][]byte, 100)))
 		}
 		for range 1000 {
 			h.ack(h.take(q, ""))
@@ -39,7 +39,7 @@ func TestListing_SlowListingsAreRare(t *testing.T) {
 	run(t, func(h *harness) {
 		const items, work, listing = 40, 2 * time.Second, time.Second
 		producer, consumer := h.queue(), h.queue()
-		require.NoError(h, producer.PutAll(h.Context(), slices.Repeat([][]byte{[]byte("slow")}, items), WithPriority(5)))
+		require.NoError(h, putAll(h.Context(), producer, slices.Repeat([][]byte{[]byte("slow")}, items), WithPriority(5)))
 		listings := 0
 		slow := h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: consumer.conn.SessionID(), Path: "/jobs"}, func(*zktest.Request) zktest.Verdict {
 			listings++
@@ -160,14 +160,14 @@ func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
 		q, producer := h.queueOn(conn, config{}), h.queue()
-		require.NoError(h, producer.PutAll(h.Context(), slices.Repeat([][]byte{[]byte("slow")}, 100), WithPriority(5)))
+		require.NoError(h, putAll(h.Context(), producer, slices.Repeat([][]byte{[]byte("slow")}, 100), WithPriority(5)))
 		first, err := q.Take(h.Context())
 		require.NoError(h, err)
 		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		h.srv.DropConnections(conn.SessionID())
 		h.advance(2 * time.Second)
 		require.NoError(h, first.Ack())
-		require.NoError(h, producer.Put(h.Context(), []byte("urgent"), WithPriority(0)))
+		require.NoError(h, put(h.Context(), producer, []byte("urgent"), WithPriority(0)))
 		next, err := q.Take(h.Context())
 		require.NoError(h, err)
 		require.Equal(h, "urgent", string(next.Data()))
@@ -196,7 +196,7 @@ func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
 			taken <- err
 		}()
 		synctest.Wait()
-		require.NoError(h, h.queue().Put(h.Context(), nil))
+		require.NoError(h, put(h.Context(), h.queue(), nil))
 		h.advance(10 * time.Second)
 		require.Len(h, taken, 1)
 		require.NoError(h, <-taken)
@@ -277,7 +277,7 @@ func TestTrap37_ListingTooLarge(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q, producer := h.Context(), h.queue(), h.queueOn(h.connect(zk.WithMaxBufferSize(0)), config{})
 		for range 40 {
-			require.NoError(h, producer.PutAll(ctx, make([][]byte, 100)))
+			require.NoError(h, putAll(ctx, producer, make([][]byte, 100)))
 		}
 		_, err := q.Take(ctx)
 		require.ErrorIs(h, err, recipes.ErrTooLarge)
@@ -285,7 +285,7 @@ func TestTrap37_ListingTooLarge(t *testing.T) {
 		require.NoError(h, err)
 		require.Equal(h, 4000, n)
 		h.take(producer, "")
-		require.ErrorIs(h, q.Put(ctx, make([]byte, 1<<20)), recipes.ErrTooLarge)
-		require.NoError(h, q.Put(ctx, make([]byte, maxItem)), "the largest item")
+		require.ErrorIs(h, put(ctx, q, make([]byte, 1<<20)), recipes.ErrTooLarge)
+		require.NoError(h, put(ctx, q, make([]byte, maxItem)), "the largest item")
 	})
 }

@@ -107,6 +107,9 @@ func cutSequence(s, separator string) (head string, sequence int32, ok bool) {
 	return head, int32(n), found && err == nil
 }
 
+// prefixOf returns the name of an item without its sequence number.
+func prefixOf(e entry) string { return strings.TrimSuffix(e.name, fmt.Sprintf("%010d", e.sequence)) }
+
 // position determines the position of a new item.
 type position struct {
 	priority    int

@@ -23,7 +23,7 @@ type config struct {
 	claims, dead                    string // directories
 }
 
-// WithMaxItems sets the number of items at which Put returns [ErrFull]. 0, the default, means no
+// WithMaxItems sets the number of items at which Put returns [ErrFull], or waits ([WithWaiting]). 0, the default, means no
 // limit. Claimed and delayed items count. Concurrent calls of Put can exceed the limit.
 func WithMaxItems(n int) Option {
 	return ownOption(recipe.Own("queue.WithMaxItems", func(c *config) { c.maxItems = n }))
@@ -92,12 +92,18 @@ func (c *config) applyDefaults(queue string, layout recipe.Layout) (items string
 	return items, nil
 }
 
-// PutOption is an option of [Queue.Put]: it sets the position of the item in the queue.
+// PutOption is an option of [Queue.Put].
 type PutOption interface{ applyPut(*putOptions) }
 
 type putOptions struct {
 	position position
 	at       time.Time
+	wait     bool
+}
+
+func putOptionsOf(opts []PutOption) (o putOptions, err error) {
+	err = recipe.EachOption(opts, func(opt PutOption) error { opt.applyPut(&o); return nil })
+	return o, err
 }
 
 type putOption func(*putOptions)
@@ -119,4 +125,11 @@ func WithPriority(n int) PutOption {
 // a time and a priority, and cannot have a time with [recipes.WithKazooLayout].
 func WithTime(t time.Time) PutOption {
 	return putOption(func(o *putOptions) { o.at = t })
+}
+
+// WithWaiting lets Put wait, while the queue has as many items as [WithMaxItems] allows, instead of returning
+// [ErrFull]. A waiting Put counts the items after 50 ms, and then less often, up to once a second. Waiting
+// calls are not served in the order in which they were made.
+func WithWaiting() PutOption {
+	return putOption(func(o *putOptions) { o.wait = true })
 }

@@ -1,16 +1,19 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -21,8 +24,9 @@ import (
 // that the item can be moved to the dead letters.
 const maxItem = 1<<20 - 12<<10
 
-// Put appends an item. If it returns nil, the item was added exactly once, even if
-// connections were lost.
+// Put appends an item, and returns its ID (see [Item.ID]). If the error is nil, the item was added exactly
+// once, even if connections were lost. If the reply was lost and a consumer has already completed the item,
+// the ID is empty.
 //
 // The item was not added if the error is [ErrFull], [recipes.ErrTooLarge],
 // [recipes.ErrNodeExhausted], which lasts until the queue has been empty, [recipes.ErrPermission]
@@ -30,59 +34,134 @@ const maxItem = 1<<20 - 12<<10
 // the request was sent. The error wraps [recipes.ErrUnconfirmed] if ctx was done while the request
 // was in flight, or if the session ended or the connection was closed before the reply: the item
 // may have been added, or, after ctx was done, may still be added.
-func (q *Queue) Put(ctx context.Context, data []byte, opts ...PutOption) error {
-	return q.PutAll(ctx, [][]byte{data}, opts...)
+func (q *Queue) Put(ctx context.Context, data []byte, opts ...PutOption) (id string, err error) {
+	ids, err := q.PutAll(ctx, [][]byte{data}, opts...)
+	if err != nil {
+		return "", err
+	}
+	return ids[0], nil
 }
 
 // PutAll appends several items in one transaction: all of them, or none if it returns an
-// error other than [recipes.ErrUnconfirmed]. Errors are those of [Queue.Put].
-func (q *Queue) PutAll(ctx context.Context, data [][]byte, opts ...PutOption) error {
-	return q.wrapError("put into", q.putAll(ctx, data, opts))
+// error other than [recipes.ErrUnconfirmed]. It returns their IDs, in the order of data. Errors are those of
+// [Queue.Put].
+func (q *Queue) PutAll(ctx context.Context, data [][]byte, opts ...PutOption) (ids []string, err error) {
+	ids, err = q.putAll(ctx, data, opts)
+	return ids, q.wrapError("put into", err)
 }
 
-func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) error {
+func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) ([]string, error) {
 	if q.ctx.Err() != nil {
-		return recipes.ErrClosed
+		return nil, recipes.ErrClosed
 	}
-	if len(data) == 0 {
-		return nil
+	settings, err := putOptionsOf(opts)
+	if err != nil || len(data) == 0 {
+		return nil, err
 	}
 	if err := q.checkDirs(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	prefix, err := q.namePrefix(ctx, opts)
+	prefix, err := q.namePrefix(ctx, settings)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ops := make([]any, len(data))
 	for i, payload := range data {
 		r, err := q.createRequest(prefix, payload)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		ops[i] = r
 	}
-	if q.cfg.maxItems > 0 {
-		n, err := q.countItems(ctx)
-		if err != nil {
-			return err
-		}
-		if n+len(data) > q.cfg.maxItems {
-			return fmt.Errorf("%w: %d items", ErrFull, n)
-		}
+	if err := q.awaitRoom(ctx, len(data), settings.wait); err != nil {
+		return nil, err
 	}
 	o, err := q.createItems(ctx, ops, 0)
-	if err != nil {
-		return err
+	if err = cmp.Or(err, o.Err); err != nil {
+		return nil, err
 	}
-	return o.Err
+	if o.Responses == nil {
+		return q.findItems(ctx, prefix, o.Zxid, len(data)), nil
+	}
+	ids := make([]string, len(data))
+	for i, r := range o.Responses[len(o.Responses)-len(data):] {
+		ids[i] = path.Base(r.String)
+	}
+	return ids, nil
+}
+
+// awaitRoom returns ErrFull if the queue has no room for n items, or, if wait is set, waits until it has. It
+// counts the items after growing intervals: a watch would transfer all names after each change.
+func (q *Queue) awaitRoom(ctx context.Context, n int, wait bool) error {
+	if q.cfg.maxItems == 0 {
+		return nil
+	}
+	if n > q.cfg.maxItems {
+		return fmt.Errorf("%w: %d items never fit", ErrFull, n)
+	}
+	for interval := minRoomInterval; ; interval = min(2*interval, maxRoomInterval) {
+		items, err := q.countItems(ctx)
+		switch {
+		case err != nil:
+			return err
+		case items+n <= q.cfg.maxItems:
+			return nil
+		case !wait:
+			return fmt.Errorf("%w: %d items", ErrFull, items)
+		}
+		timer := time.NewTimer(interval)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-q.ctx.Done():
+			timer.Stop()
+			return recipes.ErrClosed
+		}
+	}
+}
+
+const minRoomInterval, maxRoomInterval = 50 * time.Millisecond, time.Second
+
+// findItems returns the names of n items that the transaction zxid has created, although its reply was lost.
+// Items that do not exist any more have empty names.
+func (q *Queue) findItems(ctx context.Context, prefix string, zxid int64, n int) []string {
+	ids := make([]string, n)
+	names, _ := connection.Read(ctx, q.conn, func() ([]string, error) {
+		names, _, err := connection.Children(q.conn, q.path)
+		return names, err
+	})
+	names = slices.DeleteFunc(names, func(name string) bool {
+		e, ok := parseName(q.layout, name)
+		return !ok || prefixOf(e) != prefix
+	})
+	slices.Sort(names)
+	found := 0
+	for _, name := range slices.Backward(names) { // the newest items are the last ones
+		stat, err := connection.Read(ctx, q.conn, func() (*zk.Stat, error) {
+			_, stat, err := q.conn.Exists(q.itemPath(name))
+			return stat, err
+		})
+		if err != nil || stat.Czxid != 0 && stat.Czxid < zxid {
+			break
+		}
+		if stat.Czxid == zxid {
+			found++
+			ids[n-found] = name
+		}
+	}
+	if found < n {
+		return make([]string, n) // the others were completed, and it is unknown which ones
+	}
+	return ids
 }
 
 // PutRequest returns the operation that Put would send, for use in another transaction. As an
 // operation of [Item.Ack] it moves an item to another queue. In the Multi of a lock or a leadership
 // it adds an item only while the lock or the leadership is held. The znodes of the queue must
 // exist, or the transaction fails with zk.ErrNoNode; see [Queue.Create]. PutRequest does not check
-// the limit of [WithMaxItems]. With [WithTime] or [recipes.WithACL], PutRequest may have to query
+// the limit of [WithMaxItems], and [WithWaiting] has no effect. With [WithTime] or [recipes.WithACL], PutRequest may have to query
 // the time of the server or the ACLs, and blocks until they are known or ctx is done.
 func (q *Queue) PutRequest(ctx context.Context, data []byte, opts ...PutOption) (*zk.CreateRequest, error) {
 	r, err := q.putRequest(ctx, data, opts)
@@ -90,10 +169,14 @@ func (q *Queue) PutRequest(ctx context.Context, data []byte, opts ...PutOption) 
 }
 
 func (q *Queue) putRequest(ctx context.Context, data []byte, opts []PutOption) (*zk.CreateRequest, error) {
-	if err := q.checkDirs(ctx); err != nil {
+	settings, err := putOptionsOf(opts)
+	if err == nil {
+		err = q.checkDirs(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
-	prefix, err := q.namePrefix(ctx, opts)
+	prefix, err := q.namePrefix(ctx, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -115,12 +198,8 @@ func (q *Queue) createRequest(prefix string, payload []byte) (*zk.CreateRequest,
 }
 
 // namePrefix returns the names of new items without their sequence numbers.
-func (q *Queue) namePrefix(ctx context.Context, opts []PutOption) (string, error) {
+func (q *Queue) namePrefix(ctx context.Context, o putOptions) (string, error) {
 	if err := context.Cause(ctx); err != nil {
-		return "", err
-	}
-	var o putOptions
-	if err := recipe.EachOption(opts, func(opt PutOption) error { opt.applyPut(&o); return nil }); err != nil {
 		return "", err
 	}
 	if !o.at.IsZero() {

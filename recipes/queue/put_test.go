@@ -18,7 +18,7 @@ func TestPut_Priority(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q := h.Context(), h.queue()
 		for i, priority := range []int{5, -1, 7, 5, -1 << 31, 1<<31 - 1} {
-			require.NoError(h, q.Put(ctx, fmt.Append(nil, i), WithPriority(priority)))
+			require.NoError(h, put(ctx, q, fmt.Append(nil, i), WithPriority(priority)))
 		}
 		h.put(q, "without")
 		item := h.take(q, "without")
@@ -28,8 +28,8 @@ func TestPut_Priority(t *testing.T) {
 		for _, payload := range []string{"0", "3", "2", "5"} {
 			h.take(q, payload)
 		}
-		require.ErrorIs(h, q.Put(ctx, nil, WithPriority(1), WithTime(time.Now())), recipes.ErrInvalid)
-		require.ErrorIs(h, q.Put(ctx, nil, nil), recipes.ErrInvalid)
+		require.ErrorIs(h, put(ctx, q, nil, WithPriority(1), WithTime(time.Now())), recipes.ErrInvalid)
+		require.ErrorIs(h, put(ctx, q, nil, nil), recipes.ErrInvalid)
 	})
 }
 
@@ -39,7 +39,7 @@ func TestPut_DelayIsMeasuredByServerClock(t *testing.T) {
 		serverTime := time.Now()
 		time.Sleep(time.Hour)
 		ctx, q := h.Context(), h.queue()
-		require.NoError(h, q.Put(ctx, nil, WithTime(time.Now().Add(10*time.Second))))
+		require.NoError(h, put(ctx, q, nil, WithTime(time.Now().Add(10*time.Second))))
 		require.Contains(h, h.srv.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
 		h.requireEmpty(q)
 		begin := time.Now()
@@ -53,10 +53,10 @@ func TestPut_DelayIsMeasuredByServerClock(t *testing.T) {
 func TestPut_DistantTime(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q := h.Context(), h.queue()
-		require.NoError(h, q.Put(ctx, []byte("later"), WithTime(time.Unix(1<<55, 0))))
+		require.NoError(h, put(ctx, q, []byte("later"), WithTime(time.Unix(1<<55, 0))))
 		require.Contains(h, h.srv.Tree(), "queue-|7FFFFFFFFFFFFFFF|")
 		h.requireEmpty(q)
-		require.NoError(h, q.Put(ctx, []byte("earlier"), WithTime(time.Unix(-1<<55, 0))))
+		require.NoError(h, put(ctx, q, []byte("earlier"), WithTime(time.Unix(-1<<55, 0))))
 		h.take(q, "earlier")
 		h.put(q, "without")
 		h.take(q, "without")
@@ -71,12 +71,12 @@ func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
 		ctx, producer, consumer := h.Context(), h.queue(), h.queue()
 		serverTime := time.Now()
 		for _, q := range []*Queue{producer, consumer} {
-			require.NoError(h, q.Put(ctx, nil, WithTime(time.Now().Add(30*time.Minute))))
+			require.NoError(h, put(ctx, q, nil, WithTime(time.Now().Add(30*time.Minute))))
 		}
 		h.requireEmpty(consumer)
 		time.Sleep(time.Hour)
 		h.requireEmpty(consumer)
-		require.NoError(h, producer.Put(ctx, []byte("first"), WithTime(time.Now().Add(10*time.Second))))
+		require.NoError(h, put(ctx, producer, []byte("first"), WithTime(time.Now().Add(10*time.Second))))
 		require.Contains(h, h.srv.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
 		begin := time.Now()
 		item, err := consumer.Take(ctx)
@@ -90,13 +90,13 @@ func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
 func TestPut_FullQueue(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxItems: 3})
-		require.ErrorIs(h, q.PutAll(ctx, make([][]byte, 4)), ErrFull)
+		require.ErrorIs(h, putAll(ctx, q, make([][]byte, 4)), ErrFull)
 		h.put(q, "one", "two")
-		require.ErrorIs(h, q.PutAll(ctx, make([][]byte, 2)), ErrFull)
+		require.ErrorIs(h, putAll(ctx, q, make([][]byte, 2)), ErrFull)
 		h.put(q, "three")
-		require.ErrorIs(h, q.Put(ctx, nil), ErrFull)
+		require.ErrorIs(h, put(ctx, q, nil), ErrFull)
 		item := h.take(q, "one")
-		require.ErrorIs(h, q.Put(ctx, nil), ErrFull, "claimed items count")
+		require.ErrorIs(h, put(ctx, q, nil), ErrFull, "claimed items count")
 		require.NoError(h, item.Ack())
 		h.put(q, "four")
 	})
@@ -110,11 +110,11 @@ func TestPutAll_IsAtomic(t *testing.T) {
 		h.put(q, "one")
 		h.srv.Before(nth(conn, zktest.OpMulti, 1), zktest.Cut)
 		h.srv.After(nth(conn, zktest.OpMulti, 2), zktest.Cut)
-		require.NoError(h, q.PutAll(ctx, make([][]byte, 50)))
+		require.NoError(h, putAll(ctx, q, make([][]byte, 50)))
 		n, err := q.Len(ctx)
 		require.NoError(h, err)
 		require.Equal(h, 51, n)
-		require.ErrorIs(h, q.PutAll(ctx, [][]byte{make([]byte, 600<<10), make([]byte, 600<<10)}), recipes.ErrTooLarge)
+		require.ErrorIs(h, putAll(ctx, q, [][]byte{make([]byte, 600<<10), make([]byte, 600<<10)}), recipes.ErrTooLarge)
 		after, err := q.Len(ctx)
 		require.NoError(h, err)
 		require.Equal(h, n, after)
@@ -146,7 +146,7 @@ func TestTrap07_PutReplyLost(t *testing.T) {
 						h.advance(0) // until the consumer waits for the item
 					}
 					fault(h.srv, nth(conn, zktest.OpMulti, 1))
-					require.NoError(h, q.Put(ctx, []byte("one")))
+					require.NoError(h, put(ctx, q, []byte("one")))
 					h.advance(time.Second)
 					cancel()
 					h.advance(time.Second)
@@ -212,9 +212,9 @@ func TestTrap32_SequenceOverflow(t *testing.T) {
 		require.NoError(h, h.srv.SetSequence("/jobs", 2147483645))
 		h.put(q, "a", "b", "c")
 		require.Contains(h, h.srv.Tree(), "queue-2147483647")
-		require.ErrorIs(h, q.Put(ctx, []byte("d")), recipes.ErrNodeExhausted)
+		require.ErrorIs(h, put(ctx, q, []byte("d")), recipes.ErrNodeExhausted)
 		other := h.queue()
-		require.ErrorIs(h, other.Put(ctx, []byte("d")), recipes.ErrNodeExhausted)
+		require.ErrorIs(h, put(ctx, other, []byte("d")), recipes.ErrNodeExhausted)
 		for _, payload := range []string{"first", "a", "b", "c"} {
 			h.ack(h.take(q, payload))
 		}
@@ -240,7 +240,7 @@ func TestTrap32_RecreatedByAnotherClient(t *testing.T) {
 		require.NoError(h, h.srv.SetSequence("/jobs", 2147483646))
 		h.put(q, "a", "b")
 		for _, participant := range []*Queue{q, other, late} {
-			require.ErrorIs(h, participant.Put(ctx, []byte("c")), recipes.ErrNodeExhausted)
+			require.ErrorIs(h, put(ctx, participant, []byte("c")), recipes.ErrNodeExhausted)
 		}
 		for _, payload := range []string{"first", "a", "b"} {
 			h.ack(h.take(q, payload))

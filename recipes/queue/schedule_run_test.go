@@ -122,7 +122,7 @@ func (x *scheduleRun) startProducer(c *client) {
 			case k == 2 && x.layout == recipe.Curator:
 				opts = append(opts, WithTime(time.Now().Add(x.randomDuration(c))))
 			}
-			err := c.queue.PutAll(ctx, data, opts...)
+			_, err := c.queue.PutAll(ctx, data, opts...)
 			cancel()
 			for _, p := range payloads {
 				x.addPut(c.name, p, err)

@@ -81,8 +81,8 @@ func TestTakeUpTo(t *testing.T) {
 		for i := range 100 {
 			data = append(data, fmt.Append(nil, i))
 		}
-		require.NoError(h, q.PutAll(ctx, nil))
-		require.NoError(h, q.PutAll(ctx, data))
+		require.NoError(h, putAll(ctx, q, nil))
+		require.NoError(h, putAll(ctx, q, data))
 		for i := 0; i < 100; {
 			items, err := q.TakeUpTo(ctx, 30)
 			require.NoError(h, err)

@@ -3,6 +3,39 @@ package main
 // workQueueMutants break rules of the work queues of package recipes/queue.
 var workQueueMutants = []mutant{
 	{
+		name: "recipe/queue-withdraw", breaks: "an item that a consumer has claimed is withdrawn",
+		file: "recipes/queue/info.go",
+		edits: []edit{
+			{"&zk.CreateRequest{Path: claim, Acl", "&zk.CreateRequest{Path: claim + \"x\", Acl"},
+			{"&zk.DeleteRequest{Path: claim, Version", "&zk.DeleteRequest{Path: claim + \"x\", Version"},
+		},
+		tests: "./recipes/queue -run ^TestWithdraw$",
+	},
+	{
+		name: "recipe/queue-wait-dead", breaks: "Wait reports a dead letter as completed",
+		file: "recipes/queue/info.go",
+		edits: []edit{
+			{"itemOfDeadLetter(letter) == id && (", "false && ("},
+		},
+		tests: "./recipes/queue -run ^TestWait$",
+	},
+	{
+		name: "recipe/queue-wait-blocked", breaks: "Wait does not notice a dead letter that remains in the queue",
+		file: "recipes/queue/info.go",
+		edits: []edit{
+			{"if claimed.Stat != nil && claimed.Stat.EphemeralOwner == 0 {", "if claimed.Stat != nil && claimed.Stat.EphemeralOwner == 1 {"},
+		},
+		tests: "./recipes/queue -run ^TestList_UnreadableItem$",
+	},
+	{
+		name: "recipe/queue-id", breaks: "Put returns the ID of another item after a lost reply",
+		file: "recipes/queue/put.go",
+		edits: []edit{
+			{"if stat.Czxid == zxid {", "if stat.Czxid >= zxid {"},
+		},
+		tests: "./recipes/queue -run ^TestPut_ID$",
+	},
+	{
 		name: "recipe/queue-reject", breaks: "an item that its handler rejects is delivered again",
 		file: "recipes/queue/ack.go",
 		edits: []edit{

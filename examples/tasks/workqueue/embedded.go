@@ -53,7 +53,7 @@ func surviveWorker(ctx context.Context) error {
 		return err
 	}
 	for _, job := range []string{"job-1", "job-2", "bad-job"} {
-		if err := bob.Put(ctx, []byte(job)); err != nil {
+		if _, err := bob.Put(ctx, []byte(job)); err != nil {
 			return err
 		}
 	}

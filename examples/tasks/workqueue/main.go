@@ -34,7 +34,7 @@ func main() {
 	}
 	defer jobs.Close()
 	if *put != "" {
-		err = jobs.Put(ctx, []byte(*put))
+		_, err = jobs.Put(ctx, []byte(*put))
 	} else {
 		err = work(ctx, jobs)
 	}

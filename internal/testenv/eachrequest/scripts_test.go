@@ -74,6 +74,12 @@ var scripts = []eachrequest.Script{
 			return func(ctx context.Context) (holder, error) { return m.Lock(ctx) }, err
 		})
 	}},
+	{Name: "period", Use: func(r *run) {
+		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
+			p, err := lock.NewPeriod(conn, "/app/lock", time.Millisecond)
+			return func(ctx context.Context) (holder, error) { return p.Next(ctx) }, err
+		})
+	}},
 	{Name: "rwmutex", Use: useRWMutex},
 	{Name: "multilock", Use: useMultiLock},
 	{Name: "semaphore", Use: func(r *run) {
@@ -372,7 +378,10 @@ func useQueue(r *run, opts ...queue.Option) {
 	done, maybe := map[string]int{}, map[string]bool{}
 	put := map[string]bool{} // whether the item exists for certain
 	for _, item := range []string{"a", "b", "c"} {
-		ok, unknown := r.Once("put", func(ctx context.Context) error { return client.Put(ctx, []byte(item)) })
+		ok, unknown := r.Once("put", func(ctx context.Context) error {
+			_, err := client.Put(ctx, []byte(item))
+			return err
+		})
 		if ok || unknown {
 			put[item] = ok
 		}

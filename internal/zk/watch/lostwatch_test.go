@@ -272,7 +272,8 @@ var lostWatchScenarios = []struct {
 		w.waiting()
 		producer := q()
 		for range consumers {
-			require.NoError(w, producer.Put(ctx, []byte("item")))
+			_, err := producer.Put(ctx, []byte("item"))
+			require.NoError(w, err)
 		}
 		for range consumers {
 			require.NoError(w, (<-items).Ack())

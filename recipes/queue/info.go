@@ -1,0 +1,284 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// State is the state of an item in the queue.
+type State int
+
+// The states of items.
+const (
+	Waiting State = iota // It is or will be taken by a consumer.
+	Delayed              // It is not due yet, by the local clock.
+	Claimed              // A consumer has it.
+	Blocked              // It is a [DeadLetter] that has remained in the queue.
+)
+
+func (s State) String() string {
+	if names := []string{"waiting", "delayed", "claimed", "blocked"}; s >= 0 && int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("State(%d)", int(s))
+}
+
+// Info describes an item.
+type Info struct {
+	ID    string
+	State State
+	// Attempts is the number of deliveries, including the current one.
+	Attempts int
+	// Priority is the priority given to Put, or 0 by default.
+	Priority int
+	// Since is when the item was put, by the clock of the ensemble.
+	Since time.Time
+	// Due is the time of [WithTime], by the clock of the ensemble, or zero.
+	Due time.Time
+	// Parts are the payloads, or nil if Err is set.
+	Parts [][]byte
+	// Err is the reason why the data could not be read or decoded, or nil.
+	Err error
+}
+
+// Get returns the present state of an item, given its ID. It returns [recipes.ErrDeleted] if the item is not
+// in the queue: it was completed, became a [DeadLetter], or has never existed.
+func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
+	i, err := q.info(ctx, id)
+	return i, q.wrapError("read an item of", err)
+}
+
+func (q *Queue) info(ctx context.Context, id string) (Info, error) {
+	e, err := q.parseID(id)
+	if err != nil {
+		return Info{}, err
+	}
+	claim, err := q.claimOf(ctx, id)
+	if err != nil {
+		return Info{}, err
+	}
+	i, err := q.readInfo(ctx, e, claim)
+	if errors.Is(err, zk.ErrNoNode) {
+		err = zkerror.ErrDeleted
+	}
+	return i, err
+}
+
+func (q *Queue) parseID(id string) (entry, error) {
+	e, ok := parseName(q.layout, id)
+	if !ok {
+		return e, fmt.Errorf("%w: %q is not the ID of an item", zkerror.ErrInvalid, id)
+	}
+	return e, nil
+}
+
+// claimOf returns the Stat of the claim of an item, which is empty if there is none.
+func (q *Queue) claimOf(ctx context.Context, id string) (*zk.Stat, error) {
+	return connection.Read(ctx, q.conn, func() (*zk.Stat, error) {
+		_, stat, err := q.conn.Exists(q.claimPath(id))
+		return stat, err
+	})
+}
+
+// readInfo reads an item, given the Stat of its claim, which is empty if there is none.
+func (q *Queue) readInfo(ctx context.Context, e entry, claim *zk.Stat) (Info, error) {
+	i := Info{ID: e.name}
+	if e.priority != noPriority {
+		i.Priority = int(e.priority)
+	}
+	if e.due > 0 {
+		i.Due = time.UnixMilli(e.due)
+	}
+	switch {
+	case claim.Czxid != 0 && claim.EphemeralOwner == 0:
+		i.State = Blocked
+	case claim.Czxid != 0:
+		i.State = Claimed
+	case i.Due.After(time.Now()):
+		i.State = Delayed
+	}
+	c, err := q.readContent(ctx, q.itemPath(e.name))
+	if c.stat != nil {
+		i.Since, i.Attempts = time.UnixMilli(c.stat.Ctime), c.attempts()
+	}
+	switch {
+	case concernsZnode(ctx, err):
+		i.Err = zkerror.Refine(err)
+	case err != nil:
+		return i, err
+	default:
+		i.Parts, i.Err = q.payloads(c.raw)
+	}
+	return i, nil
+}
+
+// List returns the first n items, in the order in which consumers begin them; claimed and delayed items are
+// included. It lists the names of all items, and reads n of them. Items that are completed during the call may
+// be missing, and each State is that of a different moment.
+func (q *Queue) List(ctx context.Context, n int) ([]Info, error) {
+	if n < 1 {
+		return nil, q.wrapError("list", fmt.Errorf("%w: List(%d)", zkerror.ErrInvalid, n))
+	}
+	infos, err := q.list(ctx, n)
+	return infos, q.wrapError("list", err)
+}
+
+func (q *Queue) list(ctx context.Context, n int) ([]Info, error) {
+	names, err := connection.Read(ctx, q.conn, func() ([]string, error) {
+		names, _, err := connection.Children(q.conn, q.path)
+		return names, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var entries []entry
+	for _, name := range names {
+		if e, ok := parseName(q.layout, name); ok {
+			entries = append(entries, e)
+		}
+	}
+	slices.SortFunc(entries, compareEntries)
+	answers := make([]<-chan connection.Answer[Info], min(n, len(entries)))
+	for i := range answers {
+		answers[i] = connection.Start(func() (Info, error) { return q.info(ctx, entries[i].name) })
+	}
+	var infos []Info
+	for _, answer := range answers {
+		a := <-answer
+		switch {
+		case a.Err == nil:
+			infos = append(infos, a.Value)
+		case !errors.Is(a.Err, zkerror.ErrDeleted):
+			err = a.Err
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return infos, nil
+}
+
+// Wait blocks until the item with an ID has left the queue. It returns nil if the item was acknowledged or
+// withdrawn, which ZooKeeper does not distinguish, and [ErrDead] if it became a [DeadLetter]. An item that does
+// not exist has left the queue. If the context is done first, Wait returns its cause. Other errors:
+// [recipes.ErrInvalid], [recipes.ErrClosed], [recipes.ErrConnClosed].
+func (q *Queue) Wait(ctx context.Context, id string) error {
+	return q.wrapError("wait for an item of", q.waitFor(ctx, id))
+}
+
+func (q *Queue) waitFor(ctx context.Context, id string) error {
+	if _, err := q.parseID(id); err != nil {
+		return err
+	}
+	if err := q.startCall(); err != nil {
+		return err
+	}
+	defer q.running.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(q.ctx, func() { cancel(recipes.ErrClosed) })()
+	err := connection.Retry(ctx, q.conn, func() error { // the item may have been put by another client
+		_, err := q.conn.Sync(q.path)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	sub := q.setup.Subscribe()
+	defer sub.Close()
+	item := watch.NewReader(q.conn, sub, q.itemPath(id), watch.Data)
+	claim := watch.NewReader(q.conn, sub, q.claimPath(id), watch.DataOrCreation)
+	for czxid := int64(0); ; {
+		found, err := item.Read(ctx)
+		if errors.Is(err, zk.ErrNoNode) || err == nil && czxid != 0 && found.Stat.Czxid != czxid {
+			return q.outcomeOf(ctx, id, czxid)
+		}
+		if err != nil {
+			return err
+		}
+		czxid = found.Stat.Czxid
+		claimed, err := claim.Read(ctx)
+		if err != nil {
+			return err
+		}
+		if claimed.Stat != nil && claimed.Stat.EphemeralOwner == 0 {
+			return ErrDead
+		}
+		if _, err := item.WaitEither(ctx, claim, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// outcomeOf returns ErrDead if an item that has left the queue became a dead letter, and otherwise nil. czxid
+// is that of the item, or 0 if it is not known.
+func (q *Queue) outcomeOf(ctx context.Context, id string, czxid int64) error {
+	letters, err := connection.Read(ctx, q.conn, func() ([]string, error) {
+		names, _, err := connection.Children(q.conn, q.cfg.dead)
+		return names, err
+	})
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	for _, letter := range letters {
+		if itemOfDeadLetter(letter) == id && (czxid == 0 || letter == letterName(id, czxid)) {
+			return ErrDead
+		}
+	}
+	return nil
+}
+
+// Withdraw deletes an item that no consumer has claimed. It returns [ErrClaimed] if a consumer has it, and
+// [recipes.ErrDeleted] if it is not in the queue. [recipes.ErrUnconfirmed] is as for [Queue.Put].
+func (q *Queue) Withdraw(ctx context.Context, id string) error {
+	return q.wrapError("withdraw an item of", q.withdraw(ctx, id))
+}
+
+func (q *Queue) withdraw(ctx context.Context, id string) error {
+	if q.ctx.Err() != nil {
+		return recipes.ErrClosed
+	}
+	if _, err := q.parseID(id); err != nil {
+		return err
+	}
+	if err := q.checkDirs(ctx); err != nil {
+		return err
+	}
+	claim := q.claimPath(id)
+	for {
+		// The create fails if the item is claimed, and the whole transaction with it.
+		o, err := q.runTransaction(ctx, txn.Transaction{Ops: []any{
+			&zk.CreateRequest{Path: claim, Acl: q.acl, Flags: zk.FlagEphemeral},
+			&zk.DeleteRequest{Path: q.itemPath(id), Version: -1},
+			&zk.DeleteRequest{Path: claim, Version: -1},
+		}})
+		switch {
+		case err != nil || o.Err == nil:
+			return err
+		case o.Failed == 0 && errors.Is(o.Err, zk.ErrNodeExists):
+			return ErrClaimed
+		case o.Failed == 0 && errors.Is(o.Err, zk.ErrNoNode):
+			if err := q.makeClaims(ctx); err != nil {
+				return err
+			}
+		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
+			return zkerror.ErrDeleted
+		default:
+			return o.Err
+		}
+	}
+}
