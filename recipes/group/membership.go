@@ -19,7 +19,8 @@ import (
 // It may be used by any number of goroutines. Any number of Groups can refer to the group
 // at one path.
 type Group struct {
-	setup *recipe.Setup
+	setup     *recipe.Setup
+	namesOnly bool // members have IDs only
 }
 
 // Member describes a member of a group. Two Members with the same Token and Revision are
@@ -46,11 +47,15 @@ type Member struct {
 // New returns the group at path. It sends no request: the first member creates the
 // znode. Errors: [recipes.ErrInvalid].
 func New(conn *zk.Conn, path string, opts ...Option) (*Group, error) {
-	s, err := recipe.New(conn, path, opts, Option.ApplyGroup)
-	if err != nil {
+	var own settings
+	s, err := recipe.NewOwn(conn, path, &own, opts, Option.ApplyGroup)
+	switch {
+	case err != nil:
 		return nil, err
+	case own.namesOnly && s.Layout == recipe.Kazoo:
+		return nil, fmt.Errorf("%w: group.WithoutData: in the layout of kazoo the data of a member is its ID", recipes.ErrInvalid)
 	}
-	return &Group{setup: s}, nil
+	return &Group{s, own.namesOnly}, nil
 }
 
 // Membership represents a member that has joined a group in this process. Its znode is

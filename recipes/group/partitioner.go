@@ -36,7 +36,7 @@ func NewPartitioner(conn *zk.Conn, path string, opts ...Option) (*Partitioner, e
 	if err != nil {
 		return nil, err
 	}
-	group, err := New(conn, path+"/members", s.Settings(), recipe.WithLayout(recipe.Curator))
+	group, err := New(conn, path+"/members", s.Settings(), recipe.WithLayout(recipe.Curator), WithoutData())
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func newShare(p *Partitioner, member *Membership, grace time.Duration) *Share {
 		stop: stop, parts: make(chan *Part), ended: make(chan struct{}),
 	}
 	d := divider{
-		share: s, views: p.group.watch(ctx, true), lists: p.parts.Watch(ctx),
+		share: s, views: p.group.Watch(ctx), lists: p.parts.Watch(ctx),
 		contenders: map[string]context.CancelFunc{}, results: make(chan contenderResult),
 	}
 	go d.run(ctx)

@@ -47,7 +47,7 @@ func (v View) Since(old View) (joined, gone, changed []Member) {
 // Members returns the members of the group, sorted by ID, according to ZooKeeper. It sets
 // no watch.
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
-	members, err := recipe.ListChildren(ctx, g.setup.Conn, g.children(false))
+	members, err := recipe.ListChildren(ctx, g.setup.Conn, g.children())
 	if err != nil {
 		return nil, g.setup.Fail("read members of", g.setup.Path, err)
 	}
@@ -59,15 +59,12 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 // reader receives only the newest view. No views are delivered while ZooKeeper does not answer;
 // afterwards everything is read again.
 //
-// Watch sets a watch on the group and one on each member. All calls over one connection
+// Watch sets a watch on the group, and one on each member unless the group is [WithoutData]. All calls over one connection
 // share them. The client library cannot remove watches: after the context is done each
 // remains until the next change of its znode.
-func (g *Group) Watch(ctx context.Context) <-chan View { return g.watch(ctx, false) }
-
-// watch is Watch. With namesOnly the members have IDs only, and their data is not read.
-func (g *Group) watch(ctx context.Context, namesOnly bool) <-chan View {
+func (g *Group) Watch(ctx context.Context) <-chan View {
 	views := make(chan View, 1)
-	reader := recipe.NewChildReader(g.setup, g.children(namesOnly), true)
+	reader := recipe.NewChildReader(g.setup, g.children(), true)
 	go func() {
 		defer close(views)
 		defer reader.Close()
@@ -100,13 +97,13 @@ func publishViews(ctx context.Context, reader *recipe.ChildReader[Member], views
 }
 
 // children describes the znodes of the members.
-func (g *Group) children(namesOnly bool) recipe.ChildConfig[Member] {
-	c := recipe.ChildConfig[Member]{Path: g.setup.Path, NamesOnly: namesOnly, Parse: func(name string, found watch.Found, err error) (Member, error) {
+func (g *Group) children() recipe.ChildConfig[Member] {
+	c := recipe.ChildConfig[Member]{Path: g.setup.Path, NamesOnly: g.namesOnly, Parse: func(name string, found watch.Found, err error) (Member, error) {
 		m := Member{ID: name, Data: found.Data, Err: zkerror.Refine(err)}
 		if found.Stat != nil {
 			m.Token, m.Revision, m.Session = found.Stat.Czxid, found.Stat.Mzxid, found.Stat.EphemeralOwner
 		}
-		if g.setup.Layout == recipe.Kazoo && err == nil && !namesOnly {
+		if g.setup.Layout == recipe.Kazoo && err == nil {
 			m.ID, m.Data = string(found.Data), nil
 		}
 		if connection.IsUnreadable(err) {

@@ -504,3 +504,30 @@ func TestMembers_TooManyMembers(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 	})
 }
+
+// With WithoutData a group has one watch, and a change of members costs one request.
+func TestWithoutData(t *testing.T) {
+	runTest(t, func(w fixture) {
+		conn := w.connect()
+		g := w.group(conn, WithoutData())
+		views := g.Watch(w.Context())
+		<-views
+		members := map[string]*Membership{}
+		for _, id := range []string{"a", "b", "c"} {
+			members[id] = w.join(w.connect(), id, "data")
+		}
+		settle()
+		require.Equal(w, []Member{{ID: "a"}, {ID: "b"}, {ID: "c"}}, (<-views).Members)
+		require.Equal(w, 1, bubble.Watches(conn))
+		require.NoError(w, members["b"].Close())
+		settle()
+		require.Equal(w, []Member{{ID: "a"}, {ID: "c"}}, (<-views).Members)
+		now, err := g.Members(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, []Member{{ID: "a"}, {ID: "c"}}, now)
+		_, err = New(conn, dir, WithoutData(), recipes.WithKazooLayout())
+		require.ErrorIs(w, err, recipes.ErrInvalid)
+		_, err = NewPersistent(conn, dir+"/one", nil, WithoutData())
+		require.ErrorIs(w, err, recipes.ErrInvalid)
+	})
+}
