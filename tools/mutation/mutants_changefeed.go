@@ -3,6 +3,23 @@ package main
 // changefeedMutants break rules of elections by changefeed.
 var changefeedMutants = []mutant{
 	{
+		name: "sqlfence/smaller", breaks: "a fence accepts a smaller token",
+		file: "sqlfence/sqlfence.go",
+		edits: []edit{
+			{" WHERE f.token <= excluded.token", ""},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestFence_",
+	},
+	{
+		name: "sqlfence/ended", breaks: "a fence accepts a grant that has ended",
+		file: "sqlfence/sqlfence.go",
+		edits: []edit{
+			{"	err := g.Err()\n	if err == nil {", "	var err error\n	if err == nil {"},
+			{"		err = g.Err() // it may have ended during the wait\n", ""},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestFence_Guard$",
+	},
+	{
 		name: "changefeed/id-limit", breaks: "an ID may be longer than stores can keep",
 		file: "adapters/changefeed/options.go",
 		edits: []edit{

@@ -1,0 +1,28 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/go-leaderelection/leaderelection/sqlfence"
+)
+
+// FenceTx returns a transaction of pgx for [sqlfence.Fence.Guard].
+func FenceTx(tx pgx.Tx) sqlfence.Tx { return fenceTx{tx} }
+
+type fenceTx struct{ tx pgx.Tx }
+
+func (t fenceTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	tag, err := t.tx.Exec(ctx, query, args...)
+	return rowsAffected(tag.RowsAffected()), err
+}
+
+// rowsAffected is a [sql.Result].
+type rowsAffected int64
+
+func (rowsAffected) LastInsertId() (int64, error) { return 0, errors.ErrUnsupported }
+
+func (n rowsAffected) RowsAffected() (int64, error) { return int64(n), nil }

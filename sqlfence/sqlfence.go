@@ -1,0 +1,138 @@
+// Package sqlfence lets a SQL database reject the transactions of a former leader, or of a former holder of a
+// lock, whatever server elects. It needs only database/sql.
+//
+//	fence, err := sqlfence.NewFence(sqlfence.PostgreSQL, "report")
+//	...
+//	tx, err := db.BeginTx(ctx, nil)
+//	...
+//	defer tx.Rollback()
+//	if err := fence.Guard(ctx, tx, leadership); err != nil {
+//		return err // for example sqlfence.ErrFenced: another replica leads
+//	}
+//	// Read and write by tx, and commit.
+//
+// The tokens are in a table, which the program creates once:
+//
+//	CREATE TABLE fence (resource text PRIMARY KEY, token bigint NOT NULL);
+//
+// # Guarantees
+//
+// If the transaction of a holder commits, then all transactions of holders with smaller tokens that commit have
+// committed before it began to read, and no such transaction commits afterwards. This holds at each isolation
+// level from READ COMMITTED on. The transactions of one resource are executed one after the other, because each
+// locks the row of the resource until it ends. At REPEATABLE READ and SERIALIZABLE, a transaction that had to
+// wait for that fails with a serialization error (40001), and can be repeated.
+//
+// # Limits
+//
+// A transaction that does not call Guard, or reads before it does, is not protected. Nor are reads outside of
+// transactions, and other databases. All programs must compare tokens of the same election or lock: those
+// of different ones are unrelated.
+package sqlfence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// ErrFenced is returned by [Fence.Guard] if a later holder has called Guard. The transaction must be rolled back.
+var ErrFenced = errors.New("sqlfence: a later holder has registered its token")
+
+// Tx is a transaction: [*sql.Tx], or an adapter for another driver, such as FenceTx of the package
+// adapters/changefeed/postgres for pgx.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Grant is a leadership, a hold of a lock, or another grant of this library.
+type Grant interface {
+	// Token returns the fencing token.
+	Token() int64
+	// Err returns nil while the grant is valid, and then the reason why it has ended.
+	Err() error
+}
+
+// Dialect is the SQL dialect of a database.
+type Dialect int
+
+// The dialects.
+const (
+	PostgreSQL Dialect = iota + 1 // 9.5 or later
+)
+
+// Fence rejects the transactions of former holders of one resource. Its methods may be called from any goroutine.
+type Fence struct {
+	resource, statement string
+}
+
+// Option is an option of [NewFence].
+type Option interface{ apply(*settings) }
+
+type settings struct{ table string }
+
+type optionFunc func(*settings)
+
+func (f optionFunc) apply(s *settings) { f(s) }
+
+// WithTable sets the name of the table, which may begin with a schema. The default is "fence".
+func WithTable(name string) Option { return optionFunc(func(s *settings) { s.table = name }) }
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
+
+// NewFence returns the fence of a resource: of the data that the holders of one election or lock write. It
+// sends no statement. Errors: [leaderelection.ErrInvalid].
+func NewFence(dialect Dialect, resource string, opts ...Option) (*Fence, error) {
+	s := settings{table: "fence"}
+	for _, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("sqlfence: %w: an option is nil", leaderelection.ErrInvalid)
+		}
+		o.apply(&s)
+	}
+	switch {
+	case dialect != PostgreSQL:
+		return nil, fmt.Errorf("sqlfence: %w: dialect %d is unknown", leaderelection.ErrInvalid, dialect)
+	case resource == "":
+		return nil, fmt.Errorf("sqlfence: %w: the resource has no name", leaderelection.ErrInvalid)
+	case !identifier.MatchString(s.table):
+		return nil, fmt.Errorf("sqlfence: %w: WithTable(%q): must consist of letters, digits and underscores", leaderelection.ErrInvalid, s.table)
+	}
+	// The conflict locks the row also if the condition does not hold.
+	return &Fence{resource, "INSERT INTO " + s.table + " AS f (resource, token) VALUES ($1, $2)" +
+		" ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token"}, nil
+}
+
+// Guard registers the token of a grant in a transaction, which must not have read anything before, and blocks
+// until earlier transactions of the resource have ended. It returns [ErrFenced] if a greater token is registered,
+// and the reason of [Grant.Err] if the grant has ended; otherwise the transaction can commit, also after the grant
+// has ended, but not after Guard of a later holder has returned.
+func (f *Fence) Guard(ctx context.Context, tx Tx, g Grant) error {
+	err := g.Err()
+	if err == nil {
+		err = f.register(ctx, tx, g.Token())
+	}
+	if err == nil {
+		err = g.Err() // it may have ended during the wait
+	}
+	if err != nil {
+		return fmt.Errorf("guard the transaction for %q: %w", f.resource, err)
+	}
+	return nil
+}
+
+func (f *Fence) register(ctx context.Context, tx Tx, token int64) error {
+	result, err := tx.ExecContext(ctx, f.statement, f.resource, token)
+	if err != nil {
+		return err
+	}
+	rows, err := result.RowsAffected()
+	if err == nil && rows == 0 {
+		err = fmt.Errorf("%w: %d is too old", ErrFenced, token)
+	}
+	return err
+}
