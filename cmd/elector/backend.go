@@ -47,6 +47,9 @@ type backend struct {
 	// requestResignation requests a candidate to resign. It returns nil after the candidate has
 	// left, and an error that wraps the cause of ctx if it has not left when ctx is done.
 	requestResignation func(ctx context.Context, election string, candidate candidateInfo) error
+	// transfer makes a candidate the leader, given its name, and returns nil when it leads. The error wraps
+	// errNotTransferred if the candidate does not take over, and the cause of ctx if ctx was done first.
+	transfer func(ctx context.Context, election, to string) error
 	// anyElection reports whether these functions accept elections other than --election.
 	anyElection bool
 	// find returns the elections below a znode. complete is false if there may be more.
@@ -73,6 +76,7 @@ var requirements = map[string]func(backend) bool{
 	topOtherElection: func(b backend) bool { return b.anyElection },
 	topUnder:         func(b backend) bool { return b.find != nil },
 	"resign":         func(b backend) bool { return b.list != nil && b.requestResignation != nil },
+	"transfer":       func(b backend) bool { return b.transfer != nil },
 	"end":            func(b backend) bool { return b.endElection != nil },
 	"delete":         func(b backend) bool { return b.deleteElection != nil },
 }
@@ -220,7 +224,7 @@ func (s *settings) requireSupport(command string) error {
 	}
 	advice := ""
 	if command == "resign" && s.backend != "console" {
-		advice = "; send TERM to the leading elector: it hands over, and exits"
+		advice = "; use elector transfer, or send TERM to the leading elector: it hands over, and exits"
 	}
 	return usage("%s: %w of backend %s, only of %s%s", command, errors.ErrUnsupported, s.backend, strings.Join(supporting, ", "), advice)
 }

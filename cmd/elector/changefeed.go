@@ -145,7 +145,7 @@ func openChangefeed(s *settings) (backend, error) {
 func (c *changefeedBackend) backend() backend {
 	return backend{
 		close: c.close, newCandidate: c.newCandidate,
-		list: c.list, watch: c.watch, endElection: c.endElection, deleteElection: c.deleteElection,
+		list: c.list, watch: c.watch, transfer: c.transfer, endElection: c.endElection, deleteElection: c.deleteElection,
 	}
 }
 
@@ -272,6 +272,19 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 			}
 		}
 	}), nil
+}
+
+// transfer does not check that the candidate exists, because the store does not contain waiting candidates.
+func (c *changefeedBackend) transfer(ctx context.Context, _, to string) error {
+	store, err := c.startedStore(ctx)
+	if err != nil {
+		return err
+	}
+	err = changefeed.Transfer(ctx, store, to, c.options(ctx)...)
+	if errors.Is(err, changefeed.ErrNotTransferred) || errors.Is(err, leaderelection.ErrNoElection) {
+		err = fmt.Errorf("%w: %w", errNotTransferred, err)
+	}
+	return adviseUnsafe(err)
 }
 
 // endElection marks the record as ended, so that all candidates learn of it, and then allows another

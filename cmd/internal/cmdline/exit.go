@@ -16,7 +16,7 @@ const (
 	Unclean     = 3  // elector run: processes that the begin command started may still run
 	Permanent   = 4  // a retry is pointless: election ended, access denied, files damaged, a fault
 	NoLeader    = 5  // there is no leader, or this instance was not elected in time
-	NotLeft     = 6  // elector resign: the candidate has not left in time
+	NotLeft     = 6  // elector resign, transfer: the candidate has not left, or does not lead, in time
 	OtherLeader = 7  // elector status --is-leader: another candidate leads
 	Identity    = 9  // raftlog serve, recover: the peer must not participate with its data
 	Missing     = 10 // raftlog config: the peer to delete does not exist
