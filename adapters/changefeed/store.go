@@ -86,7 +86,7 @@ type Store interface {
 	Changes(ctx context.Context, place string) (Changes, error)
 
 	// Close releases the resources of the store. After that all other methods return
-	// [ErrClosed], including those of feeds. It may be called repeatedly, and returns
+	// [ErrClosed], including those of feeds, except for Changes of [NoChanges]. It may be called repeatedly, and returns
 	// within two seconds even if the server does not answer.
 	Close() error
 }

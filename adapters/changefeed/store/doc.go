@@ -1,7 +1,8 @@
 // Package store is for authors of stores: types that implement changefeed.Store with a database. It
 // contains everything that stores have in common, so that a store is only three operations of its
 // database: it reads the record, it replaces the record by a compare-and-set, and it reports changes of
-// the record. The example of this package is a complete store.
+// the record. The example of this package is a complete store, for a database that must be polled;
+// docs/changefeed.md#stores has the watch function of one that notifies its clients.
 //
 //   - [Feeds] implements feeds with a [WatchFunc], which blocks and reports changes. [Poll] is for
 //     databases that cannot notify clients.
@@ -15,6 +16,5 @@
 //   - [AcceptedRisks] is for stores that can lose acknowledged writes in some deployments: Start
 //     finds these, and the user must accept them by name.
 //
-// Package storetest tests whether a store satisfies the contract. docs/changefeed.md describes how
-// feeds work.
+// Package storetest tests whether a store satisfies the contract.
 package store

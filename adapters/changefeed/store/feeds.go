@@ -14,8 +14,9 @@ import (
 )
 
 // Feeds implements the feeds of a store, and the lifetime of its calls. A store creates one
-// with [NewFeeds] and calls its methods Subscribe and Close from its own; methods of the
-// store that send requests begin with [Feeds.Begin], or use [Call]. The methods may be called
+// with [NewFeeds] and calls its methods Subscribe and Close from its own. A [Runner], which most
+// stores use, does the rest; without one, methods of the store that send requests begin with [Feeds.Begin],
+// or use [Call]. The methods may be called
 // from any goroutine.
 type Feeds struct {
 	read  func(ctx context.Context) (changefeed.Record, error)
@@ -73,9 +74,10 @@ type WatchFunc func(ctx context.Context, report func(changefeed.Event)) error
 //
 // If a watch reports nothing for the quiet time, its feed reads the record. The quiet time
 // also limits how long that read may take. If reads show that a watch reports writes late or
-// not at all, the feed reads the record more often, and eventually replaces the watch. 0
-// disables all this, for watches that cannot lose a change without returning an error; a read
-// may then take ten seconds.
+// not at all, the feed reads the record more often, and eventually replaces the watch. Two or
+// three seconds are suitable for a database that can drop notifications. 0 disables all this,
+// for watches that cannot lose a change without returning an error; a read may then take ten
+// seconds.
 func NewFeeds(read func(ctx context.Context) (changefeed.Record, error), watch WatchFunc, quiet time.Duration) *Feeds {
 	s := &Feeds{
 		read: read, watch: watch, quiet: quiet, readLimit: cmp.Or(quiet, minEstablishLimit), idle: make(chan struct{}),

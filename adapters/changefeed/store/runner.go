@@ -15,7 +15,7 @@ type Runner struct {
 	// Prefix and Suffix surround the operation in the messages of errors.
 	Prefix, Suffix string
 	// MeaningOf returns the error of package changefeed that corresponds to an error of the
-	// driver, or nil.
+	// driver, or nil. The function itself must not be nil.
 	MeaningOf func(error) error
 	// IgnoresContext reports that the driver does not observe the contexts of requests. An
 	// operation then continues on a separate goroutine when its method returns.
@@ -42,7 +42,8 @@ func (r *Runner) Do(ctx context.Context, operation string, f func(ctx context.Co
 	return err
 }
 
-// Read runs an operation that returns the record.
+// Read runs an operation that returns the record: a read, or a write of a record that was encoded with
+// [Encode]. Create and Heartbeat are for records in columns.
 func (r *Runner) Read(ctx context.Context, operation string, f func(ctx context.Context) (changefeed.Record, error)) (changefeed.Record, error) {
 	run := Run[changefeed.Record]
 	if r.IgnoresContext {
