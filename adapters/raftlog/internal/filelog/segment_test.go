@@ -13,7 +13,7 @@ import (
 // fullDisk returns a disk with space for one and a half segments, a log that has accepted entries
 // of one KiB until it has rejected one, and its content.
 func fullDisk(t *testing.T) (*crashdisk.Disk, *Log, model) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	d.SetSpace(smallSegment / 2 * 3)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	m := model{}
@@ -33,7 +33,7 @@ func appendKiB(m model, term uint64) operation {
 }
 
 func TestFullDisk_AcceptsWritesWhenThereIsSpace(t *testing.T) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	l := openLog(t, d, Options{SegmentSize: 4096})
 	d.SetSpace(6000)
 	var err error
@@ -99,7 +99,7 @@ func TestFullDisk_SegmentIsFilled(t *testing.T) {
 // When FreeSpace returns 0, an eighth of a segment is left for entries that should
 // not be rejected.
 func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	d.SetSpace(smallSegment / 2 * 3)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	next := uint64(1)
@@ -113,7 +113,7 @@ func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
 }
 
 func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	require.NoError(t, l.Append(Batch{Entries: entries(1, 3, 1, 100), Sync: true}))
 	require.NoError(t, l.Reserve())
@@ -127,7 +127,7 @@ func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
 // A crash can leave the active segment sealed. Open succeeds if there is no space to allocate it
 // again.
 func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	o := operation{batch: Batch{Entries: entries(1, 10, 1, 1000), Sync: true}}
 	m := model{}.after(o)
