@@ -34,8 +34,7 @@ func TestElection_FirstLeader(t *testing.T) {
 		one.network.Cut()
 		time.Sleep(time.Hour)
 		begin = time.Now()
-		two := h.join("two")
-		require.Same(h, two, h.awaitLeader())
+		h.joinAndLead("two")
 		require.GreaterOrEqual(h, time.Since(begin), 2*time.Second)
 		require.LessOrEqual(h, time.Since(begin), 4*time.Second)
 	})
@@ -106,8 +105,7 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 // replaced within the lease.
 func TestElection_FeedReturns(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		leader := h.join("one")
-		require.Same(h, leader, h.awaitLeader())
+		leader := h.joinAndLead("one")
 		l := leader.Current().Leadership
 		for range 10 {
 			leader.network.Set(changefeedtest.Faults{FeedCut: 1})
@@ -125,8 +123,7 @@ func TestElection_FeedReturns(t *testing.T) {
 // the feed, or it does not contend again when its feed works.
 func TestElection_FeedFails(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		leader := h.join("one")
-		require.Same(h, leader, h.awaitLeader())
+		leader := h.joinAndLead("one")
 		other := h.join("two")
 		leader.network.Set(changefeedtest.Faults{FeedCut: 1})
 		l := leader.Current().Leadership
@@ -155,8 +152,7 @@ func TestElection_FeedFails(t *testing.T) {
 // not stop although another candidate has claimed the record.
 func TestElection_KeepLeading(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		leader := h.join("one", changefeed.WithKeepLeading())
-		require.Same(h, leader, h.awaitLeader())
+		leader := h.joinAndLead("one", changefeed.WithKeepLeading())
 		l := leader.Current().Leadership
 		leader.network.Set(changefeedtest.Faults{FeedCut: 1})
 		other := h.join("two")
@@ -173,8 +169,7 @@ func TestElection_KeepLeading(t *testing.T) {
 // TestElection_SilentFeed fails if a feed that delivers nothing is not replaced.
 func TestElection_SilentFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		leader := h.join("leader")
-		require.Same(h, leader, h.awaitLeader())
+		leader := h.joinAndLead("leader")
 		follower := h.newCandidate("follower")
 		follower.network.Set(changefeedtest.Faults{FeedSilence: 1})
 		follower.start()
@@ -194,8 +189,7 @@ func TestElection_SilentFeed(t *testing.T) {
 func TestElection_OneFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for range 5 {
-			c := h.join("one")
-			require.Same(h, c, h.awaitLeader())
+			c := h.joinAndLead("one")
 			open, _ := c.feeds()
 			require.Equal(h, 1, open)
 			require.NoError(h, c.Resign())
@@ -231,8 +225,7 @@ func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 // next leader.
 func TestElection_ReportsLeaders(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		one := h.join("one")
-		require.Same(h, one, h.awaitLeader())
+		one := h.joinAndLead("one")
 		two := h.join("two")
 		require.NoError(h, one.Resign())
 		synctest.Wait()
@@ -251,8 +244,7 @@ func TestElection_ReportsLeaders(t *testing.T) {
 // another candidate than the leader reports checks.
 func TestElection_ReportsHeartbeats(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		one := h.join("one")
-		require.Same(h, one, h.awaitLeader())
+		one := h.joinAndLead("one")
 		two := h.join("two")
 		time.Sleep(10*time.Second + time.Millisecond)
 		want := event.Event{Kind: event.Heartbeat, Subject: "one", Token: one.token()}
@@ -459,8 +451,7 @@ func TestElection_RestoredStore(t *testing.T) {
 // leadership, or there is no leader after the record was repaired.
 func TestElection_DamagedRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		c := h.join("one")
-		require.Same(h, c, h.awaitLeader())
+		c := h.joinAndLead("one")
 		l := c.Current().Leadership
 		good := h.record()
 		bad := good
