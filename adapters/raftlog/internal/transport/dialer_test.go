@@ -35,18 +35,6 @@ func TestDialer_ReconnectsAfterPartition(t *testing.T) {
 	})
 }
 
-func TestDialer_ReconnectsAfterReset(t *testing.T) {
-	runInBubble(t, func(t *testing.T, h *harness) {
-		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
-		waitIdle()
-		h.network.Reset("a:7", "b:7")
-		requireUnreachable(t, a, "b")
-		time.Sleep(minPause)
-		waitIdle()
-		requireDelivery(t, a, b, "again")
-	})
-}
-
 func TestDialer_Pauses(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var mu sync.Mutex
