@@ -122,8 +122,7 @@ func TestNewElection_WithoutCreate(t *testing.T) {
 		_, err := changefeed.NewElection(h.table.Store("election"), changefeed.WithoutCreate())
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 		require.NoError(h, h.newCandidate("creator").Resign())
-		c := h.join("one", changefeed.WithoutCreate())
-		require.Same(h, c, h.awaitLeader())
+		c := h.joinAndLead("one", changefeed.WithoutCreate())
 		require.NoError(h, c.Resign())
 	})
 }
@@ -132,8 +131,7 @@ func TestNewElection_WithoutCreate(t *testing.T) {
 func TestElection_ContextDone(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
-		c := h.join("one", changefeed.WithContext(ctx))
-		require.Same(h, c, h.awaitLeader())
+		c := h.joinAndLead("one", changefeed.WithContext(ctx))
 		l := c.Current().Leadership
 		cancel()
 		require.NoError(h, <-c.ended)

@@ -67,8 +67,7 @@ func TestRestartElection(t *testing.T) {
 		require.ErrorIs(h, <-two.ended, leaderelection.ErrElectionOver)
 		require.ErrorIs(h, changefeed.Transfer(h.Context(), store, "two"), leaderelection.ErrElectionOver)
 		require.NoError(h, changefeed.RestartElection(store))
-		next := h.join("next")
-		require.Same(h, next, h.awaitLeader())
+		next := h.joinAndLead("next")
 		require.Greater(h, next.token(), token)
 		heal()
 		require.ErrorIs(h, <-partitioned.ended, leaderelection.ErrElectionOver)
@@ -111,8 +110,7 @@ func TestRestartElection_ResponseLost(t *testing.T) {
 // last leader has expired, which may have missed the end.
 func TestRestartElection_WaitsForLease(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		old := h.join("old")
-		require.Same(h, old, h.awaitLeader())
+		old := h.joinAndLead("old")
 		h.pass(time.Second)
 		old.network.Cut()
 		l := old.Current().Leadership

@@ -202,6 +202,14 @@ func (h *harness) join(id string, opts ...changefeed.Option) *candidate {
 	return c
 }
 
+// joinAndLead starts a candidate, and waits until it leads.
+func (h *harness) joinAndLead(id string, opts ...changefeed.Option) *candidate {
+	h.Helper()
+	c := h.join(id, opts...)
+	require.Same(h, c, h.awaitLeader())
+	return c
+}
+
 // start starts the candidacy, and receives statuses and events.
 func (c *candidate) start() {
 	events := c.Events()

@@ -34,8 +34,7 @@ func TestElection_FirstLeader(t *testing.T) {
 		one.network.Cut()
 		time.Sleep(time.Hour)
 		begin = time.Now()
-		two := h.join("two")
-		require.Same(h, two, h.awaitLeader())
+		h.joinAndLead("two")
 		require.GreaterOrEqual(h, time.Since(begin), 2*time.Second)
 		require.LessOrEqual(h, time.Since(begin), 4*time.Second)
 	})
@@ -105,8 +104,7 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 // replaced within the lease.
 func TestElection_FeedReturns(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		leader := h.join("one")
-		require.Same(h, leader, h.awaitLeader())
+		leader := h.joinAndLead("one")
 		l := leader.Current().Leadership
 		for range 10 {
 			leader.network.Set(changefeedtest.Faults{FeedCut: 1})
@@ -124,8 +122,7 @@ func TestElection_FeedReturns(t *testing.T) {
 // the feed, or it does not contend again when its feed works.
 func TestElection_FeedFails(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		leader := h.join("one")
-		require.Same(h, leader, h.awaitLeader())
+		leader := h.joinAndLead("one")
 		other := h.join("two")
 		leader.network.Set(changefeedtest.Faults{FeedCut: 1})
 		l := leader.Current().Leadership
@@ -154,8 +151,7 @@ func TestElection_FeedFails(t *testing.T) {
 // not stop although another candidate has claimed the record.
 func TestElection_KeepLeading(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		leader := h.join("one", changefeed.WithKeepLeading())
-		require.Same(h, leader, h.awaitLeader())
+		leader := h.joinAndLead("one", changefeed.WithKeepLeading())
 		l := leader.Current().Leadership
 		leader.network.Set(changefeedtest.Faults{FeedCut: 1})
 		other := h.join("two")
@@ -171,8 +167,7 @@ func TestElection_KeepLeading(t *testing.T) {
 // TestElection_SilentFeed fails if a feed that delivers nothing is not replaced.
 func TestElection_SilentFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		leader := h.join("leader")
-		require.Same(h, leader, h.awaitLeader())
+		leader := h.joinAndLead("leader")
 		follower := h.newCandidate("follower")
 		follower.network.Set(changefeedtest.Faults{FeedSilence: 1})
 		follower.start()
@@ -192,8 +187,7 @@ func TestElection_SilentFeed(t *testing.T) {
 func TestElection_OneFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for range 5 {
-			c := h.join("one")
-			require.Same(h, c, h.awaitLeader())
+			c := h.joinAndLead("one")
 			open, _ := c.feeds()
 			require.Equal(h, 1, open)
 			require.NoError(h, c.Resign())
@@ -229,8 +223,7 @@ func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 // next leader.
 func TestElection_ReportsLeaders(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		one := h.join("one")
-		require.Same(h, one, h.awaitLeader())
+		one := h.joinAndLead("one")
 		two := h.join("two")
 		require.NoError(h, one.Resign())
 		synctest.Wait()
@@ -249,8 +242,7 @@ func TestElection_ReportsLeaders(t *testing.T) {
 // another candidate than the leader reports checks.
 func TestElection_ReportsHeartbeats(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		one := h.join("one")
-		require.Same(h, one, h.awaitLeader())
+		one := h.joinAndLead("one")
 		two := h.join("two")
 		time.Sleep(10*time.Second + time.Millisecond)
 		want := event.Event{Kind: event.Heartbeat, Subject: "one", Token: one.token()}
@@ -457,8 +449,7 @@ func TestElection_RestoredStore(t *testing.T) {
 // leadership, or there is no leader after the record was repaired.
 func TestElection_DamagedRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		c := h.join("one")
-		require.Same(h, c, h.awaitLeader())
+		c := h.joinAndLead("one")
 		l := c.Current().Leadership
 		good := h.record()
 		bad := good

@@ -16,13 +16,11 @@ import (
 // the former leader still leads after it has noticed that its lease was revoked, or if the next leader's
 // token is not greater.
 func TestStranger_RaisesAlarm(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 	leader := startCandidate(t, srv.Client(credentials))
 	l := leader.waitForLeadership()
-	next := startCandidate(t, srv.Client(credentials))
-	next.waitForPredecessor(leader.ID())
+	next := startFollower(t, leader, srv.Client(credentials))
 
 	stranger := srv.Client()
 	leases, err := stranger.Leases(t.Context())

@@ -17,7 +17,6 @@ import (
 // TestElection_WithConcurrencyCandidates fails if candidates of this package and of etcd's package
 // concurrency do not lead one after the other, in the order in which they have joined.
 func TestElection_WithConcurrencyCandidates(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -67,15 +66,13 @@ func TestElection_WithConcurrencyCandidates(t *testing.T) {
 // TestElection_WithEtcdctl fails if "etcdctl elect" does not wait for a candidate of this package,
 // or does not lead after it.
 func TestElection_WithEtcdctl(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	path, err := exec.LookPath("etcdctl")
 	if err != nil {
 		t.Skipf("not run with etcdctl: %v", err)
 	}
 	client := srv.Client()
-	first := startCandidate(t, client)
-	first.waitForLeadership()
+	first := startLeader(t, client)
 	cmd := exec.CommandContext(t.Context(), path, "--endpoints", srv.Addr(0), "elect", node, "by etcdctl")
 	cmd.Env = append(cmd.Environ(), "ETCDCTL_API=3")
 	out, err := cmd.StdoutPipe()

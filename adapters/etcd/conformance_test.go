@@ -75,7 +75,7 @@ func newFactory(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 }
 
 func TestConformance(t *testing.T) {
-	factory := newFactory(startServers(t, 1))
+	factory := newFactory(startServersAlone(t, 1))
 	for _, c := range electiontest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			if c.Name != "Leaks" { // It counts the goroutines of all tests.
@@ -88,7 +88,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformance_WithRejoin runs the cases in which leases end.
 func TestConformance_WithRejoin(t *testing.T) {
-	factory := newFactory(startServers(t, 1), etcd.WithRejoin())
+	factory := newFactory(startServersAlone(t, 1), etcd.WithRejoin())
 	for _, c := range electiontest.Cases() {
 		switch c.Name {
 		case "LeaderIsCutOff", "EndElection":

@@ -30,7 +30,6 @@ func TestElection_DataLost(t *testing.T) {
 		{name: "RestoredWhileSuccessorCutOff", restored: true, cutOff: true, deposed: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			srv := startServers(t, 1)
 			f := &faults{minTTL: int64(ttl / time.Second)}
 			client := srv.Client()
@@ -53,10 +52,8 @@ func TestElection_DataLost(t *testing.T) {
 			}
 			leader := startCandidate(t, first.Client, rejoin...)
 			l := leader.waitForLeadership()
-			follower := startCandidate(t, second.Client, rejoin...)
-			follower.waitForPredecessor(leader.ID())
-			ending := startCandidate(t, client)
-			ending.waitForPredecessor(follower.ID())
+			follower := startFollower(t, leader, second.Client, rejoin...)
+			ending := startFollower(t, follower, client)
 			seen, err := etcd.Observe(t.Context(), client, node)
 			require.NoError(t, err)
 			require.Equal(t, l.Token(), (<-seen).Leader.Token)
@@ -106,13 +103,11 @@ func TestElection_DataLost(t *testing.T) {
 // leader, which is cut off, cannot know that its lease has ended as well: etcd can have lost data and
 // have reached the former revision since.
 func TestElection_LeaseRevoked(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client, p := srv.Client(), newProxiedClient(t, srv)
 	leader := startCandidate(t, p.Client)
 	l := leader.waitForLeadership()
-	follower := startCandidate(t, client, etcd.WithRejoin())
-	follower.waitForPredecessor(leader.ID())
+	follower := startFollower(t, leader, client, etcd.WithRejoin())
 	p.cut()
 	revokeLease(t, client, follower.ID()) // first, so that the follower does not become the head of the queue
 	revokeLease(t, client, leader.ID())

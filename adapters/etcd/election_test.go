@@ -49,7 +49,6 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 
 // TestElection_Permissions fails if a missing permission is not reported as an error, but retried.
 func TestElection_Permissions(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 	_, err := etcd.NewElection(srv.Client(), node, etcd.WithCreateNode(), etcd.WithSessionTimeout(ttl))
@@ -63,7 +62,7 @@ func TestElection_Permissions(t *testing.T) {
 // TestEvents_HandOver fails if a follower does not report that it has joined, its keepalives, or
 // the hand-over and its duration.
 func TestEvents_HandOver(t *testing.T) {
-	srv := startServers(t, 1)
+	srv := startServersAlone(t, 1)
 	leader := startCandidate(t, srv.Client())
 	first := leader.waitForLeadership()
 	// The candidate reads the queue once per session timeout. If it found the departure in
@@ -117,15 +116,11 @@ func TestEvents_HandOver(t *testing.T) {
 // TestElection_ResponsesWithoutLeases fails if candidates are not recognized in responses of etcd
 // 3.7, which omit the lease if only keys are requested: then two candidates lead at the same time.
 func TestElection_ResponsesWithoutLeases(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client((&faults{omitLeases: true}).intercept)
-	first := startCandidate(t, client)
-	first.waitForLeadership()
-	second := startCandidate(t, client)
-	second.waitForPredecessor(first.ID())
-	third := startCandidate(t, client)
-	third.waitForPredecessor(second.ID())
+	first := startLeader(t, client)
+	second := startFollower(t, first, client)
+	third := startFollower(t, second, client)
 	all, err := etcd.Candidates(t.Context(), client, node)
 	require.NoError(t, err)
 	require.Len(t, all, 3)
@@ -139,7 +134,6 @@ func TestElection_ResponsesWithoutLeases(t *testing.T) {
 // TestElection_ClusterLosesLeader fails if a candidate does not change to another member when its
 // own has no leader. Without WithRequireLeader its watch would report nothing.
 func TestElection_ClusterLosesLeader(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 3)
 	keepalive := func(cfg *clientv3.Config) {
 		cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = 500*time.Millisecond, 500*time.Millisecond
@@ -149,8 +143,7 @@ func TestElection_ClusterLosesLeader(t *testing.T) {
 	long := etcd.WithSessionTimeout(ttl)
 	leader := startCandidate(t, client, long)
 	l := leader.waitForLeadership()
-	follower := startCandidate(t, client, long)
-	follower.waitForPredecessor(leader.ID())
+	follower := startFollower(t, leader, client, long)
 	stopped := srv.Leader()
 	srv.Kill(stopped)
 	srv.Leader() // waits for another leader
@@ -166,15 +159,13 @@ func TestElection_ClusterLosesLeader(t *testing.T) {
 // killed and started again, or if a follower's watch does not continue. The server grants every
 // lease its whole TTL again.
 func TestElection_ServerRestarts(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	const ttl = 30 * time.Second
 	long := etcd.WithSessionTimeout(ttl)
 	leader := startCandidate(t, client, long)
 	l := leader.waitForLeadership()
-	follower := startCandidate(t, client, long)
-	follower.waitForPredecessor(leader.ID())
+	follower := startFollower(t, leader, client, long)
 	srv.Kill(0)
 	down := time.Now()
 	srv.Restart(0)
@@ -187,13 +178,11 @@ func TestElection_ServerRestarts(t *testing.T) {
 // TestElection_ServerDown fails if the server is down and a new candidacy does not return an
 // error, a leader is not suspended, or Resign blocks.
 func TestElection_ServerDown(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	leader := startCandidate(t, client)
 	l := leader.waitForLeadership()
-	follower := startCandidate(t, client)
-	follower.waitForPredecessor(leader.ID())
+	follower := startFollower(t, leader, client)
 	short := etcd.WithSessionTimeout(2 * time.Second) // limits requests that fail
 	late, err := etcd.NewElection(client, node, short)
 	require.NoError(t, err)
@@ -209,13 +198,11 @@ func TestElection_ServerDown(t *testing.T) {
 // TestElection_ClosedClient fails if a candidacy does not end when its client is closed. Its lease
 // is not revoked, but expires.
 func TestElection_ClosedClient(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startCandidate(t, client)
 	l := c.waitForLeadership()
-	next := startCandidate(t, srv.Client())
-	next.waitForPredecessor(c.ID())
+	next := startFollower(t, c, srv.Client())
 	require.NoError(t, client.Close())
 	c.waitForError(leaderelection.ErrConnClosed)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrConnClosed)
@@ -228,15 +215,13 @@ func TestElection_ClosedClient(t *testing.T) {
 // TestElection_ForeignKeys fails if candidates wait for keys that are not candidates, or if such
 // keys are deleted.
 func TestElection_ForeignKeys(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	for _, key := range []string{node + "/config", node + "/beef", node + "/sub/1"} {
 		_, err := client.Put(t.Context(), key, "data")
 		require.NoError(t, err)
 	}
-	c := startCandidate(t, client)
-	c.waitForLeadership()
+	c := startLeader(t, client)
 	all, err := etcd.Candidates(t.Context(), client, node)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
@@ -249,14 +234,12 @@ func TestElection_ForeignKeys(t *testing.T) {
 // TestElection_CreatedAgain fails if a candidate of an election that was deleted joins the next
 // election with the same key.
 func TestElection_CreatedAgain(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	old, err := etcd.NewElection(client, node, etcd.WithCreateNode())
 	require.NoError(t, err)
 	require.NoError(t, etcd.DeleteElection(client, node))
-	next := startCandidate(t, client)
-	next.waitForLeadership()
+	next := startLeader(t, client)
 	require.ErrorIs(t, old.ElectLeader(), leaderelection.ErrElectionOver)
 	electiontest.Confirm(t, old.EndElection)
 	require.Equal(t, leaderelection.Leader, next.Current().Role, "the other election was ended")
@@ -264,7 +247,6 @@ func TestElection_CreatedAgain(t *testing.T) {
 
 // TestExample fails if the example does not write as leader, or does not end with its context.
 func TestExample(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -18,7 +18,6 @@ import (
 // TestJoin_LostResponse fails if a candidate creates a second key after the response to its put was
 // lost, or does not use the revision of the first key.
 func TestJoin_LostResponse(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{}
 	lost := 0
@@ -43,7 +42,6 @@ func TestJoin_LostResponse(t *testing.T) {
 // TestLease_KeepaliveOfEarlierTerm fails if keepalives that a member of an earlier term has
 // acknowledged extend the lease.
 func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{}
 	c := startCandidate(t, srv.Client(f.intercept))
@@ -59,7 +57,6 @@ func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
 // TestLease_IsMeasuredFromSending fails if the lease is measured from when a response was received,
 // or from when a later keepalive was sent.
 func TestLease_IsMeasuredFromSending(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{delay: 500 * time.Millisecond}
 	c := startCandidate(t, srv.Client(f.intercept))
@@ -79,7 +76,6 @@ func TestLease_IsMeasuredFromSending(t *testing.T) {
 // TestKeepalive_Authentication fails if idle candidates with passwords authenticate again and again,
 // which costs the servers more than everything else.
 func TestKeepalive_Authentication(t *testing.T) {
-	t.Parallel()
 	candidates, idle := 3, 3*time.Second
 	if *complete {
 		candidates, idle = 10, time.Minute
@@ -111,13 +107,11 @@ func TestKeepalive_Authentication(t *testing.T) {
 // TestLease_LeaderIsCutOff fails if a leader that is cut off still leads when etcd can expire its
 // lease. The leader measures the lease from when the last keepalive was sent.
 func TestLease_LeaderIsCutOff(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	p := newProxiedClient(t, srv)
 	c := startCandidate(t, p.Client)
 	l := c.waitForLeadership()
-	next := startCandidate(t, srv.Client())
-	next.waitForPredecessor(c.ID())
+	next := startFollower(t, c, srv.Client())
 	p.cut()
 	cut := time.Now()
 	waitForLoss(t, l)
@@ -135,15 +129,11 @@ func TestLease_LeaderIsCutOff(t *testing.T) {
 // TestFollower_LeaseExpires fails if a follower whose lease has expired waits indefinitely, or
 // becomes leader when its predecessor leaves (etcd#22387, etcd#19597).
 func TestFollower_LeaseExpires(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
-	first := startCandidate(t, client)
-	first.waitForLeadership()
-	follower := startCandidate(t, client)
-	follower.waitForPredecessor(first.ID())
-	rejoining := startCandidate(t, client, etcd.WithRejoin())
-	rejoining.waitForPredecessor(follower.ID())
+	first := startLeader(t, client)
+	follower := startFollower(t, first, client)
+	rejoining := startFollower(t, follower, client, etcd.WithRejoin())
 	for _, c := range []*candidate{follower, rejoining} {
 		revokeLease(t, client, c.ID())
 	}
@@ -154,7 +144,6 @@ func TestFollower_LeaseExpires(t *testing.T) {
 // TestLeader_KeyDeleted fails if a leader whose key was deleted is not notified by its watch, or
 // does not report the reason.
 func TestLeader_KeyDeleted(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
@@ -175,7 +164,6 @@ func TestLeader_KeyDeleted(t *testing.T) {
 // another client has written its key without its lease, which others do not regard as a candidate. It
 // fails also if the key remains.
 func TestLeader_KeyDetached(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	other, err := client.Grant(t.Context(), 600)
@@ -185,8 +173,7 @@ func TestLeader_KeyDetached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := startCandidate(t, client, long)
 			l := c.waitForLeadership()
-			next := startCandidate(t, client, long)
-			next.waitForPredecessor(c.ID())
+			next := startFollower(t, c, client, long)
 			_, err := client.Put(t.Context(), c.ID(), "renamed", clientv3.WithIgnoreLease())
 			require.NoError(t, err)
 			_, err = c.Txn(t.Context(), l)
@@ -214,7 +201,6 @@ func TestLeader_KeyDetached(t *testing.T) {
 // TestLeader_KeyDetachedWhileCutOff fails if another candidate leads before a leader, whose key another
 // client has detached from its lease, can have learned of it.
 func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	p, client := newProxiedClient(t, srv), srv.Client()
 	c := startCandidate(t, p.Client)
@@ -236,7 +222,6 @@ func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
 // TestLease_UnknownToServer fails if a candidate trusts a server that does not know its lease,
 // which a server that lags behind returns for a valid lease.
 func TestLease_UnknownToServer(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{}
 	c := startCandidate(t, srv.Client(f.intercept), etcd.WithSessionTimeout(30*time.Second))
@@ -261,7 +246,6 @@ func TestLease_UnknownToServer(t *testing.T) {
 // TestKeepalive_PausesAfterFailure fails if a candidate retries without a pause while its server
 // rejects requests immediately.
 func TestKeepalive_PausesAfterFailure(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{}
 	c := startCandidate(t, srv.Client(f.intercept))
@@ -286,14 +270,11 @@ func TestKeepalive_PausesAfterFailure(t *testing.T) {
 // TestWatch_Compacted fails if a follower waits indefinitely after etcd has ended its watch because
 // the revision was compacted.
 func TestWatch_Compacted(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	p := newProxiedClient(t, srv)
 	client := srv.Client()
-	leader := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
-	leader.waitForLeadership()
-	follower := startCandidate(t, p.Client, etcd.WithSessionTimeout(time.Minute))
-	follower.waitForPredecessor(leader.ID())
+	leader := startLeader(t, client, etcd.WithSessionTimeout(time.Minute))
+	follower := startFollower(t, leader, p.Client, etcd.WithSessionTimeout(time.Minute))
 	p.proxy.Refuse(true)
 	p.proxy.DropConnections()
 	// The revision at which the client resumes the watch will be compacted.
@@ -313,7 +294,6 @@ func TestWatch_Compacted(t *testing.T) {
 // TestResign_EndsLeadershipBeforeRevocation fails if Done is still open when the lease is revoked:
 // then another candidate can lead.
 func TestResign_EndsLeadershipBeforeRevocation(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	var f faults
 	c := startCandidate(t, srv.Client(f.intercept))

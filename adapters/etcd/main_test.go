@@ -42,8 +42,15 @@ type cluster struct {
 	t testing.TB
 }
 
-// startServers starts a cluster of n servers until the test ends.
-func startServers(t testing.TB, n int) *cluster {
+// startServers starts a cluster of n servers until the test ends, which runs in parallel with others.
+func startServers(t *testing.T, n int) *cluster {
+	t.Helper()
+	t.Parallel()
+	return startServersAlone(t, n)
+}
+
+// startServersAlone is startServers for a test that runs while no others do.
+func startServersAlone(t *testing.T, n int) *cluster {
 	t.Helper()
 	return &cluster{etcdserver.Start(t, etcdserver.Config{Members: n}), t}
 }
@@ -126,6 +133,22 @@ func startCandidate(t *testing.T, client *clientv3.Client, opts ...etcd.Option) 
 		_ = e.Resign()
 		c.running.Wait()
 	})
+	return c
+}
+
+// startLeader starts a candidate like startCandidate, and waits until it leads.
+func startLeader(t *testing.T, client *clientv3.Client, opts ...etcd.Option) *candidate {
+	t.Helper()
+	c := startCandidate(t, client, opts...)
+	c.waitForLeadership()
+	return c
+}
+
+// startFollower starts a candidate like startCandidate, and waits until it follows another one.
+func startFollower(t *testing.T, predecessor *candidate, client *clientv3.Client, opts ...etcd.Option) *candidate {
+	t.Helper()
+	c := startCandidate(t, client, opts...)
+	c.waitForPredecessor(predecessor.ID())
 	return c
 }
 

@@ -14,7 +14,6 @@ import (
 // TestObserve fails if an observer does not receive the first leader, a new name, the absence of a
 // leader, or that the election was ended.
 func TestObserve(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	_, err := etcd.Observe(t.Context(), client, node)
@@ -33,8 +32,7 @@ func TestObserve(t *testing.T) {
 	require.Equal(t, "two", (<-seen).Leader.Name)
 	electiontest.Confirm(t, first.Resign)
 	require.Nil(t, (<-seen).Leader)
-	second := startCandidate(t, client)
-	second.waitForLeadership()
+	second := startLeader(t, client)
 	require.Equal(t, second.ID(), (<-seen).Leader.ID)
 	require.NoError(t, etcd.DeleteElection(client, node))
 	second.waitForError(leaderelection.ErrElectionOver)

@@ -47,7 +47,6 @@ func TestElection_AccessRevokedBriefly(t *testing.T) {
 		"Password": {setError(rpctypes.ErrGRPCAuthFailed), setError(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			srv := startServers(t, 1)
 			credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 			root := srv.Client(func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "root", "secret" })
@@ -56,8 +55,7 @@ func TestElection_AccessRevokedBriefly(t *testing.T) {
 			long := etcd.WithSessionTimeout(40 * time.Second)
 			leader := startCandidate(t, client, long)
 			l := leader.waitForLeadership()
-			follower := startCandidate(t, client, long)
-			follower.waitForPredecessor(leader.ID())
+			follower := startFollower(t, leader, client, long)
 			seen, err := etcd.Observe(t.Context(), client, node)
 			require.NoError(t, err)
 			require.Equal(t, leader.ID(), (<-seen).Leader.ID)
@@ -110,13 +108,11 @@ func TestElection_ReadsFail(t *testing.T) {
 		"Failed":   rpctypes.ErrGRPCTimeout,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			srv := startServers(t, 1)
 			f := &faults{}
 			leader := startCandidate(t, srv.Client(f.intercept), etcd.WithRejoin(), etcd.WithSessionTimeout(3*time.Second))
 			l := leader.waitForLeadership()
-			next := startCandidate(t, srv.Client())
-			next.waitForPredecessor(leader.ID())
+			next := startFollower(t, leader, srv.Client())
 			f.rejectTxns(reason)
 			next.waitForLeadership()
 			require.Error(t, l.Err())
@@ -143,7 +139,6 @@ func TestNewElection_Reasons(t *testing.T) {
 		{name: "DatabaseFull", prepare: func(t *testing.T, srv *cluster) { srv.SetFull(true) }, reason: "database space exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			srv := startServers(t, 1)
 			endpoint := srv.URL(0)
 			if c.https {
@@ -164,7 +159,6 @@ func TestNewElection_Reasons(t *testing.T) {
 // TestElection_WaitsForServers fails if a candidate that may rejoin does not wait for servers that
 // are down when it starts, or does not log why it waits.
 func TestElection_WaitsForServers(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	srv.Kill(0)

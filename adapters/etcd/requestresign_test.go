@@ -19,12 +19,9 @@ import (
 // TestRequestResign fails if the leader does not receive the request, the next candidate receives it
 // as well, or the request remains.
 func TestRequestResign(t *testing.T) {
-	t.Parallel()
 	client := startServers(t, 1).Client()
-	leader := startCandidate(t, client)
-	leader.waitForLeadership()
-	next := startCandidate(t, client)
-	next.waitForPredecessor(leader.ID())
+	leader := startLeader(t, client)
+	next := startFollower(t, leader, client)
 	leader.resignOnRequest()
 	next.resignOnRequest()
 	require.NoError(t, requestResign(client, leader.ID()))
@@ -37,12 +34,9 @@ func TestRequestResign(t *testing.T) {
 // TestRequestResign_BeforeCandidateListens fails if a candidate does not receive a request that was
 // made before it has called ResignRequested. The candidate is a follower.
 func TestRequestResign_BeforeCandidateListens(t *testing.T) {
-	t.Parallel()
 	client := startServers(t, 1).Client()
-	leader := startCandidate(t, client)
-	leader.waitForLeadership()
-	follower := startCandidate(t, client)
-	follower.waitForPredecessor(leader.ID())
+	leader := startLeader(t, client)
+	follower := startFollower(t, leader, client)
 	done := make(chan error, 1)
 	go func() { done <- requestResign(client, follower.ID()) }()
 	require.Eventually(t, func() bool { return nodeValue(t, client) != "" }, patience, time.Millisecond)
@@ -54,7 +48,6 @@ func TestRequestResign_BeforeCandidateListens(t *testing.T) {
 // TestRequestResign_AfterRejoin fails if a candidate that has rejoined does not receive a request to
 // its new ID.
 func TestRequestResign_AfterRejoin(t *testing.T) {
-	t.Parallel()
 	client := startServers(t, 1).Client()
 	c := startCandidate(t, client, etcd.WithRejoin())
 	c.resignOnRequest()
@@ -71,10 +64,8 @@ func TestRequestResign_AfterRejoin(t *testing.T) {
 // TestRequestResign_CandidateDoesNotListen fails if the request remains after the context of the call
 // is done.
 func TestRequestResign_CandidateDoesNotListen(t *testing.T) {
-	t.Parallel()
 	client := startServers(t, 1).Client()
-	c := startCandidate(t, client)
-	c.waitForLeadership()
+	c := startLeader(t, client)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- etcd.RequestResign(ctx, client, node, c.ID()) }()
@@ -88,10 +79,8 @@ func TestRequestResign_CandidateDoesNotListen(t *testing.T) {
 // TestRequestResign_LostResponse fails if a request whose response was lost is not withdrawn, or can
 // take effect later.
 func TestRequestResign_LostResponse(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
-	c := startCandidate(t, srv.Client())
-	c.waitForLeadership()
+	c := startLeader(t, srv.Client())
 	f := &faults{}
 	ctx, cancel := context.WithCancel(t.Context())
 	f.loseResponse = func(request any) bool {
@@ -113,11 +102,9 @@ func TestRequestResign_LostResponse(t *testing.T) {
 // TestRequestResign_LostResponseAfterResignation fails if the call returns an error because the
 // candidate has resigned after an attempt whose response was lost.
 func TestRequestResign_LostResponseAfterResignation(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
-	c := startCandidate(t, client)
-	c.waitForLeadership()
+	c := startLeader(t, client)
 	c.resignOnRequest()
 	id, lost := c.ID(), false
 	f := &faults{}
@@ -139,10 +126,8 @@ func TestRequestResign_LostResponseAfterResignation(t *testing.T) {
 // TestRequestResign_ReadOnlyUser fails if a user without write permission does not receive
 // ErrPermission, or if the error states that a request may remain.
 func TestRequestResign_ReadOnlyUser(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
-	c := startCandidate(t, srv.Client())
-	c.waitForLeadership()
+	c := startLeader(t, srv.Client())
 	credentials := srv.enableAuth("READ", "\x00", "\x00")
 	err := requestResign(srv.Client(credentials), c.ID())
 	require.ErrorIs(t, err, leaderelection.ErrPermission)
@@ -152,11 +137,9 @@ func TestRequestResign_ReadOnlyUser(t *testing.T) {
 // TestRequestResign_DelayedWrite fails if a write of the request that arrives after the withdrawal
 // has an effect.
 func TestRequestResign_DelayedWrite(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
-	c := startCandidate(t, client)
-	c.waitForLeadership()
+	c := startLeader(t, client)
 	requested := c.ResignRequested()
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &faults{}
@@ -184,7 +167,6 @@ func TestRequestResign_DelayedWrite(t *testing.T) {
 // TestRequestResign_Concurrently fails if concurrent requests overwrite each other, or if requests to
 // candidates that have left remain.
 func TestRequestResign_Concurrently(t *testing.T) {
-	t.Parallel()
 	client := startServers(t, 1).Client()
 	const count = 5
 	var all []*candidate
@@ -206,10 +188,8 @@ func TestRequestResign_Concurrently(t *testing.T) {
 // TestRequestResign_OtherRequestWithdrawn fails if a candidate does not receive a request because
 // another request to it was withdrawn before.
 func TestRequestResign_OtherRequestWithdrawn(t *testing.T) {
-	t.Parallel()
 	client := startServers(t, 1).Client()
-	c := startCandidate(t, client)
-	c.waitForLeadership()
+	c := startLeader(t, client)
 	ctx, cancel := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
 	writes := func() int64 {
@@ -232,7 +212,6 @@ func TestRequestResign_OtherRequestWithdrawn(t *testing.T) {
 // TestRequestResign_Invalid fails if a request is written although the ID is invalid, the election
 // does not exist, or the election node has a value of another application.
 func TestRequestResign_Invalid(t *testing.T) {
-	t.Parallel()
 	client := startServers(t, 1).Client()
 	require.ErrorIs(t, requestResign(nil, node+"/1"), leaderelection.ErrInvalid)
 	for _, id := range []string{"", "1", node, node + "/", node + "/01", node + "/x", "/other/1", node + "/a/1"} {
@@ -241,8 +220,7 @@ func TestRequestResign_Invalid(t *testing.T) {
 	require.ErrorIs(t, requestResign(client, node+"/1"), leaderelection.ErrNoElection)
 	_, err := client.Put(t.Context(), node, "configuration")
 	require.NoError(t, err)
-	c := startCandidate(t, client)
-	c.waitForLeadership()
+	c := startLeader(t, client)
 	c.resignOnRequest()
 	require.ErrorIs(t, requestResign(client, c.ID()), resign.ErrForeignData)
 	require.Equal(t, "configuration", nodeValue(t, client))

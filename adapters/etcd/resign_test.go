@@ -16,7 +16,6 @@ import (
 // TestResign_ContextDone fails if the lease is revoked with the caller's context, which is done:
 // then the key remains (etcd#22123, etcd#21128).
 func TestResign_ContextDone(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -34,14 +33,12 @@ func TestResign_ContextDone(t *testing.T) {
 // TestResign_Unreachable fails if Resign or EndElection blocks while etcd cannot be reached, does
 // not report that it is unconfirmed, or is not applied afterwards.
 func TestResign_Unreachable(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	p := newProxiedClient(t, srv)
 	long := etcd.WithSessionTimeout(time.Minute)
 	c := startCandidate(t, p.Client, long)
 	l := c.waitForLeadership()
-	ending := startCandidate(t, p.Client, long)
-	ending.waitForPredecessor(c.ID())
+	ending := startFollower(t, c, p.Client, long)
 	p.cut()
 	requireReturn(t, "Resign", func() { require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed) })
 	require.ErrorIs(t, l.Err(), leaderelection.ErrResigned)

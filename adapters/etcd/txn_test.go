@@ -15,7 +15,6 @@ import (
 // TestGuard_FormerLeader fails if a transaction of a former leader is applied, or if the lease ID
 // is used as the token (etcd#22082).
 func TestGuard_FormerLeader(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
@@ -49,7 +48,6 @@ func TestGuard_FormerLeader(t *testing.T) {
 // TestTxn_LaterLeadership fails if a transaction of a former leadership is applied because the same
 // candidate leads again, or if a candidate that does not lead can write.
 func TestTxn_LaterLeadership(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startCandidate(t, client, etcd.WithRejoin())
@@ -75,7 +73,6 @@ func TestTxn_LaterLeadership(t *testing.T) {
 // TestTxn_Outcome fails if a lost response is reported as a rejection, or a rejection as an unknown
 // outcome.
 func TestTxn_Outcome(t *testing.T) {
-	t.Parallel()
 	srv := startServers(t, 1)
 	f := &faults{}
 	c := startCandidate(t, srv.Client(f.intercept))

@@ -47,8 +47,7 @@ func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 		}
 		require.Equal(t, api.KindCheckpoint, checkpoint.Entry.Kind)
 		require.Greater(t, checkpoint.Entry.Term, update.Entry.Term)
-		index, err := h.node(a).Propose(contextWithin(t, time.Minute), id, []byte("update"))
-		require.NoError(t, err)
+		index := h.propose(t, a, id, "update")
 		require.Equal(t, update.Entry.Index, index)
 		h.requireUpdates(t, h.peers, "update")
 	})

@@ -6,7 +6,6 @@ package raftlog_test
 import (
 	"errors"
 	"io"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +29,7 @@ func TestClose_HandsOver(t *testing.T) {
 			h.proposeAll(t, h.others(leader)[0], "x")
 			require.Less(t, time.Since(start), 150*time.Millisecond, "less than an election timeout")
 			h.startPeer(leader)
-			require.NoError(t, h.node(leader).Sync(contextWithin(t, time.Minute)))
+			h.sync(t, leader)
 		}
 	})
 }
@@ -42,8 +41,7 @@ func TestClose_PendingCalls(t *testing.T) {
 		leader := h.waitForLeader(t)
 		n := h.node(leader)
 		h.proposeAll(t, leader, "a")
-		c := startCandidate(t, n, "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, n, "e")
 		idle, err := raftlog.NewElection(n, "f")
 		require.NoError(t, err)
 		started, release := make(chan struct{}), make(chan struct{})
@@ -52,7 +50,7 @@ func TestClose_PendingCalls(t *testing.T) {
 			require.NoError(t, h.stopPeer(p))
 		}
 		s := n.Subscribe(t.Context(), 1)
-		results := make(chan error, 20)
+		results := make(chan error, 12)
 		for range 5 {
 			go func() { _, err := n.Propose(t.Context(), requestid.New(), []byte("x")); results <- err }()
 			go func() { results <- n.Sync(t.Context()) }()
@@ -72,8 +70,7 @@ func TestClose_PendingCalls(t *testing.T) {
 			err := <-results
 			require.True(t, errors.Is(err, api.ErrClosed) || errors.Is(err, api.ErrUnknownOutcome), "%v", err)
 		}
-		<-c.ended
-		require.ErrorIs(t, c.err, api.ErrClosed)
+		c.waitForEnd(t, api.ErrClosed)
 		require.ErrorIs(t, c.err, leaderelection.ErrConnClosed)
 		for range s.Events() {
 		}
@@ -133,13 +130,12 @@ func TestClose_KeepsOtherLeaderships(t *testing.T) {
 		for range 6 {
 			p := h.waitForLeader(t)
 			q := h.others(p)[0]
-			c := startCandidate(t, h.node(q), "e")
-			c.waitForLeadership(t)
+			c := startLeader(t, h.node(q), "e")
 			l := c.Current().Leadership
 			require.NoError(t, h.stopPeer(p))
 			h.waitForLeader(t)
 			require.NoError(t, l.Err())
-			require.False(t, slices.Contains(c.publishedRoles(), leaderelection.Suspended))
+			require.False(t, c.wasSuspended())
 			require.NoError(t, c.Resign())
 			<-c.ended
 			h.startPeer(p)

@@ -58,17 +58,11 @@ func TestCompactFile(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
 		other := h.others(p)[0]
-		require.NoError(t, h.stopPeer(p))
-		h.startPeer(p, slowElections, shortWindow, watches)
+		h.restart(t, p, slowElections, shortWindow, watches)
 		h.proposeAll(t, p, numbered("a", 10)...)
 		time.Sleep(4 * time.Minute)
 		h.proposeAll(t, p, "b")
 		n := h.node(p)
-		taken := func(why string) {
-			t.Helper()
-			_, err := h.node(other).Compact(contextWithin(t, time.Minute))
-			require.NoError(t, err, why)
-		}
 		refused := func(why string) {
 			t.Helper()
 			before := n.Info().SnapshotIndex
@@ -79,8 +73,8 @@ func TestCompactFile(t *testing.T) {
 			require.Empty(t, h.listFiles(t, p, ".", "snap.received"), why)
 			require.NoError(t, n.Err(), why)
 		}
-		require.NoError(t, h.node(other).Sync(contextWithin(t, time.Minute)))
-		taken("of the same history")
+		h.sync(t, other)
+		h.compact(t, other)
 
 		h.copySnapshot(t, other, file, func(m *snapshot.Meta) { m.Term++ })
 		refused("another term")
@@ -109,7 +103,7 @@ func TestCompactFile(t *testing.T) {
 		refused("no newer than the present one")
 		heal := h.isolate(p)
 		h.proposeAll(t, other, numbered("c", 5)...)
-		taken("newer")
+		h.compact(t, other)
 		h.copySnapshot(t, other, file, func(*snapshot.Meta) {})
 		refused("newer than what the peer has applied")
 		heal()
@@ -146,8 +140,7 @@ func TestCompactFile_CannotBeRead(t *testing.T) {
 			runCluster(t, 1, func(t *testing.T, h *harness) {
 				p := h.peers[0]
 				h.proposeAll(t, p, "a")
-				_, err := h.node(p).Compact(contextWithin(t, time.Minute))
-				require.NoError(t, err)
+				h.compact(t, p)
 				require.NoError(t, h.stopPeer(p))
 				h.startPeer(p, func(c *raftlog.Config) {
 					c.CompactFile, c.Logger = file, slog.New(slog.NewTextHandler(&messages, nil))

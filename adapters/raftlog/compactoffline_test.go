@@ -2,7 +2,6 @@ package raftlog_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,17 +17,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// openOnFiles opens a cluster of one peer on files of the operating system, in real time.
+// configOnFiles is the configuration of a cluster of one peer on files of the operating system.
+func configOnFiles(dir string, machine raftlog.StateMachine) raftlog.Config {
+	return raftlog.Config{
+		Cluster: "test", ID: "one", Addr: "one:1", Listen: "127.0.0.1:0", Peers: []api.Peer{{ID: "one", Addr: "one:1"}},
+		Dir: dir, Insecure: true, StateMachine: machine, ElectionTimeout: 100 * time.Millisecond,
+		CompactFile: filepath.Join(dir, "compact", "snap.new"),
+	}
+}
+
+// openOnFiles opens that cluster, in real time.
 func openOnFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlog.Node {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	self := api.Peer{ID: "one", Addr: "one:1"}
-	n, err := raftlog.Open(raftlog.Config{
-		Cluster: "test", ID: self.ID, Addr: self.Addr, Peers: []api.Peer{self}, Dir: dir, Insecure: true,
-		StateMachine: machine, ElectionTimeout: 100 * time.Millisecond, Listener: listener,
-		CompactFile: filepath.Join(dir, "compact", "snap.new"),
-	})
+	n, err := raftlog.Open(configOnFiles(dir, machine))
 	require.NoError(t, err)
 	t.Cleanup(func() { n.Close() })
 	return n
@@ -91,6 +92,8 @@ func TestCompactOffline(t *testing.T) {
 	again, err := n.Propose(ctx, id, []byte("the last"))
 	require.NoError(t, err)
 	require.Equal(t, index, again, "the snapshot includes the request ID")
+	_, err = raftlog.Open(configOnFiles(dir, &recorder{}))
+	require.ErrorIs(t, err, api.ErrInvalid, "the directory is in use")
 	require.Len(t, restored.recorded(), 7)
 	require.NoError(t, n.Close())
 
@@ -123,14 +126,16 @@ func TestCompactOffline_Rejects(t *testing.T) {
 	require.NoError(t, n.Close())
 	before := listDirectory(t, dir)
 
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, StateMachine: &recorder{}, Committed: applied})
-	require.ErrorIs(t, err, api.ErrInvalid)
-	require.ErrorContains(t, err, "already")
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, Committed: applied})
-	require.ErrorIs(t, err, api.ErrInvalid)
-	require.ErrorContains(t, err, "state machine")
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &aheadMachine{}, Committed: applied})
-	require.ErrorIs(t, err, api.ErrInvalid)
+	for says, cfg := range map[string]raftlog.OfflineConfig{
+		"already":           {Index: index, StateMachine: &recorder{}},
+		"state machine":     {Index: index + 1},
+		"has applied entry": {Index: index + 1, StateMachine: &aheadMachine{}},
+	} {
+		cfg.Dir, cfg.Target, cfg.Committed = dir, target, applied
+		_, err = raftlog.CompactOffline(ctx, cfg)
+		require.ErrorIs(t, err, api.ErrInvalid)
+		require.ErrorContains(t, err, says)
+	}
 	require.NoFileExists(t, target)
 	require.NoError(t, os.WriteFile(target, []byte("mine"), 0o600))
 	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &recorder{}, Committed: applied})

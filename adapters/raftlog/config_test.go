@@ -19,6 +19,7 @@ func TestOpen_InvalidConfig(t *testing.T) {
 		for name, change := range map[string]func(*raftlog.Config){
 			"no cluster":    func(c *raftlog.Config) { c.Cluster = "" },
 			"no ID":         func(c *raftlog.Config) { c.ID = "" },
+			"no UTF-8":      func(c *raftlog.Config) { c.ID = "\xff" },
 			"no address":    func(c *raftlog.Config) { c.Addr = "" },
 			"no port":       func(c *raftlog.Config) { c.Addr = "host0" },
 			"no peers":      func(c *raftlog.Config) { c.Peers = nil },

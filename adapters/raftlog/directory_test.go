@@ -130,21 +130,20 @@ func TestOpen_BrokenFiles(t *testing.T) {
 		"owner: missing":                          {change: remove("peer.json"), file: "peer.json", remedy: newID, err: api.ErrIdentity},
 		"owner: directory":                        {change: directory("peer.json"), file: "peer.json", remedy: newID},
 		"owner: not permitted":                    {denied: "peer.json", file: "peer.json", remedy: permission},
-		"owner: temporary file":                   {change: func(t *testing.T, _ *harness, d *crashdisk.Disk) { createFile(t, d, "peer.json.tmp") }},
+		"owner: temporary file":                   {change: write("peer.json.tmp", []byte("x"))},
 		"peers: flipped bit":                      {change: edit("peers.json", flip), file: "peers.json", remedy: "delete this file", err: api.ErrFault},
 		"peers: empty":                            {change: edit("peers.json", empty), file: "peers.json", remedy: "delete this file", err: api.ErrFault},
 		"peers: missing":                          {change: remove("peers.json")},
 		"peers: directory":                        {change: directory("peers.json"), file: "peers.json", remedy: newID},
 		"peers: not permitted":                    {denied: "peers.json", file: "peers.json", remedy: permission},
-		"peers: temporary file":                   {change: func(t *testing.T, _ *harness, d *crashdisk.Disk) { createFile(t, d, "peers.json.tmp") }},
+		"peers: temporary file":                   {change: write("peers.json.tmp", []byte("x"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
 				leader := h.waitForLeader(t)
 				p := h.others(leader)[0]
 				h.proposeAll(t, p, numbered("a", 50)...)
-				_, err := h.node(p).Compact(contextWithin(t, time.Minute))
-				require.NoError(t, err)
+				h.compact(t, p)
 				h.proposeAll(t, p, "b")
 				h.requireUpdates(t, h.peers, append(numbered("a", 50), "b")...) // all logs end at the same entry
 				require.NoError(t, h.stopPeer(p))
@@ -169,6 +168,7 @@ func TestOpen_BrokenFiles(t *testing.T) {
 					require.ErrorContains(t, err, c.remedy)
 					if c.err != nil {
 						require.ErrorIs(t, err, c.err)
+						require.Equal(t, c.err == api.ErrIdentity, errors.Is(err, api.ErrIdentity))
 					}
 				}
 				after, err := d.List("log")
@@ -214,15 +214,6 @@ func firstSegment(t *testing.T, d *crashdisk.Disk) string {
 	return names[i]
 }
 
-// createFile creates a file with garbage.
-func createFile(t *testing.T, d *crashdisk.Disk, name string) {
-	t.Helper()
-	f, err := d.Create(name)
-	require.NoError(t, err)
-	_, err = f.WriteAt([]byte("x"), 0)
-	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
-}
-
 // newerSnapshot returns the content of a snapshot of a later version.
 func newerSnapshot([]byte) []byte {
 	b := binary.LittleEndian.AppendUint32([]byte("raftsnap"), 99)
@@ -244,9 +235,7 @@ func TestOpen_OtherDirectory(t *testing.T) {
 		p := h.peers[0]
 		d := h.disks[p.ID]
 		open := func(id, cluster, addr string) error {
-			h.mu.Lock()
 			h.disks[id] = d
-			h.mu.Unlock()
 			_, err := h.openPeer(api.Peer{ID: id, Addr: addr}, func(c *raftlog.Config) { c.Cluster = cluster })
 			return err
 		}

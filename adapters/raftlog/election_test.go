@@ -52,9 +52,8 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 			require.Equal(t, h.peers[(i+1)%3].ID+" for "+name, line[1].Name)
 		}
 		// Deleting one election does not affect the others.
-		require.NoError(t, raftlog.DeleteElection(h.node(h.peers[1]), "a", raftlog.WithContext(contextWithin(t, time.Minute))))
-		<-candidates["a"].ended
-		require.ErrorIs(t, candidates["a"].err, leaderelection.ErrElectionOver)
+		deleteElection(t, h.node(h.peers[1]), "a")
+		candidates["a"].waitForEnd(t, leaderelection.ErrElectionOver)
 		require.True(t, candidates["b"].isLeader())
 		require.NoError(t, candidates["b"].Resign())
 		require.True(t, candidates["c"].isLeader())
@@ -64,41 +63,32 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 // TestTokens_Increase fails if a later leadership has no greater token, after any kind of change.
 func TestTokens_Increase(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		var tokens []int64
+		last := int64(0)
 		add := func(token int64) {
-			if n := len(tokens); n > 0 {
-				require.Greater(t, token, tokens[n-1])
-			}
-			tokens = append(tokens, token)
+			t.Helper()
+			require.Greater(t, token, last)
+			last = token
 		}
 		c := startCandidate(t, h.node(h.peers[0]), "e")
 		add(c.waitForLeadership(t))
 		next := startCandidate(t, h.node(h.peers[1]), "e")
 		require.NoError(t, c.Resign())
 		add(next.waitForLeadership(t))
-		h.crashPeer(h.waitForLeader(t))
-		h.crashPeer(h.others()[slices.IndexFunc(h.peers, func(p api.Peer) bool { return h.node(p) != nil })])
-		for _, p := range h.peers {
-			if h.node(p) != nil {
-				h.crashPeer(p)
-			}
+		leader := h.waitForLeader(t)
+		for _, p := range append([]api.Peer{leader}, h.others(leader)...) {
+			h.crashPeer(p)
 		}
 		h.startAll()
-		c = startCandidate(t, h.node(h.peers[2]), "e")
-		add(c.waitForLeadership(t))
-		require.NoError(t, raftlog.DeleteElection(h.node(h.peers[0]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
-		require.NoError(t, raftlog.RestartElection(h.node(h.peers[1]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
-		c = startCandidate(t, h.node(h.peers[0]), "e")
-		add(c.waitForLeadership(t))
+		add(startCandidate(t, h.node(h.peers[2]), "e").waitForLeadership(t))
+		deleteElection(t, h.node(h.peers[0]), "e")
+		restartElection(t, h.node(h.peers[1]), "e")
+		add(startCandidate(t, h.node(h.peers[0]), "e").waitForLeadership(t))
 		for _, p := range h.peers {
-			_, err := h.node(p).Compact(contextWithin(t, time.Minute))
-			require.NoError(t, err)
+			h.compact(t, p)
 			require.NoError(t, h.stopPeer(p))
 		}
 		h.startAll()
-		c = startCandidate(t, h.node(h.peers[1]), "e")
-		add(c.waitForLeadership(t))
-		require.Len(t, tokens, 5)
+		add(startCandidate(t, h.node(h.peers[1]), "e").waitForLeadership(t))
 	})
 }
 
@@ -118,8 +108,7 @@ func TestRestart_OfLeader(t *testing.T) {
 				return err == nil && len(line) == 2
 			})
 			stop(h, h.peers[0])
-			<-first.ended
-			require.ErrorIs(t, first.err, leaderelection.ErrConnClosed)
+			first.waitForEnd(t, leaderelection.ErrConnClosed)
 			h.startPeer(h.peers[0])
 			start := time.Now()
 			again := startCandidate(t, h.node(h.peers[0]), "e")
@@ -142,26 +131,23 @@ func TestDeleteElection(t *testing.T) {
 		}
 		waitFor(t, "a leader", func() bool { return slices.ContainsFunc(all, (*candidate).isLeader) })
 		for range 2 {
-			require.NoError(t, raftlog.DeleteElection(h.node(h.peers[2]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
+			deleteElection(t, h.node(h.peers[2]), "e")
 		}
 		for _, c := range all {
-			<-c.ended
-			require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
+			c.waitForEnd(t, leaderelection.ErrElectionOver)
 		}
 		_, err := raftlog.Candidates(t.Context(), h.node(h.peers[2]), "e")
 		require.ErrorIs(t, err, leaderelection.ErrElectionOver)
 		late := startCandidate(t, h.node(h.peers[0]), "e")
-		<-late.ended
-		require.ErrorIs(t, late.err, leaderelection.ErrElectionOver)
+		late.waitForEnd(t, leaderelection.ErrElectionOver)
 		for range 2 {
-			require.NoError(t, raftlog.RestartElection(h.node(h.peers[0]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
+			restartElection(t, h.node(h.peers[0]), "e")
 		}
 		time.Sleep(time.Second)
 		line, err := raftlog.Candidates(t.Context(), h.node(h.peers[0]), "e")
 		require.NoError(t, err)
 		require.Empty(t, line, "candidates of the deleted election do not return")
-		c := startCandidate(t, h.node(h.peers[0]), "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, h.node(h.peers[0]), "e")
 		// A caller at a peer without a majority receives ErrUnconfirmed, and the election continues.
 		heal := h.isolate(h.peers[2])
 		err = raftlog.DeleteElection(h.node(h.peers[2]), "e", raftlog.WithContext(contextWithin(t, time.Second)))
@@ -183,15 +169,14 @@ func TestDeleteElection_Forgotten(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		c := startCandidate(t, h.node(h.peers[0]), "e")
 		token := c.waitForLeadership(t)
-		require.NoError(t, raftlog.DeleteElection(h.node(h.peers[1]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
+		deleteElection(t, h.node(h.peers[1]), "e")
 		ended := time.Now()
 		<-c.ended
 		time.Sleep(window / 4)
 		last := h.node(h.waitForLeader(t)).Info().CommitIndex
-		require.NoError(t, raftlog.DeleteElection(h.node(h.peers[1]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
+		deleteElection(t, h.node(h.peers[1]), "e")
 		require.Equal(t, last, h.node(h.waitForLeader(t)).Info().CommitIndex)
-		require.NoError(t, h.stopPeer(h.peers[2]))
-		h.startPeer(h.peers[2], slowElections, briefly)
+		h.restart(t, h.peers[2], slowElections, briefly)
 		n := h.node(h.peers[2])
 		require.NoError(t, n.Sync(contextWithin(t, time.Minute)))
 		over := func() bool {
@@ -223,32 +208,15 @@ func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
 		other := h.others(p)[0]
-		require.NoError(t, raftlog.DeleteElection(h.node(other), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
-		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+		deleteElection(t, h.node(other), "e")
+		h.sync(t, p)
 		heal := h.isolate(p)
-		require.NoError(t, raftlog.RestartElection(h.node(other), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
-		c := startCandidate(t, h.node(other), "e")
-		c.waitForLeadership(t)
+		restartElection(t, h.node(other), "e")
+		c := startLeader(t, h.node(other), "e")
 		heal()
-		require.NoError(t, raftlog.DeleteElection(h.node(p), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
-		select {
-		case <-c.ended:
-		case <-time.After(time.Minute):
-			t.Fatal("the candidacy does not end")
-		}
-		require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
+		deleteElection(t, h.node(p), "e")
+		c.waitForEnd(t, leaderelection.ErrElectionOver)
 	})
-}
-
-// blockedMachine is a state machine whose Apply waits until release is closed.
-type blockedMachine struct {
-	raftlog.StateMachine
-	release chan struct{}
-}
-
-func (s blockedMachine) Apply(entries []api.Entry, through uint64) error {
-	<-s.release
-	return s.StateMachine.Apply(entries, through)
 }
 
 // TestDeleteElection_BlockedStateMachine fails if an election cannot be ended at a peer whose state
@@ -256,11 +224,12 @@ func (s blockedMachine) Apply(entries []api.Entry, through uint64) error {
 func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
-		c := startCandidate(t, h.node(h.others(p)[0]), "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, h.node(h.others(p)[0]), "e")
 		require.NoError(t, h.stopPeer(p))
 		release := make(chan struct{})
-		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = blockedMachine{c.StateMachine, release} })
+		h.startPeer(p, func(c *raftlog.Config) {
+			c.StateMachine = steppedMachine{c.StateMachine, map[string]chan struct{}{"x": release}}
+		})
 		h.proposeAll(t, h.others(p)[0], "x")
 		deleted := make(chan error, 1)
 		go func() {
@@ -284,18 +253,12 @@ func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
 		other := h.others(p)[0]
-		c := startCandidate(t, h.node(p), "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, h.node(p), "e")
 		release := h.node(p).BlockLoop()
-		require.NoError(t, raftlog.DeleteElection(h.node(other), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
-		require.NoError(t, raftlog.RestartElection(h.node(other), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
+		deleteElection(t, h.node(other), "e")
+		restartElection(t, h.node(other), "e")
 		release()
-		select {
-		case <-c.ended:
-		case <-time.After(time.Minute):
-			t.Fatal("the candidacy does not end")
-		}
-		require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
+		c.waitForEnd(t, leaderelection.ErrElectionOver)
 	})
 }
 
@@ -323,7 +286,7 @@ func TestLeadership_BlockedLoop(t *testing.T) {
 			token = c.Current().Leadership.Token()
 			time.Sleep(time.Second)
 		}
-		require.Contains(t, c.publishedRoles(), leaderelection.Suspended)
+		require.True(t, c.wasSuspended())
 		second := startCandidate(t, h.node(h.others(p)[0]), "e")
 		time.Sleep(time.Second)
 		l := c.Current().Leadership
@@ -344,8 +307,7 @@ func TestFailover_Duration(t *testing.T) {
 				if !ofTheLog {
 					p = h.others(p)[0]
 				}
-				first := startCandidate(t, h.node(p), "e")
-				first.waitForLeadership(t)
+				first := startLeader(t, h.node(p), "e")
 				second := startCandidate(t, h.node(h.others(p)[1]), "e")
 				time.Sleep(time.Second)
 				heal := h.isolate(p)
@@ -388,8 +350,7 @@ func TestResign_ExpiredCandidate(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		l := h.waitForLeader(t)
 		p := h.others(l)[0]
-		c := startCandidate(t, h.node(p), "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, h.node(p), "e")
 		isQueued := func(at api.Peer) bool {
 			all, err := raftlog.Candidates(t.Context(), h.node(at), "e")
 			require.NoError(t, err)
@@ -444,11 +405,13 @@ func TestResign_WithoutMajority(t *testing.T) {
 func TestCandidates_BlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
-		require.NoError(t, raftlog.DeleteElection(h.node(p), "over", raftlog.WithContext(contextWithin(t, time.Minute))))
+		deleteElection(t, h.node(p), "over")
 		require.NoError(t, h.stopPeer(p))
 		release := make(chan struct{})
 		defer close(release)
-		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = blockedMachine{c.StateMachine, release} })
+		h.startPeer(p, func(c *raftlog.Config) {
+			c.StateMachine = steppedMachine{c.StateMachine, map[string]chan struct{}{"x": release}}
+		})
 		h.proposeAll(t, h.others(p)[0], "x")
 		time.Sleep(time.Second)
 		start := time.Now()
@@ -467,35 +430,45 @@ func TestCandidates_BlockedStateMachine(t *testing.T) {
 	})
 }
 
-// TestNames_NotUTF8 fails if a name that is not UTF-8, or too long, is accepted.
-func TestNames_NotUTF8(t *testing.T) {
+// TestNewElection_InvalidArguments fails if an argument that cannot be used or stored is accepted, or if
+// an entry is written for it.
+func TestNewElection_InvalidArguments(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		n := h.node(h.waitForLeader(t))
 		before := n.Info().LastIndex
-		for _, name := range []string{"", "\xff", strings.Repeat("n", 1025)} {
+		for _, name := range []string{"", "\xff", strings.Repeat("n", 1025), "re\nport"} {
 			_, err := raftlog.NewElection(n, name)
 			require.ErrorIs(t, err, leaderelection.ErrInvalid)
 			require.ErrorIs(t, raftlog.DeleteElection(n, name), leaderelection.ErrInvalid)
 			require.ErrorIs(t, raftlog.RestartElection(n, name), leaderelection.ErrInvalid)
 		}
-		_, err := raftlog.NewElection(n, "e", raftlog.WithName("\xff"))
+		for _, opts := range [][]raftlog.Option{
+			{raftlog.WithName("\xff")},
+			{raftlog.WithName("a\x1bb")},
+			{raftlog.WithValue("a\x00b")},
+			{raftlog.WithValue("\xff")},
+			{raftlog.WithName("name"), raftlog.WithValue(strings.Repeat("v", 1020))},
+			{raftlog.WithStopGuard(-1)},
+			{raftlog.WithStopGuard(time.Second + 1)},
+		} {
+			_, err := raftlog.NewElection(n, "e", opts...)
+			require.ErrorIs(t, err, leaderelection.ErrInvalid)
+		}
+		longest := raftlog.WithValue("\n" + strings.Repeat("v", 1018))
+		_, err := raftlog.NewElection(n, "e", raftlog.WithName("name"), longest, raftlog.WithStopGuard(time.Second))
+		require.NoError(t, err)
+
+		_, err = raftlog.NewElection(nil, "e")
 		require.ErrorIs(t, err, leaderelection.ErrInvalid)
+		_, err = raftlog.Observe(t.Context(), nil, "e")
+		require.ErrorIs(t, err, leaderelection.ErrInvalid)
+		require.ErrorIs(t, raftlog.DeleteElection(nil, "e"), leaderelection.ErrInvalid)
+		require.ErrorIs(t, raftlog.RestartElection(nil, "e"), leaderelection.ErrInvalid)
+
 		_, err = n.ChangePeers(t.Context(), requestid.New(), []api.Peer{h.peers[0], {ID: "\xff", Addr: "host1:1"}})
 		require.ErrorIs(t, err, api.ErrInvalid)
-		_, err = raftlog.Open(raftlog.Config{Cluster: "test", ID: "\xff", Addr: "host1:1", Dir: t.TempDir(), Peers: h.peers, Insecure: true})
-		require.ErrorIs(t, err, api.ErrInvalid)
 		require.Equal(t, before, n.Info().LastIndex)
-	})
-}
-
-// TestElection_NilNode fails if a nil node is not reported.
-func TestElection_NilNode(t *testing.T) {
-	_, err := raftlog.NewElection(nil, "e")
-	require.ErrorIs(t, err, leaderelection.ErrInvalid)
-	_, err = raftlog.Observe(t.Context(), nil, "e")
-	require.ErrorIs(t, err, leaderelection.ErrInvalid)
-	require.ErrorIs(t, raftlog.DeleteElection(nil, "e"), leaderelection.ErrInvalid)
-	require.ErrorIs(t, raftlog.RestartElection(nil, "e"), leaderelection.ErrInvalid)
+	}, slowElections)
 }
 
 // TestCandidate_OfRemovedPeer fails if the candidacy at a removed peer does not end, or no other
@@ -503,13 +476,10 @@ func TestElection_NilNode(t *testing.T) {
 func TestCandidate_OfRemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		removed := h.peers[0]
-		c := startCandidate(t, h.node(removed), "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, h.node(removed), "e")
 		other := startCandidate(t, h.node(h.peers[1]), "e")
-		_, err := h.node(h.peers[1]).ChangePeers(contextWithin(t, time.Minute), requestid.New(), h.peers[1:])
-		require.NoError(t, err)
-		<-c.ended
-		require.ErrorIs(t, c.err, api.ErrRefused)
+		h.changeVoters(t, h.peers[1], h.peers[1:]...)
+		c.waitForEnd(t, api.ErrRefused)
 		require.ErrorIs(t, c.err, leaderelection.ErrConnClosed)
 		other.waitForLeadership(t)
 		late, err := raftlog.NewElection(h.node(removed), "e")
@@ -535,17 +505,5 @@ func TestStopGuard(t *testing.T) {
 		heal()
 		require.Equal(t, token, c.waitForLeadership(t))
 		require.Equal(t, p, n.Info().Leader, "the lease has expired in the middle")
-	}, slowElections)
-}
-
-// TestStopGuard_Invalid fails if an invalid stop guard is accepted.
-func TestStopGuard_Invalid(t *testing.T) {
-	runCluster(t, 1, func(t *testing.T, h *harness) {
-		for _, d := range []time.Duration{-1, time.Second + 1} {
-			_, err := raftlog.NewElection(h.node(peerInfo(0)), "e", raftlog.WithStopGuard(d))
-			require.ErrorIs(t, err, leaderelection.ErrInvalid)
-		}
-		_, err := raftlog.NewElection(h.node(peerInfo(0)), "e", raftlog.WithStopGuard(time.Second))
-		require.NoError(t, err)
 	}, slowElections)
 }

@@ -62,8 +62,7 @@ func TestFounding_Again(t *testing.T) {
 		h.requireUpdates(t, h.peers, "a")
 		require.Contains(t, h.logged(a), "founding the cluster again")
 		// Nothing is founded again after that.
-		require.NoError(t, h.stopPeer(a))
-		h.startPeer(a, wrong)
+		h.restart(t, a, wrong)
 		h.requireUpdates(t, h.peers, "a")
 	})
 }

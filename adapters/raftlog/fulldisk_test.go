@@ -41,8 +41,7 @@ func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string
 func TestFullDisks(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		c := startCandidate(t, h.node(leader), "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, h.node(leader), "e")
 		for _, p := range h.peers { // enough for small files, but not for a segment
 			h.disks[p.ID].SetSpace(h.disks[p.ID].Used() + 16<<10)
 		}
@@ -53,8 +52,7 @@ func TestFullDisks(t *testing.T) {
 		require.NoError(t, c.Resign())
 		other.waitForLeadership(t)
 
-		require.NoError(t, h.stopPeer(leader))
-		h.startPeer(leader)
+		h.restart(t, leader)
 		leader = h.waitForLeader(t)
 		require.NoError(t, h.node(h.others(leader)[0]).Sync(contextWithin(t, time.Minute)))
 		applied = fillDisk(t, h.node(leader), applied...) // some space may remain
@@ -123,7 +121,7 @@ func TestFullDisk_OfFollower(t *testing.T) {
 		h.startPeer(leader)
 		h.proposeAll(t, leader, "there is space")
 		for _, p := range h.peers {
-			require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+			h.sync(t, p)
 			all := h.machine(p).recorded()
 			require.Equal(t, updates, all[:200])
 			require.Equal(t, "there is space", all[len(all)-1])

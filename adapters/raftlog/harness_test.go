@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -65,6 +64,7 @@ func newHarness(t testingT, n int) *harness {
 	return h
 }
 
+// peerInfo returns peer i, whose ID is that of peers[i] at the start.
 func peerInfo(i int) api.Peer {
 	return api.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprintf("host%d:1", i)}
 }
@@ -105,7 +105,7 @@ func (h *harness) openPeer(p api.Peer, opts ...func(*raftlog.Config)) (*raftlog.
 	}
 	h.mu.Lock()
 	if h.disks[p.ID] == nil {
-		h.disks[p.ID] = crashdisk.New(rand.New(rand.NewPCG(uint64(len(h.disks)), 1)))
+		h.disks[p.ID] = crashdisk.New(uint64(len(h.disks)))
 	}
 	if h.logs[p.ID] == nil {
 		h.logs[p.ID] = &bytes.Buffer{}
@@ -253,11 +253,10 @@ func (r *recorder) Restore(index uint64, from io.Reader) error {
 // candidate is a candidate that records the statuses it has published.
 type candidate struct {
 	*raftlog.Election
-	mu     sync.Mutex
-	roles  []leaderelection.Role
-	tokens []int64
-	ended  chan struct{}
-	err    error // the result of ElectLeader; set when ended is closed
+	mu    sync.Mutex
+	roles []leaderelection.Role
+	ended chan struct{}
+	err   error // the result of ElectLeader; set when ended is closed
 }
 
 // startCandidate starts a candidate at a node.
@@ -272,9 +271,6 @@ func startCandidate(t testing.TB, n *raftlog.Node, name string, opts ...raftlog.
 		for s := range e.Status() {
 			c.mu.Lock()
 			c.roles = append(c.roles, s.Role)
-			if s.Leadership != nil {
-				c.tokens = append(c.tokens, s.Leadership.Token())
-			}
 			c.mu.Unlock()
 		}
 	}()
@@ -283,6 +279,14 @@ func startCandidate(t testing.TB, n *raftlog.Node, name string, opts ...raftlog.
 		<-watched
 		close(c.ended)
 	}()
+	return c
+}
+
+// startLeader starts a candidate at a node, and waits until it leads.
+func startLeader(t testing.TB, n *raftlog.Node, name string, opts ...raftlog.Option) *candidate {
+	t.Helper()
+	c := startCandidate(t, n, name, opts...)
+	c.waitForLeadership(t)
 	return c
 }
 
@@ -298,10 +302,27 @@ func (c *candidate) waitForLeadership(t testing.TB) int64 {
 	return c.Current().Leadership.Token()
 }
 
-func (c *candidate) publishedRoles() []leaderelection.Role {
+// waitForEnd waits until the candidacy ends, and requires this reason.
+func (c *candidate) waitForEnd(t testing.TB, reason error) {
+	t.Helper()
+	receive(t, c.ended)
+	require.ErrorIs(t, c.err, reason)
+}
+
+func (c *candidate) wasSuspended() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]leaderelection.Role(nil), c.roles...)
+	return slices.Contains(c.roles, leaderelection.Suspended)
+}
+
+func deleteElection(t testing.TB, n *raftlog.Node, name string) {
+	t.Helper()
+	require.NoError(t, raftlog.DeleteElection(n, name, raftlog.WithContext(contextWithin(t, time.Minute))))
+}
+
+func restartElection(t testing.TB, n *raftlog.Node, name string) {
+	t.Helper()
+	require.NoError(t, raftlog.RestartElection(n, name, raftlog.WithContext(contextWithin(t, time.Minute))))
 }
 
 // runCluster runs a test in a bubble, with a cluster of n founding peers that are started.
@@ -329,6 +350,17 @@ func waitFor(t testing.TB, condition string, met func() bool) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// receive waits, in fake time, until the channel is closed or contains a value, which it returns.
+func receive[T any](t testing.TB, from <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-from:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is received within a minute")
+	}
+	return value
 }
 
 func (h *harness) node(p api.Peer) *raftlog.Node {
@@ -379,13 +411,18 @@ func (h *harness) stopPeer(p api.Peer) error {
 	return n.Close()
 }
 
+// restart closes a peer, and starts it again.
+func (h *harness) restart(t testing.TB, p api.Peer, opts ...func(*raftlog.Config)) *raftlog.Node {
+	t.Helper()
+	require.NoError(t, h.stopPeer(p))
+	return h.startPeer(p, opts...)
+}
+
 // crashPeer simulates a power failure of a peer: it sends nothing more, and an arbitrary part of the
 // data that it has not synced is on its disk.
 func (h *harness) crashPeer(p api.Peer) {
 	heal := h.isolate(p)
-	h.mu.Lock()
 	h.disks[p.ID] = h.disks[p.ID].Crash()
-	h.mu.Unlock()
 	for _, q := range h.others(p) {
 		h.net.Reset(p.Addr, q.Addr)
 	}
@@ -393,12 +430,19 @@ func (h *harness) crashPeer(p api.Peer) {
 	heal()
 }
 
+// propose proposes an update at a peer, and returns its index.
+func (h *harness) propose(t testing.TB, p api.Peer, id requestid.ID, update string) uint64 {
+	t.Helper()
+	index, err := h.node(p).Propose(contextWithin(t, time.Minute), id, []byte(update))
+	require.NoError(t, err)
+	return index
+}
+
 // proposeAll proposes the updates at a peer one after another.
 func (h *harness) proposeAll(t testing.TB, p api.Peer, updates ...string) {
 	t.Helper()
 	for _, u := range updates {
-		_, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), []byte(u))
-		require.NoError(t, err)
+		h.propose(t, p, requestid.New(), u)
 	}
 }
 
@@ -414,11 +458,39 @@ func proposeUntilKnown(t testing.TB, n *raftlog.Node, id requestid.ID, update st
 	}
 }
 
+// sync waits until a peer has applied all updates that were confirmed.
+func (h *harness) sync(t testing.TB, p api.Peer) {
+	t.Helper()
+	require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)), "sync at %s", p.ID)
+}
+
+// compact creates a snapshot at each peer, and returns the index of the last one.
+func (h *harness) compact(t testing.TB, peers ...api.Peer) (index uint64) {
+	t.Helper()
+	for _, p := range peers {
+		var err error
+		index, err = h.node(p).Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+	}
+	return index
+}
+
+// leaveBehind isolates a peer until it needs a snapshot of the others, which have applied
+// numbered("a", 20) since. All peers use shortWindow.
+func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
+	t.Helper()
+	heal = h.isolate(p)
+	h.proposeAll(t, h.others(p)[0], numbered("a", 20)...)
+	time.Sleep(4 * time.Minute)
+	h.compact(t, h.others(p)...)
+	return heal
+}
+
 // requireUpdates requires that the state machine of each peer has exactly these updates.
 func (h *harness) requireUpdates(t testing.TB, peers []api.Peer, updates ...string) {
 	t.Helper()
 	for _, p := range peers {
-		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)), "sync at %s", p.ID)
+		h.sync(t, p)
 		require.Equal(t, updates, h.machine(p).recorded(), "at %s", p.ID)
 	}
 }

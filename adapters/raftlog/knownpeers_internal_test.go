@@ -2,7 +2,6 @@ package raftlog
 
 import (
 	"log/slog"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +16,7 @@ import (
 // While the disk is full, only peers whose instance is on disk are accepted. When there is space
 // again, the instances of the others are stored.
 func TestAcceptHandshake_FullDisk(t *testing.T) {
-	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
+	d := crashdisk.New(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
 	n.standing.Store(&standing{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
 	require.NoError(t, n.readKnownPeers())
@@ -50,7 +49,7 @@ func TestAcceptHandshake_FullDisk(t *testing.T) {
 // carry the Raft protocol, changes what this peer knows about an ID, also after the log has made the ID a
 // member: another process may use the ID by then. It fails as well if a member is not known.
 func TestAcceptHandshake_OnlyMembers(t *testing.T) {
-	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
+	d := crashdisk.New(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
 	members := func(ids ...string) {
 		var s standing

@@ -1,12 +1,7 @@
 package raftlog_test
 
 import (
-	"bytes"
-	"errors"
-	"maps"
-	"math/rand/v2"
 	"path"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,8 +32,8 @@ func (h *harness) requireIdentityError(t testing.TB, p api.Peer, says string, op
 
 // stopAll closes all peers that run.
 func (h *harness) stopAll() {
-	for _, id := range slices.Sorted(maps.Keys(h.nodes)) {
-		_ = h.stopPeer(h.peers[slices.IndexFunc(h.peers, func(p api.Peer) bool { return p.ID == id })])
+	for _, n := range h.runningNodes() {
+		_ = h.stopPeer(n.Info().Peer)
 	}
 }
 
@@ -59,7 +54,7 @@ func removeAll(t testing.TB, d *crashdisk.Disk, dir string) {
 // copyDisk returns a disk with the same files.
 func copyDisk(t testing.TB, d *crashdisk.Disk) *crashdisk.Disk {
 	t.Helper()
-	to := crashdisk.New(rand.New(rand.NewPCG(9, 9)))
+	to := crashdisk.New(9)
 	var copyDir func(dir string)
 	copyDir = func(dir string) {
 		require.NoError(t, to.MkdirAll(dir))
@@ -67,23 +62,15 @@ func copyDisk(t testing.TB, d *crashdisk.Disk) *crashdisk.Disk {
 		require.NoError(t, err)
 		for _, name := range names {
 			name = path.Join(dir, name)
-			f, err := d.OpenRead(name)
+			if strings.EqualFold(path.Base(name), "lock") {
+				continue
+			}
+			content, err := disk.ReadSmall(d, name)
 			if err != nil {
 				copyDir(name)
 				continue
 			}
-			size, err := f.Size()
-			require.NoError(t, err)
-			content := make([]byte, size)
-			_, err = f.ReadAt(content, 0)
-			require.NoError(t, errors.Join(err, f.Close()))
-			if strings.EqualFold(path.Base(name), "lock") {
-				continue
-			}
-			g, err := to.Create(name)
-			require.NoError(t, err)
-			_, err = g.WriteAt(content, 0)
-			require.NoError(t, errors.Join(err, g.Sync(), g.Close()))
+			require.NoError(t, disk.Replace(to, name, content))
 		}
 		require.NoError(t, to.SyncDir(dir))
 	}
@@ -108,7 +95,7 @@ func TestIdentity_LostDirectory(t *testing.T) {
 				d := h.disks[b.ID]
 				switch what {
 				case "all":
-					h.disks[b.ID] = crashdisk.New(rand.New(rand.NewPCG(7, 7)))
+					h.disks[b.ID] = crashdisk.New(7)
 				case "log":
 					removeAll(t, d, "log")
 					require.NoError(t, d.Remove("log"))
@@ -123,6 +110,9 @@ func TestIdentity_LostDirectory(t *testing.T) {
 				}
 				h.startPeer(c)
 				h.requireIdentityError(t, b, says)
+				if what == "all" {
+					require.Empty(t, h.listFiles(t, b, ".", "snap"), "it has founded the cluster again")
+				}
 				require.NotEqual(t, "leader", h.node(c).Info().Role)
 				h.startPeer(a)
 				h.proposeAll(t, c, "four")
@@ -143,17 +133,11 @@ func TestIdentity_LearnedFromThirdPeer(t *testing.T) {
 		require.NoError(t, h.stopPeer(b))
 		h.startPeer(d)
 		h.changeVoters(t, a, a, b, c, d)
-		h.stopAllAnd(t, d)
-		h.disks[b.ID] = crashdisk.New(rand.New(rand.NewPCG(7, 7)))
+		h.stopAll()
+		h.disks[b.ID] = crashdisk.New(7)
 		h.startPeer(d)
 		h.requireIdentityError(t, b, "does not have the data")
 	})
-}
-
-func (h *harness) stopAllAnd(t testing.TB, more api.Peer) {
-	t.Helper()
-	require.NoError(t, h.stopPeer(more))
-	h.stopAll()
 }
 
 // TestIdentity_LostVoterJoins fails if a voter that has lost its directory joins a cluster whose peers do
@@ -163,11 +147,10 @@ func TestIdentity_LostVoterJoins(t *testing.T) {
 		a, d := h.peers[0], peerInfo(3)
 		h.startPeer(d)
 		h.changeVoters(t, a, a, d)
-		_, err := h.node(a).Compact(contextWithin(t, time.Minute))
-		require.NoError(t, err)
-		h.stopAllAnd(t, d)
+		h.compact(t, a)
+		h.stopAll()
 		require.NoError(t, h.disks[a.ID].Remove(identity.PeersFile))
-		h.disks[d.ID] = crashdisk.New(rand.New(rand.NewPCG(7, 7)))
+		h.disks[d.ID] = crashdisk.New(7)
 		h.startPeer(a)
 		for range 2 {
 			h.requireIdentityError(t, d, "p3 is a voter of the cluster")
@@ -181,28 +164,14 @@ func TestIdentity_SecondFounding(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "a")
 		d := peerInfo(3)
-		own := func(c *raftlog.Config) { c.Peers = []api.Peer{h.peers[0], h.peers[1], d} }
-		h.requireIdentityError(t, d, "created separately", own)
-		h.requireIdentityError(t, d, "created separately", own)
+		for range 2 {
+			h.requireIdentityError(t, d, "created separately", founders(h.peers[0], h.peers[1], d))
+		}
 		h.proposeAll(t, h.peers[0], "b")
 		h.requireUpdates(t, h.peers, "a", "b")
 		require.Empty(t, membershipOf(t, h.node(h.peers[0])).Learners)
 		h.startPeer(d) // its configuration is that of a joining peer: it has not founded a cluster
 		h.requireUpdates(t, []api.Peer{d}, "a", "b")
-	})
-}
-
-// TestIdentity_NoFoundingAfterLoss fails if a peer that has lost its directory founds the cluster
-// again.
-func TestIdentity_NoFoundingAfterLoss(t *testing.T) {
-	runCluster(t, 3, func(t *testing.T, h *harness) {
-		b := h.peers[1]
-		h.requireUpdates(t, h.peers)
-		require.NoError(t, h.stopPeer(b))
-		h.disks[b.ID] = crashdisk.New(rand.New(rand.NewPCG(7, 7)))
-		_, err := h.openPeer(b)
-		require.ErrorIs(t, err, api.ErrIdentity)
-		require.Empty(t, h.listFiles(t, b, ".", "snap"))
 	})
 }
 
@@ -276,9 +245,7 @@ func TestIdentity_RestartIsNotACopy(t *testing.T) {
 		// Its connections are not closed, so the other peers do not notice that it stopped.
 		p := h.peers[0]
 		heal := h.isolate(p)
-		h.mu.Lock()
 		h.disks[p.ID] = h.disks[p.ID].Crash()
-		h.mu.Unlock()
 		_ = h.stopPeer(p)
 		heal()
 		h.startPeer(p)
@@ -341,8 +308,7 @@ func TestKnownPeers_Wrong(t *testing.T) {
 					time.Sleep(time.Minute)
 					h.proposeAll(t, b, "b")
 					for _, p := range []api.Peer{a, b} {
-						require.NoError(t, h.stopPeer(p))
-						h.startPeer(p)
+						h.restart(t, p)
 					}
 				}
 				h.requireUpdates(t, []api.Peer{a, b}, "a", "b", "b", "b")
@@ -355,33 +321,4 @@ func TestKnownPeers_Wrong(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestKnownPeers_Damaged fails if a peer starts with a damaged file, or does not report the remedy, or
-// if the remedy does not work.
-func TestKnownPeers_Damaged(t *testing.T) {
-	runCluster(t, 3, func(t *testing.T, h *harness) {
-		b, c := h.peers[1], h.peers[2]
-		h.proposeAll(t, c, "a")
-		h.requireUpdates(t, h.peers, "a")
-		require.NoError(t, h.stopPeer(c))
-		f, err := h.disks[c.ID].OpenRead(identity.PeersFile)
-		require.NoError(t, err)
-		size, err := f.Size()
-		require.NoError(t, err)
-		content := make([]byte, size)
-		_, err = f.ReadAt(content, 0)
-		require.NoError(t, errors.Join(err, f.Close()))
-		at := bytes.Index(content, []byte(`"instance":"`)) + len(`"instance":"`)
-		content[at] ^= 1
-		require.NoError(t, disk.Replace(h.disks[c.ID], identity.PeersFile, content))
-		_, err = h.openPeer(c)
-		require.ErrorIs(t, err, api.ErrFault)
-		require.NotErrorIs(t, err, api.ErrIdentity)
-		require.ErrorContains(t, err, "delete this file")
-		h.proposeAll(t, b, "b")
-		require.NoError(t, h.disks[c.ID].Remove(identity.PeersFile))
-		h.startPeer(c)
-		h.requireUpdates(t, h.peers, "a", "b")
-	})
 }

@@ -104,8 +104,7 @@ func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candi
 	if c == nil {
 		return
 	}
-	<-c.ended
-	require.ErrorIs(t, c.err, leaderelection.ErrConnClosed)
+	c.waitForEnd(t, leaderelection.ErrConnClosed)
 	require.ErrorIs(t, c.err, api.ErrFault)
 	require.ErrorIs(t, c.Current().Err, api.ErrFault)
 	require.False(t, c.isLeader())
@@ -116,8 +115,7 @@ func TestStateMachine_Fails(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
 		other := h.others(p)[0]
-		c := startCandidate(t, h.node(p), "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, h.node(p), "e")
 		broken := errors.New("cannot add")
 		h.machine(p).failApply(broken)
 		h.proposeAll(t, other, "a")
@@ -134,8 +132,7 @@ func TestEngine_Panics(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		sender := h.others(p)[0]
-		c := startCandidate(t, h.node(p), "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, h.node(p), "e")
 		conn := h.impersonate(t, sender, p)
 		frame := engineFrame(t, sender, p, &raftpb.Message{
 			Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(h.node(p).Info().Term), Context: []byte{1},
@@ -149,8 +146,7 @@ func TestEngine_Panics(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrFault)
 		require.ErrorContains(t, err, "index out of range")
 		require.ErrorContains(t, err, "(*RawNode).Step", "the error has no stack trace")
-		<-c.ended
-		require.ErrorIs(t, c.err, api.ErrFault)
+		c.waitForEnd(t, api.ErrFault)
 		proposeUntilKnown(t, h.node(h.others(p, sender)[0]), requestid.New(), "x")
 	})
 }
@@ -159,8 +155,7 @@ func TestEngine_Panics(t *testing.T) {
 func TestStateMachine_Panics(t *testing.T) {
 	if os.Getenv("RAFTLOG_PANIC") != "" {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
-			require.NoError(t, h.stopPeer(h.peers[0]))
-			h.startPeer(h.peers[0], func(c *raftlog.Config) { c.StateMachine = panickingMachine{} })
+			h.restart(t, h.peers[0], func(c *raftlog.Config) { c.StateMachine = panickingMachine{} })
 			h.proposeAll(t, h.peers[0], "a")
 		})
 		return
@@ -181,12 +176,11 @@ func TestOpen_StateMachineFails(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
 		h.proposeAll(t, p, "a")
-		_, err := h.node(p).Compact(contextWithin(t, time.Minute))
-		require.NoError(t, err)
+		h.compact(t, p)
 		require.NoError(t, h.stopPeer(p))
 		broken := errors.New("no")
 		for range 2 {
-			_, err = h.openPeer(p, func(c *raftlog.Config) { c.StateMachine = failingRestore{broken} })
+			_, err := h.openPeer(p, func(c *raftlog.Config) { c.StateMachine = failingRestore{broken} })
 			require.ErrorIs(t, err, broken)
 		}
 		h.startPeer(p)

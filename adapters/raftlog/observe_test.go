@@ -36,8 +36,7 @@ func TestObserve(t *testing.T) {
 		}
 		require.Equal(t, leaderelection.Observation{}, next(), "there is no leader")
 
-		first := startCandidate(t, h.node(h.peers[0]), "e")
-		first.waitForLeadership(t)
+		first := startLeader(t, h.node(h.peers[0]), "e")
 		o := next()
 		require.Equal(t, first.ID(), o.Leader.ID)
 		require.EqualValues(t, first.Current().Leadership.Token(), o.Leader.Token)
@@ -61,8 +60,7 @@ func TestObserve(t *testing.T) {
 		first.Resign()
 		second.waitForLeadership(t)
 		second.Resign()
-		third := startCandidate(t, n, "e")
-		third.waitForLeadership(t)
+		third := startLeader(t, n, "e")
 		synctest.Wait()
 		o = next()
 		require.Equal(t, third.ID(), o.Leader.ID)
@@ -71,7 +69,7 @@ func TestObserve(t *testing.T) {
 		require.NotEmpty(t, all)
 		require.Equal(t, *o.Leader, all[0])
 
-		require.NoError(t, raftlog.DeleteElection(n, "e", raftlog.WithContext(contextWithin(t, time.Minute))))
+		deleteElection(t, n, "e")
 		require.ErrorIs(t, next().Err, leaderelection.ErrElectionOver)
 		_, open := <-in
 		require.False(t, open)
@@ -120,8 +118,7 @@ func TestObserve_RemovedPeer(t *testing.T) {
 		p := h.others(h.waitForLeader(t))[0]
 		in, err := raftlog.Observe(t.Context(), h.node(p), "e")
 		require.NoError(t, err)
-		_, err = h.node(p).ChangePeers(contextWithin(t, time.Minute), requestid.New(), h.others(p))
-		require.NoError(t, err)
+		h.changeVoters(t, p, h.others(p)...)
 		for o := range in {
 			if o.Err != nil {
 				require.ErrorIs(t, o.Err, leaderelection.ErrConnClosed)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -23,8 +25,7 @@ func TestPropose_AtAnyPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := uint64(0)
 		for _, p := range h.peers {
-			index, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), []byte(p.ID))
-			require.NoError(t, err)
+			index := h.propose(t, p, requestid.New(), p.ID)
 			require.Greater(t, index, last)
 			last = index
 			require.Contains(t, h.machine(p).recorded(), p.ID, "Propose returns after its peer has applied the update")
@@ -37,22 +38,18 @@ func TestPropose_AtAnyPeer(t *testing.T) {
 func TestPropose_Concurrent(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		const n = 300
-		errs := make(chan error, n)
+		var all sync.WaitGroup
 		for i := range n {
-			go func() {
+			all.Go(func() {
 				_, err := h.node(h.peers[i%3]).Propose(contextWithin(t, time.Minute), requestid.New(), []byte{byte(i), byte(i >> 8)})
-				errs <- err
-			}()
+				assert.NoError(t, err)
+			})
 		}
-		for range n {
-			require.NoError(t, <-errs)
-		}
-		for _, p := range h.peers {
-			require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
-		}
-		require.Len(t, h.machine(h.peers[0]).recorded(), n)
-		require.Equal(t, h.machine(h.peers[0]).recorded(), h.machine(h.peers[1]).recorded())
-		require.Equal(t, h.machine(h.peers[0]).recorded(), h.machine(h.peers[2]).recorded())
+		all.Wait()
+		h.sync(t, h.peers[0])
+		applied := h.machine(h.peers[0]).recorded()
+		require.Len(t, applied, n)
+		h.requireUpdates(t, h.peers, applied...)
 	})
 }
 
@@ -61,19 +58,12 @@ func TestPropose_Concurrent(t *testing.T) {
 func TestPropose_Retried(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := requestid.New()
-		index, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), id, []byte("once"))
-		require.NoError(t, err)
+		index := h.propose(t, h.peers[0], id, "once")
 		retry := func(when string) {
 			t.Helper()
-			for _, p := range h.others() {
-				n := h.node(p)
-				if n == nil {
-					continue
-				}
-				i, err := n.Propose(contextWithin(t, time.Minute), id, []byte("once"))
-				require.NoError(t, err, when)
-				require.Equal(t, index, i, when)
-				_, err = n.Propose(contextWithin(t, time.Minute), id, []byte("other"))
+			for _, p := range h.peers {
+				require.Equal(t, index, h.propose(t, p, id, "once"), when)
+				_, err := h.node(p).Propose(contextWithin(t, time.Minute), id, []byte("other"))
 				require.ErrorIs(t, err, api.ErrRequestIDReused, when)
 			}
 		}
@@ -85,10 +75,7 @@ func TestPropose_Retried(t *testing.T) {
 		}
 		h.startAll()
 		retry("after a restart of all peers")
-		for _, p := range h.peers {
-			_, err := h.node(p).Compact(contextWithin(t, time.Minute))
-			require.NoError(t, err)
-		}
+		h.compact(t, h.peers...)
 		for _, p := range h.peers {
 			h.crashPeer(p)
 		}
@@ -103,60 +90,25 @@ func TestPropose_Retried(t *testing.T) {
 func TestPropose_RetriedAtNewPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := requestid.New()
-		index, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), id, []byte("once"))
-		require.NoError(t, err)
-		for _, p := range h.peers {
-			_, err := h.node(p).Compact(contextWithin(t, time.Minute))
-			require.NoError(t, err)
-		}
+		index := h.propose(t, h.peers[0], id, "once")
+		h.compact(t, h.peers...)
 		fresh := peerInfo(3)
 		h.startPeer(fresh)
-		_, err = h.node(fresh).ChangePeers(contextWithin(t, time.Minute), requestid.New(), []api.Peer{fresh})
-		require.NoError(t, err)
+		h.changeVoters(t, fresh, fresh)
 		waitFor(t, "the new peer leads", func() bool { return isLeader(h.node(fresh)) })
-		i, err := h.node(fresh).Propose(contextWithin(t, time.Minute), id, []byte("once"))
-		require.NoError(t, err)
+		i := h.propose(t, fresh, id, "once")
 		require.Equal(t, index, i)
 		h.requireUpdates(t, []api.Peer{fresh}, "once")
 	})
 }
 
-// TestPropose_RetriedConcurrently fails if an update that is proposed again while it is in flight
-// does not have the same outcome. It is defect Z8 of ØMQ Raft.
-func TestPropose_RetriedConcurrently(t *testing.T) {
-	runCluster(t, 3, func(t *testing.T, h *harness) {
-		leader := h.waitForLeader(t)
-		heal := h.isolate(leader)
-		id := requestid.New()
-		type result struct {
-			index uint64
-			err   error
-		}
-		results := make(chan result, 3)
-		for range 3 {
-			go func() {
-				index, err := h.node(leader).Propose(contextWithin(t, time.Minute), id, []byte("once"))
-				results <- result{index, err}
-			}()
-		}
-		synctest.Wait()
-		_, err := h.node(leader).Propose(contextWithin(t, time.Minute), id, []byte("other"))
-		require.ErrorIs(t, err, api.ErrRequestIDReused)
-		heal()
-		first := <-results
-		require.NoError(t, first.err)
-		require.Equal(t, first, <-results)
-		require.Equal(t, first, <-results)
-		h.requireUpdates(t, h.peers, "once")
-	})
-}
-
-// TestPropose_Rejects fails if an invalid, stale or future ID, or too much data, is accepted, or a
-// valid update rejected.
+// TestPropose_Rejects fails if an invalid, stale or future ID, or too much data, is accepted or written to
+// the log, or a valid update rejected.
 func TestPropose_Rejects(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		for _, p := range []api.Peer{leader, h.others(leader)[0]} {
+			last := h.node(leader).Info().LastIndex
 			for _, c := range []struct {
 				id   requestid.ID
 				data []byte
@@ -170,9 +122,9 @@ func TestPropose_Rejects(t *testing.T) {
 				_, err := h.node(p).Propose(contextWithin(t, time.Minute), c.id, c.data)
 				require.ErrorIs(t, err, c.err)
 			}
+			require.Equal(t, last, h.node(leader).Info().LastIndex)
 			for _, at := range []time.Duration{-7*time.Hour + time.Second, 15*time.Minute - time.Second} {
-				_, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.At(time.Now().Add(at)), []byte("in time"))
-				require.NoError(t, err)
+				h.propose(t, p, requestid.At(time.Now().Add(at)), "in time")
 			}
 			_, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), bytes.Repeat([]byte("x"), 100))
 			require.NoError(t, err)
@@ -184,12 +136,10 @@ func TestPropose_Rejects(t *testing.T) {
 func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	small := func(c *raftlog.Config) { c.MaxData = 1 }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		c := startCandidate(t, h.node(h.peers[0]), "e")
-		c.waitForLeadership(t)
+		startLeader(t, h.node(h.peers[0]), "e")
 		h.startPeer(peerInfo(3), small) // the new peer may lead
-		_, err := h.node(h.peers[0]).ChangePeers(contextWithin(t, time.Minute), requestid.New(), []api.Peer{peerInfo(0), peerInfo(1), peerInfo(3)})
-		require.NoError(t, err)
-		_, err = h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), requestid.New(), []byte("xx"))
+		h.changeVoters(t, h.peers[0], peerInfo(0), peerInfo(1), peerInfo(3))
+		_, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), requestid.New(), []byte("xx"))
 		require.ErrorIs(t, err, api.ErrTooLarge)
 	}, small)
 }
@@ -198,21 +148,17 @@ func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 // window, or are not accepted when an ID has left it, although nothing is written in between.
 func TestMaxRequestIDs(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		n, id := h.node(h.peers[0]), requestid.New()
-		for i := range 3 {
-			_, err := n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
-			require.NoError(t, err)
-			if i == 0 {
-				time.Sleep(210 * time.Second)
-			}
-			if i < 2 {
-				id = requestid.New()
-			}
+		p, first := h.peers[0], requestid.New()
+		n := h.node(p)
+		index := h.propose(t, p, first, "x")
+		time.Sleep(210 * time.Second)
+		id := requestid.New()
+		for _, id := range []requestid.ID{requestid.New(), id} {
+			h.propose(t, p, id, "x")
 		}
 		_, err := n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("y"))
 		require.ErrorIs(t, err, api.ErrTooManyIDs)
-		_, err = n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
-		require.NoError(t, err, "the node replies to a known ID")
+		require.Equal(t, index, h.propose(t, p, first, "x"), "the node replies to a known ID")
 		start := time.Now()
 		for {
 			_, err := n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("z"))
@@ -251,13 +197,11 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 			}
 			index := proposeUntilKnown(t, h.node(p), ids[i], p.ID)
-			again, err := h.node(p).Propose(contextWithin(t, time.Minute), ids[i], []byte(p.ID))
-			require.NoError(t, err)
+			again := h.propose(t, p, ids[i], p.ID)
 			require.Equal(t, index, again)
 		}
 		heal()
-		_, err := h.node(leader).Propose(contextWithin(t, time.Minute), ids[0], []byte(leader.ID))
-		require.NoError(t, err)
+		h.propose(t, leader, ids[0], leader.ID)
 		h.requireUpdates(t, h.peers, "before", other.ID, leader.ID)
 	})
 }
@@ -401,51 +345,25 @@ func TestPropose_OneSync(t *testing.T) {
 // TestElectionPropose fails if an update that a leadership guards is applied after another candidate
 // has become the head, or if it is not recognized when a later leader retries it.
 func TestElectionPropose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, 3)
-		nodes := h.startAll()
-		elections := make([]*raftlog.Election, 2)
-		for i, n := range nodes[:2] {
-			var err error
-			elections[i], err = raftlog.NewElection(n, "e")
-			require.NoError(t, err)
-			go elections[i].ElectLeader()
-			if i == 0 {
-				for s := range elections[0].Status() {
-					if s.Role == leaderelection.Leader {
-						break
-					}
-				}
-			}
-		}
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		first := startLeader(t, h.node(h.peers[0]), "e")
+		second := startCandidate(t, h.node(h.peers[1]), "e")
 		one := requestid.New()
-		index, err := elections[0].Propose(t.Context(), elections[0].Current().Leadership, one, []byte("one"))
+		former := first.Current().Leadership
+		index, err := first.Propose(t.Context(), former, one, []byte("one"))
 		require.NoError(t, err)
-		_, err = elections[1].Propose(t.Context(), nil, requestid.New(), []byte("not the leader"))
+		_, err = second.Propose(t.Context(), nil, requestid.New(), []byte("not the leader"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 
 		// The message of the process is delivered after another candidate has become leader.
-		grant := elections[0].Current().Leadership
-		require.NoError(t, elections[0].Resign())
-		for s := range elections[1].Status() {
-			if s.Role == leaderelection.Leader {
-				require.Greater(t, s.Leadership.Token(), grant.Token())
-				break
-			}
-		}
-		_, err = raftlog.ProposeGuarded(t.Context(), nodes[0], "e", grant.Token(), requestid.New(), []byte("late"))
+		require.NoError(t, first.Resign())
+		require.Greater(t, second.waitForLeadership(t), former.Token())
+		_, err = raftlog.ProposeGuarded(t.Context(), h.node(h.peers[0]), "e", former.Token(), requestid.New(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-		again, err := elections[1].Propose(t.Context(), elections[1].Current().Leadership, one, []byte("one"))
+		again, err := second.Propose(t.Context(), second.Current().Leadership, one, []byte("one"))
 		require.NoError(t, err)
 		require.Equal(t, index, again, "the update was applied by the previous leader")
-		time.Sleep(time.Second)
-		for _, sm := range h.machines {
-			require.Equal(t, []string{"one"}, sm.recorded())
-		}
-		for _, n := range nodes {
-			n.Close()
-		}
-		synctest.Wait()
+		h.requireUpdates(t, h.peers, "one")
 	})
 }
 
@@ -454,8 +372,7 @@ func TestElectionPropose(t *testing.T) {
 func TestElectionPropose_LaterLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
-		c := startCandidate(t, h.node(p), "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, h.node(p), "e")
 		former := c.Current().Leadership
 		heal := h.isolate(p)
 		waitFor(t, "the leadership is lost", func() bool { return former.Err() != nil })
@@ -502,7 +419,7 @@ func TestSync_WaitsForEarlierEntries(t *testing.T) {
 		released := map[string]chan struct{}{"before": make(chan struct{}), "after": make(chan struct{})}
 		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = steppedMachine{c.StateMachine, released} })
 		defer close(released["after"])
-		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+		h.sync(t, p)
 		h.proposeAll(t, other, "before")
 		synced := make(chan error, 1)
 		go func() { synced <- h.node(p).Sync(contextWithin(t, time.Minute)) }()

@@ -61,7 +61,7 @@ func TestRecoverOffline(t *testing.T) {
 		}
 		// New peers join, also from the snapshot before the recovery.
 		d, e := peerInfo(3), peerInfo(4)
-		joins := func(c *raftlog.Config) { c.Peers = []api.Peer{a} }
+		joins := founders(a)
 		h.startPeer(d, joins)
 		h.startPeer(e, joins)
 		h.changeVoters(t, a, a, d, e)

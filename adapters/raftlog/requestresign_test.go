@@ -3,7 +3,6 @@ package raftlog_test
 import (
 	"context"
 	"net"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,11 +15,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 )
 
-// newClient returns a client that is configured with one peer.
-func (h *harness) newClient(t *testing.T, p api.Peer) *client.Client {
+// newClient returns a client that is configured with these peers.
+func (h *harness) newClient(t *testing.T, peers ...api.Peer) *client.Client {
 	t.Helper()
 	c, err := client.New(client.Config{
-		Cluster: "test", Peers: []api.Peer{p}, Insecure: true,
+		Cluster: "test", Peers: peers, Insecure: true,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) { return h.net.Dial(ctx, "client:1", addr) },
 	})
 	require.NoError(t, err)
@@ -124,24 +123,5 @@ func TestRequestResign_LostClient(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		time.Sleep(time.Minute)
 		require.False(t, isClosed(e.ResignRequested()))
-	})
-}
-
-// TestNewElection_InvalidValues fails if a name or a value that cannot be stored is accepted.
-func TestNewElection_InvalidValues(t *testing.T) {
-	runCluster(t, 1, func(t *testing.T, h *harness) {
-		for _, opts := range [][]raftlog.Option{
-			{raftlog.WithName("a\x1bb")},
-			{raftlog.WithValue("a\x00b")},
-			{raftlog.WithValue("\xff")},
-			{raftlog.WithName("name"), raftlog.WithValue(strings.Repeat("v", 1020))},
-		} {
-			_, err := raftlog.NewElection(h.node(h.peers[0]), "report", opts...)
-			require.ErrorIs(t, err, leaderelection.ErrInvalid)
-		}
-		_, err := raftlog.NewElection(h.node(h.peers[0]), "re\nport")
-		require.ErrorIs(t, err, leaderelection.ErrInvalid)
-		_, err = raftlog.NewElection(h.node(h.peers[0]), "report", raftlog.WithName("name"), raftlog.WithValue("\n"+strings.Repeat("v", 1018)))
-		require.NoError(t, err)
 	})
 }

@@ -3,7 +3,6 @@ package raftlog
 import (
 	"errors"
 	"io"
-	"math/rand/v2"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,7 +36,7 @@ func TestSending(t *testing.T) {
 func TestCopyTo_Errors(t *testing.T) {
 	for failure, full := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EIO: false, syscall.EPERM: false} {
 		for operation := 2; operation <= 4; operation++ { // Allocate, WriteAt and Sync, after Create
-			d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
+			d := crashdisk.New(1)
 			d.FailWith(d.Ops()+operation, failure)
 			from := strings.NewReader("content")
 			err := copyTo(d, "snap", io.LimitReader(from, 7), 7)

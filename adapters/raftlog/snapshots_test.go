@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -54,13 +53,11 @@ func TestRestart_DurableStateMachine(t *testing.T) {
 		keeps := func(c *raftlog.Config) { c.StateMachine = sm }
 		h.startPeer(p, keeps)
 		h.proposeAll(t, p, numbered("a", 10)...)
-		_, err := h.node(p).Compact(contextWithin(t, time.Minute))
-		require.NoError(t, err)
+		h.compact(t, p)
 		h.proposeAll(t, p, numbered("b", 10)...)
 		for range 2 {
-			require.NoError(t, h.stopPeer(p))
-			h.startPeer(p, keeps)
-			require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+			h.restart(t, p, keeps)
+			h.sync(t, p)
 			require.Equal(t, append(numbered("a", 10), numbered("b", 10)...), sm.recorded())
 			require.Zero(t, sm.restored)
 			s := h.node(p).Subscribe(t.Context(), 1)
@@ -80,10 +77,9 @@ func TestRestart_StateMachineAhead(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
 		sm := &durableMachine{}
-		require.NoError(t, h.stopPeer(p))
-		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = sm })
+		h.restart(t, p, func(c *raftlog.Config) { c.StateMachine = sm })
 		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
-		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+		h.sync(t, p)
 		require.NoError(t, h.stopPeer(p))
 		index := uint64(0)
 		for _, u := range numbered("b", 5) {
@@ -103,8 +99,7 @@ func TestRestart_StateMachineAhead(t *testing.T) {
 		heal()
 		r.readUntil(t, s, "b4")
 		s.Close()
-		_, err = h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), []byte("c"))
-		require.NoError(t, err)
+		h.propose(t, p, requestid.New(), "c")
 		require.Greater(t, sm.applied, index)
 		require.Equal(t, append(append(numbered("a", 10), numbered("b", 5)...), "c"), sm.recorded())
 	})
@@ -136,12 +131,8 @@ func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 		s := h.node(isolated).Subscribe(t.Context(), 1)
 		defer s.Close()
 		h.proposeAll(t, isolated, "early")
-		heal := h.isolate(isolated)
-		h.proposeAll(t, leader, numbered("a", 20)...)
-		time.Sleep(4 * time.Minute)
+		heal := h.leaveBehind(t, isolated)
 		for _, p := range h.others(isolated) {
-			_, err := h.node(p).Compact(contextWithin(t, time.Minute))
-			require.NoError(t, err)
 			require.Greater(t, h.node(p).Info().FirstIndex, h.node(isolated).Info().LastIndex+1)
 		}
 		h.proposeAll(t, leader, numbered("b", 5)...)
@@ -195,13 +186,7 @@ func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 				leader := h.waitForLeader(t)
 				isolated := h.others(leader)[0]
 				h.proposeAll(t, isolated, "early")
-				heal := h.isolate(isolated)
-				h.proposeAll(t, leader, numbered("a", 20)...)
-				time.Sleep(4 * time.Minute)
-				for _, p := range h.others(isolated) {
-					_, err := h.node(p).Compact(contextWithin(t, time.Minute))
-					require.NoError(t, err)
-				}
+				heal := h.leaveBehind(t, isolated)
 				require.NoError(t, c.breakFile(h.disks[leader.ID]))
 				heal()
 				h.proposeAll(t, leader, "b")
@@ -233,20 +218,14 @@ func TestSnapshot_ReceiverCrashes(t *testing.T) {
 			h.crashPeer(isolated)
 			h.proposeAll(t, leader, numbered("a", 20)...)
 			time.Sleep(4 * time.Minute)
-			for _, p := range h.others(isolated) {
-				_, err := h.node(p).Compact(contextWithin(t, time.Minute))
-				require.NoError(t, err)
-			}
+			h.compact(t, h.others(isolated)...)
 			d := h.disks[isolated.ID]
 			d.CrashAt(d.Ops() + 8 + 7*seed) // while the snapshot is received or installed
-			if n, err := h.openPeer(isolated, slowElections, shortWindow); err == nil {
+			if _, err := h.openPeer(isolated, slowElections, shortWindow); err == nil {
 				time.Sleep(10 * time.Second)
-				_ = n
 				h.crashPeer(isolated)
 			} else {
-				h.mu.Lock()
 				h.disks[isolated.ID] = d.Crash()
-				h.mu.Unlock()
 			}
 			h.startPeer(isolated, slowElections, shortWindow)
 			h.requireUpdates(t, h.peers, numbered("a", 20)...)
@@ -380,7 +359,7 @@ func (h *harness) newSnapshotFile(t testing.TB, index, term uint64) []byte {
 	}
 	st := replica.New(voters, time.Hour, 200*time.Millisecond)
 	st.Index, st.Term = index, term
-	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
+	d := crashdisk.New(1)
 	s, err := snapshot.Create(d, ".", snapshot.Meta{Cluster: "test", Index: index, Term: term})
 	require.NoError(t, err)
 	_, err = st.View().WriteTo(s.Tables())

@@ -19,7 +19,7 @@ import (
 
 // memoryDir returns a directory in memory if the system has one. A peer starts an election if the
 // leader has not sent for two election timeouts, and one sync of a busy disk may take that long.
-func memoryDir(t *testing.T) string {
+func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := testenv.MakeDir("raftlog")
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func memoryDir(t *testing.T) string {
 }
 
 // startTCPCluster starts a cluster on the loopback interface, and returns its peers.
-func startTCPCluster(t *testing.T, n int, prove func(i int, c *raftlog.Config)) ([]api.Peer, []*raftlog.Node) {
+func startTCPCluster(t testing.TB, n int, prove func(c *raftlog.Config)) ([]api.Peer, []*raftlog.Node) {
 	t.Helper()
 	var peers []api.Peer
 	var listeners []net.Listener
@@ -44,7 +44,7 @@ func startTCPCluster(t *testing.T, n int, prove func(i int, c *raftlog.Config)) 
 			Cluster: "tcp", ID: p.ID, Addr: p.Addr, Peers: peers, Dir: memoryDir(t), Listener: listeners[i],
 			ElectionTimeout: time.Second, StateMachine: &recorder{},
 		}
-		prove(i, &c)
+		prove(&c)
 		node, err := raftlog.Open(c.InFiles(1 << 20))
 		require.NoError(t, err)
 		t.Cleanup(func() { node.Close() })
@@ -57,7 +57,7 @@ func startTCPCluster(t *testing.T, n int, prove func(i int, c *raftlog.Config)) 
 // does not find the leader. It covers defect Z12 of ØMQ Raft.
 func TestSecret(t *testing.T) {
 	secret, clientSecret := []byte("a secret of enough bytes"), []byte("another secret for clients")
-	peers, nodes := startTCPCluster(t, 3, func(_ int, c *raftlog.Config) { c.Secret, c.ClientSecret = secret, clientSecret })
+	peers, nodes := startTCPCluster(t, 3, func(c *raftlog.Config) { c.Secret, c.ClientSecret = secret, clientSecret })
 	_, err := nodes[0].Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return nodes[0].Info().Leader.ID != "" }, time.Minute, 10*time.Millisecond)
@@ -108,7 +108,7 @@ func TestSecret(t *testing.T) {
 // TestCertificates fails if a client with a certificate of another authority is accepted.
 func TestCertificates(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
-	peers, nodes := startTCPCluster(t, 3, func(_ int, c *raftlog.Config) { c.TLS = ours.Config("127.0.0.1") })
+	peers, nodes := startTCPCluster(t, 3, func(c *raftlog.Config) { c.TLS = ours.Config("127.0.0.1") })
 	_, err := nodes[2].Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
 	require.NoError(t, err)
 	c, err := client.New(client.Config{Cluster: "tcp", Peers: peers, TLS: ours.Config("127.0.0.1"), CallTimeout: 5 * time.Second})
@@ -137,7 +137,7 @@ func TestCertificates_HostName(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
 	}
 	var founders []api.Peer
-	startTCPCluster(t, 1, func(_ int, c *raftlog.Config) {
+	startTCPCluster(t, 1, func(c *raftlog.Config) {
 		_, port, err := net.SplitHostPort(c.Addr)
 		require.NoError(t, err)
 		c.Addr = net.JoinHostPort("node0.test", port)
@@ -165,44 +165,4 @@ func TestCertificates_HostName(t *testing.T) {
 	joining, err := join("node1.test")
 	require.NoError(t, err)
 	require.NoError(t, joining.Close())
-}
-
-// TestRealDisk fails if a peer on a real disk loses data when it is opened again, or can be opened
-// twice.
-func TestRealDisk(t *testing.T) {
-	dir := t.TempDir()
-	open := func() (*raftlog.Node, *recorder) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		sm := &recorder{}
-		n, err := raftlog.Open((raftlog.Config{
-			Cluster: "tcp", ID: "p0", Addr: "127.0.0.1:1", Peers: []api.Peer{{ID: "p0", Addr: "127.0.0.1:1"}}, Dir: dir,
-			Insecure: true, ElectionTimeout: 100 * time.Millisecond, StateMachine: sm, Listener: l,
-		}).InFiles(1 << 20))
-		require.NoError(t, err)
-		return n, sm
-	}
-	id, index := requestid.New(), uint64(0)
-	for i := range 3 {
-		n, sm := open()
-		at, err := n.Propose(contextWithin(t, time.Minute), id, []byte("once"))
-		require.NoError(t, err)
-		if index == 0 {
-			index = at
-		}
-		require.Equal(t, index, at)
-		_, err = n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte{'0' + byte(i)})
-		require.NoError(t, err)
-		require.Equal(t, append([]string{"once"}, []string{"0", "1", "2"}[:i+1]...), sm.recorded())
-		if i == 1 {
-			_, err = n.Compact(contextWithin(t, time.Minute))
-			require.NoError(t, err)
-		}
-		_, err = raftlog.Open(raftlog.Config{
-			Cluster: "tcp", ID: "p0", Addr: "127.0.0.1:1", Listen: "127.0.0.1:0", Dir: dir, Insecure: true,
-			Peers: []api.Peer{{ID: "p0", Addr: "127.0.0.1:1"}},
-		})
-		require.ErrorIs(t, err, api.ErrInvalid)
-		require.NoError(t, n.Close())
-	}
 }

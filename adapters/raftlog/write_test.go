@@ -3,7 +3,6 @@ package raftlog
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -52,7 +51,7 @@ func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
 // write and returns when it is durable.
 func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Write)) {
 	n = &Node{
-		fs: crashdisk.New(rand.New(rand.NewPCG(seed, 1))), log: slog.New(slog.DiscardHandler),
+		fs: crashdisk.New(seed), log: slog.New(slog.DiscardHandler),
 		writes: newMailbox[writeTask](), storedWrites: make(chan []storedWrite), ended: make(chan struct{}),
 	}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())

@@ -12,42 +12,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// TestZ1_StreamsAndNewPeersUseSnapshots fails if streams, or peers that join, cannot continue after a
-// compaction.
-func TestZ1_StreamsAndNewPeersUseSnapshots(t *testing.T) {
-	runCluster(t, 1, func(t *testing.T, h *harness) {
-		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
-		time.Sleep(4 * time.Minute)
-		index, err := h.node(h.peers[0]).Compact(contextWithin(t, time.Minute))
-		require.NoError(t, err)
-		require.Equal(t, index+1, h.node(h.peers[0]).Info().FirstIndex)
-		s := h.node(h.peers[0]).Subscribe(t.Context(), 1)
-		defer s.Close()
-		r := &streamReader{next: 1}
-		r.handleEvent(t, nextEvent(t, s))
-		require.Equal(t, numbered("a", 10), r.updates)
-		h.startPeer(peerInfo(1), slowElections, shortWindow)
-		h.changeVoters(t, h.peers[0], peerInfo(0), peerInfo(1))
-		h.proposeAll(t, peerInfo(1), "b")
-		r.readUntil(t, s, "b")
-		h.requireUpdates(t, []api.Peer{peerInfo(0), peerInfo(1)}, append(numbered("a", 10), "b")...)
-	}, slowElections, shortWindow)
-}
+// Z1: streams, and peers that joined, could not continue after a compaction. See
+// TestSubscribe_Compacted.
 
-// TestZ2_StreamsReportReason fails if a stream does not report whether it was closed by its reader.
-func TestZ2_StreamsReportReason(t *testing.T) {
-	runCluster(t, 1, func(t *testing.T, h *harness) {
-		s := h.node(h.peers[0]).Subscribe(t.Context(), 1)
-		require.NoError(t, s.Err())
-		s.Close()
-		require.Error(t, s.Err())
-	})
-}
+// Z2: a stream did not report whether it was closed by its reader. See TestSubscription_Ends.
 
 // Z3: the tool that changes the peers repeated its request without end after it had succeeded. See the
 // tests of command raftlog.
@@ -65,25 +37,13 @@ func TestZ4_FailedWritesReturn(t *testing.T) {
 	})
 }
 
-// TestZ5_RejectedRequestsChangeNothing fails if a request that was rejected is applied.
-func TestZ5_RejectedRequestsChangeNothing(t *testing.T) {
-	runCluster(t, 1, func(t *testing.T, h *harness) {
-		n := h.node(h.waitForLeader(t))
-		before := n.Info()
-		_, err := n.Propose(contextWithin(t, time.Minute), requestid.New(), make([]byte, raftlog.DefaultMaxData+1))
-		require.ErrorIs(t, err, api.ErrTooLarge)
-		_, err = n.ChangePeers(contextWithin(t, time.Minute), requestid.New(), nil)
-		require.ErrorIs(t, err, api.ErrInvalid)
-		require.Equal(t, before.LastIndex, n.Info().LastIndex)
-	})
-}
+// Z5: a request that was rejected was applied. See TestPropose_Rejects and TestChangePeers_Invalid.
 
 // TestZ6_LeaderWithoutMajorityStepsDown fails if a leader without a majority remains the leader.
 func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		c := startCandidate(t, h.node(leader), "e")
-		c.waitForLeadership(t)
+		c := startLeader(t, h.node(leader), "e")
 		h.isolate(leader)
 		start := time.Now()
 		waitFor(t, "the candidacy is suspended", func() bool { return !c.isLeader() })
@@ -106,15 +66,15 @@ func TestZ7_ReadsAndReturns(t *testing.T) {
 		require.Error(t, h.node(p).Sync(contextWithin(t, time.Second)), "the peer cannot confirm its state")
 		time.Sleep(5 * time.Second)
 		heal()
-		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+		h.sync(t, p)
 		require.Equal(t, []string{"b"}, h.machine(p).recorded())
 		time.Sleep(time.Second)
 		require.Equal(t, term, h.node(leader).Info().Term)
 	})
 }
 
-// Z8: one of two callers that proposed the same update received no reply. See
-// TestPropose_RetriedConcurrently.
+// Z8: one of two callers that proposed the same update received no reply. See TestPropose of
+// internal/core.
 
 // TestZ9_DifferentLogsConverge fails if the first different entry of two logs is found by comparing
 // entries one by one.
@@ -151,21 +111,7 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 // Z10: a new leader completed a change of the peers only with the next update. See
 // TestChangePeers_LeaderCrashes, which proposes no update.
 
-// TestZ11_IDsAreKept fails if request IDs within the window are removed to make room for others.
-func TestZ11_IDsAreKept(t *testing.T) {
-	runCluster(t, 1, func(t *testing.T, h *harness) {
-		n, first := h.node(h.peers[0]), requestid.New()
-		index, err := n.Propose(contextWithin(t, time.Minute), first, []byte("a"))
-		require.NoError(t, err)
-		for range 30 {
-			_, err = n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("b"))
-		}
-		require.ErrorIs(t, err, api.ErrTooManyIDs)
-		again, err := n.Propose(contextWithin(t, time.Minute), first, []byte("a"))
-		require.NoError(t, err)
-		require.Equal(t, index, again)
-	}, func(c *raftlog.Config) { c.MaxRequestIDs = 20 })
-}
+// Z11: request IDs within the window were removed to make room for others. See TestMaxRequestIDs.
 
 // Z12: the secret was sent unencrypted as a label. See TestSecret, TestCertificates, and the tests of
 // internal/link.

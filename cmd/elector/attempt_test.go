@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,28 +18,23 @@ func TestRun_TryAndTimeout(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	commands := []string{"--leader-begin-command", "echo begins", "--leader-end-command", "echo ends"}
-	a := h.run("a", graceful, "--try", "--timeout", "10m")
-	a.waitForOutput("started")
+	a := h.lead("a", graceful, "--try", "--timeout", "10m")
 
 	try := h.run("try", "echo runs", append(commands, "--try")...)
 	timeout := h.run("timeout", "echo runs", append(commands, "--timeout", "300ms")...)
-	require.Equal(t, cmdline.NoLeader, try.exitCode())
-	try.waitForLog("elector: not elected: another candidate is ahead: /jobs/one/")
-	require.Equal(t, cmdline.NoLeader, timeout.exitCode())
-	timeout.waitForLog("elector: not elected: the timeout of 300ms has elapsed")
-	require.Empty(t, try.output.text())
-	require.Empty(t, timeout.output.text())
+	try.requireExit(cmdline.NoLeader, "elector: not elected: another candidate is ahead: /jobs/one/")
+	timeout.requireExit(cmdline.NoLeader, "elector: not elected: the timeout of 300ms has elapsed")
+	require.Empty(t, try.output.Text())
+	require.Empty(t, timeout.output.Text())
 
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
+	a.terminate()
 	last := h.run("last", "echo runs; exit 7", "--try")
 	last.waitForOutput("runs")
 	require.Equal(t, 7, last.exitCode())
 
 	h.srv.Stop()
 	disconnected := h.run("disconnected", "echo runs", "--timeout", "300ms", "--try")
-	require.Equal(t, cmdline.NoLeader, disconnected.exitCode())
-	disconnected.waitForLog("has elapsed: no session on zookeeper")
+	disconnected.requireExit(cmdline.NoLeader, "has elapsed: no session on zookeeper")
 }
 
 // TestAttempt fails if an attempt fails twice, or after it has succeeded.

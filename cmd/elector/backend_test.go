@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -47,10 +46,7 @@ func TestRequirements_Documentation(t *testing.T) {
 			args := strings.Fields(code[1])
 			listed[args[0]] = true
 			for i, backend := range backends {
-				root := newRoot()
-				root.SetOut(io.Discard)
-				root.SetArgs(append(args, "--backend", backend)) // without servers or a program
-				err := root.Execute()
+				_, err := executeLine(append(args, "--backend", backend)...) // without servers or a program
 				require.Error(t, err, "%s on %s", code[1], backend)
 				require.Equal(t, cmdline.Usage, exitCode(err), "%s on %s: %v", code[1], backend, err)
 				want := map[bool]string{true: "no", false: "yes"}[errors.Is(err, errors.ErrUnsupported)]
@@ -79,8 +75,7 @@ func TestCommands_NoAnswer(t *testing.T) {
 	}
 	watch := h.command("watch")
 	watch.waitForLog("no ZooKeeper server has granted a session")
-	watch.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, watch.exitCode())
+	watch.terminate()
 }
 
 // TestDescribeTimeout_NamesTheCauseOnce fails if the error of a command that has timed out reports more than
@@ -112,9 +107,7 @@ func TestCommands_UnsupportedBackend(t *testing.T) {
 		"status": "changefeed, etcd, raftlog, zookeeper", "watch": "changefeed, etcd, raftlog, zookeeper",
 		"end": "changefeed, etcd, zookeeper", "delete": "changefeed, etcd, zookeeper", "resign": "etcd, raftlog, zookeeper",
 	} {
-		p := start(t, []string{"ELECTOR_BACKEND=console"}, command)
-		require.Equal(t, cmdline.Usage, p.exitCode())
-		p.waitForLog(command + ": unsupported operation of backend console, only of " + backends)
+		start(t, command, "--backend", "console").requireExit(cmdline.Usage, command+": unsupported operation of backend console, only of "+backends)
 	}
 }
 
@@ -122,16 +115,11 @@ func TestCommands_UnsupportedBackend(t *testing.T) {
 func TestCommands_PermissionDenied(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
-	a := h.run("a", graceful)
-	a.waitForOutput("started")
+	h.lead("a", graceful)
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "")
-	p := h.command("end")
-	require.Equal(t, cmdline.Permanent, p.exitCode())
-	p.waitForLog("set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
+	h.command("end").requireExit(cmdline.Permanent, "set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:wrong")
-	p = h.command("end")
-	require.Equal(t, cmdline.Permanent, p.exitCode())
-	p.waitForLog("check the credentials in ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
+	h.command("end").requireExit(cmdline.Permanent, "check the credentials in ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }
 
 // TestAdvise_Credentials fails if an error of authentication does not name the variables that contain credentials, or

@@ -34,18 +34,15 @@ func TestChangefeed(t *testing.T) {
 	none := newChangefeedHarness(t, "/jobs/none")
 	require.Equal(t, cmdline.OK, none.command("delete").exitCode())
 	end := none.command("end")
-	require.Equal(t, cmdline.Failed, end.exitCode())
-	end.waitForLog("/jobs/none: there is no such election on changefeed")
+	end.requireExit(cmdline.Failed, "/jobs/none: there is no such election on changefeed")
 }
 
 // TestChangefeed_LeaderStopped fails if the program of a stopped leader runs until the next leader begins.
 func TestChangefeed_LeaderStopped(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/stopped")
-	a := h.run("a", stubborn)
-	a.waitForOutput("works")
-	b := h.run("b", stubborn)
-	b.waitForLog("follower")
+	a := h.lead("a", stubborn)
+	b := h.follow("b", stubborn)
 	a.signal(syscall.SIGSTOP)
 	b.waitForOutput("works")
 	a.signal(syscall.SIGCONT)
@@ -55,17 +52,15 @@ func TestChangefeed_LeaderStopped(t *testing.T) {
 
 // TestChangefeed_InvalidStore fails if an invalid address is accepted, or if an error contains the password.
 func TestChangefeed_InvalidStore(t *testing.T) {
-	t.Parallel()
 	for _, c := range []struct{ store, want string }{
 		{"", "--store is required"},
 		{"memory:", "within one process"},
 		{"oracle://db", "expected one of"},
 		{"redis://:secret@127.0.0.1:1/x", "database number"},
 	} {
-		p := start(t, nil, "run", "--backend", "changefeed", "--store", c.store, "--election", "jobs", "--", "true")
-		require.NotEqual(t, cmdline.OK, p.exitCode(), c.store)
-		p.waitForLog(c.want)
-		require.NotContains(t, p.log.text(), "secret")
+		_, err := executeLine("run", "--backend", "changefeed", "--store", c.store, "--election", "jobs", "--", "true")
+		require.ErrorContains(t, err, c.want)
+		require.NotContains(t, err.Error(), "secret")
 	}
 }
 
@@ -73,11 +68,11 @@ func TestChangefeed_InvalidStore(t *testing.T) {
 // or if the driver prints messages of its own.
 func TestChangefeed_NoServer(t *testing.T) {
 	t.Parallel()
-	p := start(t, nil, "status", "--store", "redis://127.0.0.1:1", "--election", "jobs", "--timeout", "10s")
+	p := start(t, "status", "--store", "redis://127.0.0.1:1", "--election", "jobs", "--timeout", "10s")
 	require.NotEqual(t, cmdline.OK, p.exitCode())
 	p.waitForLog("at 127.0.0.1:1")
-	require.Contains(t, p.log.text(), "refused")
-	require.NotContains(t, p.log.text(), "pool.go")
+	require.Contains(t, p.log.Text(), "refused")
+	require.NotContains(t, p.log.Text(), "pool.go")
 }
 
 // TestChangefeed_UnsafeStore fails if a store that can lose writes is accepted without a flag, or if the error
@@ -88,17 +83,13 @@ func TestChangefeed_UnsafeStore(t *testing.T) {
 	h := newHarness(t, []string{"--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", "jobs"})
 	for _, command := range []string{"status", "watch", "end", "delete"} {
 		p := h.command(command)
-		require.Equal(t, cmdline.Permanent, p.exitCode(), command)
-		p.waitForLog("--store-unsafe restart")
+		p.requireExit(cmdline.Permanent, "--store-unsafe restart")
 	}
 	p := h.command("run", "--", "true")
-	require.Equal(t, cmdline.Permanent, p.exitCode())
-	p.waitForLog("--store-unsafe restart")
-	require.Equal(t, 1, strings.Count(p.log.text(), "is not safe for elections"), p.log.text())
+	p.requireExit(cmdline.Permanent, "--store-unsafe restart")
+	require.Equal(t, 1, strings.Count(p.log.Text(), "is not safe for elections"), p.log.Text())
 	p = h.command("run", "--store-unsafe", "power-loss,restart", "--session-timeout", "5s", "--", "true")
 	require.Equal(t, cmdline.OK, p.exitCode())
 
-	p = h.command("run", "--store-unsafe", "fire", "--", "true")
-	require.Equal(t, cmdline.Usage, p.exitCode())
-	p.waitForLog("failover, power-loss, restart")
+	h.command("run", "--store-unsafe", "fire", "--", "true").requireExit(cmdline.Usage, "failover, power-loss, restart")
 }

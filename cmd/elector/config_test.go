@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
@@ -17,13 +16,7 @@ func TestConfig(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "me: or not")
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
 	file := writeConfigFile(t, example)
-	runConfig := func(args ...string) (string, error) {
-		root, out := newRoot(), &bytes.Buffer{}
-		root.SetOut(out)
-		root.SetArgs(append([]string{"config"}, args...))
-		err := root.Execute()
-		return out.String(), err
-	}
+	runConfig := func(args ...string) (string, error) { return executeLine(append([]string{"config"}, args...)...) }
 	text, err := runConfig("--config", file, "--grace", "3s")
 	require.NoError(t, err)
 	require.Contains(t, text, "election: /from/file # "+file+":4\n")

@@ -72,32 +72,29 @@ func TestConfigFile_Mode(t *testing.T) {
 	}
 	file := writeConfigFile(t, "backend: console\nstore-password: x\n")
 	require.NoError(t, os.Chmod(file, 0o644))
-	p := start(t, nil, "status", "--config", file)
-	p.waitForLog("--config: " + file + " has mode 0644")
-	require.Equal(t, cmdline.Usage, p.exitCode())
+	p := start(t, "status", "--config", file)
+	p.requireExit(cmdline.Usage, "--config: "+file+" has mode 0644")
 }
 
 // TestConfigFile_OtherCommands fails if a command other than run rejects the keys of run, or accepts invalid values.
 func TestConfigFile_OtherCommands(t *testing.T) {
 	file := writeConfigFile(t, example)
-	p := start(t, nil, "status", "--config", file)
-	require.Equal(t, cmdline.Usage, p.exitCode())
-	p.waitForLog("status: unsupported operation of backend console")
-	p = start(t, nil, "status", "--config", writeConfigFile(t, "end-tries: many"))
-	require.Equal(t, cmdline.Usage, p.exitCode())
-	p.waitForLog("end-tries")
+	p := start(t, "status", "--config", file)
+	p.requireExit(cmdline.Usage, "status: unsupported operation of backend console")
+	p = start(t, "status", "--config", writeConfigFile(t, "end-tries: many"))
+	p.requireExit(cmdline.Usage, "end-tries")
 }
 
 // TestConfigFile_Program fails if run ignores the program of the file, or if the program after -- does not have
 // precedence.
 func TestConfigFile_Program(t *testing.T) {
-	srv := start(t, nil, "dev-server", "--listen", "127.0.0.1:0")
+	srv := start(t, "dev-server", "--listen", "127.0.0.1:0")
 	addr := srv.waitForOutput("listening on ")[len("listening on "):]
 	file := writeConfigFile(t, "backend: zookeeper\nzookeeper-servers: "+addr+"\ncommand: [echo, of  the, file]\n")
-	p := start(t, nil, "run", "--config", file)
+	p := start(t, "run", "--config", file)
 	p.waitForOutput("of  the file")
 	require.Equal(t, cmdline.OK, p.exitCode())
-	p = start(t, nil, "run", "--config", file, "--", "echo", "of the line")
+	p = start(t, "run", "--config", file, "--", "echo", "of the line")
 	p.waitForOutput("of the line")
 	require.Equal(t, cmdline.OK, p.exitCode())
 }

@@ -20,7 +20,7 @@ func startConsole(t *testing.T, args ...string) (*process, *os.File) {
 	require.NoError(t, err)
 	defer in.Close()
 	t.Cleanup(func() { keyboard.Close() })
-	return startWithInput(t, in, nil, append([]string{"run", "--backend", "console"}, args...)...), keyboard
+	return startWithInput(t, in, append([]string{"run", "--backend", "console"}, args...)...), keyboard
 }
 
 // TestConsole fails if a typed event does not have its effect.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,17 +55,19 @@ func TestDevServer_InvalidFlags(t *testing.T) {
 		{"--tick", "0s"},
 		{"--min-session-timeout", "2s", "--max-session-timeout", "1s"},
 	} {
-		p := start(t, nil, append([]string{"dev-server"}, args...)...)
+		p := start(t, append([]string{"dev-server"}, args...)...)
 		require.Equal(t, cmdline.Usage, p.exitCode(), args)
 	}
 }
 
 // TestDevServer_Ensemble fails if a flag does not affect the servers.
 func TestDevServer_Ensemble(t *testing.T) {
-	srv := start(t, nil, "dev-server", "--servers", "3", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
+	srv := start(t, "dev-server", "--servers", "3", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
 		"--tick", "50ms", "--min-session-timeout", "200ms", "--max-session-timeout", "5s", "--super", "root:pw", "--ttl=false")
 	control := "http://" + srv.waitForOutput("control on ")[len("control on "):]
 	addrs := srv.waitForOutput("listening on ")[len("listening on "):]
+	second := start(t, "dev-server", "--listen", strings.Split(addrs, ",")[0])
+	require.Equal(t, cmdline.Failed, second.exitCode(), "the address is in use")
 	c, _, err := zk.Connect(strings.Split(addrs, ","), time.Minute, zk.WithLogInfo(false))
 	require.NoError(t, err)
 	defer c.Close()
@@ -86,8 +87,7 @@ func TestDevServer_Ensemble(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(fetch(t, "GET", control+"/state", http.StatusOK)), &state))
 	require.Len(t, state.Sessions, 1)
 	require.Equal(t, "5s", state.Sessions[0].Timeout)
-	srv.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, srv.exitCode())
+	srv.terminate()
 }
 
 // fetch sends a request, requires a status, and returns the body of the response.
@@ -193,17 +193,4 @@ func TestDevServer_Faults(t *testing.T) {
 	}
 	_, err = startFaultServer(f.address, e)
 	require.Error(t, err)
-}
-
-// TestDevServer fails if an elector cannot use the server, or if an address that is in use is accepted.
-func TestDevServer(t *testing.T) {
-	srv := start(t, nil, "dev-server", "--listen", "127.0.0.1:0")
-	addr := srv.waitForOutput("listening on ")[len("listening on "):]
-	second := start(t, nil, "dev-server", "--listen", addr)
-	require.Equal(t, cmdline.Failed, second.exitCode())
-	p := start(t, nil, "run", "--backend", "zookeeper", "--zookeeper-servers", addr, "--", "echo", "leader")
-	p.waitForOutput("leader")
-	require.Equal(t, cmdline.OK, p.exitCode())
-	srv.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, srv.exitCode())
 }

@@ -10,18 +10,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestEndAndDelete fails if a command does not end the election, or fails in a wrong case.
-func TestEndAndDelete(t *testing.T) {
+// TestZooKeeper fails if a leader that is killed or resigns is not replaced, if two programs work at the same time, or
+// if other commands do not work.
+func TestZooKeeper(t *testing.T) {
+	t.Parallel()
 	h := newZooKeeperHarness(t)
-	none := h.command("end")
-	require.Equal(t, cmdline.Failed, none.exitCode())
-	none.waitForLog("/jobs/one: there is no such election on zookeeper")
-	require.Equal(t, cmdline.OK, h.command("delete").exitCode())
-	for _, command := range []string{"end", "delete"} {
-		a := h.run("a", graceful)
-		a.waitForOutput("started")
-		require.Equal(t, cmdline.OK, h.command(command).exitCode())
-		require.Equal(t, cmdline.Permanent, a.exitCode())
-		require.NotContains(t, h.srv.Tree(), "one")
-	}
+	h.runFlags = func(string) []string { return []string{"--grace", "10ms"} }
+	h.command("end").requireExit(cmdline.Failed, "/jobs/one: there is no such election on zookeeper")
+	h.command("delete").requireExit(cmdline.OK)
+	h.requireSuccession(func() {})
+	require.NotContains(t, h.srv.Tree(), "one")
+}
+
+// TestEnd_Program fails if a program is not stopped before elector exits because the election has ended.
+func TestEnd_Program(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	a := h.lead("a", graceful)
+	h.command("end").requireExit(cmdline.OK)
+	a.requireExit(cmdline.Permanent)
+	h.requireOrder("a", "a ends")
+	require.NotContains(t, h.srv.Tree(), "one")
 }

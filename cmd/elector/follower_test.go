@@ -17,8 +17,7 @@ import (
 func TestFollowerCommand(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
-	a := h.run("a", graceful, "--value", "10.0.0.1:80")
-	a.waitForOutput("started")
+	a := h.lead("a", graceful, "--value", "10.0.0.1:80")
 	b := h.run("b", graceful, "--leader-begin-command", "echo begins", "--leader-end-command", "echo ends",
 		"--follower-command", `trap 'echo stopped; exit' TERM; echo "$ELECTOR_ROLE of $ELECTOR_LEADER"; while :; do sleep 0.01; done`)
 	b.waitForOutput("follower of a")
@@ -33,20 +32,19 @@ func TestFollowerCommand(t *testing.T) {
 		{[]string{"status"}, "leader    a     10.0.0.1:80  "},
 		{[]string{"status", "--json"}, `{"election":"/jobs/one","leader":{"name":"a","value":"10.0.0.1:80",`},
 	} {
-		p := start(t, nil, append(c.args, "--zookeeper-servers", h.addr, "--election", "/jobs/one")...)
+		p := start(t, append(c.args, "--zookeeper-servers", h.addr, "--election", "/jobs/one")...)
 		p.waitForOutput(c.want)
 		require.Equal(t, cmdline.OK, p.exitCode())
 	}
 	c.waitForLog("follower command failed")
 
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
+	a.terminate()
 	b.waitForOutput("stopped")
 	b.waitForOutput("begins")
 	b.waitForOutput("started")
 	c.waitForOutput("follower of b at , no token")
 
-	resign := start(t, nil, "resign", "--zookeeper-servers", h.addr, "--election", "/jobs/one")
+	resign := start(t, "resign", "--zookeeper-servers", h.addr, "--election", "/jobs/one")
 	require.Equal(t, cmdline.OK, resign.exitCode())
 	b.waitForOutput("ends")
 	c.waitForOutput("started")
@@ -54,8 +52,7 @@ func TestFollowerCommand(t *testing.T) {
 	b.signal(syscall.SIGTERM)
 	b.waitForOutput("stopped")
 	require.Equal(t, cmdline.OK, b.exitCode())
-	c.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, c.exitCode())
+	c.terminate()
 }
 
 // TestFollowerCommand_Console fails if the command does not run on a backend that does not report the leader.

@@ -3,14 +3,13 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/processtest"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -32,7 +32,7 @@ const (
 // Programs for /bin/sh. They append a line to FILE for each of their actions.
 const (
 	// stubborn ignores TERM.
-	stubborn = `trap : TERM; echo "started $ELECTOR_TOKEN"; while :; do echo "$NAME" >> "$FILE"; echo works; sleep 0.01; done`
+	stubborn = `trap : TERM; echo "$NAME" >> "$FILE"; echo "started $ELECTOR_TOKEN"; while :; do echo "$NAME" >> "$FILE"; echo works; sleep 0.01; done`
 	// graceful exits after TERM.
 	graceful = `trap 'echo "$NAME ends" >> "$FILE"; exit 0' TERM; echo "$NAME" >> "$FILE"; echo started; while :; do echo "$NAME" >> "$FILE"; sleep 0.01; done`
 )
@@ -69,6 +69,22 @@ func (h *harness) run(name, script string, args ...string) *process {
 	return startCommand(h.T, h.runCommand(name, script, args...))
 }
 
+// lead starts an elector like run, and waits until its program, which is stubborn or graceful, has started.
+func (h *harness) lead(name, script string, args ...string) *process {
+	h.Helper()
+	p := h.run(name, script, args...)
+	p.waitForOutput("started")
+	return p
+}
+
+// follow starts an elector like run, and waits until it is a follower.
+func (h *harness) follow(name, script string, args ...string) *process {
+	h.Helper()
+	p := h.run(name, script, args...)
+	p.waitForLog("follower")
+	return p
+}
+
 // runCommand returns the command that run starts.
 func (h *harness) runCommand(name, script string, args ...string) *exec.Cmd {
 	all := slices.Concat([]string{"run", "--instance-id", name}, h.flags)
@@ -87,7 +103,7 @@ func (h *harness) runCommand(name, script string, args ...string) *exec.Cmd {
 // command starts another command.
 func (h *harness) command(name string, args ...string) *process {
 	h.Helper()
-	return start(h.T, nil, slices.Concat([]string{name}, h.flags, args)...)
+	return start(h.T, slices.Concat([]string{name}, h.flags, args)...)
 }
 
 // actions returns the lines that programs have appended to the file.
@@ -110,56 +126,48 @@ func (h *harness) requireOrder(names ...string) {
 // inspect while b leads and c waits.
 func (h *harness) requireSuccession(inspect func()) {
 	h.Helper()
-	a := h.run("a", stubborn)
-	a.waitForOutput("works")
+	a := h.lead("a", stubborn)
 	watch := h.command("watch")
 	watch.waitForOutput("") // a leads
-	b := h.run("b", stubborn)
-	b.waitForLog("follower")
+	b := h.follow("b", stubborn)
 	a.signal(syscall.SIGKILL)
-	require.Equal(h, -1, a.exitCode())
+	a.requireExit(-1)
 	b.waitForOutput("works")
-	c := h.run("c", stubborn)
-	c.waitForLog("follower")
+	c := h.follow("c", stubborn)
 	inspect()
-	b.signal(syscall.SIGTERM)
-	require.Equal(h, cmdline.OK, b.exitCode())
+	b.terminate()
 	c.waitForOutput("works")
 	h.requireOrder("a", "b", "c")
 	for _, name := range []string{"b", "c"} {
-		watch.output.waitForLine(h.T, name, func(line string) bool { return strings.Contains(line, name+" leads") })
+		watch.output.WaitForLine(h.T, patience, name, func(line string) bool { return strings.Contains(line, name+" leads") })
 	}
-	require.Equal(h, cmdline.OK, h.command("end").exitCode())
-	require.Equal(h, cmdline.Permanent, c.exitCode())
-	require.Equal(h, cmdline.Permanent, watch.exitCode())
-	d := h.run("d", stubborn) // begins another election
-	d.waitForOutput("works")
+	h.command("end").requireExit(cmdline.OK)
+	c.requireExit(cmdline.Permanent)
+	watch.requireExit(cmdline.Permanent)
+	d := h.lead("d", stubborn) // begins another election
 	h.requireOrder("a", "b", "c", "d")
-	require.Equal(h, cmdline.OK, h.command("delete").exitCode())
-	require.Equal(h, cmdline.Permanent, d.exitCode())
+	h.command("delete").requireExit(cmdline.OK)
+	d.requireExit(cmdline.Permanent)
 }
 
 // process is a running command.
 type process struct {
 	t           *testing.T
 	cmd         *exec.Cmd
-	output, log *outputReader // standard output and standard error
+	output, log *processtest.Output // standard output and standard error
 }
 
 // start starts the binary.
-func start(t *testing.T, env []string, args ...string) *process {
+func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	return startWithInput(t, nil, env, args...)
+	return startWithInput(t, nil, args...)
 }
 
-// startWithInput is like start. in, which may be nil, is the standard input.
-func startWithInput(t *testing.T, in *os.File, env []string, args ...string) *process {
+// startWithInput is like start. in is the standard input; it may be nil.
+func startWithInput(t *testing.T, in io.Reader, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
-	cmd.Env = append(os.Environ(), env...)
-	if in != nil {
-		cmd.Stdin = in
-	}
+	cmd.Stdin = in
 	return startCommand(t, cmd)
 }
 
@@ -178,16 +186,16 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	require.NoError(t, p.cmd.Start())
 	outputWriter.Close()
 	logWriter.Close()
-	p.output, p.log = newOutputReader(output), newOutputReader(log)
+	p.output, p.log = processtest.NewOutput(output), processtest.NewOutput(log)
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		_ = p.cmd.Process.Kill() // it has usually exited
 		_ = p.cmd.Wait()
 		// Processes that were not stopped keep the pipes open.
-		p.output.waitForEnd(t)
-		p.log.waitForEnd(t)
+		p.output.WaitForEnd(t, patience)
+		p.log.WaitForEnd(t, patience)
 		if t.Failed() {
-			t.Logf("%s\n%s\n%s", strings.Join(cmd.Args, " "), p.output.text(), p.log.text())
+			t.Logf("%s\n%s\n%s", strings.Join(cmd.Args, " "), p.output.Tail(), p.log.Tail())
 		}
 	})
 	return p
@@ -207,9 +215,26 @@ func (p *process) exitCode() int {
 	case <-time.After(patience):
 		_ = p.cmd.Process.Kill()
 		<-done
-		require.Fail(p.t, "the process does not exit", "%s", p.log.text())
+		require.Fail(p.t, "the process does not exit", "%s", p.log.Tail())
 		return -1
 	}
+}
+
+// requireExit waits until the process has exited, and requires this exit code and lines of the log with these texts,
+// in this order.
+func (p *process) requireExit(code int, logged ...string) {
+	p.t.Helper()
+	require.Equal(p.t, code, p.exitCode(), p.log.Tail())
+	for _, text := range logged {
+		p.waitForLog(text)
+	}
+}
+
+// terminate sends TERM, and requires that the process exits without an error.
+func (p *process) terminate() {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	p.requireExit(cmdline.OK)
 }
 
 func (p *process) signal(sig syscall.Signal) {
@@ -220,70 +245,22 @@ func (p *process) signal(sig syscall.Signal) {
 // waitForOutput waits for a line of the output that begins with prefix, and returns it.
 func (p *process) waitForOutput(prefix string) string {
 	p.t.Helper()
-	return p.output.waitForLine(p.t, prefix, func(line string) bool { return strings.HasPrefix(line, prefix) })
+	return p.output.WaitForLine(p.t, patience, prefix, func(line string) bool { return strings.HasPrefix(line, prefix) })
 }
 
 // waitForLog waits for a line of the log that contains text, and returns it.
 func (p *process) waitForLog(text string) string {
 	p.t.Helper()
-	return p.log.waitForLine(p.t, text, func(line string) bool { return strings.Contains(line, text) })
+	return p.log.WaitForLine(p.t, patience, text, func(line string) bool { return strings.Contains(line, text) })
 }
 
-// outputReader reads the output of a process line by line.
-type outputReader struct {
-	r      io.Closer
-	unread chan string   // lines that waitForLine has not read
-	ended  chan struct{} // is closed when the output is closed
-	mu     sync.Mutex
-	lines  []string
-}
-
-func newOutputReader(r io.ReadCloser) *outputReader {
-	o := &outputReader{r: r, unread: make(chan string, 100000), ended: make(chan struct{})}
-	go func() {
-		defer close(o.ended)
-		for s := bufio.NewScanner(r); s.Scan(); {
-			o.mu.Lock()
-			o.lines = append(o.lines, s.Text())
-			o.mu.Unlock()
-			o.unread <- s.Text()
-		}
-	}()
-	return o
-}
-
-// waitForLine reads lines until one matches, and returns it. description appears in the error.
-func (o *outputReader) waitForLine(t *testing.T, description string, match func(string) bool) string {
-	t.Helper()
-	limit := time.After(patience)
-	for {
-		select {
-		case line := <-o.unread:
-			if match(line) {
-				return line
-			}
-		case <-limit:
-			require.Fail(t, "no line of output: "+description, "%s", o.text())
-		}
-	}
-}
-
-// waitForEnd waits until all processes have closed the output.
-func (o *outputReader) waitForEnd(t *testing.T) {
-	select {
-	case <-o.ended:
-	case <-time.After(patience):
-		t.Error("a process that elector has started is still running")
-	}
-	o.r.Close()
-	<-o.ended
-}
-
-// text returns the last lines.
-func (o *outputReader) text() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.Join(o.lines[max(0, len(o.lines)-40):], "\n")
+// executeLine executes a command line in this process, and returns its output.
+func executeLine(args ...string) (string, error) {
+	root, out := newRoot(), &bytes.Buffer{}
+	root.SetOut(out)
+	root.SetArgs(args)
+	err := root.Execute()
+	return out.String(), err
 }
 
 // createFile creates an empty file, for which a script waits.

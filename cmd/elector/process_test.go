@@ -139,7 +139,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 				page.requirePage("/leader", 200, `"leads":true`) // closes another connection
 				e.signal(syscall.SIGTERM)
 				e.waitForAction("end leader")
-				require.NotContains(e.t, e.log.text(), "too many open files")
+				require.NotContains(e.t, e.log.Text(), "too many open files")
 			}, actions: []string{"TERM", "end leader"},
 		}},
 		"elector was started with other open descriptors": {{

@@ -33,5 +33,5 @@ func TestProtectMemory(t *testing.T) {
 	p := startCommand(t, cmd)
 	p.waitForOutput("checked")
 	require.Equal(t, cmdline.OK, p.exitCode())
-	require.Equal(t, "checked", p.output.text())
+	require.Equal(t, "checked", p.output.Text())
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,7 +26,7 @@ func TestRaftlog_Commands(t *testing.T) {
 	watch := r.command("watch")
 	waitForLeads := func(name string) {
 		t.Helper()
-		watch.output.waitForLine(t, name+" leads", func(line string) bool { return strings.Contains(line, " "+name+" leads") })
+		watch.output.WaitForLine(t, patience, name+" leads", func(line string) bool { return strings.Contains(line, " "+name+" leads") })
 	}
 	waitForLeads(first)
 	for _, p := range all {
@@ -45,10 +44,9 @@ func TestRaftlog_Commands(t *testing.T) {
 	second := r.waitForLeader(without(all, first))
 	waitForLeads(second)
 	all[first].waitForLog("follower") // it has joined again
-	watch.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, watch.exitCode())
+	watch.terminate()
 	for _, name := range []string{first, second} {
-		require.Equal(t, 1, strings.Count(watch.output.text(), " "+name+" leads"), watch.output.text())
+		require.Equal(t, 1, strings.Count(watch.output.Text(), " "+name+" leads"), watch.output.Text())
 	}
 	r.requireNoOverlap()
 

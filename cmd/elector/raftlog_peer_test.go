@@ -96,7 +96,7 @@ func (r *raftlogHarness) waitForLeader(among map[string]*process) string {
 	for {
 		for name, p := range among {
 			select {
-			case line := <-p.output.unread:
+			case line := <-p.output.Unread:
 				if strings.HasPrefix(line, "works") {
 					return name
 				}
@@ -190,14 +190,13 @@ func TestRaftlog_WrongCredentials(t *testing.T) {
 	r.waitForLeader(all)
 	c := r.run("c", exclusive, "--secret-file", r.writeSecret("other", "another secret, as long as it has to be"))
 	require.Contains(t, c.waitForLog("no leader of the log"), "the secret differs")
-	require.NotContains(t, c.log.text(), "another secret")
-	c.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, c.exitCode())
+	require.NotContains(t, c.log.Text(), "another secret")
+	c.terminate()
 
 	swapped := r.run("c", exclusive, "--secret-file", filepath.Join(r.dir, "client-secret"), "--client-secret-file", filepath.Join(r.dir, "secret"))
 	require.Contains(t, swapped.waitForLog("elector: "), "every other peer refuses this one")
 	require.Equal(t, cmdline.Permanent, swapped.exitCode())
-	require.Contains(t, swapped.log.text(), "this is the secret of clients")
+	require.Contains(t, swapped.log.Text(), "this is the secret of clients")
 }
 
 // TestRaftlog_StrangerAtAddress fails if a peer ends because another program uses the addresses of the other
@@ -241,15 +240,14 @@ func TestRaftlog_StrangerAtAddress(t *testing.T) {
 			}
 			a := r.run("a", exclusive)
 			require.Contains(t, a.waitForLog("no leader of the log"), stranger.reason)
-			a.signal(syscall.SIGTERM)
-			require.Equal(t, cmdline.OK, a.exitCode())
+			a.terminate()
 		})
 	}
 }
 
-// TestRaftlog_NoMajority fails if a peer without a majority is ready, does not log the reason, or does not exit after
-// TERM.
-func TestRaftlog_NoMajority(t *testing.T) {
+// TestRaftlog_InvalidDataDirectory fails if a peer starts with the directory of another peer, with a directory or a
+// port that is in use, or with damaged data, or if a peer without a majority is ready.
+func TestRaftlog_InvalidDataDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	a := r.run("a", exclusive, listening...)
@@ -257,33 +255,17 @@ func TestRaftlog_NoMajority(t *testing.T) {
 	a.waitForLog("no leader of the log")
 	pages.requirePage("/readyz", 503, `"reason":"disconnected"`)
 	pages.requirePage("/healthz", 200, `{"ok":true}`)
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
-}
-
-// TestRaftlog_InvalidDataDirectory fails if a peer starts with the directory of another peer, with a directory or a
-// port that is in use, or with damaged data.
-func TestRaftlog_InvalidDataDirectory(t *testing.T) {
-	t.Parallel()
-	r := newRaftlogHarness(t)
-	a := r.run("a", exclusive)
-	a.waitForLog("no leader of the log")
 	second := r.run("a", exclusive)
-	second.waitForLog("in use")
-	require.Equal(t, cmdline.Usage, second.exitCode())
+	second.requireExit(cmdline.Usage, "in use")
 	b := r.run("b", exclusive, "--dir", filepath.Join(r.dir, "elsewhere"), "--peer-listen", strings.TrimPrefix(strings.Split(r.peers, ",")[0], "a="))
-	b.waitForLog("cannot listen")
-	require.Equal(t, cmdline.Failed, b.exitCode())
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
+	b.requireExit(cmdline.Failed, "cannot listen")
+	a.terminate()
 	b = r.run("b", exclusive, "--dir", filepath.Join(r.dir, "a"))
-	b.waitForLog("belongs to peer a")
-	require.Equal(t, cmdline.Usage, b.exitCode())
+	b.requireExit(cmdline.Usage, "belongs to peer a")
 
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "a", "peer.json"), []byte("nothing"), 0o600))
 	a = r.run("a", exclusive)
-	a.waitForLog("under the same --peer-id")
-	require.Equal(t, cmdline.Permanent, a.exitCode())
+	a.requireExit(cmdline.Permanent, "under the same --peer-id")
 }
 
 // TestRaftlog_LostGrace fails if a leadership ends so late that the next leadership could begin before --lost-grace

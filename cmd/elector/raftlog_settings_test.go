@@ -67,18 +67,15 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 		for name, value := range flags {
 			args = append(args, "--"+name+"="+value)
 		}
-		root := newRoot()
-		root.SetArgs(args)
-		err := root.Execute()
+		_, err := executeLine(args...)
 		require.ErrorContains(t, err, bad.want, "--%s=%s", bad.flag, bad.value)
 		require.Equal(t, cmdline.Usage, exitCode(err), "--%s=%s: %v", bad.flag, bad.value, err)
 		require.NotContains(t, err.Error(), "xxxx", "the error contains the secret")
 		require.NoDirExists(t, data)
 	}
 	// A peer with a secret of clients needs one of peers.
-	root := newRoot()
-	root.SetArgs([]string{"run", "--backend", "raftlog", "--leader-begin-command", "x", "--peers", good["peers"], "--peer-id", "a", "--dir", data, "--client-secret-file", secret})
-	require.ErrorContains(t, root.Execute(), "none of peers")
+	_, err := executeLine("run", "--backend", "raftlog", "--leader-begin-command", "x", "--peers", good["peers"], "--peer-id", "a", "--dir", data, "--client-secret-file", secret)
+	require.ErrorContains(t, err, "none of peers")
 	// Other commands are clients: they require neither --peer-id nor --dir, and do not use the secret of peers.
 	for _, command := range []string{"status", "watch", "resign"} {
 		for flags, want := range map[string]string{
@@ -88,9 +85,7 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 			"--peers=" + good["peers"] + " --secret-file=/nowhere":        "the secret of peers is not valid for clients: set --client-secret-file",
 			"--peers=" + good["peers"] + " --client-secret-file=" + short: "15 bytes",
 		} {
-			root := newRoot()
-			root.SetArgs(append([]string{command, "--backend", "raftlog"}, strings.Fields(flags)...))
-			err := root.Execute()
+			_, err := executeLine(append([]string{command, "--backend", "raftlog"}, strings.Fields(flags)...)...)
 			require.ErrorContains(t, err, want, "%s %v", command, flags)
 			require.Equal(t, cmdline.Usage, exitCode(err), "%s %v", command, flags)
 		}

@@ -50,18 +50,14 @@ func TestResign(t *testing.T) {
 		resign.waitForLog("is not a candidate in /jobs/one")
 	}
 
-	b.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, b.exitCode())
+	b.terminate()
 	a.waitForOutput("started")
 	resign = h.command("resign")
 	require.Regexp(t, `^a has handed over; it leads again, token [1-9][0-9]*: no other candidate was waiting$`, resign.waitForOutput("a has"))
 	require.Equal(t, cmdline.OK, resign.exitCode())
 	a.waitForOutput("started")
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
-	none = h.command("resign")
-	require.Equal(t, cmdline.NoLeader, none.exitCode())
-	none.waitForLog("there are no candidates in /jobs/one")
+	a.terminate()
+	h.command("resign").requireExit(cmdline.NoLeader, "there are no candidates in /jobs/one")
 }
 
 // TestResign_Timeout fails if the command waits longer than its timeout, or if the leader does not continue to hand
@@ -69,35 +65,28 @@ func TestResign(t *testing.T) {
 func TestResign_Timeout(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
-	a := h.run("a", graceful, "--leader-end-command", `echo ending; while [ ! -e "$FILE.done" ]; do sleep 0.02; done`)
-	a.waitForOutput("started")
+	a := h.lead("a", graceful, "--leader-end-command", `echo ending; while [ ! -e "$FILE.done" ]; do sleep 0.02; done`)
 	resign := h.command("resign", "--timeout", "3s")
 	a.waitForOutput("ending")
-	require.Equal(t, cmdline.NotLeft, resign.exitCode())
-	resign.waitForLog("a was requested to resign and has not left")
+	resign.requireExit(cmdline.NotLeft, "a was requested to resign and has not left")
 	createFile(t, h.file+".done")
 	a.waitForOutput("started") // the leader has handed over
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
+	a.terminate()
 }
 
 // TestResign_AmbiguousName fails if one of two candidates with the same name is selected.
 func TestResign_AmbiguousName(t *testing.T) {
 	h := newZooKeeperHarness(t)
-	a := h.run("twin", graceful)
-	a.waitForOutput("started")
-	b := h.run("twin", graceful)
-	b.waitForLog("follower")
+	h.lead("twin", graceful)
+	h.follow("twin", graceful)
 	resign := h.command("resign", "--id", "twin")
-	require.Equal(t, cmdline.Usage, resign.exitCode())
-	resign.waitForLog("2 candidates have that name")
+	resign.requireExit(cmdline.Usage, "2 candidates have that name")
 }
 
 // TestResign_Signal fails if the command does not exit and withdraw its request after a signal.
 func TestResign_Signal(t *testing.T) {
 	h := newZooKeeperHarness(t)
-	a := h.run("a", graceful, "--leader-end-command", `echo ending; sleep 100`, "--end-timeout", "1m", "--grace", "10ms")
-	a.waitForOutput("started")
+	a := h.lead("a", graceful, "--leader-end-command", `echo ending; sleep 100`, "--end-timeout", "1m", "--grace", "10ms")
 	resign := h.command("resign")
 	a.waitForOutput("ending")
 	signalled := time.Now()

@@ -8,14 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -26,12 +24,9 @@ func TestRun_Term(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	end := []string{"--leader-end-command", `echo "$NAME end $ELECTOR_ROLE $ELECTOR_LEADER" >> "$FILE"`}
 	begin := []string{"--leader-begin-command", `echo "$NAME begin" >> "$FILE"`}
-	a := h.run("a", graceful, slices.Concat(begin, end)...)
-	a.waitForOutput("started")
-	b := h.run("b", graceful, begin...)
-	b.waitForLog("follower")
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
+	a := h.lead("a", graceful, slices.Concat(begin, end)...)
+	b := h.follow("b", graceful, begin...)
+	a.terminate()
 	b.waitForOutput("started")
 	b.signal(syscall.SIGINT)
 	require.Equal(t, cmdline.OK, b.exitCode())
@@ -53,23 +48,6 @@ func TestRun_ExitsAfterSecondSignal(t *testing.T) {
 	require.NoFileExists(t, file)
 }
 
-// TestRun_Killed fails if a killed leader is not replaced, or if its program continues to run.
-func TestRun_Killed(t *testing.T) {
-	t.Parallel()
-	h := newZooKeeperHarness(t)
-	a := h.run("a", stubborn)
-	a.waitForOutput("works")
-	b := h.run("b", stubborn, "--grace", "10ms")
-	b.waitForLog("follower")
-	a.signal(syscall.SIGKILL)
-	require.Equal(t, -1, a.exitCode())
-	b.waitForOutput("works")
-	b.waitForOutput("works")
-	b.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, b.exitCode())
-	h.requireOrder("a", "b")
-}
-
 // TestRun_Stopped fails if the watchdog of a stopped leader does not stop the program when the lease expires.
 func TestRun_Stopped(t *testing.T) {
 	t.Parallel()
@@ -77,8 +55,7 @@ func TestRun_Stopped(t *testing.T) {
 	a := h.run("a", stubborn, "--grace", "10s")
 	first := a.waitForOutput("started")
 	a.waitForOutput("works")
-	b := h.run("b", stubborn, "--grace", "10ms")
-	b.waitForLog("follower")
+	b := h.follow("b", stubborn, "--grace", "10ms")
 	a.signal(syscall.SIGSTOP)
 	second := b.waitForOutput("started")
 	require.NotEqual(t, first, second, "the token is the same")
@@ -86,15 +63,8 @@ func TestRun_Stopped(t *testing.T) {
 	a.signal(syscall.SIGCONT)
 	a.waitForLog("program exited")
 	a.waitForLog("follower") // it has joined again
-	b.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, b.exitCode())
+	b.terminate()
 	a.waitForOutput("started")
-	a.waitForOutput("works")
-	a.signal(syscall.SIGTERM)
-	a.waitForLog("resigning")
-	time.Sleep(1100 * time.Millisecond) // signals within a second count once
-	a.signal(syscall.SIGTERM)           // the second signal does not wait for the grace
-	require.Equal(t, 128+int(syscall.SIGTERM), a.exitCode())
 	h.requireOrder("a", "b", "a")
 }
 
@@ -102,8 +72,7 @@ func TestRun_Stopped(t *testing.T) {
 // candidate can lead.
 func TestRun_NetworkPartition(t *testing.T) {
 	h := newZooKeeperHarness(t)
-	a := h.run("a", graceful, "--leader-end-command", `echo "end $ELECTOR_ROLE"`)
-	a.waitForOutput("started")
+	a := h.lead("a", graceful, "--leader-end-command", `echo "end $ELECTOR_ROLE"`)
 	h.srv.Blackhole(zktest.BothWays)
 	require.Equal(t, "end follower", a.waitForOutput("end"))
 	require.Equal(t, "a ends", h.actions()[len(h.actions())-1], "the program is still running")
@@ -112,42 +81,6 @@ func TestRun_NetworkPartition(t *testing.T) {
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, "end leader", a.waitForOutput("end"))
 	require.Equal(t, cmdline.OK, a.exitCode())
-}
-
-// TestRun_ZooKeeperStartsLater fails if elector does not wait for its servers.
-func TestRun_ZooKeeperStartsLater(t *testing.T) {
-	t.Parallel()
-	h := newZooKeeperHarness(t)
-	h.srv.Stop()
-	a := h.run("a", graceful)
-	a.waitForLog("no ZooKeeper server has granted a session")
-	h.srv.Restart(zktest.KeepTree)
-	a.waitForOutput("started")
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
-}
-
-// TestRun_ZooKeeperNeverStarts fails if elector does not exit after TERM while it waits for its servers.
-func TestRun_ZooKeeperNeverStarts(t *testing.T) {
-	h := newZooKeeperHarness(t)
-	h.srv.Stop()
-	a := h.run("a", graceful)
-	a.waitForLog("no ZooKeeper server has granted a session")
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
-}
-
-// TestRun_ProgramExits fails if signals do not reach the program, or if its exit code is not that of elector.
-func TestRun_ProgramExits(t *testing.T) {
-	h := newZooKeeperHarness(t)
-	a := h.run("a", `trap 'echo received' HUP; trap 'exit 7' USR1; echo started; while :; do sleep 0.01; done`,
-		"--leader-end-command", "echo ended")
-	a.waitForOutput("started")
-	a.signal(syscall.SIGHUP)
-	a.waitForOutput("received")
-	a.signal(syscall.SIGUSR1)
-	a.waitForOutput("ended")
-	require.Equal(t, 7, a.exitCode())
 }
 
 // TestRun_Environment fails if a command receives a wrong variable or a credential.
@@ -184,11 +117,11 @@ func TestRun_StandardInput(t *testing.T) {
 		require.NoError(t, err)
 		args := slices.Concat([]string{"run", "--zookeeper-servers", h.addr, "--quiet", "--leader-begin-command", "cat; echo empty >&2"},
 			c.args, []string{"--", "/bin/sh", "-c", `read line; echo "got $line"`})
-		a := startWithInput(t, in, nil, args...)
+		a := startWithInput(t, in, args...)
 		require.Equal(t, c.want, a.waitForOutput("got"))
 		require.Equal(t, cmdline.OK, a.exitCode())
-		a.log.waitForEnd(t)
-		require.Equal(t, "empty", a.log.text(), "elector has logged a message")
+		a.log.WaitForEnd(t, patience)
+		require.Equal(t, "empty", a.log.Text(), "elector has logged a message")
 	}
 	input.Close()
 }
@@ -204,10 +137,8 @@ func TestRun_BeginHangs(t *testing.T) {
 	b := h.run("b", stubborn, "--grace", "10ms")
 	require.Contains(t, a.waitForOutput("error error"), "did not return within BeginTimeout")
 	b.waitForOutput("works")
-	b.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, b.exitCode())
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
+	b.terminate()
+	a.terminate()
 	h.requireOrder("a", "b")
 }
 
@@ -220,18 +151,5 @@ func TestRun_EndFails(t *testing.T) {
 	a.signal(syscall.SIGTERM)
 	a.waitForOutput("ending")
 	a.waitForOutput("ending")
-	require.Equal(t, cmdline.Unclean, a.exitCode())
-	a.waitForLog("the work may still run")
-}
-
-// TestRun_ElectionEnds fails if elector does not stop its program and exit when the election is ended.
-func TestRun_ElectionEnds(t *testing.T) {
-	h := newZooKeeperHarness(t)
-	a := h.run("a", graceful)
-	a.waitForOutput("started")
-	conn, _, err := h.srv.Connect(session)
-	require.NoError(t, err)
-	require.NoError(t, leaderelection.DeleteElection(conn, "/jobs/one"))
-	require.Equal(t, cmdline.Permanent, a.exitCode())
-	require.Equal(t, "a ends", strings.Join(h.actions()[len(h.actions())-1:], ""))
+	a.requireExit(cmdline.Unclean, "the work may still run")
 }

@@ -44,9 +44,7 @@ func TestPrint_Hostile(t *testing.T) {
 			}
 		}
 	}
-	p := start(t, nil, "status", "--config", "/no\x1b[2J\u009bfile")
-	p.waitForLog(`open /no\x1b[2J\u009bfile: no such file`)
-	require.Equal(t, cmdline.Usage, p.exitCode())
+	start(t, "status", "--config", "/no\x1b[2J\u009bfile").requireExit(cmdline.Usage, `open /no\x1b[2J\u009bfile: no such file`)
 }
 
 // TestStatusAndWatch fails if status or watch prints a wrong leader, a wrong order or wrong times, or exits with a
@@ -59,13 +57,12 @@ func TestStatusAndWatch(t *testing.T) {
 	require.Equal(t, cmdline.NoLeader, h.command("resign").exitCode())
 
 	waiting := h.command("status", "--wait", "--json", "--timeout", patience.String())
-	a := h.run("a", graceful)
-	a.waitForOutput("started")
+	a := h.lead("a", graceful)
 	require.Contains(t, waiting.waitForOutput("{"), `"leader":{"name":"a"`)
 	require.Equal(t, cmdline.OK, waiting.exitCode())
 	b := h.run("b", graceful)
 	b.waitForLog(`msg="became follower"`)
-	require.NotContains(t, b.log.text(), "status changed", "a change of the role is logged twice")
+	require.NotContains(t, b.log.Text(), "status changed", "a change of the role is logged twice")
 	require.Equal(t, cmdline.OK, h.command("status", "--is-leader", "a").exitCode())
 	require.Equal(t, cmdline.OtherLeader, h.command("status", "--is-leader", "b").exitCode())
 	require.Equal(t, cmdline.NoLeader, h.command("status", "--wait", "--is-leader", "b", "--timeout", "1s").exitCode())
@@ -111,8 +108,7 @@ func TestStatusAndWatch(t *testing.T) {
 	w.Leader = nil
 	require.NoError(t, json.Unmarshal([]byte(watchJSON.waitForOutput("{")), &w))
 	require.Nil(t, w.Leader)
-	watch.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, watch.exitCode())
+	watch.terminate()
 
 	status = h.command("status", "--json")
 	require.JSONEq(t, `{"election":"/jobs/one","leader":null,"candidates":[]}`, status.waitForOutput("{"))

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -75,10 +74,8 @@ func TestTop(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	screen := h.top("--under", "/jobs", "--interval", "200ms")
 	screen.waitForRow("--under /jobs", "node does not exist")
-	a := h.run("a", graceful)
-	a.waitForOutput("started")
-	b := h.run("b", graceful)
-	b.waitForLog("follower")
+	a := h.lead("a", graceful)
+	b := h.follow("b", graceful)
 	screen.waitForRow("1 election, 2 candidates")
 	screen.waitForRow("> /jobs/one ", " a ", " 1")
 	screen.waitForRow("1  a ", "0x", "latch-0000000000")
@@ -108,8 +105,7 @@ func TestTop(t *testing.T) {
 	screen.tmux("send-keys", "q")
 	screen.waitForRow("top has ended with status 0")
 	for _, p := range []*process{a, b, other} {
-		p.signal(syscall.SIGTERM)
-		require.Equal(t, cmdline.OK, p.exitCode())
+		p.terminate()
 	}
 }
 

@@ -41,7 +41,7 @@ func TestTransfer(t *testing.T) {
 // TestTransfer_Unsupported fails if the error does not name the backends that support transfers.
 func TestTransfer_Unsupported(t *testing.T) {
 	t.Parallel()
-	p := start(t, nil, "transfer", "--zookeeper-servers", "127.0.0.1:1", "--election", "/jobs/report", "--to", "b")
+	p := start(t, "transfer", "--zookeeper-servers", "127.0.0.1:1", "--election", "/jobs/report", "--to", "b")
 	require.Equal(t, cmdline.Usage, p.exitCode())
 	p.waitForLog("of backend zookeeper, only of changefeed")
 }

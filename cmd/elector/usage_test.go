@@ -3,7 +3,6 @@
 package main
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -107,15 +106,10 @@ func TestUsage(t *testing.T) {
 	} {
 		var configErr error
 		if args[0] == "run" { // before run, which would run with settings that are accepted
-			root := newRoot()
-			root.SetOut(io.Discard)
-			root.SetArgs(append([]string{"config"}, args[1:]...))
-			configErr = root.Execute()
+			_, configErr = executeLine(append([]string{"config"}, args[1:]...)...)
 			require.Error(t, configErr, "%v", args)
 		}
-		root := newRoot()
-		root.SetArgs(args)
-		err := root.Execute()
+		_, err := executeLine(args...)
 		require.Error(t, err, "%v", args)
 		require.Equal(t, cmdline.Usage, exitCode(err), "%v: %v", args, err)
 		require.NotContains(t, err.Error(), "\n", "%v", args)
@@ -129,10 +123,8 @@ func TestUsage(t *testing.T) {
 			require.Equal(t, cmdline.Usage, exitCode(configErr))
 		}
 	}
-	root := newRoot()
-	root.SetArgs([]string{"run", "--", "no-such-program"})
-	require.Equal(t, cmdline.NotFound, exitCode(root.Execute()))
-	root = newRoot()
-	root.SetArgs([]string{"run", "--", t.TempDir() + "/"})
-	require.Equal(t, cmdline.NotExecutable, exitCode(root.Execute()))
+	for program, code := range map[string]int{"no-such-program": cmdline.NotFound, t.TempDir() + "/": cmdline.NotExecutable} {
+		_, err := executeLine("run", "--", program)
+		require.Equal(t, code, exitCode(err))
+	}
 }

@@ -160,16 +160,14 @@ func TestWebServer(t *testing.T) {
 	require.Zero(t, code, "the server listens after the process has exited")
 	b.waitForOutput("started")
 	pb.requirePage("/leader", 200, `"leads":true`)
-	b.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, b.exitCode())
+	b.terminate()
 }
 
 // TestWebServer_LeaseExpires fails if /leader returns 200 to a request that was sent after the lease has expired.
 func TestWebServer_LeaseExpires(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
-	a := h.run("a", stubborn, append(listening, "--leader-end-command", "sleep 1")...)
-	a.waitForOutput("works")
+	a := h.lead("a", stubborn, append(listening, "--leader-end-command", "sleep 1")...)
 	pa := a.webClient()
 	pa.requirePage("/leader", 200, "true")
 	h.srv.Blackhole(zktest.BothWays)
@@ -196,7 +194,8 @@ func TestWebServer_LeaseExpires(t *testing.T) {
 	a.exitCode()
 }
 
-// TestWebServer_NoBackend fails if an instance without a backend is ready, or not alive.
+// TestWebServer_NoBackend fails if an instance without a backend is ready, or not alive, if it does not exit after TERM,
+// or if it does not wait for its servers.
 func TestWebServer_NoBackend(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -207,10 +206,13 @@ func TestWebServer_NoBackend(t *testing.T) {
 	a.waitForLog("no session on zookeeper") // the page does not contain the text
 	pa.requirePage("/healthz", 200, "ok")
 	pa.requirePage("/leader", 503, `"leader":null`)
+	b := h.run("b", graceful)
+	b.waitForLog("no ZooKeeper server has granted a session")
+	b.terminate()
 	h.srv.Restart(zktest.KeepTree)
 	pa.waitForPage("/readyz", 200, "ok")
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
+	a.waitForOutput("started")
+	a.terminate()
 }
 
 // TestWebServer_SlowClient fails if a client that does not complete its request keeps its connection, or prevents the
@@ -233,8 +235,7 @@ func TestWebServer_SlowClient(t *testing.T) {
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the server has not closed the connection")
 	a.waitForOutput("started")
 	sendIncomplete()
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
+	a.terminate()
 }
 
 // TestWebServer_PortInUse fails if elector joins the election although it cannot listen.
@@ -244,9 +245,8 @@ func TestWebServer_PortInUse(t *testing.T) {
 	defer other.Close()
 	h := newZooKeeperHarness(t)
 	a := h.run("a", stubborn, "--listen", other.Addr().String())
-	require.Equal(t, cmdline.Failed, a.exitCode())
-	a.waitForLog("address already in use")
-	require.NotContains(t, a.log.text(), "joining election")
+	a.requireExit(cmdline.Failed, "address already in use")
+	require.NotContains(t, a.log.Text(), "joining election")
 	require.NotContains(t, h.srv.Tree(), "one", "it has joined the election")
 	require.Equal(t, cmdline.Usage, h.run("b", stubborn, "--listen", "8080").exitCode())
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 	"github.com/go-leaderelection/leaderelection/elector"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
@@ -192,13 +190,11 @@ func TestZooKeeper_TLS(t *testing.T) {
 func TestZooKeeper_DataLost(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
-	a := h.run("a", graceful)
-	a.waitForOutput("started")
+	a := h.lead("a", graceful)
 	h.srv.Restart(zktest.LoseAll)
 	a.waitForLog("the servers have lost their data")
 	a.waitForOutput("started")
-	a.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, a.exitCode())
+	a.terminate()
 }
 
 // TestZooKeeper_HealthAfterDataLost fails if /healthz does not report lost data until there is a new session.

@@ -43,14 +43,10 @@ func TestCompact_EndToEnd(t *testing.T) {
 	r := h.runCommand("compact", "--peer-id", "a", "-p", "a", "--wait", "15s")
 	require.Zero(t, r.code, r.log)
 	require.Contains(t, r.log, "the peer has installed the snapshot")
-	r = h.runCommand("compact", "--peer-id", "a", "-p", "a")
-	require.Equal(t, cmdline.Nothing, r.code, r.log)
+	h.requireFailure(cmdline.Nothing, "", "compact", "--peer-id", "a", "-p", "a")
 	// A later index.
-	r = h.runCommand("compact", "--peer-id", "a", "-p", h.address("a"), "-i", last, "-t", filepath.Join(h.dir, "a", "compact", "snap.new"), "--wait", "15s")
-	require.Zero(t, r.code, r.log)
-	r = h.runCommand("compact", "--peer-id", "b", "-i", "1000")
-	require.Equal(t, cmdline.Usage, r.code, r.log)
-	require.Contains(t, r.log, "not known to be committed")
+	h.requireOutput("compact", "--peer-id", "a", "-p", h.address("a"), "-i", last, "-t", filepath.Join(h.dir, "a", "compact", "snap.new"), "--wait", "15s")
+	h.requireFailure(cmdline.Usage, "not known to be committed", "compact", "--peer-id", "b", "-i", "1000")
 	for _, p := range h.waitForLeader().Peers {
 		if p.Peer.ID == "a" {
 			require.Equal(t, last, fmt.Sprint(p.Info.SnapshotIndex))
@@ -64,10 +60,9 @@ func TestCompact_EndToEnd(t *testing.T) {
 
 	// A peer that joins receives the snapshot, and the log after it.
 	e := h.startPeer("e", "--addr", h.address("e"))
-	require.Contains(t, e.output.text(), "received the snapshot", "from a, which is queried first")
-	require.Contains(t, e.output.text(), "index="+last)
-	r = h.runCommand("config", "--add", h.address("e")+"/e")
-	require.Zero(t, r.code, r.log)
+	require.Contains(t, e.output.Text(), "received the snapshot", "from a, which is queried first")
+	require.Contains(t, e.output.Text(), "index="+last)
+	h.requireOutput("config", "--add", h.address("e")+"/e")
 	fifth, _ := h.proposeUpdate("with the fifth")
 	h.waitForApplied(fifth)
 	require.Equal(t, []string{"a", "b", "c", "e"}, peerIDs(h.waitForLeader().Peers))
@@ -89,9 +84,7 @@ func TestCompact_EndToEnd(t *testing.T) {
 	r = h.runCommand("status", "--once", "-t", "300")
 	require.Equal(t, cmdline.Failed, r.code)
 	require.Contains(t, r.out, "connection refused")
-	r = h.runCommand("config", "-t", "300")
-	require.Equal(t, cmdline.Failed, r.code)
-	require.Contains(t, r.log, "are the peers running")
+	h.requireFailure(cmdline.Failed, "are the peers running", "config", "-t", "300")
 	r = h.runCommand("tail", "-t", "300")
 	require.Equal(t, cmdline.Failed, r.code)
 	require.Contains(t, r.log, "no peer has answered within 300ms")

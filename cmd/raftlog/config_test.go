@@ -51,9 +51,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 	h := startPeers(t, "a", "b", "c")
 	index, id := h.proposeUpdate("first")
 	require.Equal(t, index+" "+id+"\n", h.requireOutput("propose", "--request-id", id, "first"), "the request ID is known")
-	r := h.runCommand("propose", "--request-id", id, "other data")
-	require.Equal(t, cmdline.Failed, r.code)
-	require.Contains(t, r.log, "used for other data")
+	h.requireFailure(cmdline.Failed, "used for other data", "propose", "--request-id", id, "other data")
 	created := strings.TrimSpace(runProgram(t, nil, "new-id").out)
 	second := h.requireOutput("propose", "--request-id", created, "second")
 	require.Contains(t, second, created)
@@ -62,11 +60,9 @@ func TestConfig_EndToEnd(t *testing.T) {
 
 	// The configuration file does not contain the fourth peer.
 	h.startPeer("d", "--addr", h.address("d"))
-	r = h.runCommand("config", "--dry-run", "--add", "tcp://"+h.address("d")+"/d")
-	require.Zero(t, r.code, r.log)
-	require.Contains(t, r.out, "nothing was changed")
+	require.Contains(t, h.requireOutput("config", "--dry-run", "--add", "tcp://"+h.address("d")+"/d"), "nothing was changed")
 	change := requestid.New().String()
-	r = h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", change)
+	r := h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", change)
 	require.Zero(t, r.code, r.log)
 	require.Less(t, r.duration, 10*time.Second)
 	_, complete, ok := strings.Cut(strings.TrimSpace(r.out), "complete at entry ")
@@ -74,9 +70,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 	h.waitForApplied(complete)
 	require.Equal(t, []string{"a", "b", "c", "d"}, peerIDs(h.waitForLeader().Peers))
 	// A repeated change returns the first result.
-	r = h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", change)
-	require.Zero(t, r.code, r.log)
-	require.Contains(t, r.out, "complete at entry "+complete)
+	require.Contains(t, h.requireOutput("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", change), "complete at entry "+complete)
 	r = h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", requestid.New().String())
 	require.Equal(t, cmdline.Exists, r.code, "another request ID is another change: %s", r.log)
 
@@ -89,12 +83,9 @@ func TestConfig_EndToEnd(t *testing.T) {
 	}
 	require.Contains(t, r.out, "(leader)")
 
-	r = h.runCommand("config", "--add", h.address("d")+"/d")
-	require.Equal(t, cmdline.Exists, r.code, r.log)
-	r = h.runCommand("config", "--delete", "127.0.0.1:1/x")
-	require.Equal(t, cmdline.Missing, r.code, r.log)
-	r = h.runCommand("config", "--replace", h.address("a")+"/a", "--delete", "b")
-	require.Equal(t, cmdline.Usage, r.code, r.log)
+	h.requireFailure(cmdline.Exists, "", "config", "--add", h.address("d")+"/d")
+	h.requireFailure(cmdline.Missing, "", "config", "--delete", "127.0.0.1:1/x")
+	h.requireFailure(cmdline.Usage, "", "config", "--replace", h.address("a")+"/a", "--delete", "b")
 
 	// The leader is removed.
 	leader := h.waitForLeader().Leader.ID
@@ -105,16 +96,14 @@ func TestConfig_EndToEnd(t *testing.T) {
 	h.peers[leader].waitForLine(t, "role=removed") // the removed peer learns it after the others
 	h.peers[leader].waitForLine(t, "needs another ID")
 	require.Contains(t, h.requireOutput("config", "--delete", leader, "--request-id", change), "complete at entry")
-	require.Equal(t, cmdline.Missing, h.runCommand("config", "--delete", leader).code)
+	h.requireFailure(cmdline.Missing, "", "config", "--delete", leader)
 	s := h.waitForLeader()
 	require.NotEqual(t, leader, s.Leader.ID)
 	require.NotContains(t, peerIDs(slices.DeleteFunc(s.Peers, func(p peerReport) bool { return p.Info == nil || p.Info.Role == "removed" })), leader)
 	require.Zero(t, h.peers[leader].stop(t, syscall.SIGTERM))
 	h.proposeUpdate("without the first leader")
 	h.requireLog("tail", "--once")
-	r = h.runCommand("config", "--add", h.address(leader)+"/"+leader)
-	require.Equal(t, cmdline.Usage, r.code)
-	require.Contains(t, r.log, "removed")
+	h.requireFailure(cmdline.Usage, "removed", "config", "--add", h.address(leader)+"/"+leader)
 
 	// A new peer that does not answer changes nothing, and does not prevent the next change.
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,6 +115,5 @@ func TestConfig_EndToEnd(t *testing.T) {
 	}
 	require.Equal(t, cmdline.Failed, r.code, r.log)
 	require.Contains(t, r.log, "nothing was changed")
-	r = h.runCommand("config", "--delete", "d")
-	require.Zero(t, r.code, r.log)
+	h.requireOutput("config", "--delete", "d")
 }

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"net"
@@ -17,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +26,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/processtest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
@@ -36,27 +34,9 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	// Parallel tests spend most of their time waiting for other processes.
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err)
-	}
-	dir, err := os.MkdirTemp("", "raftlog")
-	if err == nil {
-		program = filepath.Join(dir, "raftlog")
-		var out []byte
-		if out, err = exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-			err = fmt.Errorf("%w: %s", err, out)
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
-		os.Exit(code)
-	}))
+	var exit func(int)
+	program, exit = processtest.Build()
+	goleak.VerifyTestMain(m, goleak.Cleanup(exit))
 }
 
 const (
@@ -125,7 +105,7 @@ func (h *harness) address(id string) string {
 // process is a command that runs until it is stopped.
 type process struct {
 	cmd    *exec.Cmd
-	output *processOutput
+	output *processtest.Output
 }
 
 // startCommand starts a command with the configuration file.
@@ -146,14 +126,14 @@ func (h *harness) startPrepared(prepare func(*exec.Cmd), args ...string) *proces
 	}
 	require.NoError(h.t, p.cmd.Start())
 	w.Close()
-	p.output = newProcessOutput(r)
+	p.output = processtest.NewOutput(r)
 	h.t.Cleanup(func() {
 		if !p.hasExited() {
 			_ = p.cmd.Process.Kill()
 			_ = p.cmd.Wait()
 		}
-		p.output.drain()
-		text := p.output.text()
+		p.output.WaitForEnd(h.t, timeLimit)
+		text := p.output.Text()
 		if h.t.Failed() {
 			h.t.Logf("%s\n%s", strings.Join(args, " "), text)
 		}
@@ -168,7 +148,7 @@ func (h *harness) startPeer(id string, args ...string) *process {
 	h.t.Helper()
 	p := h.startCommand(append([]string{"serve", "--peer-id", id}, args...)...)
 	h.peers[id] = p
-	p.waitForLine(h.t, "msg=listening")
+	p.output.WaitForText(h.t, timeLimit, "msg=listening")
 	return p
 }
 
@@ -177,20 +157,7 @@ func (p *process) hasExited() bool { return p.cmd.ProcessState != nil }
 // waitForLine waits for a line of output that contains text, and returns it.
 func (p *process) waitForLine(t *testing.T, text string) string {
 	t.Helper()
-	limit := time.After(timeLimit)
-	for {
-		select {
-		case line, ok := <-p.output.unread:
-			if !ok {
-				require.Fail(t, "the process exited without the output: "+text)
-			}
-			if strings.Contains(line, text) {
-				return line
-			}
-		case <-limit:
-			require.Fail(t, "no output: "+text)
-		}
-	}
+	return p.output.WaitForLine(t, timeLimit, text, func(line string) bool { return strings.Contains(line, text) })
 }
 
 // stop sends a signal, waits until the process exits, and returns the exit code. Signal 0 only waits.
@@ -222,6 +189,14 @@ func (h *harness) requireOutput(args ...string) string {
 	r := h.runCommand(args...)
 	require.Zero(h.t, r.code, "%s: %s", strings.Join(args, " "), r.log)
 	return r.out
+}
+
+// requireFailure runs a command, and requires the exit code and a text of the log.
+func (h *harness) requireFailure(code int, logged string, args ...string) {
+	h.t.Helper()
+	r := h.runCommand(args...)
+	require.Equal(h.t, code, r.code, "%s: %s", strings.Join(args, " "), r.log)
+	require.Contains(h.t, r.log, logged)
 }
 
 // runProgram runs the program until it exits.
@@ -337,15 +312,6 @@ func (h *harness) killPeers(ids ...string) {
 // dataDir returns the directory of a peer.
 func (h *harness) dataDir(id string) string { return filepath.Join(h.dir, id) }
 
-// requireAcknowledged requires that the log contains the acknowledged updates, with their indexes.
-func (h *harness) requireAcknowledged() {
-	h.t.Helper()
-	text := h.requireOutput("tail", "--once")
-	for index, data := range h.acknowledged {
-		require.Regexp(h.t, `(?m)^`+index+` .*"`+data+`"`, text)
-	}
-}
-
 // writeConfig writes a configuration file with other peers, and returns its name.
 func (h *harness) writeConfig(ids ...string) string {
 	h.t.Helper()
@@ -371,40 +337,4 @@ func createPeer(t *testing.T, dir string) {
 	node, err := raftlog.Open(raftlog.Config{Cluster: "c", ID: self.ID, Addr: self.Addr, Listener: listener, Dir: dir, Peers: []api.Peer{self}, Insecure: true})
 	require.NoError(t, err)
 	require.NoError(t, node.Close())
-}
-
-// processOutput is the output of a process.
-type processOutput struct {
-	r      *os.File
-	unread chan string
-	mu     sync.Mutex
-	lines  []string
-}
-
-func newProcessOutput(r *os.File) *processOutput {
-	o := &processOutput{r: r, unread: make(chan string, 100000)}
-	go func() {
-		defer close(o.unread)
-		for s := bufio.NewScanner(r); s.Scan(); {
-			o.mu.Lock()
-			o.lines = append(o.lines, s.Text())
-			o.mu.Unlock()
-			o.unread <- s.Text()
-		}
-	}()
-	return o
-}
-
-// drain reads the remaining output of a process that has exited.
-func (o *processOutput) drain() {
-	for range o.unread {
-	}
-	o.r.Close()
-}
-
-// text returns the output that was read.
-func (o *processOutput) text() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.Join(o.lines, "\n")
 }

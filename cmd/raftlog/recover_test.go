@@ -21,7 +21,7 @@ func TestRecover_EndToEnd(t *testing.T) {
 	h := startPeers(t, "a", "b", "c")
 	last, _ := h.proposeUpdate("one")
 	h.waitForApplied(last)
-	require.Equal(t, cmdline.Usage, h.runCommand("recover", "--peer-id", "a", "--accept-data-loss").code, "the peer is running")
+	h.requireFailure(cmdline.Usage, "", "recover", "--peer-id", "a", "--accept-data-loss")
 	h.killPeers("b", "c", "a")
 	require.NoError(t, os.RemoveAll(h.dataDir("c"))) // b is on a machine that is down
 
@@ -53,10 +53,10 @@ func TestExportAndRestore(t *testing.T) {
 	h.requireOutput("compact", "--peer-id", "a", "-i", last, "-p", "a", "--wait", "15s")
 	file := filepath.Join(h.dir, "exported")
 	require.Contains(t, h.requireOutput("export", "--peer-id", "a", file), "through entry "+last)
-	require.Equal(t, cmdline.Usage, h.runCommand("export", "--peer-id", "a", file).code, "the file exists")
+	h.requireFailure(cmdline.Usage, "", "export", "--peer-id", "a", file)
 	h.killPeers("a")
 	require.NoError(t, os.RemoveAll(h.dataDir("a")))
-	require.Equal(t, cmdline.Usage, h.runCommand("restore", "--peer-id", "b", file).code, "no address")
+	h.requireFailure(cmdline.Usage, "", "restore", "--peer-id", "b", file)
 	require.Contains(t, h.requireOutput("restore", "--peer-id", "b", "--addr", h.address("b"), "--index-gap", "1000", file), "peer b of cluster test")
 	h.file = h.writeConfig("b")
 	h.startPeer("b")

@@ -80,8 +80,7 @@ func TestStore_WriteConcern(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
-	r, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	r := fixture.Read(t, s)
 	fixture.Heartbeat(t, s, r)
 	require.EqualValues(t, 3, commands.Load())
 }
@@ -101,8 +100,7 @@ func TestHeartbeat_WriteConcernError(t *testing.T) {
 	_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 	fixture.RequireUnknownOutcome(t, err)
 	fixture.RequireUnknownOutcome(t, newStore(t, connect(t, server.uri(), nil), "another").Create(fixture.Context(t), fixture.Blank()))
-	now, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	now := fixture.Read(t, s)
 	require.Equal(t, r.Seq+1, now.Seq, "the heartbeat was applied")
 }
 
@@ -141,8 +139,7 @@ func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
 	close(release)
 	require.ErrorIs(t, err, context.Canceled)
 	fixture.RequireUnknownOutcome(t, err)
-	e, err := f.Next(fixture.Context(t))
-	require.NoError(t, err)
+	e := fixture.NextEvent(t, f)
 	require.Equal(t, r.Seq+1, e.Record.Seq)
 }
 

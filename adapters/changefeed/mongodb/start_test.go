@@ -17,9 +17,7 @@ func TestStart_StandaloneServer(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c")
 	server.setInterceptor(failCommand("aggregate", 40573))
-	err := s.Start(fixture.Context(t))
-	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	require.ErrorContains(t, err, "replica set")
+	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "replica set")
 }
 
 // TestStart_Errors fails if Start does not report a permanent failure as such with advice, or
@@ -40,9 +38,7 @@ func TestStart_Errors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, s, _ := createRecord(t, nil)
 			server.setInterceptor(failCommand(c.command, c.code))
-			err := s.Start(fixture.Context(t))
-			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-			require.ErrorContains(t, err, c.advice)
+			fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), c.advice)
 		})
 	}
 	t.Run("Transient", func(t *testing.T) {
@@ -76,9 +72,7 @@ func TestStart_UnsuitableCollection(t *testing.T) {
 			}
 			return reply
 		})
-		err := newStore(t, connect(t, server.uri(), nil), "c").Start(fixture.Context(t))
-		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-		require.ErrorContains(t, err, kind)
+		fixture.RequireUnsuitable(t, newStore(t, connect(t, server.uri(), nil), "c").Start(fixture.Context(t)), kind)
 	}
 }
 

@@ -51,13 +51,11 @@ func TestFeed_OldEvents(t *testing.T) {
 	f, err := s.Subscribe(fixture.Context(t))
 	require.NoError(t, err)
 	defer f.Close()
-	e, err := f.Next(fixture.Context(t))
-	require.NoError(t, err)
+	e := fixture.NextEvent(t, f)
 	require.Equal(t, second.Epoch, e.Record.Epoch)
 	last := fixture.Heartbeat(t, s, e.Record)
 	for e.Record.Version != last.Version {
-		e, err = f.Next(fixture.Context(t))
-		require.NoError(t, err)
+		e = fixture.NextEvent(t, f)
 		require.False(t, e.Missing, "the feed delivers the earlier deletion")
 	}
 }
@@ -179,8 +177,7 @@ func TestChanges_OtherCollection(t *testing.T) {
 		_, err = db.Collection(name).InsertOne(fixture.Context(t), bson.D{{Key: "_id", Value: "in " + name}})
 		require.NoError(t, err)
 	}
-	c, err := changes.Next(fixture.Context(t))
-	require.NoError(t, err)
+	c := fixture.NextEvent(t, changes)
 	id, _ := c.(bson.Raw).Lookup("documentKey", "_id").StringValueOK()
 	require.Equal(t, "in another", id)
 }

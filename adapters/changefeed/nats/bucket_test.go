@@ -61,16 +61,13 @@ func TestStore_ReplicatedBucket(t *testing.T) {
 	}
 	for _, bucket := range []string{"first", "none"} {
 		s := newStore(t, conn, bucket, WithReplicas(3))
-		err := s.Start(fixture.Context(t))
-		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-		require.ErrorContains(t, err, conn.ConnectedServerVersion())
+		fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), conn.ConnectedServerVersion())
 		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
 	}
 	s := newStore(t, conn, "single")
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
-	r, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	r := fixture.Read(t, s)
 	fixture.Heartbeat(t, newStore(t, connect(t, all[1].Addr()), "single"), r)
 }
 
@@ -105,8 +102,7 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 		b := backend(t)
 		s := b.New(t)
 		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
-		r, err := s.Read(fixture.Context(t))
-		require.NoError(t, err)
+		r := fixture.Read(t, s)
 		js, err := jetstream.New(connect(t, all[0].Addr()))
 		require.NoError(t, err)
 		stream, err := js.Stream(fixture.Context(t), "KV_"+s.(*Store).bucket)
@@ -116,8 +112,7 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 		_, err = fmt.Sscanf(stream.CachedInfo().Cluster.Leader, "n%d", &leader)
 		require.NoError(t, err)
 		other := newStore(t, connect(t, all[(leader+1)%3].Addr()), s.(*Store).bucket, WithReplicas(3))
-		_, err = other.Read(fixture.Context(t))
-		require.NoError(t, err)
+		fixture.Read(t, other)
 		require.NoError(t, all[leader].Kill())
 		next := r
 		next.Seq++
@@ -131,8 +126,7 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 			require.NotErrorIs(t, err, changefeed.ErrNoRecord, "a bucket without a leader exists")
 			require.NoError(t, limit.Err())
 		}
-		now, err := other.Read(fixture.Context(t))
-		require.NoError(t, err)
+		now := fixture.Read(t, other)
 		require.Equal(t, next.Seq, now.Seq)
 		require.NoError(t, all[leader].Start())
 	})

@@ -30,8 +30,7 @@ func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	two := fixture.Blank()
 	two.Epoch = "two"
 	require.NoError(t, s.Create(fixture.Context(t), two))
-	now, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	now := fixture.Read(t, s)
 	_, before, err := parseVersion(old.Version)
 	require.NoError(t, err)
 	_, after, err := parseVersion(now.Version)
@@ -39,8 +38,7 @@ func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	require.Equal(t, before, after, "NATS distinguishes the two buckets, so the test has no purpose")
 	_, err = s.Heartbeat(fixture.Context(t), old, old)
 	require.ErrorIs(t, err, changefeed.ErrConflict)
-	still, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	still := fixture.Read(t, s)
 	require.Equal(t, now, still)
 }
 
@@ -76,11 +74,9 @@ func TestCreate_DeletedKey(t *testing.T) {
 	} {
 		f := fixture.SubscribeTo(t, s, r)
 		require.NoError(t, remove())
-		e, err := f.Next(fixture.Context(t))
-		require.NoError(t, err)
+		e := fixture.NextEvent(t, f)
 		require.True(t, e.Missing)
-		e, err = fixture.Subscribe(t, s).Next(fixture.Context(t))
-		require.NoError(t, err)
+		e = fixture.NextEvent(t, fixture.Subscribe(t, s))
 		require.True(t, e.Missing, "a new feed")
 		_, err = s.Read(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
@@ -89,8 +85,7 @@ func TestCreate_DeletedKey(t *testing.T) {
 		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
 		_, err = s.Heartbeat(fixture.Context(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrConflict)
-		r, err = s.Read(fixture.Context(t))
-		require.NoError(t, err)
+		r = fixture.Read(t, s)
 		fixture.AwaitRecord(t, f, r)
 	}
 }

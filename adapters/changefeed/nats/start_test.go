@@ -49,9 +49,8 @@ func TestStart_Unsuitable(t *testing.T) {
 				require.NoError(t, err)
 			}
 			s := newStore(t, conn, bucket)
-			for what, err := range map[string]error{"Start": s.Start(fixture.Context(t)), "Create": s.Create(fixture.Context(t), fixture.Blank())} {
-				require.ErrorIs(t, err, changefeed.ErrUnsuitable, what)
-				require.ErrorContains(t, err, bucket)
+			for _, err := range []error{s.Start(fixture.Context(t)), s.Create(fixture.Context(t), fixture.Blank())} {
+				fixture.RequireUnsuitable(t, err, bucket)
 			}
 			stream, err := js.Stream(fixture.Context(t), "KV_"+bucket)
 			require.NoError(t, err)
@@ -65,9 +64,7 @@ func TestStart_Unsuitable(t *testing.T) {
 		require.NoError(t, newStore(t, conn, bucket).Start(fixture.Context(t)))
 		_, err = kv.Put(fixture.Context(t), "other", make([]byte, 40<<10))
 		require.NoError(t, err)
-		err = newStore(t, conn, bucket).Start(fixture.Context(t))
-		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-		require.ErrorContains(t, err, "max_bytes is 65536")
+		fixture.RequireUnsuitable(t, newStore(t, conn, bucket).Start(fixture.Context(t)), "max_bytes is 65536")
 	})
 	t.Run("OtherData", func(t *testing.T) {
 		bucket := newBucket()
@@ -121,9 +118,7 @@ func TestStart_Unsuitable(t *testing.T) {
 func TestStart_NoJetStream(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--jetstream=false")
-	err := newStore(t, connect(t, server.Addr()), newBucket()).Start(fixture.Context(t))
-	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	require.ErrorContains(t, err, "JetStream")
+	fixture.RequireUnsuitable(t, newStore(t, connect(t, server.Addr()), newBucket()).Start(fixture.Context(t)), "JetStream")
 }
 
 // TestStart_Permissions fails if a missing permission is not reported, for which the server sends a
@@ -154,8 +149,7 @@ authorization: { users: [
 	}
 	candidate := storeOf("candidate")
 	require.NoError(t, candidate.Start(fixture.Context(t)))
-	r, err := candidate.Read(fixture.Context(t))
-	require.NoError(t, err)
+	r := fixture.Read(t, candidate)
 	f := fixture.SubscribeTo(t, candidate, r)
 	fixture.AwaitRecord(t, f, fixture.Heartbeat(t, candidate, r))
 	require.NoError(t, f.Close())
@@ -169,7 +163,7 @@ authorization: { users: [
 	defer server.Thaw()
 	short, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	_, err = candidate.Read(short)
+	_, err := candidate.Read(short)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 }

@@ -134,8 +134,7 @@ func TestHeartbeat_PromotedStandby(t *testing.T) {
 	table := newTable()
 	s := newStore(t, r.pool, table, postgres.WithRisk(changefeed.RiskFailover))
 	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
-	first, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	first := fixture.Read(t, s)
 
 	r.setStandbyNames(t, "FIRST 2 (a, b)", 2, "sync")
 	first = fixture.Heartbeat(t, s, first)
@@ -148,7 +147,7 @@ func TestHeartbeat_PromotedStandby(t *testing.T) {
 	require.NoError(t, r.b.Kill())
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = s.Heartbeat(short, first, first)
+	_, err := s.Heartbeat(short, first, first)
 	require.ErrorIs(t, err, context.DeadlineExceeded, "a heartbeat that one standby lacks was acknowledged")
 
 	r.setStandbyNames(t, "ANY 1 (a, b)", 1, "quorum")

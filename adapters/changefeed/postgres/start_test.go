@@ -58,8 +58,7 @@ func TestStart_Unsuitable(t *testing.T) {
 			execSQL(t, operator, names.Replace(c.prepare))
 			s := newStore(t, newPool(t, server.Addr(), c.change), table, c.opts...)
 			err := s.Start(fixture.Context(t))
-			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-			require.ErrorContains(t, err, c.text)
+			fixture.RequireUnsuitable(t, err, c.text)
 			t.Log(err)
 		})
 	}
@@ -90,16 +89,13 @@ func TestWithoutCreate(t *testing.T) {
 	execSQL(t, pool, "DELETE FROM "+table.Sanitize())
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
-	_, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	fixture.Read(t, s)
 }
 
 // TestStart_NotificationsNotDelivered fails if Start accepts a pool whose notifications do not
 // reach listening connections, as with a pooler in transaction mode.
 func TestStart_NotificationsNotDelivered(t *testing.T) {
-	err := newStore(t, newSplitPool(t), newTable(), postgres.WithQuiet(2*time.Second)).Start(fixture.Context(t))
-	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	require.ErrorContains(t, err, "did not reach a listening connection")
+	fixture.RequireUnsuitable(t, newStore(t, newSplitPool(t), newTable(), postgres.WithQuiet(2*time.Second)).Start(fixture.Context(t)), "did not reach a listening connection")
 }
 
 // TestStart_UnreachableServer fails if a server that is down is reported as unsuitable.

@@ -60,11 +60,9 @@ func TestFeed_SameTableInOtherSchema(t *testing.T) {
 	f := fixture.SubscribeTo(t, one, first)
 	fixture.Heartbeat(t, two, other)
 	next := fixture.Heartbeat(t, one, first)
-	e, err := f.Next(fixture.Context(t))
-	require.NoError(t, err)
+	e := fixture.NextEvent(t, f)
 	require.Equal(t, next.Version, e.Record.Version)
-	now, err := one.Read(fixture.Context(t))
-	require.NoError(t, err)
+	now := fixture.Read(t, one)
 	require.Equal(t, next.Version, now.Version)
 }
 
@@ -85,8 +83,7 @@ func TestFeed_TableCreatedAgain(t *testing.T) {
 	b.Epoch = "epoch two"
 	require.NoError(t, s.Create(fixture.Context(t), b))
 	fixture.AwaitEvent(t, f, func(e changefeed.Event) bool { return e.Record.Epoch == b.Epoch })
-	r, err = s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	r = fixture.Read(t, s)
 	before := reads.queries.Load()
 	const writes = 30
 	for range writes {
@@ -256,8 +253,7 @@ func TestChanges_OtherChannel(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 	execSQL(t, pool, "SELECT pg_notify('a third place', 'no')")
 	execSQL(t, pool, "SELECT pg_notify('another place', 'yes')")
-	c, err := changes.Next(fixture.Context(t))
-	require.NoError(t, err)
+	c := fixture.NextEvent(t, changes)
 	require.Equal(t, postgres.Change{Channel: "another place", Payload: "yes"}, c)
 }
 
@@ -276,8 +272,7 @@ func TestChanges_RejectedChannel(t *testing.T) {
 		defer changes.Close()
 		_, err = changes.Next(fixture.Context(t))
 	}
-	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	require.ErrorContains(t, err, "22P05")
+	fixture.RequireUnsuitable(t, err, "22P05")
 	r = fixture.Heartbeat(t, s, r)
 	fixture.AwaitRecord(t, f, r)
 }

@@ -85,8 +85,7 @@ func TestHeartbeat_RecordLostByRestart(t *testing.T) {
 	require.Error(t, err)
 	_, err = s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	e, err := fixture.Subscribe(t, s).Next(fixture.Context(t))
-	require.NoError(t, err)
+	e := fixture.NextEvent(t, fixture.Subscribe(t, s))
 	require.True(t, e.Missing)
 	b := fixture.Blank()
 	b.Epoch = "epoch two"
@@ -112,16 +111,14 @@ func TestElection_RestartFromSnapshot(t *testing.T) {
 	f := fixture.Subscribe(t, s)
 	var saved, last changefeed.Record
 	for last.Seq < saved.Seq+3 || saved.Term == 0 {
-		e, err := f.Next(fixture.Context(t))
-		require.NoError(t, err)
+		e := fixture.NextEvent(t, f)
 		if last = e.Record; last.Term > 0 && saved.Term == 0 {
 			require.NoError(t, client.Save(fixture.Context(t)).Err())
 			saved = last
 		}
 	}
 	require.NoError(t, server.Restart())
-	r, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	r := fixture.Read(t, s)
 	require.Less(t, r.Seq, last.Seq)
 	require.Eventually(t, func() bool {
 		now, err := s.Read(fixture.Context(t))
@@ -135,8 +132,7 @@ func TestHeartbeat_ClosedClient(t *testing.T) {
 	s, r := createRecord(t, client, newKey())
 	require.NoError(t, client.Close())
 	_, err := s.Heartbeat(fixture.Context(t), r, r)
-	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	require.ErrorContains(t, err, "the client was closed")
+	fixture.RequireUnsuitable(t, err, "the client was closed")
 }
 
 // TestHeartbeat_NotPublished fails if a write that the user may not publish changes the record.
@@ -148,7 +144,6 @@ func TestHeartbeat_NotPublished(t *testing.T) {
 	mute := newStore(t, connect(t, server.Addr(), func(o *driver.Options) { o.Username, o.Password = "mute", "secret" }), key)
 	_, err := mute.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	got, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	got := fixture.Read(t, s)
 	require.Equal(t, r, got)
 }

@@ -50,8 +50,7 @@ func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 	f := fixture.SubscribeTo(t, one, first)
 	fixture.Heartbeat(t, two, other)
 	next := fixture.Heartbeat(t, one, first)
-	e, err := f.Next(fixture.Context(t))
-	require.NoError(t, err)
+	e := fixture.NextEvent(t, f)
 	require.Equal(t, next.Version, e.Record.Version)
 }
 
@@ -65,8 +64,7 @@ func TestFeed_OtherMessages(t *testing.T) {
 		require.NoError(t, client.Publish(fixture.Context(t), "changefeed:0:"+key, payload).Err())
 	}
 	r = fixture.Heartbeat(t, s, r)
-	e, err := f.Next(fixture.Context(t))
-	require.NoError(t, err)
+	e := fixture.NextEvent(t, f)
 	require.Equal(t, r.Version, e.Record.Version)
 }
 
@@ -126,7 +124,6 @@ func TestChanges_OtherChannel(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 	require.NoError(t, client.Publish(fixture.Context(t), key, "no").Err())
 	require.NoError(t, client.Publish(fixture.Context(t), key+" another", "yes").Err())
-	c, err := changes.Next(fixture.Context(t))
-	require.NoError(t, err)
+	c := fixture.NextEvent(t, changes)
 	require.Equal(t, redis.Change{Channel: key + " another", Payload: "yes"}, c)
 }

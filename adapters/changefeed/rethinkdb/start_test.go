@@ -16,9 +16,7 @@ func TestStart_PrimaryKey(t *testing.T) {
 	_, _ = r.DBCreate(database).RunWrite(session)
 	table := newTable(t, session)
 	execWrite(t, session, r.DB(database).TableCreate(table, r.TableCreateOpts{PrimaryKey: "other"}))
-	err := newStore(t, session, table).Start(fixture.Context(t))
-	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	require.ErrorContains(t, err, "primary key")
+	fixture.RequireUnsuitable(t, newStore(t, session, table).Start(fixture.Context(t)), "primary key")
 }
 
 // TestStart_Permissions fails if a missing permission is not reported, or if the documented
@@ -51,14 +49,12 @@ func TestStart_Permissions(t *testing.T) {
 				fixture.SubscribeTo(t, limited, rec)
 				rec = fixture.Heartbeat(t, limited, rec)
 			} else {
-				require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-				require.ErrorContains(t, err, "grant")
+				fixture.RequireUnsuitable(t, err, "grant")
 			}
 			another := newStore(t, session, newTable(t, operator))
 			require.ErrorIs(t, another.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
 		})
 	}
-	now, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	now := fixture.Read(t, s)
 	require.Equal(t, rec.Version, now.Version)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
@@ -64,9 +63,7 @@ func TestCreate_AmbiguousTable(t *testing.T) {
 		}
 	}
 	require.Greater(t, countTables(t, operator, table), 1, "the server has created only one table")
-	err := newStore(t, operator, table, rethinkdb.WithoutCreate()).Start(fixture.Context(t))
-	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	require.ErrorContains(t, err, "several tables")
+	fixture.RequireUnsuitable(t, newStore(t, operator, table, rethinkdb.WithoutCreate()).Start(fixture.Context(t)), "several tables")
 	s, rec := createRecord(t, operator, table)
 	fixture.Heartbeat(t, s, rec)
 	require.Equal(t, 1, countTables(t, operator, table))

@@ -20,16 +20,14 @@ func TestFeed_MissingTable(t *testing.T) {
 	f, err := s.Subscribe(fixture.Context(t))
 	require.NoError(t, err)
 	defer f.Close()
-	e, err := f.Next(fixture.Context(t))
-	require.NoError(t, err)
+	e := fixture.NextEvent(t, f)
 	require.True(t, e.Missing)
 	_, err = s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
 	_, err = s.Heartbeat(fixture.Context(t), fixture.Blank(), fixture.Blank())
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
 	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
-	rec, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
+	rec := fixture.Read(t, s)
 	fixture.AwaitRecord(t, f, rec)
 	rec = fixture.Heartbeat(t, s, rec)
 	fixture.AwaitRecord(t, f, rec)
@@ -47,9 +45,7 @@ func TestFeed_TableDropped(t *testing.T) {
 	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithoutCreate()).Start(fixture.Context(t)), changefeed.ErrUnsuitable)
 	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithoutCreate()).Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
 	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
-	rec, err := s.Read(fixture.Context(t))
-	require.NoError(t, err)
-	fixture.SubscribeTo(t, s, rec)
+	fixture.SubscribeTo(t, s, fixture.Read(t, s))
 }
 
 // TestChanges_OtherTable fails if Changes does not deliver the changes of the given table, or
@@ -68,7 +64,6 @@ func TestChanges_OtherTable(t *testing.T) {
 	for _, table := range []string{third, other} {
 		execWrite(t, session, r.DB(database).Table(table).Insert(map[string]any{"id": "in " + table}))
 	}
-	c, err := changes.Next(fixture.Context(t))
-	require.NoError(t, err)
+	c := fixture.NextEvent(t, changes)
 	require.Equal(t, map[string]any{"id": "in " + other}, c.(rethinkdb.Change).New)
 }

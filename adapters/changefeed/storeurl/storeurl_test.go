@@ -29,7 +29,42 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hailocab/go-hostpool.(*epsilonGreedyHostPool).epsilonGreedyDecay"))
 }
 
-// TestOpen_InvalidAddress fails if Open accepts an invalid address, or if its error lacks the
+// serve starts a server that handles each connection, which is then closed, and returns its address.
+func serve(t testing.TB, handle func(net.Conn)) (address string) {
+	t.Helper()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	t.Cleanup(func() { server.Close(); serving.Wait() })
+	serving.Go(func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				handle(conn)
+			})
+		}
+	})
+	return server.Addr().String()
+}
+
+// newStore returns a store, which is closed when the test ends.
+func newStore(t testing.TB, cfg storeurl.Config) changefeed.Store {
+	t.Helper()
+	cfg.Election = "jobs"
+	opener, err := storeurl.Open(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { opener.Close() })
+	store, err := opener.NewStore()
+	require.NoError(t, err)
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// TestOpen_InvalidAddress fails if Open or Check accepts an invalid address, or if the error lacks the
 // reason or contains the password.
 func TestOpen_InvalidAddress(t *testing.T) {
 	for _, c := range []struct{ url, election, text string }{
@@ -37,6 +72,7 @@ func TestOpen_InvalidAddress(t *testing.T) {
 		{"oracle://db", "jobs", `"oracle:"`},
 		{"postgres://app:secret@db:port/x", "jobs", "address"},
 		{"nats://", "jobs", "no server"},
+		{"redis://", "jobs", "no server"},
 		{"nats://host?table=x", "jobs", `"table"`},
 		{"memory:", "//", "the name of the election is empty"},
 		{"zookeeper://me:secret@host", "jobs", "its elections are in package leaderelection (elector: --backend zookeeper"},
@@ -77,10 +113,13 @@ func TestOpen_InvalidAddress(t *testing.T) {
 		{"mongodb+srv://me:secret@localhost/db?tls=false&directConnection=true", "jobs", "use mongodb:// with one host and directConnection=true"},
 		{"mongodb://me:secret@127.0.0.1:1,localhost:2/db", "jobs", "use mongodb:// with one host and directConnection=true"},
 	} {
-		_, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: c.election})
-		require.ErrorIs(t, err, leaderelection.ErrInvalid, c.url)
-		require.ErrorContains(t, err, c.text, c.url)
-		require.NotContains(t, err.Error(), "secret", c.url)
+		cfg := storeurl.Config{URL: c.url, Election: c.election}
+		_, err := storeurl.Open(t.Context(), cfg)
+		for _, err := range []error{err, storeurl.Check(cfg)} {
+			require.ErrorIs(t, err, leaderelection.ErrInvalid, c.url)
+			require.ErrorContains(t, err, c.text, c.url)
+			require.NotContains(t, err.Error(), "secret", c.url)
+		}
 	}
 }
 
@@ -130,8 +169,7 @@ func TestCheck_Credentials(t *testing.T) {
 func TestOpen_PostgresDowngrade(t *testing.T) {
 	for mode, sent := range map[string]bool{"": false, "sslmode=": false, "sslmode=prefer": true, "sslmode=disable": true, "sslmode=require": false} {
 		passwords := make(chan string, 1)
-		server := servePostgres(t, passwords)
-		_, port, err := net.SplitHostPort(server.Addr().String())
+		_, port, err := net.SplitHostPort(servePostgres(t, passwords))
 		require.NoError(t, err)
 		// The second server is not on this machine. A connection to it fails immediately.
 		cfg := storeurl.Config{URL: "postgres://me:secret@127.0.0.1:" + port + ",255.255.255.255:1/db?" + mode, Election: "jobs"}
@@ -151,14 +189,8 @@ func TestOpen_PostgresDowngrade(t *testing.T) {
 }
 
 // servePostgres starts a server without TLS that requests the password in clear text, and then closes the connection.
-func servePostgres(t *testing.T, passwords chan<- string) net.Listener {
-	t.Helper()
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var serving sync.WaitGroup
-	t.Cleanup(func() { server.Close(); serving.Wait() })
-	serve := func(conn net.Conn) {
-		defer conn.Close()
+func servePostgres(t *testing.T, passwords chan<- string) (address string) {
+	return serve(t, func(conn net.Conn) {
 		backend := pgproto3.NewBackend(conn, conn)
 		m, err := backend.ReceiveStartupMessage()
 		if _, ok := m.(*pgproto3.SSLRequest); ok && err == nil {
@@ -180,40 +212,21 @@ func servePostgres(t *testing.T, passwords chan<- string) net.Listener {
 			default:
 			}
 		}
-	}
-	serving.Go(func() {
-		for {
-			conn, err := server.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { serve(conn) })
-		}
 	})
-	return server
 }
 
 // TestOpen_NATSToken fails if a user without a password is not sent as a token.
 func TestOpen_NATSToken(t *testing.T) {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	lines := make(chan string, 1)
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	defer server.Close()
-	serving.Go(func() {
-		conn, err := server.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
+	lines := make(chan string, 10)
+	address := serve(t, func(conn net.Conn) {
 		fmt.Fprint(conn, "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"proto\":1,\"max_payload\":1048576,\"auth_required\":true}\r\n")
 		line, _ := bufio.NewReader(conn).ReadString('\n')
-		lines <- line
+		select {
+		case lines <- line:
+		default:
+		}
 	})
-	opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: "nats://secret@" + server.Addr().String(), Election: "jobs"})
-	require.NoError(t, err)
-	defer opener.Close()
+	newStore(t, storeurl.Config{URL: "nats://secret@" + address})
 	require.Contains(t, <-lines, `"auth_token":"secret"`)
 }
 
@@ -222,31 +235,21 @@ func TestOpen_NATSToken(t *testing.T) {
 func TestOpen_NATSDiscovery(t *testing.T) {
 	for _, allow := range []bool{false, true} {
 		// Both servers name each other, and close each connection that has logged in.
-		servers, logins, addresses := [2]net.Listener{}, [2]chan struct{}{}, [2]string{}
-		for i := range servers {
-			var err error
-			servers[i], err = net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			logins[i], addresses[i] = make(chan struct{}, 100), servers[i].Addr().String()
-		}
-		for i, server := range servers {
-			var serving sync.WaitGroup
-			t.Cleanup(func() { server.Close(); serving.Wait() })
-			serving.Go(func() {
-				for {
-					conn, err := server.Accept()
-					if err != nil {
-						return
-					}
-					fmt.Fprintf(conn, "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"proto\":1,\"max_payload\":1048576,\"connect_urls\":[%q,%q]}\r\n", addresses[0], addresses[1])
-					if line, _ := bufio.NewReader(conn).ReadString('\n'); strings.HasPrefix(line, "CONNECT ") {
-						fmt.Fprint(conn, "PONG\r\n")
-						logins[i] <- struct{}{}
-					}
-					conn.Close()
+		var logins [2]chan struct{}
+		var addresses [2]string
+		named := make(chan struct{})
+		for i := range addresses {
+			logins[i] = make(chan struct{}, 100)
+			addresses[i] = serve(t, func(conn net.Conn) {
+				<-named
+				fmt.Fprintf(conn, "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"proto\":1,\"max_payload\":1048576,\"connect_urls\":[%q,%q]}\r\n", addresses[0], addresses[1])
+				if line, _ := bufio.NewReader(conn).ReadString('\n'); strings.HasPrefix(line, "CONNECT ") {
+					fmt.Fprint(conn, "PONG\r\n")
+					logins[i] <- struct{}{}
 				}
 			})
 		}
+		close(named)
 		opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: "nats://me:secret@" + addresses[0], Election: "jobs", AllowPlainCredentials: allow})
 		require.NoError(t, err)
 		if allow {
@@ -265,35 +268,28 @@ func TestOpen_NATSDiscovery(t *testing.T) {
 // TLS, permits that server to move the connection to another server.
 func TestOpen_RedisMaintenance(t *testing.T) {
 	for password, permits := range map[string]bool{"": true, ":secret@": false} {
-		server, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
 		commands := make(chan string, 1)
-		var serving sync.WaitGroup
-		t.Cleanup(func() { server.Close(); serving.Wait() })
-		serving.Go(func() {
-			conn, err := server.Accept()
-			if err != nil {
-				return
-			}
-			defer conn.Close()
-			defer server.Close() // so that further attempts of the client fail
-			var all strings.Builder
-			lines := bufio.NewScanner(conn)
-			for lines.Scan() && !strings.EqualFold(lines.Text(), "evalsha") {
-				all.WriteString(lines.Text() + " ")
-				if strings.HasPrefix(lines.Text(), "*") { // a command
-					reply := "+OK\r\n"
-					if strings.Count(all.String(), "*") == 1 {
-						reply = "%1\r\n$5\r\nproto\r\n:3\r\n" // to HELLO
+		var once sync.Once // further attempts of the client fail
+		address := serve(t, func(conn net.Conn) {
+			once.Do(func() {
+				var all strings.Builder
+				lines := bufio.NewScanner(conn)
+				for lines.Scan() && !strings.EqualFold(lines.Text(), "evalsha") {
+					all.WriteString(lines.Text() + " ")
+					if strings.HasPrefix(lines.Text(), "*") { // a command
+						reply := "+OK\r\n"
+						if strings.Count(all.String(), "*") == 1 {
+							reply = "%1\r\n$5\r\nproto\r\n:3\r\n" // to HELLO
+						}
+						fmt.Fprint(conn, reply)
 					}
-					fmt.Fprint(conn, reply)
 				}
-			}
-			commands <- all.String()
+				commands <- all.String()
+			})
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		require.Error(t, read(ctx, "redis://"+password+server.Addr().String()))
+		require.Error(t, read(ctx, "redis://"+password+address))
 		sent := <-commands
 		require.Contains(t, strings.ToUpper(sent), "HELLO")
 		require.Equal(t, permits, strings.Contains(strings.ToUpper(sent), "MAINT_NOTIFICATIONS"), sent)
@@ -365,32 +361,15 @@ func TestOpen_Risks(t *testing.T) {
 // TestOpen_RedisContext fails if a request to a server that does not respond keeps its connection
 // after its context is done, until the timeout of the client.
 func TestOpen_RedisContext(t *testing.T) {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	closed := make(chan struct{})
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		defer close(closed)
-		conn, err := server.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
+	closed := make(chan struct{}, 10)
+	address := serve(t, func(conn net.Conn) {
 		_, _ = io.Copy(io.Discard, conn) // until the client closes it
+		closed <- struct{}{}
 	})
-	defer serving.Wait()
-	defer server.Close()
-	opener, err := storeurl.Open(t.Context(), storeurl.Config{
-		URL: "redis://" + server.Addr().String() + "?read_timeout=1h", Election: "jobs",
-	})
-	require.NoError(t, err)
-	defer opener.Close()
-	store, err := opener.NewStore()
-	require.NoError(t, err)
-	defer store.Close()
+	store := newStore(t, storeurl.Config{URL: "redis://" + address + "?read_timeout=1h"})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err = store.Read(ctx)
+	_, err := store.Read(ctx)
 	require.Error(t, err)
 	select {
 	case <-closed:
@@ -464,16 +443,10 @@ func read(ctx context.Context, url string) error {
 // TestOpen_PostgresPassword fails if Config.Password does not replace both passwords of the URL.
 func TestOpen_PostgresPassword(t *testing.T) {
 	passwords := make(chan string, 1)
-	server := servePostgres(t, passwords)
-	opener, err := storeurl.Open(t.Context(), storeurl.Config{
-		URL: "postgres://app:old@" + server.Addr().String() + "/db?sslmode=disable&password=older", Election: "jobs", Password: "new",
+	store := newStore(t, storeurl.Config{
+		URL: "postgres://app:old@" + servePostgres(t, passwords) + "/db?sslmode=disable&password=older", Password: "new",
 	})
-	require.NoError(t, err)
-	defer opener.Close()
-	store, err := opener.NewStore()
-	require.NoError(t, err)
-	defer store.Close()
-	_, err = store.Read(t.Context())
+	_, err := store.Read(t.Context())
 	require.Error(t, err, "the server closes the connection")
 	require.Equal(t, "new", <-passwords)
 }
@@ -509,34 +482,22 @@ func TestOpen_TLS(t *testing.T) {
 			if c.scheme == "rethinkdb" && !hasRethinkDB {
 				t.Skip("built without the tag rethinkdb")
 			}
-			server, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
 			first := make(chan byte, 1)
-			var serving sync.WaitGroup
-			serving.Go(func() {
-				for {
-					conn, err := server.Accept()
-					if err != nil {
-						return
+			address := serve(t, func(conn net.Conn) {
+				_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+				b := make([]byte, 8)
+				if n, _ := conn.Read(b); n > 0 {
+					select {
+					// PostgreSQL's client first sends a packet that requests TLS.
+					case first <- map[bool]byte{true: 0x16, false: b[0]}[c.scheme == "postgres" && n == 8 && b[4] == 4 && b[5] == 0xd2]:
+					default:
 					}
-					_ = conn.SetReadDeadline(time.Now().Add(time.Second))
-					b := make([]byte, 8)
-					if n, _ := conn.Read(b); n > 0 {
-						select {
-						// PostgreSQL's client first sends a packet that requests TLS.
-						case first <- map[bool]byte{true: 0x16, false: b[0]}[c.scheme == "postgres" && n == 8 && b[4] == 4 && b[5] == 0xd2]:
-						default:
-						}
-					}
-					conn.Close()
 				}
 			})
-			defer serving.Wait()
-			defer server.Close()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			opener, err := storeurl.Open(ctx, storeurl.Config{
-				URL: c.scheme + "://" + c.otherServers + server.Addr().String() + "/1", Election: "jobs", TLS: &tls.Config{MinVersion: tls.VersionTLS12},
+				URL: c.scheme + "://" + c.otherServers + address + "/1", Election: "jobs", TLS: &tls.Config{MinVersion: tls.VersionTLS12},
 			})
 			if err == nil {
 				defer opener.Close()
@@ -559,21 +520,6 @@ func TestOpen_TLS(t *testing.T) {
 				require.Fail(t, "no client has connected")
 			}
 		})
-	}
-}
-
-// TestCheck fails if Check accepts an address that Open rejects without a connection.
-func TestCheck(t *testing.T) {
-	require.NoError(t, storeurl.Check(storeurl.Config{URL: "redis://x", Election: "e"}))
-	for _, cfg := range []storeurl.Config{
-		{URL: "mysql://x", Election: "e"},
-		{URL: "redis://x", Election: "/"},
-		{URL: "redis://", Election: "e"},
-		{URL: "redis://x:pass word@", Election: "e"},
-		{URL: "redis://x?unsafe=fire", Election: "e"},
-		{URL: "etcd://x", Election: "e"},
-	} {
-		require.ErrorIs(t, storeurl.Check(cfg), leaderelection.ErrInvalid, cfg.URL)
 	}
 }
 

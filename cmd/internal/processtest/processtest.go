@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package processtest contains what the tests of the commands share that compare a table of events, such
-// as signals, with what happens to a process.
+// Package processtest contains what the tests of the commands share: the output of a process, and tables of
+// events, such as signals, with what happens to a process.
 package processtest
 
 import (

@@ -26,7 +26,7 @@ func TestMove(t *testing.T) {
 			q.peersChanged = 0
 		}
 		p.replica = p.core.Replica()
-		p.start(founders())
+		p.start()
 		h.waitFor("all peers know the address", func() bool {
 			for _, q := range h.peers {
 				if q.addressOf(p.self.ID) != p.self.Addr {
@@ -55,7 +55,7 @@ func TestMove_Taken(t *testing.T) {
 	before := p.self.Addr
 	p.self.Addr = other.self.Addr
 	p.replica = p.core.Replica()
-	p.start(founders())
+	p.start()
 	h.waitForLeader()
 	h.advance(time.Second)
 	last := h.leader().core.Status().Last
@@ -74,16 +74,11 @@ func TestMove_DuringChange(t *testing.T) {
 	h.advance(time.Second)
 	l := h.leader()
 	other := h.others(l, learner)[0]
-	var voters []api.Peer
-	for _, p := range h.peers {
-		voters = append(voters, p.self)
-	}
 	other.core.cfg.Self.Addr = "moved:1"
 	member, _ := l.core.Replica().Members.FindID(other.self.ID)
 	require.NoError(t, l.core.proposeMove(member, "moved:1"))
-	token := h.propose(l, Request{Kind: api.KindConfig, Voters: voters})
-	h.advance(2 * time.Second)
-	require.NoError(t, l.replies[token].Err)
+	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: selves(h.peers)}).Err)
+	h.advance(time.Second)
 	for _, p := range h.peers {
 		m := p.core.Replica().Members
 		require.Empty(t, m.Removed)
@@ -96,15 +91,14 @@ func TestMove_DuringChange(t *testing.T) {
 // TestMove_PassedOn fails if a member that cannot reach the leader, which does not know its address, does
 // not get its new address.
 func TestMove_PassedOn(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	moved := h.others(l)[0]
 	h.cut = func(from, to string) bool {
 		return (from == l.self.ID || to == l.self.ID) && (from == moved.self.ID || to == moved.self.ID)
 	}
 	moved.self.Addr = "moved:1"
 	moved.replica = moved.core.Replica()
-	moved.start(founders())
+	moved.start()
 	h.waitFor("the leader knows the address", func() bool { return l.addressOf(moved.self.ID) == "moved:1" })
 	require.Equal(t, l, h.leader())
 }

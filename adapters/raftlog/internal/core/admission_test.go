@@ -33,8 +33,7 @@ func TestLearner_Absent(t *testing.T) {
 
 // TestAnnouncement_Instances fails if the instances that another peer knows are not passed on.
 func TestAnnouncement_Instances(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	other := h.others(l)[0]
 	body := announcement{election: election, addr: other.self.Addr, instances: map[string]string{"z": "i"}}.encode()
 	require.NoError(t, l.core.admission.receiveAnnouncement(l.core, other.self.ID, body))
@@ -62,8 +61,7 @@ func TestAnnouncement_RoundTrip(t *testing.T) {
 // TestWelcome_OfLeader fails if a peer stops because a peer that it does not follow reports an
 // acknowledgement that is not in its log, or continues if the leader reports it.
 func TestWelcome_OfLeader(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	h.advance(time.Second)
 	p, other := h.others(l)[0], h.others(l)[1]
 	w := welcome{nonce: p.core.admission.nonce, term: p.core.term, match: 1_000_000}.encode()

@@ -19,8 +19,7 @@ var smallBacklogs = map[string]load{"entries": {50, 1 << 20}, "bytes": {1 << 20,
 func TestBacklog_BlockedFollower(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, 3)
-			l := h.waitForLeader()
+			h, l := startCluster(t)
 			p, other := h.others(l)[0], h.others(l)[1]
 			p.core.AddCandidate("e", "first", "")
 			h.waitForHolder("first")
@@ -58,8 +57,7 @@ func TestBacklog_BlockedFollower(t *testing.T) {
 func TestBacklog_BlockedLeader(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, 3)
-			l := h.waitForLeader()
+			h, l := startCluster(t)
 			l.core.backlog.limit, l.blocked = limit, true
 			for range 100 {
 				h.propose(l, Request{Kind: api.KindState, Data: make([]byte, 1<<10)})
@@ -70,9 +68,7 @@ func TestBacklog_BlockedLeader(t *testing.T) {
 			require.Equal(t, l, h.leader())
 			l.blocked = false
 			l.handleOutput()
-			token := h.propose(l, update(""))
-			h.advance(50 * time.Millisecond)
-			require.NoError(t, l.replies[token].Err)
+			require.NoError(t, h.request(l, update("")).Err)
 		})
 	}
 }

@@ -53,8 +53,7 @@ func TestEndedElections_CostNothing(t *testing.T) {
 // process of its peer, or removes those of other peers; or if a candidate that was expired does not
 // join again.
 func TestCandidates_EarlierProcess(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	p := h.others(l)[0]
 	elections := &l.core.replica.Elections
 	count := func(e, f int) func() bool {
@@ -66,7 +65,7 @@ func TestCandidates_EarlierProcess(t *testing.T) {
 	h.waitFor("the candidates have joined", count(2, 1))
 	h.advance(100 * time.Millisecond)
 	require.Empty(t, p.core.candidates.unconfirmed)
-	p.start(founders()) // with the replica of the previous process
+	p.start() // with the replica of the previous process
 	p.core.AddCandidate("f", "current", "")
 	h.waitFor("the earlier candidates have left", func() bool { return count(1, 1)() && elections.Get("f").Position("current") == 0 })
 	require.Equal(t, 0, elections.Get("e").Position("of l"))

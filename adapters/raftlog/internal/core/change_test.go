@@ -25,39 +25,6 @@ func changeTo(id requestid.ID, numbers ...int) Request {
 	return Request{Kind: api.KindConfig, ID: id, Voters: peerInfos(numbers...)}
 }
 
-// TestChange_AllVoters fails if one change cannot replace all voters, if a retry is not recognized,
-// or if the previous voters are needed afterwards.
-func TestChange_AllVoters(t *testing.T) {
-	h := newHarness(t, 3)
-	h.waitForLeader()
-	for i := 3; i < 6; i++ {
-		h.addPeer(peerInfo(i), founders())
-	}
-	h.waitFor("learners", func() bool { return len(h.leader().core.Membership().Learners) == 3 })
-	h.advance(time.Second)
-	require.Equal(t, Learner, h.peers[4].core.Status().Role)
-	l := h.leader()
-	id := requestid.From(l.Wall(), 7, 7)
-	t.Log(h.request(l, changeTo(id, 3, 4, 5)))
-	h.advance(time.Second)
-	l = h.leader()
-	require.NotNil(t, l)
-	require.Contains(t, []string{"p3", "p4", "p5"}, l.self.ID)
-	m := l.core.Membership()
-	require.Equal(t, peerInfos(3, 4, 5), m.Voters)
-	require.Empty(t, m.Outgoing)
-	require.Equal(t, []string{"p0", "p1", "p2"}, m.Removed)
-	again := h.propose(l, changeTo(id, 3, 4, 5))
-	h.advance(10 * time.Millisecond)
-	require.NoError(t, l.replies[again].Err)
-	for _, p := range h.peers[:3] {
-		p.down = true
-	}
-	token := h.propose(l, update("x"))
-	h.advance(100 * time.Millisecond)
-	require.NoError(t, l.replies[token].Err)
-}
-
 // TestChange_Retried fails if a change that is retried after a later change takes effect again, or if
 // an ID can be used for another change.
 func TestChange_Retried(t *testing.T) {
@@ -97,12 +64,11 @@ func TestChange_Late(t *testing.T) {
 		},
 	} {
 		t.Run(want.Error(), func(t *testing.T) {
-			h := newHarness(t, 3)
-			l := h.waitForLeader()
+			h, l := startCluster(t)
 			id := requestid.From(l.Wall().Add(time.Second-7*time.Hour), 3, 3)
 			token := h.propose(l, changeTo(id, 0, 1, 2, 3))
 			interfere(h, id)
-			h.addPeer(peerInfo(3), founders())
+			h.addPeer(3)
 			require.ErrorIs(t, h.waitForReply(l, token).Err, want)
 			require.Len(t, l.core.Membership().Voters, 3)
 		})
@@ -116,7 +82,7 @@ func TestChange_Settled(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()
 	for i := range 3 {
-		h.addPeer(peerInfo(3+i), founders())
+		h.addPeer(3 + i)
 	}
 	id := requestid.From(h.peers[0].Wall(), 3, 3)
 	requested, changed, cut := map[*peer]uint64{}, uint64(0), false
@@ -154,11 +120,10 @@ func TestChange_Settled(t *testing.T) {
 // TestChange_OtherAddress fails if a new voter that is admitted with another address than the request
 // contains becomes two members, a voter and a learner: no peer could start with that configuration.
 func TestChange_OtherAddress(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	wrong := api.Peer{ID: peerInfo(3).ID, Addr: "elsewhere:1"}
 	token := h.propose(l, Request{Kind: api.KindConfig, Voters: append(peerInfos(0, 1, 2), wrong)})
-	h.addPeer(peerInfo(3), founders())
+	h.addPeer(3)
 	err := h.waitForReply(l, token).Err
 	require.ErrorIs(t, err, api.ErrInvalid)
 	require.ErrorContains(t, err, "elsewhere:1")
@@ -186,8 +151,7 @@ func TestChange_UnknownOutcome(t *testing.T) {
 // TestAbandonChange fails if a caller that cannot wait any longer does not learn that nothing was
 // changed, if that is certain, or if the change is made later, when the new voter starts.
 func TestAbandonChange(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	change := changeTo(requestid.From(l.Wall(), 3, 3), 0, 1, 2, 3)
 
 	first, second := h.propose(l, change), h.propose(l, change)

@@ -11,16 +11,11 @@ import (
 // entries before it has handed over, or into the entry of the hand-over: the clock of the log never
 // goes back, so that all later request IDs would be stale.
 func TestClockSkew_WrongLeader(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
-	before := h.propose(l, update("before"))
-	h.advance(50 * time.Millisecond)
-	require.NoError(t, l.replies[before].Err)
+	h, l := startCluster(t)
+	require.NoError(t, h.request(l, update("before")).Err)
 	l.skew = 10 * 365 * 24 * time.Hour
 	l = h.waitForOtherLeader(l)
-	after := h.propose(l, update("after"))
-	h.advance(50 * time.Millisecond)
-	require.NoError(t, l.replies[after].Err)
+	require.NoError(t, h.request(l, update("after")).Err)
 	require.Less(t, l.core.replica.Clock.Sub(l.Wall()).Abs(), maxSkew)
 }
 

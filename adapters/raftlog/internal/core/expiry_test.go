@@ -22,8 +22,7 @@ func (p *peer) requestFrame(number uint64, op entry.Op) []byte {
 // has an error although the election was ended in between; or if a delayed request to restart it
 // undoes a later end.
 func TestEnd_Delayed(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	p := h.others(l)[0]
 	l.core.AddCandidate("e", "first", "")
 	h.waitForHolder("first")
@@ -115,8 +114,7 @@ func TestForget_AfterWindow(t *testing.T) {
 // have a lease, because wall clocks jump by more than the window; or if, after the election was
 // restarted, its token is not greater or a delayed request ends it.
 func TestForget_WaitsForLeases(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	p := h.others(l)[0]
 	l.core.AddCandidate("e", "first", "")
 	h.waitForHolder("first")

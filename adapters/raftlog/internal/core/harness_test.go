@@ -29,6 +29,7 @@ type harness struct {
 	t        *testing.T
 	now      time.Duration
 	rand     *rand.Rand
+	founders []entry.Peer
 	peers    []*peer
 	inFlight []transmission
 	cut      func(from, to string) bool // reports whether a connection is cut
@@ -67,47 +68,58 @@ type peer struct {
 // newHarness starts a cluster of n voters.
 func newHarness(t *testing.T, n int) *harness {
 	h := &harness{
-		t: t, rand: rand.New(rand.NewPCG(1, 2)),
+		t: t, rand: rand.New(rand.NewPCG(1, 2)), founders: voters(n),
 		cut: func(string, string) bool { return false }, drops: func(transmission) bool { return false },
 	}
-	var voters []entry.Peer
 	for i := range n {
-		voters = append(voters, replica.Numbered("test", peerInfo(i)))
-	}
-	for i := range n {
-		h.addPeer(peerInfo(i), voters)
+		h.addPeer(i)
 	}
 	return h
+}
+
+// startCluster starts a cluster of three voters, and waits for a leader.
+func startCluster(t *testing.T) (h *harness, leader *peer) {
+	t.Helper()
+	h = newHarness(t, 3)
+	return h, h.waitForLeader()
 }
 
 func peerInfo(i int) api.Peer {
 	return api.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprint("host", i, ":1")}
 }
 
-// founders returns the voters of a cluster of three.
-func founders() (voters []entry.Peer) {
-	for i := range 3 {
-		voters = append(voters, replica.Numbered("test", peerInfo(i)))
+// voters returns the first n peers.
+func voters(n int) (all []entry.Peer) {
+	for i := range n {
+		all = append(all, replica.Numbered("test", peerInfo(i)))
 	}
-	return voters
+	return all
 }
 
-// addPeer starts another peer with an empty log.
-func (h *harness) addPeer(self api.Peer, voters []entry.Peer) *peer {
-	p := &peer{h: h, self: self, replies: map[uint64]Reply{}, log: &memoryLog{raft.NewMemoryStorage()}}
+// selves returns the IDs and addresses of peers.
+func selves(peers []*peer) (all []api.Peer) {
+	for _, p := range peers {
+		all = append(all, p.self)
+	}
+	return all
+}
+
+// addPeer starts peer i with an empty log.
+func (h *harness) addPeer(i int) *peer {
+	p := &peer{h: h, self: peerInfo(i), replies: map[uint64]Reply{}, log: &memoryLog{raft.NewMemoryStorage()}}
 	require.NoError(h.t, p.log.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
 		Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{},
 	}}))
-	p.replica = replica.New(voters, 7*time.Hour, election)
-	p.start(voters)
+	p.replica = replica.New(h.founders, 7*time.Hour, election)
+	p.start()
 	h.peers = append(h.peers, p)
 	return p
 }
 
-// addLearner starts peer i of a cluster of three founders, and waits until it is a learner.
+// addLearner starts peer i, and waits until it is a learner.
 func (h *harness) addLearner(i int) *peer {
 	h.t.Helper()
-	p := h.addPeer(peerInfo(i), founders())
+	p := h.addPeer(i)
 	h.waitFor("the learner is admitted", func() bool {
 		l := h.leader()
 		return l != nil && slices.Contains(l.core.Membership().Learners, p.self)
@@ -116,13 +128,13 @@ func (h *harness) addLearner(i int) *peer {
 }
 
 // start starts a process with p.replica and p.log.
-func (p *peer) start(seeds []entry.Peer) {
-	var addrs []api.Peer
-	for _, s := range seeds {
-		addrs = append(addrs, api.Peer{ID: s.ID, Addr: s.Addr})
+func (p *peer) start() {
+	var seeds []api.Peer
+	for _, f := range p.h.founders {
+		seeds = append(seeds, api.Peer{ID: f.ID, Addr: f.Addr})
 	}
 	c, err := New(Config{
-		Cluster: "test", Self: p.self, Seeds: addrs, Tick: tick, Heartbeat: 7 * tick, Election: election, Window: 7 * time.Hour,
+		Cluster: "test", Self: p.self, Seeds: seeds, Tick: tick, Heartbeat: 7 * tick, Election: election, Window: 7 * time.Hour,
 		MaxData: 1 << 20, Clock: p, Random: p.h.rand.Uint64, Logger: slog.New(slog.DiscardHandler), Log: p.log, Replica: p.replica,
 		Snapshot: Snapshot{Index: 1, Term: 1, Members: 1},
 	})
@@ -289,6 +301,19 @@ func (h *harness) waitForOtherLeader(former *peer) *peer {
 	h.t.Helper()
 	h.waitFor("a leader", func() bool { return h.leader() != nil && h.leader() != former })
 	return h.leader()
+}
+
+// handOver makes the leader hand over, and returns how long there is no other leader.
+func (h *harness) handOver() time.Duration {
+	l := h.leader()
+	l.core.HandOver()
+	l.handleOutput()
+	return h.waitFor("another leader", func() bool { return h.leader() != nil && h.leader() != l })
+}
+
+// isolate cuts all connections of a peer.
+func (h *harness) isolate(p *peer) {
+	h.cut = func(from, to string) bool { return from == p.self.ID || to == p.self.ID }
 }
 
 // others returns the peers except for the given ones.

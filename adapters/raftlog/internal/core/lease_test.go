@@ -44,8 +44,7 @@ func TestLease_SuspendedMachine(t *testing.T) {
 	for name, waitsForEntry := range map[string]bool{"reply": false, "entry": true} {
 		for _, suspended := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, "/", suspended), func(t *testing.T) {
-				h := newHarness(t, 3)
-				l := h.waitForLeader()
+				h, l := startCluster(t)
 				p := h.others(l)[0]
 				h.advance(2 * election)
 				if waitsForEntry {

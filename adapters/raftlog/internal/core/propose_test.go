@@ -17,8 +17,7 @@ import (
 // TestPropose fails if requests with one ID, at the same time or later and at any peer, do not have
 // the outcome of the first one, or if a request with a stale ID is accepted.
 func TestPropose(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	id := requestid.From(l.Wall(), 1, 2)
 	x := Request{Kind: api.KindState, ID: id, Data: []byte("x")}
 	y := Request{Kind: api.KindState, ID: id, Data: []byte("y")}
@@ -61,8 +60,7 @@ func (h *harness) guardedCandidate(p *peer) entry.Guard {
 // the leader of the log has written but not applied when it accepts the update, or if requests with
 // the same ID and another guard are fenced as well.
 func TestGuard_CheckedByLog(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	guard := h.guardedCandidate(l)
 	h.setDisksStalled(true)
 	l.core.RemoveCandidate("e", "c")
@@ -85,8 +83,7 @@ func TestGuard_CheckedByLog(t *testing.T) {
 // TestGuard_CheckedBeforeWrite fails if an update of a leadership that has certainly ended is written
 // to the log, and so to the indexes of skipped updates.
 func TestGuard_CheckedBeforeWrite(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	guard := h.guardedCandidate(l)
 	guarded := Request{Kind: api.KindState, ID: requestid.From(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard}
 	applied := h.request(l, guarded)
@@ -112,8 +109,7 @@ func TestGuard_CheckedBeforeWrite(t *testing.T) {
 // TestSkips_Dropped fails if the indexes of skipped entries are stored after the entries were removed
 // from the log, or if states differ after that.
 func TestSkips_Dropped(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	skip := func() uint64 {
 		h.request(l, Request{Kind: api.KindState, Guard: entry.Guard{Election: "e", Token: 1 << 40}})
 		h.waitFor("all peers have applied it", func() bool {
@@ -143,6 +139,6 @@ func TestSkips_Dropped(t *testing.T) {
 
 	l.replica = state // the snapshot of another peer can contain all skips
 	state.Skips = []uint64{first, second}
-	l.start(founders())
+	l.start()
 	require.Equal(t, []uint64{second}, l.core.replica.Skips)
 }

@@ -19,8 +19,7 @@ import (
 // TestReceiveRequest_LeadersOperations fails if a peer can request an operation that only a leader
 // may propose, for example a window outside of which are all request IDs.
 func TestReceiveRequest_LeadersOperations(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	from := h.others(l)[0]
 	for _, op := range []entry.Op{
 		{Do: entry.Window, Window: 1 << 62}, {Do: entry.Transfer}, {Do: entry.Expire, Peer: from.core.self}, {Do: 0},
@@ -29,9 +28,7 @@ func TestReceiveRequest_LeadersOperations(t *testing.T) {
 	}
 	h.advance(50 * time.Millisecond)
 	require.Equal(t, 7*time.Hour, l.core.replica.Window)
-	token := h.propose(l, update(""))
-	h.advance(50 * time.Millisecond)
-	require.NoError(t, l.replies[token].Err)
+	require.NoError(t, h.request(l, update("")).Err)
 }
 
 // FuzzFrames decodes arbitrary bytes as each kind of frame of this package. They are rejected, or the
@@ -100,7 +97,7 @@ func FuzzReceive(f *testing.F) {
 		{Type: raftpb.MsgVote.Enum(), Term: new(uint64(9)), Index: new(uint64(5)), LogTerm: new(uint64(1))},
 		{Type: raftpb.MsgAppResp.Enum(), Term: new(uint64(1)), Index: new(uint64(1 << 40))},
 	} {
-		m.From, m.To = new(founders()[1].Raft), new(founders()[0].Raft)
+		m.From, m.To = new(voters(3)[1].Raft), new(voters(3)[0].Raft)
 		body, err := proto.Marshal(m)
 		require.NoError(f, err)
 		f.Add(byte(frameRaft), body)

@@ -17,12 +17,8 @@ func TestRemoved_WhilePartitioned(t *testing.T) {
 	h.advance(time.Second)
 	l := h.leader()
 	removed := h.others(l, learner)[0]
-	var voters []api.Peer
-	for _, p := range h.others(removed) {
-		voters = append(voters, p.self)
-	}
-	h.cut = func(from, to string) bool { return from == removed.self.ID || to == removed.self.ID }
-	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: voters}).Err)
+	h.isolate(removed)
+	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: selves(h.others(removed))}).Err)
 	h.cut = func(string, string) bool { return false }
 	h.waitFor("the peer knows that it was removed", func() bool { return removed.core.Status().Role == Removed })
 	require.Equal(t, []string{removed.self.ID}, removed.core.Membership().Removed)

@@ -44,12 +44,11 @@ func TestSenders_NoMember(t *testing.T) {
 func TestSenders_UnknownLeader(t *testing.T) {
 	for name, inLog := range map[string]bool{"a member states it": false, "an entry of the log, which is not applied, states it": true} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, 3)
-			l := h.waitForLeader()
+			h, l := startCluster(t)
 			behind := h.others(l)[0]
 			isStatement := func(m transmission) bool { return inLog && m.to == behind.self.ID && m.frame[0] == frameMembers }
 			if !inLog {
-				h.cut = func(from, to string) bool { return from == behind.self.ID || to == behind.self.ID }
+				h.isolate(behind)
 			} else { // the peer stores entries, and does not learn that they are committed
 				h.drops = func(m transmission) bool {
 					if m.to != behind.self.ID || m.frame[0] != frameRaft {
@@ -60,7 +59,7 @@ func TestSenders_UnknownLeader(t *testing.T) {
 					return msg.GetCommit() > behind.core.Status().Commit
 				}
 			}
-			next := h.addPeer(peerInfo(3), founders())
+			next := h.addPeer(3)
 			h.waitFor("the learner is admitted", func() bool {
 				current := h.leader()
 				return current != nil && len(current.core.Membership().Learners) == 1

@@ -19,8 +19,7 @@ import (
 // TestSpace_Updates fails if a leader accepts updates for which its disk has no space, or rejects
 // entries that the cluster needs.
 func TestSpace_Updates(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	ofSize := func(size int) Request { return Request{Kind: api.KindState, Data: make([]byte, size)} }
 	known := ofSize(10)
 	known.ID = requestid.From(l.Wall(), 1, 1)
@@ -48,8 +47,7 @@ func TestSpace_Updates(t *testing.T) {
 // TestSpace_Majority fails if a leader accepts requests while nothing can be committed, or loses
 // entries that were written before.
 func TestSpace_Majority(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	others := h.others(l)
 	others[0].core.SetFreeSpace(0, true)
 	h.advance(election)
@@ -80,8 +78,7 @@ func TestSpace_Majority(t *testing.T) {
 // TestTakeVotes fails if a Write that waits for space delays votes, or if more than the vote and its
 // hard state is written and sent ahead of the entries.
 func TestTakeVotes(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	p := h.others(l)[0]
 	p.diskStalled = true
 	require.NoError(t, h.request(l, update("")).Err)

@@ -15,8 +15,7 @@ import (
 func TestStall_Disk(t *testing.T) {
 	for name, leads := range map[string]bool{"follower": false, "leader": true} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, 3)
-			l := h.waitForLeader()
+			h, l := startCluster(t)
 			p, other := h.others(l)[0], h.others(l)[1]
 			if leads {
 				p = l
@@ -50,8 +49,7 @@ func TestStall_Disk(t *testing.T) {
 // TestStall_LostAppends fails if a peer that receives everything except for entries does not learn
 // from the replies to its lease requests that there are entries.
 func TestStall_LostAppends(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	p, other := h.others(l)[0], h.others(l)[1]
 	p.core.AddCandidate("e", "first", "")
 	h.waitForHolder("first")
@@ -72,8 +70,7 @@ func TestStall_LostAppends(t *testing.T) {
 // TestStall_AllDisks fails if a peer counts as stalled while nothing is committed, because then no
 // peer could lead although that needs no disk.
 func TestStall_AllDisks(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	h.peers[0].core.AddCandidate("e", "one", "")
 	h.waitForHolder("one")
 	h.advance(election)
@@ -90,8 +87,7 @@ func TestStall_AllDisks(t *testing.T) {
 // TestStall_UnwrittenEntries fails if the size of the entries that a follower with a stalled disk has
 // to write is not limited, or if it does not receive the rest when its disk continues.
 func TestStall_UnwrittenEntries(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	p := h.others(l)[0]
 	p.diskStalled = true
 	const size = 1 << 20

@@ -10,8 +10,7 @@ import (
 // TestVoteHold_FormerLeader fails if a leader that receives a newer term votes before it has handled
 // the change of its role: its candidates need time to stop.
 func TestVoteHold_FormerLeader(t *testing.T) {
-	h := newHarness(t, 3)
-	l := h.waitForLeader()
+	h, l := startCluster(t)
 	h.advance(2 * election)
 	p := h.others(l)[0]
 	term, last := l.core.term+1, l.core.last

@@ -92,13 +92,14 @@ func requireInvariants(t *testing.T, table *Table) {
 	check(count == table.Len(), "number of IDs")
 }
 
-// TestTable_EqualsModel fails if a table differs from a map after random calls, or if its bytes
-// depend on the order of the calls.
+// TestTable_EqualsModel fails if a table differs from a map after random calls, some of which insert a
+// known ID, or if its bytes depend on the order of the calls.
 func TestTable_EqualsModel(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(2, seed))
 			table, m := New(), model{}
+			m.equal(t, table)
 			now, index := noon.UnixMilli(), rng.Uint64N(1<<40)
 			var inserted []requestid.ID
 			insert := func(ms int64) {
@@ -206,22 +207,6 @@ func TestExpire_ManyBuckets(t *testing.T) {
 	}
 }
 
-// TestTable_Empty fails if an empty table has an ID or an oldest index, or cannot be read from a
-// snapshot.
-func TestTable_Empty(t *testing.T) {
-	table := New()
-	_, _, ok := table.Lookup(requestid.New())
-	require.False(t, ok)
-	_, ok = table.OldestIndex()
-	require.False(t, ok)
-	table.Expire(noon)
-	require.Zero(t, table.Len())
-	read, err := Read(bytes.NewReader(encodeView(t, table.Snapshot())))
-	require.NoError(t, err)
-	require.Zero(t, read.Len())
-	require.Equal(t, table.Sum(), read.Sum())
-}
-
 // TestExpire_Limits fails if Expire removes an ID with the time of the limit, or keeps an ID that is
 // a millisecond older.
 func TestExpire_Limits(t *testing.T) {
@@ -260,20 +245,6 @@ func TestExpire_Limits(t *testing.T) {
 				require.Zero(t, oldest)
 			}
 		}
-	}
-}
-
-// TestInsert_KnownID fails if Insert replaces the index or the sum of a known ID.
-func TestInsert_KnownID(t *testing.T) {
-	table, id := New(), requestid.New()
-	table.Insert(id, 5, 6)
-	for range 2 {
-		table.Insert(id, 7, 8)
-		index, sum, ok := table.Lookup(id)
-		require.True(t, ok)
-		require.Equal(t, [2]uint64{5, 6}, [2]uint64{index, uint64(sum)})
-		require.Equal(t, 1, table.Len())
-		table.seal()
 	}
 }
 

@@ -25,12 +25,6 @@ const (
 	smallSegment = 64 << 10
 )
 
-func newDisk() *crashdisk.Disk { return seededDisk(1, 1) }
-
-func seededDisk(seed1, seed2 uint64) *crashdisk.Disk {
-	return crashdisk.New(rand.New(rand.NewPCG(seed1, seed2)))
-}
-
 // openLog opens the log in the directory log, and closes it when the test has completed.
 func openLog(t testing.TB, d disk.FS, o Options) *Log {
 	t.Helper()
@@ -227,11 +221,21 @@ func readModel(t require.TestingT, l *Log) model {
 	return m
 }
 
+// requireLog opens a log on a disk, requires that it has this content, and closes it.
+func requireLog(t testing.TB, d *crashdisk.Disk, name string, o Options, want model) {
+	t.Helper()
+	l, err := Open(d, name, o)
+	require.NoError(t, err)
+	got := readModel(t, l)
+	require.True(t, want.equal(got), "want %v\ngot  %v", want, got)
+	require.NoError(t, l.Close())
+}
+
 // image contains the bytes of the segments of a log by their names.
 type image map[string][]byte
 
 // imageOf reads the segments in the directory log.
-func imageOf(t *testing.T, d *crashdisk.Disk) image {
+func imageOf(t testing.TB, d *crashdisk.Disk) image {
 	names, err := d.List("log")
 	require.NoError(t, err)
 	files := image{}
@@ -239,21 +243,15 @@ func imageOf(t *testing.T, d *crashdisk.Disk) image {
 		if !strings.HasSuffix(name, Suffix) {
 			continue
 		}
-		f, err := d.OpenRead(path.Join("log", name))
+		files[name], err = disk.ReadSmall(d, path.Join("log", name))
 		require.NoError(t, err)
-		size, err := f.Size()
-		require.NoError(t, err)
-		files[name] = make([]byte, size)
-		_, err = f.ReadAt(files[name], 0)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
 	}
 	return files
 }
 
 // toDisk returns a disk with the segments in the directory log, which are not durable.
 func (i image) toDisk(t require.TestingT) *crashdisk.Disk {
-	d := newDisk()
+	d := crashdisk.New(1)
 	require.NoError(t, d.MkdirAll("log"))
 	for name, data := range i {
 		f, err := d.Create(path.Join("log", name))
@@ -288,7 +286,7 @@ func (i image) damageRecord(t *testing.T, number uint64, damage func(record []by
 // threeSegments returns a log of three small segments, all of whose batches are durable, and the
 // models before and after each operation.
 func threeSegments(t *testing.T) (image, []model) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	l, err := Open(d, "log", Options{SegmentSize: 1500})
 	require.NoError(t, err)
 	models := []model{{}}
@@ -313,7 +311,7 @@ func threeSegments(t *testing.T) (image, []model) {
 // unsyncedTail returns a log of one segment whose records 2 and 3 are synced and 4 to 6 are not,
 // and the models after each record.
 func unsyncedTail(t *testing.T) (image, []model) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	models := []model{{}, {}}

@@ -17,7 +17,7 @@ import (
 var smallLog = Options{SegmentSize: 4096, CacheSize: 2000}
 
 func TestOpen_LocksTheLog(t *testing.T) {
-	for name, d := range map[string]disk.FS{"crashdisk": newDisk(), "os": disk.OS(t.TempDir())} {
+	for name, d := range map[string]disk.FS{"crashdisk": crashdisk.New(1), "os": disk.OS(t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			l := openLog(t, d, Options{SegmentSize: smallSegment})
 			_, err := Open(d, "log", Options{})
@@ -40,7 +40,7 @@ func TestOpen_LocksTheLog(t *testing.T) {
 			require.Len(t, readModel(t, openLog(t, d, Options{})).entries, 3)
 		})
 	}
-	_, err := Open(newDisk(), "none", Options{ReadOnly: true})
+	_, err := Open(crashdisk.New(1), "none", Options{ReadOnly: true})
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
@@ -113,11 +113,11 @@ func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			ops, models := randomOperations(seed, 50)
-			d := seededDisk(seed, 3)
+			d := crashdisk.New(seed)
 			executeAll(t, d, ops)
 			all := d.Ops()
 			for at := 1; at <= all; at++ {
-				d := seededDisk(seed, uint64(at))
+				d := crashdisk.New(seed<<20 + uint64(at))
 				d.CrashAt(at)
 				e := execute(d, ops)
 				if e.log != nil {
@@ -151,20 +151,16 @@ func appendAndCrashAgain(t *testing.T, d *crashdisk.Disk, l *Log, m model) {
 	if l, err := Open(again, "data/log", smallLog); err == nil {
 		_ = l.Close()
 	}
-	l, err := Open(again.Crash(), "data/log", smallLog)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	got := readModel(t, l)
-	require.True(t, m.equal(got), "want %v\ngot  %v", m, got)
+	requireLog(t, again.Crash(), "data/log", smallLog, m)
 }
 
 // After an error of the disk the log rejects all writes, and loses nothing that was acknowledged.
 func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
 	ops, models := randomOperations(4, 60)
-	d := newDisk()
+	d := crashdisk.New(1)
 	executeAll(t, d, ops)
 	for at := 1; at <= d.Ops(); at++ {
-		d := seededDisk(1, uint64(at))
+		d := crashdisk.New(uint64(at))
 		d.FailAt(at)
 		e := execute(d, ops)
 		if l := e.log; l != nil && e.err != nil && !ops[e.done].reopen {
@@ -189,7 +185,7 @@ func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
 // The test fails if an error of the disk is reported as damage.
 func TestOpen_ReturnsEveryReadError(t *testing.T) {
 	ops, models := randomOperations(4, 60)
-	d := newDisk()
+	d := crashdisk.New(1)
 	executeAll(t, d, ops)
 	before := d.Reads()
 	l, err := Open(d, "data/log", smallLog)
@@ -203,10 +199,7 @@ func TestOpen_ReturnsEveryReadError(t *testing.T) {
 		require.NotErrorIs(t, err, ErrCorrupt)
 	}
 	d.FailReadAt(0)
-	l, err = Open(d, "data/log", smallLog)
-	require.NoError(t, err)
-	require.True(t, models[len(models)-1].equal(readModel(t, l)))
-	require.NoError(t, l.Close())
+	requireLog(t, d, "data/log", smallLog, models[len(models)-1])
 }
 
 // Every flipped bit is detected, except in the last record, whose damage cannot be
@@ -277,10 +270,7 @@ func TestOpen_RemovesTornTail(t *testing.T) {
 			m = m.after(o)
 			found := imageOf(t, d).toDisk(t)
 			require.NoError(t, l.Close())
-			l, err = Open(found, "log", Options{SegmentSize: smallSegment})
-			require.NoError(t, err)
-			require.True(t, m.equal(readModel(t, l)))
-			require.NoError(t, l.Close())
+			requireLog(t, found, "log", Options{SegmentSize: smallSegment}, m)
 		}
 	}
 }
@@ -343,7 +333,7 @@ func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 	for _, data := range files {
 		old = data[:8000]
 	}
-	d := newDisk()
+	d := crashdisk.New(1)
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	require.NoError(t, l.Append(Batch{Entries: entries(1, 1, 1, 10), Sync: true}))
@@ -370,10 +360,7 @@ func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, models[len(models)-1].equal(readModel(t, l)))
 	for range 10 {
-		found, err := Open(d.Crash(), "log", Options{SegmentSize: smallSegment})
-		require.NoError(t, err)
-		require.True(t, models[len(models)-1].equal(readModel(t, found)))
-		require.NoError(t, found.Close())
+		requireLog(t, d.Crash(), "log", Options{SegmentSize: smallSegment}, models[len(models)-1])
 	}
 	_ = l.Close()
 }
@@ -382,7 +369,7 @@ func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
 // segments, and as the payloads of records with correct checksums. Open returns an error, or a log that
 // can be read and appended to. Each input is opened once, so that many are tried.
 func FuzzOpen(f *testing.F) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	l, err := Open(d, "log", Options{SegmentSize: 1500})
 	require.NoError(f, err)
 	var m model
@@ -392,12 +379,7 @@ func FuzzOpen(f *testing.F) {
 		require.NoError(f, o.apply(l))
 		m = m.after(o)
 	}
-	for _, s := range l.Segments() {
-		file, err := d.OpenRead(s.Name)
-		require.NoError(f, err)
-		b := make([]byte, s.Size)
-		_, err = file.ReadAt(b, 0)
-		require.NoError(f, err)
+	for _, b := range imageOf(f, d) {
 		for where := range placements {
 			f.Add(b, typeBatch, byte(where))
 			f.Add(b[headSize:], typeHeader, byte(where))

@@ -13,7 +13,7 @@ import (
 // fullDisk returns a disk with space for one and a half segments, a log that has accepted entries
 // of one KiB until it has rejected one, and its content.
 func fullDisk(t *testing.T) (*crashdisk.Disk, *Log, model) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	d.SetSpace(smallSegment / 2 * 3)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	m := model{}
@@ -21,6 +21,7 @@ func fullDisk(t *testing.T) (*crashdisk.Disk, *Log, model) {
 		o := appendKiB(m, 1)
 		if err := o.apply(l); err != nil {
 			require.ErrorIs(t, err, ErrNoSpace)
+			require.ErrorIs(t, err, syscall.ENOSPC)
 			return d, l, m
 		}
 		m = m.after(o)
@@ -30,31 +31,6 @@ func fullDisk(t *testing.T) (*crashdisk.Disk, *Log, model) {
 // appendKiB returns an operation that appends an entry of about one KiB.
 func appendKiB(m model, term uint64) operation {
 	return operation{batch: Batch{Entries: entries(m.last()+1, 1, term, 1000), Sync: true}}
-}
-
-func TestFullDisk_AcceptsWritesWhenThereIsSpace(t *testing.T) {
-	d := newDisk()
-	l := openLog(t, d, Options{SegmentSize: 4096})
-	d.SetSpace(6000)
-	var err error
-	next := uint64(1)
-	for ; err == nil; next++ {
-		err = l.Append(Batch{Entries: entries(next, 1, 1, 400), Sync: true})
-	}
-	next--
-	require.ErrorIs(t, err, ErrNoSpace)
-	require.ErrorIs(t, err, syscall.ENOSPC)
-	require.Greater(t, next, uint64(5))
-	require.NoError(t, l.Append(Batch{HardState: stateMessage(5, 3, 2), Sync: true}), "hard states do not use the reserved space")
-	require.ErrorIs(t, l.Append(Batch{Entries: entries(next, 1, 5, 400), Sync: true}), ErrNoSpace)
-	d.SetSpace(-1)
-	for range 20 {
-		require.NoError(t, l.Append(Batch{Entries: entries(next, 1, 5, 400), Sync: true}))
-		next++
-	}
-	require.NoError(t, l.Close())
-	l = openLog(t, d, Options{SegmentSize: 4096})
-	require.Len(t, readModel(t, l).entries, int(next)-1)
 }
 
 // If there is no space for the next segment, the active one is filled, except for the part that is
@@ -99,7 +75,7 @@ func TestFullDisk_SegmentIsFilled(t *testing.T) {
 // When FreeSpace returns 0, an eighth of a segment is left for entries that should
 // not be rejected.
 func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	d.SetSpace(smallSegment / 2 * 3)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	next := uint64(1)
@@ -113,7 +89,7 @@ func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
 }
 
 func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	require.NoError(t, l.Append(Batch{Entries: entries(1, 3, 1, 100), Sync: true}))
 	require.NoError(t, l.Reserve())
@@ -127,7 +103,7 @@ func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
 // A crash can leave the active segment sealed. Open succeeds if there is no space to allocate it
 // again.
 func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
-	d := newDisk()
+	d := crashdisk.New(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	o := operation{batch: Batch{Entries: entries(1, 10, 1, 1000), Sync: true}}
 	m := model{}.after(o)

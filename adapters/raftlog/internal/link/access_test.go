@@ -1,7 +1,6 @@
 package link
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
@@ -118,8 +117,7 @@ func TestHandshake_Roles(t *testing.T) {
 		"a peer with the secret of clients": {Identity{Cluster: "c1", ID: "a", Peer: true, Addr: "a:7", Secret: clientSecret}, secretIdentity("b"), ReasonClientSecret, true, "secret-file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			near, far := memoryPair(t)
-			d, a := connect(t, near, far, c.dials, c.accepts, "b", PurposeStream)
+			d, a := connect(t, memoryPair, c.dials, c.accepts, "b", PurposeStream)
 			requireReason(t, d.err, c.reason)
 			requireReason(t, a.err, c.reason)
 			require.ErrorContains(t, d.err, c.text)
@@ -132,18 +130,16 @@ func TestHandshake_Roles(t *testing.T) {
 // process of the same authority.
 func TestHandshake_CertificateOfAnotherPeer(t *testing.T) {
 	ours := newAuthority(t)
-	near, far := memoryPair(t)
 	thief := ours.identity("c")
 	thief.ID, thief.Addr, thief.Claim = "a", "a:7", testClaim("a")
-	d, a := connect(t, near, far, thief, ours.identity("b"), "b", PurposeRaft)
+	d, a := connect(t, memoryPair, thief, ours.identity("b"), "b", PurposeRaft)
 	requireReason(t, d.err, ReasonName)
 	requireReason(t, a.err, ReasonName)
 	require.ErrorContains(t, d.err, `the certificate is for c`)
 
-	near, far = memoryPair(t)
 	self := ours.identity("a")
 	self.PeerNames = []string{"z"}
-	d, _ = connect(t, near, far, self, ours.identity("b"), "b", PurposeRaft)
+	d, _ = connect(t, memoryPair, self, ours.identity("b"), "b", PurposeRaft)
 	requireReason(t, d.err, ReasonCertificate)
 }
 
@@ -170,8 +166,7 @@ func TestHandshake_SecretsAreReplaced(t *testing.T) {
 				if !peer {
 					dials = asClient(dials)
 				}
-				near, far := memoryPair(t)
-				d, a := connect(t, near, far, dials, accepts, "b", PurposeStream)
+				d, a := connect(t, memoryPair, dials, accepts, "b", PurposeStream)
 				if adjacent := i-j <= 1 && j-i <= 1; adjacent || i == 0 && j == 2 || i == 3 && j == 1 {
 					require.NoError(t, d.err, "%d %d", i, j)
 					for k, later := range steps {
@@ -189,21 +184,7 @@ func TestHandshake_SecretsAreReplaced(t *testing.T) {
 // TestHandshake_DropsUnprovenText fails if the text of a process that does not know the secret is shown.
 func TestHandshake_DropsUnprovenText(t *testing.T) {
 	for reason := ReasonSecret; reason <= ReasonName; reason++ {
-		near, far := memoryPair(t)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			config, err := secretIdentity("b").serverTLS()
-			if err != nil {
-				return
-			}
-			c := newConn(far, tls.Server(far, config))
-			if _, err := c.ReadFrame(); err == nil {
-				c.WriteFrame((&reply{versions: supported, reason: reason, text: "run this command"}).encode())
-			}
-		}()
-		_, err := Dial(t.Context(), near, secretIdentity("a"), peerB, PurposeRaft)
-		<-done
+		err := dialImpostor(t, func(*greeting) *reply { return &reply{reason: reason, text: "run this command"} })
 		require.ErrorIs(t, err, api.ErrUnproven, "%v", reason)
 		require.NotContains(t, err.Error(), "run this")
 	}

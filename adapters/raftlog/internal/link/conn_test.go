@@ -20,8 +20,7 @@ import (
 func TestConn_FramesOfAllSizes(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		t.Run(name, func(t *testing.T) {
-			near, far := tcpPair(t)
-			d, a := connectPair(t, near, far, identity("a"), identity("b"))
+			d, a := connectPair(t, tcpPair, identity("a"), identity("b"))
 			sizes := []int{0, 1, maxHandshakeFrame + 1, writeBufferSize - 4, writeBufferSize, firstAllocation, firstAllocation + 1, 5*firstAllocation + 3}
 			if identity("a").Insecure {
 				sizes = append(sizes, MaxFrame)
@@ -45,7 +44,7 @@ func TestConn_FramesOfAllSizes(t *testing.T) {
 					require.Equal(t, "0123456789abcde"[(n-1)%15], frame[n-1])
 				}
 			}
-			require.NoError(t, receiveSoon(t, written))
+			require.NoError(t, <-written)
 		})
 	}
 }
@@ -54,8 +53,7 @@ func TestConn_FramesOfAllSizes(t *testing.T) {
 // frame that was skipped, or a frame that does not arrive in time does not end the connection.
 func TestConn_LimitFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := memoryPair(t)
-		d, a := connectPair(t, near, far, insecureIdentity("a"), insecureIdentity("b"))
+		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
 		busy := errors.New("no memory")
 		var reserved []int
 		a.LimitFrames(FrameLimits{Max: 1 << 20, Stall: 5 * time.Second, Free: 8 << 10, Reserve: func(size int) error {
@@ -82,10 +80,10 @@ func TestConn_LimitFrames(t *testing.T) {
 		start, done := time.Now(), make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = near.Write([]byte{0, 0, 32, 0})
+			_, _ = d.raw.Write([]byte{0, 0, 32, 0})
 			for range 100 {
 				time.Sleep(time.Second)
-				if _, err := near.Write(make([]byte, 100)); err != nil {
+				if _, err := d.raw.Write(make([]byte, 100)); err != nil {
 					return
 				}
 			}
@@ -101,29 +99,25 @@ func TestConn_LimitFrames(t *testing.T) {
 }
 
 func TestConn_RejectsTooLargeFrame(t *testing.T) {
-	near, far := memoryPair(t)
-	d, a := connectPair(t, near, far, insecureIdentity("a"), insecureIdentity("b"))
+	d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
 	err := d.WriteFrame(make([]byte, MaxFrame+1))
 	require.ErrorIs(t, err, api.ErrTooLarge)
 	require.NoError(t, d.WriteFrame([]byte("after the rejected frame")))
-	frame, err := a.ReadFrame()
-	require.NoError(t, err)
-	require.Equal(t, "after the rejected frame", string(frame))
+	requireFrame(t, a, "after the rejected frame")
 
-	_, err = near.Write([]byte{4, 0, 0, 1}) // a length of 64 MiB and one byte
+	_, err = d.raw.Write([]byte{4, 0, 0, 1}) // a length of 64 MiB and one byte
 	require.NoError(t, err)
-	near.Close()
+	d.raw.Close()
 	_, err = a.ReadFrame()
 	require.ErrorIs(t, err, ErrFrameTooLarge)
 }
 
 // The test fails if the length of a frame alone makes ReadFrame allocate memory for it.
 func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
-	near, far := memoryPair(t)
-	_, a := connectPair(t, near, far, insecureIdentity("a"), insecureIdentity("b"))
-	_, err := near.Write([]byte{4, 0, 0, 0, 'x'})
+	d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
+	_, err := d.raw.Write([]byte{4, 0, 0, 0, 'x'})
 	require.NoError(t, err)
-	near.Close()
+	d.raw.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err = a.ReadFrame()
@@ -134,9 +128,8 @@ func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
 
 func TestConn_BufferIsWrittenByFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := memoryPair(t)
-		recording := &recordingConn{Conn: near}
-		d, a := connectPair(t, recording, far, insecureIdentity("a"), insecureIdentity("b"))
+		recording := &recordingConn{}
+		d, a := connectPair(t, recording.pair, insecureIdentity("a"), insecureIdentity("b"))
 		before := recording.written.Len()
 		for range 10 {
 			require.NoError(t, d.Buffer([]byte("frame")))
@@ -144,16 +137,12 @@ func TestConn_BufferIsWrittenByFlush(t *testing.T) {
 		require.Equal(t, before, recording.written.Len(), "a buffered frame was written")
 		require.NoError(t, d.Flush())
 		for range 10 {
-			frame, err := a.ReadFrame()
-			require.NoError(t, err)
-			require.Equal(t, "frame", string(frame))
+			requireFrame(t, a, "frame")
 		}
 		require.NoError(t, d.Buffer([]byte("first")))
 		require.NoError(t, d.WriteFrame([]byte("second")))
 		for _, want := range []string{"first", "second"} {
-			frame, err := a.ReadFrame()
-			require.NoError(t, err)
-			require.Equal(t, want, string(frame))
+			requireFrame(t, a, want)
 		}
 	})
 }
@@ -162,8 +151,7 @@ func TestConn_CloseUnblocksReadsAndWrites(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := memoryPair(t)
-				d, a := connectPair(t, near, far, identity("a"), identity("b"))
+				d, a := connectPair(t, memoryPair, identity("a"), identity("b"))
 				errs := make(chan error, 2)
 				go func() {
 					_, err := d.ReadFrame()
@@ -191,8 +179,7 @@ func TestConn_Timeouts(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := memoryPair(t)
-				d, a := connectPair(t, near, far, identity("a"), identity("b"))
+				d, a := connectPair(t, memoryPair, identity("a"), identity("b"))
 				d.SetTimeouts(3*time.Second, 2*time.Second)
 				go func() {
 					for range 5 {
@@ -224,8 +211,7 @@ func TestConn_Timeouts(t *testing.T) {
 // A large frame can take longer than the timeouts if it makes progress.
 func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := memoryPair(t)
-		d, a := connectPair(t, near, far, insecureIdentity("a"), insecureIdentity("b"))
+		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
 		d.SetTimeouts(time.Second, time.Second)
 		done := make(chan error, 1)
 		go func() { done <- d.WriteFrame(make([]byte, 8*maxWrite)) }()

@@ -19,20 +19,15 @@ func TestHandshake_IdentifiesBothSides(t *testing.T) {
 		for _, want := range []string{"b", ""} {
 			for purpose := PurposeRaft; purpose <= PurposeStream; purpose++ {
 				t.Run(fmt.Sprintf("%s/%q/%v", name, want, purpose), func(t *testing.T) {
-					near, far := memoryPair(t)
-					d, a := connect(t, near, far, identity("a"), identity("b"), want, purpose)
+					d, a := connect(t, memoryPair, identity("a"), identity("b"), want, purpose)
 					require.NoError(t, d.err)
 					require.NoError(t, a.err)
 					require.Equal(t, Hello{"c1", "b", "b:7", true, purpose, testClaim("b")}, d.conn.Remote())
 					require.Equal(t, Hello{"c1", "a", "a:7", true, purpose, testClaim("a")}, a.conn.Remote())
 					require.NoError(t, d.conn.WriteFrame([]byte("there")))
 					require.NoError(t, a.conn.WriteFrame([]byte("back")))
-					frame, err := a.conn.ReadFrame()
-					require.NoError(t, err)
-					require.Equal(t, "there", string(frame))
-					frame, err = d.conn.ReadFrame()
-					require.NoError(t, err)
-					require.Equal(t, "back", string(frame))
+					requireFrame(t, a.conn, "there")
+					requireFrame(t, d.conn, "back")
 				})
 			}
 		}
@@ -43,14 +38,13 @@ func TestHandshake_Client(t *testing.T) {
 	for name, identity := range modes(t) {
 		t.Run(name, func(t *testing.T) {
 			client := asClient(identity("a"))
-			near, far := memoryPair(t)
-			d, a := connect(t, near, far, client, identity("b"), "", PurposeClient)
+			d, a := connect(t, memoryPair, client, identity("b"), "", PurposeClient)
 			require.NoError(t, d.err)
 			require.NoError(t, a.err)
 			require.Equal(t, Hello{"c1", "a", "", false, PurposeClient, Claim{}}, a.conn.Remote())
 			require.Equal(t, Hello{"c1", "b", "b:7", true, PurposeClient, Claim{}}, d.conn.Remote(), "clients receive no claims")
 
-			near, far = memoryPair(t)
+			near, far := memoryPair(t)
 			_, err := Dial(t.Context(), near, client, peerB, PurposeRaft)
 			require.ErrorIs(t, err, api.ErrInvalid)
 			far.Close()
@@ -92,8 +86,7 @@ func TestHandshake_Rejections(t *testing.T) {
 				want = c.want
 			}
 			t.Run(c.name+"/"+name, func(t *testing.T) {
-				near, far := tcpPair(t)
-				d, a := connect(t, near, far, dials, accepts, want, PurposeRaft)
+				d, a := connect(t, tcpPair, dials, accepts, want, PurposeRaft)
 				requireReason(t, d.err, c.reason)
 				requireReason(t, a.err, c.reason)
 				require.ErrorIs(t, d.err, api.ErrRefused)
@@ -172,8 +165,7 @@ func TestHandshake_DifferentModes(t *testing.T) {
 			t.Run(dials+" to "+accepts, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					start := time.Now()
-					near, far := memoryPair(t)
-					d, a := connect(t, near, far, x("a"), y("b"), "b", PurposeRaft)
+					d, a := connect(t, memoryPair, x("a"), y("b"), "b", PurposeRaft)
 					require.Error(t, d.err)
 					require.Error(t, a.err)
 					require.Less(t, time.Since(start), 5*time.Second)
@@ -205,10 +197,9 @@ func TestHandshake_Versions(t *testing.T) {
 			{Versions{4, 4}, Versions{5, 6}, 0},
 			{Versions{5, 6}, Versions{4, 4}, 0},
 		} {
-			near, far := memoryPair(t)
 			dials, accepts := identity("a"), identity("b")
 			dials.Versions, accepts.Versions = test.dials, test.accepts
-			d, a := connect(t, near, far, dials, accepts, "b", PurposeRaft)
+			d, a := connect(t, memoryPair, dials, accepts, "b", PurposeRaft)
 			if test.common == 0 {
 				requireReason(t, d.err, ReasonVersion)
 				requireReason(t, a.err, ReasonVersion)

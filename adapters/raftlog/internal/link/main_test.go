@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -86,9 +85,15 @@ func startAccept(t testing.TB, conn net.Conn, self Identity, accepts ...func(Hel
 	}
 }
 
-// connect executes a handshake and returns the results of both sides.
-func connect(t testing.TB, near, far net.Conn, dials, accepts Identity, want string, purpose Purpose) (endResult, endResult) {
+// pairOf returns these sides of a connection instead of those of memoryPair.
+func pairOf(near, far net.Conn) func(testing.TB) (net.Conn, net.Conn) {
+	return func(testing.TB) (net.Conn, net.Conn) { return near, far }
+}
+
+// connect executes a handshake on a new connection and returns the results of both sides.
+func connect(t testing.TB, pair func(testing.TB) (near, far net.Conn), dials, accepts Identity, want string, purpose Purpose) (endResult, endResult) {
 	t.Helper()
+	near, far := pair(t)
 	accepted := startAccept(t, far, accepts)
 	c, err := Dial(t.Context(), near, dials, api.Peer{ID: want, Addr: peerB.Addr}, purpose)
 	if c != nil {
@@ -98,9 +103,9 @@ func connect(t testing.TB, near, far net.Conn, dials, accepts Identity, want str
 }
 
 // connectPair executes a handshake that must succeed.
-func connectPair(t testing.TB, near, far net.Conn, dials, accepts Identity) (*Conn, *Conn) {
+func connectPair(t testing.TB, pair func(testing.TB) (near, far net.Conn), dials, accepts Identity) (*Conn, *Conn) {
 	t.Helper()
-	d, a := connect(t, near, far, dials, accepts, accepts.ID, PurposeRaft)
+	d, a := connect(t, pair, dials, accepts, accepts.ID, PurposeRaft)
 	require.NoError(t, d.err)
 	require.NoError(t, a.err)
 	return d.conn, a.conn
@@ -113,16 +118,12 @@ func requireReason(t testing.TB, err error, reason Reason) {
 	require.Equal(t, reason, refused.Reason, "%v", err)
 }
 
-// receiveSoon receives from a channel, with a generous limit in real time.
-func receiveSoon[T any](t testing.TB, c <-chan T) T {
+// requireFrame requires that the next frame has this text.
+func requireFrame(t testing.TB, c *Conn, text string) {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(30 * time.Second):
-		require.Fail(t, "no value was received")
-		panic("not reached")
-	}
+	frame, err := c.ReadFrame()
+	require.NoError(t, err)
+	require.Equal(t, text, string(frame))
 }
 
 func testClaim(id string) Claim {
@@ -150,6 +151,14 @@ type recordingConn struct {
 	mu      sync.Mutex
 	written bytes.Buffer
 	read    bytes.Buffer
+}
+
+// pair returns the sides of a connection like memoryPair, and records the bytes of the dialing side.
+func (r *recordingConn) pair(t testing.TB) (net.Conn, net.Conn) {
+	t.Helper()
+	near, far := memoryPair(t)
+	r.Conn = near
+	return r, far
 }
 
 func (r *recordingConn) Write(p []byte) (int, error) {

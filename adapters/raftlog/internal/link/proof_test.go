@@ -37,7 +37,7 @@ func TestProof_AllowsRelay(t *testing.T) {
 	near, mitmNear := tcpPair(t)
 	mitmFar, far := tcpPair(t)
 	startRelay(t, mitmNear, mitmFar)
-	connectPair(t, near, far, secretIdentity("a"), secretIdentity("b"))
+	connectPair(t, pairOf(near, far), secretIdentity("a"), secretIdentity("b"))
 }
 
 // A man in the middle terminates TLS on both sides and forwards all messages, including the proofs.
@@ -63,7 +63,7 @@ func TestProof_DetectsManInTheMiddle(t *testing.T) {
 			startRelay(t,
 				tls.Server(mitmNear, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert}),
 				tls.Client(mitmFar, &tls.Config{Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true}))
-			d, a := connect(t, near, far, identity("a"), identity("b"), "b", PurposeRaft)
+			d, a := connect(t, pairOf(near, far), identity("a"), identity("b"), "b", PurposeRaft)
 			requireReason(t, a.err, ReasonSecret)
 			requireReason(t, d.err, ReasonSecret)
 		})
@@ -82,30 +82,34 @@ func TestProof_DetectsImpostor(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			near, far := memoryPair(t)
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				config, err := secretIdentity("b").serverTLS()
-				if err != nil {
-					return
-				}
-				c := newConn(far, tls.Server(far, config))
-				frame, err := c.ReadFrame()
-				if err != nil {
-					return
-				}
-				if g, err := decodeGreeting(frame); err == nil {
-					r := reply(&g)
-					r.versions = supported
-					c.WriteFrame(r.encode())
-				}
-			}()
-			_, err := Dial(t.Context(), near, secretIdentity("a"), peerB, PurposeRaft)
-			<-done
-			requireReason(t, err, ReasonUnproven)
+			requireReason(t, dialImpostor(t, reply), ReasonUnproven)
 		})
 	}
+}
+
+// dialImpostor dials a process that does not know the secret, which sends a reply, and returns the error.
+func dialImpostor(t *testing.T, reply func(g *greeting) *reply) error {
+	near, far := memoryPair(t)
+	var impostor sync.WaitGroup
+	impostor.Go(func() {
+		config, err := secretIdentity("b").serverTLS()
+		if err != nil {
+			return
+		}
+		c := newConn(far, tls.Server(far, config))
+		frame, err := c.ReadFrame()
+		if err != nil {
+			return
+		}
+		if g, err := decodeGreeting(frame); err == nil {
+			r := reply(&g)
+			r.versions = supported
+			c.WriteFrame(r.encode())
+		}
+	})
+	_, err := Dial(t.Context(), near, secretIdentity("a"), peerB, PurposeRaft)
+	impostor.Wait()
+	return err
 }
 
 // The recorded messages of a process that knows the secret are not accepted again.
@@ -116,11 +120,10 @@ func TestProof_DetectsReplay(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := memoryPair(t)
-				recording := &recordingConn{Conn: near}
-				d, _ := connectPair(t, recording, far, identity("a"), identity("b"))
+				recording := &recordingConn{}
+				d, _ := connectPair(t, recording.pair, identity("a"), identity("b"))
 				require.NoError(t, d.WriteFrame([]byte("a frame")))
-				near, far = memoryPair(t)
+				near, far := memoryPair(t)
 				done := startAccept(t, far, identity("b"))
 				go io.Copy(io.Discard, near)
 				_, err := near.Write(recording.written.Bytes())
@@ -148,11 +151,10 @@ func TestProof_DetectsReplay(t *testing.T) {
 func TestProof_ConnectionIsEncrypted(t *testing.T) {
 	for name, identity := range modes(t) {
 		t.Run(name, func(t *testing.T) {
-			near, far := memoryPair(t)
-			recording := &recordingConn{Conn: near}
+			recording := &recordingConn{}
 			dials, accepts := identity("a"), identity("b")
 			dials.Cluster, accepts.Cluster = "the cluster's name", "the cluster's name"
-			d, a := connectPair(t, recording, far, dials, accepts)
+			d, a := connectPair(t, recording.pair, dials, accepts)
 			require.NoError(t, d.WriteFrame([]byte("frame of a")))
 			require.NoError(t, a.WriteFrame([]byte("frame of b")))
 			_, err := d.ReadFrame()

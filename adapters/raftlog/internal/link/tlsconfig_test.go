@@ -13,61 +13,56 @@ import (
 func TestTLS_Certificates(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 
-	t.Run("another authority's client", func(t *testing.T) {
-		near, far := tcpPair(t)
-		stranger := theirs.identity("a")
-		stranger.TLS.RootCAs = ours.ca.Pool // the client trusts the server
-		d, a := connect(t, near, far, stranger, ours.identity("b"), "b", PurposeRaft)
-		requireReason(t, a.err, ReasonCertificate)
-		requireReason(t, d.err, ReasonCertificate)
-	})
-	t.Run("another authority's server", func(t *testing.T) {
-		near, far := memoryPair(t)
-		d, a := connect(t, near, far, ours.identity("a"), theirs.identity("b"), "b", PurposeRaft)
-		requireReason(t, d.err, ReasonCertificate)
-		require.ErrorIs(t, a.err, api.ErrRefused)
-	})
-	t.Run("another host", func(t *testing.T) {
-		near, far := memoryPair(t)
-		self := ours.identity("a")
-		self.TLS.ServerName = "z"
-		d, _ := connect(t, near, far, self, ours.identity("b"), "b", PurposeRaft)
-		requireReason(t, d.err, ReasonCertificate)
-	})
-	t.Run("no certificate", func(t *testing.T) {
-		near, far := tcpPair(t)
-		self := ours.identity("a")
-		self.TLS.Certificates = nil
-		self.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	withoutCertificate := func(i *Identity) {
+		i.TLS.Certificates = nil
+		i.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &tls.Certificate{}, nil
 		}
-		d, a := connect(t, near, far, self, ours.identity("b"), "b", PurposeRaft)
-		requireReason(t, a.err, ReasonCertificate)
-		requireReason(t, d.err, ReasonCertificate)
-	})
+	}
+	for name, c := range map[string]struct {
+		change         func(dials, accepts *Identity)
+		dials, accepts Reason // accepted is any other error
+	}{
+		"another authority's client": {func(d, _ *Identity) {
+			*d = theirs.identity("a")
+			d.TLS.RootCAs = ours.ca.Pool // the client trusts the server
+		}, ReasonCertificate, ReasonCertificate},
+		"another authority's server":         {func(_, a *Identity) { *a = theirs.identity("b") }, ReasonCertificate, accepted},
+		"another host":                       {func(d, _ *Identity) { d.TLS.ServerName = "z" }, ReasonCertificate, accepted},
+		"no certificate":                     {func(d, _ *Identity) { withoutCertificate(d) }, ReasonCertificate, ReasonCertificate},
+		"only the dialing side has a secret": {func(d, _ *Identity) { d.Secret = secret }, ReasonNoSecret, ReasonNoSecret},
+		"only the other side has a secret":   {func(_, a *Identity) { a.Secret = secret }, ReasonSecret, ReasonSecret},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dials, accepts := ours.identity("a"), ours.identity("b")
+			c.change(&dials, &accepts)
+			d, a := connect(t, tcpPair, dials, accepts, "b", PurposeRaft)
+			requireReason(t, d.err, c.dials)
+			if c.accepts == accepted {
+				require.ErrorIs(t, a.err, api.ErrRefused)
+			} else {
+				requireReason(t, a.err, c.accepts)
+			}
+		})
+	}
 	t.Run("a chosen configuration that requires none", func(t *testing.T) {
-		near, far := tcpPair(t)
 		self := ours.identity("a")
-		self.TLS.Certificates = nil
-		self.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return &tls.Certificate{}, nil
-		}
+		withoutCertificate(&self)
 		lax := ours.identity("b")
 		chosen := lax.TLS.Clone()
 		lax.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil }
-		_, a := connect(t, near, far, self, lax, "b", PurposeRaft)
+		_, a := connect(t, tcpPair, self, lax, "b", PurposeRaft)
 		requireReason(t, a.err, ReasonCertificate)
 		require.Equal(t, tls.NoClientCert, chosen.ClientAuth, "the configuration of the user was changed")
 	})
 	t.Run("a verification of the user", func(t *testing.T) {
 		for _, want := range []error{nil, errors.New("rejected")} {
-			near, far := memoryPair(t)
 			self := ours.identity("b")
 			self.TLS.ClientAuth = tls.RequireAnyClientCert
 			self.TLS.VerifyConnection = func(tls.ConnectionState) error { return want }
 			dials := theirs.identity("a")
 			dials.TLS.RootCAs = ours.ca.Pool
-			d, a := connect(t, near, far, dials, self, "b", PurposeRaft)
+			d, a := connect(t, memoryPair, dials, self, "b", PurposeRaft)
 			if want == nil {
 				require.NoError(t, d.err)
 				require.NoError(t, a.err)
@@ -77,26 +72,6 @@ func TestTLS_Certificates(t *testing.T) {
 			require.ErrorIs(t, a.err, api.ErrRefused)
 			require.Error(t, d.err)
 		}
-	})
-	t.Run("the secrets differ", func(t *testing.T) {
-		near, far := memoryPair(t)
-		x, y := ours.identity("a"), ours.identity("b")
-		x.Secret, y.Secret = secret, []byte("another")
-		d, a := connect(t, near, far, x, y, "b", PurposeRaft)
-		requireReason(t, d.err, ReasonSecret)
-		requireReason(t, a.err, ReasonSecret)
-	})
-	t.Run("only one side has a secret", func(t *testing.T) {
-		with := ours.identity("a")
-		with.Secret = secret
-		near, far := memoryPair(t)
-		d, _ := connect(t, near, far, with, ours.identity("b"), "b", PurposeRaft)
-		requireReason(t, d.err, ReasonNoSecret)
-		with.ID = "b"
-		with.TLS = ours.identity("b").TLS
-		near, far = memoryPair(t)
-		d, _ = connect(t, near, far, ours.identity("a"), with, "b", PurposeRaft)
-		requireReason(t, d.err, ReasonSecret)
 	})
 }
 

@@ -23,9 +23,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// The server of calls ends with an error if the caller violates the protocol.
-func TestServer_CallerViolatesProtocol(t *testing.T) {
-	for name, frames := range map[string][][]byte{
+// serveOn serves one connection of a new server, for a stream or for calls, and returns its other end and
+// the result.
+func serveOn(ctx context.Context, stream bool) (near *rpctest.End, served chan error) {
+	near, far := rpctest.Pipe()
+	server := rpc.NewServer(rpctest.New(peerA).Peer(peerA))
+	serve := server.Calls
+	if stream {
+		serve = server.Stream
+	}
+	served = make(chan error, 1)
+	go func() { served <- serve(ctx, far, "client") }()
+	return near, served
+}
+
+// The server of calls, or of a stream, ends with an error if the client violates the protocol.
+func TestServer_ClientViolatesProtocol(t *testing.T) {
+	calls := map[string][][]byte{
 		"other service": {[]byte("GET / HTTP/1.1\r\n")},
 		"no message":    {{1}},
 		"unknown kind":  {callFrame(31, 1)},
@@ -36,27 +50,8 @@ func TestServer_CallerViolatesProtocol(t *testing.T) {
 		"short propose": {callFrame(1, 1, 0, 0, 0)},
 		"stream":        {callFrame(32, 1)},
 		"large cancel":  {callFrame(7, 1, 1)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				near, far := rpctest.Pipe()
-				go func() {
-					_, _ = near.ReadFrame()
-				}()
-				served := make(chan error, 1)
-				go func() { served <- rpc.NewServer(rpctest.New(peerA).Peer(peerA)).Calls(t.Context(), far, "client") }()
-				for _, frame := range frames {
-					require.NoError(t, near.WriteFrame(frame))
-				}
-				require.ErrorIs(t, <-served, wire.ErrProtocol)
-			})
-		})
 	}
-}
-
-// The server of a stream ends with an error if the client violates the protocol.
-func TestServer_StreamClientViolatesProtocol(t *testing.T) {
-	for name, frames := range map[string][][]byte{
+	streams := map[string][][]byte{
 		"call":            {callFrame(1, 1)},
 		"nothing":         {{}},
 		"no index":        {{32}},
@@ -67,27 +62,27 @@ func TestServer_StreamClientViolatesProtocol(t *testing.T) {
 		"reply":           {{17, 0, 0, 0, 0}},
 		"other protocol":  {[]byte("GET / HTTP/1.1\r\n")},
 		"request of call": {callFrame(3, 1)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				near, far := rpctest.Pipe()
-				served := make(chan error, 1)
-				go func() { served <- rpc.NewServer(rpctest.New(peerA).Peer(peerA)).Stream(t.Context(), far, "client") }()
-				for _, frame := range frames {
-					require.NoError(t, near.WriteFrame(frame))
-				}
-				require.ErrorIs(t, <-served, wire.ErrProtocol)
+	}
+	for stream, messages := range map[bool]map[string][][]byte{false: calls, true: streams} {
+		for name, frames := range messages {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					near, served := serveOn(t.Context(), stream)
+					go func() { _, _ = near.ReadFrame() }()
+					for _, frame := range frames {
+						require.NoError(t, near.WriteFrame(frame))
+					}
+					require.ErrorIs(t, <-served, wire.ErrProtocol)
+				})
 			})
-		})
+		}
 	}
 }
 
 // fuzzServer sends arbitrary frames to a server, which ends with the connection or a protocol error.
-func fuzzServer(f *testing.F, serve func(s *rpc.Server, t *testing.T, far *rpctest.End) error) {
+func fuzzServer(f *testing.F, stream bool) {
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		near, far := rpctest.Pipe()
-		served := make(chan error, 1)
-		go func() { served <- serve(rpc.NewServer(rpctest.New(peerA).Peer(peerA)), t, far) }()
+		near, served := serveOn(t.Context(), stream)
 		_ = near.WriteFrame(frame)
 		near.Close()
 		if err := <-served; err != nil && !errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, link.ErrFrameTooLarge) {
@@ -100,22 +95,19 @@ func FuzzCalls(f *testing.F) {
 	for kind := range byte(9) {
 		f.Add(callFrame(kind, 1, 1, 100))
 	}
-	fuzzServer(f, func(s *rpc.Server, t *testing.T, far *rpctest.End) error { return s.Calls(t.Context(), far, "client") })
+	fuzzServer(f, false)
 }
 
 func FuzzStream(f *testing.F) {
 	f.Add([]byte{32, 1})
 	f.Add([]byte{33})
-	fuzzServer(f, func(s *rpc.Server, t *testing.T, far *rpctest.End) error { return s.Stream(t.Context(), far, "client") })
+	fuzzServer(f, true)
 }
 
 // The server ends a stream whose client sends nothing.
 func TestServer_LostClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := rpctest.New(peerA)
-		near, far := rpctest.Pipe()
-		served := make(chan error, 1)
-		go func() { served <- rpc.NewServer(cluster.Peer(peerA)).Stream(t.Context(), far, "client") }()
+		near, served := serveOn(t.Context(), true)
 		require.NoError(t, near.WriteFrame([]byte{32, 1})) // the request of a stream of entries
 		require.ErrorIs(t, <-served, os.ErrDeadlineExceeded)
 	})

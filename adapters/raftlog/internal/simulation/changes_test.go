@@ -56,7 +56,7 @@ func (c *clients) runChanges() {
 		c.changeVoters(h.newID(), to, func() {
 			c.pending--
 			c.changing = false
-			h.checker.changes++
+			h.checker.counts["changes"]++
 			for _, p := range voters {
 				if !slices.Contains(to, p.Peer) {
 					h.schedule(h.duration(0, 3*time.Second), func() { c.retirePeer(p) })

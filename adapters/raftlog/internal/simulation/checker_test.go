@@ -15,8 +15,8 @@ import (
 
 // checker contains the observations of all peers, with which later observations must agree.
 type checker struct {
-	counters
 	h          *harness
+	counts     map[string]int          // of events, to show that they have happened
 	committed  []committedEntry        // the committed entries, from index 2
 	ids        map[requestid.ID]uint64 // the indexes of applied updates
 	leaders    map[uint64]string       // by term
@@ -26,13 +26,6 @@ type checker struct {
 	ended      map[string]bool         // reports whether an election is ended
 	rejected   map[requestid.ID]string // updates that must not be applied, and the reasons
 	changeIDs  int                     // the number of changes of the voters, whose IDs are stored in addition to MaxIDs
-}
-
-// counters count events, to show that they have happened.
-type counters struct {
-	entries, skipped, terms, crashes, snapshots, installs, compactions, holders, reads, changes, handOvers, reused             int
-	faults, noSnapshots, full, lostDisks, lost, admitted, dismissed, noSpace, noStart, stoppedPeers, diverged, lostDirectories int
-	waited, votesAhead, removed                                                                                                int
 }
 
 // committedEntry is a committed entry.
@@ -72,7 +65,7 @@ type observation struct {
 
 func (c *checker) init(h *harness) {
 	*c = checker{
-		h: h, ids: map[requestid.ID]uint64{}, leaders: map[uint64]string{}, logEntries: map[position]logEntry{},
+		h: h, counts: map[string]int{}, ids: map[requestid.ID]uint64{}, leaders: map[uint64]string{}, logEntries: map[position]logEntry{},
 		sums: map[uint64]uint64{}, holders: map[string]holder{}, ended: map[string]bool{}, rejected: map[requestid.ID]string{},
 	}
 }
@@ -112,9 +105,9 @@ func (c *checker) checkCommitted(p *peer, outcomes []replica.Outcome) {
 			c.h.tracef("%s: entry %d of term %d is committed: %v %v %s skipped=%t %s", p.ID, o.Index, o.Term, o.Kind, o.ID, recordText(o), f.skipped, f.err)
 		}
 		c.committed = append(c.committed, f)
-		c.entries++
+		c.counts["entries"]++
 		if f.skipped {
-			c.skipped++
+			c.counts["skipped"]++
 		}
 		switch {
 		case o.Kind == api.KindState:
@@ -138,7 +131,7 @@ func (c *checker) recordEnded(p *peer, o replica.Outcome) {
 	for _, name := range append([]string{o.Election}, o.Expired...) {
 		ended := p.core.Replica().Elections.Get(name).Ended
 		if op, err := entry.DecodeOp(o.Data); err == nil && op.Do == entry.Forget && c.ended[name] && !ended {
-			c.removed++
+			c.counts["removed"]++
 		}
 		c.ended[name] = ended
 	}
@@ -152,9 +145,9 @@ func (c *checker) countLearners(o replica.Outcome) {
 		c.h.failf("entry %d: %v", o.Index, err)
 	case o.Skipped():
 	case config.Phase == entry.Admit:
-		c.admitted++
+		c.counts["admitted"]++
 	case config.Phase == entry.Dismiss:
-		c.dismissed++
+		c.counts["dismissed"]++
 	}
 }
 
@@ -318,7 +311,7 @@ func (c *checker) checkHolder(p *peer) {
 		case last == held:
 		case held.token > last.token: // the candidate may have been expired and have joined again
 			c.h.tracef("%s: leads %s with %v", p.ID, name, held)
-			c.counters.holders++
+			c.counts["holders"]++
 			c.holders[name] = held
 		default:
 			c.h.failf("%s leads %s with %v, and %v was the leader before", p.ID, name, held, last)
@@ -328,7 +321,7 @@ func (c *checker) checkHolder(p *peer) {
 
 // checkElected checks a new leader of the log.
 func (c *checker) checkElected(p *peer, term uint64) {
-	c.terms++
+	c.counts["terms"]++
 	if other, known := c.leaders[term]; known && other != p.ID {
 		c.h.failf("%s and %s are the leaders of term %d", p.ID, other, term)
 	}

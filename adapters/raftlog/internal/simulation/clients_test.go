@@ -81,21 +81,13 @@ func (c *clients) failCalls(p *peer) {
 // likelyLeader returns a random running peer, often a peer that considers itself the leader. It
 // returns nil if no peer is running.
 func (h *harness) likelyLeader() *peer {
-	var up []*peer
-	for _, p := range h.peers {
-		if p.up && !p.paused {
-			up = append(up, p)
-		}
-	}
-	if len(up) == 0 {
-		return nil
-	}
+	up := h.peersWhere(func(p *peer) bool { return p.up && !p.paused })
 	if h.chance(0.6) {
 		if i := slices.IndexFunc(up, func(p *peer) bool { return p.observed.isLeader }); i >= 0 {
 			return up[i]
 		}
 	}
-	return up[h.rand.IntN(len(up))]
+	return h.anyOf(up)
 }
 
 // update is an update of a client.
@@ -181,13 +173,13 @@ func (c *clients) proposeUntilKnown(up *update, end func()) {
 			if *up.others == 0 {
 				h.failf("%s: update %v: %v", p.ID, up.id, r.Err)
 			}
-			h.checker.reused++
+			h.checker.counts["reused"]++
 		case errors.Is(r.Err, api.ErrStale), errors.Is(r.Err, api.ErrFuture):
 			if first && !forward {
 				h.checker.rejected[up.id] = r.Err.Error()
 			}
 		case errors.Is(r.Err, api.ErrTooManyIDs) && h.maxIDs > 0:
-			h.checker.full++
+			h.checker.counts["full"]++
 			// A former leader that does not know that it was replaced may not have applied the update.
 			if applied != 0 && !forward && p.observed.term >= h.checker.entryAt(applied).newestTerm {
 				h.failf("%s: update %v was applied by entry %d, and is rejected now: %v", p.ID, up.id, applied, r.Err)
@@ -262,7 +254,7 @@ func (c *clients) readLinearizable(p *peer, ok func()) {
 			case r.Index < committed || p.stateMachine.index < committed:
 				h.failf("%s: read at %d, state machine at %d; %d was committed before", p.ID, r.Index, p.stateMachine.index, committed)
 			default:
-				h.checker.reads++
+				h.checker.counts["reads"]++
 				if ok != nil {
 					ok()
 				}

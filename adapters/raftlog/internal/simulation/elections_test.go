@@ -10,7 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 func electionName(i int) string { return fmt.Sprint("e", i) }
@@ -44,7 +43,7 @@ func (c *clients) requestOp(op entry.Op, end func()) {
 		h.schedule(50*time.Millisecond, func() { c.requestOp(op, end) })
 		return
 	}
-	r := core.Request{Kind: api.KindControl, ID: requestid.From(h.wallTime(), h.rand.Uint64(), h.rand.Uint64()), Op: op, Forward: true}
+	r := core.Request{Kind: api.KindControl, ID: h.newID(), Op: op, Forward: true}
 	r.Token = c.addCall(p, op.Do.String()+" "+op.Election, func(r core.Reply) {
 		switch {
 		case r.Err == nil || errors.Is(r.Err, api.ErrInvalid) || errors.Is(r.Err, api.ErrStale):

@@ -131,7 +131,7 @@ func (h *harness) injectFaults() {
 	h.repeatRandomly(h.faults.handOver, func() {
 		if p := h.leader(); p != nil {
 			h.tracef("%s: hands over", p.ID)
-			h.checker.handOvers++
+			h.checker.counts["handOvers"]++
 			p.input(p.core.HandOver)
 		}
 	})
@@ -190,22 +190,21 @@ func (h *harness) faultTarget() *peer {
 		}
 	}
 	if h.chance(0.4) {
-		for _, p := range h.peers {
-			if _, ok := p.holdsElection("e0"); ok {
-				return p
-			}
+		if p := h.holder(); p != nil {
+			return p
 		}
 	}
-	var up []*peer
+	return h.anyOf(h.peersWhere(func(p *peer) bool { return p.up }))
+}
+
+// holder returns the peer whose candidate leads election e0, or nil.
+func (h *harness) holder() *peer {
 	for _, p := range h.peers {
-		if p.up {
-			up = append(up, p)
+		if _, ok := p.holdsElection("e0"); ok {
+			return p
 		}
 	}
-	if len(up) == 0 {
-		return nil
-	}
-	return up[h.rand.IntN(len(up))]
+	return nil
 }
 
 // leader returns the running leader of the newest term, or nil.
@@ -246,16 +245,11 @@ func (h *harness) partitionNetwork() {
 	if a == nil {
 		return
 	}
-	var others []*peer
-	for _, p := range h.peers {
-		if p != a && !p.stopped {
-			others = append(others, p)
-		}
-	}
-	if len(others) == 0 {
+	others := h.peersWhere(func(p *peer) bool { return p != a && !p.stopped })
+	b := h.anyOf(others)
+	if b == nil {
 		return
 	}
-	b := others[h.rand.IntN(len(others))]
 	kind := h.rand.IntN(6)
 	h.tracef("network: partition %d of %s, %s for %v", kind, a.ID, b.ID, d)
 	switch kind {

@@ -114,6 +114,34 @@ func (h *harness) waitFor(what string, limit time.Duration, ok func() string) {
 	h.failf("%s: not within %v: %s", what, limit, why)
 }
 
+// peersWhere returns the peers that meet a condition.
+func (h *harness) peersWhere(met func(*peer) bool) (all []*peer) {
+	for _, p := range h.peers {
+		if met(p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// anyOf returns a random peer, or nil if there is none.
+func (h *harness) anyOf(peers []*peer) *peer {
+	if len(peers) == 0 {
+		return nil
+	}
+	return peers[h.rand.IntN(len(peers))]
+}
+
+// waitForLeader waits until a peer leads the log.
+func (h *harness) waitForLeader() {
+	h.waitFor("a leader", recoveryLimit, func() string {
+		if h.leader() == nil {
+			return "there is no leader"
+		}
+		return ""
+	})
+}
+
 // duration returns a random duration.
 func (h *harness) duration(from, to time.Duration) time.Duration {
 	return from + time.Duration(h.rand.Int64N(int64(to-from)+1))
@@ -152,7 +180,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type result struct {
 	hash   uint32
 	steps  int
-	counts counters
+	counts map[string]int
 }
 
 // runPlan runs a plan. The error is a failure of the cluster.
@@ -170,7 +198,7 @@ func runPlan(t *testing.T, p plan, trace func(string, ...any)) (r result, err er
 		default:
 			err = fmt.Errorf("seed %d, at %v: panic: %v\n%s", h.seed, h.now, e, debug.Stack())
 		}
-		r = result{h.hash, h.steps, h.checker.counters}
+		r = result{h.hash, h.steps, h.checker.counts}
 		for _, p := range h.peers {
 			if p.log != nil {
 				p.log.Close() // fails if its disk has no power

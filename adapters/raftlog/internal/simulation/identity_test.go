@@ -4,7 +4,6 @@ package simulation
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"path"
 	"time"
 
@@ -83,7 +82,7 @@ func (p *peer) stopPermanently(reason string) {
 		p.h.failf("%s stops without a fault: %s", p.ID, reason)
 	}
 	p.h.tracef("%s: stops: %s", p.ID, reason)
-	p.h.checker.stoppedPeers++
+	p.h.checker.counts["stoppedPeers"]++
 	if p.up {
 		p.powerOff()
 	}
@@ -125,11 +124,17 @@ func (h *harness) replaceVoter(p *peer) {
 	h.clients.replacePeer(p)
 }
 
+// replaceDisk gives a machine an empty disk.
+func (p *peer) replaceDisk() {
+	p.interrupted, p.diskFull = nil, false
+	p.disk = crashdisk.New(p.h.rand.Uint64())
+	p.fs = p.mount()
+}
+
 // loseDirectory gives a machine an empty disk and the identity of a new directory.
 func (p *peer) loseDirectory() {
-	p.mustStop, p.interrupted, p.diskFull = true, nil, false
-	p.disk = crashdisk.New(rand.New(rand.NewPCG(p.h.rand.Uint64(), 1)))
-	p.fs = p.mount()
+	p.mustStop = true
+	p.replaceDisk()
 	p.known, p.instance, p.starts = identity.Registry{}, fmt.Sprintf("%x", p.h.rand.Uint64()), 0
 }
 
@@ -158,7 +163,7 @@ func (h *harness) loseVoterDirectory() {
 		}
 	}
 	h.tracef("%s: loses its directory", p.ID)
-	h.checker.lostDirectories++
+	h.checker.counts["lostDirectories"]++
 	h.clients.pending++
 	h.clients.changing = true
 	p.crash()
@@ -216,12 +221,7 @@ func (h *harness) loseDataWhileAllDown(lose func(*peer)) {
 	if !v.stopped {
 		h.failf("%s continues without its data", v.ID)
 	}
-	h.waitFor("a leader", recoveryLimit, func() string {
-		if h.leader() == nil {
-			return "there is no leader"
-		}
-		return ""
-	})
+	h.waitForLeader()
 	h.replaceVoter(v)
 }
 
@@ -259,12 +259,7 @@ func historyDiffers(h *harness) {
 	if !p.stopped {
 		h.failf("%s continues with another history", p.ID)
 	}
-	h.waitFor("a leader", recoveryLimit, func() string {
-		if h.leader() == nil {
-			return "there is no leader"
-		}
-		return ""
-	})
+	h.waitForLeader()
 	h.replaceVoter(p)
 }
 
@@ -278,7 +273,7 @@ func (p *peer) recoverFault() {
 	if !ok {
 		panic(r)
 	}
-	p.h.checker.diverged++
+	p.h.checker.counts["diverged"]++
 	p.h.schedule(time.Microsecond, func() { p.stopPermanently(fault.Error()) })
 	p.paused = true // it receives no more inputs
 }

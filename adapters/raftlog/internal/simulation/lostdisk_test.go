@@ -3,13 +3,11 @@ package simulation
 // Lost disks.
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
 // lostDisk is a peer that has lost its disk and returns with the same ID. The leader remembers what it
@@ -46,14 +44,12 @@ func (h *harness) loseDisk() {
 		}
 	}
 	h.tracef("%s: loses its disk; %s remembers its acknowledgement of entry %d", p.ID, l.ID, l.core.Acknowledged(p.ID))
-	h.checker.lostDisks++
+	h.checker.counts["lostDisks"]++
 	h.lostDisk = &lostDisk{p, l, l.observed.term}
 	h.clients.pending++
 	h.clients.changing = true
 	p.crash()
-	p.disk = crashdisk.New(rand.New(rand.NewPCG(h.rand.Uint64(), 1)))
-	p.fs = p.mount()
-	p.interrupted, p.diskFull = nil, false
+	p.replaceDisk()
 	if p.isFounder() {
 		p.createFounder(p.seeds)
 	} else {
@@ -79,7 +75,7 @@ func (h *harness) watchLostDisk(q *peer) {
 // stopLostDisk handles the stop of the peer because of what the leader remembers.
 func (h *harness) stopLostDisk(p *peer, reason error) {
 	h.tracef("%s: must stop: %v", p.ID, reason)
-	h.checker.lost++
+	h.checker.counts["lost"]++
 	h.replaceLostDisk(p)
 }
 
@@ -105,7 +101,7 @@ func diskLost(h *harness) {
 		h.advance(h.now + time.Millisecond)
 	}
 	h.waitFor("it has stopped", election, func() string {
-		if h.checker.lost == 0 {
+		if h.checker.counts["lost"] == 0 {
 			return h.lostDisk.p.ID + " continues without its disk"
 		}
 		return ""
@@ -127,7 +123,7 @@ func (c *clients) replacePeer(old *peer) {
 	p.start()
 	h.tracef("clients: %s replaces %s", p.ID, old.ID)
 	c.changeVoters(h.newID(), append(to, p.Peer), func() {
-		h.checker.changes++
+		h.checker.counts["changes"]++
 		c.pending--
 		c.changing = false
 	})

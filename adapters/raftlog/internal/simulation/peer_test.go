@@ -5,7 +5,6 @@ package simulation
 import (
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -63,7 +62,7 @@ func (h *harness) newPeer() *peer {
 	id := fmt.Sprint("p", h.nextPeer)
 	p := &peer{
 		Peer: api.Peer{ID: id, Addr: id + ":1"}, clock: newClock(h), h: h, number: h.nextPeer, raft: replica.RaftID(cluster, id),
-		disk: crashdisk.New(rand.New(rand.NewPCG(h.rand.Uint64(), 1))),
+		disk: crashdisk.New(h.rand.Uint64()),
 	}
 	p.instance = fmt.Sprintf("%x", h.rand.Uint64())
 	if h.maxIDs > 0 {
@@ -100,7 +99,7 @@ func (p *peer) start() {
 	tables, snap, err := p.openDisk()
 	if err != nil {
 		h.tracef("%s: cannot start: %v", p.ID, err)
-		h.checker.noStart++
+		h.checker.counts["noStart"]++
 		p.up, p.log = false, nil
 		h.schedule(h.duration(10*time.Millisecond, 500*time.Millisecond), p.start)
 		return

@@ -75,16 +75,16 @@ func (h *harness) fillIDs() {
 	if h.maxIDs == 0 {
 		return
 	}
-	before := h.checker.full
+	before := h.checker.counts["full"]
 	var more func()
 	more = func() {
-		if h.checker.full == before {
+		if h.checker.counts["full"] == before {
 			h.clients.proposeUntilKnown(h.newUpdate(h.wallTime()), more)
 		}
 	}
 	more()
 	h.waitFor("the maximum number of IDs", recoveryLimit, func() string {
-		if h.checker.full == before {
+		if h.checker.counts["full"] == before {
 			return fmt.Sprintf("%d are stored", h.leader().core.Status().IDs)
 		}
 		return h.problem()
@@ -123,12 +123,7 @@ func (h *harness) members(l *peer) []*peer {
 
 // problem describes why the cluster is not healthy, or returns "".
 func (h *harness) problem() string {
-	var leaders []*peer
-	for _, p := range h.peers {
-		if p.up && p.observed.isLeader {
-			leaders = append(leaders, p)
-		}
-	}
+	leaders := h.peersWhere(func(p *peer) bool { return p.up && p.observed.isLeader })
 	if len(leaders) != 1 {
 		return fmt.Sprintf("%d leaders", len(leaders))
 	}

@@ -33,30 +33,23 @@ func (h *harness) waitUntil(limit time.Duration, ok func() bool) bool {
 // leaderAndOthers returns the leader, which also leads election e0, and the two other peers.
 func (h *harness) leaderAndOthers() (leader, a, b *peer) {
 	h.waitFor("health at the start", recoveryLimit, h.problem)
-	for {
-		leader = h.leader()
-		if _, ok := leader.holdsElection("e0"); ok {
-			break
-		}
-		for _, p := range h.peers {
-			if _, ok := p.holdsElection("e0"); ok {
-				p.resignElection("e0")
-				p.handleOutput()
-			}
-		}
-		h.advance(h.now + 500*time.Millisecond)
-		h.waitFor("another leader of e0", recoveryLimit, h.problem)
-	}
-	var others []*peer
-	for _, p := range h.peers {
-		if p != leader {
-			others = append(others, p)
-		}
-	}
+	leader = h.leader()
+	h.moveElection(leader)
+	others := h.peersWhere(func(p *peer) bool { return p != leader })
 	if h.chance(0.5) {
 		return leader, others[1], others[0]
 	}
 	return leader, others[0], others[1]
+}
+
+// moveElection lets the leaders of election e0 resign until the candidate of p leads it.
+func (h *harness) moveElection(p *peer) {
+	for q := h.holder(); q != p; q = h.holder() {
+		q.resignElection("e0")
+		q.handleOutput()
+		h.advance(h.now + 500*time.Millisecond)
+		h.waitFor("another leader of e0", recoveryLimit, h.problem)
+	}
 }
 
 func (h *harness) block(from, to *peer)   { h.net.cuts[pair{from.ID, to.ID}] = blocked }
@@ -160,13 +153,11 @@ func (h *harness) raiseTerm(l, v, x *peer) bool {
 // endedWhilePartitioned ends and restarts an election while its leader is partitioned.
 func endedWhilePartitioned(h *harness) {
 	h.waitFor("health at the start", recoveryLimit, h.problem)
-	for _, p := range h.peers {
-		if _, ok := p.holdsElection("e0"); ok && !p.observed.isLeader {
-			h.waitUntil(election, func() bool { return p.observed.lease > p.Now()+election*9/10 })
-			for _, q := range h.peers {
-				h.block(q, p)
-				h.block(p, q)
-			}
+	if p := h.holder(); !p.observed.isLeader {
+		h.waitUntil(election, func() bool { return p.observed.lease > p.Now()+election*9/10 })
+		for _, q := range h.peers {
+			h.block(q, p)
+			h.block(p, q)
 		}
 	}
 	h.clients.pending++
@@ -180,11 +171,9 @@ func endedWhilePartitioned(h *harness) {
 // jump by more than the window.
 func forgottenWhilePaused(h *harness) {
 	h.waitFor("health at the start", recoveryLimit, h.problem)
-	for _, p := range h.peers {
-		if _, ok := p.holdsElection("e0"); ok && !p.observed.isLeader {
-			h.waitUntil(election, func() bool { return p.observed.lease > p.Now()+election*9/10 })
-			p.pause(2 * election)
-		}
+	if p := h.holder(); !p.observed.isLeader {
+		h.waitUntil(election, func() bool { return p.observed.lease > p.Now()+election*9/10 })
+		p.pause(2 * election)
 	}
 	h.clients.pending++
 	h.clients.requestOp(h.opNow(entry.End, "e0"), func() {
@@ -202,19 +191,7 @@ func diskStalls(h *harness) {
 		if p = a; h.chance(0.5) {
 			p = b
 		}
-		for {
-			if _, ok := p.holdsElection("e0"); ok {
-				break
-			}
-			for _, q := range h.peers {
-				if _, ok := q.holdsElection("e0"); ok {
-					q.resignElection("e0")
-					q.handleOutput()
-				}
-			}
-			h.advance(h.now + 500*time.Millisecond)
-			h.waitFor("another leader of e0", recoveryLimit, h.problem)
-		}
+		h.moveElection(p)
 	}
 	p.diskStalled = true
 	until, applied := h.now+20*election, 0
@@ -226,12 +203,10 @@ func diskStalls(h *harness) {
 	}
 	more()
 	h.waitFor("another leader", 12*election, func() string {
-		for _, q := range h.peers {
-			if _, ok := q.holdsElection("e0"); ok && q != p {
-				return ""
-			}
+		if q := h.holder(); q == nil || q == p {
+			return "e0 has no other leader"
 		}
-		return "e0 has no leader"
+		return ""
 	})
 	applied = 0
 	h.advance(until)

@@ -41,14 +41,16 @@ func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
 	if testing.Short() {
 		n = min(n, 10)
 	}
-	var sum counters
+	sum := map[string]int{}
 	steps, failed := 0, 0
 	for seed := *first; seed < *first+uint64(n); seed++ {
 		p := planned(seed)
 		p.faultTime = min(p.faultTime, *faultTime)
 		r, err := runPlan(t, p, tracer(t))
 		steps += r.steps
-		sum.add(r.counts)
+		for what, n := range r.counts {
+			sum[what] += n
+		}
 		if err != nil {
 			t.Errorf("%v\n\tgo test ./adapters/raftlog/internal/simulation -run %s -args -first %d -seeds 2 -trace", err, t.Name(), seed)
 			if failed++; failed == 10 {
@@ -56,37 +58,7 @@ func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
 			}
 		}
 	}
-	t.Logf("%d runs, %d steps: %+v", n, steps, sum)
-}
-
-func (c *counters) add(d counters) {
-	c.entries += d.entries
-	c.skipped += d.skipped
-	c.terms += d.terms
-	c.crashes += d.crashes
-	c.snapshots += d.snapshots
-	c.installs += d.installs
-	c.compactions += d.compactions
-	c.holders += d.holders
-	c.reads += d.reads
-	c.changes += d.changes
-	c.handOvers += d.handOvers
-	c.reused += d.reused
-	c.faults += d.faults
-	c.noSnapshots += d.noSnapshots
-	c.full += d.full
-	c.lostDisks += d.lostDisks
-	c.lost += d.lost
-	c.admitted += d.admitted
-	c.dismissed += d.dismissed
-	c.noSpace += d.noSpace
-	c.noStart += d.noStart
-	c.stoppedPeers += d.stoppedPeers
-	c.diverged += d.diverged
-	c.lostDirectories += d.lostDirectories
-	c.waited += d.waited
-	c.votesAhead += d.votesAhead
-	c.removed += d.removed
+	t.Logf("%d runs, %d steps: %v", n, steps, sum)
 }
 
 // TestReplay fails if two runs with one seed differ, so that a failure could not be repeated.

@@ -122,7 +122,7 @@ func (p *peer) createSnapshot(t *core.CreateSnapshot) {
 		p.newest = t.Index
 		raw, _ := p.newestFile()
 		p.h.tracef("%s: has created snapshot %d", p.ID, t.Index)
-		p.h.checker.snapshots++
+		p.h.checker.counts["snapshots"]++
 		p.core.ReportSnapshotCreated(core.Snapshot{Index: t.Index, Term: t.Term, Size: int64(len(raw)), Members: t.Members})
 	})
 }
@@ -131,6 +131,6 @@ func (p *peer) createSnapshot(t *core.CreateSnapshot) {
 func (p *peer) snapshotFailed(err error) {
 	p.must(unexpectedError(err))
 	p.h.tracef("%s: has not created a snapshot: %v", p.ID, err)
-	p.h.checker.noSnapshots++
+	p.h.checker.counts["noSnapshots"]++
 	p.core.ReportSnapshotFailed()
 }

@@ -205,7 +205,7 @@ func (p *peer) finishWrite() {
 // waitForSpace lets the remaining Writes wait, and writes their votes first, like a node.
 func (p *peer) waitForSpace() {
 	p.waitingForSpace = true
-	p.h.checker.waited++
+	p.h.checker.counts["waited"]++
 	for _, work := range p.writes {
 		votes, err := work.TakeVotes(func(hs *raftpb.HardState) error {
 			err := p.appender.Append(filelog.Batch{HardState: hs, Sync: true})
@@ -221,7 +221,7 @@ func (p *peer) waitForSpace() {
 			break
 		}
 		for _, s := range votes {
-			p.h.checker.votesAhead++
+			p.h.checker.counts["votesAhead"]++
 			p.h.send(p, s.To, s.Data)
 		}
 	}
@@ -264,7 +264,7 @@ func (p *peer) write(work *core.Write) (installed *core.Installed, err error) {
 			return nil, err
 		}
 		p.h.checker.checkReplica(p, state)
-		p.h.checker.installs++
+		p.h.checker.counts["installs"]++
 		installed = &core.Installed{Replica: state, Snapshot: core.Snapshot{
 			Index: m.Index, Term: m.Term, Size: r.Size(), Members: state.Members.Index,
 		}}
@@ -274,7 +274,7 @@ func (p *peer) write(work *core.Write) (installed *core.Installed, err error) {
 	}
 	if work.Compact != 0 {
 		p.h.tracef("%s: compacts through %d", p.ID, work.Compact)
-		p.h.checker.compactions++
+		p.h.checker.counts["compactions"]++
 		if err := p.appender.Compact(work.Compact); err != nil {
 			return nil, err
 		}
@@ -288,7 +288,7 @@ func (p *peer) crash() {
 		return
 	}
 	p.h.tracef("%s: crashes", p.ID)
-	p.h.checker.crashes++
+	p.h.checker.counts["crashes"]++
 	if p.h.chance(0.7) { // in the middle of a Write
 		p.disk.CrashAt(p.disk.Ops() + 1 + p.h.rand.IntN(6))
 		for _, work := range p.writes {
@@ -322,9 +322,9 @@ func (p *peer) powerOff() {
 func (p *peer) handleDiskError(err error) {
 	p.must(unexpectedError(err))
 	p.h.tracef("%s: stops after a fault: %v", p.ID, err)
-	p.h.checker.faults++
+	p.h.checker.counts["faults"]++
 	if errors.Is(err, syscall.ENOSPC) {
-		p.h.checker.noSpace++
+		p.h.checker.counts["noSpace"]++
 	}
 	p.powerOff()
 	p.h.schedule(p.h.duration(time.Millisecond, time.Second), p.start)

@@ -25,7 +25,7 @@ var created = time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 const testDir = "data"
 
 func newDisk(t testing.TB, seed uint64) *crashdisk.Disk {
-	d := crashdisk.New(rand.New(rand.NewPCG(5, seed)))
+	d := crashdisk.New(seed)
 	require.NoError(t, d.MkdirAll(testDir))
 	require.NoError(t, d.SyncDir("."))
 	return d

@@ -30,23 +30,8 @@ func TestDialer_ReconnectsAfterPartition(t *testing.T) {
 
 		h.network.HealBoth("a:7", "b:7")
 		time.Sleep(maxPause)
-		require.True(t, a.Send("b", false, []byte("again")))
-		require.Equal(t, "again", string(receiveFrame(t, b).Data))
-		require.True(t, b.Send("a", false, []byte("back")))
-		require.Equal(t, "back", string(receiveFrame(t, a).Data))
-	})
-}
-
-func TestDialer_ReconnectsAfterReset(t *testing.T) {
-	runInBubble(t, func(t *testing.T, h *harness) {
-		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
-		waitIdle()
-		h.network.Reset("a:7", "b:7")
-		requireUnreachable(t, a, "b")
-		time.Sleep(minPause)
-		waitIdle()
-		require.True(t, a.Send("b", false, []byte("again")))
-		require.Equal(t, "again", string(receiveFrame(t, b).Data))
+		requireDelivery(t, a, b, "again")
+		requireDelivery(t, b, a, "back")
 	})
 }
 
@@ -131,8 +116,7 @@ func TestDialer_AddressChanges(t *testing.T) {
 		a.SetPeers([]api.Peer{{ID: "b", Addr: "elsewhere:7"}, {ID: "c"}, {Addr: "absent:7"}})
 		time.Sleep(minPause)
 		waitIdle()
-		require.True(t, a.Send("b", false, []byte("found")))
-		require.Equal(t, "found", string(receiveFrame(t, b2).Data))
+		requireDelivery(t, a, b2, "found")
 		require.Len(t, a.peers, 1)
 	})
 }
@@ -145,8 +129,7 @@ func TestDialer_TwoAddresses(t *testing.T) {
 		old, now := api.Peer{ID: "b", Addr: "elsewhere:7"}, api.Peer{ID: "b", Addr: "b:7"}
 		a := h.startPeer("a", []api.Peer{old, now})
 		waitIdle()
-		require.True(t, a.Send("b", false, []byte("found")))
-		require.Equal(t, "found", string(receiveFrame(t, b).Data))
+		requireDelivery(t, a, b, "found")
 		require.Equal(t, 1, h.logs["a"].count("cannot connect to peer"))
 
 		a.SetPeers([]api.Peer{now})

@@ -28,12 +28,9 @@ func TestListen_NewConnectionReplacesOlderOne(t *testing.T) {
 			_, err = older.ReadFrame()
 		}
 		require.ErrorIs(t, err, io.EOF)
-		require.NoError(t, newer.WriteFrame([]byte("here")))
-		require.Equal(t, "here", string(receiveFrame(t, b).Data))
+		requireReceipt(t, b, newer, "here")
 		require.True(t, b.Send("a", true, []byte("there")))
-		frame, err := newer.ReadFrame()
-		require.NoError(t, err)
-		require.Equal(t, "there", string(frame))
+		requireFrame(t, newer, "there")
 	})
 }
 
@@ -81,15 +78,13 @@ func TestCheckPeers(t *testing.T) {
 		a, other := connect("a"), connect("c")
 		defer other.Close()
 		b.CheckPeers()
-		require.NoError(t, a.WriteFrame([]byte("here")))
-		require.Equal(t, "here", string(receiveFrame(t, b).Data))
+		requireReceipt(t, b, a, "here")
 		rejectFrom.Store(0)
 		b.CheckPeers()
 		requireClosed(a)
 		rejectFrom.Store(calls.Load() + 2) // the handshake is the next call
 		requireClosed(connect("a"))
-		require.NoError(t, other.WriteFrame([]byte("there")))
-		require.Equal(t, "there", string(receiveFrame(t, b).Data))
+		requireReceipt(t, b, other, "there")
 	})
 }
 
@@ -115,9 +110,7 @@ func TestListen_ClientsAndSnapshots(t *testing.T) {
 			defer c.Close()
 			require.Equal(t, purpose, <-started)
 			require.NoError(t, c.WriteFrame([]byte("echo")))
-			frame, err := c.ReadFrame()
-			require.NoError(t, err)
-			require.Equal(t, "echo", string(frame))
+			requireFrame(t, c, "echo")
 		}
 		b.Close()
 		require.Len(t, ended, 3, "Close has not waited for the functions")
@@ -224,8 +217,7 @@ func TestSecrets_Removed(t *testing.T) {
 		require.Len(t, ended, 1)
 		require.Equal(t, "old", <-ended)
 		require.Empty(t, ended)
-		require.True(t, a.Send("b", true, []byte("frame")))
-		require.Equal(t, "frame", string(receiveFrame(t, b).Data))
+		requireDelivery(t, a, b, "frame")
 		require.Equal(t, []Connection{{ID: "b", Connected: true}}, a.Connections())
 		require.Zero(t, h.logs["a"].count("connection to peer ended")+h.logs["a"].count("connection from peer ended"))
 	})

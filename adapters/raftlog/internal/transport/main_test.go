@@ -119,6 +119,28 @@ func receiveFrame(t *testing.T, p *Transport) Frame {
 	}
 }
 
+// requireDelivery requires that a frame from one peer to another is delivered.
+func requireDelivery(t *testing.T, from, to *Transport, text string) {
+	t.Helper()
+	require.True(t, from.Send(to.cfg.Self.ID, false, []byte(text)))
+	require.Equal(t, text, string(receiveFrame(t, to).Data))
+}
+
+// requireReceipt requires that a peer receives a frame that is sent on a connection.
+func requireReceipt(t *testing.T, p *Transport, c *link.Conn, text string) {
+	t.Helper()
+	require.NoError(t, c.WriteFrame([]byte(text)))
+	require.Equal(t, text, string(receiveFrame(t, p).Data))
+}
+
+// requireFrame requires that the next frame of a connection has this text.
+func requireFrame(t *testing.T, c *link.Conn, text string) {
+	t.Helper()
+	frame, err := c.ReadFrame()
+	require.NoError(t, err)
+	require.Equal(t, text, string(frame))
+}
+
 // requireUnreachable requires that p reports the peer with that ID next.
 func requireUnreachable(t *testing.T, p *Transport, id string) {
 	t.Helper()

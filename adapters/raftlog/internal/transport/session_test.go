@@ -67,10 +67,8 @@ func TestSession_UnknownPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
 		waitIdle()
-		require.True(t, a.Send("b", false, []byte("request")))
-		require.Equal(t, "request", string(receiveFrame(t, b).Data))
-		require.True(t, b.Send("a", false, []byte("reply")))
-		require.Equal(t, "reply", string(receiveFrame(t, a).Data))
+		requireDelivery(t, a, b, "request")
+		requireDelivery(t, b, a, "reply")
 
 		a.Close()
 		requireUnreachable(t, b, "a")
@@ -106,9 +104,7 @@ func TestSession_ReplacedEndsLate(t *testing.T) {
 		close(release)
 		waitIdle()
 		require.True(t, b.Send("a", false, []byte("x")))
-		frame, err := current.ReadFrame()
-		require.NoError(t, err)
-		require.Equal(t, "x", string(frame))
+		requireFrame(t, current, "x")
 	})
 }
 
@@ -133,10 +129,8 @@ func TestSession_PeerThatDoesNotRead(t *testing.T) {
 		require.Positive(t, dropped)
 		require.Zero(t, time.Since(start), "Send has blocked")
 		requireUnreachable(t, a, "b")
-		require.True(t, a.Send("c", false, []byte("hello")))
-		require.Equal(t, "hello", string(receiveFrame(t, c).Data))
-		require.True(t, b.Send("a", false, []byte("the other direction works")))
-		require.Equal(t, "the other direction works", string(receiveFrame(t, a).Data))
+		requireDelivery(t, a, c, "hello")
+		requireDelivery(t, b, a, "the other direction works")
 
 		// A write that makes no progress ends the connection.
 		require.Zero(t, h.logs["a"].count("peer ended"))

@@ -13,25 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// Peers with the same secret exchange frames. A peer with another secret is rejected.
-func TestTransport_Secret(t *testing.T) {
-	runInBubble(t, func(t *testing.T, h *harness) {
-		withSecret := func(secret string) func(*Config) {
-			return func(c *Config) { c.Self.Insecure, c.Self.Secret = false, []byte(secret) }
-		}
-		a, b := h.startPeer("a", peersOf("b", "c"), withSecret("s1")), h.startPeer("b", peersOf("a"), withSecret("s1"))
-		c := h.startPeer("c", peersOf("a"), withSecret("s2"))
-		time.Sleep(2 * maxPause)
-		waitIdle()
-		require.True(t, a.Send("b", false, []byte("there")))
-		require.Equal(t, "there", string(receiveFrame(t, b).Data))
-		require.False(t, a.Send("c", false, []byte("x")))
-		require.False(t, c.Send("a", false, []byte("x")))
-		require.Equal(t, 1, h.logs["c"].count("cannot connect to peer"))
-		require.NotZero(t, h.logs["c"].count("the secret differs"))
-	})
-}
-
 func TestTransport_IdleConnectionsRemain(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a := h.startPeer("a", peersOf("b"))

@@ -21,7 +21,7 @@ func (d *Disk) Crash() *Disk {
 			c.applyTo(o.entriesOf)
 		}
 	}
-	found := New(d.random)
+	found := newDisk(d.random)
 	found.space = d.space
 	found.root = o.copyOf(d.root)
 	return found

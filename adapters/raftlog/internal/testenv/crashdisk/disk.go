@@ -73,9 +73,11 @@ type fileWrite struct {
 	extend bool   // the length does not decrease
 }
 
-// New returns an empty disk. The disk and its copies after crashes own random, and must not be used
-// concurrently.
-func New(random *rand.Rand) *Disk {
+// New returns an empty disk. Its random source has this seed. The disk and its copies after crashes
+// share the source, and must not be used concurrently.
+func New(seed uint64) *Disk { return newDisk(rand.New(rand.NewPCG(seed, 1))) }
+
+func newDisk(random *rand.Rand) *Disk {
 	return &Disk{random: random, root: newDir(), locks: map[string]bool{}, space: -1}
 }
 
