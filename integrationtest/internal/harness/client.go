@@ -25,7 +25,8 @@ type Client struct {
 // closed when the test ends, and the test waits until its goroutines have ended.
 func Connect(t testing.TB, timeout time.Duration, servers ...string) *Client {
 	t.Helper()
-	c := Dial(t, timeout, servers...)
+	n := NewNetwork(t, servers...)
+	c := DialWith(t, timeout, n, InOrder(n.Addrs()))
 	c.WaitSession(t)
 	return c
 }
@@ -33,25 +34,14 @@ func Connect(t testing.TB, timeout time.Duration, servers ...string) *Client {
 // ConnectDirectly is like Connect, without a network that the test can break.
 func ConnectDirectly(t testing.TB, timeout time.Duration, servers ...string) *Client {
 	t.Helper()
-	c := dial(t, timeout, nil, InOrder(servers))
+	c := DialWith(t, timeout, nil, InOrder(servers))
 	c.WaitSession(t)
 	return c
 }
 
-// Dial is like Connect, but does not wait for a session.
-func Dial(t testing.TB, timeout time.Duration, servers ...string) *Client {
-	t.Helper()
-	n := NewNetwork(t, servers...)
-	return dial(t, timeout, n, InOrder(n.Addrs()))
-}
-
-// DialWith is like Dial, with a network and a host provider for its addresses.
+// DialWith is like Connect, with a network and a host provider for its addresses, but does not wait for
+// a session.
 func DialWith(t testing.TB, timeout time.Duration, n Network, provider zk.HostProvider) *Client {
-	t.Helper()
-	return dial(t, timeout, n, provider)
-}
-
-func dial(t testing.TB, timeout time.Duration, n Network, provider zk.HostProvider) *Client {
 	t.Helper()
 	// The provider ignores the addresses, but there must be one.
 	conn, events, err := zk.Connect([]string{"unused:2181"}, timeout,
@@ -83,14 +73,6 @@ func (c *Client) WaitConnected(t testing.TB) {
 
 // ServerIndex returns the index in Network of the server to which the client is connected, or -1.
 func (c *Client) ServerIndex() int { return slices.Index(c.Network.Addrs(), c.Server()) }
-
-// ExpireSession expires the session of the client, whose network it cuts.
-func (c *Client) ExpireSession(t testing.TB) {
-	t.Helper()
-	session := c.SessionID()
-	c.Network.Cut()
-	require.NoError(t, c.Network.ExpireSession(session))
-}
 
 // InOrder returns a host provider that tries the servers in the given order. The client library
 // shuffles them.
