@@ -2,7 +2,6 @@ package elector
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -15,107 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The tests TestDefectE1 to TestDefectE10 reproduce defects of an older elector. The tests of package
-// main in cmd/elector cover the defects of its command: the signals of E3, the flag of E6, and E11.
-
-// TestDefectE1_HandlerErrorDeadlocks fails if an error of a handler blocks the loop.
-func TestDefectE1_HandlerErrorDeadlocks(t *testing.T) {
-	for name, configure := range map[string]func(h *harness){
-		"begin": func(h *harness) { h.elector.Begin = h.handler("begin", errBoom) },
-		"end":   func(h *harness) { h.elector.End = h.handler("end", errBoom, errBoom, errBoom) },
-		"work": func(h *harness) {
-			calls := 0
-			h.elector.Work = func(ctx context.Context, _ *leaderelection.Leadership) error {
-				if calls++; calls > 2 {
-					<-ctx.Done()
-				}
-				return errBoom
-			}
-		},
-		"error": func(h *harness) {
-			calls := 0
-			h.elector.Error = func(context.Context, *leaderelection.Leadership, error) error {
-				if calls++; calls < 3 {
-					return errBoom
-				}
-				return nil
-			}
-			h.backend.results = []error{errBoom}
-		},
-	} {
-		runElector(t, configure, func(h *harness) {
-			for range 4 { // the older elector handled two events
-				if h.backend.count() > 0 {
-					h.lead()
-					h.backend.newest().suspend()
-				}
-				h.wait(time.Minute)
-			}
-			h.lead()
-			require.Equal(h, StateLeader, h.elector.Current().State, name)
-			h.backend.newest().suspend()
-		})
-	}
-}
-
-// TestDefectE2_BackendErrorIgnored fails if Run does not return after a permanent error of the backend.
-func TestDefectE2_BackendErrorIgnored(t *testing.T) {
-	runElector(t, nil, func(h *harness) {
-		h.lead()
-		h.backend.newest().fail(fmt.Errorf("%w: no more input", ErrTerminal))
-		require.ErrorIs(h, h.requireReturned(), ErrTerminal)
-		require.ErrorContains(h, h.err, "no more input")
-		h.requireEvents("0s begin 1", "0s end 1 lost")
-	})
-}
-
-// TestDefectE3_RunContinuesAfterEnd fails if Run does not return after its context is done.
-func TestDefectE3_RunContinuesAfterEnd(t *testing.T) {
-	runElector(t, nil, func(h *harness) {
-		h.lead()
-		h.stop()
-		require.NoError(h, h.requireReturned())
-		h.requireEvents("0s begin 1", "0s end 1")
-	})
-}
-
-// TestDefectE4_LeadershipKeptAfterError fails if a candidate whose handler has failed keeps the
-// leadership, so that no candidate leads.
-func TestDefectE4_LeadershipKeptAfterError(t *testing.T) {
-	for name, configure := range map[string]func(m *member){
-		"begin": func(m *member) {
-			m.elector.Begin = func(context.Context, *leaderelection.Leadership) error { return errBoom }
-		},
-		"work": func(m *member) {
-			m.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
-				time.Sleep(3 * time.Second)
-				return errBoom
-			}
-		},
-		"end": func(m *member) {
-			m.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
-				time.Sleep(3 * time.Second)
-				return errBoom
-			}
-			m.elector.End = func(context.Context, *leaderelection.Leadership) error { return errBoom }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			runOnZooKeeper(t, func(h *zkHarness) {
-				a := h.join("a", configure)
-				b := h.join("b", nil)
-				h.wait(2 * time.Minute) // 12 tries of End
-				require.Equal(t, StateLeader, b.elector.Current().State)
-				if name == "end" {
-					require.ErrorIs(t, <-a.done, ErrEnd)
-					return
-				}
-				require.Equal(t, StateNotLeader, a.elector.Current().State)
-				require.Equal(t, b.elector.Current().Candidate.CandidateID, a.elector.Current().Candidate.NowFollowing, "it is queued again")
-			})
-		})
-	}
-}
+// The tests TestDefectEn reproduce defects of an older elector that the tests of the state table do not cover.
 
 // TestDefectE5_StaleEventsAfterErrorWait fails if events of an earlier candidacy are handled after
 // ErrorWait.
@@ -159,80 +58,6 @@ func TestDefectE6_CandidatesWithoutNames(t *testing.T) {
 		h.requireEvents("a begins")
 		require.NotEqual(t, a.elector.Current().Candidate.CandidateID, b.elector.Current().Candidate.CandidateID)
 		require.NotEmpty(t, b.elector.Current().Candidate.NowFollowing)
-	})
-}
-
-// TestDefectE7_ErrorsIgnored fails if an error before the first status, or a repeated one, is ignored.
-func TestDefectE7_ErrorsIgnored(t *testing.T) {
-	runElector(t, nil, func(h *harness) {
-		for range 3 {
-			h.backend.newest().fail(errBoom)
-			h.wait(30 * time.Second)
-		}
-		h.requireEvents("0s error -", "30s error -", "1m0s error -")
-	})
-}
-
-// TestDefectE8_NewCandidateErrorIgnored fails if an error of NewCandidate is ignored.
-func TestDefectE8_NewCandidateErrorIgnored(t *testing.T) {
-	runElector(t, func(h *harness) { h.backend.results = []error{errBoom} }, func(h *harness) {
-		h.requireEvents("0s error -")
-		require.ErrorIs(h, h.elector.Current().Err, errBoom)
-		h.wait(30 * time.Second)
-		h.lead()
-		h.requireEvents("0s error -", "30s begin 1")
-	})
-}
-
-// TestDefectE8_LeadershipKeptOnExit fails if the next leader has to wait for the session timeout.
-func TestDefectE8_LeadershipKeptOnExit(t *testing.T) {
-	runOnZooKeeper(t, func(h *zkHarness) {
-		a := h.join("a", nil)
-		h.join("b", nil)
-		before := time.Now()
-		a.stop()
-		require.NoError(t, <-a.done)
-		h.requireEvents("a begins", "a ends", "b begins")
-		require.Equal(t, before, time.Now(), "the hand-over has waited for a timeout")
-	})
-}
-
-// TestDefectE9_HandlerNotInterrupted fails if the loss of leadership does not interrupt a handler.
-func TestDefectE9_HandlerNotInterrupted(t *testing.T) {
-	runOnZooKeeper(t, func(h *zkHarness) {
-		var interrupted time.Time
-		a := h.join("a", func(m *member) {
-			m.elector.Begin = func(ctx context.Context, l *leaderelection.Leadership) error {
-				<-ctx.Done()
-				interrupted = time.Now()
-				return ctx.Err()
-			}
-		})
-		var began time.Time
-		h.join("b", func(m *member) {
-			m.elector.Begin = func(context.Context, *leaderelection.Leadership) error { began = time.Now(); return nil }
-		})
-		a.isolate()
-		h.wait(20 * time.Second)
-		require.False(t, interrupted.IsZero())
-		require.True(t, interrupted.Before(began), "%v %v", interrupted, began)
-	})
-}
-
-// TestDefectE9_EndHangs fails if an End that hangs blocks the election.
-func TestDefectE9_EndHangs(t *testing.T) {
-	over := make(chan struct{})
-	runOnZooKeeper(t, func(h *zkHarness) {
-		over = make(chan struct{})
-		a := h.join("a", func(m *member) {
-			m.elector.End = func(context.Context, *leaderelection.Leadership) error { <-over; return nil }
-		})
-		b := h.join("b", nil)
-		a.stop()
-		h.wait(40 * time.Second)
-		require.ErrorIs(t, <-a.done, ErrHung)
-		require.Equal(t, StateLeader, b.elector.Current().State)
-		close(over)
 	})
 }
 
