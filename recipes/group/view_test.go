@@ -306,31 +306,6 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// Fails if a call relies on watches of an earlier call that were lost at a reconnect between the
-// calls.
-func TestTrap25_PooledWatchesWereLost(t *testing.T) {
-	runTest(t, func(w fixture) {
-		m := w.join(w.connect(), "a", "1")
-		reader := w.connect()
-		g := w.group(reader)
-		ctx, cancel := context.WithCancel(w.Context())
-		<-g.Watch(ctx)
-		cancel()
-		synctest.Wait()
-		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
-		w.srv.DropConnections(reader.SessionID())
-		settle()
-		views := g.Watch(w.Context())
-		<-views
-		require.NoError(w, m.Set(w.Context(), []byte("2")))
-		settle()
-		require.Equal(w, []string{"a=2"}, describe((<-views).Members))
-		require.NoError(w, m.Close())
-		settle()
-		require.Empty(w, (<-views).Members)
-	})
-}
-
 // Fails if views end when the servers remove the znode of the empty group, or if joining does not
 // create it again.
 func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
