@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -299,108 +297,6 @@ func TestClient_FourLetterWords(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("session %x is not in %s", c.SessionID(), fmt.Sprint(clients[0].Clients))
-	}
-}
-
-// TestClient_GoZookeeper fails if a feature of go-zookeeper does not work over TCP with the
-// default settings of that client.
-func TestClient_GoZookeeper(t *testing.T) {
-	s := zktest.Start(t)
-	dial := func() *zk.Conn {
-		c, _, err := zk.Connect([]string{s.Addr()}, 10*time.Second, zk.WithLogInfo(false))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		return c
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	a, b := dial(), dial()
-
-	// The lock.
-	var holders, maxHolders, total atomic.Int32
-	var wg sync.WaitGroup
-	for _, c := range []*zk.Conn{a, a, b, b} {
-		wg.Go(func() {
-			l := zk.NewLock(c, "/lock", open)
-			for range 10 {
-				if err := l.Lock(); err != nil {
-					t.Error(err)
-					return
-				}
-				if n := holders.Add(1); n > maxHolders.Load() {
-					maxHolders.Store(n)
-				}
-				total.Add(1)
-				holders.Add(-1)
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if total.Load() != 40 || maxHolders.Load() != 1 {
-		t.Errorf("the lock was held %d times, by %d clients at the same time", total.Load(), maxHolders.Load())
-	}
-
-	// A protected create finds the znode if its reply is lost.
-	_, err := a.Create("/p", nil, 0, open)
-	must(err)
-	s.After(zktest.Match{Op: zktest.OpCreate, Path: "/p/*", Nth: 1}, zktest.Cut)
-	path, err := a.CreateProtectedEphemeralSequential("/p/n-", []byte("x"), open)
-	must(err)
-	kids, stat, err := b.Children("/p")
-	must(err)
-	if len(kids) != 1 || "/p/"+kids[0] != path || stat.NumChildren != 1 {
-		t.Errorf("created %s, the children are %q", path, kids)
-	}
-
-	// Containers, TTL, access control.
-	_, err = a.CreateContainer("/box", nil, zk.FlagContainer, open)
-	must(err)
-	_, err = a.CreateTTL("/ttl", nil, zk.FlagTTL, open, time.Hour)
-	must(err)
-	must(a.AddAuth("digest", []byte("me:pw")))
-	_, err = a.Create("/mine", []byte("secret"), 0, zk.AuthACL(zk.PermAll))
-	must(err)
-	if _, _, err := b.Get("/mine"); err != zk.ErrNoAuth {
-		t.Errorf("get without permission: %v", err)
-	}
-	must(b.AddAuth("digest", []byte("me:pw")))
-	data, _, err := b.Get("/mine")
-	must(err)
-	acls, _, err := b.GetACL("/mine")
-	must(err)
-	if string(data) != "secret" || len(acls) != 1 || acls[0] != zk.DigestACL(zk.PermAll, "me", "pw")[0] {
-		t.Errorf("%q %v", data, acls)
-	}
-	_, err = b.SetACL("/mine", open, 0)
-	must(err)
-
-	// Watches survive a reconnect.
-	_, _, created, err := b.ExistsW("/later")
-	must(err)
-	_, _, children, err := b.ChildrenW("/p")
-	must(err)
-	gate := s.Before(zktest.Match{Op: zktest.OpConnect, Session: b.SessionID()}, zktest.Cut)
-	s.DropConnections(b.SessionID())
-	<-gate.Ran()
-	must(a.Delete(path, -1))
-	gate.Remove()
-	if ev := <-children; ev.Type != zk.EventNodeChildrenChanged {
-		t.Errorf("event of a change during the disconnection: %+v", ev)
-	}
-	_, err = a.Create("/later", nil, 0, open)
-	must(err)
-	if ev := <-created; ev.Type != zk.EventNodeCreated {
-		t.Errorf("event after the reconnect: %+v", ev)
 	}
 }
 

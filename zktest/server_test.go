@@ -2,7 +2,6 @@ package zktest_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,55 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
-
-// TestServer_Requests fails if the result of a request of a go-zookeeper client is wrong.
-func TestServer_Requests(t *testing.T) {
-	s := zktest.Start(t)
-	c, _ := connect(t, s, 10*time.Second)
-	mustCreate(t, c, "/a", "one", 0)
-	if p := mustCreate(t, c, "/a/n-", "", zk.FlagSequence); p != "/a/n-0000000000" {
-		t.Errorf("first sequential node is %s", p)
-	}
-	if p := mustCreate(t, c, "/a/n-", "", zk.FlagSequence|zk.FlagEphemeral); p != "/a/n-0000000001" {
-		t.Errorf("second sequential node is %s", p)
-	}
-	if _, err := c.Create("/a", nil, 0, open); err != zk.ErrNodeExists {
-		t.Errorf("create again: %v", err)
-	}
-	data, stat, err := c.Get("/a")
-	if err != nil || string(data) != "one" || stat.NumChildren != 2 || stat.Cversion != 2 {
-		t.Errorf("get: %q %+v %v", data, stat, err)
-	}
-	_, _, ch, err := c.GetW("/a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Set("/a", []byte("two"), 0); err != nil {
-		t.Fatal(err)
-	}
-	if ev := <-ch; ev.Type != zk.EventNodeDataChanged || ev.Path != "/a" {
-		t.Errorf("event %+v", ev)
-	}
-	if err := c.Delete("/a", -1); err != zk.ErrNotEmpty {
-		t.Errorf("delete with children: %v", err)
-	}
-	res, err := c.Multi(&zk.CreateRequest{Path: "/b", Acl: open}, &zk.CheckVersionRequest{Path: "/nope", Version: -1})
-	if err != zk.ErrNoNode || len(res) != 2 {
-		t.Errorf("multi: %v %v", res, err)
-	}
-	if ok, _, _ := c.Exists("/b"); ok {
-		t.Error("a part of a failed multi was applied")
-	}
-	if _, err := c.Multi(&zk.CreateRequest{Path: "/b", Acl: open}, &zk.SetDataRequest{Path: "/b", Data: []byte("x"), Version: 0}); err != nil {
-		t.Errorf("multi: %v", err)
-	}
-	if _, err := c.Sync("/a"); err != nil {
-		t.Error(err)
-	}
-	if !strings.Contains(s.Tree(), `  a "two"`) {
-		t.Errorf("tree:\n%s", s.Tree())
-	}
-}
 
 // TestServer_FakeTime fails if the server does not use the fake time of a bubble.
 func TestServer_FakeTime(t *testing.T) {
