@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -20,28 +22,19 @@ func TestServer_FakeTime(t *testing.T) {
 		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
 		id := c.SessionID()
 		time.Sleep(time.Hour)
-		if c.SessionID() != id {
-			t.Fatal("the session has changed within an hour")
-		}
-		if n := s.Log().Count(zktest.OpPing); n < 1000 {
-			t.Errorf("%d pings in an hour", n)
-		}
+		require.Equal(t, id, c.SessionID(), "the session has changed within an hour")
+		assert.GreaterOrEqual(t, s.Log().Count(zktest.OpPing), 1000, "pings in an hour")
 		s.Refuse(true)
 		s.DropConnections()
 		time.Sleep(11 * time.Second)
-		if n := len(s.Sessions()); n != 0 {
-			t.Errorf("%d sessions after the timeout", n)
-		}
+		assert.Empty(t, s.Sessions(), "sessions after the timeout")
 		s.Refuse(false)
 		waitState(t, events, zk.StateExpired)
 		waitState(t, events, zk.StateHasSession)
-		if ok, _, err := c.Exists("/e"); ok || err != nil {
-			t.Errorf("the ephemeral znode after the expiry: %v %v", ok, err)
-		}
+		ok, _, err := c.Exists("/e")
+		assert.True(t, !ok && err == nil, "the ephemeral znode after the expiry: %v", ok)
 	})
-	if d := time.Since(start); d > time.Minute {
-		t.Errorf("an hour took %v", d)
-	}
+	assert.LessOrEqual(t, time.Since(start), time.Minute, "an hour took")
 }
 
 func TestServer_EightHours(t *testing.T) { idleForEightHours(t) }
@@ -72,13 +65,11 @@ func TestStart_FailsTest(t *testing.T) {
 		t.Errorf("Start with an invalid tick: %+v", bad)
 	}
 	bad = recordingTB{}
-	if c := zktest.StartEnsemble(&bad, 3, zktest.WithTick(-1)); c != nil || len(bad.fatal) != 1 || bad.cleanups != 0 {
-		t.Errorf("StartEnsemble with an invalid tick: %+v", bad)
-	}
+	c := zktest.StartEnsemble(&bad, 3, zktest.WithTick(-1))
+	assert.True(t, c == nil && len(bad.fatal) == 1 && bad.cleanups == 0, "StartEnsemble with an invalid tick: %+v", bad)
 	bad = recordingTB{}
 	s := zktest.Start(&bad, zktest.WithAddr("127.0.0.1:-1"))
 	defer s.Close()
-	if addr := s.Addr(); addr != "" || len(bad.failed) != 1 || bad.cleanups != 1 {
-		t.Errorf("Addr %q: %+v", addr, bad)
-	}
+	addr := s.Addr()
+	assert.True(t, addr == "" && len(bad.failed) == 1 && bad.cleanups == 1, "Addr %q: %+v", addr, bad)
 }
