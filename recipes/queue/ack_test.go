@@ -438,24 +438,6 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 	}
 }
 
-// TestAck_ClaimDeleted_ItemIsClaimedAgain fails if a consumer whose claim was deleted by another client
-// does not take the item again.
-func TestAck_ClaimDeleted_ItemIsClaimedAgain(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
-		h.put(q, "one")
-		item := h.take(q, "one")
-		require.NoError(h, h.connect().Delete(q.claimPath(item.ID()), -1))
-		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
-		waitCtx, cancel := context.WithTimeout(ctx, time.Hour)
-		defer cancel()
-		item, err := q.Take(waitCtx)
-		require.NoError(h, err)
-		require.NoError(h, item.Ack())
-		h.requireEmpty(q)
-	})
-}
-
 // An acknowledgement that a server receives after the session has expired is not applied. The lease
 // does not prevent this here.
 func TestAck_ReceivedAfterSessionExpired(t *testing.T) {

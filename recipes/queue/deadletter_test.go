@@ -78,25 +78,6 @@ func TestDeadLetter_AfterCrashes(t *testing.T) {
 	})
 }
 
-// An item whose data is not in the format of the layout becomes a dead letter. Curator deletes it.
-func TestDeadLetter_MalformedItem(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
-		h.put(q, "one")
-		h.take(q, "one")
-		_, err := h.connect().Create("/jobs/queue-", []byte("raw"), zk.FlagSequence, q.acl)
-		require.NoError(h, err)
-		h.put(q, "two")
-		h.take(q, "two")
-		letters, err := q.DeadLetters(ctx)
-		require.NoError(h, err)
-		require.Len(h, letters, 1)
-		require.Equal(h, "raw", string(letters[0].Raw))
-		require.Nil(h, letters[0].Parts)
-		require.Contains(h, letters[0].Reason, "not in Curator's format")
-	})
-}
-
 // The lease expires while an item is read that becomes a dead letter. The claim is returned, and
 // the item becomes a dead letter with the next claim.
 func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {

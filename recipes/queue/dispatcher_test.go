@@ -78,23 +78,6 @@ func TestTrap53_OrderDependsOnNames(t *testing.T) {
 	})
 }
 
-// On servers of earlier releases, the sequence numbers continue with -2147483648 after 2147483647.
-func TestTrap32_NegativeNumbers(t *testing.T) {
-	run(t, func(h *harness) {
-		q, operator := h.queue(), h.connect()
-		h.put(q, "first")
-		h.ack(h.take(q, "first"))
-		order := []string{"2147483646", "2147483647", "-2147483648", "-2147483647"}
-		for _, i := range rand.Perm(len(order)) {
-			_, err := operator.Create("/jobs/queue-"+order[i], encode([]byte(order[i])), 0, q.acl)
-			require.NoError(h, err)
-		}
-		for _, payload := range order {
-			h.take(q, payload)
-		}
-	})
-}
-
 // An item of higher priority is claimed when an eighth of the listed items was claimed, and not
 // only after all of them.
 func TestDispatcher_PriorityOvertakesListedItems(t *testing.T) {

@@ -67,29 +67,6 @@ func TestHandle_Results(t *testing.T) {
 	})
 }
 
-// An item that fails is not delivered again without a delay, and does not delay others.
-func TestHandle_FailureIsDelayed(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
-		failures, successes := 0, 0
-		stop := h.handle(q, func(_ context.Context, i *Item) error {
-			if string(i.Data()) == "fails" {
-				failures++
-				return errors.New("failed")
-			}
-			successes++
-			return nil
-		})
-		h.put(q, "fails")
-		h.advance(10 * time.Second)
-		require.LessOrEqual(h, failures, 9)
-		h.put(q, "one", "two", "three")
-		h.advance(0)
-		require.Equal(h, 3, successes)
-		require.NoError(h, stop())
-	})
-}
-
 // As many calls of the handler run at a time as there are workers.
 func TestHandle_Workers(t *testing.T) {
 	for _, workers := range []int{1, 4} {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -31,22 +30,6 @@ func TestPut_Priority(t *testing.T) {
 		require.ErrorIs(h, q.Put(ctx, nil, WithPriority(1), WithTime(time.Now())), recipes.ErrInvalid)
 		require.ErrorIs(h, q.Put(ctx, nil, nil), recipes.ErrInvalid)
 	})
-}
-
-// Due times are those of the clock of the ensemble's leader, which is an hour behind here.
-func TestPut_DelayIsMeasuredByServerClock(t *testing.T) {
-	run(t, func(h *harness) {
-		serverTime := time.Now()
-		time.Sleep(time.Hour)
-		ctx, q := h.Context(), h.queue()
-		require.NoError(h, q.Put(ctx, nil, WithTime(time.Now().Add(10*time.Second))))
-		require.Contains(h, h.srv.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
-		h.requireEmpty(q)
-		begin := time.Now()
-		_, err := q.Take(ctx)
-		require.NoError(h, err)
-		require.InDelta(h, 10*time.Second, time.Since(begin), float64(20*time.Millisecond))
-	}, zktest.WithManualClock())
 }
 
 // An item can be delayed until any time, also if that is more than 2^63 milliseconds away.
@@ -160,23 +143,6 @@ func TestTrap07_PutReplyLost(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Transactions for which the server returns "session moved" several times are applied exactly once.
-func TestTrap10_SessionMoved(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.connect()
-		q := h.queueOn(conn, config{})
-		for i := range 5 {
-			for k := 1; k <= 3; k++ {
-				h.srv.After(nth(conn, zktest.OpMulti, k), zktest.Fail(zk.ErrSessionMoved))
-			}
-			h.put(q, fmt.Sprint(i))
-			h.ack(h.take(q, fmt.Sprint(i)))
-		}
-		h.requireEmpty(q)
-		require.Empty(h, h.children("/jobs"))
-	})
 }
 
 // A request that an overloaded server rejects is not sent again without a pause.
