@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -62,9 +61,7 @@ func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
 		require.NoError(h, producer.Put(ctx, []byte("first"), WithTime(time.Now().Add(10*time.Second))))
 		require.Contains(h, h.srv.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
 		begin := time.Now()
-		item, err := consumer.Take(ctx)
-		require.NoError(h, err)
-		require.Equal(h, "first", string(item.Data()))
+		h.await(consumer, "first")
 		require.InDelta(h, 10*time.Second, time.Since(begin), float64(20*time.Millisecond))
 	}, zktest.WithManualClock())
 }
@@ -88,60 +85,42 @@ func TestPut_FullQueue(t *testing.T) {
 // All items of a batch are put, or none.
 func TestPutAll_IsAtomic(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, config{})
+		ctx, q := h.Context(), h.queue()
 		h.put(q, "one")
-		h.srv.Before(nth(conn, zktest.OpMulti, 1), zktest.Cut)
-		h.srv.After(nth(conn, zktest.OpMulti, 2), zktest.Cut)
+		h.srv.Before(nth(q.conn, zktest.OpMulti, 1), zktest.Cut)
+		h.srv.After(nth(q.conn, zktest.OpMulti, 2), zktest.Cut)
 		require.NoError(h, q.PutAll(ctx, make([][]byte, 50)))
-		n, err := q.Len(ctx)
-		require.NoError(h, err)
-		require.Equal(h, 51, n)
+		h.requireLen(q, 51)
 		require.ErrorIs(h, q.PutAll(ctx, [][]byte{make([]byte, 600<<10), make([]byte, 600<<10)}), recipes.ErrTooLarge)
-		after, err := q.Len(ctx)
-		require.NoError(h, err)
-		require.Equal(h, n, after)
+		h.requireLen(q, 51)
 	})
 }
 
 // If the reply to a put is lost, exactly one item is put, even if another client has consumed it
 // before the producer can look for it.
 func TestTrap07_PutReplyLost(t *testing.T) {
-	for name, fault := range requestFaults {
-		for _, consumedBefore := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, ", consumed before: ", consumedBefore), func(t *testing.T) {
-				run(t, func(h *harness) {
-					ctx, conn := h.Context(), h.connect()
-					q, other := h.queueOn(conn, config{}), h.queue()
-					h.put(q, "zero")
-					h.ack(h.take(other, "zero"))
-					consumed := 0
-					consume, cancel := context.WithCancel(ctx)
-					if consumedBefore {
-						go func() {
-							for item, err := range other.Items(consume) {
-								require.NoError(h, err)
-								consumed++
-								require.Equal(h, "one", string(item.Data()))
-								require.NoError(h, item.Ack())
-							}
-						}()
-						h.advance(0) // until the consumer waits for the item
-					}
-					fault(h.srv, nth(conn, zktest.OpMulti, 1))
-					require.NoError(h, q.Put(ctx, []byte("one")))
-					h.advance(time.Second)
-					cancel()
-					h.advance(time.Second)
-					if !consumedBefore {
-						h.take(other, "one")
-						consumed++
-					}
-					h.requireEmpty(other)
-					require.Equal(h, 1, consumed)
-				})
+	for name, consumedBefore := range map[string]bool{"consumed before": true, "consumed later": false} {
+		t.Run(name, func(t *testing.T) {
+			forEachLoss(t, func(h *harness, lose func(q *Queue)) {
+				q, other := h.queue(), h.queue()
+				h.put(q, "zero")
+				h.ack(h.take(other, "zero"))
+				var taken <-chan *Item
+				if consumedBefore {
+					taken = h.startTake(other)
+					h.advance(0) // until the consumer waits for the item
+					go func() { _ = (<-taken).Ack() }()
+				}
+				lose(q)
+				h.put(q, "one")
+				h.advance(time.Second)
+				if !consumedBefore {
+					h.ack(h.take(other, "one"))
+				}
+				h.requireEmpty(other)
+				require.Zero(h, q.children(h))
 			})
-		}
+		})
 	}
 }
 
@@ -150,13 +129,12 @@ func TestPut_PausesIfServerIsBusy(t *testing.T) {
 	for name, hasRecord := range map[string]bool{"first write": false, "later write": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
-				conn := h.connect()
-				q := h.queueOn(conn, config{})
+				q := h.queue()
 				if hasRecord {
 					h.put(q, "zero")
 				}
 				begin, tries := time.Now(), 0
-				h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID()}, func(r *zktest.Request) zktest.Verdict {
+				h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: q.conn.SessionID()}, func(r *zktest.Request) zktest.Verdict {
 					if tries++; time.Since(begin) < time.Second && tries < 1000 {
 						return zktest.Fail(zktest.Code(-127))(r) // throttled
 					}
