@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
@@ -44,13 +43,6 @@ func (w *harness) scopes() map[string]scope {
 			return all.Do(ctx, func(ctx context.Context, h *MultiHold) error { return f(ctx, h) }, opts...)
 		},
 	}
-}
-
-func (w *harness) rwAt(conn *zk.Conn, path string) *RWMutex {
-	w.Helper()
-	m, err := NewRWMutex(conn, path, recipes.WithSessionTimeout(timeout))
-	require.NoError(w, err)
-	return m
 }
 
 // eachScope runs f once for each kind of lock.
@@ -110,10 +102,8 @@ func TestDo_ReleasesAfterFunction(t *testing.T) {
 func TestDo_LockIsLost(t *testing.T) {
 	eachScope(t, func(w *harness, do scope) {
 		err := do(w.Context(), func(ctx context.Context, h held) error {
-			for _, s := range w.srv.Sessions() {
-				for _, path := range s.Ephemerals {
-					w.remove(path)
-				}
+			for _, path := range w.contenders() {
+				w.remove(path)
 			}
 			<-ctx.Done()
 			require.ErrorIs(w, context.Cause(ctx), recipes.ErrDeleted)

@@ -68,21 +68,6 @@ func TestDowngrade_NewZnodeIsDeleted(t *testing.T) {
 	})
 }
 
-// A writer must not mistake the downgrade of the writer ahead for a release, however it has
-// joined.
-func TestDowngrade_WriterStillWaits(t *testing.T) {
-	runTest(t, 1, func(w *harness) {
-		first := w.write(w.connect())
-		second := w.write(w.connect())
-		second.waits()
-		require.NoError(w, first.write.Downgrade())
-		w.pass(timeout)
-		second.waits()
-		first.release()
-		second.holds()
-	})
-}
-
 // Curator first creates the znode for reading, and later deletes that for writing.
 func TestDowngrade_ByCurator(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
