@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestTrap12_LeaseStartsAtLastCheck fails if the lease starts when the connection is lost, and thus ends
@@ -68,7 +69,7 @@ func (h *hangingProvider) Next() (string, bool) {
 func TestLease_HostProviderBlocks(t *testing.T) {
 	t.Parallel()
 	network := harness.NewNetwork(t, shared.Addrs()...)
-	provider := &hangingProvider{HostProvider: harness.InOrder(network.Addrs()), gate: make(chan struct{})}
+	provider := &hangingProvider{HostProvider: zktest.HostProvider(network.Addrs()...), gate: make(chan struct{})}
 	conn := harness.DialWith(t, shortTimeout, network, provider)
 	t.Cleanup(func() { close(provider.gate) })
 	conn.WaitSession(t)
