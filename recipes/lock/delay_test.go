@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -309,7 +310,7 @@ func TestLockDelay_ReleaseDuringDowngrade(t *testing.T) {
 			} else {
 				w.srv.Before(match, moved)
 			}
-			down := async(x.write.Downgrade)
+			down := bubble.Async(x.write.Downgrade)
 			w.pass(0)
 			require.NoError(w, x.hold.Release())
 			require.ErrorIs(w, <-down, recipes.ErrNotHeld)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -175,7 +176,7 @@ func TestDo_SessionEnds(t *testing.T) {
 		w.allowOverlap = true // an operator ends sessions whose leases are valid
 		holder, conn := w.lock(w.connect()), w.connect()
 		calls := 0
-		done := async(func() error {
+		done := bubble.Async(func() error {
 			return w.mutex(conn).Do(w.Context(), func(ctx context.Context, h *Hold) error {
 				calls++
 				<-ctx.Done()

@@ -29,12 +29,12 @@ func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
 		moved := zktest.Fail(zk.ErrSessionMoved)
 		set := w.srv.After(zktest.Match{Op: zktest.OpMulti, Session: other.SessionID(), Nth: 1}, moved)
 		back := w.srv.Before(zktest.Match{Op: zktest.OpExists, Session: other.SessionID()}, func(q *zktest.Request) zktest.Verdict {
-			if ran(set) {
+			if bubble.HasRun(set) {
 				return moved(q)
 			}
 			return zktest.Pass(q)
 		})
-		failed := async(func() error { return s.SetLimit(w.Context(), 2) })
+		failed := bubble.Async(func() error { return s.SetLimit(w.Context(), 2) })
 		w.pass(timeout / 4)
 		w.ran(set, back)
 		other.Close()
@@ -44,7 +44,7 @@ func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
 
 		conn := w.connect()
 		ctx, cancel := context.WithCancelCause(w.Context())
-		a := async(func() error { _, err := w.mutex(conn).Lock(ctx); return err })
+		a := bubble.Async(func() error { _, err := w.mutex(conn).Lock(ctx); return err })
 		w.pass(0)
 		cancel(cause)
 		require.True(w, errors.Is(<-a, cause))
@@ -132,7 +132,7 @@ func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 			ahead := w.createContender(base)
 			_, err := try(w.Context())
 			require.ErrorIs(w, err, ErrHeld)
-			require.Len(w, w.created(), 1)
+			require.Len(w, bubble.Created(w.srv, node), 1)
 			w.remove(ahead)
 
 			// Another contender wins the race: the znode is deleted before the attempt returns.
@@ -142,7 +142,7 @@ func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 			})
 			_, err = try(w.Context())
 			require.ErrorIs(w, err, ErrHeld)
-			require.Len(w, w.created(), 3)
+			require.Len(w, bubble.Created(w.srv, node), 3)
 			w.requireContenders(ahead)
 			w.remove(ahead)
 			h, err := try(w.Context())
@@ -282,19 +282,19 @@ func breakAtRequest(w *harness, kind string, l lostreply.Fault, k int) bool {
 		require.True(w, l.Silent, "request %d: %v", k, lost)
 		require.ErrorIs(w, lost, recipes.ErrLeaseExpired)
 	} else if x != nil {
-		down := async(func() error { return x.write.Downgrade() })
+		down := bubble.Async(func() error { return x.write.Downgrade() })
 		w.pass(timeout)
 		if err := <-down; err != nil {
 			require.True(w, l.Silent, "request %d: %v", k, err)
 		}
 	}
-	released := async(func() error { return bubble.Repeated(a.hold.Release) })
+	released := bubble.Async(func() error { return bubble.Repeated(a.hold.Release) })
 	w.pass(2 * timeout)
 	require.Len(w, released, 1, "request %d", k)
 	require.NoError(w, <-released, "request %d", k)
 	w.requireContenders()
 	require.Equal(w, session, conn.SessionID())
-	return ran(broken)
+	return bubble.HasRun(broken)
 }
 
 // InterProcessMutex stores in the process which thread holds it. After session expiry it still
@@ -343,7 +343,7 @@ func TestTrap22_ClosedConnection(t *testing.T) {
 			"Wait":           func() error { _, err := m.Join(w.Context()).Wait(); return err },
 			"Position":       func() error { _, err := m.Join(w.Context()).Position(w.Context()); return err },
 		} {
-			returned := async(call)
+			returned := bubble.Async(call)
 			w.pass(time.Second)
 			require.Len(w, returned, 1, name)
 			require.ErrorIs(w, <-returned, recipes.ErrConnClosed, name)

@@ -262,9 +262,6 @@ func (w *harness) requireContenders(paths ...string) {
 	require.ElementsMatch(w, paths, w.contenders())
 }
 
-// created returns the paths of all contenders' znodes that were created during the test.
-func (w *harness) created() []string { return bubble.Created(w.srv, node) }
-
 // beforeCreate runs do before each create of a contender's znode.
 func (w *harness) beforeCreate(do zktest.HookFunc) {
 	w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under}, do)
@@ -282,22 +279,12 @@ func (w *harness) ran(hooks ...*zktest.Hook) {
 	bubble.RequireRun(w, hooks...)
 }
 
-// ran reports whether a hook was called.
-func ran(h *zktest.Hook) bool { return bubble.HasRun(h) }
-
-// gate returns a channel on which a hook can wait, and a function that closes it. It is also
-// closed when the test ends.
-func (w *harness) gate() (wait <-chan struct{}, open func()) { return bubble.Gate(w) }
-
-// servers calls f for each server.
-func (w *harness) servers(f func(*zktest.Server)) { bubble.EachServer(w.ensemble, f) }
-
 // cut breaks a client's connection. No client can connect until restore.
 func (w *harness) cut(conn *zk.Conn) { bubble.Disconnect(w.ensemble, conn) }
 
 // restore lets clients connect again, heals the network, and waits until all are connected.
 func (w *harness) restore() {
-	w.servers(func(s *zktest.Server) { s.Heal() })
+	bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.Heal() })
 	bubble.Reconnect(w.ensemble)
 }
 
@@ -305,12 +292,6 @@ func (w *harness) restore() {
 func (w *harness) expire(conn *zk.Conn) {
 	w.Helper()
 	require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
-}
-
-// session returns the session of a connection, as stored by the servers.
-func (w *harness) session(conn *zk.Conn) zktest.Session {
-	w.Helper()
-	return bubble.Session(w, w.ensemble, conn)
 }
 
 // watched returns the path of each watch on the server.
@@ -321,11 +302,6 @@ func (w *harness) watched() (paths []string) {
 	return paths
 }
 
-// async calls f in a new goroutine. The channel receives its result.
-func async[T any](f func() T) <-chan T {
-	return bubble.Async(f)
-}
-
 // elapsed asserts that f takes the time want.
 func (w *harness) elapsed(want time.Duration, f func()) {
 	w.Helper()
@@ -334,7 +310,7 @@ func (w *harness) elapsed(want time.Duration, f func()) {
 
 // doneAt returns a channel that receives the time at which a hold ends.
 func doneAt(h *Hold) <-chan time.Time {
-	return async(func() time.Time { <-h.Done(); return time.Now() })
+	return bubble.Async(func() time.Time { <-h.Done(); return time.Now() })
 }
 
 // call is a call of a method that acquires a lock or leases.
@@ -420,7 +396,7 @@ func (a *call) session() int64 { return a.conn.SessionID() }
 // path returns the path of the only znode of the contender's session.
 func (a *call) path() string {
 	a.w.Helper()
-	znodes := a.w.session(a.conn).Ephemerals
+	znodes := bubble.Session(a.w, a.w.ensemble, a.conn).Ephemerals
 	require.Len(a.w, znodes, 1)
 	return znodes[0]
 }

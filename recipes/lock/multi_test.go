@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -158,7 +159,7 @@ func TestMultiLock_LosesLockWhileWaiting(t *testing.T) {
 		held, err := w.at(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
 		conn := w.connect()
-		failed := async(func() error {
+		failed := bubble.Async(func() error {
 			_, err := w.multi(conn, "a", "b").Lock(w.Context())
 			return err
 		})
@@ -185,7 +186,7 @@ func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 				r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 				turns = append(turns, append([]string(nil), names[:2+r.IntN(3)]...))
 			}
-			done = append(done, async(func() error {
+			done = append(done, bubble.Async(func() error {
 				for _, names := range turns {
 					h, err := w.multi(conn, names...).Lock(w.Context())
 					if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -131,7 +132,7 @@ func TestReleaseRequested_WhileDisconnected(t *testing.T) {
 				defer lost.Remove()
 				defer w.ran(lost)
 			}
-			w.servers(func(s *zktest.Server) { s.DropConnections(a.session()) })
+			bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(a.session()) })
 			w.set(h.Path(), releaseRequest)
 			w.pass(timeout / 4)
 			require.NoError(w, h.Err())
@@ -149,12 +150,9 @@ func TestReleaseRequested_AfterDowngrade(t *testing.T) {
 		w.pass(0)
 		// The holder receives the deletion of the old znode before the reply that shows the new
 		// one.
-		wait, open := w.gate()
-		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			<-wait
-			return zktest.Pass(q)
-		})
-		down := async(func() error { return x.write.Downgrade() })
+		hold, open := bubble.Hold(w)
+		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, hold)
+		down := bubble.Async(func() error { return x.write.Downgrade() })
 		w.pass(0)
 		open()
 		require.NoError(w, <-down)
@@ -229,12 +227,12 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 			w.pass(0)
 			h.ReleaseRequested()
 			require.Equal(w, 2, clientwatch.Count(a.conn))
-			w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
+			bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
 			w.pass(timeout / 5)
 			require.Equal(w, 3, clientwatch.Count(a.conn), "the watch on the data was set again")
 		}
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
-		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
+		bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
 		w.pass(timeout / 2)
 		w.ran(refused)
 		w.set(h.Path(), releaseRequest)
