@@ -134,22 +134,6 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	})
 }
 
-// CURATOR-623: fails if the deletion is missed because the client was disconnected, and the client
-// library has not set its watch again.
-func TestTrap27_DeletedWhileDisconnected(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, operator := w.connect(), w.connect()
-		p := w.keepPresent(conn)
-		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
-		w.srv.DropConnections(conn.SessionID())
-		require.NoError(w, operator.Delete(one, -1))
-		time.Sleep(10 * time.Second)
-		require.True(w, p.Current().Present)
-		require.Equal(w, "data", w.data(operator, one))
-		require.NoError(w, p.Close())
-	})
-}
-
 // CURATOR-391: fails if a znode of another client, with the same version, that has replaced the
 // znode while the client was disconnected, is taken for it.
 func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {

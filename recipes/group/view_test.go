@@ -84,21 +84,6 @@ func TestChanges_MembersJoinAndLeave(t *testing.T) {
 	})
 }
 
-// CURATOR-258: fails if the watch on a member is not set again after it has fired.
-func TestTrap26_EveryChangeIsDelivered(t *testing.T) {
-	runTest(t, func(w fixture) {
-		views := w.group(w.connect()).Watch(w.Context())
-		m := w.join(w.connect(), "a", "")
-		for i := range 5 {
-			data := fmt.Sprint(i)
-			require.NoError(w, m.Set(w.Context(), []byte(data)))
-			synctest.Wait()
-			require.Equal(w, []string{"a=" + data}, describe((<-views).Members))
-		}
-		require.NoError(w, m.Close())
-	})
-}
-
 // CURATOR-623: fails if a change is missed that was made while the client was disconnected, and
 // the client library has not set its watches again, in the same session or a new one.
 func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
