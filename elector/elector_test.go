@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // The tests TestDefectEn reproduce defects of an older elector that the tests of the state table do not cover.
@@ -58,51 +57,6 @@ func TestDefectE6_CandidatesWithoutNames(t *testing.T) {
 		h.requireEvents("a begins")
 		require.NotEqual(t, a.elector.Current().Candidate.CandidateID, b.elector.Current().Candidate.CandidateID)
 		require.NotEmpty(t, b.elector.Current().Candidate.NowFollowing)
-	})
-}
-
-// TestDefectE10_PartitionedLeader fails if the work of a partitioned leader ends after that of the next
-// leader begins. Here the partitioned server still answers the leader.
-func TestDefectE10_PartitionedLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ensemble := zktest.StartEnsemble(t, 3)
-		t.Cleanup(func() { time.Sleep(time.Minute) })
-		var ends, begins time.Time
-		run := func(server int, work func(ctx context.Context, l *leaderelection.Leadership) error) {
-			conn, _, err := ensemble.Server(server).Connect(session) // to this server only
-			require.NoError(t, err)
-			e := &Elector{
-				NewCandidate: func(context.Context) (leaderelection.Candidate, error) {
-					return leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
-				},
-				Work: work,
-			}
-			ctx, stop := context.WithCancel(context.Background())
-			done := make(chan error, 1)
-			go func() { done <- e.Run(ctx) }()
-			t.Cleanup(func() { stop(); <-done })
-			time.Sleep(time.Second)
-		}
-		partitioned := (ensemble.Leader().ID() + 1) % 3
-		run(partitioned, func(ctx context.Context, l *leaderelection.Leadership) error {
-			<-ctx.Done()
-			ends = time.Now()
-			return ctx.Err()
-		})
-		run(ensemble.Leader().ID(), func(ctx context.Context, l *leaderelection.Leadership) error {
-			if begins.IsZero() {
-				begins = time.Now()
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		require.Zero(t, begins)
-		ensemble.Server(partitioned).Partition()
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		require.False(t, begins.IsZero(), "there is no next leader")
-		require.True(t, !ends.IsZero() && ends.Before(begins), "%v %v", ends, begins)
-		ensemble.Server(partitioned).Heal()
 	})
 }
 
