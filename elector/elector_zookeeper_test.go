@@ -130,11 +130,13 @@ func (m *member) dial(network, address string, timeout time.Duration) (net.Conn,
 	return m.harness.srv.Dialer()(network, address, timeout)
 }
 
-// TestElectorOnZooKeeper_TakesTurns fails if the electors do not lead one after another.
+// TestElectorOnZooKeeper_TakesTurns fails if the electors do not lead one after another, or if the next one waits for
+// a timeout.
 func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
 	runOnZooKeeper(t, func(h *zkHarness) {
 		a, b, c := h.join("a", nil), h.join("b", nil), h.join("c", nil)
 		h.requireEvents("a begins")
+		begin := time.Now()
 		a.stop()
 		require.NoError(t, <-a.done)
 		h.requireEvents("a begins", "a ends", "b begins")
@@ -142,6 +144,7 @@ func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
 		require.NoError(t, <-b.done)
 		h.requireEvents("a begins", "a ends", "b begins", "b ends", "c begins")
 		require.Equal(t, StateLeader, c.elector.Current().State)
+		require.Equal(t, begin, time.Now())
 		c.stop()
 		require.NoError(t, <-c.done)
 	})

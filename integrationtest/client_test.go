@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 const (
@@ -43,23 +42,10 @@ func connectDirectly(t testing.TB) *client {
 	return harness.ConnectDirectly(t, sessionTimeout, shared.Addr(0))
 }
 
-// connectWithoutPause connects a client that reconnects immediately: it has several addresses of the
-// shared server, and the client library pauses for a second only after it has tried all addresses.
-func connectWithoutPause(t testing.TB, timeout time.Duration) *client {
-	t.Helper()
-	return connectTo(t, timeout, shared.Addr(0), shared.Addr(0), shared.Addr(0))
-}
-
 // connectTo connects a client to one of the servers, in the given order. The servers may be stopped.
 func connectTo(t testing.TB, timeout time.Duration, addrs ...string) *client {
 	t.Helper()
 	c := harness.Connect(t, timeout, addrs...)
 	c.Network.DelayReplies()
 	return c
-}
-
-// addrsFrom returns the servers' addresses in cyclic order, starting with server i.
-func addrsFrom(e *ensemble.Ensemble, i int) []string {
-	addrs := e.Addrs()
-	return append(addrs[i:len(addrs):len(addrs)], addrs[:i]...)
 }

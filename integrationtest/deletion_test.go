@@ -103,21 +103,3 @@ func TestEndElection_WhileDisconnected(t *testing.T) {
 	waitDeleted(t, other, node)
 	electiontest.Confirm(t, leader.EndElection)
 }
-
-// TestDeleteElection_AllCandidatesEnd fails if a candidate does not end with the election.
-func TestDeleteElection_AllCandidatesEnd(t *testing.T) {
-	t.Parallel()
-	conn, other := connect(t), connect(t)
-	node := createElectionNode(t, conn)
-	leader, grant := startLeader(t, conn, node)
-	all := []*candidate{leader}
-	for range 4 {
-		all = append(all, startFollower(t, other, node, all[len(all)-1]))
-	}
-	require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
-	for _, c := range all {
-		c.requireEnded(t, leaderelection.ErrElectionOver)
-	}
-	require.Error(t, grant.Err())
-	require.False(t, znodeExists(t, conn, node))
-}

@@ -10,8 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
-	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestTrap12_LeaseStartsAtLastCheck fails if the lease starts when the connection is lost, and thus ends
@@ -52,35 +51,6 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	c.requireEnded(t, leaderelection.ErrSessionExpired)
 }
 
-// TestTrap16_WriteInFlight fails if a write of a leader is applied that the network delivers after the election of the
-// new leader.
-func TestTrap16_WriteInFlight(t *testing.T) {
-	t.Parallel()
-	admin, conn := connect(t), connectShort(t)
-	node := createElectionNode(t, admin)
-	register, err := admin.Create(node+"-register", nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	connection.RecordOf(conn.Conn).Grant(time.Minute)
-	c, old := startLeader(t, conn, node, leaderelection.WithSessionTimeout(time.Minute))
-	next := startFollower(t, admin, node, c)
-
-	// The request leaves the client, and the network holds it.
-	for _, p := range conn.Network {
-		p.Blackhole(zkproxy.ClientToServer)
-	}
-	written := harness.InBackground(t, func() error {
-		_, err := c.multi(&zk.SetDataRequest{Path: register, Data: []byte("too late"), Version: -1})
-		return err
-	})
-	deleteZnode(t, admin, c.ID())
-	l := next.requireLeader(t)
-	require.Greater(t, l.Token(), old.Token())
-	conn.Network.Thaw()
-	require.ErrorIs(t, harness.Receive(t, written, "the old leader's write"), leaderelection.ErrNotLeader)
-	require.Zero(t, readStat(t, admin, register).Version)
-	c.requireEnded(t, leaderelection.ErrDeleted)
-}
-
 // hangingProvider is a zk.HostProvider whose Next can block, like a provider that resolves names while the
 // name server does not answer. The client library holds a lock during the call.
 type hangingProvider struct {
@@ -99,7 +69,7 @@ func (h *hangingProvider) Next() (string, bool) {
 func TestLease_HostProviderBlocks(t *testing.T) {
 	t.Parallel()
 	network := harness.NewNetwork(t, shared.Addrs()...)
-	provider := &hangingProvider{HostProvider: harness.InOrder(network.Addrs()), gate: make(chan struct{})}
+	provider := &hangingProvider{HostProvider: zktest.HostProvider(network.Addrs()...), gate: make(chan struct{})}
 	conn := harness.DialWith(t, shortTimeout, network, provider)
 	t.Cleanup(func() { close(provider.gate) })
 	conn.WaitSession(t)

@@ -24,43 +24,52 @@ import (
 
 const timeout = 4 * time.Second
 
+// open opens a connection, which is closed when the test ends.
+func open(t *testing.T, servers []string, timeout time.Duration, options ...Option) *zk.Conn {
+	t.Helper()
+	conn, _, err := Connect(servers, timeout, options...)
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	return conn
+}
+
 // connect opens a connection to an embedded server, and waits for the session.
 func connect(t *testing.T, srv *zktest.Server, options ...Option) *zk.Conn {
 	t.Helper()
-	conn, _, err := Connect([]string{srv.Name()}, timeout, append([]Option{WithDialer(srv.Dialer())}, options...)...)
+	return established(t, open(t, []string{srv.Name()}, timeout, append([]Option{WithDialer(srv.Dialer())}, options...)...))
+}
+
+// established returns conn when it has a session.
+func established(t *testing.T, conn *zk.Conn) *zk.Conn {
+	t.Helper()
+	granted, err := Wait(t.Context(), conn)
 	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	_, err = Wait(t.Context(), conn)
-	require.NoError(t, err)
+	require.Equal(t, Granted(conn), granted)
 	return conn
 }
 
 // TestGranted fails if the granted timeout is not known for the connections of both packages.
 func TestGranted(t *testing.T) {
-	for name, open := range map[string]func(*zktest.Server) (*zk.Conn, error){
-		"by Connect": func(srv *zktest.Server) (*zk.Conn, error) {
-			conn, _, err := Connect([]string{srv.Name()}, timeout, WithDialer(srv.Dialer()))
-			return conn, err
+	for name, open := range map[string]func(*testing.T, *zktest.Server) *zk.Conn{
+		"by Connect": func(t *testing.T, srv *zktest.Server) *zk.Conn {
+			return open(t, []string{srv.Name()}, timeout, WithDialer(srv.Dialer()))
 		},
-		"by zk.Connect": func(srv *zktest.Server) (*zk.Conn, error) {
+		"by zk.Connect": func(t *testing.T, srv *zktest.Server) *zk.Conn {
 			conn, _, err := srv.Connect(timeout)
-			return conn, err
+			require.NoError(t, err)
+			t.Cleanup(conn.Close)
+			return conn
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
 				hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
-				conn, err := open(srv)
-				require.NoError(t, err)
-				t.Cleanup(conn.Close)
+				conn := open(t, srv)
 				time.Sleep(10 * time.Millisecond)
 				require.Zero(t, Granted(conn), "there is no session yet")
 				hook.Remove()
-				granted, err := Wait(t.Context(), conn)
-				require.NoError(t, err)
-				require.Equal(t, 2*time.Second, granted)
-				require.Equal(t, 2*time.Second, Granted(conn))
+				require.Equal(t, 2*time.Second, Granted(established(t, conn)))
 			})
 		})
 	}
@@ -103,12 +112,8 @@ func TestConnect_InvalidArguments(t *testing.T) {
 func TestConnect_LongestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 10*time.Second))
-		conn, _, err := Connect([]string{srv.Name()}, longestTimeout, WithDialer(srv.Dialer()))
-		require.NoError(t, err)
-		t.Cleanup(conn.Close)
-		granted, err := Wait(t.Context(), conn)
-		require.NoError(t, err)
-		require.Equal(t, 10*time.Second, granted)
+		conn := established(t, open(t, []string{srv.Name()}, longestTimeout, WithDialer(srv.Dialer())))
+		require.Equal(t, 10*time.Second, Granted(conn))
 	})
 }
 
@@ -117,12 +122,9 @@ func TestWait_ErrorNamesTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		wait := func(options ...Option) error {
-			conn, _, err := Connect([]string{"zk.example:2181"}, timeout, append(options, WithDialer(srv.Dialer()))...)
-			require.NoError(t, err)
-			t.Cleanup(conn.Close)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			_, err = Wait(ctx, conn)
+			_, err := Wait(ctx, open(t, []string{"zk.example:2181"}, timeout, append(options, WithDialer(srv.Dialer()))...))
 			require.ErrorIs(t, err, zkerror.ErrUnreachable)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			return err
@@ -139,15 +141,11 @@ func TestConnect_TLS(t *testing.T) {
 	srv := zktest.Start(t)
 	a := testenv.NewAuthority(t)
 	addr, _ := testenv.StartTLSProxy(t, a.Config("127.0.0.1"), srv.Addr())
-	conn, _, err := Connect([]string{addr}, 10*time.Second, WithTLS(&tls.Config{RootCAs: a.Pool, MinVersion: tls.VersionTLS12}))
-	require.NoError(t, err)
-	granted, err := Wait(t.Context(), conn)
-	require.NoError(t, err)
-	require.Equal(t, 10*time.Second, granted)
-	conn.Close()
+	trusted := open(t, []string{addr}, 10*time.Second, WithTLS(&tls.Config{RootCAs: a.Pool, MinVersion: tls.VersionTLS12}))
+	require.Equal(t, 10*time.Second, Granted(established(t, trusted)))
 
 	d := &dialer{tls: &tls.Config{MinVersion: tls.VersionTLS12}, open: net.DialTimeout}
-	_, err = d.connect("tcp", addr, 10*time.Second)
+	_, err := d.connect("tcp", addr, 10*time.Second)
 	require.ErrorContains(t, err, "certificate")
 }
 
@@ -157,9 +155,7 @@ func TestConnect_ForeignServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	conn, _, err := Connect([]string{listener.Addr().String()}, time.Hour, WithLogger(slog.New(slog.DiscardHandler)))
-	require.NoError(t, err)
-	defer conn.Close()
+	open(t, []string{listener.Addr().String()}, time.Hour, WithLogger(slog.New(slog.DiscardHandler)))
 	server, err := listener.Accept()
 	require.NoError(t, err)
 	defer server.Close()

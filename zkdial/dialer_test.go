@@ -43,8 +43,7 @@ func TestDialer_RebuiltEnsemble(t *testing.T) {
 		require.Greater(t, time.Since(start), timeout)
 		require.Less(t, time.Since(start), timeout+5*time.Second)
 		require.True(t, connection.RecordOf(conn).Lost(session))
-		_, err = Wait(t.Context(), conn)
-		require.NoError(t, err)
+		established(t, conn)
 		_, err = conn.Create("/n", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		require.NotEqual(t, session, conn.SessionID())
@@ -173,9 +172,7 @@ func TestDialer_RestoredSession(t *testing.T) {
 				srv.DropConnections()
 				time.Sleep(time.Minute)
 				require.True(t, connection.RecordOf(conn).Lost(session))
-				_, err = Wait(t.Context(), conn)
-				require.NoError(t, err)
-				require.NotEqual(t, session, conn.SessionID())
+				require.NotEqual(t, session, established(t, conn).SessionID())
 				exists, _, err := conn.Exists(path)
 				require.NoError(t, err)
 				require.False(t, exists)
@@ -313,10 +310,7 @@ func (c *faultyCluster) dial(network, address string, timeout time.Duration) (ne
 }
 
 func (c *faultyCluster) connect(t *testing.T, timeout time.Duration) *zk.Conn {
-	conn, _, err := Connect(c.Names(), timeout, WithDialer(c.dial))
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	return conn
+	return established(t, open(t, c.Names(), timeout, WithDialer(c.dial)))
 }
 
 // TestDialer_FaultyServer fails if a client loses its session because one server of three accepts
@@ -330,8 +324,6 @@ func TestDialer_FaultyServer(t *testing.T) {
 					c := &faultyCluster{Ensemble: zktest.StartEnsemble(t, 3, zktest.WithTick(2*time.Second)), wrap: fault.wrap}
 					for round := range 6 {
 						old := c.connect(t, timeout)
-						_, err := Wait(t.Context(), old)
-						require.NoError(t, err)
 						id := old.SessionID()
 						time.Sleep(timeout + time.Duration(round)*timeout/7)
 						c.faulty.Store(true)
@@ -343,8 +335,6 @@ func TestDialer_FaultyServer(t *testing.T) {
 						}
 						start := time.Now()
 						fresh := c.connect(t, timeout)
-						_, err = Wait(t.Context(), fresh)
-						require.NoError(t, err)
 						require.LessOrEqual(t, time.Since(start), timeout/2, "a new client")
 						time.Sleep(2 * timeout)
 						require.Equal(t, id, old.SessionID())
@@ -373,8 +363,6 @@ func TestDialer_RollingRestart(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := &faultyCluster{Ensemble: zktest.StartEnsemble(t, servers, zktest.WithTick(2*time.Second))}
 					conn := c.connect(t, timeout)
-					_, err := Wait(t.Context(), conn)
-					require.NoError(t, err)
 					id := conn.SessionID()
 					c.Server(run % servers).Pause()
 					for i := range servers {
@@ -403,8 +391,7 @@ func TestDialer_SlowServers(t *testing.T) {
 		for i := range 3 {
 			c.Server(i).Delay(zktest.ToServer, timeout*6/10)
 		}
-		_, err := Wait(t.Context(), c.connect(t, timeout))
-		require.NoError(t, err)
+		c.connect(t, timeout)
 	})
 }
 
@@ -415,16 +402,14 @@ func TestDialer_LimitIncludesDial(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Pause()
 		start := time.Now()
-		conn, _, err := Connect([]string{srv.Name()}, 3*time.Second, // the limit is a second
+		conn := open(t, []string{srv.Name()}, 3*time.Second, // the limit is a second
 			WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 				time.Sleep(timeout * 9 / 10)
 				return srv.Dialer()(network, address, timeout)
 			}))
-		require.NoError(t, err)
 		for connection.RecordOf(conn).Failure() == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.WithinDuration(t, start.Add(time.Second), time.Now(), 200*time.Millisecond)
-		conn.Close()
 	})
 }

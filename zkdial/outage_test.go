@@ -44,8 +44,7 @@ func TestOutage_IsLogged(t *testing.T) {
 					if begin == "at first" {
 						c.fault(srv)
 					}
-					conn, _, err := Connect([]string{srv.Name()}, 30*time.Second, WithDialer(srv.Dialer()))
-					require.NoError(t, err)
+					conn := open(t, []string{srv.Name()}, 30*time.Second, WithDialer(srv.Dialer()))
 					if begin == "later" {
 						wait(time.Minute)
 						c.fault(srv)
@@ -82,15 +81,13 @@ func warnings(t *testing.T, d time.Duration, next func(attempt int) error) (n in
 	synctest.Test(t, func(t *testing.T) {
 		var log testenv.Buffer
 		attempt := 0
-		conn, _, err := Connect([]string{"server"}, 30*time.Second, WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+		open(t, []string{"server"}, 30*time.Second, WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 			WithDialer(func(string, string, time.Duration) (net.Conn, error) {
 				attempt++
 				return nil, next(attempt)
 			}))
-		require.NoError(t, err)
 		time.Sleep(d)
 		n = strings.Count(log.String(), "level=WARN")
-		conn.Close()
 	})
 	return n
 }
@@ -138,7 +135,7 @@ func TestOutage_NotZooKeeper(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log testenv.Buffer
-				conn, _, err := Connect([]string{"server"}, 30*time.Second, WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+				conn := open(t, []string{"server"}, 30*time.Second, WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 					WithDialer(func(string, string, time.Duration) (net.Conn, error) {
 						client, server := net.Pipe()
 						go func() {
@@ -148,11 +145,9 @@ func TestOutage_NotZooKeeper(t *testing.T) {
 						}()
 						return client, nil
 					}))
-				require.NoError(t, err)
 				time.Sleep(time.Hour)
 				require.ErrorIs(t, connection.RecordOf(conn).Failure(), connection.ErrNotZooKeeper)
 				require.Greater(t, strings.Count(log.String(), connection.ErrNotZooKeeper.Error()), 4, "%s", &log)
-				conn.Close()
 			})
 		})
 	}

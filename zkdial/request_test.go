@@ -17,9 +17,7 @@ import (
 // or if Retry blocks after its context is done or the connection was closed.
 func TestRetry(t *testing.T) {
 	server := zktest.Start(t)
-	conn, _, err := Connect([]string{server.Addr()}, 4*time.Second)
-	require.NoError(t, err)
-	defer conn.Close()
+	conn := open(t, []string{server.Addr()}, 4*time.Second)
 
 	attempts := 0
 	value, err := Retry(t.Context(), conn, func() (int, error) {
@@ -51,9 +49,7 @@ func TestRetry(t *testing.T) {
 // TestChildren fails if the names of children are not returned, or if a missing znode is not reported.
 func TestChildren(t *testing.T) {
 	server := zktest.Start(t)
-	conn, _, err := Connect([]string{server.Addr()}, 4*time.Second)
-	require.NoError(t, err)
-	defer conn.Close()
+	conn := open(t, []string{server.Addr()}, 4*time.Second)
 	names, err := Children(t.Context(), conn, "/")
 	require.NoError(t, err)
 	require.Contains(t, names, "zookeeper")
@@ -66,13 +62,10 @@ func TestChildren(t *testing.T) {
 func TestFailure(t *testing.T) {
 	server := zktest.Start(t)
 	server.Stop()
-	conn, _, err := Connect([]string{server.Addr()}, 4*time.Second)
-	require.NoError(t, err)
-	defer conn.Close()
+	conn := open(t, []string{server.Addr()}, 4*time.Second)
 	require.Eventually(t, func() bool { return Failure(conn) != nil }, time.Minute, time.Millisecond)
 	require.ErrorContains(t, Failure(conn), server.Addr())
 	server.Restart(zktest.KeepTree)
-	_, err = Wait(t.Context(), conn)
-	require.NoError(t, err)
+	established(t, conn)
 	require.Eventually(t, func() bool { return Failure(conn) == nil }, time.Minute, time.Millisecond)
 }

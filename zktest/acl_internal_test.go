@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
@@ -22,15 +24,12 @@ func FuzzACL(f *testing.F) {
 		}
 		if scheme != "world" && scheme != "ip" {
 			for _, p := range []int32{permRead, permWrite, permCreate, permDelete, permAdmin} {
-				if a.allows(p, own[:1]) {
-					t.Fatalf("%s:%s permits %d", scheme, id, p)
-				}
+				require.False(t, a.allows(p, own[:1]), "%s:%s permits %d", scheme, id, p)
 			}
 		}
 		for _, m := range a.masked() {
-			if _, hash, _ := strings.Cut(m.ID, ":"); m.Scheme == "digest" && hash != "x" {
-				t.Fatalf("%q shows a hash", m.ID)
-			}
+			_, hash, _ := strings.Cut(m.ID, ":")
+			require.False(t, m.Scheme == "digest" && hash != "x", "%q shows a hash", m.ID)
 		}
 	})
 }

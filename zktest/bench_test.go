@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -24,13 +26,10 @@ func benchClients(b *testing.B, tcp bool, f func(c *zk.Conn, client, i int) erro
 			opts = append(opts, zk.WithDialer(tcpDialer), zk.WithHostProvider(zktest.HostProvider(addr)))
 		}
 		c, _, err := s.Connect(30*time.Second, opts...)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		conns[i] = c
-		if _, err := c.Create(fmt.Sprintf("/c%d", i), []byte("0123456789"), 0, open); err != nil {
-			b.Fatal(err)
-		}
+		_, err = c.Create(fmt.Sprintf("/c%d", i), []byte("0123456789"), 0, open)
+		require.NoError(b, err)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -79,9 +78,7 @@ func BenchmarkGet(b *testing.B) {
 func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		s, err := zktest.NewServer()
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		s.Close()
 	}
 }
@@ -89,9 +86,7 @@ func BenchmarkStart(b *testing.B) {
 func BenchmarkStartTCP(b *testing.B) {
 	for b.Loop() {
 		s, err := zktest.NewServer()
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		s.Addr()
 		s.Close()
 	}
@@ -142,9 +137,7 @@ func benchRaw(b *testing.B, tcp bool, window int, request func(e *wire.Encoder, 
 			e.ACLs([]wire.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}})
 			e.Int(0)
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -152,9 +145,7 @@ func benchRaw(b *testing.B, tcp bool, window int, request func(e *wire.Encoder, 
 	for k, c := range all {
 		wg.Go(func() {
 			n := b.N/clients + 1
-			if err := c.run(n, window, func(e *wire.Encoder, i int) { request(e, k, i) }); err != nil {
-				b.Error(err)
-			}
+			assert.NoError(b, c.run(n, window, func(e *wire.Encoder, i int) { request(e, k, i) }))
 		})
 	}
 	wg.Wait()

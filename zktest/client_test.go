@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -45,20 +45,14 @@ func startClient(t *testing.T, mergeStderr bool, files []string, name string, ar
 	}
 	cmd := exec.Command(name, args...)
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	errors := new(strings.Builder)
 	if cmd.Stderr = errors; mergeStderr {
 		cmd.Stderr = cmd.Stdout
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	killer := time.AfterFunc(90*time.Second, func() { _ = cmd.Process.Kill() })
 	t.Cleanup(func() {
 		in.Close()
@@ -68,9 +62,7 @@ func startClient(t *testing.T, mergeStderr bool, files []string, name string, ar
 		_, _ = io.Copy(io.Discard, out)
 		err := cmd.Wait()
 		killer.Stop()
-		if err != nil || t.Failed() {
-			t.Errorf("%s: %v\n%s", name, err, errors.String())
-		}
+		assert.True(t, err == nil && !t.Failed(), "%s: %v\n%s", name, err, errors.String())
 	})
 	return &clientProgram{t: t, in: in, out: bufio.NewScanner(out)}
 }
@@ -78,16 +70,13 @@ func startClient(t *testing.T, mergeStderr bool, files []string, name string, ar
 // expect fails the test if the next line is not want.
 func (p *clientProgram) expect(want string) {
 	p.t.Helper()
-	if got := p.readLine(); got != want {
-		p.t.Fatalf("the client prints %q, want %q", got, want)
-	}
+	got := p.readLine()
+	require.Equal(p.t, want, got, "the client prints %q, want %q", got, want)
 }
 
 func (p *clientProgram) readLine() string {
 	p.t.Helper()
-	if !p.out.Scan() {
-		p.t.Fatalf("the client has ended: %v", p.out.Err())
-	}
+	require.True(p.t, p.out.Scan(), "the client has ended: %v", p.out.Err())
 	return p.out.Text()
 }
 
@@ -97,18 +86,15 @@ func (p *clientProgram) readNumber(prefix string) int64 {
 	line := p.readLine()
 	rest, ok := strings.CutPrefix(line, prefix)
 	n, err := strconv.ParseInt(rest, 10, 64)
-	if !ok || err != nil {
-		p.t.Fatalf("the client prints %q, want %q and a number", line, prefix)
-	}
+	require.True(p.t, ok && err == nil, "the client prints %q, want %q and a number", line, prefix)
 	return n
 }
 
 // sendLine writes a line to the standard input of the program.
 func (p *clientProgram) sendLine(line string) {
 	p.t.Helper()
-	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
-		p.t.Fatal(err)
-	}
+	_, err := io.WriteString(p.in, line+"\n")
+	require.NoError(p.t, err)
 }
 
 // startJava starts Java with the given jars of Debian's packages. More jars of that directory
@@ -134,28 +120,18 @@ func TestClient_Curator(t *testing.T) {
 	p.expect("second reader true writer false")
 
 	session := p.readNumber("leader id0 session ")
-	if err := s.ExpireSession(session); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.ExpireSession(session))
 	p.sendLine("expired")
 	p.expect("leader id1")
 	p.expect("leader id2 participants 2")
 	p.expect("leader id0 again")
 
 	c, _, err := s.Connect(10 * time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	require.NoError(t, err)
 	create := func(path, data string) {
 		t.Helper()
 		_, err := c.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))
-		must(err)
+		require.NoError(t, err)
 	}
 	p.expect("cache ready")
 	create("/cache/a", "one")
@@ -163,9 +139,9 @@ func TestClient_Curator(t *testing.T) {
 	create("/cache/a/b", "two")
 	p.expect("event NODE_CREATED /cache/a/b two")
 	_, err = c.Set("/cache/a", []byte("three"), -1)
-	must(err)
+	require.NoError(t, err)
 	p.expect("event NODE_CHANGED /cache/a three")
-	must(c.Delete("/cache/a/b", -1))
+	require.NoError(t, c.Delete("/cache/a/b", -1))
 	p.expect("event NODE_DELETED /cache/a/b two")
 	p.expect("cache dropped?")
 	gate := s.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
@@ -216,15 +192,11 @@ func TestClient_Kazoo(t *testing.T) {
 		p.expect(want)
 	}
 	id := p.readNumber("session ")
-	if n := s.DropConnections(id); n != 1 {
-		t.Errorf("%d connections dropped", n)
-	}
+	assert.Equal(t, 1, s.DropConnections(id), "connections dropped")
 	p.sendLine("dropped")
 	p.expect("back True True")
 	p.expect("expire me")
-	if err := s.ExpireSession(id); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, s.ExpireSession(id))
 	p.sendLine("expired")
 	p.expect("lost True back True None")
 	p.expect("done")
@@ -257,9 +229,7 @@ func TestClient_ZkCli(t *testing.T) {
 		"Auth scheme: User", "ip: 127.0.0.1", "digest: me", "Sync is OK", "type:NodeDataChanged path:/z",
 		"type:NodeCreated path:/z/deep", "Node does not exist: /z/none", "count=100",
 	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("zkCli does not print %q", want)
-		}
+		assert.Contains(t, out, want, "zkCli does not print %q", want)
 	}
 	if t.Failed() {
 		t.Log(out)
@@ -267,9 +237,7 @@ func TestClient_ZkCli(t *testing.T) {
 	if log := s.Log(); log.Count(zktest.OpAddWatch) != 1 || log.Count(zktest.OpRemoveWatches) != 1 || log.Count(zktest.OpCloseSession) != 1 {
 		t.Errorf("unexpected requests:\n%v", log.Requests())
 	}
-	if n := len(s.Sessions()); n != 0 {
-		t.Errorf("%d sessions after quit", n)
-	}
+	assert.Empty(t, s.Sessions(), "sessions after quit")
 }
 
 // TestClient_FourLetterWords fails if go-zookeeper cannot parse the answers to ruok and cons. Its
@@ -281,9 +249,7 @@ func TestClient_FourLetterWords(t *testing.T) {
 		t.Error("the answer to ruok is not imok")
 	}
 	c, events, err := s.Connect(10*time.Second, zk.WithDialer(net.DialTimeout), zk.WithHostProvider(zktest.HostProvider(s.Addr())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for ev := range events {
 		if ev.State == zk.StateHasSession {
 			break
@@ -297,111 +263,7 @@ func TestClient_FourLetterWords(t *testing.T) {
 	for _, x := range clients[0].Clients {
 		found = found || x.SessionID == c.SessionID()
 	}
-	if !found {
-		t.Errorf("session %x is not in %s", c.SessionID(), fmt.Sprint(clients[0].Clients))
-	}
-}
-
-// TestClient_GoZookeeper fails if a feature of go-zookeeper does not work over TCP with the
-// default settings of that client.
-func TestClient_GoZookeeper(t *testing.T) {
-	s := zktest.Start(t)
-	dial := func() *zk.Conn {
-		c, _, err := zk.Connect([]string{s.Addr()}, 10*time.Second, zk.WithLogInfo(false))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		return c
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	a, b := dial(), dial()
-
-	// The lock.
-	var holders, maxHolders, total atomic.Int32
-	var wg sync.WaitGroup
-	for _, c := range []*zk.Conn{a, a, b, b} {
-		wg.Go(func() {
-			l := zk.NewLock(c, "/lock", open)
-			for range 10 {
-				if err := l.Lock(); err != nil {
-					t.Error(err)
-					return
-				}
-				if n := holders.Add(1); n > maxHolders.Load() {
-					maxHolders.Store(n)
-				}
-				total.Add(1)
-				holders.Add(-1)
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if total.Load() != 40 || maxHolders.Load() != 1 {
-		t.Errorf("the lock was held %d times, by %d clients at the same time", total.Load(), maxHolders.Load())
-	}
-
-	// A protected create finds the znode if its reply is lost.
-	_, err := a.Create("/p", nil, 0, open)
-	must(err)
-	s.After(zktest.Match{Op: zktest.OpCreate, Path: "/p/*", Nth: 1}, zktest.Cut)
-	path, err := a.CreateProtectedEphemeralSequential("/p/n-", []byte("x"), open)
-	must(err)
-	kids, stat, err := b.Children("/p")
-	must(err)
-	if len(kids) != 1 || "/p/"+kids[0] != path || stat.NumChildren != 1 {
-		t.Errorf("created %s, the children are %q", path, kids)
-	}
-
-	// Containers, TTL, access control.
-	_, err = a.CreateContainer("/box", nil, zk.FlagContainer, open)
-	must(err)
-	_, err = a.CreateTTL("/ttl", nil, zk.FlagTTL, open, time.Hour)
-	must(err)
-	must(a.AddAuth("digest", []byte("me:pw")))
-	_, err = a.Create("/mine", []byte("secret"), 0, zk.AuthACL(zk.PermAll))
-	must(err)
-	if _, _, err := b.Get("/mine"); err != zk.ErrNoAuth {
-		t.Errorf("get without permission: %v", err)
-	}
-	must(b.AddAuth("digest", []byte("me:pw")))
-	data, _, err := b.Get("/mine")
-	must(err)
-	acls, _, err := b.GetACL("/mine")
-	must(err)
-	if string(data) != "secret" || len(acls) != 1 || acls[0] != zk.DigestACL(zk.PermAll, "me", "pw")[0] {
-		t.Errorf("%q %v", data, acls)
-	}
-	_, err = b.SetACL("/mine", open, 0)
-	must(err)
-
-	// Watches survive a reconnect.
-	_, _, created, err := b.ExistsW("/later")
-	must(err)
-	_, _, children, err := b.ChildrenW("/p")
-	must(err)
-	gate := s.Before(zktest.Match{Op: zktest.OpConnect, Session: b.SessionID()}, zktest.Cut)
-	s.DropConnections(b.SessionID())
-	<-gate.Ran()
-	must(a.Delete(path, -1))
-	gate.Remove()
-	if ev := <-children; ev.Type != zk.EventNodeChildrenChanged {
-		t.Errorf("event of a change during the disconnection: %+v", ev)
-	}
-	_, err = a.Create("/later", nil, 0, open)
-	must(err)
-	if ev := <-created; ev.Type != zk.EventNodeCreated {
-		t.Errorf("event after the reconnect: %+v", ev)
-	}
+	assert.True(t, found, "session %x is not in %s", c.SessionID(), fmt.Sprint(clients[0].Clients))
 }
 
 // TestClient_CuratorOnCluster fails if /zookeeper/config does not list the addresses of the servers:

@@ -3,6 +3,8 @@ package zktest
 import (
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // TestManualClock_AdvanceInTimer fails if the clock moves back because a timer has advanced it.
@@ -11,7 +13,5 @@ func TestManualClock_AdvanceInTimer(t *testing.T) {
 	c := &manualClock{t: start}
 	c.startTimer(time.Second, func() { c.advance(10 * time.Second) })
 	c.advance(2 * time.Second)
-	if d := c.now().Sub(start); d != 11*time.Second {
-		t.Errorf("the clock shows %v", d)
-	}
+	assert.Equal(t, 11*time.Second, c.now().Sub(start), "the clock shows")
 }

@@ -1,12 +1,13 @@
 package zktest_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -23,9 +24,7 @@ func TestClose_DuringFault(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, err := zktest.NewServer()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			c, _ := connect(t, s, 10*time.Second)
 			fault(s)
 			done := make(chan struct{})
@@ -37,9 +36,8 @@ func TestClose_DuringFault(t *testing.T) {
 			start := time.Now()
 			s.Close()
 			<-done
-			if d := time.Since(start); d > 3*time.Second {
-				t.Errorf("%s: Close took %v", name, d)
-			}
+			d := time.Since(start)
+			assert.LessOrEqual(t, d, 3*time.Second, "%s: Close took %v", name, d)
 		})
 	}
 }
@@ -49,13 +47,10 @@ func TestClose_KeepsState(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, c, "/a", "x", 0)
-	if _, err := c.CreateContainer("/box", nil, zk.FlagContainer, open); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.CreateContainer("/box", nil, zk.FlagContainer, open)
+	require.NoError(t, err)
 	mustCreate(t, c, "/box/a", "", 0)
-	if err := c.Delete("/box/a", -1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Delete("/box/a", -1))
 	s.Close()
 	before, zxid := s.Tree(), s.Zxid()
 	for _, f := range []func(){
@@ -72,10 +67,6 @@ func TestClose_KeepsState(t *testing.T) {
 	} {
 		f()
 	}
-	if s.Tree() != before || s.Zxid() != zxid || len(s.Log()) == 0 {
-		t.Errorf("tree\n%safter\n%s", s.Tree(), before)
-	}
-	if err := s.ExpireSession(1); !errors.Is(err, zktest.ErrNoSession) {
-		t.Error(err)
-	}
+	assert.True(t, s.Tree() == before && s.Zxid() == zxid && len(s.Log()) != 0, "tree\n%safter\n%s", s.Tree(), before)
+	assert.ErrorIs(t, s.ExpireSession(1), zktest.ErrNoSession)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -87,29 +89,22 @@ func runRandomFaults(t *testing.T, seed uint64) {
 	time.Sleep(time.Minute)
 	wg.Wait()
 	for i, c := range conns {
-		if _, err := c.Create(fmt.Sprintf("/after-%d", i), nil, 0, open); err != nil {
-			t.Errorf("seed %d: client %d cannot write: %v", seed, i, err)
-		}
+		_, err := c.Create(fmt.Sprintf("/after-%d", i), nil, 0, open)
+		assert.NoError(t, err, "seed %d: client %d cannot write", seed, i)
 	}
 	alive := make(map[int64]bool)
 	for _, x := range e.Server(0).Sessions() {
 		alive[x.ID] = true
 	}
-	if len(alive) != clients {
-		t.Errorf("seed %d: %d sessions", seed, len(alive))
-	}
+	assert.Len(t, alive, clients, "seed %d: %d sessions", seed, len(alive))
 	kids, _, err := conns[0].Children("/jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, k := range kids {
 		if _, stat, err := conns[0].Exists("/jobs/" + k); err != nil || !alive[stat.EphemeralOwner] {
 			t.Errorf("seed %d: %s belongs to 0x%x: %v", seed, k, stat.EphemeralOwner, err)
 		}
 	}
 	for i := range 3 {
-		if got := e.Server(i).Tree(); got != e.Tree() {
-			t.Errorf("seed %d: server %d differs:\n%s", seed, i, got)
-		}
+		assert.Equal(t, e.Tree(), e.Server(i).Tree())
 	}
 }

@@ -1,12 +1,13 @@
 package zktest_test
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -20,41 +21,27 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
 		mustCreate(t, a, "/w", "", 0)
 		_, _, set, err := a.GetW("/w")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, _, later, err := a.ExistsW("/later")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		id := a.SessionID()
 		gate := s.Before(zktest.Match{Op: zktest.OpConnect, Session: id}, zktest.Cut)
-		if n := s.DropConnections(id); n != 1 {
-			t.Errorf("%d connections dropped", n)
-		}
+		assert.Equal(t, 1, s.DropConnections(id), "connections dropped")
 		<-gate.Ran()
-		if n := len(s.Watches()); n != 0 {
-			t.Errorf("%d watches without a connection", n)
-		}
+		assert.Empty(t, s.Watches(), "watches without a connection")
 		if _, err := b.Set("/w", nil, -1); err != nil { // while a is disconnected
 			t.Fatal(err)
 		}
 		gate.Remove()
 		waitState(t, events, zk.StateHasSession)
 		synctest.Wait() // the client library reads its last zxid without a lock while it sets its watches again
-		if ev := <-set; ev.Type != zk.EventNodeDataChanged {
-			t.Errorf("event of a change during the disconnection: %+v", ev)
-		}
+		assert.Equal(t, zk.EventNodeDataChanged, (<-set).Type, "event of a change during the disconnection")
 		mustCreate(t, b, "/later", "", 0)
-		if ev := <-later; ev.Type != zk.EventNodeCreated {
-			t.Errorf("event after the reconnect: %+v", ev)
-		}
+		assert.Equal(t, zk.EventNodeCreated, (<-later).Type, "event after the reconnect")
 		if _, stat, err := a.Exists("/e"); err != nil || stat.EphemeralOwner != id || a.SessionID() != id {
 			t.Errorf("the session has changed: %v %v", stat, err)
 		}
-		if n := s.Log().Session(id).Count(zktest.OpSetWatches); n != 1 {
-			t.Errorf("%d setWatches", n)
-		}
+		assert.Equal(t, 1, s.Log().Session(id).Count(zktest.OpSetWatches), "setWatches")
 	})
 }
 
@@ -68,9 +55,7 @@ func TestBlackhole_Expiry(t *testing.T) {
 			b, _ := connect(t, s, 6*time.Second)
 			mustCreate(t, a, "/e", "", zk.FlagEphemeral)
 			_, _, gone, err := b.ExistsW("/e")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			start := time.Now()
 			s.Blackhole(dir, a.SessionID())
 			waitState(t, events, zk.StateDisconnected)
@@ -123,26 +108,18 @@ func TestBlackhole_HealDelivers(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		if !strings.Contains(s.Tree(), "  a\n") {
-			t.Error("the request was not applied")
-		}
+		assert.Contains(t, s.Tree(), "  a\n", "the request was not applied")
 		s.Heal()
-		if err := <-done; err != nil {
-			t.Errorf("after Heal: %v", err)
-		}
+		assert.NoError(t, <-done, "after Heal")
 		s.Blackhole(zktest.ToServer)
 		go func() {
 			_, err := c.Create("/b", nil, 0, open)
 			done <- err
 		}()
 		synctest.Wait()
-		if strings.Contains(s.Tree(), "  b\n") {
-			t.Error("the request was applied")
-		}
+		assert.NotContains(t, s.Tree(), "  b\n", "the request was applied")
 		s.Heal()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	})
 }
 
@@ -156,9 +133,7 @@ func TestDelay_Latency(t *testing.T) {
 		s.Delay(zktest.ToClient, 30*time.Millisecond)
 		start := time.Now()
 		mustCreate(t, c, "/a", "", 0)
-		if d := time.Since(start); d != 50*time.Millisecond {
-			t.Errorf("a round trip takes %v", d)
-		}
+		assert.Equal(t, 50*time.Millisecond, time.Since(start), "a round trip takes")
 		// Packets in transit do not wait for each other.
 		start = time.Now()
 		done := make(chan error)
@@ -169,17 +144,13 @@ func TestDelay_Latency(t *testing.T) {
 			}()
 		}
 		for range 10 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, <-done)
 		}
-		if d := time.Since(start); d != 50*time.Millisecond {
-			t.Errorf("ten requests take %v", d)
-		}
+		assert.Equal(t, 50*time.Millisecond, time.Since(start), "ten requests take")
 		s.Delay(zktest.BothWays, 0)
 		start = time.Now()
-		if _, _, err := c.Get("/a"); err != nil || time.Since(start) != 0 {
-			t.Errorf("without a delay: %v, %v", err, time.Since(start))
-		}
+		_, _, err := c.Get("/a")
+		assert.NoError(t, err)
+		assert.Zero(t, time.Since(start), "without a delay")
 	})
 }

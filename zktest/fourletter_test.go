@@ -25,13 +25,10 @@ func TestFourLetter_DuringFault(t *testing.T) {
 			s := zktest.Start(t)
 			fault.begin(s)
 			nc, err := s.Dialer()("", "", 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer nc.Close()
-			if _, err := nc.Write([]byte("ruok")); err != nil {
-				t.Fatal(err)
-			}
+			_, err = nc.Write([]byte("ruok"))
+			require.NoError(t, err)
 			nc.SetReadDeadline(time.Now().Add(9 * time.Second)) // after 10 s the server closes the connection
 			if n, err := nc.Read(make([]byte, 8)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%s: %d bytes, %v", name, n, err)

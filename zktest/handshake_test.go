@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/wire"
@@ -23,9 +24,7 @@ func TestHandshake_Timeout(t *testing.T) {
 		c, _ := connect(t, s, request)
 		all := s.Sessions()
 		i := slices.IndexFunc(all, func(x zktest.Session) bool { return x.ID == c.SessionID() })
-		if all[i].Timeout != want {
-			t.Errorf("timeout %v for a request of %v", all[i].Timeout, request)
-		}
+		assert.Equal(t, want, all[i].Timeout, "timeout %v for a request of %v", all[i].Timeout, request)
 	}
 }
 

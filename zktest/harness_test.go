@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -14,9 +16,7 @@ func connectFrom(t *testing.T, c *zktest.Ensemble, server int, timeout time.Dura
 	t.Helper()
 	events, option := allEvents()
 	conn, _, err := c.ConnectFrom(server, timeout, option)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	waitState(t, events, zk.StateHasSession)
 	return conn, events
 }
@@ -35,9 +35,7 @@ func connect(t *testing.T, s *zktest.Server, timeout time.Duration) (*zk.Conn, <
 	t.Helper()
 	events, option := allEvents()
 	c, _, err := s.Connect(timeout, option)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	waitState(t, events, zk.StateHasSession)
 	return c, events
 }
@@ -48,9 +46,7 @@ func waitState(t *testing.T, events <-chan zk.Event, want zk.State) {
 	for {
 		select {
 		case ev, ok := <-events:
-			if !ok {
-				t.Fatalf("the client was closed before the state %v", want)
-			}
+			require.True(t, ok, "the client was closed before the state %v", want)
 			if ev.Type == zk.EventSession && ev.State == want {
 				return
 			}
@@ -63,12 +59,18 @@ func waitState(t *testing.T, events <-chan zk.Event, want zk.State) {
 func mustCreate(t *testing.T, c *zk.Conn, path, data string, flags int32) string {
 	t.Helper()
 	p, err := c.Create(path, []byte(data), flags, open)
-	if err != nil {
-		t.Fatalf("create %s: %v", path, err)
-	}
+	require.NoError(t, err, "create %s", path)
 	return p
 }
 
 func tcpDialer(_, addr string, timeout time.Duration) (net.Conn, error) {
 	return net.DialTimeout("tcp", addr, timeout)
+}
+
+// assertExists reports an error unless a client sees that a znode exists, or that it does not.
+func assertExists(t testing.TB, want bool, c *zk.Conn, path, when string) {
+	t.Helper()
+	exists, _, err := c.Exists(path)
+	assert.NoError(t, err, when)
+	assert.Equal(t, want, exists, "%s exists: %s", path, when)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -27,33 +29,26 @@ func TestHook_Match(t *testing.T) {
 		s.After(zktest.Match{Path: "/a*", Session: a.SessionID()}, note)
 		mustCreate(t, a, "/a", "", zk.FlagSequence)
 		mustCreate(t, b, "/a", "", 0)
-		if _, err := a.Multi(&zk.CreateRequest{Path: "/b", Acl: open}, &zk.CheckVersionRequest{Path: "/a", Version: 7}); err != zk.ErrBadVersion {
-			t.Error(err)
-		}
+		_, err := a.Multi(&zk.CreateRequest{Path: "/b", Acl: open}, &zk.CheckVersionRequest{Path: "/a", Version: 7})
+		assert.ErrorIs(t, err, zk.ErrBadVersion)
 		mustCreate(t, a, "/c", "", 0)
 		want := []string{"create /a /a0000000000 ok", "multi /b  bad version"}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("hooks ran for %q, not %q", got, want)
-		}
+		assert.Equal(t, fmt.Sprint(want), fmt.Sprint(got), "hooks ran for %q, not %q", got, want)
 		n := 0
 		h := s.Before(zktest.Match{Op: zktest.OpExists, Nth: 3}, func(*zktest.Request) zktest.Verdict {
 			n++
 			return zktest.Verdict{}
 		})
 		for range 6 {
-			if _, _, err := a.Exists("/a"); err != nil {
-				t.Error(err)
-			}
+			_, _, err = a.Exists("/a")
+			assert.NoError(t, err)
 		}
 		<-h.Ran()
-		if n != 1 {
-			t.Errorf("a hook for the third request ran %d times", n)
-		}
+		assert.Equal(t, 1, n, "a hook for the third request ran %d times", n)
 		removed := s.Before(zktest.Match{}, zktest.Cut)
 		removed.Remove()
-		if _, _, err := a.Exists("/a"); err != nil {
-			t.Error(err)
-		}
+		_, _, err = a.Exists("/a")
+		assert.NoError(t, err)
 	})
 }
 
@@ -66,21 +61,13 @@ func TestHook_ChangesServer(t *testing.T) {
 		b, _ := connect(t, s, 10*time.Second)
 		mustCreate(t, b, "/e", "", zk.FlagEphemeral)
 		s.After(zktest.Match{Op: zktest.OpGetData, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			if q.Session != a.SessionID() || q.Server != s {
-				t.Errorf("request %+v", q)
-			}
-			if err := s.ExpireSession(b.SessionID()); err != nil {
-				t.Error(err)
-			}
+			assert.True(t, q.Session == a.SessionID() && q.Server == s, "request %+v", q)
+			assert.NoError(t, s.ExpireSession(b.SessionID()))
 			return zktest.Verdict{}
 		})
 		data, _, ch, err := a.GetW("/e")
-		if err != nil {
-			t.Fatalf("%q %v", data, err)
-		}
-		if ev := <-ch; ev.Type != zk.EventNodeDeleted {
-			t.Errorf("event %+v", ev)
-		}
+		require.NoError(t, err, "%q", data)
+		assert.Equal(t, zk.EventNodeDeleted, (<-ch).Type, "event")
 	})
 }
 
@@ -96,9 +83,8 @@ func TestHook_FailClientErrors(t *testing.T) {
 			zk.ErrSessionMoved, zk.ErrReconfigDisabled, zk.ErrBadArguments,
 		} {
 			s.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Fail(want))
-			if _, _, err := c.Get("/"); err != want {
-				t.Errorf("the client received %q, not %q", err, want)
-			}
+			_, _, err := c.Get("/")
+			assert.Equal(t, want, err, "the client received %q, not %q", err, want)
 		}
 	})
 }
@@ -119,13 +105,11 @@ func TestHook_Goexit(t *testing.T) {
 				c, _ := connect(t, s, 10*time.Second)
 				<-h.Ran()
 				h = set(s, zktest.Match{Op: zktest.OpCreate, Nth: 1}, exit)
-				if _, err := c.Create("/a", nil, 0, open); err != zk.ErrConnectionClosed {
-					t.Errorf("the client received %v", err)
-				}
+				_, err := c.Create("/a", nil, 0, open)
+				assert.ErrorIs(t, err, zk.ErrConnectionClosed, "the client received")
 				<-h.Ran()
-				if _, _, err := c.Exists("/a"); err != nil {
-					t.Error(err)
-				}
+				_, _, err = c.Exists("/a")
+				assert.NoError(t, err)
 			})
 		})
 	}
@@ -138,35 +122,27 @@ func TestHook_Fail(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
 		s.After(zktest.Match{Op: zktest.OpCreate, Nth: 1}, zktest.Fail(zk.ErrNodeExists))
-		if _, err := c.Create("/a", nil, 0, open); err != zk.ErrNodeExists {
-			t.Error(err)
-		}
-		if ok, _, err := c.Exists("/a"); !ok || err != nil {
-			t.Errorf("the create was not applied: %v %v", ok, err)
-		}
+		_, err := c.Create("/a", nil, 0, open)
+		assert.ErrorIs(t, err, zk.ErrNodeExists)
+		assertExists(t, true, c, "/a", "the create was not applied")
 		s.Before(zktest.Match{Op: zktest.OpDelete, Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		if err := c.Delete("/a", -1); err == nil || err.Error() != "unknown error: -127" {
 			t.Error(err)
 		}
 		s.Before(zktest.Match{Op: zktest.OpSync, Nth: 1}, zktest.Fail(zk.ErrSessionExpired))
-		if _, err := c.Sync("/a"); err != zk.ErrSessionExpired {
-			t.Error(err)
-		}
+		_, err = c.Sync("/a")
+		assert.ErrorIs(t, err, zk.ErrSessionExpired)
 		id := c.SessionID()
 		s.After(zktest.Match{Op: zktest.OpConnect, Nth: 1}, zktest.Cut)
 		s.DropConnections()
 		waitState(t, events, zk.StateHasSession)
-		if c.SessionID() != id {
-			t.Error("the session has changed")
-		}
+		assert.Equal(t, id, c.SessionID(), "the session has changed")
 		log := s.Log()
 		fates := map[zktest.Fate]int{}
 		for _, x := range log {
 			fates[x.Fate]++
 		}
-		if fates[zktest.Failed] != 3 || fates[zktest.CutAfter] != 1 {
-			t.Errorf("unexpected log:\n%v", log)
-		}
+		assert.True(t, fates[zktest.Failed] == 3 && fates[zktest.CutAfter] == 1, "unexpected log:\n%v", log)
 	})
 }
 
@@ -189,9 +165,7 @@ func TestHook_Blocks(t *testing.T) {
 		synctest.Wait()
 		mustCreate(t, b, "/a", "b", 0)
 		close(release)
-		if err := <-done; err != zk.ErrNodeExists {
-			t.Errorf("create after the hook: %v", err)
-		}
+		assert.Equal(t, zk.ErrNodeExists, <-done, "create after the hook")
 	})
 }
 
@@ -204,26 +178,19 @@ func TestHook_Cut(t *testing.T) {
 		mustCreate(t, c, "/first", "", 0)
 		h := s.After(zktest.Match{Op: zktest.OpCreate, Nth: 2}, zktest.Cut)
 		mustCreate(t, c, "/second", "", 0)
-		if _, err := c.Create("/third", nil, 0, open); err != zk.ErrConnectionClosed {
-			t.Errorf("create with a lost reply: %v", err)
-		}
+		_, err := c.Create("/third", nil, 0, open)
+		assert.ErrorIs(t, err, zk.ErrConnectionClosed, "create with a lost reply")
 		<-h.Ran()
 		waitState(t, events, zk.StateHasSession)
-		if ok, _, err := c.Exists("/third"); !ok || err != nil {
-			t.Errorf("the create was not applied: %v %v", ok, err)
-		}
+		assertExists(t, true, c, "/third", "the create was not applied")
 		s.Before(zktest.Match{Op: zktest.OpCreate, Path: "/four*", Nth: 1}, zktest.Cut)
-		if _, err := c.Create("/fourth", nil, 0, open); err != zk.ErrConnectionClosed {
-			t.Errorf("create that was cut: %v", err)
-		}
+		_, err = c.Create("/fourth", nil, 0, open)
+		assert.ErrorIs(t, err, zk.ErrConnectionClosed, "create that was cut")
 		waitState(t, events, zk.StateHasSession)
-		if ok, _, err := c.Exists("/fourth"); ok || err != nil {
-			t.Errorf("the create was applied: %v %v", ok, err)
-		}
+		assertExists(t, false, c, "/fourth", "the create was applied")
 		s.Before(zktest.Match{Op: zktest.OpGetData}, zktest.Fail(zk.ErrNoAuth))
-		if _, _, err := c.Get("/first"); err != zk.ErrNoAuth {
-			t.Errorf("get: %v", err)
-		}
+		_, _, err = c.Get("/first")
+		assert.ErrorIs(t, err, zk.ErrNoAuth, "get")
 	})
 }
 
@@ -240,14 +207,8 @@ func TestHook_CloseSession(t *testing.T) {
 		start := time.Now()
 		c.Close()
 		<-h.Ran()
-		if d := time.Since(start); d != 100*time.Millisecond {
-			t.Errorf("Close took %v", d)
-		}
-		if n := len(s.Sessions()); n != 0 {
-			t.Errorf("%d sessions", n)
-		}
-		if n := s.Log().Count(zktest.OpCloseSession); n != 1 {
-			t.Errorf("%d log entries for one closed session", n)
-		}
+		assert.Equal(t, 100*time.Millisecond, time.Since(start), "Close took")
+		assert.Empty(t, s.Sessions(), "sessions")
+		assert.Equal(t, 1, s.Log().Count(zktest.OpCloseSession), "log entries for one closed session")
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -21,16 +23,12 @@ func TestInspect_Methods(t *testing.T) {
 		mustCreate(t, a, "/l/n-", "a", zk.FlagEphemeral|zk.FlagSequence)
 		mustCreate(t, b, "/l/n-", "b\x00", zk.FlagEphemeral|zk.FlagSequence)
 		s.ResetLog()
-		if _, _, _, err := b.ExistsW("/l/n-0000000000"); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, _, err := b.ChildrenW("/l"); err != nil {
-			t.Fatal(err)
-		}
+		_, _, _, err := b.ExistsW("/l/n-0000000000")
+		require.NoError(t, err)
+		_, _, _, err = b.ChildrenW("/l")
+		require.NoError(t, err)
 		want := fmt.Sprintf("/\n  l\n    n-0000000000 \"a\" ephemeral=0x%x\n    n-0000000001 \"b\\x00\" ephemeral=0x%x\n", a.SessionID(), b.SessionID())
-		if got := s.Tree(); got != want {
-			t.Errorf("tree\n%s, want\n%s", got, want)
-		}
+		assert.Equal(t, want, s.Tree())
 		if w := s.Watches(); len(w) != 2 || w[0] != (zktest.Watch{Session: b.SessionID(), Path: "/l", Kind: zktest.ChildWatch}) ||
 			w[1] != (zktest.Watch{Session: b.SessionID(), Path: "/l/n-0000000000", Kind: zktest.DataWatch}) {
 			t.Errorf("watches %+v", w)
@@ -42,21 +40,13 @@ func TestInspect_Methods(t *testing.T) {
 		if len(all) != 2 || all[0].ID != a.SessionID() || all[0].Server != 0 || fmt.Sprint(all[0].Ephemerals) != "[/l/n-0000000000]" {
 			t.Errorf("sessions %+v", all)
 		}
-		if err := a.Delete("/l/n-0000000000", -1); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.Delete("/l/n-0000000000", -1))
 		log := s.Log()
-		if n := log.Requests().Session(b.SessionID()).Count(); n != 2 {
-			t.Errorf("%d round trips", n)
-		}
+		assert.Equal(t, 2, log.Requests().Session(b.SessionID()).Count(), "round trips")
 		if w := log.Woken("/l/n-0000000000"); len(w) != 1 || w[0] != b.SessionID() {
 			t.Errorf("woken %x", w)
 		}
-		if n := log.Count(zktest.OpDelete, zktest.OpExists); n != 2 {
-			t.Errorf("%d entries", n)
-		}
-		if len(s.Watches()) != 0 {
-			t.Errorf("watches that have fired: %+v", s.Watches())
-		}
+		assert.Equal(t, 2, log.Count(zktest.OpDelete, zktest.OpExists), "entries")
+		assert.Empty(t, s.Watches(), "watches that have fired: %+v", s.Watches())
 	})
 }

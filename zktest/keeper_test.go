@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -22,12 +24,9 @@ func TestWithoutReattach_Reconnect(t *testing.T) {
 		old := c.SessionID()
 		s.DropConnections()
 		waitState(t, events, zk.StateConnected)
-		if ev := <-events; ev.State != zk.StateHasSession {
-			t.Errorf("unexpected event: %v", ev.State)
-		}
-		if c.SessionID() == old || len(s.Sessions()) != 2 {
-			t.Errorf("session 0x%x after 0x%x, %d sessions", c.SessionID(), old, len(s.Sessions()))
-		}
+		assert.Equal(t, zk.StateHasSession, (<-events).State, "unexpected event")
+		assert.NotEqual(t, old, c.SessionID())
+		assert.Len(t, s.Sessions(), 2)
 		if ok, stat, err := c.Exists("/e"); !ok || err != nil || stat.EphemeralOwner != old {
 			t.Errorf("the ephemeral znode: %v %v", ok, err)
 		}
@@ -43,9 +42,8 @@ func TestWithoutOps_ClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithoutOps(zktest.OpSetWatches, zktest.OpCreateContainer))
 		c, _ := connect(t, s, 6*time.Second)
-		if _, err := c.CreateContainer("/box", nil, zk.FlagContainer, open); err != zk.ErrConnectionClosed {
-			t.Errorf("createContainer: %v", err)
-		}
+		_, err := c.CreateContainer("/box", nil, zk.FlagContainer, open)
+		assert.ErrorIs(t, err, zk.ErrConnectionClosed, "createContainer")
 		raw := newRawClient(t, s, false)
 		raw.send(t, func(e *wire.Encoder) {
 			e.Int(int32(wire.Multi))
@@ -64,22 +62,17 @@ func TestWithoutOps_ClosesConnection(t *testing.T) {
 				}
 			}
 		})
-		if err := raw.reply(); err == nil {
-			t.Error("a multi with createContainer is answered")
-		}
-		if log := s.Log(); log.Count(zktest.OpCreateContainer) != 1 || s.Tree() != "/\n" {
-			t.Errorf("log\n%v\ntree\n%s", log, s.Tree())
-		}
+		assert.NotNil(t, raw.reply(), "a multi with createContainer is answered")
+		log := s.Log()
+		assert.True(t, log.Count(zktest.OpCreateContainer) == 1 && s.Tree() == "/\n", "log\n%v\ntree\n%s", log, s.Tree())
 		mustCreate(t, c, "/a", "", 0)
-		if _, _, _, err := c.GetW("/a"); err != nil {
-			t.Fatal(err)
-		}
+		_, _, _, err = c.GetW("/a")
+		require.NoError(t, err)
 		s.ResetLog()
 		s.DropConnections()
 		time.Sleep(30 * time.Second)
-		if n := s.Log().Count(zktest.OpSetWatches); n < 10 || len(s.Watches()) != 0 {
-			t.Errorf("%d setWatches requests, watches %v", n, s.Watches())
-		}
+		n := s.Log().Count(zktest.OpSetWatches)
+		assert.True(t, n >= 10 && len(s.Watches()) == 0, "%d setWatches requests, watches %v", n, s.Watches())
 	})
 }
 
@@ -89,14 +82,11 @@ func TestWithContainerOwner_Stat(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t, zktest.WithContainerOwner(owner))
 			c, _ := connect(t, s, 6*time.Second)
-			if _, err := c.CreateContainer("/box", nil, zk.FlagContainer, open); err != nil {
-				t.Fatal(err)
-			}
+			_, err := c.CreateContainer("/box", nil, zk.FlagContainer, open)
+			require.NoError(t, err)
 			mustCreate(t, c, "/box/a", "", zk.FlagEphemeral)
 			_, stat, err := c.Exists("/box")
-			if err != nil || stat.EphemeralOwner != owner || stat.NumChildren != 1 {
-				t.Errorf("%+v %v", stat, err)
-			}
+			assert.True(t, err == nil && stat.EphemeralOwner == owner && stat.NumChildren == 1, "%+v", stat)
 			if err := c.Delete("/box/a", -1); err != nil || s.Sweep() != 1 {
 				t.Errorf("the container was not deleted: %v", err)
 			}

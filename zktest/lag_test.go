@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -22,37 +24,25 @@ func TestLagBy_Second(t *testing.T) {
 		start := time.Now()
 		requireElapsed := func(what string, want time.Duration) {
 			t.Helper()
-			if d := time.Since(start); d != want {
-				t.Errorf("%s after %v, want %v", what, d, want)
-			}
+			assert.Equal(t, want, time.Since(start))
 			start = time.Now()
 		}
 		_, _, created, err := b.ExistsW("/x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		mustCreate(t, a, "/x", "", 0)
 		requireElapsed("a write at another server", 0)
-		if ok, _, err := b.Exists("/x"); ok || err != nil {
-			t.Errorf("a read: %v %v", ok, err)
-		}
+		assertExists(t, false, b, "/x", "a read")
 		requireElapsed("a read", 0)
-		if ev := <-created; ev.Type != zk.EventNodeCreated {
-			t.Errorf("event %+v", ev)
-		}
+		assert.Equal(t, zk.EventNodeCreated, (<-created).Type, "event")
 		requireElapsed("the event", time.Second)
-		if ok, _, err := b.Exists("/x"); !ok || err != nil {
-			t.Errorf("a read after a second: %v %v", ok, err)
-		}
-		if _, err := b.Sync("/"); err != nil {
-			t.Error(err)
-		}
+		assertExists(t, true, b, "/x", "a read after a second")
+		_, err = b.Sync("/")
+		assert.NoError(t, err)
 		requireElapsed("a sync without missing transactions", 0)
 		mustCreate(t, a, "/y", "", 0)
 		time.Sleep(300 * time.Millisecond)
-		if _, err := b.Sync("/"); err != nil {
-			t.Error(err)
-		}
+		_, err = b.Sync("/")
+		assert.NoError(t, err)
 		requireElapsed("a sync", time.Second)
 		done := make(chan struct{})
 		go func() {
@@ -60,17 +50,14 @@ func TestLagBy_Second(t *testing.T) {
 			mustCreate(t, b, "/z", "", 0)
 		}()
 		synctest.Wait()
-		if ok, _, err := a.Exists("/z"); !ok || err != nil {
-			t.Errorf("read at another server: %v %v", ok, err)
-		}
+		assertExists(t, true, a, "/z", "read at another server")
 		if strings.Contains(e.Server(1).Tree(), "z\n") || !strings.Contains(e.Tree(), "z\n") {
 			t.Error("the server shows its client's write too early")
 		}
 		<-done
 		requireElapsed("the answer to a write", time.Second)
-		if _, err := b.Create("/z", nil, 0, open); err != zk.ErrNodeExists {
-			t.Errorf("a write that fails: %v", err)
-		}
+		_, err = b.Create("/z", nil, 0, open)
+		assert.ErrorIs(t, err, zk.ErrNodeExists, "a write that fails")
 		requireElapsed("the answer to a write that fails", time.Second)
 		c, _ := connectFrom(t, e, 1, 10*time.Second)
 		requireElapsed("a new session", time.Second)
@@ -80,9 +67,7 @@ func TestLagBy_Second(t *testing.T) {
 		mustCreate(t, b, "/late", "", 0)
 		requireElapsed("the answer with another lag", 2*time.Second)
 		time.Sleep(time.Minute)
-		if n := len(e.Server(1).Sessions()); n != 2 {
-			t.Errorf("%d sessions", n)
-		}
+		assert.Len(t, e.Server(1).Sessions(), 2, "sessions")
 		start = time.Now()
 		time.AfterFunc(time.Millisecond, func() { e.Server(1).Heal() })
 		mustCreate(t, b, "/last", "", 0)
@@ -98,13 +83,9 @@ func TestLagBy_KeepsOrder(t *testing.T) {
 		other, _ := connect(t, s, 10*time.Second)
 		c, _ := connect(t, s, 10*time.Second)
 		_, _, x, err := c.ExistsW("/x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, _, written, err := c.ExistsW("/own")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s.LagBy(time.Second)
 		go other.Create("/x", nil, 0, open)
 		synctest.Wait()
@@ -113,26 +94,19 @@ func TestLagBy_KeepsOrder(t *testing.T) {
 		start := time.Now()
 		answered := make(chan time.Duration, 2)
 		go func() {
-			if _, err := c.Create("/own", nil, 0, open); err != nil {
-				t.Error(err)
-			}
-			if len(x) != 1 || len(written) != 1 {
-				t.Errorf("%d and %d events before the answer", len(x), len(written))
-			}
+			_, err := c.Create("/own", nil, 0, open)
+			assert.NoError(t, err)
+			assert.True(t, len(x) == 1 && len(written) == 1, "%d and %d events before the answer", len(x), len(written))
 			answered <- time.Since(start)
 		}()
 		synctest.Wait()
 		<-hook.Ran()
 		go func() {
-			if ok, _, err := c.Exists("/own"); !ok || err != nil {
-				t.Errorf("a read after the write: %v %v", ok, err)
-			}
+			assertExists(t, true, c, "/own", "a read after the write")
 			answered <- time.Since(start)
 		}()
 		for range 2 {
-			if d := <-answered; d != time.Second {
-				t.Errorf("answered after %v", d)
-			}
+			assert.Equal(t, time.Second, <-answered, "answered after")
 		}
 	})
 }
@@ -146,13 +120,9 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 		s := e.Server(0)
 		s.LagBy(time.Second)
 		start := time.Now()
-		if err := s.ExpireSession(a.SessionID()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.ExpireSession(a.SessionID()))
 		waitState(t, events, zk.StateDisconnected)
-		if d := time.Since(start); d != time.Second {
-			t.Errorf("closed after %v", d)
-		}
+		assert.Equal(t, time.Second, time.Since(start), "closed after")
 		waitState(t, events, zk.StateHasSession)
 		for a.Server() != s.Name() {
 			e.Server(0).LagBy(time.Millisecond)
@@ -168,13 +138,9 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 			done <- err
 		}()
 		time.Sleep(time.Second)
-		if len(done) != 0 || strings.Contains(e.Tree(), "stalled") {
-			t.Error("a server that is cut off applies a write")
-		}
+		assert.True(t, len(done) == 0 && !strings.Contains(e.Tree(), "stalled"), "a server that is cut off applies a write")
 		s.Heal()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 		// A pause and an election do not end the lag.
 		s.LagBy(time.Second)
 		s.Pause()
@@ -182,14 +148,12 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		s.Resume()
 		time.Sleep(20 * time.Second)
-		if _, err := a.Sync("/"); err != nil {
-			t.Error(err)
-		}
+		_, err := a.Sync("/")
+		assert.NoError(t, err)
 		start = time.Now()
 		mustCreate(t, a, "/x", "", 0)
-		if d := time.Since(start); d != 0 && d != time.Second {
-			t.Errorf("answered after %v", d)
-		}
+		d := time.Since(start)
+		assert.False(t, d != 0 && d != time.Second, "answered after %v", d)
 	})
 }
 
@@ -197,9 +161,7 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 func TestLagBy_InvalidDuration(t *testing.T) {
 	s := zktest.Start(t)
 	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
+		assert.NotNil(t, recover(), "no panic")
 	}()
 	s.LagBy(0)
 }
@@ -222,13 +184,9 @@ func TestLag_SessionMoves(t *testing.T) {
 			t.Fatalf("the client that has seen an earlier state is connected to %s, the other client to %s", b.Server(), a.Server())
 		}
 		time.Sleep(time.Minute)
-		if ok, _, err := b.Exists("/new"); ok || err != nil {
-			t.Errorf("a read at the server that lags: %v %v", ok, err)
-		}
+		assertExists(t, false, b, "/new", "a read at the server that lags")
 		_, _, changes, err := b.ChildrenW("/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		synced := make(chan error, 1)
 		go func() {
 			_, err := b.Sync("/")
@@ -243,20 +201,14 @@ func TestLag_SessionMoves(t *testing.T) {
 		default:
 		}
 		e.Server(1).Heal()
-		if err := <-synced; err != nil {
-			t.Error(err)
-		}
-		if ev := <-changes; ev.Type != zk.EventNodeChildrenChanged {
-			t.Errorf("event: %+v", ev)
-		}
+		assert.NoError(t, <-synced)
+		assert.Equal(t, zk.EventNodeChildrenChanged, (<-changes).Type, "event")
 		if ok, _, err := b.Exists("/new"); !ok || err != nil || b.SessionID() != id {
 			t.Errorf("after the server has caught up: %v %v", ok, err)
 		}
 		e.Leader().Lag()
 		mustCreate(t, a, "/last", "", 0)
-		if !strings.Contains(e.Leader().Tree(), "last") {
-			t.Error("the leader lags")
-		}
+		assert.Contains(t, e.Leader().Tree(), "last", "the leader lags")
 	})
 }
 
@@ -274,24 +226,15 @@ func TestLag_SingleServer(t *testing.T) {
 			answered <- err
 		}()
 		time.Sleep(3 * time.Second)
-		if len(answered) != 0 {
-			t.Error("the write is answered")
-		}
+		assert.Empty(t, answered, "the write is answered")
 		s.DropConnections()
-		if err := <-answered; err != zk.ErrConnectionClosed {
-			t.Errorf("create: %v", err)
-		}
+		assert.Equal(t, zk.ErrConnectionClosed, <-answered, "create")
 		time.Sleep(time.Minute)
-		if n := len(s.Sessions()); n != 1 || s.Connections() != 1 {
-			t.Errorf("%d sessions, %d connections", n, s.Connections())
-		}
-		if ok, _, err := c.Exists("/new"); ok || err != nil {
-			t.Errorf("a read: %v %v", ok, err)
-		}
+		n := len(s.Sessions())
+		assert.True(t, n == 1 && s.Connections() == 1, "%d sessions, %d connections", n, s.Connections())
+		assertExists(t, false, c, "/new", "a read")
 		s.Restart(zktest.KeepTree)
 		time.Sleep(3 * time.Second)
-		if ok, _, err := c.Exists("/new"); !ok || err != nil {
-			t.Errorf("a read after the restart: %v %v", ok, err)
-		}
+		assertExists(t, true, c, "/new", "a read after the restart")
 	})
 }

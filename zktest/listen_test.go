@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -23,14 +24,10 @@ func TestRefuse_Listener(t *testing.T) {
 	}
 	s.Refuse(false)
 	c, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false), zk.WithHostProvider(zktest.HostProvider()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.Close()
 	waitState(t, events, zk.StateHasSession)
-	if s.Addr() != addr {
-		t.Errorf("address %s after %s", s.Addr(), addr)
-	}
+	assert.Equal(t, addr, s.Addr(), "address %s after %s", s.Addr(), addr)
 }
 
 // TestListen_ChosenAddresses fails if an address of WithAddr is ignored.
@@ -60,14 +57,10 @@ func TestListen_ChosenAddresses(t *testing.T) {
 func TestListen_Cluster(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	c, events, err := zk.Connect(e.Addrs(), 10*time.Second, zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.Close()
 	waitState(t, events, zk.StateHasSession)
 	mustCreate(t, c, "/a", "", 0)
 	data, _, err := c.Get("/zookeeper/config")
-	if err != nil || !strings.Contains(string(data), "server.3=") {
-		t.Errorf("config %q %v", data, err)
-	}
+	assert.True(t, err == nil && strings.Contains(string(data), "server.3="), "config %q", data)
 }

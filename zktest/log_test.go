@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -16,7 +18,5 @@ func TestLog_Limit(t *testing.T) {
 		mustCreate(t, c, fmt.Sprintf("/n%02d", i), "", 0)
 	}
 	log := s.Log()
-	if len(log) != 10 || log[0].Path != "/n15" || log[9].Path != "/n24" {
-		t.Errorf("log\n%v", log)
-	}
+	assert.True(t, len(log) == 10 && log[0].Path == "/n15" && log[9].Path == "/n24", "log\n%v", log)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -18,31 +20,20 @@ func TestCluster_FailOver(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
 		b, _ := connectFrom(t, e, 1, 10*time.Second)
-		if a.Server() != e.Server(0).Name() || b.Server() != e.Server(1).Name() {
-			t.Errorf("connected to %s and %s", a.Server(), b.Server())
-		}
+		assert.Equal(t, e.Server(0).Name(), a.Server())
+		assert.Equal(t, e.Server(1).Name(), b.Server())
 		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
-		if ok, _, err := b.Exists("/e"); !ok || err != nil {
-			t.Errorf("read from the other server: %v %v", ok, err)
-		}
+		assertExists(t, true, b, "/e", "read from the other server")
 		_, _, ch, err := a.ExistsW("/x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		id := a.SessionID()
 		e.Server(0).Stop()
 		waitState(t, events, zk.StateHasSession)
 		synctest.Wait() // the client library reads its last zxid without a lock while it sets its watches again
-		if a.Server() == e.Server(0).Name() || a.SessionID() != id {
-			t.Errorf("connected to %s", a.Server())
-		}
-		if ok, _, err := a.Exists("/e"); !ok || err != nil {
-			t.Errorf("the ephemeral znode: %v %v", ok, err)
-		}
+		assert.True(t, a.Server() != e.Server(0).Name() && a.SessionID() == id, "connected to %s", a.Server())
+		assertExists(t, true, a, "/e", "the ephemeral znode")
 		mustCreate(t, b, "/x", "", 0)
-		if ev := <-ch; ev.Type != zk.EventNodeCreated {
-			t.Errorf("the watch: %+v", ev)
-		}
+		assert.Equal(t, zk.EventNodeCreated, (<-ch).Type, "the watch")
 		e.Server(0).Restart(zktest.KeepTree)
 		c, _ := connectFrom(t, e, 0, 10*time.Second)
 		if ok, _, err := c.Exists("/x"); !ok || err != nil || c.Server() != e.Server(0).Name() {
@@ -63,20 +54,13 @@ func TestCluster_LeaderPartitioned(t *testing.T) {
 		old.Partition()
 		waitState(t, events, zk.StateDisconnected)
 		waitState(t, events, zk.StateHasSession)
-		if e.Leader() == old || a.SessionID() != id {
-			t.Errorf("leader %d, session %x", e.Leader().ID(), a.SessionID())
-		}
+		assert.True(t, e.Leader() != old && a.SessionID() == id, "leader %d, session %x", e.Leader().ID(), a.SessionID())
 		mustCreate(t, a, "/x", "", 0)
-		if z := e.Leader().Zxid(); z>>32 != before>>32+1 {
-			t.Errorf("zxid 0x%x after 0x%x: no new epoch", z, before)
-		}
-		if strings.Contains(old.Tree(), "x\n") {
-			t.Error("the server that is cut off has a later write")
-		}
+		z := e.Leader().Zxid()
+		assert.Equal(t, before>>32+1, z>>32, "zxid 0x%x after 0x%x: no new epoch", z, before)
+		assert.NotContains(t, old.Tree(), "x\n", "the server that is cut off has a later write")
 		old.Heal()
-		if !strings.Contains(old.Tree(), "x\n") || old.Tree() != e.Tree() {
-			t.Errorf("after Heal:\n%s", old.Tree())
-		}
+		assert.True(t, strings.Contains(old.Tree(), "x\n") && old.Tree() == e.Tree(), "after Heal:\n%s", old.Tree())
 	})
 }
 
@@ -131,17 +115,11 @@ func TestCluster_SyncLimit(t *testing.T) {
 		start := time.Now()
 		e.Server(0).Partition()
 		waitState(t, events, zk.StateDisconnected)
-		if d := time.Since(start); d != 10*time.Second {
-			t.Errorf("disconnected after %v", d)
-		}
+		assert.Equal(t, 10*time.Second, time.Since(start), "disconnected after")
 		waitState(t, events, zk.StateHasSession)
-		if a.Server() == e.Server(0).Name() {
-			t.Error("the client has connected to the same server")
-		}
+		assert.NotEqual(t, e.Server(0).Name(), a.Server(), "the client has connected to the same server")
 		e.Server(0).Heal()
 		b, _ := connectFrom(t, e, 0, 30*time.Second)
-		if b.Server() != e.Server(0).Name() {
-			t.Error("the server rejects clients after Heal")
-		}
+		assert.Equal(t, e.Server(0).Name(), b.Server(), "the server rejects clients after Heal")
 	})
 }

@@ -8,23 +8,21 @@ import (
 	"weak"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestMemory_Znodes fails if znodes need too much memory.
 func TestMemory_Znodes(t *testing.T) {
-	if used := heapOf100k(t); used > 100e6 {
-		t.Errorf("100,000 znodes take %d bytes", used)
-	}
+	assert.Less(t, heapOf100k(t), uint64(100e6))
 }
 
 func heapOf100k(tb testing.TB) uint64 {
 	s := zktest.Start(tb)
 	c, _, err := s.Connect(30 * time.Second)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	heap := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -40,9 +38,8 @@ func heapOf100k(tb testing.TB) uint64 {
 		for k := range 99 {
 			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/node-%06d", dir, k), Data: data, Acl: open})
 		}
-		if _, err := c.Multi(ops...); err != nil {
-			tb.Fatal(err)
-		}
+		_, err = c.Multi(ops...)
+		require.NoError(tb, err)
 	}
 	used := heap() - before
 	runtime.KeepAlive(s)
@@ -70,15 +67,11 @@ func TestMemory_ClosedClients(t *testing.T) {
 	}
 	// The goroutines of a closed client end a little later.
 	for deadline := time.Now().Add(time.Minute); alive() > 1; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d closed clients are still referenced", alive(), len(refs))
-		}
+		require.False(t, time.Now().After(deadline), "%d of %d closed clients are still referenced", alive(), len(refs))
 	}
 	c, _ := connect(t, s, 10*time.Second)
 	s.Close()
-	if state := c.State(); state != zk.StateDisconnected {
-		t.Errorf("the state of a client that was not closed is %v after Close", state)
-	}
+	assert.Equal(t, zk.StateDisconnected, c.State(), "the state of a client that was not closed is after Close")
 }
 
 // BenchmarkMemory reports the memory of 100,000 znodes with 32 bytes of data each.

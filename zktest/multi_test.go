@@ -5,6 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -15,9 +18,7 @@ func TestMultiRead_TooLarge(t *testing.T) {
 	s := zktest.Start(t)
 	c := newRawClient(t, s, false)
 	c.send(t, create("/large", slices.Repeat([]byte("x"), 1_000_000)))
-	if err := c.reply(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.reply())
 	read := func(n int) func(*wire.Encoder) {
 		return func(e *wire.Encoder) {
 			e.Int(int32(wire.MultiRead))
@@ -35,13 +36,9 @@ func TestMultiRead_TooLarge(t *testing.T) {
 	}
 	greedy := newRawClient(t, s, false)
 	greedy.send(t, read(10_000))
-	if err := greedy.reply(); err != io.EOF {
-		t.Errorf("10 GB: %v", err)
-	}
+	assert.Equal(t, io.EOF, greedy.reply(), "10 GB")
 	// On a busy machine the session of c has expired in the meantime.
 	last := newRawClient(t, s, false)
 	last.send(t, read(3))
-	if err := last.reply(); err != nil {
-		t.Errorf("3 MB: %v", err)
-	}
+	assert.NoError(t, last.reply(), "3 MB")
 }

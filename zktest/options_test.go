@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -14,9 +15,8 @@ import (
 func TestWithoutTTL_Create(t *testing.T) {
 	s := zktest.Start(t, zktest.WithoutTTL())
 	c, _ := connect(t, s, 10*time.Second)
-	if _, err := c.CreateTTL("/ttl", nil, zk.FlagTTL, open, time.Hour); err == nil || !strings.Contains(err.Error(), "-6") {
-		t.Errorf("create with TTL: %v", err)
-	}
+	_, err := c.CreateTTL("/ttl", nil, zk.FlagTTL, open, time.Hour)
+	assert.True(t, err != nil && strings.Contains(err.Error(), "-6"), "create with TTL: %v", err)
 	mustCreate(t, c, "/a", "", 0)
 }
 
@@ -31,8 +31,6 @@ func TestOptions_Invalid(t *testing.T) {
 			_, err = s.Listen()
 			s.Close()
 		}
-		if err == nil {
-			t.Error("no error")
-		}
+		assert.Error(t, err, "no error")
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -27,27 +30,19 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 			synctest.Wait() // the server's writer waits
 			c.send(t, ping, ping, create("/"+name, nil), ping)
 			for i := range 2 {
-				if err := c.reply(); err != nil {
-					t.Fatalf("%s: reply %d: %v", name, i, err)
-				}
+				require.NoError(t, c.reply(), "%s: reply %d", name, i)
 			}
 			close(release)
 			for i := range 2 {
-				if err := c.reply(); err != nil {
-					t.Fatalf("%s: reply %d: %v", name, 2+i, err)
-				}
+				require.NoError(t, c.reply(), "%s: reply %d", name, 2+i)
 			}
 		}
 		c := newRawClient(t, s, false)
 		c.send(t, ping, ping, create("/large", make([]byte, 2000)))
 		for i := range 2 {
-			if err := c.reply(); err != nil {
-				t.Fatalf("reply %d before a packet that is too large: %v", i, err)
-			}
+			require.NoError(t, c.reply(), "reply %d before a packet that is too large", i)
 		}
-		if err := c.reply(); err != io.EOF {
-			t.Errorf("after a packet that is too large: %v", err)
-		}
+		assert.Equal(t, io.EOF, c.reply(), "after a packet that is too large")
 	})
 }
 
@@ -61,9 +56,7 @@ func TestReplies_DelayedWakeWriter(t *testing.T) {
 		c := newRawClient(t, s, false)
 		c.nc.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		wg.Go(func() {
-			if err := c.run(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); ping(e) }); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.run(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); ping(e) }))
 		})
 	}
 	wg.Wait()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -49,9 +50,7 @@ func TestPacket_Malformed(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 300 {
 		nc, err := net.Dial("tcp", s.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if i%3 > 0 {
 			nc.Write(handshake())
 			io.ReadFull(nc, make([]byte, 40))
@@ -99,9 +98,7 @@ func FuzzConnection(f *testing.F) {
 			c.nc.Close()
 			other.nc.SetReadDeadline(time.Now().Add(time.Minute))
 			other.send(t, ping)
-			if err := other.reply(); err != nil {
-				t.Errorf("another client: %v", err)
-			}
+			assert.NoError(t, other.reply(), "another client")
 			_ = s.Tree()
 		})
 	})

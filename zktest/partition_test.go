@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -21,9 +23,7 @@ func TestPartition_Session(t *testing.T) {
 		mustCreate(t, a, "/leader", "a", zk.FlagEphemeral)
 		s.Partition(a.SessionID())
 		_, _, gone, err := b.ExistsW("/leader")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		<-gone
 		if ok, _, err := a.Exists("/leader"); !ok || err != nil || a.State() != zk.StateHasSession {
 			t.Errorf("the client that is cut off: %v %v %v", ok, err, a.State())
@@ -37,9 +37,7 @@ func TestPartition_Session(t *testing.T) {
 			_, err := a.Set("/leader", []byte("mine"), -1)
 			done <- err
 		}()
-		if err := <-done; err != zk.ErrConnectionClosed {
-			t.Errorf("write of the client that is cut off: %v", err)
-		}
+		assert.Equal(t, zk.ErrConnectionClosed, <-done, "write of the client that is cut off")
 		s.Heal()
 		if data, _, err := b.Get("/leader"); string(data) != "b" || err != nil {
 			t.Errorf("after Heal: %q %v", data, err)
@@ -57,32 +55,24 @@ func TestPartition_Follower(t *testing.T) {
 		mustCreate(t, a, "/leader", "a", zk.FlagEphemeral)
 		mustCreate(t, a, "/seen", "", 0)
 		_, _, changed, err := a.GetW("/seen")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, _, gone, err := b.ExistsW("/leader")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		start := time.Now()
 		e.Server(0).Partition()
 		<-gone
-		if d := time.Since(start); d < 4*time.Second || d > 7*time.Second {
-			t.Errorf("expired after %v", d)
-		}
+		d := time.Since(start)
+		assert.True(t, d >= 4*time.Second && d <= 7*time.Second, "expired after %v", d)
 		mustCreate(t, b, "/leader", "b", zk.FlagEphemeral)
 		time.Sleep(time.Minute)
 		if data, _, err := a.Get("/leader"); string(data) != "a" || err != nil || a.State() != zk.StateHasSession {
 			t.Errorf("a reads %q %v in state %v", data, err, a.State())
 		}
-		if _, err := b.Set("/seen", nil, -1); err != nil {
-			t.Fatal(err)
-		}
+		_, err = b.Set("/seen", nil, -1)
+		require.NoError(t, err)
 		// After Heal, the client receives the events that it has missed, in order, and then the expiry.
 		e.Server(0).Heal()
-		if ev := <-changed; ev.Type != zk.EventNodeDataChanged {
-			t.Errorf("event %+v", ev)
-		}
+		assert.Equal(t, zk.EventNodeDataChanged, (<-changed).Type, "event")
 		waitState(t, events, zk.StateExpired)
 	})
 }
@@ -105,12 +95,8 @@ func TestPartition_StalledWrite(t *testing.T) {
 		default:
 		}
 		e.Server(0).Heal()
-		if err := <-done; err != nil {
-			t.Errorf("the write after Heal: %v", err)
-		}
-		if !strings.Contains(e.Tree(), "late") {
-			t.Error("the write was not applied")
-		}
+		assert.NoError(t, <-done, "the write after Heal")
+		assert.Contains(t, e.Tree(), "late", "the write was not applied")
 	})
 }
 
@@ -125,18 +111,13 @@ func TestHeal_SessionOfPartitionedServer(t *testing.T) {
 			t.Helper()
 			kids, _, err := a.Children("/")
 			slices.Sort(kids)
-			if got := strings.Join(kids, " "); got != want || err != nil {
-				t.Errorf("the client reads %s (%v), want %s", got, err, want)
-			}
+			got := strings.Join(kids, " ")
+			assert.True(t, got == want && err == nil, "the client reads %s (%v), want %s", got, err, want)
 		}
 		_, _, x, err := a.ExistsW("/x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, _, y, err := a.ExistsW("/y")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s := e.Server(0)
 		s.Partition(a.SessionID())
 		mustCreate(t, b, "/x", "", 0)
@@ -146,9 +127,7 @@ func TestHeal_SessionOfPartitionedServer(t *testing.T) {
 		s.Heal(a.SessionID())
 		<-x
 		requireChildren("x zookeeper")
-		if len(y) != 0 {
-			t.Error("the client receives an event that its server has not seen")
-		}
+		assert.Empty(t, y, "the client receives an event that its server has not seen")
 		s.Heal()
 		<-y
 		requireChildren("x y zookeeper")
@@ -181,13 +160,9 @@ func TestPartition_SessionOfServerWithFault(t *testing.T) {
 				a, events := connectFrom(t, e, 0, 30*time.Second)
 				b, _ := connectFrom(t, e, 1, 30*time.Second)
 				_, _, x, err := a.ExistsW("/x")
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				_, _, y, err := a.ExistsW("/y")
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				fault.begin(s)
 				mustCreate(t, b, "/x", "", 0)
 				s.Partition(a.SessionID())
@@ -195,9 +170,7 @@ func TestPartition_SessionOfServerWithFault(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				fault.end(s)
 				for _, path := range []string{"/x", "/y"} {
-					if ok, _, err := a.Exists(path); ok || err != nil {
-						t.Errorf("the client that is cut off reads %s: %v %v", path, ok, err)
-					}
+					assertExists(t, false, a, path, "read by the client that is cut off")
 				}
 				written := make(chan error, 1)
 				go func() {
@@ -209,15 +182,12 @@ func TestPartition_SessionOfServerWithFault(t *testing.T) {
 					t.Errorf("the client that is cut off: %d writes, %d and %d events", len(written), len(x), len(y))
 				}
 				s.Heal()
-				if err := <-written; err != nil {
-					t.Errorf("the write after Heal: %v", err)
-				}
+				assert.NoError(t, <-written, "the write after Heal")
 				<-x
 				<-y
 				for len(events) > 0 {
-					if ev := <-events; ev.State == zk.StateDisconnected {
-						t.Error("the client was disconnected")
-					}
+					ev := <-events
+					assert.NotEqual(t, zk.StateDisconnected, ev.State, "the client was disconnected")
 				}
 			})
 		})
@@ -230,22 +200,16 @@ func TestHeal_AfterSessionExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events, err := s.Connect(4 * time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for c.State() != zk.StateHasSession {
 			<-events
 		}
 		old := c.SessionID()
 		s.Partition(old)
-		if err := s.ExpireSession(old); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.ExpireSession(old))
 		s.Partition()
 		s.Heal(old)
 		synctest.Wait()
-		if c.State() == zk.StateHasSession && c.SessionID() == old {
-			t.Error("the connection of an expired session is open")
-		}
+		assert.False(t, c.State() == zk.StateHasSession && c.SessionID() == old, "the connection of an expired session is open")
 	})
 }

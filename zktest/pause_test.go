@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -24,14 +25,10 @@ func TestPause_Resume(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		s.Resume()
-		if err := <-done; err != nil {
-			t.Errorf("a short pause: %v", err)
-		}
+		assert.NoError(t, <-done, "a short pause")
 		s.Pause()
 		time.Sleep(time.Minute)
-		if len(s.Sessions()) != 1 {
-			t.Error("a session has expired during the pause")
-		}
+		assert.Len(t, s.Sessions(), 1, "a session has expired during the pause")
 		s.Resume()
 		time.Sleep(30 * time.Second)
 		if _, stat, err := c.Exists("/a"); err != nil || stat == nil {

@@ -8,22 +8,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestPipe_Errors fails if an error of an in-memory connection differs from that of a TCP connection.
 func TestPipe_Errors(t *testing.T) {
 	tcp := func() (client, server net.Conn) {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer ln.Close()
 		if client, err = net.Dial("tcp", ln.Addr().String()); err == nil {
 			server, err = ln.Accept()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return client, server
 	}
 	for name, open := range map[string]func() (client, server net.Conn){"pipe": newPipe, "tcp": tcp} {
@@ -44,9 +43,8 @@ func TestPipe_Errors(t *testing.T) {
 			requireError("write after the deadline", err, os.ErrDeadlineExceeded, true)
 			client.SetDeadline(time.Time{})
 			server.Close()
-			if _, err := client.Read(b); err != io.EOF {
-				t.Errorf("read after the other side has closed: %v", err)
-			}
+			_, err = client.Read(b)
+			assert.ErrorIs(t, err, io.EOF, "read after the other side has closed")
 			for err = nil; err == nil; { // a socket detects the close when the first write is rejected
 				_, err = client.Write(b)
 			}

@@ -34,24 +34,17 @@ func attachRawClient(tb testing.TB, s *zktest.Server, tcp bool, session []byte) 
 		dial, addr = tcpDialer, s.Addr()
 	}
 	nc, err := dial("tcp", addr, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	tb.Cleanup(func() { nc.Close() })
 	c := &rawClient{nc: nc, br: bufio.NewReaderSize(nc, 16<<10)}
 	hello := handshake()
 	copy(hello[20:], session)
-	if _, err := nc.Write(hello); err != nil {
-		tb.Fatal(err)
-	}
+	_, err = nc.Write(hello)
+	require.NoError(tb, err)
 	answer, err := c.br.Peek(40)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	c.session = slices.Clone(answer[12:])
-	if err := c.reply(); err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, c.reply())
 	return c
 }
 
@@ -102,9 +95,8 @@ func (c *rawClient) send(t *testing.T, reqs ...func(e *wire.Encoder)) {
 		r(&e)
 		e.End(start)
 	}
-	if _, err := c.nc.Write(e.B); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.nc.Write(e.B)
+	require.NoError(t, err)
 }
 
 func ping(e *wire.Encoder) { e.Int(int32(wire.Ping)) }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -29,15 +31,11 @@ func TestRestart_Loss(t *testing.T) {
 		s.Restart(zktest.LoseTree)
 		waitState(t, events, zk.StateExpired)
 		waitState(t, events, zk.StateHasSession)
-		if ok, _, err := c.Exists("/a"); ok || err != nil {
-			t.Errorf("after LoseTree: %v %v", ok, err)
-		}
+		assertExists(t, false, c, "/a", "after LoseTree")
 		mustCreate(t, c, "/a", "x", 0)
 		s.Restart(zktest.LoseAll)
 		time.Sleep(time.Minute)
-		if c.State() == zk.StateHasSession {
-			t.Error("a client that has seen a greater zxid has a session")
-		}
+		assert.NotEqual(t, zk.StateHasSession, c.State(), "a client that has seen a greater zxid has a session")
 		c2, _ := connect(t, s, 6*time.Second)
 		mustCreate(t, c2, "/a", "", 0)
 	})
@@ -72,21 +70,19 @@ func TestEnsembleRestart_Loss(t *testing.T) {
 				}
 			} else {
 				time.Sleep(time.Minute)
-				if c.State() == zk.StateHasSession {
-					t.Errorf("loss %d: a client that has seen a greater zxid has a session", loss)
-				}
+				assert.NotEqual(t, zk.StateHasSession, c.State(), "loss %d: a client that has seen a greater zxid has a session", loss)
 			}
-			if z := e.Leader().Zxid(); want.epoch > 0 && z>>32 != want.epoch || want.epoch == 0 && z <= before {
-				t.Errorf("loss %d: zxid 0x%x after 0x%x", loss, z, before)
+			z := e.Leader().Zxid()
+			if want.epoch > 0 {
+				assert.Equal(t, want.epoch, z>>32, "loss %d", loss)
+			} else {
+				assert.Greater(t, z, before, "loss %d", loss)
 			}
 			for i := range e.Len() {
 				c2, _ := connectFrom(t, e, i, 6*time.Second)
-				if c2.Server() != e.Server(i).Name() {
-					t.Errorf("loss %d: server %d does not accept clients", loss, i)
-				}
-				if _, err := c2.Create("/new", nil, 0, open); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-					t.Errorf("loss %d: %v", loss, err)
-				}
+				assert.Equal(t, e.Server(i).Name(), c2.Server(), "loss %d: server %d does not accept clients", loss, i)
+				_, err := c2.Create("/new", nil, 0, open)
+				assert.False(t, err != nil && !errors.Is(err, zk.ErrNodeExists), "loss %d", loss)
 				if data, _, err := c2.Get("/zookeeper/config"); len(data) == 0 || err != nil {
 					t.Errorf("loss %d: config %q %v", loss, data, err)
 				}
@@ -103,9 +99,7 @@ func TestEnsembleRestart_TCP(t *testing.T) {
 	e.Restart(zktest.LoseAll)
 	for i, addr := range addrs {
 		c, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer c.Close()
 		waitState(t, events, zk.StateHasSession)
 		if i == 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -22,19 +23,11 @@ func TestExpireSession_DeletesEphemerals(t *testing.T) {
 		b, _ := connect(t, s, 10*time.Second)
 		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
 		_, _, gone, err := b.ExistsW("/e")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.ExpireSession(a.SessionID()); err != nil {
-			t.Fatal(err)
-		}
-		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
-			t.Errorf("event %+v", ev)
-		}
+		require.NoError(t, err)
+		require.NoError(t, s.ExpireSession(a.SessionID()))
+		assert.Equal(t, zk.EventNodeDeleted, (<-gone).Type, "event")
 		waitState(t, events, zk.StateExpired)
-		if err := s.ExpireSession(1); !errors.Is(err, zktest.ErrNoSession) {
-			t.Errorf("an unknown session: %v", err)
-		}
+		assert.ErrorIs(t, s.ExpireSession(1), zktest.ErrNoSession, "an unknown session")
 	})
 }
 
@@ -108,19 +101,13 @@ func TestSession_MovedByClient(t *testing.T) {
 		e.Server(0).Blackhole(zktest.BothWays)
 		waitState(t, events, zk.StateDisconnected)
 		waitState(t, events, zk.StateHasSession)
-		if a.Server() == e.Server(0).Name() {
-			t.Fatal("the client is still connected to the same server")
-		}
+		require.NotEqual(t, e.Server(0).Name(), a.Server(), "the client is still connected to the same server")
 		s := e.Server(0).Sessions()
-		if len(s) != 1 || s[0].Server == 0 {
-			t.Errorf("sessions %+v", s)
-		}
+		assert.True(t, len(s) == 1 && s[0].Server != 0, "sessions %+v", s)
 		e.Server(0).Heal()
 		mustCreate(t, a, "/x", "", 0)
 		synctest.Wait() // the server detects that the client has closed the connection
-		if n := e.Server(0).Connections(); n != 0 {
-			t.Errorf("%d connections of the previous server", n)
-		}
+		assert.Zero(t, e.Server(0).Connections(), "connections of the previous server")
 	})
 }
 
@@ -131,30 +118,19 @@ func TestSession_TwoConnections(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		old := newRawClient(t, e.Server(0), false)
 		moved := attachRawClient(t, e.Server(1), false, old.session)
-		if string(moved.session) != string(old.session) || len(e.Server(0).Sessions()) != 1 {
-			t.Fatalf("sessions %+v", e.Server(0).Sessions())
-		}
+		require.Equal(t, old.session, moved.session)
+		require.Len(t, e.Server(0).Sessions(), 1)
 		for range 100 {
 			time.Sleep(time.Second)
 			old.send(t, ping)
-			if err := old.reply(); err != nil {
-				t.Fatalf("a ping: %v", err)
-			}
+			require.NoError(t, old.reply(), "a ping")
 		}
 		old.send(t, create("/old", nil))
-		if err := old.reply(); err != io.EOF {
-			t.Errorf("a write: %v", err)
-		}
+		assert.Equal(t, io.EOF, old.reply(), "a write")
 		moved.send(t, create("/moved", nil))
-		if err := moved.reply(); err != nil {
-			t.Error(err)
-		}
-		if tree := e.Tree(); tree != "/\n  moved\n" {
-			t.Errorf("tree\n%s", tree)
-		}
+		assert.NoError(t, moved.reply())
+		assert.Equal(t, "/\n  moved\n", e.Tree(), "tree\n")
 		log := e.Server(0).Log().Filter(func(x zktest.Entry) bool { return errors.Is(x.Code, zk.ErrSessionMoved) })
-		if len(log) != 1 || log[0].Path != "/old" {
-			t.Errorf("log\n%v", log)
-		}
+		assert.True(t, len(log) == 1 && log[0].Path == "/old", "log\n%v", log)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -14,18 +16,11 @@ func TestSweep_Containers(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	for _, p := range []string{"/used", "/unused"} {
-		if _, err := c.CreateContainer(p, nil, zk.FlagContainer, open); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.CreateContainer(p, nil, zk.FlagContainer, open)
+		require.NoError(t, err)
 	}
 	mustCreate(t, c, "/used/a", "", 0)
-	if n := s.Sweep(); n != 0 {
-		t.Errorf("%d znodes in use were deleted", n)
-	}
-	if err := c.Delete("/used/a", -1); err != nil {
-		t.Fatal(err)
-	}
-	if n := s.Sweep(); n != 1 {
-		t.Errorf("%d znodes were deleted", n)
-	}
+	assert.Zero(t, s.Sweep(), "znodes in use were deleted")
+	require.NoError(t, c.Delete("/used/a", -1))
+	assert.Equal(t, 1, s.Sweep(), "znodes were deleted")
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -18,25 +20,18 @@ func TestSetWatches_FailsOnce(t *testing.T) {
 		c, _ := connect(t, s, 10*time.Second)
 		other, _ := connect(t, s, 10*time.Second)
 		_, _, watch, err := c.ExistsW("/x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		otherPath := s.Before(zktest.Match{Op: zktest.OpSetWatches, Path: "/y"}, zktest.Cut)
 		s.Before(zktest.Match{Op: zktest.OpSetWatches, Path: "/x", Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		s.DropConnections(c.SessionID())
 		time.Sleep(3 * time.Second)
-		if n := len(s.Watches("/x")); n != 0 || c.State() != zk.StateHasSession {
-			t.Errorf("%d watches, client in %v", n, c.State())
-		}
+		n := len(s.Watches("/x"))
+		assert.True(t, n == 0 && c.State() == zk.StateHasSession, "%d watches, client in %v", n, c.State())
 		mustCreate(t, other, "/x", "", 0)
 		synctest.Wait()
-		if len(watch) != 0 {
-			t.Error("an event of a watch that is not set")
-		}
+		assert.Empty(t, watch, "an event of a watch that is not set")
 		s.DropConnections(c.SessionID())
-		if ev := <-watch; ev.Type != zk.EventNodeCreated {
-			t.Errorf("after the second reconnect: %+v", ev)
-		}
+		assert.Equal(t, zk.EventNodeCreated, (<-watch).Type, "after the second reconnect")
 		select {
 		case <-otherPath.Ran():
 			t.Error("a hook for other watches ran")
@@ -54,9 +49,7 @@ func TestDrop(t *testing.T) {
 		other, _ := connect(t, s, 10*time.Second)
 		watch := func(path string) <-chan zk.Event {
 			_, _, w, err := c.ExistsW(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return w
 		}
 		event := s.Drop(zktest.Match{Op: zktest.OpNotification, Path: "/x*", Session: c.SessionID(), Nth: 2})
@@ -69,26 +62,19 @@ func TestDrop(t *testing.T) {
 		if len(x1) != 1 || len(x2) != 0 || len(x3) != 1 || len(s.Watches()) != 0 {
 			t.Errorf("events %d %d %d, watches %v", len(x1), len(x2), len(x3), s.Watches())
 		}
-		if n := s.Log().Count(zktest.OpNotification); n != 2 {
-			t.Errorf("%d events in the log", n)
-		}
+		assert.Equal(t, 2, s.Log().Count(zktest.OpNotification), "events in the log")
 		y := watch("/y")
 		request := s.Drop(zktest.Match{Op: zktest.OpSetWatches, Path: "/y", Nth: 1})
 		s.DropConnections(c.SessionID())
 		<-request.Ran()
 		mustCreate(t, other, "/y", "", 0)
 		time.Sleep(time.Second)
-		if len(y) != 0 || c.State() != zk.StateHasSession {
-			t.Errorf("%d events of a watch that is not set, client in %v", len(y), c.State())
-		}
+		assert.Empty(t, y, "events of a watch that is not set")
+		assert.Equal(t, zk.StateHasSession, c.State())
 		s.DropConnections(c.SessionID())
-		if ev := <-y; ev.Type != zk.EventNodeCreated {
-			t.Errorf("after the second reconnect: %+v", ev)
-		}
+		assert.Equal(t, zk.EventNodeCreated, (<-y).Type, "after the second reconnect")
 		defer func() {
-			if recover() == nil {
-				t.Error("other requests cannot be dropped")
-			}
+			assert.NotNil(t, recover(), "other requests cannot be dropped")
 		}()
 		s.Drop(zktest.Match{Op: zktest.OpCreate})
 	})
@@ -100,15 +86,12 @@ func TestSetWatches_AlwaysCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)
-		if _, _, _, err := c.ExistsW("/x"); err != nil {
-			t.Fatal(err)
-		}
+		_, _, _, err := c.ExistsW("/x")
+		require.NoError(t, err)
 		hook := s.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Cut)
 		s.DropConnections()
 		time.Sleep(30 * time.Second)
-		if n := s.Log().Count(zktest.OpConnect); n < 10 {
-			t.Errorf("%d handshakes in 30 s", n)
-		}
+		assert.GreaterOrEqual(t, s.Log().Count(zktest.OpConnect), 10, "handshakes in 30 s")
 		hook.Remove()
 		time.Sleep(3 * time.Second)
 		if n := len(s.Watches("/x")); n != 1 || c.State() != zk.StateHasSession {

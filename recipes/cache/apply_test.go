@@ -3,7 +3,6 @@ package cache
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -24,28 +23,6 @@ func TestApply_DeletionNeedsNoRequest(t *testing.T) {
 		require.Equal(h, []string{"deleted /a/b"}, r.take())
 		require.Equal(h, 1, c.Len())
 	})
-}
-
-// TestTrap29_SubtreeReplaced fails if an event is out of order or duplicated after a znode, its parent
-// and its child were replaced while replies were in flight.
-func TestTrap29_SubtreeReplaced(t *testing.T) {
-	for wait := range 8 {
-		run(t, func(h *harness) {
-			h.create("/a", "/a/b", "/a/b/c", "/a/b/c/d")
-			c, r := h.fill("/a", Subtree)
-			h.srv.Delay(zktest.BothWays, 2*time.Millisecond, h.session())
-			for range 20 {
-				h.set("/a/b/c", "1")
-				h.set("/a/b", "1")
-				time.Sleep(time.Duration(wait) * time.Millisecond)
-				h.remove("/a/b/c/d", "/a/b/c", "/a/b")
-				h.create("/a/b", "/a/b/c", "/a/b/c/d")
-				time.Sleep(time.Duration(wait) * time.Millisecond / 2)
-			}
-			time.Sleep(time.Second)
-			h.requireEqual(c, r, Subtree) // the replica verifies the order at the end of the test
-		})
-	}
 }
 
 // manual is an updater of /a without a goroutine. The test applies replies and events in any order.

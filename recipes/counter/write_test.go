@@ -4,7 +4,6 @@ import (
 	"path"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -164,22 +163,5 @@ func TestTrap33_VersionOverflowOfAnotherProgram(t *testing.T) {
 		_, err = conn.Set(node, data, -1)
 		require.NoError(h, err)
 		require.Equal(h, int64(2), h.add(c, 1))
-	})
-}
-
-// A request that an overloaded server rejects is not sent again without a pause.
-func TestWrite_PausesIfServerIsBusy(t *testing.T) {
-	run(t, func(h *harness) {
-		c := h.counter()
-		h.add(c, 1)
-		begin, tries := time.Now(), 0
-		h.srv.Before(zktest.Match{Op: zktest.OpMulti}, func(r *zktest.Request) zktest.Verdict {
-			if tries++; time.Since(begin) < time.Second && tries < 1000 {
-				return zktest.Fail(zktest.Code(-127))(r) // throttled
-			}
-			return zktest.Pass(r)
-		})
-		require.Equal(h, int64(2), h.add(c, 1))
-		require.Less(h, tries, 50)
 	})
 }

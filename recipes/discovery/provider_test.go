@@ -162,23 +162,6 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	})
 }
 
-// Fails if an instance that is deleted before it is read leaves a watch behind.
-func TestTrap24_NoWatchOnADeletedInstance(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d, other := w.connect(), w.connect()
-		a := w.register(other, "a")
-		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: shop + "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			require.NoError(w, a.Close())
-			return zktest.Pass(q)
-		})
-		p := w.provider(d)
-		w.pass(time.Minute)
-		require.Equal(w, "", w.ids(p))
-		require.Len(w, w.srv.Watches(), 1, "%v", w.srv.Watches())
-		require.NoError(w, p.Close())
-	})
-}
-
 // Fails if breaks of the connection and expired sessions leave more watches behind, or lose one.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	runTest(t, func(w fixture) {
@@ -202,53 +185,6 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		}
 		require.NoError(w, p.Close())
 	})
-}
-
-// Fails if a watch that has fired is not set again.
-func TestTrap26_ManyChanges(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		a := w.register(w.connect(), "a")
-		p := w.provider(d)
-		for n := range 50 {
-			i := a.Instance()
-			i.Port = n + 1
-			require.NoError(w, a.Update(w.Context(), i))
-			w.pass(10 * time.Millisecond)
-			got, err := p.Choose()
-			require.NoError(w, err)
-			require.Equal(w, n+1, got.Port)
-		}
-		require.NoError(w, p.Close())
-	})
-}
-
-// Fails if changes are missed that were made while the client was disconnected, in the same session
-// or a new one.
-func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
-	for _, expire := range []bool{false, true} {
-		t.Run(fmt.Sprint("expired ", expire), func(t *testing.T) {
-			runTest(t, func(w fixture) {
-				d, other := w.connect(), w.connect()
-				a := w.register(other, "a")
-				w.register(other, "b")
-				p := w.provider(d)
-				w.srv.Refuse(true)
-				w.srv.DropConnections(d.setup.Conn.SessionID())
-				if expire {
-					require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
-				}
-				require.NoError(w, a.Close())
-				w.register(other, "c")
-				w.pass(time.Second)
-				require.Equal(w, "a b", w.ids(p), "the last list")
-				w.srv.Refuse(false)
-				w.pass(10 * time.Second)
-				require.Equal(w, "b c", w.ids(p))
-				require.NoError(w, p.Close())
-			})
-		})
-	}
 }
 
 // Fails if an instance that was deleted and created again while the client was disconnected, with

@@ -63,63 +63,6 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 	})
 }
 
-// ClickHouse#116690: fails if the znode is not created in a new session whose predecessor has
-// expired without a notification.
-func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		p := w.keepPresent(conn)
-		before := <-p.Status()
-		w.srv.Refuse(true)
-		w.srv.DropConnections()
-		require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
-		time.Sleep(time.Minute)
-		w.srv.Refuse(false)
-		time.Sleep(10 * time.Second)
-		after := p.Current()
-		require.True(w, after.Present)
-		require.NotEqual(w, before.Session, after.Session)
-		require.Equal(w, conn.SessionID(), after.Session)
-		require.Contains(w, w.srv.Tree(), fmt.Sprintf("one \"data\" ephemeral=%#x", conn.SessionID()))
-		require.NoError(w, p.Close())
-		require.Equal(w, empty, w.srv.Tree())
-	})
-}
-
-// KAFKA-1387: fails if the znode of another session is adopted or deleted.
-func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
-	runTest(t, func(w fixture) {
-		earlier := w.connect() // the connection of a program that has crashed
-		_, err := earlier.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(w, err)
-		_, err = earlier.Create(dir, nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(w, err)
-		_, err = earlier.Create(one, []byte("old"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-		require.NoError(w, err)
-
-		conn := w.connect()
-		p := w.keep(conn)
-		is := <-p.Status()
-		require.False(w, is.Present)
-		require.ErrorIs(w, is.Cause, recipes.ErrTaken)
-		require.Equal(w, earlier.SessionID(), is.Session)
-		require.Equal(w, "old", w.data(conn, one))
-		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(w, p.Set(ctx, []byte("new")), context.DeadlineExceeded)
-
-		require.NoError(w, w.srv.ExpireSession(earlier.SessionID()))
-		require.NoError(w, p.Await(w.Context()))
-		require.Equal(w, "new", w.data(conn, one))
-		time.Sleep(time.Minute)
-		require.True(w, p.Current().Present)
-		require.Equal(w, conn.SessionID(), p.Current().Session)
-		deletes := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Session == conn.SessionID() })
-		require.Empty(w, deletes)
-		require.NoError(w, p.Close())
-	})
-}
-
 // The client library sends a request that waits for a connection in the next session, if the
 // current one expires. Fails if such a Set overwrites the znode of another client.
 func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
@@ -171,40 +114,6 @@ func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 	})
 }
 
-// Fails if a delete that is lost when the session expires is sent again, and deletes the znode that
-// another client has created in the meantime.
-func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
-	for name, cut := range map[string]func(w fixture, m zktest.Match, f func()){
-		"request lost": func(w fixture, m zktest.Match, f func()) {
-			w.srv.Before(m, func(r *zktest.Request) zktest.Verdict { f(); return zktest.Cut(r) })
-		},
-		"reply lost": func(w fixture, m zktest.Match, f func()) {
-			w.srv.After(m, func(r *zktest.Request) zktest.Verdict { f(); return zktest.Cut(r) })
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			runTest(t, func(w fixture) {
-				conn := w.connect()
-				p := w.keepPresent(conn)
-				other, err := NewPersistent(w.connect(), one, []byte("theirs"), sessionTimeoutOption)
-				require.NoError(w, err)
-				time.Sleep(time.Second)
-				session := conn.SessionID()
-				cut(w, zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1}, func() {
-					require.NoError(w, w.srv.ExpireSession(session))
-					time.Sleep(time.Second)
-				})
-				require.NoError(w, bubble.Repeated(p.Close))
-				require.NoError(w, other.Await(w.Context()))
-				token := other.Current().Token
-				time.Sleep(time.Minute)
-				require.Equal(w, token, other.Current().Token, "it was not deleted")
-				require.NoError(w, other.Close())
-			})
-		})
-	}
-}
-
 // CURATOR-107, kazoo #175: fails if waiting for the deletion of another znode sets more than one
 // watch, even if the connection breaks repeatedly.
 func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
@@ -222,22 +131,6 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 		require.NoError(w, p.Await(w.Context()))
 		require.NoError(w, p.Close())
 		require.Empty(w, w.srv.Watches())
-	})
-}
-
-// CURATOR-623: fails if the deletion is missed because the client was disconnected, and the client
-// library has not set its watch again.
-func TestTrap27_DeletedWhileDisconnected(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, operator := w.connect(), w.connect()
-		p := w.keepPresent(conn)
-		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
-		w.srv.DropConnections(conn.SessionID())
-		require.NoError(w, operator.Delete(one, -1))
-		time.Sleep(10 * time.Second)
-		require.True(w, p.Current().Present)
-		require.Equal(w, "data", w.data(operator, one))
-		require.NoError(w, p.Close())
 	})
 }
 
@@ -291,37 +184,6 @@ func TestTrap30_StatusIsNotRead(t *testing.T) {
 		}
 		require.Equal(w, p.Current(), <-p.Status())
 		require.NoError(w, p.Close())
-	})
-}
-
-// Fails if a znode that is always deleted is created again without pauses.
-func TestTrap39_DeletedRepeatedly(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, operator := w.connect(), w.connect()
-		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: one}, func(q *zktest.Request) zktest.Verdict {
-			_ = operator.Delete(one, -1)
-			return zktest.Pass(q)
-		})
-		p := w.keep(conn)
-		time.Sleep(time.Minute)
-		creates := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpCreate && e.Path == one && e.Code == 0 })
-		require.Less(w, len(creates), 80)
-		require.Greater(w, len(creates), 20)
-		require.NoError(w, p.Close())
-	})
-}
-
-// Fails if Close does not wait for a create in flight.
-func TestTrap40_ClosedDuringTheCreate(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		w.srv.Delay(zktest.BothWays, 300*time.Millisecond, conn.SessionID())
-		for i := range 8 {
-			p := w.keep(conn)
-			time.Sleep(time.Duration(i) * 250 * time.Millisecond)
-			require.NoError(w, bubble.Repeated(p.Close))
-			require.NotContains(w, w.srv.Tree(), "one")
-		}
 	})
 }
 

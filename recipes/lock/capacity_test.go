@@ -121,7 +121,10 @@ func TestLeasesOf(t *testing.T) {
 }
 
 func TestStoredLimit(t *testing.T) {
-	_, _, stored := storedLimit([]string{contenderOf(1, 1), "limit-", "limit-x-0000000001", "limit-3"})
+	_, _, stored := storedLimit([]string{
+		contenderOf(1, 1), "limit", "limit-", "limit-3", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001",
+		"limit--9-0000000001", "limit-9-0000000001x",
+	})
 	require.False(t, stored)
 
 	limit, changed, stored := storedLimit([]string{limitOf(3, math.MinInt32+1), limitOf(7, math.MaxInt32), contenderOf(1, 1)})

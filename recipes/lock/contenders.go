@@ -69,13 +69,7 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 
 // names returns the names of the contenders' znodes, starting with the head of the queue.
 func (q *lockQueue) names(ctx context.Context) ([]string, error) {
-	children, err := connection.Read(ctx, q.setup.Conn, func() ([]string, error) {
-		children, _, err := connection.Children(q.setup.Conn, q.setup.Path)
-		return children, err
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	}
+	children, err := list(ctx, q.setup.Conn, q.setup.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func TestTrap43_ContenderIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: w.operator.SessionID(), Path: first.hold.Path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			require.NoError(w, w.srv.ExpireSession(first.conn.SessionID()))
+			w.expire(first.conn)
 			return zktest.Pass(q)
 		})
 		all, err := w.mutex(w.operator).Contenders(w.Context())

@@ -25,13 +25,16 @@ const (
 func runWithLatency(t *testing.T, f func(w *latencyHarness)) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()
-		s := &latencyHarness{w}
+		s := &latencyHarness{harness: w}
 		f(s)
 		w.srv.Heal()
 	})
 }
 
-type latencyHarness struct{ *harness }
+type latencyHarness struct {
+	*harness
+	hold *Hold // see take
+}
 
 // connect opens a session, whose requests take roundTrip from then on.
 func (w *latencyHarness) connect() *zk.Conn {
@@ -41,6 +44,170 @@ func (w *latencyHarness) connect() *zk.Conn {
 }
 
 func (w *latencyHarness) long() Option { return recipes.WithSessionTimeout(longTimeout) }
+
+// step is an operation and its cost.
+type step struct {
+	trips, requests int // see requireCost
+	do              func() error
+}
+
+// take returns a function that acquires a hold, and free one that releases it.
+func (w *latencyHarness) take(lock func(context.Context) (*Hold, error)) func() error {
+	return func() (err error) {
+		w.hold, err = lock(w.Context())
+		return err
+	}
+}
+
+func (w *latencyHarness) free() error { return w.hold.Release() }
+
+// isHeld returns a function that calls lock, which must return ErrHeld.
+func (w *latencyHarness) isHeld(lock func(context.Context) (*Hold, error)) func() error {
+	return func() error {
+		_, err := lock(w.Context())
+		require.ErrorIs(w, err, ErrHeld)
+		return nil
+	}
+}
+
+// TestCost fails if a lock that no other client uses costs more or fewer requests than documented.
+func TestCost(t *testing.T) {
+	for name, steps := range map[string]func(w *latencyHarness, conn *zk.Conn) []step{
+		"Mutex": func(w *latencyHarness, conn *zk.Conn) []step {
+			m := w.mutex(conn, w.long())
+			return []step{
+				{2, 3, w.take(m.Lock)}, // the create; then concurrently the list and the read of the contender's znode
+				{1, 1, func() error {
+					_, err := w.hold.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
+					return err
+				}},
+				{1, 1, w.free},
+				{1, 1, w.take(m.Lock)}, // the create and the write of the lock's node, in one transaction
+				{0, 0, func() error {
+					require.NotZero(w, w.hold.Token())
+					checks := w.srv.Log().Session(conn.SessionID()).Filter(func(e zktest.Entry) bool { return e.Ops == 1 })
+					require.Empty(w, checks, "checks of the lease")
+					return nil
+				}},
+				{1, 1, w.free},
+			}
+		},
+		// The first lock on a connection also reads the ACL of the lock's node.
+		"Mutex with an ACL that denies something": func(w *latencyHarness, conn *zk.Conn) []step {
+			m := w.mutex(conn, w.long(), recipes.WithACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin)))
+			return []step{{3, 4, w.take(m.Lock)}, {1, 1, w.free}, {1, 1, w.take(m.Lock)}, {1, 1, w.free}}
+		},
+		"Mutex with a lock-delay": func(w *latencyHarness, conn *zk.Conn) []step {
+			m := w.mutex(conn, w.long(), WithLockDelay(time.Minute))
+			return []step{{4, 5, w.take(m.Lock)}, {1, 1, w.free}} // in addition a listing and a transaction
+		},
+		"RWMutex, writing": func(w *latencyHarness, conn *zk.Conn) []step {
+			m := w.rw(conn, w.long())
+			var x *WriteHold
+			return []step{
+				{2, 3, func() (err error) {
+					x, err = m.Lock(w.Context())
+					return err
+				}},
+				{1, anyNumber, func() error { // the transaction changes nothing, so it looks like a check of the lease
+					_, err := x.Multi()
+					return err
+				}},
+				// The transaction, and the read that sets the watch on the new znode.
+				{2, 2, func() error { return bubble.Repeated(x.Downgrade) }},
+				{1, 1, func() error { return x.Release() }},
+			}
+		},
+		"RWMutex, reading": func(w *latencyHarness, conn *zk.Conn) []step {
+			w.write(w.operator).downgrade()
+			m := w.rw(conn, w.long())
+			return []step{{2, 3, w.take(m.RLock)}, {1, 1, w.isHeld(m.Writing().part().try)}, {1, 1, w.free}}
+		},
+		"Semaphore": func(w *latencyHarness, conn *zk.Conn) []step {
+			s := w.semaphore(conn, 2, w.long())
+			acquire := func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, 1) }
+			return []step{
+				{2, 3, w.take(acquire)}, // create; listing and own znode
+				{1, 1, w.free},
+				{3, 4, w.take(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 2) })},
+				{1, 1, w.isHeld(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
+				{1, 1, w.free},
+			}
+		},
+		"MultiLock": func(w *latencyHarness, conn *zk.Conn) []step {
+			var parts []Part
+			for _, name := range []string{"a", "b", "c"} {
+				w.create("/locks/" + name)
+				parts = append(parts, w.mutexAt(conn, "/locks/"+name, w.long()))
+			}
+			m, err := NewMultiLock(parts...)
+			require.NoError(w, err)
+			var h *MultiHold
+			return []step{
+				{6, anyNumber, func() (err error) {
+					h, err = m.Lock(w.Context())
+					return err
+				}},
+				{1, anyNumber, func() error {
+					_, err := h.Multi()
+					return err
+				}},
+				{1, 3, func() error { return h.Release() }},
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runWithLatency(t, func(w *latencyHarness) {
+				conn := w.connect()
+				for _, s := range steps(w, conn) {
+					w.requireCost(conn, s.trips, s.requests, func() { require.NoError(w, s.do()) })
+				}
+			})
+		})
+	}
+}
+
+func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
+	for name, layout := range otherLayouts {
+		t.Run(name, func(t *testing.T) {
+			runWithLatency(t, func(w *latencyHarness) {
+				w.acquire(w.semaphore(w.operator, 2, layout), 1).release() // so that the znodes exist
+				conn := w.connect()
+				s := w.semaphore(conn, 2, layout, w.long())
+				acquire := func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, 1) }
+				for _, step := range []step{
+					{4, anyNumber, w.take(acquire)},
+					{1, anyNumber, w.free},
+					{5, anyNumber, w.take(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
+				} {
+					w.requireCost(conn, step.trips, step.requests, func() { require.NoError(w, step.do()) })
+					w.pass(4 * roundTrip) // the mutex is released in the background
+				}
+				require.NoError(w, w.free())
+				begin := time.Now()
+				h, err := s.Acquire(w.Context(), 2)
+				require.NoError(w, err)
+				require.LessOrEqual(w, time.Since(begin), 5*roundTrip, "two may share a listing")
+				w.requireCost(conn, 1, anyNumber, func() {
+					_, err = s.TryAcquire(w.Context(), 1)
+					require.ErrorIs(w, err, ErrHeld)
+				})
+				w.pass(4 * roundTrip)
+				require.NoError(w, h.Release())
+				require.ErrorIs(w, s.SetLimit(w.Context(), 3), recipes.ErrInvalid)
+			})
+		})
+	}
+}
+
+// The first call of ReleaseRequested sends one request, and so does Release.
+func TestCost_ReleaseRequested(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		h := w.lock(w.operator).holds()
+		require.Len(w, w.sent(w.operator.SessionID(), func() { h.ReleaseRequested() }), 1)
+		require.Len(w, w.sent(w.operator.SessionID(), func() { require.NoError(w, h.Release()) }), 1)
+	})
+}
 
 // requireCost asserts the number of sequential round trips of f, and, unless it is anyNumber, the
 // number of requests that the session sends in that time, without checks of the lease.
@@ -59,65 +226,6 @@ const anyNumber = -1
 func (w *latencyHarness) sent(begin int, conn *zk.Conn) zktest.Log {
 	return w.srv.Log()[begin:].Session(conn.SessionID()).Requests().Filter(func(e zktest.Entry) bool {
 		return e.Op != zktest.OpMulti || e.Ops != 1
-	})
-}
-
-func TestCost_FreeMutex(t *testing.T) {
-	runWithLatency(t, func(w *latencyHarness) {
-		conn := w.connect()
-		m := w.mutex(conn, w.long())
-		var h *Hold
-		w.requireCost(conn, 2, 3, func() { // the create; then concurrently the list and the read of the contender's znode
-			var err error
-			h, err = m.Lock(w.Context())
-			require.NoError(w, err)
-			require.NotZero(w, h.Token())
-			require.NoError(w, h.Err())
-		})
-		w.requireCost(conn, 1, 1, func() {
-			_, err := h.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
-			require.NoError(w, err)
-		})
-		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release()) })
-		w.requireCost(conn, 1, 1, func() { // the create and the write of the lock's node, in one transaction
-			var err error
-			h, err = m.Lock(w.Context())
-			require.NoError(w, err)
-			require.NotZero(w, h.Token())
-		})
-		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release()) })
-		require.Zero(w, w.srv.Log().Session(conn.SessionID()).Filter(func(e zktest.Entry) bool { return e.Ops == 1 }), "no check of the lease is sent")
-	})
-}
-
-// With an ACL that denies something, the first lock on a connection also reads the ACL of the lock's
-// node.
-func TestCost_MutexWithACL(t *testing.T) {
-	runWithLatency(t, func(w *latencyHarness) {
-		conn := w.connect()
-		m := w.mutex(conn, w.long(), recipes.WithACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin)))
-		for _, want := range []struct{ trips, requests int }{{3, 4}, {1, 1}} {
-			var h *Hold
-			w.requireCost(conn, want.trips, want.requests, func() {
-				var err error
-				h, err = m.Lock(w.Context())
-				require.NoError(w, err)
-			})
-			w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release()) })
-		}
-	})
-}
-
-func TestCost_TryLockOfHeldMutex(t *testing.T) {
-	runWithLatency(t, func(w *latencyHarness) {
-		holder := w.lock(w.operator)
-		conn := w.connect()
-		w.requireCost(conn, 1, 1, func() {
-			_, err := w.mutex(conn, w.long()).TryLock(w.Context())
-			require.ErrorIs(w, err, ErrHeld)
-		})
-		require.Len(w, w.created(), 1, "TryLock creates nothing")
-		holder.release()
 	})
 }
 
@@ -177,64 +285,8 @@ func TestCost_HandOverOnOneConnection(t *testing.T) {
 	})
 }
 
-// A release wakes only the direct follower.
-func TestCost_ReleaseWakesDirectFollower(t *testing.T) {
-	runTest(t, 1, func(w *harness) {
-		var line []*call
-		for range 6 {
-			line = append(line, w.lock(w.connect()))
-		}
-		for i, a := range line {
-			w.srv.ResetLog()
-			path := a.holds().Path()
-			a.release()
-			woken := []int64{a.conn.SessionID()} // by the watch on its znode
-			if i+1 < len(line) {
-				woken = append(woken, line[i+1].conn.SessionID())
-			}
-			require.ElementsMatch(w, woken, w.srv.Log().Woken(path))
-			for _, e := range w.srv.Log() {
-				if e.Op != zktest.OpPing && e.Ops != 1 { // not a check of the lease
-					require.Contains(w, woken, e.Session)
-				}
-			}
-		}
-	})
-}
-
-func TestCost_RWMutex(t *testing.T) {
-	runWithLatency(t, func(w *latencyHarness) {
-		conn := w.connect()
-		m := w.rw(conn, w.long())
-		var h *WriteHold
-		var err error
-		w.requireCost(conn, 2, 3, func() {
-			h, err = m.Lock(w.Context())
-			require.NoError(w, err)
-		})
-		w.requireCost(conn, 1, anyNumber, func() { // the transaction changes nothing, so it looks like a check of the lease
-			_, err := h.Multi()
-			require.NoError(w, err)
-		})
-		// The transaction, and the read that sets the watch on the new znode.
-		w.requireCost(conn, 2, 2, func() { require.NoError(w, bubble.Repeated(h.Downgrade)) })
-		other := w.connect()
-		var r *Hold
-		w.requireCost(other, 2, 3, func() {
-			r, err = w.rw(other, w.long()).RLock(w.Context())
-			require.NoError(w, err)
-		})
-		w.requireCost(other, 1, 1, func() {
-			_, err := w.rw(other, w.long()).TryLock(w.Context())
-			require.ErrorIs(w, err, ErrHeld)
-		})
-		w.requireCost(other, 1, 1, func() { require.NoError(w, r.Release()) })
-		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release()) })
-	})
-}
-
-// The release of a writer wakes the readers that directly follow, or one writer.
-func TestCost_WriterReleaseWakesReaders(t *testing.T) {
+// The release of a writer wakes the readers that directly follow, or one writer, and no contender behind those.
+func TestTrap52_NoHerdOfReaders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.write(w.connect())
 		readers := []*call{w.read(w.connect()), w.read(w.connect()), w.read(w.connect())}
@@ -274,59 +326,6 @@ func TestCost_WriterReleaseWakesReaders(t *testing.T) {
 	})
 }
 
-func TestCost_Revoked(t *testing.T) {
-	runTest(t, 1, func(w *harness) {
-		conn := w.connect()
-		h := w.lock(conn).holds()
-		w.srv.ResetLog()
-		h.ReleaseRequested()
-		w.pass(0)
-		require.Len(w, w.srv.Log().Session(conn.SessionID()).Requests(), 1)
-		w.srv.ResetLog()
-		require.NoError(w, h.Release())
-		w.pass(0)
-		require.Len(w, w.srv.Log().Session(conn.SessionID()).Requests(), 1)
-	})
-}
-
-func TestCost_LockDelay(t *testing.T) {
-	runWithLatency(t, func(w *latencyHarness) {
-		conn := w.connect()
-		var h *Hold
-		w.requireCost(conn, 4, 5, func() { // in addition a listing and a transaction
-			var err error
-			h, err = w.mutex(conn, w.long(), WithLockDelay(time.Minute)).Lock(w.Context())
-			require.NoError(w, err)
-		})
-		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release()) })
-	})
-}
-
-func TestCost_MultiLock(t *testing.T) {
-	runWithLatency(t, func(w *latencyHarness) {
-		conn := w.connect()
-		var parts []Part
-		for _, path := range []string{"/locks/a", "/locks/b", "/locks/c"} {
-			w.create(path)
-			m, err := NewMutex(conn, path, w.long())
-			require.NoError(w, err)
-			parts = append(parts, m)
-		}
-		m, err := NewMultiLock(parts...)
-		require.NoError(w, err)
-		var h *MultiHold
-		w.requireCost(conn, 6, anyNumber, func() {
-			h, err = m.Lock(w.Context())
-			require.NoError(w, err)
-		})
-		w.requireCost(conn, 1, anyNumber, func() { // the transaction changes nothing, so it looks like a check of the lease
-			_, err := h.Multi()
-			require.NoError(w, err)
-		})
-		w.requireCost(conn, 1, 3, func() { require.NoError(w, h.Release()) })
-	})
-}
-
 // Position sends one request.
 func TestCost_Position(t *testing.T) {
 	runWithLatency(t, func(w *latencyHarness) {
@@ -345,5 +344,90 @@ func TestCost_Position(t *testing.T) {
 		require.ErrorIs(w, err, context.Canceled)
 		w.pass(2 * roundTrip)
 		holder.release()
+	})
+}
+
+// oneWay is the latency in one direction. A round trip takes twice as long.
+const oneWay = 5 * time.Millisecond
+
+// The first waiter lists the queue when it is notified; no other request is in flight.
+func TestSemaphoreCost_HandOver(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		a, b := w.contend(2, 1), w.contend(2, 1)
+		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
+		w.pass(3 * timeout)
+		w.srv.Delay(zktest.BothWays, oneWay)
+		w.pass(time.Second + 7*time.Millisecond)
+		for _, step := range []struct {
+			leaves, comes *call
+			requests      int
+		}{{a, c, 2}, {b, d, 2}, {c, e, 1}} {
+			begin := time.Now()
+			log := withoutChecks(w.sent(step.comes.session(), func() {
+				step.leaves.release()
+				w.pass(time.Second + 7*time.Millisecond)
+			}))
+			step.comes.holds()
+			require.Equal(w, 4*oneWay, step.comes.at.Sub(begin), "the delete, the event, and one round trip")
+			require.Len(w, log, step.requests, "the listing, and the word to the next\n%v", log)
+		}
+	})
+}
+
+// If one release admits several contenders, each waits for the write of its predecessor, and lists
+// the queue.
+func TestSemaphoreCost_OneReleaseAdmitsSeveral(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		big := w.contend(3, 3)
+		var all []*call
+		for range 5 {
+			all = append(all, w.contend(3, 1))
+		}
+		w.pass(3 * timeout)
+		w.srv.Delay(zktest.BothWays, oneWay)
+		w.pass(time.Second + 7*time.Millisecond)
+		begin := time.Now()
+		big.release()
+		w.pass(time.Second)
+		for i, c := range all[:3] {
+			c.holds()
+			require.Equal(w, time.Duration(4*(i+1))*oneWay, c.at.Sub(begin))
+		}
+		w.waiting(all[3:]...)
+	})
+}
+
+// A contender that is admitted soon after it has joined acquires its leases without a delay. If
+// the create is too old to prove the session alive, a check is sent.
+func TestSemaphoreCost_AdmittedSoonAfterJoining(t *testing.T) {
+	for _, age := range []time.Duration{0, timeout / 16, timeout / 10, timeout / 8, timeout / 5, timeout / 2} {
+		runTest(t, 1, func(w *harness) {
+			a, b := w.contend(1, 1), w.contend(1, 1)
+			w.pass(timeout)
+			c := w.contend(1, 1)
+			w.pass(age)
+			w.removeAndWait(b.path())
+			w.removeAndWait(a.path())
+			w.pass(time.Nanosecond)
+			c.release()
+		})
+	}
+}
+
+// While contenders wait, only the first of them renews its lease. A holder without a follower does not write its znode.
+func TestSemaphoreCost_Waiting(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		holder := w.contend(1, 1)
+		first, second := w.contend(1, 1), w.contend(1, 1)
+		w.pass(timeout)
+		require.Empty(w, w.sent(second.session(), func() { w.pass(10 * timeout) }))
+		require.Empty(w, withoutChecks(w.sent(first.session(), func() { w.pass(10 * timeout) })))
+		holder.release()
+		second.cancel()
+		w.pass(0)
+		last := w.contend(1, 1)
+		log := w.sent(last.session(), func() { first.release() })
+		require.Zero(w, log.Count(zktest.OpSetData), "%v", log)
+		last.holds()
 	})
 }

@@ -192,18 +192,9 @@ func staleMarkers(children []string, own string) (stale []string) {
 				continue
 			}
 		}
-		if marker != own && !hasContender(children, guid) {
+		if marker != own && !slices.ContainsFunc(children, func(name string) bool { return contender.GUID(name) == guid }) {
 			stale = append(stale, marker)
 		}
 	}
 	return stale
-}
-
-func hasContender(children []string, guid string) bool {
-	for _, name := range children {
-		if contender.GUID(name) == guid {
-			return true
-		}
-	}
-	return false
 }

@@ -3,21 +3,30 @@ package lock
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 const lockDelay = 10 * time.Second
+
+var withDelay = WithLockDelay(lockDelay)
+
+// holdAfterDelay asserts that contenders acquire the lock exactly after the lock-delay.
+func (w *harness) holdAfterDelay(all ...*call) {
+	w.Helper()
+	w.pass(lockDelay - 1)
+	w.waiting(all...)
+	w.pass(1)
+	w.holding(all...)
+}
 
 // If a hold ends for another reason than Release, the next contender waits for the delay, and the
 // contender after it does not.
@@ -32,15 +41,14 @@ func TestLockDelay(t *testing.T) {
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
-				with := WithLockDelay(lockDelay)
-				first, second, third := w.lock(w.connect(), with), w.lock(w.connect(), with), w.lock(w.connect(), with)
+				first, second, third := w.lock(w.connect(), withDelay), w.lock(w.connect(), withDelay), w.lock(w.connect(), withDelay)
 				first.holds()
 				require.Len(w, w.markers(), 1)
 				w.pass(timeout)
 				end.do(w, first)
 				w.pass(lockDelay - 1)
 				second.waits()
-				_, err := w.mutex(w.operator, with).TryLock(w.Context())
+				_, err := w.mutex(w.operator, withDelay).TryLock(w.Context())
 				require.ErrorIs(w, err, ErrHeld)
 				w.pass(1)
 				second.holds()
@@ -58,8 +66,7 @@ func TestLockDelay(t *testing.T) {
 // a release.
 func TestLockDelay_LeaseExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		with := WithLockDelay(lockDelay)
-		first, second := w.lock(w.connect(), with), w.lock(w.connect(), with)
+		first, second := w.lock(w.connect(), withDelay), w.lock(w.connect(), withDelay)
 		h := first.holds()
 		w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: first.conn.SessionID()}, zktest.Fail(zk.ErrSessionMoved))
 		lapsed := <-doneAt(h)
@@ -79,16 +86,13 @@ func TestLockDelay_LeaseExpires(t *testing.T) {
 // that does not count as a release either.
 func TestLockDelay_LateRelease(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		a := w.lock(w.connect(), WithLockDelay(lockDelay))
+		a := w.lock(w.connect(), withDelay)
 		h := a.holds()
 		h.end(recipes.ErrLeaseExpired) // as Err does by the clock; the contender has not noticed it
 		require.NoError(w, h.Release())
 		require.Len(w, w.markers(), 1)
-		next := w.lock(w.connect(), WithLockDelay(lockDelay))
-		w.pass(lockDelay - 1)
-		next.waits()
-		w.pass(1)
-		next.holds()
+		next := w.lock(w.connect(), withDelay)
+		w.holdAfterDelay(next)
 	})
 }
 
@@ -96,16 +100,12 @@ func TestLockDelay_LateRelease(t *testing.T) {
 // joins. The marker prevents the removal of the lock's znode as an empty container.
 func TestLockDelay_ContenderJoinsLater(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		with := WithLockDelay(lockDelay)
-		first := w.lock(w.connect(), with)
+		first := w.lock(w.connect(), withDelay)
 		w.expire(first.conn)
 		w.pass(5 * time.Minute)
 		require.Len(w, w.markers(), 1)
-		next := w.lock(w.connect(), with)
-		w.pass(lockDelay - 1)
-		next.waits()
-		w.pass(1)
-		next.holds()
+		next := w.lock(w.connect(), withDelay)
+		w.holdAfterDelay(next)
 	})
 }
 
@@ -113,26 +113,23 @@ func TestLockDelay_ContenderJoinsLater(t *testing.T) {
 // lock.
 func TestLockDelay_TryLock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		with := WithLockDelay(lockDelay)
-		first := w.lock(w.connect(), with)
+		first := w.lock(w.connect(), withDelay)
 		w.expire(first.conn)
 		w.pass(0)
 		w.elapsed(lockDelay, func() {
-			h, err := w.mutex(w.operator, with).TryLock(w.Context())
+			h, err := w.mutex(w.operator, withDelay).TryLock(w.Context())
 			require.NoError(w, err)
 			require.NoError(w, h.Release())
 		})
 	})
 }
 
-// A grant that no caller has received does not count as lost, and neither does a wait that was
-// given up.
+// A wait that was given up does not count as lost.
 func TestLockDelay_WaiterGivesUp(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		with := WithLockDelay(lockDelay)
-		first := w.lock(w.connect(), with)
-		second := w.lock(w.connect(), with)
-		third := w.lock(w.connect(), with)
+		first := w.lock(w.connect(), withDelay)
+		second := w.lock(w.connect(), withDelay)
+		third := w.lock(w.connect(), withDelay)
 		second.cancel()
 		w.pass(0)
 		first.release()
@@ -140,42 +137,28 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 		require.Empty(w, w.markers())
 
 		// During the delay.
-		again := w.lock(w.connect(), with)
+		again := w.lock(w.connect(), withDelay)
 		w.expire(again.conn)
 		w.pass(0)
-		waits := w.lock(w.connect(), with)
+		waits := w.lock(w.connect(), withDelay)
 		w.pass(lockDelay / 2)
 		waits.cancel()
 		w.pass(0)
 		w.requireContenders()
 		require.Len(w, w.markers(), 1)
-		last := w.lock(w.connect(), with)
-		w.pass(lockDelay - 1)
-		last.waits()
-		w.pass(1)
+		last := w.lock(w.connect(), withDelay)
+		w.holdAfterDelay(last)
 		last.release()
-
-		// After the marker was created, before the grant is received.
-		ctx, cancel := context.WithCancel(w.Context())
-		waiter := w.mutex(w.connect(), with).Join(ctx)
-		w.pass(0)
-		require.Len(w, w.markers(), 1)
-		cancel()
-		w.pass(0)
-		_, err := waiter.Wait()
-		require.ErrorIs(w, err, context.Canceled)
-		require.Empty(w, w.markers())
 	})
 }
 
 // The reply to the transaction that creates the marker, or to the release, is lost.
 func TestLockDelay_RepliesLost(t *testing.T) {
-	forEachLoss(t, slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved), 3, func(w *harness, l bubble.Fault) {
-		with := WithLockDelay(lockDelay)
+	forEachLoss(t, briefLosses, 3, func(w *harness, l bubble.Fault) {
 		for k := 1; k <= 2; k++ { // the marker, the release
 			conn := w.connect()
 			lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Path: node + "/held*", Nth: k})
-			a := w.lock(conn, with)
+			a := w.lock(conn, withDelay)
 			w.pass(timeout / 2)
 			a.holds()
 			require.Len(w, w.markers(), 1)
@@ -190,15 +173,14 @@ func TestLockDelay_RepliesLost(t *testing.T) {
 // others would have to wait.
 func TestLockDelay_WaiterIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		with := WithLockDelay(lockDelay)
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.remove(w.contenders()[0])
 			return zktest.Pass(q)
 		})
-		a := w.lock(w.connect(), with)
+		a := w.lock(w.connect(), withDelay)
 		w.pass(moment)
 		w.ran(gone)
-		require.ErrorIs(w, a.failed(), recipes.ErrDeleted)
+		a.fails(recipes.ErrDeleted)
 		require.Empty(w, w.markers())
 	})
 }
@@ -206,12 +188,12 @@ func TestLockDelay_WaiterIsDeleted(t *testing.T) {
 // A contender without the permission to create a marker does not acquire the lock.
 func TestLockDelay_NoPermission(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		a := w.lock(w.connect(), WithLockDelay(lockDelay))
+		a := w.lock(w.connect(), withDelay)
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*"}, zktest.Fail(zk.ErrNoAuth))
 		a.release()
-		b := w.lock(w.connect(), WithLockDelay(lockDelay))
+		b := w.lock(w.connect(), withDelay)
 		w.pass(lockDelay + moment)
-		require.ErrorIs(w, b.failed(), recipes.ErrPermission)
+		b.fails(recipes.ErrPermission)
 		w.ran(refused)
 		refused.Remove()
 		require.Len(w, w.markers(), 1, "of the holder that was not permitted to delete it")
@@ -223,11 +205,10 @@ func TestLockDelay_NoPermission(t *testing.T) {
 // because nothing was granted.
 func TestLockDelay_LeaseOfWaiterExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		with := WithLockDelay(lockDelay)
-		first := w.lock(w.connect(), with)
+		first := w.lock(w.connect(), withDelay)
 		w.expire(first.conn)
 		w.pass(0)
-		next := w.lock(w.connect(), with)
+		next := w.lock(w.connect(), withDelay)
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: next.conn.SessionID()}, zktest.Fail(zk.ErrSessionMoved))
 		w.pass(lockDelay - timeout)
 		refused.Remove()
@@ -241,31 +222,22 @@ func TestLockDelay_LeaseOfWaiterExpires(t *testing.T) {
 // do not wait for lost readers.
 func TestLockDelay_ReadersAndWriters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		with := WithLockDelay(lockDelay)
-		r1 := w.read(w.connect(), with)
-		r2 := w.read(w.connect(), with)
+		r1 := w.read(w.connect(), withDelay)
+		r2 := w.read(w.connect(), withDelay)
 		require.Len(w, w.markers(), 2)
 		w.expire(r1.conn)
 		w.pass(0)
-		r3 := w.read(w.connect(), with)
+		r3 := w.read(w.connect(), withDelay)
 		r3.holds()
-		x := w.write(w.connect(), with)
+		x := w.write(w.connect(), withDelay)
 		r2.release()
 		r3.release()
 		require.Len(w, w.markers(), 1)
-		w.pass(lockDelay - 1)
-		x.waits()
-		w.pass(1)
-		x.holds()
+		w.holdAfterDelay(x.call)
 
-		r4, r5 := w.read(w.connect(), with), w.read(w.connect(), with)
+		r4, r5 := w.read(w.connect(), withDelay), w.read(w.connect(), withDelay)
 		w.expire(x.conn)
-		w.pass(lockDelay - 1)
-		r4.waits()
-		r5.waits()
-		w.pass(1)
-		r4.holds()
-		r5.holds()
+		w.holdAfterDelay(r4, r5)
 		require.Len(w, w.markers(), 2)
 		r4.release()
 		r5.release()
@@ -276,25 +248,21 @@ func TestLockDelay_ReadersAndWriters(t *testing.T) {
 // The marker remains after a downgrade.
 func TestLockDelay_Downgrade(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		with := WithLockDelay(lockDelay)
-		x := w.write(w.connect(), with)
+		x := w.write(w.connect(), withDelay)
 		x.downgrade()
-		r := w.read(w.connect(), with)
+		r := w.read(w.connect(), withDelay)
 		r.holds()
 		require.Len(w, w.markers(), 2)
 		r.release()
 		x.release()
 		require.Empty(w, w.markers())
 
-		x = w.write(w.connect(), with)
+		x = w.write(w.connect(), withDelay)
 		x.downgrade()
 		w.expire(x.conn)
 		w.pass(0)
-		next := w.write(w.connect(), with)
-		w.pass(lockDelay - 1)
-		next.waits()
-		w.pass(1)
-		next.holds()
+		next := w.write(w.connect(), withDelay)
+		w.holdAfterDelay(next.call)
 	})
 }
 
@@ -306,7 +274,7 @@ func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 		for i := range 300 {
 			w.create(fmt.Sprintf("%s/held-r-00000000-0000-4000-8000-%012d", dir, i))
 		}
-		m, err := NewMutex(w.connect(), dir, recipes.WithSessionTimeout(timeout), WithLockDelay(lockDelay))
+		m, err := NewMutex(w.connect(), dir, recipes.WithSessionTimeout(timeout), withDelay)
 		require.NoError(w, err)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
@@ -332,8 +300,7 @@ func TestStaleMarkers(t *testing.T) {
 func TestLockDelay_ReleaseDuringDowngrade(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
-			with := WithLockDelay(lockDelay)
-			x := w.write(w.connect(), with)
+			x := w.write(w.connect(), withDelay)
 			x.holds()
 			match := zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}
 			moved := zktest.Fail(zk.ErrSessionMoved)
@@ -342,43 +309,24 @@ func TestLockDelay_ReleaseDuringDowngrade(t *testing.T) {
 			} else {
 				w.srv.Before(match, moved)
 			}
-			down := async(x.write.Downgrade)
+			down := bubble.Async(x.write.Downgrade)
 			w.pass(0)
 			require.NoError(w, x.hold.Release())
 			require.ErrorIs(w, <-down, recipes.ErrNotHeld)
 			require.ErrorIs(w, x.hold.Err(), recipes.ErrReleased)
 			require.Empty(w, w.markers())
-			w.write(w.connect(), with).holds()
+			w.write(w.connect(), withDelay).holds()
 		})
 	}
 }
 
-// As documented at WithLockDelay, readers do not wait for a lost reader, so its marker remains
-// until the next writer.
-func TestLockDelay_ReaderIsLost(t *testing.T) {
-	runTest(t, 1, func(w *harness) {
-		with := WithLockDelay(lockDelay)
-		lost := w.read(w.connect(), with)
-		lost.holds()
-		w.expire(lost.conn)
-		w.pass(moment)
-		w.read(w.connect(), with).release()
-		require.Len(w, w.markers(), 1)
-		x := w.write(w.connect(), with)
-		w.pass(lockDelay - 1)
-		x.waits()
-		w.pass(1)
-		x.release()
-		require.Empty(w, w.markers())
-	})
-}
-
-// No caller has received the grant, so it was not lost. The cause of the context is the loss of
-// another hold, and must not be mistaken for the loss of this one.
+// The waiter gives up after its marker was created. No caller has received the grant, so it was not
+// lost. The cause of the context is the loss of another hold, and must not be mistaken for the loss of
+// this one.
 func TestLockDelay_WaiterGivesUpBecauseOtherHoldIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		ctx, cancel := context.WithCancelCause(w.Context())
-		waiter := w.mutex(w.connect(), WithLockDelay(lockDelay)).Join(ctx)
+		waiter := w.mutex(w.connect(), withDelay).Join(ctx)
 		w.pass(0)
 		require.Len(w, w.markers(), 1)
 		cancel(recipes.ErrLeaseExpired)

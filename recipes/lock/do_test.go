@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -44,13 +44,6 @@ func (w *harness) scopes() map[string]scope {
 			return all.Do(ctx, func(ctx context.Context, h *MultiHold) error { return f(ctx, h) }, opts...)
 		},
 	}
-}
-
-func (w *harness) rwAt(conn *zk.Conn, path string) *RWMutex {
-	w.Helper()
-	m, err := NewRWMutex(conn, path, recipes.WithSessionTimeout(timeout))
-	require.NoError(w, err)
-	return m
 }
 
 // eachScope runs f once for each kind of lock.
@@ -110,10 +103,8 @@ func TestDo_ReleasesAfterFunction(t *testing.T) {
 func TestDo_LockIsLost(t *testing.T) {
 	eachScope(t, func(w *harness, do scope) {
 		err := do(w.Context(), func(ctx context.Context, h held) error {
-			for _, s := range w.srv.Sessions() {
-				for _, path := range s.Ephemerals {
-					w.remove(path)
-				}
+			for _, path := range w.contenders() {
+				w.remove(path)
 			}
 			<-ctx.Done()
 			require.ErrorIs(w, context.Cause(ctx), recipes.ErrDeleted)
@@ -185,7 +176,7 @@ func TestDo_SessionEnds(t *testing.T) {
 		w.allowOverlap = true // an operator ends sessions whose leases are valid
 		holder, conn := w.lock(w.connect()), w.connect()
 		calls := 0
-		done := async(func() error {
+		done := bubble.Async(func() error {
 			return w.mutex(conn).Do(w.Context(), func(ctx context.Context, h *Hold) error {
 				calls++
 				<-ctx.Done()

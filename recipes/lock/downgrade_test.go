@@ -67,21 +67,6 @@ func TestDowngrade_NewZnodeIsDeleted(t *testing.T) {
 	})
 }
 
-// A writer must not mistake the downgrade of the writer ahead for a release, however it has
-// joined.
-func TestDowngrade_WriterStillWaits(t *testing.T) {
-	runTest(t, 1, func(w *harness) {
-		first := w.write(w.connect())
-		second := w.write(w.connect())
-		second.waits()
-		require.NoError(w, first.write.Downgrade())
-		w.pass(timeout)
-		second.waits()
-		first.release()
-		second.holds()
-	})
-}
-
 // Curator first creates the znode for reading, and later deletes that for writing.
 func TestDowngrade_ByCurator(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
@@ -113,7 +98,7 @@ func TestDowngrade_ReplyLost(t *testing.T) {
 		next := w.write(w.connect())
 		w.pass(timeout + moment)
 		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1})
-		done := async(func() error { return bubble.Repeated(x.write.Downgrade) })
+		done := bubble.Async(func() error { return bubble.Repeated(x.write.Downgrade) })
 		if l.Silent {
 			w.pass(timeout)
 			require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
@@ -145,12 +130,12 @@ func TestDowngrade_ReplyLostForLong(t *testing.T) {
 		moved := zktest.Fail(zk.ErrSessionMoved)
 		first := w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, moved)
 		again := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}, func(q *zktest.Request) zktest.Verdict {
-			if ran(first) {
+			if bubble.HasRun(first) {
 				return moved(q)
 			}
 			return zktest.Pass(q)
 		})
-		done := async(func() error { return x.write.Downgrade() })
+		done := bubble.Async(func() error { return x.write.Downgrade() })
 		w.pass(timeout / 4) // two checks are sent in this time
 		w.ran(first)
 		require.Empty(w, done)
@@ -167,15 +152,12 @@ func TestDowngrade_DuringTransaction(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
-		wait, open := w.gate()
-		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			<-wait
-			return zktest.Pass(q)
-		})
-		down := async(func() error { return x.write.Downgrade() })
+		hold, open := bubble.Hold(w)
+		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, hold)
+		down := bubble.Async(func() error { return x.write.Downgrade() })
 		w.pass(0)
 		require.Contains(w, w.contenders()[0], "__READ__", "it was applied, and the holder does not know it")
-		wrote := async(func() error {
+		wrote := bubble.Async(func() error {
 			_, err := h.Multi(&zk.SetDataRequest{Path: node, Version: -1})
 			return err
 		})
@@ -207,16 +189,13 @@ func TestDowngrade_HoldEnds(t *testing.T) {
 				runTest(t, 3, func(w *harness) {
 					x := w.write(w.connect())
 					x.holds()
-					wait, open := w.gate()
+					hold, open := bubble.Hold(w)
 					set := w.srv.Before
 					if applied {
 						set = w.srv.After
 					}
-					set(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-						<-wait
-						return zktest.Pass(q)
-					})
-					down := async(func() error { return x.write.Downgrade() })
+					set(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, hold)
+					down := bubble.Async(func() error { return x.write.Downgrade() })
 					w.pass(moment)
 					end.do(w, x)
 					w.pass(moment)
@@ -290,9 +269,9 @@ func TestDowngrade_ConcurrentCalls(t *testing.T) {
 		x := w.write(w.connect())
 		x.holds()
 		slow := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}, zktest.Fail(zk.ErrSessionMoved)) // it is retried
-		first := async(x.write.Downgrade)
+		first := bubble.Async(x.write.Downgrade)
 		w.pass(limit.Confirm / 2)
-		second := async(x.write.Downgrade)
+		second := bubble.Async(x.write.Downgrade)
 		require.ErrorIs(w, <-first, recipes.ErrUnconfirmed)
 		slow.Remove()
 		require.NoError(w, <-second)
@@ -336,7 +315,7 @@ func TestTrap48_DowngradeKeepsPosition(t *testing.T) {
 		behind.waits()
 		// The position is kept even after the connections were down.
 		for _, c := range []*zk.Conn{between.conn, x.conn, behind.conn} {
-			w.servers(func(s *zktest.Server) { s.DropConnections(c.SessionID()) })
+			bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(c.SessionID()) })
 			w.pass(timeout / 4)
 		}
 		x.holds()

@@ -35,7 +35,7 @@ func TestForeignParticipant(t *testing.T) {
 		lock  func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error)
 	}
 	mutex := func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
-		m, err := NewMutex(conn, node, semOptions(opts)...)
+		m, err := NewMutex(conn, node, withTimeout(opts)...)
 		require.NoError(t, err)
 		return m.Lock
 	}
@@ -45,7 +45,7 @@ func TestForeignParticipant(t *testing.T) {
 			return mutex(conn, append(opts, WithLockDelay(time.Second))...)
 		}},
 		"RWMutex": {node, "-__WRIT__", false, func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
-			m, err := NewRWMutex(conn, node, semOptions(opts)...)
+			m, err := NewRWMutex(conn, node, withTimeout(opts)...)
 			require.NoError(t, err)
 			return func(ctx context.Context) (*Hold, error) {
 				h, err := m.Lock(ctx)
@@ -56,13 +56,13 @@ func TestForeignParticipant(t *testing.T) {
 			}
 		}},
 		"Semaphore": {node, "-lease-", true, func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
-			return acquire(NewSemaphore(conn, node, 1, semOptions(opts)...))
+			return acquire(NewSemaphore(conn, node, 1, withTimeout(opts)...))
 		}},
 		"Curator semaphore": {node + "/locks", "-lock-", false, func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
-			return acquire(NewSemaphore(conn, node, 1, semOptions(append(opts, WithCuratorLayout()))...))
+			return acquire(NewSemaphore(conn, node, 1, withTimeout(append(opts, WithCuratorLayout()))...))
 		}},
 		"kazoo semaphore": {node + "-__lock__", "__lock__", false, func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
-			return acquire(NewSemaphore(conn, node, 1, semOptions(append(opts, recipes.WithKazooLayout()))...))
+			return acquire(NewSemaphore(conn, node, 1, withTimeout(append(opts, recipes.WithKazooLayout()))...))
 		}},
 	}
 	secret := zk.DigestACL(zk.PermAll, "some", "one")

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +15,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	node  = "/locks/one"
@@ -36,7 +40,7 @@ type harness struct {
 	ensemble       *zktest.Ensemble
 	srv            *zktest.Server // the first of them
 	operator       *zk.Conn       // a client that is not a contender
-	contenderCount int            // see createContender
+	foreign        []string       // the znodes of contenders of other programs
 	calls          []*call
 	allowOverlap   bool // the test causes holds to overlap
 	allowLeftovers bool // the test prevents the removal of znodes or watches
@@ -49,7 +53,7 @@ type harness struct {
 type heldPeriod struct {
 	*Hold
 	dir        string
-	reads      bool
+	shared     bool      // with other readers or leases
 	from, to   time.Time // to is zero while it is held
 	downgraded time.Time // when it was downgraded, or zero
 }
@@ -79,19 +83,19 @@ func runTest(t *testing.T, servers int, f func(w *harness), options ...zktest.Op
 	})
 }
 
-// leave makes all contenders leave, and waits until they have left.
+// leave makes all contenders leave, and waits until they have left. It deletes those of other programs.
 func (w *harness) leave() {
 	for _, a := range w.calls {
 		a.cancel()
-		select {
-		case <-a.done:
-			if a.hold != nil {
-				go a.hold.Release()
-			}
-		default:
+		if a.returned() && a.hold != nil {
+			go a.hold.Release()
 		}
 	}
 	w.pass(timeout)
+	for _, path := range w.foreign {
+		_ = w.operator.Delete(path, -1)
+	}
+	w.pass(0)
 }
 
 // checkGrants asserts that holds that exclude each other did not overlap, and that the later hold
@@ -105,11 +109,11 @@ func (w *harness) checkGrants() {
 	}
 	for i, a := range w.grants {
 		for _, b := range w.grants[i+1:] {
-			if a.dir != b.dir || a.reads && b.reads {
+			if a.dir != b.dir || a.shared && b.shared {
 				continue
 			}
 			to := a.to
-			if b.reads && !a.downgraded.IsZero() {
+			if b.shared && !a.downgraded.IsZero() {
 				to = a.downgraded
 			}
 			require.False(w, to.IsZero() || to.After(b.from), "token %d was held until %v, %d from %v", a.Token(), to, b.Token(), b.from)
@@ -120,7 +124,9 @@ func (w *harness) checkGrants() {
 
 // recordHold records a hold for checkGrants.
 func (w *harness) recordHold(h *Hold) {
-	g := &heldPeriod{Hold: h, dir: h.dir, reads: contender.Reads(path.Base(h.Path())), from: time.Now()}
+	name := path.Base(h.Path())
+	exclusive := strings.Contains(name, "lock") || strings.Contains(name, "__WRIT__")
+	g := &heldPeriod{Hold: h, dir: h.dir, shared: !exclusive || contender.Reads(name), from: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.grants = append(w.grants, g)
@@ -142,16 +148,40 @@ func (w *harness) connectTo(server int) *zk.Conn {
 // pass sleeps for d, and waits until all other goroutines are blocked.
 func (w *harness) pass(d time.Duration) { bubble.Advance(d) }
 
+// withTimeout returns options with the session timeout of the tests, unless they contain another.
+func withTimeout(options []Option) []Option {
+	return append([]Option{recipes.WithSessionTimeout(timeout)}, options...)
+}
+
 func (w *harness) mutex(conn *zk.Conn, options ...Option) *Mutex {
 	w.Helper()
-	return newMutex(w.T, conn, options...)
+	return w.mutexAt(conn, node, options...)
+}
+
+func (w *harness) mutexAt(conn *zk.Conn, path string, options ...Option) *Mutex {
+	w.Helper()
+	m, err := NewMutex(conn, path, withTimeout(options)...)
+	require.NoError(w, err)
+	return m
 }
 
 func (w *harness) rw(conn *zk.Conn, options ...Option) *RWMutex {
 	w.Helper()
-	m, err := NewRWMutex(conn, node, append([]Option{recipes.WithSessionTimeout(timeout)}, options...)...)
+	return w.rwAt(conn, node, options...)
+}
+
+func (w *harness) rwAt(conn *zk.Conn, path string, options ...Option) *RWMutex {
+	w.Helper()
+	m, err := NewRWMutex(conn, path, withTimeout(options)...)
 	require.NoError(w, err)
 	return m
+}
+
+func (w *harness) semaphore(conn *zk.Conn, limit int, options ...Option) *Semaphore {
+	w.Helper()
+	s, err := NewSemaphore(conn, node, limit, withTimeout(options)...)
+	require.NoError(w, err)
+	return s
 }
 
 // remove deletes a znode.
@@ -195,9 +225,15 @@ func (w *harness) stat(path string) *zk.Stat {
 // path.
 func (w *harness) createContender(base string) string {
 	w.Helper()
-	w.contenderCount++
-	path, err := w.operator.Create(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d%s", node, w.contenderCount, base), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	return w.createEphemeral(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d%s", node, len(w.foreign), base), zk.FlagSequence)
+}
+
+// createEphemeral creates an ephemeral znode of the operator, which is deleted when the test ends. It returns the path.
+func (w *harness) createEphemeral(path string, flags int32) string {
+	w.Helper()
+	path, err := w.operator.Create(path, nil, zk.FlagEphemeral|flags, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err)
+	w.foreign = append(w.foreign, path)
 	return path
 }
 
@@ -207,29 +243,19 @@ func (w *harness) createLockNode() {
 	w.create(node)
 }
 
-// contenders returns the paths of the contenders' znodes on the server, by lock and in the order
-// of the queue.
-func (w *harness) contenders() (found []string) {
-	var parents []string
-	children := map[string][]string{}
-	for _, name := range strings.Split(w.srv.Tree(), "\n") {
-		depth := (len(name) - len(strings.TrimLeft(name, " "))) / 2
-		name, _, _ = strings.Cut(strings.TrimSpace(name), " ")
-		switch depth {
-		case 2:
-			parents = append(parents, "/locks/"+name)
-		case 3:
-			parent := parents[len(parents)-1]
-			children[parent] = append(children[parent], name)
+// contenders returns the paths of the ephemeral znodes of contenders, by lock and in the order of their numbers.
+func (w *harness) contenders() (paths []string) {
+	for _, s := range w.srv.Sessions() {
+		for _, p := range s.Ephemerals {
+			if !strings.Contains(p, "/_r_") { // the records of transactions
+				paths = append(paths, p)
+			}
 		}
 	}
-	for _, parent := range parents {
-		names, _, _ := contender.Order(children[parent], "")
-		for _, name := range slices.DeleteFunc(names, func(name string) bool { return !contender.Recognized(name) }) {
-			found = append(found, path.Join(parent, name))
-		}
-	}
-	return found
+	slices.SortFunc(paths, func(a, b string) int {
+		return cmp.Or(cmp.Compare(path.Dir(a), path.Dir(b)), cmp.Compare(a[len(a)-10:], b[len(b)-10:]))
+	})
+	return paths
 }
 
 // requireContenders asserts that the znodes of contenders are exactly these.
@@ -237,9 +263,6 @@ func (w *harness) requireContenders(paths ...string) {
 	w.Helper()
 	require.ElementsMatch(w, paths, w.contenders())
 }
-
-// created returns the paths of all contenders' znodes that were created during the test.
-func (w *harness) created() []string { return bubble.Created(w.srv, node) }
 
 // beforeCreate runs do before each create of a contender's znode.
 func (w *harness) beforeCreate(do zktest.HookFunc) {
@@ -258,22 +281,12 @@ func (w *harness) ran(hooks ...*zktest.Hook) {
 	bubble.RequireRun(w, hooks...)
 }
 
-// ran reports whether a hook was called.
-func ran(h *zktest.Hook) bool { return bubble.HasRun(h) }
-
-// gate returns a channel on which a hook can wait, and a function that closes it. It is also
-// closed when the test ends.
-func (w *harness) gate() (wait <-chan struct{}, open func()) { return bubble.Gate(w) }
-
-// servers calls f for each server.
-func (w *harness) servers(f func(*zktest.Server)) { bubble.EachServer(w.ensemble, f) }
-
 // cut breaks a client's connection. No client can connect until restore.
 func (w *harness) cut(conn *zk.Conn) { bubble.Disconnect(w.ensemble, conn) }
 
 // restore lets clients connect again, heals the network, and waits until all are connected.
 func (w *harness) restore() {
-	w.servers(func(s *zktest.Server) { s.Heal() })
+	bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.Heal() })
 	bubble.Reconnect(w.ensemble)
 }
 
@@ -281,12 +294,6 @@ func (w *harness) restore() {
 func (w *harness) expire(conn *zk.Conn) {
 	w.Helper()
 	require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
-}
-
-// session returns the session of a connection, as stored by the servers.
-func (w *harness) session(conn *zk.Conn) zktest.Session {
-	w.Helper()
-	return bubble.Session(w, w.ensemble, conn)
 }
 
 // watched returns the path of each watch on the server.
@@ -297,11 +304,6 @@ func (w *harness) watched() (paths []string) {
 	return paths
 }
 
-// async calls f in a new goroutine. The channel receives its result.
-func async[T any](f func() T) <-chan T {
-	return bubble.Async(f)
-}
-
 // elapsed asserts that f takes the time want.
 func (w *harness) elapsed(want time.Duration, f func()) {
 	w.Helper()
@@ -310,7 +312,7 @@ func (w *harness) elapsed(want time.Duration, f func()) {
 
 // doneAt returns a channel that receives the time at which a hold ends.
 func doneAt(h *Hold) <-chan time.Time {
-	return async(func() time.Time { <-h.Done(); return time.Now() })
+	return bubble.Async(func() time.Time { <-h.Done(); return time.Now() })
 }
 
 // call is a call of a method that acquires a lock or leases.
@@ -390,56 +392,54 @@ func (x *writer) downgrade() {
 	}
 }
 
+// session returns the session of the contender's connection.
+func (a *call) session() int64 { return a.conn.SessionID() }
+
+// path returns the path of the only znode of the contender's session.
+func (a *call) path() string {
+	a.w.Helper()
+	znodes := bubble.Session(a.w, a.w.ensemble, a.conn).Ephemerals
+	require.Len(a.w, znodes, 1)
+	return znodes[0]
+}
+
 // pathAsReader returns the path of the znode after a downgrade.
 func (x *writer) pathAsReader() string {
 	return strings.NewReplacer("__WRIT__", "__READ__", "__lock__", "__rlock__").Replace(x.hold.Path())
 }
 
+// returned reports whether the call has returned.
+func (a *call) returned() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // holds asserts that the lock was granted and is held.
 func (a *call) holds() *Hold {
 	a.w.Helper()
-	select {
-	case <-a.done:
-		require.NoError(a.w, a.err)
-		require.NoError(a.w, a.hold.Err())
-		return a.hold
-	default:
-		require.Fail(a.w, "still waits")
-		return nil
-	}
+	require.True(a.w, a.returned(), "still waits")
+	require.NoError(a.w, a.err)
+	require.NoError(a.w, a.hold.Err())
+	return a.hold
 }
 
 // waits asserts that the call still waits.
 func (a *call) waits() {
 	a.w.Helper()
-	select {
-	case <-a.done:
+	if a.returned() {
 		require.Fail(a.w, "has returned", "%v", a.err)
-	default:
 	}
 }
 
-// result returns whether the call has returned, and its results.
-func (a *call) result() (over bool, h *Hold, err error) {
-	select {
-	case <-a.done:
-		return true, a.hold, a.err
-	default:
-		return false, nil, nil
-	}
-}
-
-// failed asserts that the call has returned an error, and returns the error.
-func (a *call) failed() error {
+// fails asserts that the call has returned an error.
+func (a *call) fails(want error) {
 	a.w.Helper()
-	select {
-	case <-a.done:
-		require.Error(a.w, a.err)
-		return a.err
-	default:
-		require.Fail(a.w, "still waits")
-		return nil
-	}
+	require.True(a.w, a.returned(), "still waits")
+	require.ErrorIs(a.w, a.err, want)
 }
 
 // release releases the hold and asserts that the release is confirmed.
@@ -447,6 +447,22 @@ func (a *call) release() {
 	a.w.Helper()
 	require.NoError(a.w, a.holds().Release())
 	a.w.pass(0)
+}
+
+// waiting asserts that all of these contenders wait.
+func (w *harness) waiting(all ...*call) {
+	w.Helper()
+	for _, c := range all {
+		c.waits()
+	}
+}
+
+// holding asserts that all of these contenders hold the lock or their leases.
+func (w *harness) holding(all ...*call) {
+	w.Helper()
+	for _, c := range all {
+		c.holds()
+	}
 }
 
 // requireOnlyZnode asserts that the znode of the hold is the only one, and that the session of the
@@ -469,14 +485,8 @@ func forEachLoss(t *testing.T, of []bubble.Fault, servers int, f func(w *harness
 	}
 }
 
-// connect opens a session. Call it in a bubble.
-func connect(t *testing.T, srv *zktest.Server) *zk.Conn { return bubble.Connect(t, srv, timeout) }
-
-func newMutex(t *testing.T, conn *zk.Conn, opts ...Option) *Mutex {
-	m, err := NewMutex(conn, "/locks/one", append([]Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
-	require.NoError(t, err)
-	return m
-}
+// briefLosses are those after which a hold continues.
+var briefLosses = slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved)
 
 const timeout = 4 * time.Second // of sessions
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -149,6 +150,26 @@ func (c *client) mayFail(err error) {
 // timeout.
 func (c *client) setGrantedTimeout() { connection.RecordOf(c.conn).Grant(c.stated) }
 
+// acquire calls lock, records the hold, calls use while the lock is held, and releases it. grant is the operation that
+// the acquisition is.
+func (c *client) acquire(lock func(context.Context) (*Hold, error), grant func(token int64) any, use func(h *Hold)) {
+	ctx, cancel := c.callContext()
+	defer cancel()
+	called, before := c.now(), c.conn.SessionID()
+	h, err := lock(ctx)
+	if err != nil {
+		c.mayFail(err)
+		return
+	}
+	over := c.recordHold(node, h, grant(h.Token()), yield{h.Token()}, called, before, c.conn.SessionID())
+	use(h)
+	over()
+}
+
+func exclusive(token int64) any { return acquire{token} }
+
+func shared(token int64) any { return share{token} }
+
 // contendMutex repeatedly acquires the mutex, writes to the register, immediately and again at a
 // time at which it may have lost the lock, and releases it.
 func contendMutex(c *client) {
@@ -159,28 +180,18 @@ func contendMutex(c *client) {
 		return
 	}
 	for !c.over.Load() {
-		ctx, cancel := c.callContext()
 		lock := m.Lock
 		if c.r.IntN(4) == 0 {
 			lock = m.TryLock
 		}
-		called, before := c.now(), c.conn.SessionID()
-		h, err := lock(ctx)
-		if err != nil {
-			c.mayFail(err)
-			cancel()
-			c.pauseRandomly(context.Background())
-			continue
-		}
-		over := c.recordHold(node, h, acquire{h.Token()}, yield{h.Token()}, called, before, c.conn.SessionID())
-		c.writeRegister(h)
-		c.pauseRandomly(h.Context())
-		if c.r.IntN(2) == 0 {
-			c.readRegister()
-		}
-		c.writeRegister(h)
-		cancel()
-		over()
+		c.acquire(lock, exclusive, func(h *Hold) {
+			c.writeRegister(h)
+			c.pauseRandomly(h.Context())
+			if c.r.IntN(2) == 0 {
+				c.readRegister()
+			}
+			c.writeRegister(h)
+		})
 		c.pauseRandomly(context.Background())
 	}
 }
@@ -195,44 +206,37 @@ func contendRWMutex(c *client) {
 		return
 	}
 	for !c.over.Load() {
-		ctx, cancel := c.callContext()
-		called, before := c.now(), c.conn.SessionID()
-		switch reads, try := c.r.IntN(2) == 0, c.r.IntN(5) == 0; {
-		case reads:
+		reads, try := c.r.IntN(2) == 0, c.r.IntN(5) == 0
+		if reads {
 			lock := m.RLock
 			if try {
 				lock = m.TryRLock
 			}
-			h, err := lock(ctx)
-			if err != nil {
-				c.mayFail(err)
-				break
-			}
-			over := c.recordHold(node, h, share{h.Token()}, yield{h.Token()}, called, before, c.conn.SessionID())
-			c.readRegister()
-			c.pauseRandomly(h.Context())
-			over()
-		default:
+			c.acquire(lock, shared, func(h *Hold) {
+				c.readRegister()
+				c.pauseRandomly(h.Context())
+			})
+		} else {
 			lock := m.Lock
 			if try {
 				lock = m.TryLock
 			}
-			h, err := lock(ctx)
-			if err != nil {
-				c.mayFail(err)
-				break
-			}
-			over := c.recordHold(node, h.Hold, acquire{h.Token()}, yield{h.Token()}, called, before, c.conn.SessionID())
-			c.writeRegister(h.Hold)
-			if c.r.IntN(2) == 0 {
-				c.downgradeHold(h)
-			} else {
-				c.pauseRandomly(h.Context())
-				c.writeRegister(h.Hold)
-			}
-			over()
+			var x *WriteHold
+			c.acquire(func(ctx context.Context) (h *Hold, err error) {
+				if x, err = lock(ctx); err == nil {
+					h = x.Hold
+				}
+				return h, err
+			}, exclusive, func(h *Hold) {
+				c.writeRegister(h)
+				if c.r.IntN(2) == 0 {
+					c.downgradeHold(x)
+				} else {
+					c.pauseRandomly(h.Context())
+					c.writeRegister(h)
+				}
+			})
 		}
-		cancel()
 		c.pauseRandomly(context.Background())
 	}
 }
@@ -250,18 +254,18 @@ func (c *client) downgradeHold(h *WriteHold) {
 	c.pauseRandomly(h.Context())
 }
 
-func TestLinearizable_Mutex(t *testing.T) {
-	runSchedules(t, contendMutex, func(f *scheduleRun) {
-		f.check(node, lockModel)
-		f.check(registered, registerModel)
-	})
-}
-
-func TestLinearizable_RWMutex(t *testing.T) {
-	runSchedules(t, contendRWMutex, func(f *scheduleRun) {
-		f.check(node, lockModel)
-		f.check(registered, registerModel)
-	})
+func TestLinearizable(t *testing.T) {
+	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex} {
+		t.Run(name, func(t *testing.T) {
+			faultschedule.Run(t, 60, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
+				s := newSchedule(seed)
+				f := runSchedule(t, s, p, verbose, nil)
+				f.check(node, lockModel)
+				f.check(registered, registerModel)
+				return s, f.History
+			})
+		})
+	}
 }
 
 // Leases are derived from the session timeout that is passed to the library. If it is far too
@@ -283,9 +287,6 @@ func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 }
 
 func TestLinearizable_LockModel(t *testing.T) {
-	op := func(input any, call, ret int64) porcupine.Operation {
-		return porcupine.Operation{Input: input, Call: call, Return: ret}
-	}
 	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 3, 4), op(acquire{2}, 2, 5))
 	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 3, never), op(acquire{2}, 2, 5))
 	requireIllegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 6, 7), op(acquire{2}, 2, 5))
@@ -301,9 +302,6 @@ func TestLinearizable_LockModel(t *testing.T) {
 }
 
 func TestLinearizable_RegisterModel(t *testing.T) {
-	op := func(input any, call, ret int64) porcupine.Operation {
-		return porcupine.Operation{Input: input, Call: call, Return: ret}
-	}
 	requireLegal(t, registerModel, op(write{1, 7, false}, 1, 2), op(read{7}, 3, 4))
 	requireIllegal(t, registerModel, op(write{1, 7, false}, 1, 2), op(read{0}, 3, 4))
 	requireIllegal(t, registerModel, op(write{2, 7, false}, 1, 2), op(write{1, 8, false}, 3, 4))

@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -18,9 +18,7 @@ import (
 // at returns the mutex at /locks/<name>.
 func (w *harness) at(conn *zk.Conn, name string) *Mutex {
 	w.Helper()
-	m, err := NewMutex(conn, "/locks/"+name, recipes.WithSessionTimeout(timeout))
-	require.NoError(w, err)
-	return m
+	return w.mutexAt(conn, "/locks/"+name)
 }
 
 // multi returns a MultiLock of the mutexes with these names.
@@ -73,18 +71,12 @@ func TestMultiLock(t *testing.T) {
 
 // The MultiHold is lost with the first of its locks.
 func TestMultiHold_OneLockIsLost(t *testing.T) {
-	for _, name := range []string{"a", "b", "c"} {
+	for i := range 3 {
 		runTest(t, 1, func(w *harness) {
 			conn := w.connect()
 			h, err := w.multi(conn, "a", "b", "c").Lock(w.Context())
 			require.NoError(w, err)
-			var path string
-			for _, p := range w.contenders() {
-				if p[:len("/locks/a")] == "/locks/"+name {
-					path = p
-				}
-			}
-			w.remove(path)
+			w.remove(w.contenders()[i])
 			_, err = h.Multi()
 			require.ErrorIs(w, err, recipes.ErrNotHeld, "the ensemble rejects the transaction immediately")
 			w.pass(moment)
@@ -167,7 +159,7 @@ func TestMultiLock_LosesLockWhileWaiting(t *testing.T) {
 		held, err := w.at(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
 		conn := w.connect()
-		failed := async(func() error {
+		failed := bubble.Async(func() error {
 			_, err := w.multi(conn, "a", "b").Lock(w.Context())
 			return err
 		})
@@ -194,7 +186,7 @@ func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 				r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 				turns = append(turns, append([]string(nil), names[:2+r.IntN(3)]...))
 			}
-			done = append(done, async(func() error {
+			done = append(done, bubble.Async(func() error {
 				for _, names := range turns {
 					h, err := w.multi(conn, names...).Lock(w.Context())
 					if err != nil {
@@ -217,8 +209,7 @@ func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 func TestMultiLock_ReadersAndWriters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		sides := func(conn *zk.Conn) (read, write Part) {
-			m, err := NewRWMutex(conn, "/locks/a", recipes.WithSessionTimeout(timeout))
-			require.NoError(w, err)
+			m := w.rwAt(conn, "/locks/a")
 			return m.Reading(), m.Writing()
 		}
 		conn := w.connect()
@@ -293,11 +284,7 @@ func TestMultiLock_LosesLockDuringLastAcquisition(t *testing.T) {
 				return first, err
 			}
 			h, err := p.lock(w.Context()) // not ctx, which is done when the first lock is lost
-			for _, path := range w.contenders() {
-				if strings.HasPrefix(path, "/locks/a/") {
-					w.remove(path)
-				}
-			}
+			w.remove(w.contenders()[0])
 			<-first.Done()
 			return h, err
 		})

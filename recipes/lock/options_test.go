@@ -38,20 +38,27 @@ func TestOptions_SessionTimeoutExceedsGranted(t *testing.T) {
 	})
 }
 
+// Invalid arguments are rejected by each constructor.
 func TestOptions(t *testing.T) {
-	for name, option := range map[string]Option{
-		"negative delay": WithLockDelay(-1),
-		"too long name":  WithName(strings.Repeat("x", maxName+1)),
-		"nil":            nil,
-		"timeout":        recipes.WithSessionTimeout(time.Millisecond),
+	for kind, create := range map[string]func(conn *zk.Conn, path string, opts ...Option) error{
+		"mutex":     func(c *zk.Conn, p string, opts ...Option) error { _, err := NewMutex(c, p, opts...); return err },
+		"RWMutex":   func(c *zk.Conn, p string, opts ...Option) error { _, err := NewRWMutex(c, p, opts...); return err },
+		"semaphore": func(c *zk.Conn, p string, opts ...Option) error { _, err := NewSemaphore(c, p, 1, opts...); return err },
 	} {
-		_, err := NewMutex(new(zk.Conn), node, option)
-		require.ErrorIs(t, err, recipes.ErrInvalid, name)
-		_, err = NewRWMutex(new(zk.Conn), node, option)
-		require.ErrorIs(t, err, recipes.ErrInvalid, name)
+		for name, opts := range map[string][]Option{
+			"negative delay": {WithLockDelay(-1)},
+			"too long name":  {WithName(strings.Repeat("x", maxName+1))},
+			"nil":            {nil},
+			"timeout":        {recipes.WithSessionTimeout(time.Millisecond)},
+			"both layouts":   {WithCuratorLayout(), recipes.WithKazooLayout()},
+		} {
+			require.ErrorIs(t, create(new(zk.Conn), node, opts...), recipes.ErrInvalid, "%s: %s", kind, name)
+		}
+		require.ErrorIs(t, create(nil, node), recipes.ErrInvalid, kind)
+		require.ErrorIs(t, create(new(zk.Conn), "no/slash"), recipes.ErrInvalid, kind)
 	}
-	_, err := NewMutex(nil, node)
-	require.ErrorIs(t, err, recipes.ErrInvalid)
-	_, err = NewMutex(new(zk.Conn), "no/slash")
+	_, err := NewSemaphore(new(zk.Conn), node, 1, recipes.WithACL(zk.WorldACL(zk.PermAll&^zk.PermWrite)))
+	require.ErrorIs(t, err, recipes.ErrInvalid, "a holder could not wake its follower")
+	_, err = NewSemaphore(new(zk.Conn), node, 0, WithCuratorLayout())
 	require.ErrorIs(t, err, recipes.ErrInvalid)
 }

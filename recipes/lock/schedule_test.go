@@ -338,14 +338,9 @@ func describe(model porcupine.Model, operations []porcupine.Operation) string {
 	return b.String()
 }
 
-// runSchedules runs many schedules, and checks their histories.
-func runSchedules(t *testing.T, p program, check func(*scheduleRun)) {
-	faultschedule.Run(t, 60, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
-		s := newSchedule(seed)
-		f := runSchedule(t, s, p, verbose, nil)
-		check(f)
-		return s, f.History
-	})
+// op is an operation of a test of a model.
+func op(input any, call, ret int64) porcupine.Operation {
+	return porcupine.Operation{ClientId: int(call), Input: input, Call: call, Return: ret}
 }
 
 // requireIllegal asserts that the checker detects an illegal history.

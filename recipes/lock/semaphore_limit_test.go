@@ -3,13 +3,10 @@ package lock
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -18,7 +15,7 @@ import (
 func (w *harness) setLimit(limit int) {
 	w.Helper()
 	require.NoError(w, w.semaphore(w.operator, 99).SetLimit(w.Context(), limit))
-	synctest.Wait()
+	w.pass(0)
 }
 
 func (w *harness) limit() int {
@@ -31,7 +28,7 @@ func (w *harness) limit() int {
 // The stored limit has precedence over the limits of constructors, and remains when all contenders
 // have left.
 func TestSemaphoreLimit_Stored(t *testing.T) {
-	runSemaphoreTest(t, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		require.Equal(w, 99, w.limit(), "no limit is stored yet")
 		w.setLimit(2)
 		require.Equal(w, 2, w.limit())
@@ -41,16 +38,16 @@ func TestSemaphoreLimit_Stored(t *testing.T) {
 		for _, x := range []*call{a, b, c} {
 			x.release()
 		}
-		w.clean()
+		w.requireContenders()
 		w.srv.Sweep()
 		require.Equal(w, 2, w.limit())
-		data, _, err := w.operator.Get(semPath)
+		data, _, err := w.operator.Get(node)
 		require.NoError(w, err)
 		require.Equal(w, "2", string(data))
 		w.setLimit(3)
 		w.setLimit(3)
 		require.Equal(w, 3, w.limit())
-		children, _, err := w.operator.Children(semPath)
+		children, _, err := w.operator.Children(node)
 		require.NoError(w, err)
 		require.Len(w, children, 2, "the limit and the register of the operator: %v", children)
 	})
@@ -58,7 +55,7 @@ func TestSemaphoreLimit_Stored(t *testing.T) {
 
 // Without a stored limit, ZooKeeper can remove the znode of the semaphore.
 func TestSemaphoreLimit_ZnodeIsRemovedIfNotStored(t *testing.T) {
-	runSemaphoreTest(t, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		c := w.contend(1, 1)
 		require.Zero(w, w.srv.Sweep())
 		c.release()
@@ -70,7 +67,7 @@ func TestSemaphoreLimit_ZnodeIsRemovedIfNotStored(t *testing.T) {
 // When the limit is raised, the waiting contenders that are within the new limit are admitted
 // immediately.
 func TestSemaphoreLimit_Raised(t *testing.T) {
-	runSemaphoreTest(t, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		var all []*call
 		for range 6 {
 			all = append(all, w.contend(1, 1))
@@ -83,16 +80,12 @@ func TestSemaphoreLimit_Raised(t *testing.T) {
 		w.waiting(all[5:]...)
 		w.setLimit(50)
 		w.holding(all...)
-		for _, c := range all {
-			c.release()
-		}
-		w.clean()
 	})
 }
 
 // A lower limit revokes no lease, and no contender is admitted before the leases are within it.
 func TestSemaphoreLimit_Lowered(t *testing.T) {
-	runSemaphoreTest(t, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		var all []*call
 		for range 7 {
 			all = append(all, w.contend(4, 1))
@@ -102,7 +95,7 @@ func TestSemaphoreLimit_Lowered(t *testing.T) {
 		for i, c := range []*call{all[1], all[3]} {
 			c.release()
 			w.waiting(all[4:]...)
-			require.Len(w, w.leases(), 6-i)
+			require.Len(w, w.contenders(), 6-i)
 		}
 		all[0].release()
 		w.holding(all[2], all[4])
@@ -110,16 +103,13 @@ func TestSemaphoreLimit_Lowered(t *testing.T) {
 		all[2].release()
 		all[4].release()
 		w.holding(all[5:]...)
-		all[5].release()
-		all[6].release()
-		w.clean()
 	})
 }
 
 // A new contender joins behind holders that were admitted under a higher limit, when they had no
 // follower to notify. The last of them stays, and the departure of the others admits it.
 func TestSemaphoreLimit_ContenderJoinsAfterLowering(t *testing.T) {
-	runSemaphoreTest(t, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		var all []*call
 		for range 4 {
 			all = append(all, w.contend(4, 1))
@@ -134,16 +124,13 @@ func TestSemaphoreLimit_ContenderJoinsAfterLowering(t *testing.T) {
 		later.waits()
 		late.release()
 		w.holding(all[3], later)
-		all[3].release()
-		later.release()
-		w.clean()
 	})
 }
 
 // If the limit falls below the request of a waiting contender, Acquire returns an error,
 // immediately if the contender is the first that waits, and later contenders are admitted.
 func TestSemaphoreLimit_FallsBelowRequest(t *testing.T) {
-	runSemaphoreTest(t, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		holder := w.contend(4, 2)
 		first, small, second := w.contend(4, 3), w.contend(4, 1), w.contend(4, 3)
 		w.waiting(first, small, second)
@@ -155,52 +142,22 @@ func TestSemaphoreLimit_FallsBelowRequest(t *testing.T) {
 		second.fails(ErrOverLimit)
 		last := w.contend(4, 1)
 		small.release()
-		last.release()
-		w.clean()
-	})
-}
-
-// The limit is changed while contenders join and leave.
-func TestSemaphoreLimit_ChangesWhileInUse(t *testing.T) {
-	runSemaphoreTest(t, func(w *harness) {
-		served := make(chan struct{}, 200)
-		for i := range 20 {
-			s := w.semaphore(w.connect(), 3)
-			go func() {
-				for range 10 {
-					h, err := s.Acquire(w.Context(), 1+i%2)
-					require.NoError(w, err)
-					time.Sleep(time.Duration(1+i%7) * 10 * time.Millisecond)
-					require.NoError(w, h.Err())
-					require.NoError(w, h.Release())
-					served <- struct{}{}
-				}
-			}()
-		}
-		for i := range 30 {
-			w.setLimit(2 + i*7%5)
-			w.pass(17 * time.Millisecond)
-		}
-		for len(served) < 200 {
-			w.pass(time.Second)
-			require.Less(w, time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)), 10*time.Minute, "%d served\n%s", len(served), w.srv.Tree())
-		}
-		w.clean()
+		last.holds()
 	})
 }
 
 // Two clients set the limit concurrently: one of the changes is applied after the other.
 func TestSemaphoreLimit_SetConcurrently(t *testing.T) {
-	runSemaphoreTest(t, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		other := w.semaphore(w.connect(), 1)
-		race := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: semPath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		race := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, other.SetLimit(w.Context(), 7))
 			return zktest.Pass(q)
 		})
 		w.setLimit(5)
 		w.ran(race)
 		require.Equal(w, 5, w.limit(), "it was set last")
-		children, _, err := w.operator.Children(semPath)
+		children, _, err := w.operator.Children(node)
 		require.NoError(w, err)
 		require.Len(w, children, 3, "the limit and two registers: %v", children)
 	})
@@ -210,9 +167,9 @@ func TestSemaphoreLimit_SetConcurrently(t *testing.T) {
 // limit that another client sets in the meantime.
 func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
 	for _, applied := range []bool{true, false} {
-		runSemaphoreTest(t, func(w *harness) {
+		runTest(t, 1, func(w *harness) {
 			other := w.semaphore(w.connect(), 1)
-			set, match := w.srv.Before, zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: semPath, Nth: 1}
+			set, match := w.srv.Before, zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: node, Nth: 1}
 			if applied {
 				set = w.srv.After
 			}
@@ -233,7 +190,7 @@ func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
 }
 
 func TestSemaphoreLimit_SetUnconfirmed(t *testing.T) {
-	runSemaphoreTest(t, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		w.setLimit(2)
 		w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -243,7 +200,7 @@ func TestSemaphoreLimit_SetUnconfirmed(t *testing.T) {
 		w.srv.Heal()
 		w.pass(timeout)
 		require.Equal(w, 2, w.limit())
-		w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: semPath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
 			return zktest.Pass(q)
 		})
@@ -260,41 +217,18 @@ func TestSemaphoreLimit_SetUnconfirmed(t *testing.T) {
 
 // Limit must not return the earlier limit of a server that lags behind.
 func TestSemaphoreLimit_NotOlderThanCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ensemble := zktest.StartEnsemble(t, 3)
-		connect := func(server int) *zk.Conn { return bubble.ConnectFrom(t, ensemble, server, timeout) }
-		first, err := NewSemaphore(connect(0), semPath, 1, semOptions(nil)...)
-		require.NoError(t, err)
-		second, err := NewSemaphore(connect(1), semPath, 1, semOptions(nil)...)
-		require.NoError(t, err)
-		require.NoError(t, first.SetLimit(t.Context(), 2))
-		ensemble.Server(1).Partition()
-		require.NoError(t, first.SetLimit(t.Context(), 3))
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	runTest(t, 3, func(w *harness) {
+		w.setLimit(2)
+		s := w.semaphore(w.connectTo(1), 1)
+		w.ensemble.Server(1).Partition()
+		w.setLimit(3)
+		ctx, cancel := context.WithTimeout(w.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err = second.Limit(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		ensemble.Server(1).Heal()
-		limit, err := second.Limit(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 3, limit)
-	})
-}
-
-// Other children and data that an operator has written are not taken for a limit.
-func TestSemaphoreLimit_UnrelatedChildrenAndData(t *testing.T) {
-	runSemaphoreTest(t, func(w *harness) {
-		a := w.contend(1, 1)
-		for _, name := range []string{"limit", "limit-9", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001", "limit--9-0000000001", "limit-9-0000000001x"} {
-			_, err := w.operator.Create(semPath+"/"+name, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-			require.NoError(w, err)
-		}
-		_, err := w.operator.Set(semPath, []byte("9"), -1)
+		_, err := s.Limit(ctx)
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		w.ensemble.Server(1).Heal()
+		limit, err := s.Limit(w.Context())
 		require.NoError(w, err)
-		b := w.contend(1, 1)
-		a.holds()
-		b.waits()
-		a.release()
-		b.release()
+		require.Equal(w, 3, limit)
 	})
 }

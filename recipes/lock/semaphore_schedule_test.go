@@ -158,17 +158,15 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 
 func TestSemaphoreSchedules(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
-func TestSemaphoreSchedules_MutexProtocol(t *testing.T) {
-	for name, protocol := range otherProtocols {
-		t.Run(name, func(t *testing.T) { runSemaphoreSchedules(t, 20, []Option{protocol}) })
+func TestSemaphoreSchedules_OtherLibraries(t *testing.T) {
+	for name, layout := range otherLayouts {
+		t.Run(name, func(t *testing.T) { runSemaphoreSchedules(t, 20, []Option{layout}) })
 	}
 }
 
 // The checker must detect histories in which leases exceed the limit.
 func TestSemaphoreSchedules_Model(t *testing.T) {
-	op := func(n int, call, ret int64) porcupine.Operation {
-		return porcupine.Operation{ClientId: int(call), Input: leaseOp(n), Call: call, Return: ret}
-	}
+	op := func(n int, call, ret int64) porcupine.Operation { return op(leaseOp(n), call, ret) }
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(-2, 3, 4), op(2, 5, 6))
 	requireIllegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 4), op(-2, 5, 6))
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5)) // the release overlaps the acquisition

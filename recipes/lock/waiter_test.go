@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -85,7 +86,7 @@ func TestWaiter_GivesUp(t *testing.T) {
 			require.ErrorIs(w, err, errEnough)
 			_, err = waiter.Position(w.Context())
 			require.ErrorIs(w, err, errEnough)
-			require.Empty(w, w.created())
+			require.Empty(w, bubble.Created(w.srv, node))
 		})
 	})
 }

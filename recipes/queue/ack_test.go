@@ -48,17 +48,13 @@ func TestAckAll_IsAtomic(t *testing.T) {
 // writes for one of them. The calls must not wait for each other.
 func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
 	run(t, func(h *harness) {
-		conn := h.connect()
-		q := h.queueOn(conn, config{})
+		q := h.queue()
 		require.NoError(h, putAll(h.Context(), q, [][]byte{[]byte("one"), []byte("two")}))
 		items, err := q.TakeUpTo(h.Context(), 2)
 		require.NoError(h, err)
 		require.Equal(h, items[0].Token(), items[1].Token(), "one request has claimed both")
-		held, release := bubble.Gate(h)
-		h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-			<-held
-			return zktest.Pass(r)
-		})
+		hold, release := bubble.Hold(h)
+		h.srv.Before(nth(q.conn, zktest.OpMulti, 1), hold)
 		failing := bubble.Async(func() error {
 			return items[0].Ack(&zk.DeleteRequest{Path: "/missing", Version: -1})
 		})
@@ -212,47 +208,43 @@ func TestReturn_RepeatedlyIsDelayed(t *testing.T) {
 // If the reply to a return is lost, the claim is deleted, and the claim of the next consumer is
 // not.
 func TestTrap05_ReturnReplyLost(t *testing.T) {
-	for name, fault := range requestFaults {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				conn := h.connect()
-				q, other := h.queueOn(conn, config{}), h.queue()
-				h.put(q, "one")
-				item := h.take(q, "one")
-				fault(h.srv, nth(conn, zktest.OpMulti, 1))
-				taken := h.startTake(other) // it claims the item before the first consumer can read the record
-				require.NoError(h, item.Return(nil))
-				again := <-taken
-				h.advance(2 * sessionTimeout)
-				require.NoError(h, again.Err())
-				_, err := again.Multi()
-				require.NoError(h, err, "the claim of the next consumer is valid")
-				require.Equal(h, 2, again.Attempt())
-			})
-		})
-	}
+	forEachLoss(t, func(h *harness, lose func(q *Queue)) {
+		q, other := h.queue(), h.queue()
+		h.put(q, "one")
+		item := h.take(q, "one")
+		lose(q)
+		taken := h.startTake(other) // it claims the item before the first consumer can read the record
+		require.NoError(h, item.Return(nil))
+		again := <-taken
+		h.advance(2 * sessionTimeout)
+		require.NoError(h, again.Err())
+		_, err := again.Multi()
+		require.NoError(h, err, "the claim of the next consumer is valid")
+		require.Equal(h, 2, again.Attempt())
+	})
 }
 
 // A call for an item that takes too long continues. The next call returns its result: neither are
 // operations executed twice, nor is the item acknowledged without them.
 func TestTrap06_AckTakesTooLong(t *testing.T) {
-	slowAck := func(h *harness, q *Queue, item *Item, op any) {
-		slow := h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-			time.Sleep(limit.Confirm + time.Second/4)
-			return zktest.Pass(r)
-		})
-		begin := time.Now()
-		require.ErrorIs(h, item.Ack(op), recipes.ErrUnconfirmed)
-		require.Equal(h, limit.Confirm, time.Since(begin))
-		<-slow.Ran()
-	}
 	run(t, func(h *harness) {
+		slow := func(q *Queue) *zktest.Hook {
+			return h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+				time.Sleep(limit.Confirm + time.Second/4)
+				return zktest.Pass(r)
+			})
+		}
+		slowAck := func(q *Queue, item *Item, op any) {
+			hook := slow(q)
+			bubble.RequireDuration(h, limit.Confirm, func() { require.ErrorIs(h, item.Ack(op), recipes.ErrUnconfirmed) })
+			<-hook.Ran()
+		}
 		const timeout = 30 * time.Second // the lease outlasts the slow requests
 		q := h.queueOn(bubble.Connect(h, h.srv, timeout), config{}, recipes.WithSessionTimeout(timeout))
 		h.put(q, "one", "two", "three")
 		item := h.take(q, "one")
 		result := &zk.CreateRequest{Path: "/result-", Acl: q.acl, Flags: zk.FlagSequence}
-		slowAck(h, q, item, result)
+		slowAck(q, item, result)
 		require.NoError(h, item.Ack(result))
 		require.NoError(h, item.Ack())
 		require.ErrorIs(h, item.Ack(result), recipes.ErrReleased)
@@ -260,16 +252,13 @@ func TestTrap06_AckTakesTooLong(t *testing.T) {
 		require.Equal(h, 1, strings.Count(h.srv.Tree(), "  result-"), h.srv.Tree())
 
 		item = h.take(q, "two")
-		slowAck(h, q, item, &zk.DeleteRequest{Path: "/missing", Version: -1})
+		slowAck(q, item, &zk.DeleteRequest{Path: "/missing", Version: -1})
 		require.ErrorIs(h, item.Ack(), zk.ErrNoNode, "the result of the first call")
 		require.NoError(h, item.Err())
 		require.NoError(h, item.Ack())
 
 		item = h.take(q, "three")
-		h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-			time.Sleep(limit.Confirm + time.Second/4)
-			return zktest.Pass(r)
-		})
+		slow(q)
 		require.ErrorIs(h, item.Return(nil), recipes.ErrUnconfirmed)
 		require.NoError(h, item.Return(nil))
 		require.Equal(h, 2, h.take(q, "three").Attempt())
@@ -292,11 +281,8 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 			return items
 		}
 		holdNext := func() (release func()) {
-			held, release := bubble.Gate(h)
-			h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-				<-held
-				return zktest.Pass(r)
-			})
+			hold, release := bubble.Hold(h)
+			h.srv.Before(nth(q.conn, zktest.OpMulti, 1), hold)
 			return release
 		}
 		create := func(path string) any { return &zk.CreateRequest{Path: path, Acl: q.acl} }
@@ -384,23 +370,18 @@ func TestAck_SuccessIsNotAnError(t *testing.T) {
 // If the reply to an acknowledgement is lost, the consumer recognizes that it has deleted the item,
 // and not another consumer.
 func TestTrap08_AckReplyLost(t *testing.T) {
-	for name, fault := range requestFaults {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				conn := h.connect()
-				q, other := h.queueOn(conn, config{}), h.queue()
-				h.put(q, "one", "two")
-				item := h.take(q, "one")
-				fault(h.srv, nth(conn, zktest.OpMulti, 1))
-				written := &zk.CreateRequest{Path: "/done-", Acl: q.acl, Flags: zk.FlagSequence}
-				require.NoError(h, item.Ack(written))
-				require.ErrorIs(h, item.Err(), recipes.ErrReleased)
-				require.Equal(h, 1, strings.Count(h.srv.Tree(), "done-"))
-				h.take(other, "two")
-				h.requireEmpty(other)
-			})
-		})
-	}
+	forEachLoss(t, func(h *harness, lose func(q *Queue)) {
+		q, other := h.queue(), h.queue()
+		h.put(q, "one", "two")
+		item := h.take(q, "one")
+		lose(q)
+		written := &zk.CreateRequest{Path: "/done-", Acl: q.acl, Flags: zk.FlagSequence}
+		require.NoError(h, item.Ack(written))
+		require.ErrorIs(h, item.Err(), recipes.ErrReleased)
+		require.Equal(h, 1, strings.Count(h.srv.Tree(), "done-"))
+		h.take(other, "two")
+		h.requireEmpty(other)
+	})
 }
 
 // The session expires with the reply. If the item was deleted, it is unknown which consumer has
@@ -409,15 +390,14 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		t.Run(fmt.Sprint(applied), func(t *testing.T) {
 			run(t, func(h *harness) {
-				conn := h.connect()
-				q, other := h.queueOn(conn, config{}), h.queue()
+				q, other := h.queue(), h.queue()
 				h.put(q, "one")
 				item := h.take(q, "one")
 				set := h.srv.Before
 				if applied {
 					set = h.srv.After
 				}
-				set(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+				set(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					_ = h.srv.ExpireSession(r.Session)
 					return zktest.Cut(r)
 				})
@@ -438,39 +418,20 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 	}
 }
 
-// TestAck_ClaimDeleted_ItemIsClaimedAgain fails if a consumer whose claim was deleted by another client
-// does not take the item again.
-func TestAck_ClaimDeleted_ItemIsClaimedAgain(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
-		h.put(q, "one")
-		item := h.take(q, "one")
-		require.NoError(h, h.connect().Delete(q.claimPath(item.ID()), -1))
-		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
-		waitCtx, cancel := context.WithTimeout(ctx, time.Hour)
-		defer cancel()
-		item, err := q.Take(waitCtx)
-		require.NoError(h, err)
-		require.NoError(h, item.Ack())
-		h.requireEmpty(q)
-	})
-}
-
 // An acknowledgement that a server receives after the session has expired is not applied. The lease
 // does not prevent this here.
 func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 	run(t, func(h *harness) {
-		conn := h.connect()
-		q, other := h.queueOn(conn, config{}), h.queue()
+		q, other := h.queue(), h.queue()
 		h.put(q, "one")
 		item := h.take(q, "one")
 		item.d.grant, item.d.end = grant.New(item.d.token, nil) // it does not expire
 		h.srv.Refuse(true)
-		h.srv.DropConnections(conn.SessionID())
+		h.srv.DropConnections(q.conn.SessionID())
 		h.advance(0)
 		var acking sync.WaitGroup
 		acking.Go(func() { require.ErrorIs(h, bubble.Repeated(func() error { return item.Ack() }), recipes.ErrNotHeld) })
-		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		require.NoError(h, h.srv.ExpireSession(q.conn.SessionID()))
 		again := h.take(other, "one")
 		h.srv.Refuse(false)
 		acking.Wait()
@@ -486,8 +447,7 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
-				conn, operator := h.connect(), h.connect()
-				q, other := h.queueOn(conn, config{}), h.queue()
+				q, other, operator := h.queue(), h.queue(), h.connect()
 				h.put(q, "zero", "one")
 				next, stop := iter.Pull2(q.Items(h.Context()))
 				zero, err, _ := next()
@@ -495,7 +455,7 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 				h.ack(zero)
 				h.advance(time.Second)
 				h.requireEmpty(other)
-				hook(h.srv, nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+				hook(h.srv, nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					for _, child := range h.childrenOn(operator, "/jobs-claims") {
 						if child != "queue-0000000001" {
 							_ = operator.Delete("/jobs-claims/"+child, -1)
@@ -515,13 +475,12 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 // consumer has claimed the item, its claim must not be deleted.
 func TestReturn_ReplyAndRecordLost(t *testing.T) {
 	run(t, func(h *harness) {
-		conn, operator := h.connect(), h.connect()
-		q, other, third := h.queueOn(conn, config{}), h.queue(), h.queue()
+		q, other, third, operator := h.queue(), h.queue(), h.queue(), h.connect()
 		h.put(q, "one")
 		item := h.take(q, "one")
 		taken := h.startTake(other)
 		h.advance(time.Second)
-		h.srv.After(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+		h.srv.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			require.NoError(h, operator.Delete(q.writer.Record(), -1))
 			time.Sleep(time.Second) // until the next consumer has claimed the item
 			return zktest.Cut(r)

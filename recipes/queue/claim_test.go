@@ -66,32 +66,26 @@ func TestEarlyRead_MustIncludeClaim(t *testing.T) {
 // If the reply to a claim is lost, the consumer recognizes its claim. Otherwise no consumer could
 // take the item as long as the session lives.
 func TestTrap01_ClaimReplyLost(t *testing.T) {
-	for name, fault := range requestFaults {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				conn := h.connect()
-				q, other := h.queueOn(conn, config{}), h.queue()
-				h.put(q, "one", "two")
-				fault(h.srv, nth(conn, zktest.OpMulti, 1))
-				item := h.take(q, "one")
-				require.Equal(h, 1, item.Attempt(), "claimed once")
-				_, stat, err := conn.Get(q.claimPath(item.ID()))
-				require.NoError(h, err)
-				require.Equal(h, stat.Czxid, item.Token())
-				h.take(other, "two")
-				require.NoError(h, item.Ack())
-				h.requireEmpty(other)
-			})
-		})
-	}
+	forEachLoss(t, func(h *harness, lose func(q *Queue)) {
+		q, other := h.queue(), h.queue()
+		h.put(q, "one", "two")
+		lose(q)
+		item := h.take(q, "one")
+		require.Equal(h, 1, item.Attempt(), "claimed once")
+		_, stat, err := q.conn.Get(q.claimPath(item.ID()))
+		require.NoError(h, err)
+		require.Equal(h, stat.Czxid, item.Token())
+		h.take(other, "two")
+		require.NoError(h, item.Ack())
+		h.requireEmpty(other)
+	})
 }
 
 // A claim of the previous session of the same program belongs to another client, and is deleted
 // with that session.
 func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, config{})
+		ctx, q := h.Context(), h.queue()
 		h.put(q, "one")
 		previous := h.connect() // the connection of the program before it was restarted
 		_, err := previous.Create(q.claimPath("queue-0000000000"), []byte("me"), zk.FlagEphemeral, q.acl)
@@ -119,9 +113,7 @@ func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 		q := h.queueOn(h.connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))) // 64 KiB
 		h.srv.ResetLog()
 		for _, payload := range []string{"second", "third"} {
-			item, err := q.Take(h.Context())
-			require.NoError(h, err)
-			require.Equal(h, payload, string(item.Data()))
+			item := h.await(q, payload)
 			h.ack(item)
 		}
 		taking := h.startTake(q)
@@ -136,9 +128,7 @@ func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 		require.Equal(h, "fourth", string(item.Data()))
 		h.ack(item)
 		h.ack(h.take(producer, large))
-		n, err := producer.Len(h.Context())
-		require.NoError(h, err)
-		require.Zero(h, n)
+		h.requireLen(producer, 0)
 	})
 }
 
@@ -167,10 +157,9 @@ func TestClaim_ReplyAndRecordLost(t *testing.T) {
 	for name, closeQueue := range map[string]bool{"listed": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
-				conn, operator := h.connect(), h.connect()
-				q, other := h.queueOn(conn, config{}), h.queue()
+				q, other, operator := h.queue(), h.queue(), h.connect()
 				h.put(q, "one")
-				h.srv.After(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+				h.srv.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					require.NoError(h, operator.Delete(q.writer.Record(), -1))
 					if closeQueue {
 						go func() { _ = q.Close() }()

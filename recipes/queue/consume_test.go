@@ -170,13 +170,12 @@ func TestItems_ContinuesInNextSession(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
 		defer cancel()
-		conn := h.connect()
-		q, other := h.queueOn(conn, config{}), h.queue()
+		q, other := h.queue(), h.queue()
 		items, result := h.consume(ctx, q)
 		for i := range 5 {
 			h.put(other, "one")
 			item := <-items
-			require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+			require.NoError(h, h.srv.ExpireSession(q.conn.SessionID()))
 			<-item.Done()
 			require.ErrorIs(h, item.Err(), recipes.ErrSessionExpired)
 			item = <-items
@@ -235,32 +234,26 @@ func TestItems_UnreadableItem(t *testing.T) {
 				mu.Lock()
 				require.Equal(h, want, received)
 				mu.Unlock()
-				letters, err := producer.DeadLetters(ctx)
-				require.NoError(h, err)
 				if unlimited {
-					require.Empty(h, letters)
+					h.deadLetters(producer, 0)
 				} else {
-					require.Len(h, letters, 1)
+					letters := h.deadLetters(producer, 1)
 					require.Equal(h, large, string(letters[0].Parts[0]))
 					require.Equal(h, 30, letters[0].Attempts)
 					require.Contains(h, letters[0].Reason, "the data cannot be read")
-					unread, err := fleet[0].DeadLetters(ctx)
-					require.NoError(h, err)
-					require.Len(h, unread, 1)
+					unread := h.deadLetters(fleet[0], 1)
 					require.ErrorIs(h, unread[0].Err, recipes.ErrTooLarge)
 					require.ErrorIs(h, fleet[0].Requeue(ctx, unread[0]), recipes.ErrTooLarge)
 				}
 				cancel()
 				consuming.Wait()
 				if !unlimited {
-					require.NoError(h, producer.Requeue(h.Context(), letters[0]))
+					require.NoError(h, producer.Requeue(h.Context(), h.deadLetters(producer, 1)[0]))
 					item := h.take(producer, large)
 					require.Equal(h, 1, item.Attempt())
 					h.ack(item)
 				}
-				n, err := producer.Len(h.Context())
-				require.NoError(h, err)
-				require.Zero(h, n)
+				h.requireLen(producer, 0)
 				require.Empty(h, h.children("/jobs-dead"))
 			})
 		})

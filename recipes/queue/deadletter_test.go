@@ -31,9 +31,7 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 		}
 		h.ack(h.take(q, "good"))
 		h.requireEmpty(q)
-		letters, err := q.DeadLetters(ctx)
-		require.NoError(h, err)
-		require.Len(h, letters, 1)
+		letters := h.deadLetters(q, 1)
 		l := letters[0]
 		require.Equal(h, id, l.Item)
 		require.Equal(h, 3, l.Attempts)
@@ -47,9 +45,7 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 		item := h.take(q, "bad")
 		require.Equal(h, 1, item.Attempt(), "attempts are counted from 1 again")
 		require.NoError(h, item.Ack())
-		letters, err = q.DeadLetters(ctx)
-		require.NoError(h, err)
-		require.Empty(h, letters)
+		h.deadLetters(q, 0)
 		require.ErrorIs(h, q.Requeue(ctx, DeadLetter{ID: "x", Item: "x"}), recipes.ErrInvalid)
 	})
 }
@@ -68,32 +64,11 @@ func TestDeadLetter_AfterCrashes(t *testing.T) {
 			h.advance(time.Second)
 		}
 		h.take(q, "good")
-		letters, err := q.DeadLetters(ctx)
-		require.NoError(h, err)
-		require.Len(h, letters, 1)
+		letters := h.deadLetters(q, 1)
 		require.Equal(h, 3, letters[0].Attempts)
 		require.Contains(h, letters[0].Reason, "neither acknowledged nor returned")
 		require.NoError(h, q.Discard(ctx, letters[0]))
 		require.NotContains(h, h.srv.Tree(), "deadly")
-	})
-}
-
-// An item whose data is not in the format of the layout becomes a dead letter. Curator deletes it.
-func TestDeadLetter_MalformedItem(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
-		h.put(q, "one")
-		h.take(q, "one")
-		_, err := h.connect().Create("/jobs/queue-", []byte("raw"), zk.FlagSequence, q.acl)
-		require.NoError(h, err)
-		h.put(q, "two")
-		h.take(q, "two")
-		letters, err := q.DeadLetters(ctx)
-		require.NoError(h, err)
-		require.Len(h, letters, 1)
-		require.Equal(h, "raw", string(letters[0].Raw))
-		require.Nil(h, letters[0].Parts)
-		require.Contains(h, letters[0].Reason, "not in Curator's format")
 	})
 }
 
@@ -139,10 +114,10 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 				})
 				taking := h.startTake(q)
 				h.advance(sessionTimeout)
-				letters, err := q.DeadLetters(ctx)
-				require.NoError(h, err)
-				require.Len(h, letters, 1, "%s", h.srv.Tree())
+				letters := h.deadLetters(q, 1)
 				require.Contains(h, letters[0].Reason, c.reason)
+				require.Equal(h, c.data, letters[0].Raw)
+				require.Len(h, letters[0].Parts, c.attempts, "parts, of a well-formed item only")
 				require.NotContains(h, h.childrenOn(operator, q.cfg.claims), "queue-0000000000")
 				h.put(q, "two")
 				require.Equal(h, "two", string((<-taking).Data()))
@@ -171,9 +146,7 @@ func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
 		h.ack(h.take(reader, "two"))
 		h.requireEmpty(reader)
 		h.requireEmpty(h.queue())
-		letters, err := reader.DeadLetters(ctx)
-		require.NoError(h, err)
-		require.Len(h, letters, 1)
+		letters := h.deadLetters(reader, 1)
 		require.Equal(h, "too much", letters[0].Reason)
 		require.Equal(h, large, letters[0].Parts[0])
 		require.ErrorIs(h, reader.Requeue(ctx, letters[0]), recipes.ErrTooLarge, "not by a transaction of this library")
@@ -195,63 +168,51 @@ func TestDeadLetters_Order(t *testing.T) {
 		for _, payload := range []string{"2", "1", "0"} {
 			require.NoError(h, h.take(q, payload).Return(nil))
 		}
-		letters, err := q.DeadLetters(ctx)
-		require.NoError(h, err)
+		letters := h.deadLetters(q, 3)
 		var order []string
 		for _, l := range letters {
 			order = append(order, string(l.Parts[0]))
 			require.Equal(h, "returned", l.Reason)
 		}
 		require.Equal(h, []string{"2", "1", "0"}, order)
-		_, err = h.connect().Create("/jobs-dead/unrecognized", nil, 0, q.acl)
+		_, err := h.connect().Create("/jobs-dead/unrecognized", nil, 0, q.acl)
 		require.NoError(h, err)
-		letters, err = q.DeadLetters(ctx)
-		require.NoError(h, err)
-		require.Len(h, letters, 3, "unrecognized children are ignored")
+		letters = h.deadLetters(q, 3)
 	})
 }
 
 // If a reply is lost, an item becomes one dead letter, and a dead letter becomes one item.
 func TestTrap07_RequeueReplyLost(t *testing.T) {
-	for name, fault := range requestFaults {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				ctx, conn := h.Context(), h.connect()
-				q := h.queueOn(conn, config{maxAttempts: 1})
-				h.put(q, "one")
-				item := h.take(q, "one")
-				fault(h.srv, nth(conn, zktest.OpMulti, 1))
-				require.NoError(h, item.Return(nil))
-				letters, err := q.DeadLetters(ctx)
-				require.NoError(h, err)
-				require.Len(h, letters, 1)
-				require.Empty(h, h.children("/jobs"))
-				fault(h.srv, nth(conn, zktest.OpMulti, 1))
-				require.NoError(h, q.Requeue(ctx, letters[0]))
-				require.Len(h, h.children("/jobs"), 1)
-				require.Empty(h, h.children("/jobs-dead"))
-				h.take(q, "one")
-			})
-		})
-	}
+	forEachLoss(t, func(h *harness, lose func(q *Queue)) {
+		ctx, conn := h.Context(), h.connect()
+		q := h.queueOn(conn, config{maxAttempts: 1})
+		h.put(q, "one")
+		item := h.take(q, "one")
+		lose(q)
+		require.NoError(h, item.Return(nil))
+		letters := h.deadLetters(q, 1)
+		require.Empty(h, h.children("/jobs"))
+		lose(q)
+		require.NoError(h, q.Requeue(ctx, letters[0]))
+		require.Len(h, h.children("/jobs"), 1)
+		require.Empty(h, h.children("/jobs-dead"))
+		h.take(q, "one")
+	})
 }
 
 // A dead letter that another client has written with the path of another znode neither shows nor deletes it.
 func TestDeadLetter_NamesAnotherZnode(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, config{})
+		ctx, q := h.Context(), h.queue()
 		require.NoError(h, q.Create(ctx))
 		require.NoError(h, q.makeDead(ctx))
 		for path, data := range map[string]string{"/secret": "secret", "/jobs-dead/queue-0000000000-1": ""} {
-			_, err := conn.Create(path, []byte(data), 0, openACL)
+			_, err := q.conn.Create(path, []byte(data), 0, openACL)
 			require.NoError(h, err)
 		}
-		_, err := conn.Create("/jobs-dead/queue-0000000000-1/why", []byte(`{"item":"../secret","inPlace":true}`), 0, openACL)
+		_, err := q.conn.Create("/jobs-dead/queue-0000000000-1/why", []byte(`{"item":"../secret","inPlace":true}`), 0, openACL)
 		require.NoError(h, err)
-		letters, err := q.DeadLetters(ctx)
-		require.NoError(h, err)
-		require.Len(h, letters, 1)
+		letters := h.deadLetters(q, 1)
 		require.Equal(h, "queue-0000000000", letters[0].Item)
 		require.Contains(h, letters[0].Reason, `unknown: the item is "../secret"`)
 		require.Empty(h, letters[0].Raw)

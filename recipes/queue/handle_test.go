@@ -56,37 +56,13 @@ func TestHandle_Results(t *testing.T) {
 		require.NoError(h, stop())
 		require.Equal(h, map[string]int{"succeeds": 1, "succeeds second": 2, "fails": 3, "rejected": 1, "acknowledged by the handler": 1}, calls)
 		h.requireEmpty(q)
-		letters, err := q.DeadLetters(h.Context())
-		require.NoError(h, err)
+		letters := h.deadLetters(q, 2)
 		dead := map[string]int{}
 		for _, l := range letters {
 			dead[string(l.Parts[0])] = l.Attempts
 			require.Contains(h, l.Reason, "failed")
 		}
 		require.Equal(h, map[string]int{"fails": 3, "rejected": 1}, dead)
-	})
-}
-
-// An item that fails is not delivered again without a delay, and does not delay others.
-func TestHandle_FailureIsDelayed(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
-		failures, successes := 0, 0
-		stop := h.handle(q, func(_ context.Context, i *Item) error {
-			if string(i.Data()) == "fails" {
-				failures++
-				return errors.New("failed")
-			}
-			successes++
-			return nil
-		})
-		h.put(q, "fails")
-		h.advance(10 * time.Second)
-		require.LessOrEqual(h, failures, 9)
-		h.put(q, "one", "two", "three")
-		h.advance(0)
-		require.Equal(h, 3, successes)
-		require.NoError(h, stop())
 	})
 }
 
@@ -123,8 +99,7 @@ func TestHandle_Workers(t *testing.T) {
 // The context of the handler ends with the claim and with the context of Handle, which waits for the handler.
 func TestHandle_Context(t *testing.T) {
 	run(t, func(h *harness) {
-		conn := h.connect()
-		q := h.queueOn(conn, config{})
+		q := h.queue()
 		var causes []error
 		handler := func(ctx context.Context, _ *Item) error {
 			<-ctx.Done()
@@ -134,7 +109,7 @@ func TestHandle_Context(t *testing.T) {
 		stop := h.handle(q, handler)
 		h.put(h.queue(), "one")
 		h.advance(time.Second)
-		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		require.NoError(h, h.srv.ExpireSession(q.conn.SessionID()))
 		h.advance(sessionTimeout)
 		require.Len(h, causes, 1)
 		require.ErrorIs(h, causes[0], recipes.ErrSessionExpired)
@@ -148,8 +123,7 @@ func TestHandle_Context(t *testing.T) {
 // The error that ends the loops of the workers is the result.
 func TestHandle_Errors(t *testing.T) {
 	run(t, func(h *harness) {
-		conn := h.connect()
-		q := h.queueOn(conn, config{})
+		q := h.queue()
 		never := func(context.Context, *Item) error { return nil }
 		require.ErrorIs(h, q.Handle(h.Context(), never, WithWorkers(0)), recipes.ErrInvalid)
 		require.ErrorIs(h, q.Handle(h.Context(), never, nil), recipes.ErrInvalid)
@@ -160,10 +134,10 @@ func TestHandle_Errors(t *testing.T) {
 		require.ErrorIs(h, <-result, recipes.ErrClosed)
 		require.ErrorIs(h, q.Handle(h.Context(), never), recipes.ErrClosed)
 
-		q = h.queueOn(conn, config{})
+		q = h.queueOn(q.conn, config{})
 		go func() { result <- q.Handle(h.Context(), never) }()
 		h.advance(time.Second)
-		conn.Close()
+		q.conn.Close()
 		require.ErrorIs(h, <-result, recipes.ErrConnClosed)
 	})
 }
@@ -171,13 +145,12 @@ func TestHandle_Errors(t *testing.T) {
 // An item whose acknowledgement is lost is delivered again, and the handler continues.
 func TestHandle_AcknowledgementIsLost(t *testing.T) {
 	run(t, func(h *harness) {
-		conn := h.connect()
-		q := h.queueOn(conn, config{})
+		q := h.queue()
 		calls := 0
 		stop := h.handle(q, func(context.Context, *Item) error {
 			if calls++; calls == 1 {
-				h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-					_ = h.srv.ExpireSession(conn.SessionID())
+				h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+					_ = h.srv.ExpireSession(q.conn.SessionID())
 					return zktest.Cut(r)
 				})
 			}
@@ -205,9 +178,7 @@ func TestHandle_Interrupted(t *testing.T) {
 		h.put(q, "interrupted", "rejected")
 		h.advance(time.Second)
 		require.NoError(h, stop())
-		letters, err := q.DeadLetters(h.Context())
-		require.NoError(h, err)
-		require.Len(h, letters, 1)
+		letters := h.deadLetters(q, 1)
 		require.Equal(h, "rejected", string(letters[0].Parts[0]))
 		require.Equal(h, 1, h.take(q, "interrupted").Attempt())
 	})

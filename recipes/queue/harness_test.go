@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,6 +107,15 @@ func (h *harness) take(q *Queue, payload string) *Item {
 	return item
 }
 
+// await waits for an item, which must have a payload.
+func (h *harness) await(q *Queue, payload string) *Item {
+	h.Helper()
+	item, err := q.Take(h.Context())
+	require.NoError(h, err)
+	require.Equal(h, payload, string(item.Data()))
+	return item
+}
+
 // startTake takes an item in the background.
 func (h *harness) startTake(q *Queue) <-chan *Item {
 	taken := make(chan *Item, 1)
@@ -151,12 +161,32 @@ func (h *harness) requireEmpty(q *Queue) {
 	require.ErrorIs(h, err, ErrEmpty)
 }
 
-// requestFaults are the ways in which one request can fail.
-var requestFaults = map[string]func(srv *zktest.Server, m zktest.Match){
-	"reply lost":                 func(srv *zktest.Server, m zktest.Match) { srv.After(m, zktest.Cut) },
-	"request lost":               func(srv *zktest.Server, m zktest.Match) { srv.Before(m, zktest.Cut) },
-	"applied, session moved":     func(srv *zktest.Server, m zktest.Match) { srv.After(m, zktest.Fail(zk.ErrSessionMoved)) },
-	"not applied, session moved": func(srv *zktest.Server, m zktest.Match) { srv.Before(m, zktest.Fail(zk.ErrSessionMoved)) },
+// requireLen requires the number of items, and deadLetters that of dead letters, which it returns.
+func (h *harness) requireLen(q *Queue, want int) {
+	h.Helper()
+	n, err := q.Len(h.Context())
+	require.NoError(h, err)
+	require.Equal(h, want, n)
+}
+
+func (h *harness) deadLetters(q *Queue, want int) []DeadLetter {
+	h.Helper()
+	letters, err := q.DeadLetters(h.Context())
+	require.NoError(h, err)
+	require.Len(h, letters, want)
+	return letters
+}
+
+// forEachLoss runs f with each fault after which a client does not know whether a request was applied, and which
+// does not end its leases. lose causes it at the next transaction of a queue.
+func forEachLoss(t *testing.T, f func(h *harness, lose func(q *Queue))) {
+	for _, l := range slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved) {
+		t.Run(l.Name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				f(h, func(q *Queue) { l.Set(h.srv, nth(q.conn, zktest.OpMulti, 1)) })
+			})
+		})
+	}
 }
 
 // nth matches the n-th request of a kind that a client sends from now on.

@@ -45,29 +45,27 @@ func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
-				ctx, conn := h.Context(), h.connect()
-				q, other := h.queueOn(conn, config{}), h.queue()
+				q, other := h.queue(), h.queue()
 				h.put(q, "one")
 				item := h.take(q, "one")
 				begin := time.Now()
-				fault(h.srv, conn.SessionID())
+				fault(h.srv, q.conn.SessionID())
 				var notified time.Duration
 				var waiting sync.WaitGroup
 				waiting.Go(func() {
 					<-item.Done()
 					notified = time.Since(begin)
 				})
-				again, err := other.Take(ctx)
-				require.NoError(h, err)
+				again := h.await(other, "one")
 				taken := time.Since(begin)
 				waiting.Wait()
 				require.Less(h, notified, taken)
 				require.ErrorIs(h, item.Err(), recipes.ErrLeaseExpired)
 				require.Equal(h, 2, again.Attempt())
 				require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
-				_, err = item.Multi()
+				_, err := item.Multi()
 				require.ErrorIs(h, err, recipes.ErrNotHeld)
-				h.srv.Heal(conn.SessionID())
+				h.srv.Heal(q.conn.SessionID())
 				h.advance(10 * time.Second)
 				require.NoError(h, again.Err())
 				require.NoError(h, again.Ack())
@@ -80,18 +78,16 @@ func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 // server answers.
 func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, conn := h.Context(), h.connect()
-		q, other := h.queueOn(conn, config{}), h.queue()
+		q, other := h.queue(), h.queue()
 		h.put(q, "one")
 		item := h.take(q, "one")
-		session := conn.SessionID()
+		session := q.conn.SessionID()
 		h.srv.Blackhole(zktest.ToClient, session)
 		<-item.Done()
 		require.ErrorIs(h, item.Err(), recipes.ErrLeaseExpired)
 		h.srv.Heal(session)
-		again, err := other.Take(ctx)
-		require.NoError(h, err)
-		require.Equal(h, session, conn.SessionID())
+		again := h.await(other, "one")
+		require.Equal(h, session, q.conn.SessionID())
 		require.Equal(h, 2, again.Attempt())
 	})
 }
@@ -100,19 +96,17 @@ func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
 // are lost, and nothing is written for them in the new session.
 func TestTrap18_SessionChangesUnnoticed(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, config{})
+		q := h.queue()
 		h.put(q, "one")
 		item := h.take(q, "one")
-		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		require.NoError(h, h.srv.ExpireSession(q.conn.SessionID()))
 		require.ErrorIs(h, bubble.Repeated(func() error { return item.Ack() }), recipes.ErrNotHeld)
 		<-item.Done()
 		require.ErrorIs(h, item.Err(), recipes.ErrSessionExpired)
-		again, err := q.Take(ctx)
-		require.NoError(h, err)
+		again := h.await(q, "one")
 		require.Equal(h, 2, again.Attempt())
 		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
-		_, err = item.Multi()
+		_, err := item.Multi()
 		require.ErrorIs(h, err, recipes.ErrNotHeld)
 		require.NoError(h, again.Err(), "the previous delivery does not affect it")
 		require.NoError(h, again.Ack())

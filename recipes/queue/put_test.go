@@ -1,12 +1,10 @@
 package queue
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -31,22 +29,6 @@ func TestPut_Priority(t *testing.T) {
 		require.ErrorIs(h, put(ctx, q, nil, WithPriority(1), WithTime(time.Now())), recipes.ErrInvalid)
 		require.ErrorIs(h, put(ctx, q, nil, nil), recipes.ErrInvalid)
 	})
-}
-
-// Due times are those of the clock of the ensemble's leader, which is an hour behind here.
-func TestPut_DelayIsMeasuredByServerClock(t *testing.T) {
-	run(t, func(h *harness) {
-		serverTime := time.Now()
-		time.Sleep(time.Hour)
-		ctx, q := h.Context(), h.queue()
-		require.NoError(h, put(ctx, q, nil, WithTime(time.Now().Add(10*time.Second))))
-		require.Contains(h, h.srv.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
-		h.requireEmpty(q)
-		begin := time.Now()
-		_, err := q.Take(ctx)
-		require.NoError(h, err)
-		require.InDelta(h, 10*time.Second, time.Since(begin), float64(20*time.Millisecond))
-	}, zktest.WithManualClock())
 }
 
 // An item can be delayed until any time, also if that is more than 2^63 milliseconds away.
@@ -79,9 +61,7 @@ func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
 		require.NoError(h, put(ctx, producer, []byte("first"), WithTime(time.Now().Add(10*time.Second))))
 		require.Contains(h, h.srv.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
 		begin := time.Now()
-		item, err := consumer.Take(ctx)
-		require.NoError(h, err)
-		require.Equal(h, "first", string(item.Data()))
+		h.await(consumer, "first")
 		require.InDelta(h, 10*time.Second, time.Since(begin), float64(20*time.Millisecond))
 	}, zktest.WithManualClock())
 }
@@ -105,78 +85,43 @@ func TestPut_FullQueue(t *testing.T) {
 // All items of a batch are put, or none.
 func TestPutAll_IsAtomic(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, config{})
+		ctx, q := h.Context(), h.queue()
 		h.put(q, "one")
-		h.srv.Before(nth(conn, zktest.OpMulti, 1), zktest.Cut)
-		h.srv.After(nth(conn, zktest.OpMulti, 2), zktest.Cut)
+		h.srv.Before(nth(q.conn, zktest.OpMulti, 1), zktest.Cut)
+		h.srv.After(nth(q.conn, zktest.OpMulti, 2), zktest.Cut)
 		require.NoError(h, putAll(ctx, q, make([][]byte, 50)))
-		n, err := q.Len(ctx)
-		require.NoError(h, err)
-		require.Equal(h, 51, n)
+		h.requireLen(q, 51)
 		require.ErrorIs(h, putAll(ctx, q, [][]byte{make([]byte, 600<<10), make([]byte, 600<<10)}), recipes.ErrTooLarge)
-		after, err := q.Len(ctx)
-		require.NoError(h, err)
-		require.Equal(h, n, after)
+		h.requireLen(q, 51)
 	})
 }
 
 // If the reply to a put is lost, exactly one item is put, even if another client has consumed it
 // before the producer can look for it.
 func TestTrap07_PutReplyLost(t *testing.T) {
-	for name, fault := range requestFaults {
-		for _, consumedBefore := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, ", consumed before: ", consumedBefore), func(t *testing.T) {
-				run(t, func(h *harness) {
-					ctx, conn := h.Context(), h.connect()
-					q, other := h.queueOn(conn, config{}), h.queue()
-					h.put(q, "zero")
-					h.ack(h.take(other, "zero"))
-					consumed := 0
-					consume, cancel := context.WithCancel(ctx)
-					if consumedBefore {
-						go func() {
-							for item, err := range other.Items(consume) {
-								require.NoError(h, err)
-								consumed++
-								require.Equal(h, "one", string(item.Data()))
-								require.NoError(h, item.Ack())
-							}
-						}()
-						h.advance(0) // until the consumer waits for the item
-					}
-					fault(h.srv, nth(conn, zktest.OpMulti, 1))
-					require.NoError(h, put(ctx, q, []byte("one")))
-					h.advance(time.Second)
-					cancel()
-					h.advance(time.Second)
-					if !consumedBefore {
-						h.take(other, "one")
-						consumed++
-					}
-					h.requireEmpty(other)
-					require.Equal(h, 1, consumed)
-				})
+	for name, consumedBefore := range map[string]bool{"consumed before": true, "consumed later": false} {
+		t.Run(name, func(t *testing.T) {
+			forEachLoss(t, func(h *harness, lose func(q *Queue)) {
+				q, other := h.queue(), h.queue()
+				h.put(q, "zero")
+				h.ack(h.take(other, "zero"))
+				var taken <-chan *Item
+				if consumedBefore {
+					taken = h.startTake(other)
+					h.advance(0) // until the consumer waits for the item
+					go func() { _ = (<-taken).Ack() }()
+				}
+				lose(q)
+				h.put(q, "one")
+				h.advance(time.Second)
+				if !consumedBefore {
+					h.ack(h.take(other, "one"))
+				}
+				h.requireEmpty(other)
+				require.Zero(h, q.children(h))
 			})
-		}
+		})
 	}
-}
-
-// Transactions for which the server returns "session moved" several times are applied exactly once.
-func TestTrap10_SessionMoved(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.connect()
-		q := h.queueOn(conn, config{})
-		for i := range 5 {
-			for k := 1; k <= 3; k++ {
-				h.srv.After(nth(conn, zktest.OpMulti, k), zktest.Fail(zk.ErrSessionMoved))
-			}
-			h.put(q, fmt.Sprint(i))
-			h.ack(h.take(q, fmt.Sprint(i)))
-		}
-		h.requireEmpty(q)
-		require.Empty(h, h.children("/jobs"))
-	})
 }
 
 // A request that an overloaded server rejects is not sent again without a pause.
@@ -184,13 +129,12 @@ func TestPut_PausesIfServerIsBusy(t *testing.T) {
 	for name, hasRecord := range map[string]bool{"first write": false, "later write": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
-				conn := h.connect()
-				q := h.queueOn(conn, config{})
+				q := h.queue()
 				if hasRecord {
 					h.put(q, "zero")
 				}
 				begin, tries := time.Now(), 0
-				h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID()}, func(r *zktest.Request) zktest.Verdict {
+				h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: q.conn.SessionID()}, func(r *zktest.Request) zktest.Verdict {
 					if tries++; time.Since(begin) < time.Second && tries < 1000 {
 						return zktest.Fail(zktest.Code(-127))(r) // throttled
 					}

@@ -21,11 +21,9 @@ import (
 // Items are delivered in the order in which they were put, with increasing tokens.
 func TestQueue_DeliversInOrder(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+		q := h.queue()
 		h.put(q, "one", "two", "three")
-		n, err := q.Len(ctx)
-		require.NoError(h, err)
-		require.Equal(h, 3, n)
+		h.requireLen(q, 3)
 		var last int64
 		for _, payload := range []string{"one", "two", "three"} {
 			item := h.take(q, payload)
@@ -170,12 +168,11 @@ func TestClose_ReturnsItems(t *testing.T) {
 // If no server answers, Close returns after less than two seconds, and continues in the background.
 func TestClose_ContinuesInBackground(t *testing.T) {
 	run(t, func(h *harness) {
-		conn := h.connect()
-		q := h.queueOn(conn, config{})
+		q := h.queue()
 		h.put(q, "one")
 		item := h.take(q, "one")
 		h.srv.Refuse(true)
-		h.srv.DropConnections(conn.SessionID())
+		h.srv.DropConnections(q.conn.SessionID())
 		err := q.Close()
 		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
 		require.ErrorIs(h, err, limit.ErrConfirm)
@@ -192,8 +189,7 @@ func TestClose_ContinuesInBackground(t *testing.T) {
 // While Close continues in the background, calls are rejected, and not applied later.
 func TestClose_RejectsCallsInBackground(t *testing.T) {
 	run(t, func(h *harness) {
-		conn := h.connect()
-		q := h.queueOn(conn, config{})
+		q := h.queue()
 		h.put(q, "one")
 		h.take(q, "one")
 		h.srv.Pause()
@@ -218,10 +214,9 @@ func TestClose_RejectsCallsInBackground(t *testing.T) {
 // Calls that wait for items return when the queue is closed, and not only when ZooKeeper answers.
 func TestClose_EndsWaitingCalls(t *testing.T) {
 	run(t, func(h *harness) {
-		conn := h.connect()
-		q := h.queueOn(conn, config{})
+		q := h.queue()
 		h.put(q, "one")
-		h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+		h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			h.srv.Refuse(true)
 			return zktest.Cut(r) // the claim
 		})
@@ -253,8 +248,7 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 // The owner of the connection closes it before the queue.
 func TestQueue_ConnectionIsClosed(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, conn := h.Context(), h.connect()
-		q, other := h.queueOn(conn, config{}), h.queue()
+		ctx, q, other := h.Context(), h.queue(), h.queue()
 		h.put(q, "one", "two", "three")
 		item := h.take(q, "one")
 		for next, err := range q.Items(ctx) {
@@ -264,7 +258,7 @@ func TestQueue_ConnectionIsClosed(t *testing.T) {
 			}
 			require.Equal(h, "two", string(next.Data()), "an item was delivered after the connection was closed")
 			h.advance(time.Second)
-			conn.Close()
+			q.conn.Close()
 			<-item.Done()
 			require.ErrorIs(h, item.Err(), recipes.ErrConnClosed)
 		}

@@ -52,11 +52,10 @@ func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
 	run(t, func(h *harness) {
 		h.put(h.queue(), "one")
 		for _, op := range []zktest.Op{zktest.OpGetChildren2, zktest.OpMulti, zktest.OpGetData} {
-			conn := h.connect()
-			q := h.queueOn(conn, config{})
+			q := h.queue()
 			ctx, cancel := context.WithCancelCause(h.Context())
 			cause := errors.New("cancelled")
-			hook := h.srv.After(nth(conn, op, 1), func(q *zktest.Request) zktest.Verdict {
+			hook := h.srv.After(nth(q.conn, op, 1), func(q *zktest.Request) zktest.Verdict {
 				cancel(cause)
 				time.Sleep(time.Millisecond)
 				return zktest.Pass(q)

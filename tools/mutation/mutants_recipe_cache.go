@@ -47,7 +47,7 @@ var cacheMutants = []mutant{
 		name: "recipe/cache-repeat", breaks: "a znode that servers refuse to read is read again only after a change",
 		file: "recipes/cache/fetch.go",
 		edits: []edit{
-			{"if err != nil && err != recipes.ErrTooLarge {", "if false && err != nil {"},
+			{"if err != nil && err != recipes.ErrTooLarge {", "if false && err != recipes.ErrTooLarge {"},
 		},
 		tests: "./recipes/cache -run ^TestFetch_UnreadableZnodes$/^children:_a_final_code$",
 	},

@@ -24,7 +24,7 @@ var counterMutants = []mutant{
 		edits: []edit{
 			{"err != nil && !connection.IsUnreadable(err)", "err != nil || connection.IsUnreadable(err)"},
 		},
-		tests: "./recipes/counter -run ^TestForeignParticipant$/^no_right_to_read$",
+		tests: "./recipes/counter -run ^TestForeignParticipant$/^too_large$",
 	},
 	{
 		name: "recipe/counter-readable", breaks: "the changes of a counter do not contain a value that has become readable",

@@ -4,12 +4,13 @@ import (
 	"io"
 	"log"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // Client is a ZooKeeper client of a test.
@@ -25,7 +26,8 @@ type Client struct {
 // closed when the test ends, and the test waits until its goroutines have ended.
 func Connect(t testing.TB, timeout time.Duration, servers ...string) *Client {
 	t.Helper()
-	c := Dial(t, timeout, servers...)
+	n := NewNetwork(t, servers...)
+	c := DialWith(t, timeout, n, zktest.HostProvider(n.Addrs()...))
 	c.WaitSession(t)
 	return c
 }
@@ -33,25 +35,14 @@ func Connect(t testing.TB, timeout time.Duration, servers ...string) *Client {
 // ConnectDirectly is like Connect, without a network that the test can break.
 func ConnectDirectly(t testing.TB, timeout time.Duration, servers ...string) *Client {
 	t.Helper()
-	c := dial(t, timeout, nil, InOrder(servers))
+	c := DialWith(t, timeout, nil, zktest.HostProvider(servers...))
 	c.WaitSession(t)
 	return c
 }
 
-// Dial is like Connect, but does not wait for a session.
-func Dial(t testing.TB, timeout time.Duration, servers ...string) *Client {
-	t.Helper()
-	n := NewNetwork(t, servers...)
-	return dial(t, timeout, n, InOrder(n.Addrs()))
-}
-
-// DialWith is like Dial, with a network and a host provider for its addresses.
+// DialWith is like Connect, with a network and a host provider for its addresses, but does not wait for
+// a session.
 func DialWith(t testing.TB, timeout time.Duration, n Network, provider zk.HostProvider) *Client {
-	t.Helper()
-	return dial(t, timeout, n, provider)
-}
-
-func dial(t testing.TB, timeout time.Duration, n Network, provider zk.HostProvider) *Client {
 	t.Helper()
 	// The provider ignores the addresses, but there must be one.
 	conn, events, err := zk.Connect([]string{"unused:2181"}, timeout,
@@ -83,49 +74,3 @@ func (c *Client) WaitConnected(t testing.TB) {
 
 // ServerIndex returns the index in Network of the server to which the client is connected, or -1.
 func (c *Client) ServerIndex() int { return slices.Index(c.Network.Addrs(), c.Server()) }
-
-// ExpireSession expires the session of the client, whose network it cuts.
-func (c *Client) ExpireSession(t testing.TB) {
-	t.Helper()
-	session := c.SessionID()
-	c.Network.Cut()
-	require.NoError(t, c.Network.ExpireSession(session))
-}
-
-// InOrder returns a host provider that tries the servers in the given order. The client library
-// shuffles them.
-func InOrder(servers []string) zk.HostProvider { return &inOrder{servers: servers} }
-
-type inOrder struct {
-	servers []string
-
-	mu       sync.Mutex
-	at, last int
-}
-
-func (h *inOrder) Init([]string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.at, h.last = -1, -1
-	return nil
-}
-
-func (h *inOrder) Len() int { return len(h.servers) }
-
-// Next sets retryStart if all servers were tried since the last success.
-func (h *inOrder) Next() (server string, retryStart bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.at = (h.at + 1) % len(h.servers)
-	retryStart = h.at == h.last
-	if h.last == -1 {
-		h.last = 0
-	}
-	return h.servers[h.at], retryStart
-}
-
-func (h *inOrder) Connected() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.last = h.at
-}

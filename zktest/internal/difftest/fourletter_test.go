@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -16,14 +18,11 @@ func TestCompare_FourLetterProperties(t *testing.T) {
 	addr := zktest.Start(t).Addr()
 	for _, w := range []string{"conf", "envi"} {
 		a, b := propertyNames(sendFourLetter(real, w)), propertyNames(sendFourLetter(addr, w))
-		if len(a) == 0 || !slices.Equal(a, b) {
-			t.Errorf("%s\n  real   %q\n  zktest %q", w, a, b)
-		}
+		assert.True(t, len(a) != 0 && slices.Equal(a, b), "%s\n  real   %q\n  zktest %q", w, a, b)
 	}
 	_, port, _ := strings.Cut(addr, ":")
-	if conf := sendFourLetter(addr, "conf"); !strings.HasPrefix(conf, "clientPort="+port+"\n") {
-		t.Errorf("port %s is not in\n%s", port, conf)
-	}
+	conf := sendFourLetter(addr, "conf")
+	assert.True(t, strings.HasPrefix(conf, "clientPort="+port+"\n"), "port %s is not in\n%s", port, conf)
 }
 
 func propertyNames(answer string) (out []string) {

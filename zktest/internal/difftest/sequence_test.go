@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
@@ -25,37 +26,24 @@ func TestCompare_SequenceOverflow(t *testing.T) {
 	parents := []string{"/one", "/multi", "/mixed", "/recreated"}
 	logs := t.TempDir()
 	e := startRealServer(t, time.Hour, map[string]string{"dataLogDir": logs})
-	if err := e.Kill(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Kill(0))
 	var creates []wire.Request
 	for i, p := range parents {
 		creates = append(creates, request(wire.Create, p, withFlags(int32(i+1))), request(wire.Create, p+"/x", withFlags(last)))
 	}
-	if err := os.WriteFile(filepath.Join(logs, "version-2", "log.1"), transactionLog(creates), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(0); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.WaitReady(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(logs, "version-2", "log.1"), transactionLog(creates), 0o644))
+	require.NoError(t, e.Start(0))
+	require.NoError(t, e.WaitReady(t.Context(), 0))
 
 	s := startEmbeddedServer(t, time.Hour)
 	c, _, err := s.Connect(30 * time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, r := range creates {
-		if _, err := c.Create(r.Path, []byte{}, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = c.Create(r.Path, []byte{}, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
 	}
 	for _, path := range parents {
-		if err := s.SetSequence(path, last); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.SetSequence(path, last))
 	}
 
 	p := newPairWith(t, e, s)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -29,9 +31,7 @@ func startEnsemble(t *testing.T, cfg ensemble.Config) *ensemble.Ensemble {
 		if t.Failed() {
 			t.Logf("last lines of the log of server 0:\n%s", e.Log(0))
 		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, e.Close())
 	})
 	return e
 }

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -19,9 +22,7 @@ func TestCompare_SessionAtTwoServers(t *testing.T) {
 	for i, addrs := range [][]string{e.Addrs(), zktest.StartEnsemble(t, 3).Addrs()} {
 		out[i] = runTwoConnections(t, addrs)
 	}
-	if !slices.Equal(out[0], out[1]) {
-		t.Errorf("real   %q\nzktest %q", out[0], out[1])
-	}
+	assert.True(t, slices.Equal(out[0], out[1]), "real   %q\nzktest %q", out[0], out[1])
 	t.Logf("%q", out[0])
 }
 
@@ -32,17 +33,14 @@ func runTwoConnections(t *testing.T, addrs []string) (lines []string) {
 	old, moved := new(client), new(client)
 	open := func(x *target, c *client) {
 		t.Helper()
-		if _, err := x.connect(c, 10*time.Second); err != nil || c.session == 0 {
-			t.Fatalf("no session: %v", err)
-		}
+		_, err := x.connect(c, 10*time.Second)
+		require.True(t, err == nil && c.session != 0, "no session")
 		t.Cleanup(func() { c.nc.Close() })
 	}
 	exchange := func(name string, c *client, o wire.Op, path string) {
 		t.Helper()
 		got, err := c.exchange(request(o, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, line := range got {
 			if line != "closed" {
 				line = "answered"
@@ -54,18 +52,14 @@ func runTwoConnections(t *testing.T, addrs []string) (lines []string) {
 	exchange("old", old, wire.Create, "/before")
 	moved.session, moved.passwd = old.session, old.passwd
 	open(second, moved)
-	if moved.session != old.session {
-		t.Fatal("the second server has not resumed the session")
-	}
+	require.Equal(t, old.session, moved.session, "the second server has not resumed the session")
 	exchange("new", moved, wire.Sync, "/")
 	exchange("old", old, wire.Ping, "")
 	exchange("old", old, wire.Exists, "/before")
 	exchange("old", old, wire.Create, "/old")
 	exchange("new", moved, wire.Create, "/moved")
 	got, err := moved.exchange(request(wire.GetChildren, "/"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, children, _ := strings.Cut(got[0], "code=")
 	lines = append(lines, children)
 	exchange("new", moved, wire.CloseSession, "")
