@@ -231,7 +231,7 @@ func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 // round loses its place.
 func TestDouble_OrderOfArrival(t *testing.T) {
 	runTest(t, func(w fixture) {
-		const n, participants = 2, 10
+		const n, participants = 2, 6
 		entered := make(chan int, participants)
 		var wg sync.WaitGroup
 		for i := range participants {
@@ -240,7 +240,7 @@ func TestDouble_OrderOfArrival(t *testing.T) {
 				r, err := d.Enter(w.Context())
 				require.NoError(w, err)
 				entered <- i
-				time.Sleep(time.Hour)
+				time.Sleep(20 * time.Second)
 				require.NoError(w, r.Leave(w.Context()))
 			})
 			time.Sleep(time.Second)
