@@ -14,7 +14,7 @@ var electionMutants = []mutant{
 	}
 	znode`},
 		},
-		tests: ". -run ^TestResign_Disconnected$",
+		tests: "./internal/zk/queue -run ^TestTrap05_DeleteUnanswered$/^until_the_client_dials_again$",
 	},
 	{
 		name: "election/D1", breaks: "the second candidate is not woken when the tombstone is created",
