@@ -301,7 +301,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "candidacy/attempts", breaks: "two attempts to end an election at a time",
-		file: "attempts.go",
+		file: "candidacy.go",
 		edits: []edit{
 			{"if a.newest != nil && (!closed", "if false && (!closed"},
 		},
