@@ -96,7 +96,7 @@ var electionMutants = []mutant{
 		name: "election/data-lost", breaks: "the loss of the servers' data is not reported",
 		file: "election.go",
 		edits: []edit{
-			{"connection.RecordOf(e.conn).Losses() != e.lastSeen().losses", "false && connection.RecordOf(e.conn).Losses() != 0"},
+			{"connection.RecordOf(e.conn).Facts().Losses != e.lastSeen().losses", "false && connection.RecordOf(e.conn).Facts().Losses != 0"},
 		},
 		tests: ". -run TestDataLoss",
 	},

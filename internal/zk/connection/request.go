@@ -229,7 +229,7 @@ func Explain(conn *zk.Conn, err error) error {
 	case err == nil || conn == nil:
 		return err
 	case errors.Is(err, zkerror.ErrConnClosed):
-		reason := RecordOf(conn).Failure()
+		reason := RecordOf(conn).Facts().Failure
 		if errors.Is(reason, ErrHangs) && !errors.Is(err, ErrHangs) {
 			return fmt.Errorf("%w: %w", err, reason)
 		}
@@ -238,7 +238,7 @@ func Explain(conn *zk.Conn, err error) error {
 		return err
 	}
 	if conn.State() != zk.StateHasSession {
-		if failure := RecordOf(conn).Failure(); failure != nil {
+		if failure := RecordOf(conn).Facts().Failure; failure != nil {
 			return fmt.Errorf("%w (%v)", err, failure) // not wrapped: it is not the failure of a request
 		}
 		if !errors.Is(err, zk.ErrNoServer) { // it says the same

@@ -52,7 +52,7 @@ func (m *monitor) warnOutage(now time.Time) {
 		for s := range m.subs {
 			if s.log != nil {
 				m.logLater(s.log, slog.LevelWarn, "no server has continued the session for longer than its timeout; if servers are reachable, they have no quorum or have lost their data, and then only connections of zkdial.Connect recover (docs/servers.md)",
-					"timeout", m.lease.timeout, "err", m.record.Failure())
+					"timeout", m.lease.timeout, "err", m.seen.Failure)
 			}
 		}
 	}
