@@ -181,8 +181,7 @@ format:
 # of the first table, and BENCHFLAGS=-list prints the names of the rows. The benchmarks are separate
 # modules, so that the library does not require the other libraries; their own tests run first. kazoo
 # and Curator participate if Debian's python3-kazoo and libcurator-recipes-java are installed. If
-# TMPDIR is set, servers keep their data on a disk, not in memory as in tests. The requests and round
-# trips of elections: $(GO) test -run '^$' -bench .
+# TMPDIR is set, servers keep their data on a disk, not in memory as in tests.
 bench: export TMPDIR ?= /tmp
 bench: prepare
 	cd bench && GOWORK=off $(GO) test . ./internal/... ./raftlog

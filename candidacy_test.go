@@ -108,18 +108,6 @@ func TestCandidacy_StopBeforeStart(t *testing.T) {
 	}
 }
 
-// TestCandidacy_ContextDoneBeforeStart fails if the context of the algorithm is not done although that
-// of the candidacy was done before the start.
-func TestCandidacy_ContextDoneBeforeStart(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	c := newCandidacy(ctx, nil)
-	cancel()
-	require.NoError(t, c.Run(func(ctx context.Context) error {
-		require.Error(t, ctx.Err())
-		return context.Cause(ctx)
-	}))
-}
-
 // TestCandidacy_CallsAfterEnd fails if a status is published after the end, or if a leadership can
 // begin.
 func TestCandidacy_CallsAfterEnd(t *testing.T) {
@@ -155,31 +143,6 @@ func TestCandidacy_LeadDuringFinish(t *testing.T) {
 		kinds = append(kinds, e.Kind)
 	}
 	require.Equal(t, []event.Kind{event.Elected, event.Lost, event.Ended}, kinds)
-}
-
-// TestCandidacy_ConcurrentLead fails if a leadership that begins at the time at which the candidacy
-// ends does not end, or if the events or statuses are in the wrong order.
-func TestCandidacy_ConcurrentLead(t *testing.T) {
-	for range 2000 {
-		c := newCandidacy(t.Context(), nil)
-		events := c.Events()
-		var led *Leadership
-		var calls sync.WaitGroup
-		calls.Go(func() { led = c.Lead(1, nil) })
-		calls.Go(func() { _ = c.Finish(ErrElectionOver) })
-		calls.Wait()
-		require.ErrorIs(t, led.Err(), ErrElectionOver)
-		require.Nil(t, c.Leadership())
-		var kinds []event.Kind
-		for e := range events {
-			kinds = append(kinds, e.Kind)
-		}
-		if len(kinds) > 1 {
-			require.Equal(t, []event.Kind{event.Elected, event.Lost}, kinds[:len(kinds)-1])
-		}
-		require.Equal(t, event.Ended, kinds[len(kinds)-1])
-		require.Equal(t, ErrElectionOver, (<-c.Status()).Err)
-	}
 }
 
 // TestCandidacy_Goroutines fails if Stop does not wait for the goroutines of the candidacy, if it does

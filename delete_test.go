@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -60,32 +61,30 @@ func TestDeleteElection_CandidateJoins(t *testing.T) {
 			h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: tombstone, Nth: 2}, hold)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				leader, follower := h.join(h.connect()), h.join(h.connect())
-				grant := leader.requireLeads()
-				late := h.newCandidate(node, h.connect())
-				hold, release := h.hold()
-				pause(h, hold)
-				ended := make(chan error, 1)
-				go func() { ended <- leaderelection.DeleteElection(h.operator, node) }()
-				h.advance(0)
-				late.start()
-				h.advance(0)
-				release()
-				h.advance(100 * time.Millisecond)
-				require.NoError(h, <-ended)
-				for _, c := range []*candidate{leader, follower, late} {
-					require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-					if c != leader {
-						require.NotContains(h, c.roles(), leaderelection.Leader)
-					}
+		runWithServers(t, name, 1, func(h *harness) {
+			leader, follower := h.join(h.connect()), h.join(h.connect())
+			grant := leader.requireLeads()
+			late := h.newCandidate(node, h.connect())
+			hold, release := bubble.Hold(h)
+			pause(h, hold)
+			ended := make(chan error, 1)
+			go func() { ended <- leaderelection.DeleteElection(h.operator, node) }()
+			h.advance(0)
+			late.start()
+			h.advance(0)
+			release()
+			h.advance(100 * time.Millisecond)
+			require.NoError(h, <-ended)
+			for _, c := range []*candidate{leader, follower, late} {
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+				if c != leader {
+					require.NotContains(h, c.roles(), leaderelection.Leader)
 				}
-				require.Error(h, grant.Err())
-				found, _, err := follower.conn.Exists(node)
-				require.NoError(h, err)
-				require.False(h, found)
-			})
+			}
+			require.Error(h, grant.Err())
+			found, _, err := follower.conn.Exists(node)
+			require.NoError(h, err)
+			require.False(h, found)
 		})
 	}
 }
@@ -96,51 +95,34 @@ var ends = map[string]func(h *harness, leader *candidate) error{
 	"DeleteElection": func(h *harness, _ *candidate) error { return leaderelection.DeleteElection(h.operator, node) },
 }
 
-// TestDeleteElection_DataChanged fails if the deletion depends on the versions of the znodes.
-func TestDeleteElection_DataChanged(t *testing.T) {
-	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				leader, middle, last := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
-				for _, path := range []string{leader.ID(), last.ID(), node} {
-					_, err := h.operator.Set(path, []byte("changed"), -1)
-					require.NoError(h, err)
-				}
-				h.advance(0)
-				require.NoError(h, end(h, leader))
-				h.advance(10 * time.Millisecond)
-				for _, c := range []*candidate{leader, middle, last} {
-					require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-				}
-				require.NotContains(h, append(middle.roles(), last.roles()...), leaderelection.Leader)
-				h.requireNoElection()
-			})
-		})
-	}
-}
-
-// TestDeleteElection_CandidatesChange fails if the deletion fails, or pauses, because a candidate
-// changes or leaves while it is deleted.
+// TestDeleteElection_CandidatesChange fails if the deletion fails, or pauses, because znodes have changed,
+// because a candidate changes or leaves while it is deleted, or because of hand-written candidates.
 func TestDeleteElection_CandidatesChange(t *testing.T) {
 	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				leader, conn := h.join(h.connect()), h.connect()
-				others := []string{h.createContender(), h.createContender(), h.createContender()} // they ignore the tombstone
-				deletion := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: others[2], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-					_, err := conn.Set(others[0], []byte("changed"), -1)
-					assert.NoError(h, err)
-					assert.NoError(h, conn.Delete(others[1], -1))
-					return zktest.Pass(q)
-				})
-				begin := time.Now()
-				require.NoError(h, end(h, leader))
-				<-deletion.Ran()
-				require.LessOrEqual(h, time.Since(begin), 5*time.Millisecond, "the deletion has paused")
-				h.advance(10 * time.Millisecond)
-				require.ErrorIs(h, leader.requireOver(), leaderelection.ErrElectionOver)
-				h.requireNoElection()
+		runWithServers(t, name, 1, func(h *harness) {
+			leader, conn := h.join(h.connect()), h.connect()
+			for _, prefix := range []string{"n_", "", "node_"} { // of hand-written candidates
+				_, err := h.operator.Create(node+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
+				require.NoError(h, err)
+			}
+			for _, path := range []string{leader.ID(), node} {
+				_, err := h.operator.Set(path, []byte("changed"), -1)
+				require.NoError(h, err)
+			}
+			others := []string{h.createContender(), h.createContender(), h.createContender()} // they ignore the tombstone
+			deletion := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: others[2], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+				_, err := conn.Set(others[0], []byte("changed"), -1)
+				assert.NoError(h, err)
+				assert.NoError(h, conn.Delete(others[1], -1))
+				return zktest.Pass(q)
 			})
+			begin := time.Now()
+			require.NoError(h, end(h, leader))
+			<-deletion.Ran()
+			require.LessOrEqual(h, time.Since(begin), 5*time.Millisecond, "the deletion has paused")
+			h.advance(10 * time.Millisecond)
+			require.ErrorIs(h, leader.requireOver(), leaderelection.ErrElectionOver)
+			h.requireNoElection()
 		})
 	}
 }
@@ -179,26 +161,24 @@ func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 		"another client has created the tombstone": {leader: leaderelection.WithName(""), tombstone: true},
 	} {
 		for way, end := range ends {
-			t.Run(name+", "+way, func(t *testing.T) {
-				withServers(t, 1, func(h *harness) {
-					conn, pause := h.connectSlowly()
-					leader, second := h.join(h.connect(), test.leader), h.join(conn)
-					third := h.join(h.connect())
-					if test.tombstone {
-						_, err := h.operator.Create(path.Join(node, "DONE"), []byte("done"), 0, openACL)
-						require.NoError(h, err)
-					}
-					h.advance(time.Second + 60*time.Millisecond)
-					second.requireFollows(leader)
-					pause.set(packetGap)
-					require.NoError(h, end(h, leader))
-					h.advance(time.Second)
-					for _, c := range []*candidate{leader, second, third} {
-						require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-					}
-					require.NotContains(h, append(second.roles(), third.roles()...), leaderelection.Leader)
-					h.requireNoElection()
-				})
+			runWithServers(t, name+", "+way, 1, func(h *harness) {
+				conn, pause := h.connectSlowly()
+				leader, second := h.join(h.connect(), test.leader), h.join(conn)
+				third := h.join(h.connect())
+				if test.tombstone {
+					_, err := h.operator.Create(path.Join(node, "DONE"), []byte("done"), 0, openACL)
+					require.NoError(h, err)
+				}
+				h.advance(time.Second + 60*time.Millisecond)
+				second.requireFollows(leader)
+				pause.set(packetGap)
+				require.NoError(h, end(h, leader))
+				h.advance(time.Second)
+				for _, c := range []*candidate{leader, second, third} {
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+				}
+				require.NotContains(h, append(second.roles(), third.roles()...), leaderelection.Leader)
+				h.requireNoElection()
 			})
 		}
 	}
@@ -210,7 +190,7 @@ func TestDeleteElection_TombstoneWakesDirectFollower(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, second, third := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
 		deleter := h.connect()
-		hold, release := h.hold()
+		hold, release := bubble.Hold(h)
 		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: deleter.SessionID(), Nth: 2}, hold)
 		ended := make(chan error, 1)
 		go func() { ended <- leaderelection.DeleteElection(deleter, node) }()
@@ -275,7 +255,7 @@ func TestDeleteElection_CandidatesDoNotList(t *testing.T) {
 			all = append(all, h.join(h.connect()))
 		}
 		h.srv.ResetLog()
-		hold, release := h.hold()
+		hold, release := bubble.Hold(h)
 		h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: all[1].conn.SessionID()}, hold)
 		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
 		release()
@@ -324,47 +304,29 @@ func TestDeleteElection_LaggingServer(t *testing.T) {
 // election, which was created at the path while the deletion was in progress.
 func TestDeleteElection_OtherElectionAtThePath(t *testing.T) {
 	for name, candidates := range map[string]int{"with candidates": 2, "empty": 0} {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				for range candidates {
-					h.createContender()
+		runWithServers(t, name, 1, func(h *harness) {
+			for range candidates {
+				h.createContender()
+			}
+			conn, next := h.connect(), h.connect()
+			var c *candidate
+			replaced := h.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Path: node, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+				if err := leaderelection.DeleteElection(h.operator, node); err != nil {
+					h.Error(err)
 				}
-				conn, next := h.connect(), h.connect()
-				var c *candidate
-				replaced := h.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Path: node, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-					if err := leaderelection.DeleteElection(h.operator, node); err != nil {
-						h.Error(err)
-					}
-					if _, err := h.operator.Create(node, nil, 0, openACL); err != nil {
-						h.Error(err)
-					}
-					c = h.joinAsync(next)
-					time.Sleep(timeout / 4)
-					return zktest.Pass(q)
-				})
-				require.NoError(h, leaderelection.DeleteElection(conn, node))
-				h.requireMet(replaced)
-				h.advance(timeout)
-				c.requireLeads()
-				require.Len(h, c.received(), 1)
-				h.requireIDs(c.ID())
+				if _, err := h.operator.Create(node, nil, 0, openACL); err != nil {
+					h.Error(err)
+				}
+				c = h.joinAsync(next)
+				time.Sleep(timeout / 4)
+				return zktest.Pass(q)
 			})
+			require.NoError(h, leaderelection.DeleteElection(conn, node))
+			bubble.RequireRun(h, replaced)
+			h.advance(timeout)
+			c.requireLeads()
+			require.Len(h, c.received(), 1)
+			h.requireIDs(c.ID())
 		})
 	}
-}
-
-// TestDeleteElection_HandWrittenCandidates fails if the znodes of hand-written candidates prevent
-// the deletion.
-func TestDeleteElection_HandWrittenCandidates(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		for _, prefix := range []string{"n_", "", "node_"} {
-			_, err := h.operator.Create(node+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
-			require.NoError(h, err)
-		}
-		c := h.join(h.connect())
-		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
-		h.advance(timeout)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-		h.requireNoElection()
-	})
 }

@@ -245,7 +245,7 @@ func (e *Election) reason(err error) error {
 	switch err = refine(err); {
 	case errors.Is(err, ErrUnreachable), errors.Is(err, ErrConnClosed):
 		return connection.Explain(e.conn, err)
-	case errors.Is(err, ErrSessionExpired) && connection.RecordOf(e.conn).Losses() != e.lastSeen().losses:
+	case errors.Is(err, ErrSessionExpired) && connection.RecordOf(e.conn).Facts().Losses != e.lastSeen().losses:
 		return fmt.Errorf("%w: %w", err, zkerror.ErrDataLost)
 	case zkerror.IsRejection(err):
 		return fmt.Errorf("election at %s: %w", e.node, err)

@@ -21,6 +21,8 @@ type candidate struct {
 	h    *harness
 	conn *zk.Conn
 
+	changed chan struct{} // has an element after a status; closed with the status channel
+
 	mu       sync.Mutex
 	statuses []timedStatus
 	closed   bool  // the status channel is closed
@@ -61,20 +63,8 @@ func (h *harness) newCandidate(node string, conn *zk.Conn, options ...leaderelec
 	options = append([]leaderelection.Option{leaderelection.WithSessionTimeout(timeout)}, slices.Concat(h.options, options)...)
 	e, err := leaderelection.NewElection(conn, node, options...)
 	require.NoError(h, err)
-	return h.add(e, conn)
-}
-
-// add returns a candidate for an Election that is not started.
-func (h *harness) add(e *leaderelection.Election, conn *zk.Conn) *candidate {
-	c := &candidate{Election: e, h: h, conn: conn}
+	c := &candidate{Election: e, h: h, conn: conn, changed: make(chan struct{}, 1)}
 	h.candidates = append(h.candidates, c)
-	return c
-}
-
-// startElection starts a candidate for an Election.
-func (h *harness) startElection(e *leaderelection.Election, conn *zk.Conn) *candidate {
-	c := h.add(e, conn)
-	c.start()
 	return c
 }
 
@@ -92,11 +82,33 @@ func (c *candidate) start() {
 			c.statuses = append(c.statuses, timedStatus{s, time.Now()})
 			c.mu.Unlock()
 			c.h.terms.add(s)
+			select {
+			case c.changed <- struct{}{}:
+			default:
+			}
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.closed = true
+		close(c.changed)
 	}()
+}
+
+// joins starts a candidate and waits for its first status.
+func (c *candidate) joins() leaderelection.Status {
+	c.h.Helper()
+	c.start()
+	<-c.changed
+	return c.newest().Status
+}
+
+// awaitLeader waits until the candidate is the leader.
+func (c *candidate) awaitLeader() {
+	c.h.Helper()
+	for c.Current().Role != leaderelection.Leader {
+		_, open := <-c.changed
+		require.True(c.h, open, "its candidacy is over")
+	}
 }
 
 // firstCandidate returns the first candidate of the election.
@@ -189,14 +201,6 @@ func (c *candidate) requireOnlyCandidate() {
 	c.h.Helper()
 	c.h.requireIDs(c.ID())
 	require.Equal(c.h, c.conn.SessionID(), c.h.stat(c.ID()).EphemeralOwner)
-}
-
-// requireQuiet requires that the candidate receives no status for d.
-func (c *candidate) requireQuiet(d time.Duration) {
-	c.h.Helper()
-	before := len(c.received())
-	c.h.advance(d)
-	require.Len(c.h, c.received(), before, "%v", c.received())
 }
 
 // requireOver requires that the candidacy is over and the status channel is closed. It returns the

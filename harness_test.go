@@ -72,6 +72,11 @@ func withServers(t *testing.T, servers int, f func(h *harness), options ...zktes
 	})
 }
 
+// runWithServers is withServers in a subtest.
+func runWithServers(t *testing.T, name string, servers int, f func(h *harness), options ...zktest.Option) {
+	t.Run(name, func(t *testing.T) { withServers(t, servers, f, options...) })
+}
+
 // heal ends all faults and waits until the clients are connected.
 func (h *harness) heal() {
 	h.eachServer(func(s *zktest.Server) {
@@ -134,18 +139,6 @@ func (h *harness) serverSession(c *candidate) zktest.Session {
 	return bubble.Session(h, h.ensemble, c.conn)
 }
 
-// sessionEnd returns when the server has ended a session.
-func (h *harness) sessionEnd(session int64) time.Time {
-	h.Helper()
-	for _, e := range h.srv.Log() {
-		if e.Op == zktest.OpCloseSession && e.Session == session {
-			return e.Time
-		}
-	}
-	require.Fail(h, "the session has not ended", "%#x", session)
-	return time.Time{}
-}
-
 // requests returns the logged requests of one kind, of one session, or of all sessions if session
 // is 0.
 func (h *harness) requests(op zktest.Op, session int64) zktest.Log {
@@ -185,16 +178,6 @@ func (h *harness) createContender() string {
 	path, err := h.operator.Create(name, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
 	require.NoError(h, err)
 	return path
-}
-
-// orphanZnode makes the session of a candidate expire while it is disconnected, and leaves a
-// persistent znode with the same name. A server that lags behind, or that has a defect, can still
-// show a znode of a session that has expired.
-func (h *harness) orphanZnode(c *candidate) {
-	h.Helper()
-	h.disconnect(c.conn)
-	h.expire(c.conn)
-	h.create(c.ID())
 }
 
 // childNames returns the names of the children of the election node.
@@ -250,30 +233,11 @@ func (h *harness) watchedPaths() (paths []string) {
 	return paths
 }
 
-// requireMet requires that hooks have met their requests.
-func (h *harness) requireMet(hooks ...*zktest.Hook) {
-	h.Helper()
-	bubble.RequireRun(h, hooks...)
-}
-
-// isMet reports whether a hook has met its request.
-func isMet(hook *zktest.Hook) bool { return bubble.HasRun(hook) }
-
-// hold returns a hook that blocks requests until release is called.
-func (h *harness) hold() (hook zktest.HookFunc, release func()) { return bubble.Hold(h) }
-
 // forEachLoss runs f once for each loss, each time with new servers.
 func forEachLoss(t *testing.T, losses []bubble.Fault, servers int, f func(h *harness, l bubble.Fault)) {
 	for _, l := range losses {
-		t.Run(l.Name, func(t *testing.T) {
-			withServers(t, servers, func(h *harness) { f(h, l) })
-		})
+		runWithServers(t, l.Name, servers, func(h *harness) { f(h, l) })
 	}
-}
-
-// async calls f, which may block, and returns a channel that delivers its result.
-func async[T any](f func() T) <-chan T {
-	return bubble.Async(f)
 }
 
 // receive receives from a channel that must not be empty.
@@ -285,12 +249,6 @@ func receive[T any](h *harness, c <-chan T) (v T) {
 		require.Fail(h, "nothing to receive")
 	}
 	return v
-}
-
-// requireDuration requires that f takes d.
-func (h *harness) requireDuration(d time.Duration, f func()) {
-	h.Helper()
-	bubble.RequireDuration(h, d, f)
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

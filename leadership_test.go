@@ -12,35 +12,10 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
-
-// TestLeadership_TokensIncrease fails if the token does not increase with each leader, also if the
-// election is re-created at the same path, so that sequence numbers restart.
-func TestLeadership_TokensIncrease(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		var last int64
-		for i := range 6 {
-			c := h.join(h.connect())
-			grant := c.requireLeads()
-			_, stat, err := h.operator.Exists(c.ID())
-			require.NoError(h, err)
-			require.Equal(h, stat.Czxid, grant.Token())
-			require.Greater(h, grant.Token(), last)
-			last = grant.Token()
-			if i == 2 {
-				require.NoError(h, c.EndElection())
-				_, err = h.operator.Create(node, nil, 0, openACL)
-				require.NoError(h, err)
-				continue
-			}
-			require.NoError(h, c.Resign())
-		}
-	})
-}
 
 // TestLeadership_DoneBeforeSuspended fails if the status Suspended is published before Done is
 // closed.
@@ -65,74 +40,6 @@ func TestLeadership_DoneBeforeSuspended(t *testing.T) {
 		h.advance(timeout * 3 / 4)
 		require.EqualValues(h, 1, suspended.Load())
 		require.Zero(h, early.Load())
-	})
-}
-
-// CURATOR-206, kazoo #2, go-zookeeper #190: the holder is not notified that it has lost the lock.
-func TestTrap14_DoneIsClosed(t *testing.T) {
-	for _, end := range []struct {
-		name   string
-		do     func(h *harness, c *candidate)
-		reason error // of the leadership
-		final  error // of the candidacy
-	}{
-		{"resigned", func(h *harness, c *candidate) {
-			require.NoError(h, c.Resign())
-		}, leaderelection.ErrResigned, nil},
-		{"znode deleted", func(h *harness, c *candidate) {
-			h.remove(c.ID())
-		}, leaderelection.ErrDeleted, leaderelection.ErrDeleted},
-		{"election over", func(h *harness, c *candidate) {
-			require.NoError(h, leaderelection.DeleteElection(h.operator, node))
-		}, leaderelection.ErrDeleted, leaderelection.ErrElectionOver},
-		{"election ended by the leader", func(h *harness, c *candidate) {
-			require.NoError(h, c.EndElection())
-		}, leaderelection.ErrDeleted, leaderelection.ErrElectionOver},
-		{"connection closed", func(_ *harness, c *candidate) {
-			c.conn.Close()
-		}, leaderelection.ErrDeleted, leaderelection.ErrConnClosed},
-	} {
-		t.Run(end.name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				c := h.join(h.connect())
-				l := c.requireLeads()
-				done := async(func() time.Time { <-l.Done(); return time.Now() })
-				h.advance(timeout / 3)
-				start := time.Now()
-				end.do(h, c)
-				h.advance(2 * shortTime)
-				require.WithinDuration(h, start, receive(h, done), shortTime)
-				require.ErrorIs(h, l.Err(), end.reason)
-				if end.final == nil {
-					require.NoError(h, c.requireOver())
-				} else {
-					require.ErrorIs(h, c.requireOver(), end.final)
-				}
-				require.Equal(h, leaderelection.Follower, c.Current().Role)
-			})
-		})
-	}
-}
-
-// Curator's InterProcessMutex records its holder in the process, and still reports it after the
-// session has expired. Here no method does.
-func TestTrap15_LostLeadership(t *testing.T) {
-	withServers(t, 3, func(h *harness) {
-		c, next := h.join(h.connect()), h.join(h.connect())
-		l := c.requireLeads()
-		h.expire(c.conn)
-		h.advance(0)
-		next.requireLeads()
-		require.Error(h, l.Err())
-		h.advance(timeout)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
-		require.Equal(h, leaderelection.Follower, c.Current().Role)
-		require.Nil(h, c.Current().Leadership)
-		require.ErrorIs(h, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
-		_, err := c.multi()
-		require.ErrorIs(h, err, leaderelection.ErrNotLeader)
-		require.NoError(h, c.Resign())
-		h.requireIDs(next.ID())
 	})
 }
 
@@ -170,51 +77,6 @@ func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// TestLease_ExpiresBeforeSession fails if Done of a leader that is cut off is not closed when its
-// lease expires, or if the next candidate leads before that. The lease must expire before the
-// session.
-func TestLease_ExpiresBeforeSession(t *testing.T) {
-	for name, cutOff := range map[string]func(srv *zktest.Server, session int64){
-		"packets are lost":                       func(srv *zktest.Server, s int64) { srv.Blackhole(zktest.BothWays, s) },
-		"only replies are lost":                  func(srv *zktest.Server, s int64) { srv.Blackhole(zktest.ToClient, s) },
-		"the connection breaks":                  func(srv *zktest.Server, s int64) { srv.DropConnections(s) },
-		"its server is partitioned and responds": func(srv *zktest.Server, s int64) { srv.Partition(s) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				leader, follower := h.join(h.connect()), h.join(h.connect())
-				h.advance(10*time.Second + 7*time.Millisecond) // anywhere between two checks
-				old, session := leader.requireLeads(), leader.conn.SessionID()
-				done := doneTime(old)
-
-				start := time.Now()
-				h.srv.Refuse(true)
-				cutOff(h.srv, session)
-				h.advance(timeout / 2)
-				require.ErrorIs(h, old.Err(), leaderelection.ErrLeaseExpired)
-				require.Equal(h, old.Deadline(), done.time(), "Done is not closed when the lease expires")
-				require.LessOrEqual(h, done.time().Sub(start), timeout/2, "the lease does not start at the last check")
-				require.Equal(h, []leaderelection.Role{leaderelection.Leader, leaderelection.Suspended}, leader.roles())
-				require.Equal(h, done.time(), leader.newest().at)
-				follower.requireFollows(leader)
-
-				h.advance(timeout)
-				expired := h.sessionEnd(session)
-				next := follower.requireLeads()
-				require.True(h, done.time().Before(expired), "Done %v, session %v", done.time(), expired)
-				require.Equal(h, expired, follower.timeOf(leaderelection.Leader))
-				require.Greater(h, next.Token(), old.Token())
-
-				h.srv.Refuse(false)
-				h.srv.Heal(session)
-				h.advance(time.Minute)
-				require.ErrorIs(h, leader.requireOver(), leaderelection.ErrSessionExpired)
-				require.Equal(h, next, follower.requireLeads())
-			})
-		})
-	}
-}
-
 // TestLease_OtherSession fails if a lease that was confirmed in one session is still valid in the
 // next session of the connection.
 func TestLease_OtherSession(t *testing.T) {
@@ -230,7 +92,7 @@ func TestLease_OtherSession(t *testing.T) {
 		require.True(h, old.Proven)
 
 		// The checks of the new session are blocked, so it has no lease.
-		hold, release := h.hold()
+		hold, release := bubble.Hold(h)
 		defer release()
 		h.srv.Before(zktest.Match{Op: zktest.OpMulti}, hold)
 		h.whileDisconnected(conn, func() { assert.NoError(h, h.srv.ExpireSession(old.Session)) })
@@ -378,84 +240,5 @@ func TestTrap21_SlowConnection(t *testing.T) {
 		h.advance(timeout)
 		require.Equal(h, grant.Token(), c.requireLeads().Token())
 		require.Len(h, c.received(), 3)
-	})
-}
-
-// TestLease_GrantedTimeout fails if leases are not computed from the timeout that the server has
-// granted, which is shorter here than the default that NewElection assumes without a session.
-func TestLease_GrantedTimeout(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		join := func() (*zk.Conn, *leaderelection.Election) {
-			conn, _, err := h.srv.Connect(time.Second)
-			require.NoError(h, err)
-			h.advance(time.Second)
-			e, err := leaderelection.NewElection(conn, node) // without WithSessionTimeout
-			require.NoError(h, err)
-			h.startElection(e, conn)
-			h.advance(time.Second)
-			return conn, e
-		}
-		conn, old := join()
-		_, next := join()
-		l := old.Current().Leadership
-		require.NotNil(h, l)
-		h.srv.Partition(conn.SessionID())
-		for next.Current().Leadership == nil {
-			h.advance(time.Millisecond)
-		}
-		require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
-	}, zktest.WithTick(250*time.Millisecond))
-}
-
-// TestLease_ShorterTimeoutOnConnection fails if a lock with WithSessionTimeout on the connection of
-// a leader and of a holder that do not use the option ends their leases, or leaves more checks.
-func TestLease_ShorterTimeoutOnConnection(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		conn, ctx := h.connect(), h.Context()
-		e, err := leaderelection.NewElection(conn, node)
-		require.NoError(h, err)
-		c := h.startElection(e, conn)
-		h.advance(time.Second)
-		leader := c.requireLeads()
-		held, err := lock.NewMutex(conn, "/locks/long")
-		require.NoError(h, err)
-		hold, err := held.Lock(ctx)
-		require.NoError(h, err)
-		checks := func() int {
-			h.srv.ResetLog()
-			h.advance(time.Minute)
-			return h.requests(zktest.OpMulti, conn.SessionID()).Requests().Count()
-		}
-		h.advance(20 * time.Second)
-		before := checks()
-		require.InDelta(h, 120, before, 10)
-
-		short, err := lock.NewMutex(conn, "/locks/short", recipes.WithSessionTimeout(500*time.Millisecond))
-		require.NoError(h, err)
-		for range 3 {
-			leaderUntil, heldUntil := leader.Deadline(), hold.Deadline()
-			second, err := short.Lock(ctx)
-			require.NoError(h, err)
-			require.LessOrEqual(h, time.Until(second.Deadline()), 250*time.Millisecond)
-			for range 20 {
-				h.advance(77 * time.Millisecond)
-				require.NoError(h, leader.Err())
-				require.NoError(h, hold.Err())
-				require.NoError(h, second.Err())
-				require.False(h, leader.Deadline().Before(leaderUntil), "the deadline decreases")
-				require.False(h, hold.Deadline().Before(heldUntil), "the deadline decreases")
-				leaderUntil, heldUntil = leader.Deadline(), hold.Deadline()
-			}
-			require.NoError(h, second.Release())
-			require.InDelta(h, before, checks(), 10)
-		}
-		for _, done := range []<-chan struct{}{leader.Done(), hold.Done()} {
-			select {
-			case <-done:
-				require.Fail(h, "Done is closed")
-			default:
-			}
-		}
-		require.NoError(h, hold.Release())
 	})
 }

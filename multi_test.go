@@ -80,43 +80,6 @@ func TestMulti_OnlyLeader(t *testing.T) {
 	})
 }
 
-// TestMulti_TooLate fails if the ensemble applies a transaction that was in flight when the next
-// candidate became the leader, or that a former leader has sent before it was notified.
-func TestMulti_TooLate(t *testing.T) {
-	for name, direction := range map[string]zktest.Direction{"in flight": zktest.ToServer, "sent before the notification": zktest.ToClient} {
-		t.Run(name, func(t *testing.T) {
-			withRegister(t, func(h *harness) {
-				leader, follower := h.join(h.connect()), h.join(h.connect())
-				old, session := leader.requireLeads(), leader.conn.SessionID()
-				h.srv.Blackhole(direction, session)
-				if direction == zktest.ToClient {
-					require.NoError(h, h.operator.Delete(leader.ID(), -1))
-				}
-				written := make(chan error, 1)
-				go func() {
-					_, err := leader.multi(setRegister("too late"))
-					written <- err
-				}()
-				h.advance(0)
-				if direction == zktest.ToServer {
-					require.NoError(h, h.operator.Delete(leader.ID(), -1))
-				}
-				h.advance(0)
-				next := follower.requireLeads()
-				if direction == zktest.ToClient {
-					require.NoError(h, old.Err(), "the old leader was notified")
-				}
-				require.Greater(h, next.Token(), old.Token())
-				_, err := follower.multi(setRegister("new"))
-				require.NoError(h, err)
-				h.srv.Heal(session)
-				require.ErrorIs(h, <-written, leaderelection.ErrNotLeader)
-				require.Equal(h, "new", h.registerData())
-			})
-		})
-	}
-}
-
 // TestMulti_NotSent fails if a request is sent that the servers do not accept: they close the
 // connection if it is larger than a megabyte.
 func TestMulti_NotSent(t *testing.T) {
@@ -136,24 +99,6 @@ func TestMulti_NotSent(t *testing.T) {
 		_, err := leader.multi(zk.SetDataRequest{Path: register})
 		require.ErrorIs(h, err, leaderelection.ErrInvalid)
 		require.Equal(h, leaderelection.Leader, leader.Current().Role)
-	})
-}
-
-// TestMulti_ReplyLost fails if the error does not indicate that the outcome of a transaction is
-// unknown because its reply was lost.
-func TestMulti_ReplyLost(t *testing.T) {
-	withRegister(t, func(h *harness) {
-		leader := h.join(h.connect())
-		session := leader.conn.SessionID()
-		for _, set := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{h.srv.Before, h.srv.After} {
-			set(zktest.Match{Op: zktest.OpMulti, Session: session, Path: register, Nth: 1}, zktest.Cut)
-			_, err := leader.multi(setRegister("perhaps"))
-			require.ErrorIs(h, err, leaderelection.ErrUnconfirmed)
-			require.NotErrorIs(h, err, leaderelection.ErrNotLeader)
-			h.advance(timeout)
-			require.Equal(h, leaderelection.Leader, leader.Current().Role)
-		}
-		require.Equal(h, "perhaps", h.registerData(), "the second was applied")
 	})
 }
 
@@ -233,7 +178,8 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 			lost := l.Set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: "/register", Nth: 1})
 			_, err := c.multi(&zk.SetDataRequest{Path: "/register", Data: []byte("1"), Version: -1})
 			require.ErrorIs(h, err, leaderelection.ErrUnconfirmed, "the outcome is not known")
-			h.requireMet(lost)
+			require.NotErrorIs(h, err, leaderelection.ErrNotLeader)
+			bubble.RequireRun(h, lost)
 			h.advance(timeout)
 			want := int32(0)
 			if l.Applied {
@@ -256,7 +202,7 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 				found, _, err := h.operator.Exists(node)
 				require.NoError(h, err)
 				require.False(h, found)
-				if met = isMet(lost); !met {
+				if met = bubble.HasRun(lost); !met {
 					lost.Remove()
 				}
 				h.create(node)
@@ -269,7 +215,7 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 			lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreateContainer, Path: "/x", Nth: 1})
 			_, err := leaderelection.NewElection(h.connect(), "/x/y", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
 			require.NoError(h, err)
-			h.requireMet(lost)
+			bubble.RequireRun(h, lost)
 			h.stat("/x/y")
 		})
 	})
@@ -295,7 +241,7 @@ func TestTrap16_WriteSentInNextSession(t *testing.T) {
 		h.advance(2*timeout + shortTime)
 		next.requireLeads()
 		require.NoError(h, old.Err(), "the lease of the old leader has expired")
-		late := async(func() error { return writeRegister(c, "too late") })
+		late := bubble.Async(func() error { return writeRegister(c, "too late") })
 		h.reconnect()
 		h.advance(timeout)
 		require.NotEqual(h, session, c.conn.SessionID())

@@ -79,7 +79,7 @@ func (e *Election) findNodeAgain() error {
 func (e *Election) findNode(limit limiter) error {
 	before := e.lastSeen()
 	for {
-		seen := seenNode{session: e.conn.SessionID(), losses: connection.RecordOf(e.conn).Losses()}
+		seen := seenNode{session: e.conn.SessionID(), losses: connection.RecordOf(e.conn).Facts().Losses}
 		stat, err := e.statNode(limit)
 		session := e.conn.SessionID()
 		switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -27,7 +28,7 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 		require.NotContains(h, h.srv.Tree(), "several")
 
 		// Each candidate finds that the first parent does not exist.
-		hold, release := h.hold()
+		hold, release := bubble.Hold(h)
 		h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: "/of"}, hold)
 		var all [8]*candidate
 		var wg sync.WaitGroup
@@ -36,7 +37,7 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 			wg.Go(func() {
 				e, err := leaderelection.NewElection(conn, below, leaderelection.WithCreateNode())
 				if assert.NoError(h, err) {
-					all[i] = &candidate{Election: e, h: h, conn: conn}
+					all[i] = &candidate{Election: e, h: h, conn: conn, changed: make(chan struct{}, 1)}
 					all[i].start()
 				}
 			})
@@ -60,6 +61,7 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 		require.NoError(h, err, "the node was deleted with the candidates")
 		require.Empty(h, children)
 		require.Zero(h, stat.EphemeralOwner)
+		require.Zero(h, h.stat(path.Dir(below)).EphemeralOwner)
 	})
 }
 
@@ -102,70 +104,62 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 		require.NoError(h, err)
 		require.False(h, found)
 	}
-	t.Run("in the first session", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			makeContainer(h)
-			swept := sweep(h, 1)
-			c := h.join(h.connect())
-			h.requireMet(swept)
-			requireOver(h, c)
-			c.requireNeverLed()
-		})
+	runWithServers(t, "in the first session", 1, func(h *harness) {
+		makeContainer(h)
+		swept := sweep(h, 1)
+		c := h.join(h.connect())
+		bubble.RequireRun(h, swept)
+		requireOver(h, c)
+		c.requireNeverLed()
 	})
 	for name, options := range map[string][]leaderelection.Option{
 		"created again":                 {leaderelection.WithCreateNode()},
 		"created again with WithRejoin": {leaderelection.WithCreateNode(), leaderelection.WithRejoin()},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				makeContainer(h)
-				early := h.newCandidate(node, h.connect(), options...)
-				require.Equal(h, 1, h.srv.Sweep())
-				early.start()
-				h.advance(time.Second)
-				early.requireLeads()
-				h.requireIDs(early.ID())
-				require.NoError(h, early.Resign())
-				require.Zero(h, h.srv.Sweep(), "the node is a container again")
+		runWithServers(t, name, 1, func(h *harness) {
+			makeContainer(h)
+			early := h.newCandidate(node, h.connect(), options...)
+			require.Equal(h, 1, h.srv.Sweep())
+			early.start()
+			h.advance(time.Second)
+			early.requireLeads()
+			h.requireIDs(early.ID())
+			require.NoError(h, early.Resign())
+			require.Zero(h, h.srv.Sweep(), "the node is a container again")
 
-				makeContainer(h)
-				swept := sweep(h, 1)
-				c := h.join(h.connect(), options...)
-				h.requireMet(swept)
-				h.advance(time.Second)
-				c.requireLeads()
-			})
+			makeContainer(h)
+			swept := sweep(h, 1)
+			c := h.join(h.connect(), options...)
+			bubble.RequireRun(h, swept)
+			h.advance(time.Second)
+			c.requireLeads()
 		})
 	}
 	again := []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
-	t.Run("created again by another candidate", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			makeContainer(h)
-			a, b := h.newCandidate(node, h.connect(), again...), h.newCandidate(node, h.connect(), again...)
-			require.Equal(h, 1, h.srv.Sweep())
-			a.start()
-			h.advance(time.Second)
-			a.requireLeads()
-			b.start()
-			h.advance(time.Second)
-			b.requireFollows(a)
-			h.requireIDs(a.ID(), b.ID())
-		})
+	runWithServers(t, "created again by another candidate", 1, func(h *harness) {
+		makeContainer(h)
+		a, b := h.newCandidate(node, h.connect(), again...), h.newCandidate(node, h.connect(), again...)
+		require.Equal(h, 1, h.srv.Sweep())
+		a.start()
+		h.advance(time.Second)
+		a.requireLeads()
+		b.start()
+		h.advance(time.Second)
+		b.requireFollows(a)
+		h.requireIDs(a.ID(), b.ID())
 	})
 	t.Run("created again by another client", func(t *testing.T) {
 		for name, options := range map[string][]leaderelection.Option{"a name with a GUID": again, "a plain name": append(again, leaderelection.WithNamePrefix("n-"))} {
-			t.Run(name, func(t *testing.T) {
-				withServers(t, 1, func(h *harness) {
-					makeContainer(h)
-					c := h.newCandidate(node, h.connect(), options...)
-					require.Equal(h, 1, h.srv.Sweep())
-					_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, openACL)
-					require.NoError(h, err)
-					c.start()
-					h.advance(time.Second)
-					c.requireLeads()
-					h.requireIDs(c.ID())
-				})
+			runWithServers(t, name, 1, func(h *harness) {
+				makeContainer(h)
+				c := h.newCandidate(node, h.connect(), options...)
+				require.Equal(h, 1, h.srv.Sweep())
+				_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, openACL)
+				require.NoError(h, err)
+				c.start()
+				h.advance(time.Second)
+				c.requireLeads()
+				h.requireIDs(c.ID())
 			})
 		}
 	})
@@ -176,97 +170,77 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 			return zktest.Pass(q)
 		}
 	}
-	t.Run("after a rejection", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			c := h.join(h.connect(), again...)
-			c.requireLeads()
-			session := c.conn.SessionID()
-			h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-124)))
-			deleted := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: session, Path: anyCandidate, Nth: 1}, deleteElection(h))
-			h.advance(timeout)
-			h.requireMet(deleted)
-			requireOver(h, c)
-		})
+	runWithServers(t, "after a rejection", 1, func(h *harness) {
+		c := h.join(h.connect(), again...)
+		c.requireLeads()
+		session := c.conn.SessionID()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-124)))
+		deleted := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: session, Path: anyCandidate, Nth: 1}, deleteElection(h))
+		h.advance(timeout)
+		bubble.RequireRun(h, deleted)
+		requireOver(h, c)
 	})
-	t.Run("after a create without a reply", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			conn := h.connect()
-			h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
-			deleted := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: conn.SessionID(), Nth: 1}, deleteElection(h))
-			c := h.join(conn, again...)
-			h.advance(timeout)
-			h.requireMet(deleted)
-			requireOver(h, c)
-		})
+	runWithServers(t, "after a create without a reply", 1, func(h *harness) {
+		conn := h.connect()
+		h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
+		deleted := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: conn.SessionID(), Nth: 1}, deleteElection(h))
+		c := h.join(conn, again...)
+		h.advance(timeout)
+		bubble.RequireRun(h, deleted)
+		requireOver(h, c)
 	})
-	t.Run("while EndElection is in progress", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			makeContainer(h)
-			c := h.newCandidate(node, h.connect(), again...)
-			slow := h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: c.conn.SessionID(), Path: node}, zktest.Fail(zk.ErrSessionMoved))
-			ended := make(chan error, 1)
-			go func() { ended <- c.EndElection() }()
-			h.advance(time.Millisecond)
-			h.requireMet(slow)
-			require.Equal(h, 1, h.srv.Sweep())
-			c.start()
-			h.advance(time.Second)
-			slow.Remove()
-			h.advance(time.Second)
-			require.NoError(h, <-ended)
-			requireOver(h, c)
-		})
+	runWithServers(t, "while EndElection is in progress", 1, func(h *harness) {
+		makeContainer(h)
+		c := h.newCandidate(node, h.connect(), again...)
+		slow := h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: c.conn.SessionID(), Path: node}, zktest.Fail(zk.ErrSessionMoved))
+		ended := make(chan error, 1)
+		go func() { ended <- c.EndElection() }()
+		h.advance(time.Millisecond)
+		bubble.RequireRun(h, slow)
+		require.Equal(h, 1, h.srv.Sweep())
+		c.start()
+		h.advance(time.Second)
+		slow.Remove()
+		h.advance(time.Second)
+		require.NoError(h, <-ended)
+		requireOver(h, c)
 	})
-	t.Run("in the next session", func(t *testing.T) {
-		withServers(t, 3, func(h *harness) {
-			makeContainer(h)
-			swept := sweep(h, 2)
-			c := h.join(h.connect(), leaderelection.WithRejoin())
-			c.requireLeads()
-			require.Zero(h, h.srv.Sweep(), "a container with a child was deleted")
-			h.expire(c.conn)
-			h.advance(timeout)
-			h.requireMet(swept)
-			requireOver(h, c)
-		})
+	runWithServers(t, "in the next session", 3, func(h *harness) {
+		makeContainer(h)
+		swept := sweep(h, 2)
+		c := h.join(h.connect(), leaderelection.WithRejoin())
+		c.requireLeads()
+		require.Zero(h, h.srv.Sweep(), "a container with a child was deleted")
+		h.expire(c.conn)
+		h.advance(timeout)
+		bubble.RequireRun(h, swept)
+		requireOver(h, c)
 	})
-	t.Run("while the connection is down", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			makeContainer(h)
-			conn := h.connect()
-			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-				h.srv.Refuse(true)
-				return zktest.Cut(q)
-			})
-			c := h.join(conn)
-			require.Equal(h, 1, h.srv.Sweep())
-			h.reconnect()
-			requireOver(h, c)
+	runWithServers(t, "while the connection is down", 1, func(h *harness) {
+		makeContainer(h)
+		conn := h.connect()
+		h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			h.srv.Refuse(true)
+			return zktest.Cut(q)
 		})
+		c := h.join(conn)
+		require.Equal(h, 1, h.srv.Sweep())
+		h.reconnect()
+		requireOver(h, c)
 	})
-	t.Run("and another node is created", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			makeContainer(h)
-			recreated := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-				h.srv.Sweep()
-				_, _ = h.operator.Create(node, nil, 0, openACL)
-				return zktest.Pass(q)
-			})
-			c := h.join(h.connect())
-			h.requireMet(recreated)
-			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-			c.requireNeverLed()
-			h.requireIDs()
-			h.join(h.connect()).requireLeads()
+	runWithServers(t, "and another node is created", 1, func(h *harness) {
+		makeContainer(h)
+		recreated := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			h.srv.Sweep()
+			_, _ = h.operator.Create(node, nil, 0, openACL)
+			return zktest.Pass(q)
 		})
-	})
-	t.Run("the parents are not ephemeral", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			conn := h.connect()
-			_, err := leaderelection.NewElection(conn, "/a/b/c", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
-			require.NoError(h, err)
-			require.Zero(h, h.stat(path.Dir("/a/b/c")).EphemeralOwner)
-		})
+		c := h.join(h.connect())
+		bubble.RequireRun(h, recreated)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		c.requireNeverLed()
+		h.requireIDs()
+		h.join(h.connect()).requireLeads()
 	})
 }
 
@@ -287,31 +261,22 @@ func behindLaggingServer(h *harness) (conn *zk.Conn, catchUp func()) {
 	return conn, func() { lag.Heal() }
 }
 
-// TestNewElection_LaggingServer fails if a candidate joins an earlier election at the path, which
-// its server still shows.
+// TestNewElection_LaggingServer fails if a candidate joins an earlier election at the path, which its
+// server still shows, or does not find a node that its server does not show yet.
 func TestNewElection_LaggingServer(t *testing.T) {
-	withServers(t, 3, func(h *harness) {
-		conn, catchUp := behindLaggingServer(h)
-		h.create(node)
-		time.AfterFunc(100*time.Millisecond, catchUp)
-		c := h.join(conn)
-		h.advance(timeout / 4)
-		c.requireLeads()
-	})
-}
-
-// TestNewElection_LaggingServerWithoutNode fails if a candidate does not find a node that its
-// server does not show yet.
-func TestNewElection_LaggingServerWithoutNode(t *testing.T) {
-	withServers(t, 3, func(h *harness) {
-		h.remove(node)
-		conn, catchUp := behindLaggingServer(h)
-		h.create(node)
-		time.AfterFunc(100*time.Millisecond, catchUp)
-		c := h.join(conn)
-		h.advance(timeout / 4)
-		c.requireLeads()
-	})
+	for _, existed := range []bool{true, false} {
+		withServers(t, 3, func(h *harness) {
+			if !existed {
+				h.remove(node)
+			}
+			conn, catchUp := behindLaggingServer(h)
+			h.create(node)
+			time.AfterFunc(100*time.Millisecond, catchUp)
+			c := h.join(conn)
+			h.advance(timeout / 4)
+			c.requireLeads()
+		})
+	}
 }
 
 // appNode is an election node whose parent does not exist at first.
@@ -352,51 +317,35 @@ func createTransactions(h *harness, conn *zk.Conn) {
 // permanent are the options of a candidate that continues in all cases.
 var permanent = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
 
-// TestDataLoss_PermanentCandidate fails if a candidate that rejoins and creates the election node
-// does not become the leader again after the servers have lost their data.
-func TestDataLoss_PermanentCandidate(t *testing.T) {
+// TestDataLoss_PermanentCandidates fails if two candidates that rejoin and create the election node do not
+// continue in the same election after the servers have lost their data: one of them creates the node, and
+// the other candidate joins it.
+func TestDataLoss_PermanentCandidates(t *testing.T) {
 	for name, loss := range map[string]zktest.Loss{"all data": zktest.LoseAll, "the tree": zktest.LoseTree} {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				h.terms.overlap = true // tokens restart
-				conn := h.dial()
-				c := h.joinApp(conn, permanent...)
-				h.advance(time.Minute)
-				old := c.requireLeads()
-				createTransactions(h, conn)
-				h.srv.Restart(loss)
-				<-old.Done()
-				h.advance(11 * time.Second)
-				c.requireLeads()
-				c.resign()
-			})
+		runWithServers(t, name, 1, func(h *harness) {
+			h.terms.overlap = true // tokens restart
+			conn := h.dial()
+			a := h.joinApp(conn, permanent...)
+			h.advance(time.Minute)
+			old := a.requireLeads()
+			b := h.joinApp(h.dial(), permanent...)
+			h.advance(time.Second)
+			createTransactions(h, conn)
+			h.srv.Restart(loss)
+			<-old.Done()
+			h.advance(11 * time.Second)
+			leader, follower := a, b
+			if b.Current().Role == leaderelection.Leader {
+				leader, follower = b, a
+			}
+			leader.requireLeads()
+			follower.requireFollows(leader)
+			leader.resign()
+			h.advance(time.Second)
+			follower.requireLeads()
+			follower.resign()
 		})
 	}
-}
-
-// TestDataLoss_TwoCandidates fails if two such candidates do not continue in the same election: one
-// of them creates the node, and the other candidate joins it.
-func TestDataLoss_TwoCandidates(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		h.terms.overlap = true // tokens restart
-		a := h.joinApp(h.dial(), permanent...)
-		h.advance(time.Minute)
-		a.requireLeads()
-		b := h.joinApp(h.dial(), permanent...)
-		h.advance(time.Second)
-		h.srv.Restart(zktest.LoseTree)
-		h.advance(20 * time.Second)
-		leader, follower := a, b
-		if b.Current().Role == leaderelection.Leader {
-			leader, follower = b, a
-		}
-		leader.requireLeads()
-		follower.requireFollows(leader)
-		leader.resign()
-		h.advance(time.Second)
-		follower.requireLeads()
-		follower.resign()
-	})
 }
 
 // TestDataLoss_NamePrefix fails if a candidate that reconnects late deletes the znode of another, which
@@ -465,41 +414,25 @@ func TestDataLoss_Errors(t *testing.T) {
 			[]error{leaderelection.ErrElectionOver},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				conn := h.dial()
-				h.create("/app")
-				h.create(appNode)
-				createTransactions(h, conn)
-				c := h.joinApp(conn, test.options...)
-				h.advance(time.Minute)
-				c.requireLeads()
-				h.srv.Restart(test.loss)
-				h.advance(time.Minute)
-				err := c.requireOver()
-				for _, want := range test.want {
-					require.ErrorIs(t, err, want)
-				}
-				for _, not := range test.not {
-					require.NotErrorIs(t, err, not)
-				}
-			})
+		runWithServers(t, name, 1, func(h *harness) {
+			conn := h.dial()
+			h.create("/app")
+			h.create(appNode)
+			createTransactions(h, conn)
+			c := h.joinApp(conn, test.options...)
+			h.advance(time.Minute)
+			c.requireLeads()
+			h.srv.Restart(test.loss)
+			h.advance(time.Minute)
+			err := c.requireOver()
+			for _, want := range test.want {
+				require.ErrorIs(h, err, want)
+			}
+			for _, not := range test.not {
+				require.NotErrorIs(h, err, not)
+			}
 		})
 	}
-}
-
-// TestWithCreateNode_ElectionIsDeleted fails if a candidate creates the node again after a client
-// has deleted the election in the session in which the candidate has joined.
-func TestWithCreateNode_ElectionIsDeleted(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		conn := h.dial()
-		c := h.joinApp(conn, permanent...)
-		h.advance(time.Minute)
-		c.requireLeads()
-		require.NoError(h, leaderelection.DeleteElection(conn, appNode))
-		h.advance(timeout)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-	})
 }
 
 // TestWithRejoin_DeletedAfterSessionOfCreate fails if a candidate creates the node again after a
@@ -507,21 +440,19 @@ func TestWithCreateNode_ElectionIsDeleted(t *testing.T) {
 // has expired before the candidate joined in the next session.
 func TestWithRejoin_DeletedAfterSessionOfCreate(t *testing.T) {
 	for name, options := range map[string][]leaderelection.Option{"creates the node": permanent, "rejoins": {leaderelection.WithRejoin()}} {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				expired := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-					assert.NoError(h, h.srv.ExpireSession(q.Session))
-					return zktest.Cut(q)
-				})
-				c := h.join(h.dial(), options...)
-				h.requireMet(expired)
-				h.advance(timeout)
-				c.requireLeads()
-				require.NoError(h, leaderelection.DeleteElection(h.operator, node))
-				h.advance(timeout)
-				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-				h.requireNoElection()
+		runWithServers(t, name, 1, func(h *harness) {
+			expired := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+				assert.NoError(h, h.srv.ExpireSession(q.Session))
+				return zktest.Cut(q)
 			})
+			c := h.join(h.dial(), options...)
+			bubble.RequireRun(h, expired)
+			h.advance(timeout)
+			c.requireLeads()
+			require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+			h.advance(timeout)
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+			h.requireNoElection()
 		})
 	}
 }

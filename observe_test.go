@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -100,20 +99,6 @@ func TestObserve_Changes(t *testing.T) {
 	})
 }
 
-// TestObserve_Reconnect fails if an observation misses a change while its connection is down, also
-// if the client library cannot set its watch again.
-func TestObserve_Reconnect(t *testing.T) {
-	withServers(t, 2, func(h *harness) {
-		conn := h.connect()
-		one, _ := h.joinNamed("one"), h.joinNamed("two")
-		v := h.observeLeader(h.Context(), conn)
-		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
-		h.whileDisconnected(conn, func() { assert.NoError(h, one.Resign()) })
-		h.advance(timeout / 4)
-		require.Equal(h, []string{"one", "two"}, v.leaders())
-	})
-}
-
 // TestObserve_ReceiverChangesLeader fails if a leader is delivered again after a reconnect, although
 // it has not changed, because the receiver has changed the previous observation.
 func TestObserve_ReceiverChangesLeader(t *testing.T) {
@@ -138,7 +123,7 @@ func TestObserve_ElectionIsBeingDeleted(t *testing.T) {
 		leader := h.joinNamed("leader")
 		v := h.observeLeader(h.Context(), h.connect())
 		deleter := h.connect()
-		hold, release := h.hold()
+		hold, release := bubble.Hold(h)
 		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: deleter.SessionID(), Nth: 2}, hold)
 		ended := make(chan error, 1)
 		go func() { ended <- leaderelection.DeleteElection(deleter, node) }()
@@ -211,26 +196,11 @@ func TestTrap43_LeaderLeavesDuringRead(t *testing.T) {
 		})
 		observed, end := h.observe(h.operator)
 		require.Equal(h, second.ID(), (<-observed).Leader.ID)
-		h.requireMet(gone)
+		bubble.RequireRun(h, gone)
 		end()
 		h.advance(timeout) // the client reconnects and is notified
 		require.ErrorIs(h, first.requireOver(), leaderelection.ErrSessionExpired)
 		second.requireLeads()
-	})
-}
-
-// TestObserve_PersistentChildren fails if a persistent child is reported as the leader.
-func TestObserve_PersistentChildren(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		h.create(node + "/n_0000000000")
-		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
-		require.NoError(h, err)
-		require.Empty(h, all)
-		observed, err := leaderelection.Observe(h.Context(), h.operator, node)
-		require.NoError(h, err)
-		require.Nil(h, (<-observed).Leader)
-		c := h.join(h.connect())
-		require.Equal(h, c.ID(), (<-observed).Leader.ID)
 	})
 }
 
@@ -302,11 +272,11 @@ func TestObserve_WatchLost(t *testing.T) {
 // name, before and after a hand-over.
 func TestWithValue_Observed(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		a := h.join(h.connect(), leaderelection.WithName("a"), leaderelection.WithValue("10.0.0.1:80"))
+		a := h.join(h.connect(), leaderelection.WithName("ünïcode"), leaderelection.WithValue("10.0.0.1:80"))
 		b := h.joinNamed("b")
 		data, _, err := h.operator.Get(a.ID())
 		require.NoError(h, err)
-		require.Equal(h, "a\x0010.0.0.1:80", string(data))
+		require.Equal(h, "ünïcode\x0010.0.0.1:80", string(data))
 		data, _, err = h.operator.Get(b.ID())
 		require.NoError(h, err)
 		require.Equal(h, "b", string(data), "the data of a candidate without a value is not its name")
@@ -314,7 +284,7 @@ func TestWithValue_Observed(t *testing.T) {
 		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		require.Len(h, all, 2)
-		require.Equal(h, []string{"a", "10.0.0.1:80"}, []string{all[0].Name, all[0].Value})
+		require.Equal(h, []string{"ünïcode", "10.0.0.1:80"}, []string{all[0].Name, all[0].Value})
 		require.Equal(h, []string{"b", ""}, []string{all[1].Name, all[1].Value})
 		observed, end := h.observe(h.operator)
 		require.Equal(h, all[0], *(<-observed).Leader)
@@ -358,26 +328,6 @@ func TestCandidates_Order(t *testing.T) {
 	})
 }
 
-// TestCandidates_Names fails if the name of the leader is wrong, also after the candidate has
-// written its znode again.
-func TestCandidates_Names(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		one, two, three := h.joinNamed("host-1:8080"), h.joinNamed("ünïcode"), h.joinNamed("")
-		for _, want := range []struct {
-			c    *candidate
-			name string
-		}{{one, "host-1:8080"}, {two, "ünïcode"}, {three, "name-not-provided"}} {
-			want.c.requireLeads()
-			h.advance(time.Second)
-			leader := h.firstCandidate()
-			require.Equal(h, want.name, leader.Name)
-			require.Equal(h, want.c.ID(), leader.ID)
-			require.NoError(h, want.c.Resign())
-			h.advance(0)
-		}
-	})
-}
-
 // CURATOR-358: the same if no candidate remains, and for the list of all candidates.
 func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -393,7 +343,7 @@ func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 		all, err := leaderelection.Candidates(h.Context(), conn, node)
 		require.NoError(h, err)
 		require.Empty(h, all)
-		h.requireMet(gone)
+		bubble.RequireRun(h, gone)
 
 		gone = vanish()
 		second := h.createContender()
@@ -401,7 +351,7 @@ func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 		require.NoError(h, err)
 		require.Len(h, all, 1)
 		require.Equal(h, second, all[0].ID)
-		h.requireMet(gone)
+		bubble.RequireRun(h, gone)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -275,51 +276,43 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 		return ctx
 	}
 	within := func(h *harness) leaderelection.Option { return leaderelection.WithContext(limited(h)) }
-	t.Run("NewElection", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			conn := slow(h)
-			h.requireDuration(limit, func() {
-				_, err := leaderelection.NewElection(conn, "/a/b/c/d", leaderelection.WithCreateNode(), within(h))
-				require.ErrorIs(h, err, context.DeadlineExceeded)
-			})
+	runWithServers(t, "NewElection", 1, func(h *harness) {
+		conn := slow(h)
+		bubble.RequireDuration(h, limit, func() {
+			_, err := leaderelection.NewElection(conn, "/a/b/c/d", leaderelection.WithCreateNode(), within(h))
+			require.ErrorIs(h, err, context.DeadlineExceeded)
 		})
 	})
-	t.Run("DeleteElection", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			conn := slow(h)
-			c := h.join(h.connect())
-			h.requireDuration(limit, func() {
-				err := leaderelection.DeleteElection(conn, node, within(h))
-				require.ErrorIs(h, err, leaderelection.ErrUnconfirmed)
-				require.ErrorIs(h, err, context.DeadlineExceeded)
-			})
-			h.advance(timeout)
-			require.NoError(h, leaderelection.DeleteElection(h.operator, node))
-			h.advance(shortTime)
-			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+	runWithServers(t, "DeleteElection", 1, func(h *harness) {
+		conn := slow(h)
+		c := h.join(h.connect())
+		bubble.RequireDuration(h, limit, func() {
+			err := leaderelection.DeleteElection(conn, node, within(h))
+			require.ErrorIs(h, err, leaderelection.ErrUnconfirmed)
+			require.ErrorIs(h, err, context.DeadlineExceeded)
+		})
+		h.advance(timeout)
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(shortTime)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+	})
+	runWithServers(t, "Candidates", 1, func(h *harness) {
+		for range 200 {
+			h.createContender()
+		}
+		conn := slow(h)
+		bubble.RequireDuration(h, limit, func() {
+			_, err := leaderelection.Candidates(limited(h), conn, node)
+			require.ErrorIs(h, err, context.DeadlineExceeded)
 		})
 	})
-	t.Run("Candidates", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			for range 200 {
-				h.createContender()
-			}
-			conn := slow(h)
-			h.requireDuration(limit, func() {
-				_, err := leaderelection.Candidates(limited(h), conn, node)
-				require.ErrorIs(h, err, context.DeadlineExceeded)
-			})
-		})
-	})
-	t.Run("Resign and EndElection", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			c, d := h.join(h.connect()), h.join(h.connect())
-			h.srv.Blackhole(zktest.BothWays, c.conn.SessionID(), d.conn.SessionID())
-			h.requireDuration(confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
-			h.requireDuration(confirmLimit+confirmLimit/15, func() { require.ErrorIs(h, d.EndElection(), leaderelection.ErrUnconfirmed) })
-			h.advance(0)
-			require.ErrorIs(h, d.requireOver(), leaderelection.ErrElectionOver)
-		})
+	runWithServers(t, "Resign and EndElection", 1, func(h *harness) {
+		c, d := h.join(h.connect()), h.join(h.connect())
+		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID(), d.conn.SessionID())
+		bubble.RequireDuration(h, confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
+		bubble.RequireDuration(h, confirmLimit+confirmLimit/15, func() { require.ErrorIs(h, d.EndElection(), leaderelection.ErrUnconfirmed) })
+		h.advance(0)
+		require.ErrorIs(h, d.requireOver(), leaderelection.ErrElectionOver)
 	})
 }
 

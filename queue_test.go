@@ -3,7 +3,6 @@ package leaderelection_test
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"path"
 	"regexp"
 	"strconv"
@@ -20,81 +19,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
-
-// TestOrder_SequenceNumbers fails if candidates are ordered by their names and not by their
-// sequence numbers: a protected name begins with random digits, and a number that has overflowed
-// with a minus sign. Since 3.6 the counter of a server stays at its limit: see scenario 32.
-func TestOrder_SequenceNumbers(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		require.NoError(h, h.srv.SetSequence(node, math.MaxInt32-4))
-		var all []*candidate
-		for range 4 {
-			all = append(all, h.join(h.connect()))
-		}
-		// A server before 3.6 continues with negative numbers.
-		others := []string{h.createContender()}
-		require.Regexp(h, "-2147483647$", others[0])
-		require.NoError(h, h.srv.SetSequence(node, math.MinInt32))
-		others = append(others, h.createContender(), h.createContender())
-		require.Regexp(h, "--2147483648$", others[1])
-
-		listed, err := leaderelection.Candidates(h.Context(), h.operator, node)
-		require.NoError(h, err)
-		for i, c := range listed {
-			if i < len(all) {
-				require.Equal(h, all[i].ID(), c.ID)
-			} else {
-				require.Equal(h, others[i-len(all)], c.ID)
-			}
-		}
-		require.NoError(h, all[2].Resign())
-		h.advance(0)
-		all[3].requireFollows(all[1])
-		all = append(all[:2], all[3:]...)
-		for i, c := range all {
-			c.requireLeads()
-			for _, other := range all[i+1:] {
-				require.NotContains(h, other.roles(), leaderelection.Leader)
-			}
-			require.NoError(h, c.Resign())
-			h.advance(0)
-		}
-		require.Equal(h, others[0], h.firstCandidate().ID)
-	})
-}
-
-// TestOrder_OtherChildren fails if a child that is not a candidate prevents candidates from
-// leading, ends the election, or is deleted.
-func TestOrder_OtherChildren(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		foreign := []string{"!", "0000000000", "ABANDONED", "DONE-not", "NOT-DONE", "config", "le_x", "le_00000000000", "_c_", "_c_short-latch-"}
-		for _, name := range foreign {
-			_, err := h.operator.Create(path.Join(node, name), nil, 0, openACL)
-			require.NoError(h, err)
-		}
-		leader, follower := h.join(h.connect()), h.join(h.connect())
-		leader.requireLeads()
-		follower.requireFollows(leader)
-		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
-		require.NoError(h, err)
-		require.Len(h, all, 2)
-		// A child that is created and deleted later is ignored.
-		late := path.Join(node, "a-DONE")
-		_, err = h.operator.Create(late, nil, 0, openACL)
-		require.NoError(h, err)
-		require.NoError(h, h.operator.Delete(late, -1))
-		leader.requireQuiet(timeout)
-		follower.requireQuiet(timeout)
-		require.NoError(h, leader.Resign())
-		h.advance(0)
-		follower.requireLeads()
-
-		// The election is not deleted with them.
-		require.ErrorIs(h, follower.EndElection(), leaderelection.ErrForeignChildren)
-		follower.requireLeads()
-		h.requireChildren(append(foreign, names(follower)...)...)
-	})
-}
 
 // TestOrder_PersistentChildren fails if a persistent child is taken for a candidate because of its
 // name, or an ephemeral child whose name ends in ten digits is not.
@@ -161,43 +85,18 @@ func TestOrder_SameSequenceNumber(t *testing.T) {
 		require.NoError(h, h.srv.SetSequence(node, 0))
 		again := h.join(conn)
 		again.requireLeads()
+
+		// A child that is not named like a candidate is not deleted.
+		h.remove(twin)
+		h.create(node + "/config")
+		require.ErrorIs(h, again.EndElection(), leaderelection.ErrForeignChildren)
+		again.requireLeads()
+		h.requireChildren("config", names(again)[0])
 	})
 }
 
 // packetGap is the pause between the packets that a client receives in these tests.
 const packetGap = time.Millisecond
-
-// deleteTogether deletes the znodes of two candidates in one transaction, the second one first, as
-// DeleteElection does.
-func (h *harness) deleteTogether(second, first *candidate) {
-	_, err := h.operator.Multi(
-		&zk.DeleteRequest{Path: second.ID(), Version: -1},
-		&zk.DeleteRequest{Path: first.ID(), Version: -1},
-	)
-	assert.NoError(h, err)
-}
-
-// TestSuccession_OwnZnodeDeletedWhileDisconnected fails if a candidate becomes the leader because
-// it is notified, after a reconnect, that its predecessor was deleted, before it is notified that
-// its znode was deleted. It must list again after a reconnect.
-func TestSuccession_OwnZnodeDeletedWhileDisconnected(t *testing.T) {
-	withServers(t, 2, func(h *harness) {
-		conn, pause := h.connectSlowly()
-		leader, second := h.join(h.connect()), h.join(conn)
-		second.requireFollows(leader)
-		h.advance(time.Second + 60*time.Millisecond) // between two polls of the connection's monitor
-		pause.set(packetGap)
-		h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			h.deleteTogether(second, leader)
-			return zktest.Pass(q)
-		})
-		h.srv.DropConnections(conn.SessionID())
-		h.advance(100 * packetGap)
-		require.ErrorIs(h, second.requireOver(), leaderelection.ErrDeleted)
-		require.NotContains(h, second.roles(), leaderelection.Leader)
-		require.Equal(h, []string{leader.ID(), second.ID()}, h.deletionsDelivered(conn.SessionID()), "the test does not test this")
-	})
-}
 
 // deletionsDelivered returns the paths of the deleted znodes of which a session was notified, in
 // order.
@@ -222,22 +121,20 @@ func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 		"expires, slow": {func(h *harness, conn *zk.Conn) { assert.NoError(h, h.srv.ExpireSession(conn.SessionID())) }, 20 * packetGap},
 		"is closed":     {func(_ *harness, conn *zk.Conn) { conn.Close() }, packetGap},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				conn, pause := h.connectSlowly()
-				session := conn.SessionID()
-				leader, second := h.join(conn), h.join(conn)
-				third := h.join(h.connect())
-				h.advance(time.Second)
-				pause.set(end.packetGap)
-				end.do(h, conn)
-				h.advance(timeout)
-				require.Error(h, leader.requireOver())
-				require.Error(h, second.requireOver())
-				require.NotContains(h, second.roles(), leaderelection.Leader)
-				third.requireLeads()
-				require.Equal(h, leader.ID(), h.deletionsDelivered(session)[0], "the test does not test this")
-			})
+		runWithServers(t, name, 1, func(h *harness) {
+			conn, pause := h.connectSlowly()
+			session := conn.SessionID()
+			leader, second := h.join(conn), h.join(conn)
+			third := h.join(h.connect())
+			h.advance(time.Second)
+			pause.set(end.packetGap)
+			end.do(h, conn)
+			h.advance(timeout)
+			require.Error(h, leader.requireOver())
+			require.Error(h, second.requireOver())
+			require.NotContains(h, second.roles(), leaderelection.Leader)
+			third.requireLeads()
+			require.Equal(h, leader.ID(), h.deletionsDelivered(session)[0], "the test does not test this")
 		})
 	}
 }
@@ -248,7 +145,7 @@ func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 	for range 20 { // the order in which the candidate receives the notifications is random
 		withServers(t, 1, func(h *harness) {
 			ahead, second := h.createContender(), h.createContender()
-			hold, release := h.hold()
+			hold, release := bubble.Hold(h)
 			var busy, led atomic.Bool
 			c := h.join(h.connect(), onStatus(func(s leaderelection.Status) {
 				led.Store(led.Load() || s.Role == leaderelection.Leader)
@@ -270,6 +167,7 @@ func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 			require.False(h, led.Load())
 			require.Equal(h, ahead, c.received()[1].NowFollowing)
+			require.Equal(h, second, c.received()[1].WasFollowing)
 		})
 	}
 }
@@ -319,33 +217,6 @@ func TestTrap37_TooManyCandidates(t *testing.T) {
 	})
 }
 
-// Netflix/curator #76: a leader whose name is longer than a connection accepts must still be
-// reported.
-func TestTrap37_NameTooLarge(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		big := h.connectUnlimited()
-		id, err := big.Create(node+"/n_", []byte(strings.Repeat("x", 100<<10)), zk.FlagEphemeral|zk.FlagSequence, openACL)
-		require.NoError(h, err)
-		conn := h.connect()
-		all, err := leaderelection.Candidates(h.Context(), conn, node)
-		require.NoError(h, err)
-		require.Len(h, all, 1)
-		leader := all[0]
-		require.Equal(h, leaderelection.CandidateInfo{ID: id, Token: h.stat(id).Czxid}, leader)
-		observed, err := leaderelection.Observe(h.Context(), conn, node)
-		require.NoError(h, err)
-		require.Equal(h, leader, *(<-observed).Leader)
-		next := h.join(conn)
-		h.advance(timeout)
-		require.Equal(h, id, next.newest().NowFollowing)
-		h.remove(id)
-		h.advance(0)
-		next.requireLeads()
-		h.advance(timeout)
-		require.Equal(h, next.ID(), (<-observed).Leader.ID)
-	})
-}
-
 // Netflix/curator #76, CURATOR-203, CURATOR-690: a request that is longer than a server accepts
 // breaks the connection, and is retried. The check of all leaders of one connection is one
 // transaction, whose length must be limited.
@@ -355,9 +226,9 @@ func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
 		var all []*candidate
 		for i := range 120 {
 			path := fmt.Sprintf("/%03d-%s", i, strings.Repeat("x", 3000))
-			e, err := leaderelection.NewElection(conn, path, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
-			require.NoError(h, err)
-			all = append(all, h.startElection(e, conn))
+			c := h.newCandidate(path, conn, leaderelection.WithCreateNode())
+			c.start()
+			all = append(all, c)
 		}
 		h.advance(timeout)
 		for _, c := range all {
@@ -407,35 +278,6 @@ func TestTrap37_LongQueue(t *testing.T) {
 	}, zktest.WithMaxPacket(32<<10))
 }
 
-// TestJoin_CreateReplyLost fails if the candidate does not use the znode whose create was applied
-// without a reply. A second znode would be behind those of candidates that have joined in between.
-func TestJoin_CreateReplyLost(t *testing.T) {
-	withServers(t, 2, func(h *harness) {
-		conn := h.connect()
-		session := conn.SessionID()
-		var created string
-		var between *candidate
-		other := h.connect()
-		h.srv.After(zktest.Match{Op: zktest.OpCreate, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			created = q.Created
-			return zktest.Cut(q)
-		})
-		// Another candidate joins before this one reconnects.
-		h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			between = h.joinAsync(other)
-			time.Sleep(time.Millisecond)
-			return zktest.Pass(q)
-		})
-		c := h.joinAsync(conn)
-		h.advance(100 * time.Millisecond)
-		require.Equal(h, created, c.ID())
-		c.requireLeads()
-		between.requireFollows(c)
-		require.Len(h, h.requests(zktest.OpCreate, session), 1)
-		require.Len(h, h.childNames(), 2)
-	})
-}
-
 // A znode of the same session with other data does not belong to the candidate.
 func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -445,7 +287,7 @@ func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 		other, err := conn.Create(node+"/n_", []byte("another purpose of the program"), zk.FlagEphemeral|zk.FlagSequence, openACL)
 		require.NoError(h, err)
 		c := h.join(conn)
-		h.requireMet(lost)
+		bubble.RequireRun(h, lost)
 		h.reconnect()
 		require.Equal(h, other, c.newest().NowFollowing)
 		c.resign()

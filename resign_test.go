@@ -18,92 +18,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestResign_ConcurrentEndElection fails if concurrent calls of Resign and EndElection panic or
-// return an error.
-func TestResign_ConcurrentEndElection(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		leader, follower := h.join(h.connect()), h.join(h.connect())
-		var wg sync.WaitGroup
-		for range 4 {
-			for _, c := range []*candidate{leader, follower} {
-				wg.Go(func() { assert.NoError(h, c.Resign()) })
-				wg.Go(func() { assert.NoError(h, c.EndElection()) })
-			}
-		}
-		wg.Wait()
-		h.advance(0)
-		_, _ = leader.requireOver(), follower.requireOver()
-		h.requireNoElection()
-	})
-}
-
-// TestResign_Disconnected fails if the znode of a candidate that resigns while it is disconnected
-// exists after the reconnect, so that no candidate leads until the session expires.
-func TestResign_Disconnected(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		leader, follower := h.join(h.connect()), h.join(h.connect())
-		h.advance(time.Second)
-		grant, session := leader.requireLeads(), leader.conn.SessionID()
-		done := doneTime(grant)
-		h.srv.Refuse(true)
-		h.srv.DropConnections(session)
-		h.advance(100 * time.Millisecond)
-
-		asked := time.Now()
-		require.ErrorIs(h, leader.Resign(), leaderelection.ErrUnconfirmed)
-		require.Equal(h, asked.Add(1500*time.Millisecond), time.Now(), "Resign waits too long")
-		require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
-		require.Equal(h, asked, done.time(), "Done is closed late")
-		h.advance(0)
-		require.NoError(h, leader.requireOver())
-		require.Equal(h, []leaderelection.Role{leaderelection.Leader}, leader.roles(), "no final status")
-		h.requireChildren(names(leader, follower)...)
-		follower.requireFollows(leader)
-
-		h.srv.Refuse(false)
-		h.advance(time.Second) // the client dials once a second
-		require.Equal(h, session, leader.conn.SessionID())
-		h.requireChildren(names(follower)...)
-		follower.requireLeads()
-		require.NoError(h, leader.Resign(), "it is confirmed now")
-		require.Len(h, h.srv.Sessions(), 3)
-	})
-}
-
-// TestResign_SearchContinuesAfterSession fails if a candidate does not search for the znode of an
-// unanswered create after its session has expired. The create can be applied later, in the next
-// session.
-func TestResign_SearchContinuesAfterSession(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		conn := h.connect()
-		lost := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
-		c := h.join(conn)
-		h.requireMet(lost)
-		h.reconnect()
-		c.requireLeads()
-		first := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Fate == zktest.CutBefore })[0].Path
-		late := first + "0000000007"
-
-		h.srv.Refuse(true)
-		h.srv.DropConnections(conn.SessionID())
-		h.advance(shortTime)
-		require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed)
-		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
-		searched := h.srv.Before(zktest.Match{Op: zktest.OpSync, Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			_, err := h.operator.Create(late, nil, zk.FlagEphemeral, openACL)
-			if err != nil {
-				h.Error(err)
-			}
-			return zktest.Pass(q)
-		})
-		h.reconnect()
-		h.advance(timeout)
-		h.requireMet(searched)
-		require.NoError(h, c.Resign())
-		h.requireIDs()
-	})
-}
-
 // elections is the number of elections in TestResignRequested_ManyElections.
 var elections = flag.Int("elections", 200, "number of elections that TestResignRequested_ManyElections joins")
 
@@ -166,85 +80,71 @@ func TestResignRequested_RemovalOfWatch(t *testing.T) {
 	}
 	writes := func(h *harness) int { return h.srv.Log().Count(zktest.OpSetData) }
 
-	t.Run("many candidates", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			const many = 14 // ten others are the limit
-			all := join(h, many)
-			for i, c := range all {
-				before := h.srv.Log().Count(zktest.OpGetData)
-				c.resign()
-				require.Equal(h, max(0, i-(many-12)), writes(h), i)
-				reads := h.srv.Log().Count(zktest.OpGetData) - before
-				require.LessOrEqual(h, reads, 13, "departure of candidate %d", i)
-			}
-			for _, c := range all {
-				h.requireNoWatches(c.conn)
-			}
-		})
-	})
-	t.Run("disconnected", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			c := join(h, 1)[0]
-			h.disconnect(c.conn)
-			h.requireDuration(confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
-			h.reconnect()
-			h.advance(timeout)
-			h.requireNoWatches(c.conn)
-		})
-	})
-	t.Run("watch not set again", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			c := join(h, 1)[0]
-			h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: c.conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
-			h.srv.DropConnections(c.conn.SessionID())
+	runWithServers(t, "many candidates", 1, func(h *harness) {
+		const many = 14 // ten others are the limit
+		all := join(h, many)
+		for i, c := range all {
+			before := h.srv.Log().Count(zktest.OpGetData)
 			c.resign()
-			// The client library cannot know that the server has no watches until it reconnects.
-			h.srv.DropConnections(c.conn.SessionID())
-			h.advance(timeout)
+			require.Equal(h, max(0, i-(many-12)), writes(h), i)
+			reads := h.srv.Log().Count(zktest.OpGetData) - before
+			require.LessOrEqual(h, reads, 13, "departure of candidate %d", i)
+		}
+		for _, c := range all {
 			h.requireNoWatches(c.conn)
-		})
+		}
 	})
-	t.Run("request received", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			c := join(h, 1)[0]
-			data := record.FormatRequests([]string{path.Base(c.ID())})
-			_, err := h.operator.Set(node, data, -1)
-			require.NoError(h, err)
-			<-c.ResignRequested()
-			c.resign()
-			h.requireNoWatches(c.conn)
-			left, _, err := h.operator.Get(node)
-			require.NoError(h, err)
-			require.Equal(h, data, left)
-		})
+	runWithServers(t, "disconnected", 1, func(h *harness) {
+		c := join(h, 1)[0]
+		h.disconnect(c.conn)
+		bubble.RequireDuration(h, confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
+		h.reconnect()
+		h.advance(timeout)
+		h.requireNoWatches(c.conn)
 	})
-	t.Run("write is lost", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			c := join(h, 1)[0]
-			h.srv.Before(zktest.Match{Op: zktest.OpSetData, Nth: 1}, zktest.Cut)
-			require.NoError(h, c.Resign())
-			h.advance(timeout)
-			h.requireNoWatches(c.conn)
-		})
+	runWithServers(t, "watch not set again", 1, func(h *harness) {
+		c := join(h, 1)[0]
+		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: c.conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		h.srv.DropConnections(c.conn.SessionID())
+		c.resign()
+		// The client library cannot know that the server has no watches until it reconnects.
+		h.srv.DropConnections(c.conn.SessionID())
+		h.advance(timeout)
+		h.requireNoWatches(c.conn)
 	})
-	t.Run("other data", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			c := join(h, 1)[0]
-			_, err := h.operator.Set(node, []byte("precious"), -1)
-			require.NoError(h, err)
-			h.advance(0)
-			c.resign()
-			require.Equal(h, 1, writes(h))
-		})
+	runWithServers(t, "request received", 1, func(h *harness) {
+		c := join(h, 1)[0]
+		data := record.FormatRequests([]string{path.Base(c.ID())})
+		_, err := h.operator.Set(node, data, -1)
+		require.NoError(h, err)
+		<-c.ResignRequested()
+		c.resign()
+		h.requireNoWatches(c.conn)
+		left, _, err := h.operator.Get(node)
+		require.NoError(h, err)
+		require.Equal(h, data, left)
 	})
-	t.Run("no permission", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
-			require.NoError(h, err)
-			c := join(h, 1)[0]
-			c.resign()
-			require.Equal(h, []string{node}, h.watchedPaths())
-		})
+	runWithServers(t, "write is lost", 1, func(h *harness) {
+		c := join(h, 1)[0]
+		h.srv.Before(zktest.Match{Op: zktest.OpSetData, Nth: 1}, zktest.Cut)
+		require.NoError(h, c.Resign())
+		h.advance(timeout)
+		h.requireNoWatches(c.conn)
+	})
+	runWithServers(t, "other data", 1, func(h *harness) {
+		c := join(h, 1)[0]
+		_, err := h.operator.Set(node, []byte("precious"), -1)
+		require.NoError(h, err)
+		h.advance(0)
+		c.resign()
+		require.Equal(h, 1, writes(h))
+	})
+	runWithServers(t, "no permission", 1, func(h *harness) {
+		_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
+		require.NoError(h, err)
+		c := join(h, 1)[0]
+		c.resign()
+		require.Equal(h, []string{node}, h.watchedPaths())
 	})
 }
 
@@ -281,28 +181,26 @@ func TestResignRequested_NodeIsMissing(t *testing.T) {
 			h.srv.Restart(zktest.LoseTree)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				h.terms.overlap = true // tokens restart
-				h.srv.Stop()
-				conn := h.dial()
-				c := h.newCandidate(appNode, conn, permanent...)
-				requested := c.ResignRequested()
-				lose(h, c)
-				h.advance(time.Minute)
-				c.requireLeads()
-				select {
-				case <-requested:
-					require.Fail(h, "nothing was requested")
-				default:
-				}
-				reads := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpGetData && e.Path == appNode })
-				require.Less(h, len(reads), 10)
-				_, err := conn.Set(appNode, record.FormatRequests(names(c)), -1)
-				require.NoError(h, err)
-				h.advance(0)
-				receive(h, requested)
-			})
+		runWithServers(t, name, 1, func(h *harness) {
+			h.terms.overlap = true // tokens restart
+			h.srv.Stop()
+			conn := h.dial()
+			c := h.newCandidate(appNode, conn, permanent...)
+			requested := c.ResignRequested()
+			lose(h, c)
+			h.advance(time.Minute)
+			c.requireLeads()
+			select {
+			case <-requested:
+				require.Fail(h, "nothing was requested")
+			default:
+			}
+			reads := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpGetData && e.Path == appNode })
+			require.Less(h, len(reads), 10)
+			_, err := conn.Set(appNode, record.FormatRequests(names(c)), -1)
+			require.NoError(h, err)
+			h.advance(0)
+			receive(h, requested)
 		})
 	}
 }

@@ -2,82 +2,14 @@ package leaderelection_test
 
 import (
 	"testing"
-	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
-
-// joinUnread starts a candidate whose statuses are not received.
-func (h *harness) joinUnread(conn *zk.Conn) *leaderelection.Election {
-	c := h.newCandidate(node, conn)
-	go c.ElectLeader()
-	h.advance(0)
-	return c.Election
-}
-
-// TestStatus_LateReader fails if a slow reader blocks the candidate or receives an old status.
-func TestStatus_LateReader(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		var ahead []*candidate
-		for range 5 {
-			ahead = append(ahead, h.join(h.connect()))
-		}
-		late := h.joinUnread(h.connect())
-		behind := h.join(h.connect())
-		for i := 4; i >= 0; i-- {
-			require.Equal(h, ahead[i].ID(), late.Current().NowFollowing)
-			require.NoError(h, ahead[i].Resign())
-			h.advance(0)
-		}
-		require.Equal(h, leaderelection.Leader, late.Current().Role, "the candidate was blocked")
-		s := <-late.Status()
-		require.Equal(h, late.Current(), s)
-		require.NoError(h, s.Leadership.Err())
-		require.Empty(h, late.Status(), "an old status")
-		require.NoError(h, late.Resign())
-		h.advance(0)
-		behind.requireLeads()
-	})
-}
-
-// TestStatus_LossIsDelivered fails if a slow reader does not receive the loss of a leadership that
-// it has received.
-func TestStatus_LossIsDelivered(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		conn := h.connect()
-		late := h.joinUnread(conn)
-		first := <-late.Status()
-		h.advance(time.Second)
-		// The leader is suspended and resumed twice.
-		for range 2 {
-			h.srv.Refuse(true)
-			h.srv.DropConnections(conn.SessionID())
-			h.advance(timeout / 2)
-			require.Equal(h, leaderelection.Suspended, late.Current().Role)
-			h.srv.Refuse(false)
-			h.advance(timeout)
-			require.Equal(h, leaderelection.Leader, late.Current().Role)
-		}
-		require.ErrorIs(h, first.Leadership.Err(), leaderelection.ErrLeaseExpired)
-		require.Equal(h, leaderelection.Suspended, (<-late.Status()).Role, "the loss of the leadership is not delivered first")
-		again := <-late.Status()
-		require.Equal(h, late.Current(), again)
-		require.NoError(h, again.Leadership.Err())
-		require.Equal(h, first.Leadership.Token(), again.Leadership.Token())
-		require.Empty(h, late.Status())
-
-		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
-		h.advance(10 * time.Millisecond)
-		require.ErrorIs(h, (<-late.Status()).Err, leaderelection.ErrElectionOver)
-		_, open := <-late.Status()
-		require.False(h, open)
-	})
-}
 
 // CURATOR-344, TN1, marathon #4640: a reader that does not receive blocks everything. Here it
 // receives the first status, and the next one long after.
@@ -86,7 +18,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 		conn := h.connect()
 		e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
 		require.NoError(h, err)
-		result := async(e.ElectLeader)
+		result := bubble.Async(e.ElectLeader)
 		h.advance(0)
 		first := receive(h, e.Status())
 		require.Equal(h, leaderelection.Leader, first.Role)

@@ -71,17 +71,6 @@ func TestStatusFeed_LossIsDelivered(t *testing.T) {
 	require.Equal(t, third, receiveStatus(t, f))
 }
 
-// TestStatusFeed_UnreadLeadership fails if a leadership that the reader has not received is delivered
-// although a later one exists.
-func TestStatusFeed_UnreadLeadership(t *testing.T) {
-	f := newStatusFeed()
-	f.Publish(leading(1))
-	f.Publish(Status{Role: Suspended})
-	second := leading(1)
-	f.Publish(second)
-	require.Equal(t, second, receiveStatus(t, f))
-}
-
 // TestStatusFeed_Finish fails if the final status is not the last one.
 func TestStatusFeed_Finish(t *testing.T) {
 	f := newStatusFeed()

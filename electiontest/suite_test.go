@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/suites"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // runCase runs a case in a bubble and returns its failures.
 func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string {

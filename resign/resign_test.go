@@ -150,34 +150,19 @@ func TestRequest_Follower(t *testing.T) {
 	})
 }
 
-// TestRequest_NotReceived fails if a request that was not received is not withdrawn.
-func TestRequest_NotReceived(t *testing.T) {
-	withServer(t, func(h *harness) {
-		a := h.join(h.connect())
-		require.ErrorIs(h, h.request(a.ID(), time.Second), context.DeadlineExceeded)
-		require.Empty(h, h.data())
-		a.resignOnRequest()
-		h.advance(time.Minute)
-		require.False(h, closed(a.done))
-	})
-}
-
 // TestRequest_Concurrent fails if one of two concurrent requests overwrites the other request.
 func TestRequest_Concurrent(t *testing.T) {
 	withServer(t, func(h *harness) {
 		a, b := h.join(h.connect()), h.join(h.connect())
-		hold := make(chan struct{})
-		h.srv.Before(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			<-hold
-			return zktest.Pass(q)
-		})
+		hold, release := bubble.Hold(h)
+		h.srv.Before(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, hold)
 		results := make(chan error, 2)
 		go func() { results <- h.request(a.ID(), time.Minute) }()
 		synctest.Wait()
 		other := h.connect()
 		go func() { results <- requestOn(other, b.ID(), time.Minute) }()
 		synctest.Wait()
-		close(hold) // the first write is based on old data
+		release() // the first write is based on old data
 		synctest.Wait()
 		rejected := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData && errors.Is(e.Code, zk.ErrBadVersion) })
 		require.NotEmpty(h, rejected)
@@ -225,17 +210,14 @@ func TestRequest_OtherRequestSuccessful(t *testing.T) {
 		results := make(chan error, 2)
 		go func() { results <- h.request(a.ID(), time.Minute) }()
 		synctest.Wait()
-		hold := make(chan struct{})
-		h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: node, Session: other.SessionID(), Nth: 2}, func(q *zktest.Request) zktest.Verdict {
-			<-hold
-			return zktest.Pass(q)
-		})
+		hold, release := bubble.Hold(h)
+		h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: node, Session: other.SessionID(), Nth: 2}, hold)
 		go func() { results <- requestOn(other, a.ID(), time.Minute) }()
 		synctest.Wait()
 		a.resignOnRequest()
 		require.NoError(h, <-results)
 		require.Empty(h, h.data())
-		close(hold)
+		release()
 		require.NoError(h, <-results)
 		require.Empty(h, h.data())
 		require.Zero(h, h.srv.Log().Session(other.SessionID()).Count(zktest.OpSetData))
@@ -251,16 +233,13 @@ func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() { first <- h.request(a.ID(), time.Second) }()
 		synctest.Wait()
-		hold := make(chan struct{})
-		h.srv.Before(zktest.Match{Op: zktest.OpSetData, Session: other.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			<-hold
-			return zktest.Pass(q)
-		})
+		hold, release := bubble.Hold(h)
+		h.srv.Before(zktest.Match{Op: zktest.OpSetData, Session: other.SessionID(), Nth: 1}, hold)
 		go func() { second <- requestOn(other, a.ID(), 2*time.Second) }()
 		require.ErrorIs(h, <-first, context.DeadlineExceeded)
 		h.advance(1500 * time.Millisecond)
 		require.Empty(h, h.data())
-		close(hold)
+		release()
 		require.ErrorIs(h, <-second, context.DeadlineExceeded)
 		require.Empty(h, h.data())
 		require.Equal(h, 2, h.srv.Log().Session(other.SessionID()).Count(zktest.OpSetData), "added and removed")
@@ -293,11 +272,8 @@ func TestRequest_BeforeIDIsKnown(t *testing.T) {
 		conn := h.connect()
 		c := h.newCandidate(conn)
 		c.resignOnRequest()
-		hold := make(chan struct{})
-		h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			<-hold
-			return zktest.Pass(q)
-		})
+		hold, release := bubble.Hold(h)
+		h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Nth: 1}, hold)
 		c.start()
 		require.Empty(h, c.ID())
 		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
@@ -306,7 +282,7 @@ func TestRequest_BeforeIDIsKnown(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- h.request(all[0].ID, time.Minute) }()
 		synctest.Wait()
-		close(hold)
+		release()
 		require.NoError(h, <-result)
 		synctest.Wait()
 		require.True(h, closed(c.done))
@@ -436,49 +412,42 @@ func TestRequest_ContextDone(t *testing.T) {
 	}
 }
 
-// TestRequest_ContextDoneWhileDisconnected fails if a request remains although the connection has
-// broken at one of the reads or at the write.
+// TestRequest_ContextDoneWhileDisconnected fails if a request remains although the connection has broken at
+// one of the reads, or at the write or its reply. It must be withdrawn as soon as the connection is up again.
 func TestRequest_ContextDoneWhileDisconnected(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSetData} {
-		t.Run(op.String(), func(t *testing.T) {
+	for name, c := range map[string]struct {
+		op    zktest.Op
+		after bool // the reply is lost
+	}{
+		"first read": {zktest.OpGetData, false}, "second read": {zktest.OpGetChildren2, false},
+		"write": {zktest.OpSetData, false}, "reply to the write": {zktest.OpSetData, true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			withServer(t, func(h *harness) {
 				a := h.join(h.connect())
 				requested := a.ResignRequested()
 				synctest.Wait()
 				session := h.operator.SessionID()
 				down := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
-				h.srv.Before(zktest.Match{Op: op, Path: node, Session: session, Nth: 1}, zktest.Cut)
+				set := h.srv.Before
+				if c.after {
+					set = h.srv.After
+				}
+				set(zktest.Match{Op: c.op, Path: node, Session: session, Nth: 1}, zktest.Cut)
 				start := time.Now()
 				err := h.request(a.ID(), time.Second)
 				require.ErrorIs(h, err, context.DeadlineExceeded)
-				if op != zktest.OpSetData {
+				if c.op != zktest.OpSetData {
 					require.Equal(h, time.Second, time.Since(start), "no write was sent")
 				} else {
 					require.Equal(h, time.Second+limit.Confirm, time.Since(start))
 					require.ErrorContains(h, err, "the request may not be withdrawn")
 				}
 				down.Remove()
-				h.advance(time.Minute)
+				h.advance(10 * time.Second)
 				require.Empty(h, h.data())
-				require.False(h, closed(requested))
+				require.Equal(h, c.after, closed(requested))
 			})
 		})
 	}
-}
-
-// TestRequest_ContextDoneAfterWrite fails if a request remains although the reply to its write was
-// lost. It must be withdrawn as soon as the connection is up again.
-func TestRequest_ContextDoneAfterWrite(t *testing.T) {
-	withServer(t, func(h *harness) {
-		a := h.join(h.connect())
-		session := h.operator.SessionID()
-		down := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
-		h.srv.After(zktest.Match{Op: zktest.OpSetData, Path: node, Session: session, Nth: 1}, zktest.Cut)
-		err := h.request(a.ID(), time.Second)
-		require.ErrorIs(h, err, context.DeadlineExceeded)
-		require.ErrorContains(h, err, "the request may not be withdrawn")
-		down.Remove()
-		h.advance(10 * time.Second)
-		require.Empty(h, h.data())
-	})
 }

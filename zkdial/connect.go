@@ -133,7 +133,7 @@ func Wait(ctx context.Context, conn *zk.Conn) (granted time.Duration, err error)
 		case <-ticker.C:
 		case <-ctx.Done():
 			err := fmt.Errorf("%w: %w", zkerror.ErrUnreachable, context.Cause(ctx))
-			if failure := connection.RecordOf(conn).Failure(); failure != nil {
+			if failure := connection.RecordOf(conn).Facts().Failure; failure != nil {
 				err = fmt.Errorf("%w: %w", err, failure)
 			}
 			return 0, err

@@ -42,8 +42,9 @@ func TestDialer_RebuiltEnsemble(t *testing.T) {
 		require.ErrorIs(t, event.Err, zk.ErrSessionExpired)
 		require.Greater(t, time.Since(start), timeout)
 		require.Less(t, time.Since(start), timeout+5*time.Second)
-		require.True(t, connection.RecordOf(conn).Lost(session))
-		established(t, conn)
+		require.NotZero(t, connection.RecordOf(conn).Facts().Losses)
+		_, err = Wait(t.Context(), conn)
+		require.NoError(t, err)
 		_, err = conn.Create("/n", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		require.NotEqual(t, session, conn.SessionID())
@@ -64,9 +65,9 @@ func TestDialer_ServersWithoutQuorum(t *testing.T) {
 		srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
 		srv.DropConnections()
 		time.Sleep(time.Hour)
-		require.ErrorIs(t, connection.RecordOf(conn).Failure(), errRefused)
+		require.ErrorIs(t, connection.RecordOf(conn).Facts().Failure, errRefused)
 		require.Equal(t, session, conn.SessionID())
-		require.False(t, connection.RecordOf(conn).Lost(session))
+		require.Zero(t, connection.RecordOf(conn).Facts().Losses)
 	})
 }
 
@@ -90,11 +91,11 @@ func TestDialer_ConfirmExpiry(t *testing.T) {
 		require.Nil(t, confirm(answer.Session(), 1), "the server knows the session")
 		require.Nil(t, confirm(answer.Session()+1, 0), "the client has seen no transaction")
 		require.Nil(t, confirm(0, 1), "there is no session")
-		require.False(t, d.record.Lost(answer.Session()+1))
+		require.Zero(t, d.record.Facts().Losses)
 		expired := confirm(answer.Session()+1, 1)
 		require.NotNil(t, expired)
 		require.Zero(t, expired.Session())
-		require.True(t, d.record.Lost(answer.Session()+1))
+		require.Equal(t, 1, d.record.Facts().Losses)
 	})
 }
 
@@ -171,8 +172,10 @@ func TestDialer_RestoredSession(t *testing.T) {
 				restored.Store(true)
 				srv.DropConnections()
 				time.Sleep(time.Minute)
-				require.True(t, connection.RecordOf(conn).Lost(session))
-				require.NotEqual(t, session, established(t, conn).SessionID())
+				require.NotZero(t, connection.RecordOf(conn).Facts().Losses)
+				_, err = Wait(t.Context(), conn)
+				require.NoError(t, err)
+				require.NotEqual(t, session, conn.SessionID())
 				exists, _, err := conn.Exists(path)
 				require.NoError(t, err)
 				require.False(t, exists)
@@ -407,7 +410,7 @@ func TestDialer_LimitIncludesDial(t *testing.T) {
 				time.Sleep(timeout * 9 / 10)
 				return srv.Dialer()(network, address, timeout)
 			}))
-		for connection.RecordOf(conn).Failure() == nil {
+		for connection.RecordOf(conn).Facts().Failure == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.WithinDuration(t, start.Add(time.Second), time.Now(), 200*time.Millisecond)

@@ -13,15 +13,14 @@ import (
 // It wraps [ErrDataLost] if the last session was lost with the servers' data. It is nil if conn has a
 // session, if no attempt has failed yet, and if conn was opened without this package.
 func Failure(conn *zk.Conn) error {
-	record := connection.RecordOf(conn)
-	failure := record.Failure()
+	facts := connection.RecordOf(conn).Facts()
 	switch {
-	case !record.Losing():
-		return failure
-	case failure == nil:
+	case !facts.Losing:
+		return facts.Failure
+	case facts.Failure == nil:
 		return ErrDataLost
 	}
-	return fmt.Errorf("%w: %w", ErrDataLost, failure)
+	return fmt.Errorf("%w: %w", ErrDataLost, facts.Failure)
 }
 
 // Retry calls f, which sends one request over conn and must be safe to repeat, until it returns nil or

@@ -100,3 +100,29 @@ func (g *Grant) Deadline() time.Time {
 	}
 	return g.latest
 }
+
+// Work returns the context of a function that works during a grant. It is derived from the context of the grant, so
+// that it ends in the same step. It also ends with the caller's context, of which it has the values and the deadline.
+// end must be called after the function has returned, or to interrupt the function with a cause.
+func Work(granted, caller context.Context) (ctx context.Context, end context.CancelCauseFunc) {
+	work, cancel := context.WithCancelCause(granted)
+	unlink := context.AfterFunc(caller, func() { cancel(context.Cause(caller)) })
+	return workContext{work, caller}, func(cause error) {
+		unlink()
+		cancel(cause)
+	}
+}
+
+type workContext struct {
+	context.Context
+	caller context.Context
+}
+
+func (c workContext) Deadline() (time.Time, bool) { return c.caller.Deadline() }
+
+func (c workContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.caller.Value(key)
+}

@@ -95,7 +95,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/again/stamp", breaks: "the ACL of the node of a lock that was created again is not read",
-		file: "internal/zk/queue/stamp.go",
+		file: "internal/zk/queue/requests.go",
 		edits: []edit{
 			{`res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)`, `res.reply.Alone`},
 		},

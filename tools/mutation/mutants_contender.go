@@ -56,7 +56,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/reset/own", breaks: "the watch on the contender's znode counts after a reconnect",
-		file: "internal/zk/contender/watches.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
 			{`	c.watches.own, c.watches.queue = notWatched, false
 `, `	c.watches.queue = false
@@ -66,7 +66,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/reset/predecessor", breaks: "the watch on the predecessor counts after a reconnect",
-		file: "internal/zk/contender/watches.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
 			{`	c.queue.predecessor.unwatch()
 `, ""},
@@ -75,7 +75,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/reset/before", breaks: "the watch before the predecessor counts after a reconnect",
-		file: "internal/zk/contender/watches.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
 			{`	c.queue.before.unwatch()
 `, ""},
@@ -92,7 +92,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/doubt", breaks: "watches in doubt are not set again",
-		file: "internal/zk/contender/timers.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
 			{`		if c.phase == queued {
 			c.resetWatches()`, `		if false {
@@ -243,7 +243,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/list/orphans", breaks: "the orphans of a contender are not deleted",
-		file: "internal/zk/contender/znode.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
 			{"\tif len(c.creates.orphans) > 0 && c.send", "\tif false && c.send"},
 		},

@@ -15,7 +15,7 @@ var contenderEndMutants = []mutant{
 	},
 	{
 		name: "contender/reason/session", breaks: "the expiry of an unknown session is reported as a deletion",
-		file: "internal/zk/contender/reason.go",
+		file: "internal/zk/contender/leave.go",
 		edits: []edit{
 			{`	case c.znode.session == 0:
 		c.leave(zkerror.ErrSessionExpired, false) // the session has changed during the create
@@ -25,7 +25,7 @@ var contenderEndMutants = []mutant{
 	},
 	{
 		name: "contender/reason/over", breaks: "the reason of a deletion is found in another session",
-		file: "internal/zk/contender/reason.go",
+		file: "internal/zk/contender/leave.go",
 		edits: []edit{
 			{`	case c.over() != nil:
 		c.leave(c.over(), false) // expiry deletes the znode first
@@ -35,7 +35,7 @@ var contenderEndMutants = []mutant{
 	},
 	{
 		name: "contender/reason/queue", breaks: "a missing queue is not the reason of a deletion",
-		file: "internal/zk/contender/reason.go",
+		file: "internal/zk/contender/leave.go",
 		edits: []edit{
 			{`	case reply.QueueCzxid == 0, c.isOther(reply.QueueCzxid):
 		c.leave(c.noQueue(), false)
@@ -70,7 +70,7 @@ var contenderEndMutants = []mutant{
 	},
 	{
 		name: "contender/leave/plain", breaks: "a znode of an earlier session is deleted by a name that another contender can have",
-		file: "internal/zk/contender/znode.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
 			{`	if c.cfg.Naming.HasGUID() {
 		c.creates.outlived = c.znode.name

@@ -14,7 +14,7 @@ var electionMutants = []mutant{
 	}
 	znode`},
 		},
-		tests: ". -run ^TestResign_Disconnected$",
+		tests: "./internal/zk/queue -run ^TestTrap05_DeleteUnanswered$/^until_the_client_dials_again$",
 	},
 	{
 		name: "election/D1", breaks: "the second candidate is not woken when the tombstone is created",
@@ -96,7 +96,7 @@ var electionMutants = []mutant{
 		name: "election/data-lost", breaks: "the loss of the servers' data is not reported",
 		file: "election.go",
 		edits: []edit{
-			{"connection.RecordOf(e.conn).Losses() != e.lastSeen().losses", "false && connection.RecordOf(e.conn).Losses() != 0"},
+			{"connection.RecordOf(e.conn).Facts().Losses != e.lastSeen().losses", "false && connection.RecordOf(e.conn).Facts().Losses != 0"},
 		},
 		tests: ". -run TestDataLoss",
 	},
@@ -301,7 +301,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "candidacy/attempts", breaks: "two attempts to end an election at a time",
-		file: "attempts.go",
+		file: "candidacy.go",
 		edits: []edit{
 			{"if a.newest != nil && (!closed", "if false && (!closed"},
 		},

@@ -68,7 +68,7 @@ var ephemeralMutants = []mutant{
 	},
 	{
 		name: "children/reconnect", breaks: "children are not read again after the connection has broken",
-		file: "internal/zk/recipe/childreader.go",
+		file: "internal/zk/recipe/children.go",
 		edits: []edit{
 			{"all := r.reset || r.epoch != 0 && r.epoch != epoch", "all := r.reset"},
 		},

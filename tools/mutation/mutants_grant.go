@@ -42,7 +42,7 @@ var grantMutants = []mutant{
 		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
 `, ""},
 		},
-		tests: ". -run ^TestMulti_ReplyLost$",
+		tests: ". -run ^TestTrap07_WriteReplyLost$",
 	},
 	{
 		name: "grant/size", breaks: "a transaction is sent that is larger than the servers accept",

@@ -99,7 +99,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/C1", breaks: "a missing znode is not reported",
-		file: "internal/zk/connection/check.go",
+		file: "internal/zk/connection/monitor.go",
 		edits: []edit{
 			{`			missing = append(missing, paths[failed])
 `, `			_ = missing
@@ -120,7 +120,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/S8", breaks: "a pause of the process is not detected",
-		file: "internal/zk/connection/pause.go",
+		file: "internal/zk/connection/lease.go",
 		edits: []edit{
 			{"limit.Elapsed(p.running, now) > longest", "limit.Elapsed(p.running, now) < 0"},
 		},
@@ -192,7 +192,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/stated-shared", breaks: "a short WithSessionTimeout shortens the leases of the connection",
-		file: "internal/zk/connection/timeout.go",
+		file: "internal/zk/connection/subscription.go",
 		edits: []edit{
 			{"	timeout := m.granted\n", "	timeout := m.granted\n	for _, v := range m.validities {\n		timeout = choose(v.stated, timeout)\n	}\n"},
 		},
@@ -216,7 +216,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/turn", breaks: "breaks of the connection are missed with long timeouts",
-		file: "internal/zk/connection/pause.go",
+		file: "internal/zk/connection/lease.go",
 		edits: []edit{
 			{"min(timeout/32, maxPollInterval)", "timeout/32"},
 		},
@@ -224,7 +224,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/granted", breaks: "a lease is longer than the granted timeout allows",
-		file: "internal/zk/connection/timeout.go",
+		file: "internal/zk/connection/subscription.go",
 		edits: []edit{
 			{"return min(stated, granted)", "return stated"},
 		},
@@ -232,7 +232,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/learnt", breaks: "a timeout that is granted later does not shorten the lease",
-		file: "internal/zk/connection/timeout.go",
+		file: "internal/zk/connection/subscription.go",
 		edits: []edit{
 			{"granted > 0 && stated > granted", "false"},
 		},
@@ -240,7 +240,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/reconnect", breaks: "a longer timeout extends the lease of earlier proofs",
-		file: "internal/zk/connection/timeout.go",
+		file: "internal/zk/connection/subscription.go",
 		edits: []edit{
 			{"timeout < m.lease.timeout || len(m.lease.proofs) == 0", "true"},
 		},
@@ -311,7 +311,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/C2", breaks: "after one failure the other paths are not checked",
-		file: "internal/zk/connection/check.go",
+		file: "internal/zk/connection/monitor.go",
 		edits: []edit{
 			{"paths = slices.Delete(slices.Clone(paths), failed, failed+1)", "paths = slices.Clip(paths[:0])"},
 		},

@@ -36,7 +36,7 @@ var watchMutants = []mutant{
 	},
 	{
 		name: "watch/lost/children", breaks: "a reader of children does not notice that watches were lost",
-		file: "internal/zk/recipe/childreader.go",
+		file: "internal/zk/recipe/children.go",
 		edits: []edit{
 			{"changed, err = r.recordLost()", "changed = false"},
 		},

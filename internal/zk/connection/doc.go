@@ -4,18 +4,17 @@
 //   - State that belongs to a connection and is dropped with it (map.go).
 //   - The record of a connection (record.go): its session, its servers, and why it has no session. The
 //     dialer of package zkdial pushes events (packet.go reads those that it finds in packets). For other
-//     connections poll.go infers them from the state of the client library.
+//     connections Poll infers them from the state of the client library.
 //   - Requests (request.go): the methods of *zk.Conn take no context, and may block while the connection
 //     is down. Callers can stop waiting; failures are transient or final; requests that can be sent again
 //     unchanged are repeated. Callers for which a failure changes the next request, such as a create whose
 //     reply was lost, repeat it themselves, with Transient and Backoff. large.go recognizes replies that
-//     are too large, and explain.go adds to an error why it has occurred.
+//     are too large.
 //   - The monitor of the session (monitor.go), one for each connection. Its state follows from the events
 //     of the record, from acknowledged checks, and from the time. A connection cannot show that a server
 //     which still answers is partitioned from its ensemble. Therefore the monitor sends checks while a
 //     subscription requires a lease: transactions that check the subscriptions' znodes and change nothing.
-//     lease.go defines which lease follows from them; it is pure, as is pause.go, which detects that this
-//     process was stopped.
-//   - Znodes (znode.go, container.go, access.go): paths, ACLs, and how the znodes above those of elections
-//     and recipes are created.
+//     lease.go defines which lease follows from them, and detects that this process was stopped.
+//   - Znodes (znode.go, access.go): paths, ACLs, and how the znodes above those of elections and recipes are
+//     created.
 package connection

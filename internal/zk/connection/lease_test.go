@@ -53,34 +53,6 @@ func TestLease_Deadline(t *testing.T) {
 	require.True(t, (&lease{timeout: timeout}).deadline().IsZero(), "no proof")
 }
 
-// The leader of the ensemble expires a session one timeout after the last activity that a server
-// has reported. The activity of a write is reported with the reply to the leader's next ping, at
-// most a quarter of the timeout later; here, later activity is never reported. The lease must
-// end before the session.
-func TestLease_EndsBeforeSession(t *testing.T) {
-	patterns := map[string][]time.Duration{
-		"steady":     every(timeout/8, 3*timeout),
-		"irregular":  {0, 300 * time.Millisecond, 900 * time.Millisecond, 1900 * time.Millisecond, 2 * time.Second, 3500 * time.Millisecond, 5 * time.Second},
-		"one pause":  append(every(timeout/8, timeout), timeout+3*time.Second, timeout+3500*time.Millisecond, timeout+4*time.Second),
-		"two pauses": {0, 500 * time.Millisecond, time.Second, 3 * time.Second, 5 * time.Second, 5500 * time.Millisecond},
-	}
-	for name, sent := range patterns {
-		t.Run(name, func(t *testing.T) {
-			for n := range sent {
-				// Without a chain, the session lives due to the pings of the client.
-				expiry, margin := at(sent[n]+timeout*5/12), timeout/12
-				for _, d := range sent[:n+1] {
-					if sent[n]-d >= timeout/4 {
-						expiry, margin = at(d+timeout), timeout/8
-					}
-				}
-				deadline := leaseOf(sent[:n+1]...).deadline()
-				require.LessOrEqual(t, deadline, expiry.Add(-margin), "after %v", sent[:n+1])
-			}
-		})
-	}
-}
-
 // During a pause of the process the client has sent no pings, so one proof is not sufficient.
 func TestLease_AfterPause(t *testing.T) {
 	l := leaseOf(0)

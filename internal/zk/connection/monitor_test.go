@@ -1,10 +1,9 @@
 package connection
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,10 +11,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fixture is a server and a connection with a session and an ephemeral znode.
 type fixture struct {
@@ -48,24 +51,10 @@ func create(t *testing.T, conn *zk.Conn) string {
 	return path
 }
 
-// logged contains the log output.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
 // count returns how often text was logged, in a bubble.
-func (l *logged) count(text string) int {
+func count(log *testenv.Buffer, text string) int {
 	synctest.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Count(l.b.Bytes(), []byte(text))
+	return strings.Count(log.String(), text)
 }
 
 // leaseOfMonitor returns a copy of the lease.
@@ -123,7 +112,7 @@ func TestTimeout_GrantedLater(t *testing.T) {
 				require.Equal(t, c.before, SessionTimeout(conn, c.stated))
 				sub := Subscribe(conn, c.stated)
 				defer sub.Close()
-				var log logged
+				var log testenv.Buffer
 				sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
 				require.Equal(t, c.before, timeoutOf(sub))
 				hook.Remove()
@@ -133,10 +122,10 @@ func TestTimeout_GrantedLater(t *testing.T) {
 				srv.DropConnections()
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				warnings := log.count("granted=")
+				warnings := count(&log, "granted=")
 				if c.stated > c.granted {
 					require.Error(t, ValidateTimeout(conn, c.stated))
-					require.Equal(t, 1, warnings, "%s", log.b.String())
+					require.Equal(t, 1, warnings, "%s", log.String())
 				} else {
 					require.NoError(t, ValidateTimeout(conn, c.stated))
 					require.Zero(t, warnings)
@@ -392,9 +381,9 @@ func TestWarnings_ShortSessions(t *testing.T) {
 		conn := w.connect(t)
 		sub := Subscribe(conn, 0)
 		defer sub.Close()
-		var log logged
+		var log testenv.Buffer
 		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
-		reports := func() int { return log.count("again and again") }
+		reports := func() int { return count(&log, "again and again") }
 		for range 10 {
 			srv.DropConnections()
 			time.Sleep(5 * time.Second)
@@ -414,9 +403,9 @@ func TestWarnings_Outage(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
-		var log logged
+		var log testenv.Buffer
 		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
-		reports := func() int { return log.count("no server has continued the session") }
+		reports := func() int { return count(&log, "no server has continued the session") }
 		w.srv.DropConnections()
 		time.Sleep(10 * time.Second)
 		require.Zero(t, reports(), "a short break")

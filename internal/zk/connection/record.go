@@ -49,6 +49,9 @@ type Facts struct {
 	Up      bool   // the network connection of the session exists
 	Breaks  uint64 // the number of Broken
 	Closed  bool   // Closing or Closed has occurred
+	Losses  int    // the number of sessions that were lost with the servers' data
+	Losing  bool   // a session was lost with the servers' data, and no new one has begun
+	Failure error  // why there is no session, with the server, if that is known
 	// Idle is the time since which the client library neither has a session nor tries to obtain one.
 	// It is zero otherwise. The client library tries again within two seconds, unless it hangs.
 	Idle time.Time
@@ -63,10 +66,6 @@ type Record struct {
 	facts    Facts
 	polled   polled
 	read     time.Duration // the granted timeout, if the dialer has read it
-	lost     int64
-	losses   int
-	losing   bool // a session was lost, and no new one has begun
-	failure  error
 	observer func(Event)
 }
 
@@ -80,13 +79,6 @@ func (r *Record) SetDialed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dialed = true
-}
-
-// Dialed reports whether the dialer pushes the events.
-func (r *Record) Dialed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dialed
 }
 
 // Observe sets the function that Push calls; nil removes it. The function must not block. Push may
@@ -112,38 +104,38 @@ func (r *Record) Push(e Event) {
 func (r *Record) Grant(timeout time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.read, r.losing = timeout, false
+	r.read, r.facts.Losing = timeout, false
 }
 
 // apply updates the facts. The caller holds mu.
 func (r *Record) apply(e Event) {
+	f := &r.facts
 	switch e.Kind {
 	case Dialing:
-		r.facts.Server, r.facts.Idle = e.Server, time.Time{}
+		f.Server, f.Idle = e.Server, time.Time{}
 	case Failed:
-		r.failure, r.facts.Idle = fmt.Errorf("%s: %w", e.Server, e.Err), time.Now()
+		f.Failure, f.Idle = fmt.Errorf("%s: %w", e.Server, e.Err), time.Now()
 	case Established:
-		r.facts.Session, r.facts.Server, r.facts.Up, r.facts.Idle = e.Session, e.Server, true, time.Time{}
-		r.failure, r.losing = nil, false
+		f.Session, f.Server, f.Up, f.Idle, f.Failure, f.Losing = e.Session, e.Server, true, time.Time{}, nil, false
 		if e.Timeout > 0 {
 			r.read = e.Timeout
 		}
 	case Expired:
 		if e.Lost {
-			r.lost, r.losing = e.Session, true
-			r.losses++
+			f.Losing = true
+			f.Losses++
 		}
-		r.facts.Session, r.facts.Up, r.facts.Idle = 0, false, time.Now()
+		f.Session, f.Up, f.Idle = 0, false, time.Now()
 	case Broken:
-		r.facts.Up, r.facts.Idle = false, time.Now()
-		r.facts.Breaks++
+		f.Up, f.Idle = false, time.Now()
+		f.Breaks++
 		if e.Err != nil {
-			r.failure = fmt.Errorf("%s: %w", e.Server, e.Err)
+			f.Failure = fmt.Errorf("%s: %w", e.Server, e.Err)
 		}
 	case Closing:
-		r.facts.Closed = true
+		f.Closed = true
 	case Closed:
-		r.facts.Closed, r.failure = true, e.Err
+		f.Closed, f.Failure = true, e.Err
 	}
 }
 
@@ -152,36 +144,6 @@ func (r *Record) Facts() Facts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.facts
-}
-
-// Failure returns why the connection is without a session, with the server, or nil if that is not
-// known.
-func (r *Record) Failure() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.failure
-}
-
-// Losing reports whether the last session was lost with the servers' data and no session has begun
-// since.
-func (r *Record) Losing() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.losing
-}
-
-// Losses counts the sessions that were lost with the servers' data.
-func (r *Record) Losses() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.losses
-}
-
-// Lost reports whether session is the session that was last lost with the servers' data.
-func (r *Record) Lost(session int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return session != 0 && r.lost == session
 }
 
 // polled is the state of the client library.
@@ -196,7 +158,10 @@ type polled struct {
 // which and after which the connection has the same state, the reason of a break, and Closing. Poll
 // does not call the observer.
 func (r *Record) Poll(conn *zk.Conn) {
-	if r.Dialed() {
+	r.mu.Lock()
+	dialed := r.dialed
+	r.mu.Unlock()
+	if dialed {
 		return
 	}
 	state := conn.State()
@@ -218,7 +183,7 @@ func (r *Record) Poll(conn *zk.Conn) {
 	switch {
 	case now.up && (now != before || !r.facts.Up):
 		// A Closed with a reason was not caused by the owner: the client library seemed to hang.
-		r.facts.Closed = r.facts.Closed && r.failure == nil
+		r.facts.Closed = r.facts.Closed && r.facts.Failure == nil
 		r.apply(Event{Kind: Established, Server: now.server, Session: now.session})
 	case !now.up && state != zk.StateDisconnected:
 		r.facts.Idle = time.Time{}

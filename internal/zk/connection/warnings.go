@@ -49,11 +49,10 @@ func (m *monitor) warnOutage(now time.Time) {
 		m.downSince = now
 	case !m.warned && limit.Elapsed(m.downSince, now) > m.lease.timeout:
 		m.warned = true
-		failure := m.record.Failure()
 		for s := range m.subs {
 			if s.log != nil {
 				m.logLater(s.log, slog.LevelWarn, "no server has continued the session for longer than its timeout; if servers are reachable, they have no quorum or have lost their data, and then only connections of zkdial.Connect recover (docs/servers.md)",
-					"timeout", m.lease.timeout, "err", failure)
+					"timeout", m.lease.timeout, "err", m.seen.Failure)
 			}
 		}
 	}
@@ -63,4 +62,33 @@ func (m *monitor) warnOutage(now time.Time) {
 // may call methods that lock it. The caller holds mu.
 func (m *monitor) logLater(log *slog.Logger, level slog.Level, text string, args ...any) {
 	m.logs = append(m.logs, func() { log.Log(context.Background(), level, text, args...) })
+}
+
+// hangTimeouts is the number of session timeouts after which a client library that does not try to
+// connect is considered to hang. It has a session or tries to connect within two seconds otherwise, unless
+// a HostProvider or an event callback of the user blocks, which cannot be distinguished.
+const (
+	hangTimeouts = 3
+	minHang      = 10 * time.Second
+	minHangTicks = 20 // of the monitor's goroutine, at least as far apart as pollInterval
+)
+
+// hangs reports whether the client library hangs. The session has ended then, because no client has
+// extended it. The caller holds mu.
+func (m *monitor) hangs(now time.Time) bool {
+	if m.seen.Idle.IsZero() || m.seen.Idle != m.idle {
+		m.idle, m.idleTicks = m.seen.Idle, 0
+		return false
+	}
+	// After a pause of the process, the client library has not run either: the time alone proves nothing.
+	m.idleTicks++
+	if now.Sub(m.idle) <= max(hangTimeouts*m.lease.timeout, minHang) || m.idleTicks < minHangTicks {
+		return false
+	}
+	for s := range m.subs {
+		if s.log != nil {
+			m.logLater(s.log, slog.LevelError, "the connection is unusable", "err", ErrHangs)
+		}
+	}
+	return true
 }

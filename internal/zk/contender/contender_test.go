@@ -198,62 +198,6 @@ func describe(o *Output) string {
 	return strings.ReplaceAll(strings.Join(words, " "), "-000000000", "-")
 }
 
-// Some inputs end a contender immediately in every state.
-func TestStep_Ends(t *testing.T) {
-	states := map[string]func(t *testing.T) *script{
-		"joining": func(t *testing.T) *script {
-			s := newScript(t, electionConfig)
-			s.do(Input{Kind: Start})
-			s.do(s.replied(Create, Reply{Err: ErrLost, Prefix: ownPrefix}))
-			return s
-		},
-		"queued":  func(t *testing.T) *script { return follow(t, electionConfig) },
-		"holding": func(t *testing.T) *script { return hold(t, electionConfig) },
-		"lost": func(t *testing.T) *script {
-			s := hold(t, electionConfig)
-			s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted})
-			return s
-		},
-	}
-	causes := map[string]struct {
-		in   Input
-		conn func(*Conn)
-		want error
-	}{
-		"connection closed":          {Input{Kind: ConnChanged}, func(c *Conn) { c.Closed = true }, zkerror.ErrConnClosed},
-		"watch: connection closed":   {Input{Kind: Fired, Watch: OwnWatch, Event: ConnClosed}, nil, zkerror.ErrConnClosed},
-		"watch: session has expired": {Input{Kind: Fired, Watch: OtherWatch, Event: SessionOver}, nil, zkerror.ErrSessionExpired},
-		"caller":                     {Input{Kind: Leave, Err: errOther}, nil, errOther},
-	}
-	for state, reach := range states {
-		for cause, c := range causes {
-			t.Run(state+"/"+cause, func(t *testing.T) {
-				s := reach(t)
-				if c.conn != nil {
-					c.conn(&s.conn)
-				}
-				s.do(c.in)
-				require.True(t, s.c.Leaving())
-				require.Equal(t, c.want, s.c.Reason())
-				require.Equal(t, "report "+c.want.Error(), s.outputs[0], "nothing is done before it is reported")
-			})
-		}
-	}
-}
-
-// A contender compares the session of its znode. The znode is deleted in the background.
-func TestStep_AnotherSession(t *testing.T) {
-	for name, s := range map[string]*script{"queued": follow(t, electionConfig), "holding": hold(t, electionConfig)} {
-		t.Run(name, func(t *testing.T) {
-			s.conn.Session = 2
-			s.do(Input{Kind: ConnChanged})
-			require.Equal(t, zkerror.ErrSessionExpired, s.c.Reason())
-			require.Equal(t, []string{"report session expired", "rest", "bury own-latch-5", "finish <nil>"}, s.outputs)
-			require.True(t, s.c.Done())
-		})
-	}
-}
-
 // Without a GUID, the name may be that of another contender in the next session: the servers may have
 // lost their data. So the znode is not deleted, whatever ends the contender.
 func TestStep_AnotherSession_PlainName(t *testing.T) {
@@ -280,15 +224,6 @@ func TestStep_AnotherSession_PlainName(t *testing.T) {
 		s.reply(Create, Reply{Prefix: ownPrefix, Name: own}, "send read own own-latch-5", "send list")
 		s.reply(ReadOwn, Reply{Owner: 9, Token: 77}, "report session expired", finishes)
 	})
-}
-
-func TestStep_DoesNotRepeatRequests(t *testing.T) {
-	s := newScript(t, electionConfig)
-	s.start("send create")
-	s.connect(func(*Conn) {})
-	s.reply(Create, created, "send read own own-latch-5", "send list")
-	s.connect(func(*Conn) {})
-	s.fired(OwnWatch, own, Changed)
 }
 
 // A deletion of the znode is reported immediately, and the reason afterwards.
@@ -321,7 +256,7 @@ func TestReceiveReason(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hold(t, c.cfg)
-			s.fired(OwnWatch, own, Deleted, "report znode was deleted by another client", "set reason 10ms", "send find reason")
+			s.fired(OwnWatch, own, Deleted, loses, "set reason 10ms", "send find reason")
 			if c.conn != nil {
 				c.conn(&s.conn)
 			}
@@ -336,9 +271,9 @@ func TestReceiveTimer_ReasonUnknown(t *testing.T) {
 	cfg := electionConfig
 	cfg.Patience = time.Second
 	s := hold(t, cfg)
-	s.fired(OwnWatch, own, Deleted, "report znode was deleted by another client", "set reason 10ms", "set patience 3s", "send find reason")
-	s.expired(ReasonTimer, "report znode was deleted by another client")
-	s.expired(PatienceTimer, "report znode was deleted by another client", "rest", "finish <nil>")
+	s.fired(OwnWatch, own, Deleted, loses, "set reason 10ms", "set patience 3s", "send find reason")
+	s.expired(ReasonTimer, loses)
+	s.expired(PatienceTimer, loses, "rest", "finish <nil>")
 	require.Equal(t, zkerror.ErrDeleted, s.c.Reason())
 }
 
@@ -373,7 +308,7 @@ func TestRename_Fails(t *testing.T) {
 
 	s = hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
-	s.reply(Replace, Reply{Err: zk.ErrNoNode}, "report znode was deleted by another client", "set reason 10ms", "send find reason")
+	s.reply(Replace, Reply{Err: zk.ErrNoNode}, loses, "set reason 10ms", "send find reason")
 }
 
 // Only a holding contender can be renamed, and only if no rename is in progress.

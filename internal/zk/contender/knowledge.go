@@ -3,6 +3,9 @@ package contender
 import (
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // knowledge is what a contender knows of the queue. It is that of the last listing, except that
@@ -153,4 +156,188 @@ func (c *Contender) exclude(names []string) {
 		c.queue.ignored = append(c.queue.ignored, strings.Clone(name))
 	}
 	slices.Sort(c.queue.ignored)
+}
+
+// ownZnode is the contender's znode. It has no name before it is created, and after it was deleted.
+type ownZnode struct {
+	name    string
+	session int64 // that owns it, 0 if unknown
+	token   int64 // its creation zxid, 0 if unknown
+	// renamingTo is the name to which the contender is being renamed, or empty. The znode then has one of
+	// the two names.
+	renamingTo string
+}
+
+// creates contains the traces of the contender's creates. Each create has another prefix, which is in
+// prefixes until it is known that its znode does not exist. Creates without a reply may have left znodes
+// that differ from the contender's znode.
+type creates struct {
+	prefixes   []string // of the names of all znodes of the contender that may exist, with its own
+	unanswered bool     // the last create was not answered: search for its znode
+	found      []string // by a search, and neither taken nor deleted yet
+	orphans    []string // shown by a listing, and not deleted yet
+	searched   bool     // the orphans are known as of the last Search
+	// outlived is a znode whose session has expired, unless its name contains no GUID.
+	outlived string
+}
+
+// search searches for the znodes of all creates. last reports that this belongs to the removal.
+func (c *Contender) search(last bool) {
+	c.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes), Last: last})
+}
+
+// forget records that the contender's znode does not exist any more. Znodes of other creates may
+// exist, in any session.
+func (c *Contender) forget() {
+	names := func(prefix string) bool { return c.znode.name != "" && strings.HasPrefix(c.znode.name, prefix) }
+	if i := slices.IndexFunc(c.creates.prefixes, names); i >= 0 {
+		c.creates.prefixes = slices.Delete(c.creates.prefixes, i, i+1)
+	}
+	c.znode = ownZnode{}
+}
+
+// outlive forgets the contender's znode, whose session has expired. Most servers have deleted
+// it. But ClickHouse Keeper does not continue sessions: it gives a client that reconnects a
+// new session, and keeps the znodes of the old one until its timeout. So the znode is deleted
+// in the background, in the next session. A name without a GUID is not enough for that: if the
+// queue was created again since, another contender can have it.
+func (c *Contender) outlive() {
+	if c.cfg.Naming.HasGUID() {
+		c.creates.outlived = c.znode.name
+	}
+	c.forget()
+}
+
+// removeOrphan deletes one of the contender's orphaned znodes, which block later contenders.
+func (c *Contender) removeOrphan() {
+	if len(c.creates.orphans) > 0 && c.send(Request{Kind: Delete, Name: c.creates.orphans[0]}) {
+		c.out = append(c.out, Output{Kind: Removing, Name: c.creates.orphans[0]})
+		c.creates.orphans = c.creates.orphans[1:]
+	}
+}
+
+// watches are the watches of a contender, except those on other contenders. All of them were set in the
+// same epoch, or are not set.
+type watches struct {
+	epoch uint64 // of the connection
+	// reset makes requests set watches that exist already again, because they may be lost: from a break of
+	// the connection until the predecessor or the queue is watched.
+	reset bool
+	own   ownWatch
+	queue bool // the queue is watched
+}
+
+// ownWatch is the watch on the contender's znode.
+type ownWatch uint8
+
+const (
+	notWatched ownWatch = iota
+	inDoubt             // it may not be set at the server yet, see Reply.Doubt
+	certain
+)
+
+// resetWatches sets all watches again, and reads the watched znodes, after the connection has
+// broken: the client library sets its watches again once, and does not retry if that fails. The
+// next contender also lists the queue, because its knowledge is not valid any more, and so does a
+// contender that watches the queue. The others do not: all contenders reconnect at the same time.
+func (c *Contender) resetWatches() {
+	c.watches.epoch, c.watches.reset = c.conn.Epoch, true
+	c.watches.own, c.watches.queue = notWatched, false
+	c.queue.predecessor.unwatch()
+	c.queue.before.unwatch()
+	switch {
+	case c.queue.place.waitsForAny():
+		c.queue.list = watchedList
+	case c.queue.place == next:
+		c.listAgain()
+	}
+}
+
+// readOwn reads the contender's znode and sets a watch on it, unless it is watched.
+func (c *Contender) readOwn() {
+	if c.watches.own == notWatched {
+		c.send(Request{Kind: ReadOwn, Name: c.znode.name})
+	}
+}
+
+// confirmOwn reads the contender's znode after each break of the connection if its name contains no GUID.
+// The checks of the lease would find the znode of another contender with the same name, if the queue was
+// created again in the meantime, and a watch may be lost.
+func (c *Contender) confirmOwn() {
+	if c.cfg.Naming.HasGUID() || !c.conn.Up || c.znode.renamingTo != "" {
+		return
+	}
+	if c.conn.Epoch != c.watches.epoch {
+		c.watches.epoch, c.watches.reset, c.watches.own = c.conn.Epoch, true, notWatched
+	}
+	if c.watches.reset {
+		c.readOwn()
+	}
+}
+
+// timers are the timers of a contender. PatienceTimer and DoubtTimer can be set again when they are not
+// set any more. The others are set once.
+type timers struct {
+	set     setOf[Timer] // those that must not be set again
+	expired setOf[Timer] // those that have expired and are set once
+}
+
+// expire records that a timer has expired.
+func (t *timers) expire(timer Timer) {
+	if timer == PatienceTimer || timer == DoubtTimer {
+		t.set.remove(timer)
+	} else {
+		t.expired.add(timer)
+	}
+}
+
+// setTimer sets a timer unless it is set, or is set only once and was.
+func (c *Contender) setTimer(t Timer, after time.Duration) {
+	if !c.timers.set.has(t) {
+		c.timers.set.add(t)
+		c.out = append(c.out, Output{Kind: Set, Timer: t, After: after})
+	}
+}
+
+// stopPatience stops PatienceTimer if it is set.
+func (c *Contender) stopPatience() {
+	if c.timers.set.has(PatienceTimer) {
+		c.timers.set.remove(PatienceTimer)
+		c.out = append(c.out, Output{Kind: Stop, Timer: PatienceTimer})
+	}
+}
+
+// looksAhead reports whether the contender prepares for its turn, see Config.Lookahead.
+func (c *Contender) looksAhead() bool {
+	return c.cfg.Lookahead || c.timers.expired.has(PrepareTimer)
+}
+
+// receiveTimer processes the expiration of a timer.
+func (c *Contender) receiveTimer(t Timer) {
+	c.timers.expire(t)
+	switch t {
+	case PatienceTimer:
+		switch {
+		case c.phase == joining && !c.conn.Up:
+			c.leave(zkerror.ErrUnreachable, false)
+		case c.phase == lost:
+			c.leave(zkerror.ErrDeleted, false)
+		}
+	case ReasonTimer:
+		if c.phase == lost {
+			c.out = append(c.out, Output{Kind: Report, State: State{Err: zkerror.ErrDeleted}})
+		}
+	case PrepareTimer:
+		if c.phase == queued {
+			c.listAgain()
+		}
+	case OwnTimer:
+		if c.phase == holding && c.znode.renamingTo == "" {
+			c.readOwn()
+		}
+	case DoubtTimer:
+		if c.phase == queued {
+			c.resetWatches()
+		}
+	}
 }

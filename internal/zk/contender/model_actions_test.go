@@ -3,6 +3,7 @@ package contender
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // This file contains the transitions of the model: what may happen next in a state.
@@ -557,57 +558,24 @@ func (w *model) normalize() {
 	})
 }
 
-// describe returns an action as text.
+// describe returns an action as text. a is the index of a contender, a connection, a session or a znode.
 func (w *model) describe(a action) string {
-	i, k := int(a.a), int(a.b)
-	conn := func() string { return fmt.Sprintf("connection %d", i) }
-	who := string('a' + rune(i))
-	switch a.kind {
-	case serveRequest:
-		return fmt.Sprintf("the server executes for %s: %v", who, w.members[i].calls[k].request)
-	case serveWatches:
-		return conn() + ": the client library sets its watches again"
-	case rejectWatches:
-		return conn() + ": the server rejects the watches"
-	case closeConn:
-		return conn() + " is closed by its owner"
-	case noticeClose:
-		return conn() + ": the monitor notices that the owner has closed it"
-	case serveMonitor:
-		return conn() + ": the server executes a check of the lease"
-	case serveOutlived:
-		return conn() + ": the server deletes an outlived znode"
-	case applyChange:
-		return conn() + ": the server applies the next change"
-	case connect:
-		if a.b == 1 {
-			return conn() + " is established again, with a server that lags behind"
-		}
-		return conn() + " is established again"
-	case replaceSession:
-		return conn() + " is established again, in another session without notice"
-	case breakNow:
-		return fmt.Sprintf("%s breaks after %d items were received; %s", conn(), k,
-			[]string{"writes in flight have failed", "writes in flight are sent later", "a create in flight is executed later"}[a.c])
-	case takeInbox, takeNet, takeOwn, takeOther, takeQueue, takeState, takeTimer:
-		return who + " takes an input"
-	case takeProof:
-		return conn() + ": the monitor takes the reply to its check"
-	case expire:
-		return fmt.Sprintf("session %d expires", w.sessions[i].id)
-	case grow:
-		return fmt.Sprintf("the lease of session %d ends", w.sessions[i].id)
-	case endQueue:
-		return "another client deletes the queue, next step"
-	case leaveNow:
-		return who + " is asked to leave"
-	case operate:
-		return "an operator deletes " + w.tree.nodes[i].name
-	case arrive:
-		return "another client creates a znode"
-	case depart:
-		return "another client deletes " + w.tree.nodes[i].name
-	default:
-		return "a server executes a create of a broken connection: " + w.ghosts[i].name
+	i := int(a.a)
+	what := [...]string{
+		serveRequest: "the server executes a request of contender %c", serveWatches: "the client library of connection %d sets its watches again",
+		serveMonitor: "the server of connection %d executes a check of the lease", serveOutlived: "the server of connection %d deletes an outlived znode",
+		applyChange: "the server of connection %d applies the next change", connect: "connection %d is established again",
+		breakNow: "connection %d breaks", takeInbox: "contender %c takes an input", takeNet: "contender %c takes an input", takeOwn: "contender %c takes an input",
+		takeOther: "contender %c takes an input", takeQueue: "contender %c takes an input", takeState: "contender %c takes an input",
+		takeTimer: "contender %c takes an input", takeProof: "the monitor of connection %d takes the reply to its check", expire: "session %d expires",
+		grow: "the lease of session %d ends", endQueue: "another client deletes the queue, step %d", leaveNow: "contender %c is asked to leave",
+		replaceSession: "connection %d is established again, in another session without notice", rejectWatches: "the server of connection %d rejects its watches",
+		closeConn: "connection %d is closed by its owner", noticeClose: "the monitor of connection %d notices that the owner has closed it",
+		operate: "an operator deletes znode %d", arrive: "another client creates a znode, number %d", depart: "another client deletes znode %d",
+		lateCreate: "a server executes create %d of a broken connection",
+	}[a.kind]
+	if strings.Contains(what, "%c") {
+		i += 'a'
 	}
+	return fmt.Sprintf(what, i) + fmt.Sprintf(" (%d, %d)", a.b, a.c)
 }

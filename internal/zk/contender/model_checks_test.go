@@ -29,46 +29,8 @@ func (w *model) leads(i int) bool {
 
 // verify checks a state.
 func (w *model) verify() {
-	leader := ""
-	if w.noteHead(); w.scenario.permits > 0 {
-		w.verifyShared()
-		return
-	}
-	for i := range w.scenario.members {
-		m := w.members[i]
-		if m.ended == finished {
-			w.verifyDeparted(i)
-		}
-		if !w.leads(i) || m.exempt {
-			continue
-		}
-		name := m.machine.znode.name
-		if leader != "" {
-			w.fail("%s and %s lead", leader, name)
-		}
-		leader = name
-		if of := m.machine.cfg.QueueCzxid; of != 0 && of != w.tree.queue {
-			w.fail("%s leads in another queue", name)
-		}
-		if n := w.tree.find(name); n == nil {
-			w.fail("%s leads, and its znode does not exist", name)
-			continue
-		}
-		for k := range w.tree.nodes {
-			n := &w.tree.nodes[k]
-			if n.name == name {
-				break
-			}
-			if n.session != 0 && memberOf(n.name) != i {
-				w.fail("%s leads, and %s comes before it", name, n.name)
-			}
-		}
-	}
-}
-
-// verifyShared checks a state in which several contenders may have their turn.
-func (w *model) verifyShared() {
-	holders := 0
+	w.noteHead()
+	holders, permits := 0, max(w.scenario.permits, 1)
 	for i := range w.scenario.members {
 		m := w.members[i]
 		if m.ended == finished {
@@ -78,15 +40,17 @@ func (w *model) verifyShared() {
 			continue
 		}
 		holders++
-		switch name := m.machine.znode.name; {
+		switch name, of := m.machine.znode.name, m.machine.cfg.QueueCzxid; {
+		case of != 0 && of != w.tree.queue:
+			w.fail("%s leads in another queue", name)
 		case w.tree.find(name) == nil:
-			w.fail("%s has its turn, and its znode does not exist", name)
-		case w.ahead(i) >= w.scenario.permits:
-			w.fail("%s has its turn, and %d contenders come before it", name, w.ahead(i))
+			w.fail("%s leads, and its znode does not exist", name)
+		case w.ahead(i) >= permits:
+			w.fail("%s leads, and %d contenders come before it", name, w.ahead(i))
 		}
 	}
-	if holders > w.scenario.permits {
-		w.fail("%d contenders have their turn", holders)
+	if holders > permits {
+		w.fail("%d contenders lead", holders)
 	}
 }
 

@@ -150,7 +150,7 @@ func (w *model) step(i int, in *Input) {
 	for k := range out {
 		o := &out[k]
 		if w.tracing {
-			w.trace = append(w.trace, "        "+describeOutput(o))
+			w.trace = append(w.trace, "        "+describe(o))
 		}
 		if o.Kind == Send {
 			w.send(m, i, &o.Request)
@@ -439,40 +439,5 @@ func describeInput(in *Input) string {
 		return fmt.Sprintf("timer %d", in.Timer)
 	default:
 		return "asked to leave"
-	}
-}
-
-// describeOutput returns an output as text.
-func describeOutput(o *Output) string {
-	switch o.Kind {
-	case Send:
-		return "send: " + o.Request.String()
-	case Report:
-		s := &o.State
-		switch {
-		case s.Err != nil:
-			return fmt.Sprintf("report: %v", s.Err)
-		case s.Proven:
-			return fmt.Sprintf("report: %s leads with the token %d", s.Name, s.Token)
-		case s.First:
-			return fmt.Sprintf("report: it is the turn of %s, without a lease", s.Name)
-		}
-		return fmt.Sprintf("report: %s waits for %s", s.Name, s.Predecessor)
-	case Set:
-		return fmt.Sprintf("set timer %d", o.Timer)
-	case Stop:
-		return fmt.Sprintf("stop timer %d", o.Timer)
-	case Prove:
-		return "start to prove " + o.Name
-	case Rest:
-		return "end the checks"
-	case Departed:
-		return "announce the departure of " + o.Name
-	case Bury:
-		return "delete in the background: " + o.Name
-	case Finish:
-		return fmt.Sprintf("finish: %v", o.Err)
-	default:
-		return fmt.Sprintf("output %d %s", o.Kind, o.Name)
 	}
 }

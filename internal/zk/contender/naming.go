@@ -108,9 +108,6 @@ func Sequence(name string) (sequence int32, ok bool) {
 	if i < 0 {
 		return 0, false
 	}
-	// Parsed without package strconv because a contender parses thousands of names whenever
-	// it lists a long queue.
-	var n int64
 	number, head := name[i:], name[:i]
 	negative := number[0] == '-'
 	switch {
@@ -119,19 +116,26 @@ func Sequence(name string) (sequence int32, ok bool) {
 	case i > 0 && head[i-1] == '-' && isKnownHead(head[:i-1]):
 		negative, head = true, head[:i-1]
 	}
-	for _, c := range []byte(number) {
+	n, ok := parseDigits(number)
+	if negative {
+		n = -n
+	}
+	if !ok || n != int64(int32(n)) || !isKnownHead(head) {
+		return 0, false
+	}
+	return int32(n), true
+}
+
+// parseDigits parses decimal digits. It does not use package strconv because a contender parses thousands of
+// names whenever it lists a long queue.
+func parseDigits(s string) (n int64, ok bool) {
+	for _, c := range []byte(s) {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
 		n = 10*n + int64(c-'0')
 	}
-	if negative {
-		n = -n
-	}
-	if n != int64(int32(n)) || !isKnownHead(head) {
-		return 0, false
-	}
-	return int32(n), true
+	return n, true
 }
 
 // isKnownHead reports whether a known library puts head before the sequence number: Curator's
@@ -163,14 +167,8 @@ func sequenceOfAny(name string) (sequence int32, ok bool) {
 	if i < 0 || isReserved(name) {
 		return 0, false
 	}
-	var n int64
-	for _, c := range []byte(name[i:]) {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + int64(c-'0')
-	}
-	return int32(n), n <= math.MaxInt32
+	n, ok := parseDigits(name[i:])
+	return int32(n), ok && n <= math.MaxInt32
 }
 
 // Recognized reports whether a known library assigns a contender's name. The znode of a

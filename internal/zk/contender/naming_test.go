@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"math"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,40 +16,40 @@ func guid() string {
 	return GUIDOf(random)
 }
 
-func TestSequenceOf(t *testing.T) {
+// The first number is that of names of known libraries, the second that of all names of contenders.
+func TestSequence(t *testing.T) {
+	const guid = "597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26"
 	for name, want := range map[string]int32{
-		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000007": 7,
-		"latch-0000000007": 7,
-		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lock-2147483647":   math.MaxInt32,
-		"_c_597de0d1c10b4e1ea9f73a88a1fa7c26-lock-0000000003":       3,
-		"597de0d1c10b4e1ea9f73a88a1fa7c26__lock__0000000003":        3,
-		"597de0d1c10b4e1ea9f73a88a1fa7c26__lock__-2147483648":       math.MinInt32,
-		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch--2147483648": math.MinInt32,
-		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch--000000001":  -1,
-		"le_0000000012": 12,
+		"_c_" + guid + "-latch-0000000007": 7, "latch-0000000007": 7, "_c_" + guid + "-lock-2147483647": math.MaxInt32,
+		"_c_597de0d1c10b4e1ea9f73a88a1fa7c26-lock-0000000003": 3, "597de0d1c10b4e1ea9f73a88a1fa7c26__lock__0000000003": 3,
+		"597de0d1c10b4e1ea9f73a88a1fa7c26__lock__-2147483648": math.MinInt32, "_c_" + guid + "-latch--2147483648": math.MinInt32,
+		"_c_" + guid + "-latch--000000001": -1, "le_0000000012": 12,
 	} {
-		sequence, ok := Sequence(name)
-		require.True(t, ok, name)
-		require.Equal(t, want, sequence, name)
+		for _, parse := range []func(string) (int32, bool){Sequence, sequenceOfAny} {
+			sequence, ok := parse(name)
+			require.True(t, ok, name)
+			require.Equal(t, want, sequence, name)
+		}
 	}
-}
-
-// The numbers of an exhausted counter are accepted in the names of other contenders, but not in
-// the contender's own name.
-func TestIsExhausted(t *testing.T) {
-	for sequence, want := range map[int32]bool{0: false, math.MaxInt32 - 1: false, math.MaxInt32: true, math.MinInt32: true, -1: true} {
-		require.Equal(t, want, CuratorLatch.isExhausted(latch(sequence)), sequence)
-	}
-}
-
-func TestSequenceOf_UnknownNames(t *testing.T) {
-	for _, name := range []string{
-		"", "-", "config", "DONE", "ABANDONED", "0000000001", "-0000000001", "latch-", "latch-1", "latch-99999999999",
-		"clock-0000000001", "vehicle_0000000001", "latch-2147483648", "latch-000000000x", "_c_", "_c_short-latch-",
-		"x__qlock__0000000001", "_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-__REED__0000000001", "latch-0000000001 ",
+	for name, want := range map[string]int32{
+		"0000000001": 1, "-0000000001": 1, "00000000002": 2, "n_0000000003": 3, "node_0000000004": 4, "zkonce-0000000005": 5, "c_0000000006": 6,
+		"_c_597de0d1c10b4e1ea9f73a88a1fa7c26-guid-n_0000000007": 7, "x-0000000008": 8, "clock-2147483647": math.MaxInt32,
+		"vehicle_0000000001": 1, "x__qlock__0000000001": 1, "_c_" + guid + "-__REED__0000000001": 1,
 	} {
 		_, ok := Sequence(name)
 		require.False(t, ok, name)
+		sequence, ok := sequenceOfAny(name)
+		require.True(t, ok, name)
+		require.Equal(t, want, sequence, name)
+	}
+	for _, name := range []string{
+		"", "-", "config", "DONE", "ABANDONED", "latch-", "latch-1", "latch-2147483648", "latch-000000000x", "latch-0000000001 ", "_c_", "_c_short-latch-",
+		"n_", "n_000000001", "n_00000000x1", "limit-3-0000000001",
+		HeldToWrite + "597de0d1c10b4e1ea9f7340000000001", HeldToRead + "597de0d1c10b4e1ea9f7340000000001",
+	} {
+		_, known := Sequence(name)
+		_, ok := sequenceOfAny(name)
+		require.False(t, known || ok, name)
 	}
 }
 
@@ -91,19 +90,6 @@ func TestIsOurs_NamesOfOtherLibraries(t *testing.T) {
 	}
 }
 
-func FuzzSequenceOf(f *testing.F) {
-	f.Add("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000007")
-	f.Add("x__lock__-2147483648")
-	f.Fuzz(func(t *testing.T, name string) {
-		if _, ok := Sequence(name); ok {
-			require.True(t, strings.ContainsAny(name, "0123456789"))
-		}
-		if IsOurs(name) {
-			require.Contains(t, name, mark)
-		}
-	})
-}
-
 func TestReads(t *testing.T) {
 	for name, want := range map[string]bool{
 		CuratorRead.NamePrefix(guid()) + "0000000001": true, KazooRead.NamePrefix(guid()) + "-2147483648": true, "__READ__0000000001": true,
@@ -113,53 +99,27 @@ func TestReads(t *testing.T) {
 	}
 }
 
-func TestSequenceOfAny(t *testing.T) {
-	for name, want := range map[string]int32{
-		"0000000001": 1, "00000000002": 2, "n_0000000003": 3, "node_0000000004": 4, "zkonce-0000000005": 5, "c_0000000006": 6,
-		"_c_597de0d1c10b4e1ea9f73a88a1fa7c26-guid-n_0000000007": 7, "x-0000000008": 8, "clock-2147483647": math.MaxInt32,
-		"le_0000000009": 9, CuratorLatch.NamePrefix(guid()) + "-000000001": -1,
-	} {
-		number, ok := sequenceOfAny(name)
-		require.True(t, ok, name)
-		require.Equal(t, want, number, name)
-	}
-	for _, name := range []string{
-		"", "DONE", "n_", "n_000000001", "n_00000000x1", "n_2147483648", "n_0000000001 ", "limit-3-0000000001",
-		HeldToWrite + "597de0d1c10b4e1ea9f7340000000001", HeldToRead + "597de0d1c10b4e1ea9f7340000000001",
-	} {
-		_, ok := sequenceOfAny(name)
-		require.False(t, ok, name)
-	}
-}
-
-// A prefix that ends like the sign of a number does not hide that the counter is exhausted.
-func TestIsExhausted_PlainNames(t *testing.T) {
-	for name, want := range map[string]bool{
-		"n-0000000001": false, "n-2147483646": false, "n-2147483647": true, "n--000000005": true, "n--2147483648": true, "n--2147483600": true,
-	} {
-		require.Equal(t, want, Prefix("n-").isExhausted(name), name)
-	}
-	require.True(t, Prefix("n").isExhausted("n-2147483600"))
-}
-
-// The prefix follows a GUID, and is not known to Sequence.
-func TestIsExhausted_ProtectedNames(t *testing.T) {
-	for _, prefix := range []string{"n_", "guid-n_", "n-", "lock-", ""} {
-		for number, want := range map[string]bool{
-			"0000000001": false, "2147483646": false, "2147483647": true, "-000000005": true, "-2147483648": true, "-2147483600": true,
-		} {
-			n := ProtectedPrefix(prefix)
-			name := n.NamePrefix(guid()) + number
-			require.Equal(t, want, n.isExhausted(name), name)
-		}
-	}
-}
-
 func TestCheck(t *testing.T) {
 	for _, n := range []Naming{CuratorLatch, Kazoo, Prefix(""), Prefix("n_"), ProtectedPrefix("n_")} {
 		require.NoError(t, n.Check(), n)
 	}
 	for _, n := range []Naming{"other", CuratorLock, Prefix("a/b"), ProtectedPrefix("a/b"), Prefix("limit-3-"), Prefix(HeldToWrite)} {
 		require.Error(t, n.Check(), n)
+	}
+}
+
+// The numbers of an exhausted counter are accepted in the names of other contenders, but not in the contender's
+// own name. A prefix may end like the sign of a number, may follow a GUID, and is not known to Sequence.
+func TestIsExhausted(t *testing.T) {
+	for number, want := range map[string]bool{
+		"0000000001": false, "2147483646": false, "2147483647": true, "-000000005": true, "-2147483648": true, "-2147483600": true,
+	} {
+		for _, n := range []Naming{
+			CuratorLatch, Kazoo, Prefix("n"), Prefix("n-"), ProtectedPrefix("n_"), ProtectedPrefix("guid-n_"), ProtectedPrefix("n-"),
+			ProtectedPrefix("lock-"), ProtectedPrefix(""),
+		} {
+			name := n.NamePrefix(guid()) + number
+			require.Equal(t, want, n.isExhausted(name), name)
+		}
 	}
 }

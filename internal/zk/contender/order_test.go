@@ -106,35 +106,6 @@ func TestUnverified(t *testing.T) {
 	require.Equal(t, []string{"n_0000000003", "n_0000000001"}, got)
 }
 
-// neighborsOf agrees with Order for every queue.
-func TestNeighborsOf_AgreesWithOrder(t *testing.T) {
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		base := int32(r.Uint32())
-		var names []string
-		for i := range int32(1 + r.IntN(12)) {
-			names = append(names, latch(base+i*3+int32(r.IntN(3))))
-		}
-		ordered, _, _ := Order(names, tombstone)
-		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		for i, own := range ordered {
-			require.Equal(t, expected(ordered, i), (&view{}).neighborsOf(own, names), "seed %d", seed)
-		}
-	}
-}
-
-func BenchmarkNeighborsOf2000(b *testing.B) {
-	names := make([]string, 2000)
-	for i := range names {
-		names[i] = latch(int32(i))
-	}
-	v := view{prefixes: []string{names[1000][:45]}, tombstone: tombstone}
-	b.ReportAllocs()
-	for b.Loop() {
-		v.neighborsOf(names[1000], names)
-	}
-}
-
 // FuzzOrder orders arbitrary names of children. All children but the tombstone are in the result once, and
 // the neighbors of each contender, with names without a twin, follow from the order.
 func FuzzOrder(f *testing.F) {
@@ -151,6 +122,9 @@ func FuzzOrder(f *testing.F) {
 		}
 		slices.Sort(all)
 		require.Equal(t, children, all)
+		for _, name := range children {
+			require.True(t, !IsOurs(name) || strings.Contains(name, mark), name)
+		}
 		if len(contenders) == 0 {
 			return
 		}

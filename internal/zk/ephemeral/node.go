@@ -6,7 +6,7 @@
 //
 // A znode that another client has created is neither adopted nor deleted. Neither is a znode of an
 // earlier session of the connection, which the servers delete when they expire that session
-// (KAFKA-1387). Package line implements znodes that wait in a queue.
+// (KAFKA-1387). Package queue implements znodes that wait in a queue.
 package ephemeral
 
 import (

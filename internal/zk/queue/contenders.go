@@ -19,29 +19,24 @@ const inFlight = 64
 // that are contenders, in the same order, and the others. A znode that does not exist is in
 // neither. It sends a request for each name that is not contender.Recognized.
 func Contenders(ctx context.Context, conn *zk.Conn, dir string, names []string) (contenders, others []string, err error) {
-	kinds, err := parallel(names, func(name string) (kind, error) {
+	stats, err := parallel(names, func(name string) (*zk.Stat, error) {
 		if contender.Recognized(name) {
-			return isContender, nil
+			return nil, nil
 		}
 		stat, err := connection.Read(ctx, conn, func() (*zk.Stat, error) { return statOf(conn, path.Join(dir, name)) })
-		switch {
-		case isNoNode(err):
-			return doesNotExist, nil
-		case err != nil:
-			return doesNotExist, err
-		case connection.IsEphemeral(stat):
-			return isContender, nil
+		if isNoNode(err) {
+			return nil, nil
 		}
-		return isOther, nil
+		return stat, err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	for i, name := range names {
-		switch kinds[i] {
-		case isContender:
+		switch stat := stats[i]; {
+		case contender.Recognized(name), stat != nil && connection.IsEphemeral(stat):
 			contenders = append(contenders, name)
-		case isOther:
+		case stat != nil:
 			others = append(others, name)
 		}
 	}
@@ -66,15 +61,6 @@ func FirstContender(ctx context.Context, conn *zk.Conn, dir string, names []stri
 	}
 	return "", others, nil
 }
-
-// kind classifies a child that is named like a contender.
-type kind uint8
-
-const (
-	doesNotExist kind = iota
-	isContender
-	isOther
-)
 
 // filter returns those of names for which f returns true.
 func filter(names []string, f func(name string) (bool, error)) ([]string, error) {

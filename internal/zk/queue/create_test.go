@@ -188,29 +188,25 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 
 // CURATOR-18, CURATOR-3: the contender gives up while its create is in flight, and its znode remains.
 func TestTrap40_GivesUpDuringCreate(t *testing.T) {
-	t.Run("the reply is late", func(t *testing.T) {
-		forEachKind(t, all, 1, func(h *harness) {
-			hook, open := bubble.Hold(h)
-			h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, hook)
-			testGivesUpDuringCreate(h, open)
-		})
+	subtestForEachKind(t, "the reply is late", all, 1, func(h *harness) {
+		hook, open := bubble.Hold(h)
+		h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, hook)
+		testGivesUpDuringCreate(h, open)
 	})
 	forEachLoss(t, bubble.ConnectionLost[2:], func(h *harness, l bubble.Fault) {
 		l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
 		testGivesUpDuringCreate(h, func() {})
 	})
-	t.Run("the request is late", func(t *testing.T) {
-		forEachKind(t, all, 1, func(h *harness) {
-			c := h.prepare(h.connect())
-			h.srv.Delay(zktest.ToServer, time.Second, c.conn.SessionID())
-			c.start()
-			h.advance(0)
-			c.giveUp()
-			h.advance(4 * time.Second)
-			h.srv.Heal()
-			h.advance(time.Second)
-			h.requireContenders()
-		})
+	subtestForEachKind(t, "the request is late", all, 1, func(h *harness) {
+		c := h.prepare(h.connect())
+		h.srv.Delay(zktest.ToServer, time.Second, c.conn.SessionID())
+		c.start()
+		h.advance(0)
+		c.giveUp()
+		h.advance(4 * time.Second)
+		h.srv.Heal()
+		h.advance(time.Second)
+		h.requireContenders()
 	})
 }
 

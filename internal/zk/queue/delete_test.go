@@ -73,19 +73,17 @@ func TestTrap05_DeleteUnanswered(t *testing.T) {
 		"until the session has ended":      2*timeout - limit.Confirm,
 		"until the lease and more is over": timeout / 2,
 	} {
-		t.Run(name, func(t *testing.T) {
-			forEachKind(t, all, 1, func(h *harness) {
-				c, next := h.joinNew(), h.joinNew()
-				h.isolate(c.conn)
-				c.requireUnconfirmed()
-				require.Len(h, h.contenders(), 2)
-				next.requireWaits()
-				h.advance(heal)
-				h.srv.Refuse(false)
-				h.advance(timeout)
-				require.NoError(h, c.leave(), "it is confirmed now")
-				next.requireOnly()
-			})
+		subtestForEachKind(t, name, all, 1, func(h *harness) {
+			c, next := h.joinNew(), h.joinNew()
+			h.isolate(c.conn)
+			c.requireUnconfirmed()
+			require.Len(h, h.contenders(), 2)
+			next.requireWaits()
+			h.advance(heal)
+			h.srv.Refuse(false)
+			h.advance(timeout)
+			require.NoError(h, c.leave(), "it is confirmed now")
+			next.requireOnly()
 		})
 	}
 }
@@ -104,37 +102,33 @@ func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 			return func() { h.srv.Heal(conn.SessionID()) }
 		},
 	} {
-		t.Run("waiting, "+name, func(t *testing.T) {
-			forEachKind(t, all, 1, func(h *harness) {
-				first, c := h.joinNew(), h.joinNew()
-				session, line := c.conn.SessionID(), h.contenders()
-				repair := spoil(h, c.conn)
-				c.giveUp()
-				h.advance(limit.Confirm)
-				repair()
-				h.advance(moment)
-				h.requireContenders(line[0])
-				require.Equal(h, session, c.conn.SessionID(), "the session has expired")
-				first.requireTurn()
-			})
+		subtestForEachKind(t, "waiting, "+name, all, 1, func(h *harness) {
+			first, c := h.joinNew(), h.joinNew()
+			session, line := c.conn.SessionID(), h.contenders()
+			repair := spoil(h, c.conn)
+			c.giveUp()
+			h.advance(limit.Confirm)
+			repair()
+			h.advance(moment)
+			h.requireContenders(line[0])
+			require.Equal(h, session, c.conn.SessionID(), "the session has expired")
+			first.requireTurn()
 		})
-		t.Run("leaving, "+name, func(t *testing.T) {
-			forEachKind(t, all, 1, func(h *harness) {
-				c := h.joinNew()
-				g, session := c.requireTurn(), c.conn.SessionID()
-				repair := spoil(h, c.conn)
-				if name == "connected" {
-					c.requireLeaves()
-				} else {
-					c.requireUnconfirmed()
-				}
-				require.ErrorIs(h, g.Err(), h.left)
-				repair()
-				h.advance(moment)
-				h.requireContenders()
-				require.NoError(h, c.leave())
-				require.Equal(h, session, c.conn.SessionID(), "the session has expired")
-			})
+		subtestForEachKind(t, "leaving, "+name, all, 1, func(h *harness) {
+			c := h.joinNew()
+			g, session := c.requireTurn(), c.conn.SessionID()
+			repair := spoil(h, c.conn)
+			if name == "connected" {
+				c.requireLeaves()
+			} else {
+				c.requireUnconfirmed()
+			}
+			require.ErrorIs(h, g.Err(), h.left)
+			repair()
+			h.advance(moment)
+			h.requireContenders()
+			require.NoError(h, c.leave())
+			require.Equal(h, session, c.conn.SessionID(), "the session has expired")
 		})
 	}
 }

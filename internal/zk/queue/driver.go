@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -299,4 +301,74 @@ func (d *driver) deleteOutlived(path string) {
 	if err := connection.Retry(ctx, d.cfg.Conn, func() error { return d.cfg.Conn.Delete(path, -1) }); err == nil {
 		d.cfg.Log.Info("deleted the znode of an expired session", "path", path)
 	}
+}
+
+// startRename returns the input for a rename to a name of another kind, with the same GUID and
+// sequence number.
+func (d *driver) startRename(r Rename) *frame {
+	name, base := d.machine.Name(), d.cfg.Naming.Base()
+	i := strings.LastIndex(name, base)
+	if i < 0 {
+		r.Done <- errors.New("the znode is of another kind now")
+		return input(contender.ConnChanged)
+	}
+	d.rename = &r
+	prefix, number := name[:i]+r.To.Base(), name[i+len(base):]
+	f := input(contender.Rename)
+	f.in.Name, f.in.Prefix = prefix+number, prefix
+	return f
+}
+
+// deadline is when a timer expires.
+type deadline struct {
+	timer contender.Timer
+	at    time.Time
+}
+
+// setTimer sets a timer, of which few are set at a time. The clock's timer is started when the
+// driver waits.
+func (d *driver) setTimer(t contender.Timer, after time.Duration) {
+	d.stopTimer(t)
+	d.timers = append(d.timers, deadline{t, time.Now().Add(after)})
+}
+
+func (d *driver) stopTimer(t contender.Timer) {
+	d.timers = slices.DeleteFunc(d.timers, func(other deadline) bool { return other.timer == t })
+	d.scheduled = false
+}
+
+// schedule starts the clock's timer for the timer that expires first, and returns its channel,
+// or nil if no timer is set.
+func (d *driver) schedule() <-chan time.Time {
+	if len(d.timers) == 0 {
+		return nil
+	}
+	if !d.scheduled {
+		d.scheduled = true
+		after := time.Until(d.timers[d.firstTimer()].at)
+		if d.timer == nil {
+			d.timer = time.NewTimer(after)
+		} else {
+			d.timer.Reset(after)
+		}
+	}
+	return d.timer.C
+}
+
+// firstTimer returns the index of the timer that expires first.
+func (d *driver) firstTimer() int {
+	first := 0
+	for i := range d.timers {
+		if d.timers[i].at.Before(d.timers[first].at) {
+			first = i
+		}
+	}
+	return first
+}
+
+// popTimer removes and returns the timer that expires first.
+func (d *driver) popTimer() contender.Timer {
+	t := d.timers[d.firstTimer()].timer
+	d.stopTimer(t)
+	return t
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // sharedConn is a connection of one or several candidates.
@@ -97,10 +98,12 @@ func (r *scheduleRun) connection(n int) *sharedConn {
 			return open[n%len(open)]
 		}
 	}
-	conn, _, err := r.Ensemble.ConnectFrom(n%r.Servers, r.Timeout,
-		zk.WithDialer(withReportedTimeout(r.Ensemble.Dialer(), r.reported)), zk.WithMaxBufferSize(64<<10)) // the default, 1.5 MB, is cleared for each connection
+	conn, _, err := r.Ensemble.ConnectFrom(n%r.Servers, r.Timeout, zk.WithMaxBufferSize(64<<10)) // the default, 1.5 MB, is cleared for each connection
 	if err != nil {
 		r.Violate("cannot connect: %v", err)
+	}
+	if r.reported != r.Timeout {
+		connection.RecordOf(conn).Grant(r.reported)
 	}
 	c := &sharedConn{Conn: conn, name: fmt.Sprintf("connection %d", len(r.conns))}
 	r.conns = append(r.conns, c)

@@ -81,12 +81,15 @@ func forEachKind(t *testing.T, kinds []kind, servers int, f func(h *harness)) {
 	}
 }
 
+// subtestForEachKind is forEachKind in a subtest.
+func subtestForEachKind(t *testing.T, name string, kinds []kind, servers int, f func(h *harness)) {
+	t.Run(name, func(t *testing.T) { forEachKind(t, kinds, servers, f) })
+}
+
 // forEachLoss runs f as a separate test for each kind and loss.
 func forEachLoss(t *testing.T, losses []bubble.Fault, f func(h *harness, l bubble.Fault)) {
 	for _, l := range losses {
-		t.Run(l.Name, func(t *testing.T) {
-			forEachKind(t, all, 1, func(h *harness) { f(h, l) })
-		})
+		subtestForEachKind(t, l.Name, all, 1, func(h *harness) { f(h, l) })
 	}
 }
 

@@ -75,6 +75,8 @@ type client struct {
 	start  func()       // joins the queue; does not block
 	giveUp func()       // cancels the context of the election or of the call
 	leave  func() error // resigns, releases the lock, or gives up
+	// endElection ends the election for all candidates; nil for locks.
+	endElection func() error
 
 	mu       sync.Mutex
 	grant    grant // the newest
@@ -116,7 +118,7 @@ func prepareElection(options ...leaderelection.Option) func(*client, time.Durati
 			leaderelection.WithSessionTimeout(session), leaderelection.WithContext(ctx),
 		}, options...)...)
 		require.NoError(c.h, err)
-		c.giveUp, c.leave = cancel, e.Resign
+		c.giveUp, c.leave, c.endElection = cancel, e.Resign, e.EndElection
 		c.start = func() {
 			go func() { c.end(e.ElectLeader()) }()
 			go func() {

@@ -71,20 +71,27 @@ func (c *client) requireSessionLost() {
 // CURATOR-460, TN14: a lease that starts when the client notices that the connection is broken expires
 // after the session.
 func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
-	forEachKind(t, all, 1, func(h *harness) {
-		c, next := h.joinNew(), h.joinNew()
-		h.advance(2*timeout + moment)
-		h.isolate(c.conn)
-		c.requireExpires()
-		require.Equal(h, zk.StateHasSession, c.conn.State(), "the client library has noticed the fault")
-		h.advance(c.session() - 1)
-		next.requireWaits()
-		h.advance(1)
-		next.requireTurn()
-		h.reach()
-		h.advance(timeout)
-		c.requireExpired()
-	})
+	for name, fault := range map[string]func(h *harness, conn *zk.Conn){
+		"packets are lost": (*harness).isolate,
+		"the connection breaks": func(h *harness, conn *zk.Conn) {
+			h.srv.Refuse(true)
+			h.drop(conn)
+		},
+	} {
+		subtestForEachKind(t, name, all, 1, func(h *harness) {
+			c, next := h.joinNew(), h.joinNew()
+			h.advance(2*timeout + moment)
+			fault(h, c.conn)
+			c.requireExpires()
+			h.advance(c.session() - 1)
+			next.requireWaits()
+			h.advance(1)
+			next.requireTurn()
+			h.reach()
+			h.advance(timeout)
+			c.requireExpired()
+		})
+	}
 }
 
 // requireExpired requires that a contender has left after the expiry of its lease and of its session.
@@ -166,29 +173,27 @@ func TestTrap14_DoneIsClosed(t *testing.T) {
 			h.advance(0)
 		}, leaderelection.ErrSessionExpired},
 	} {
-		t.Run(name, func(t *testing.T) {
-			forEachKind(t, all, 1, func(h *harness) {
-				c, next := h.joinNew(), h.joinNew()
-				g := c.requireTurn()
-				done := bubble.Async(func() time.Time { <-g.Done(); return time.Now() })
-				h.advance(timeout / 3)
-				begin := time.Now()
-				h.allowOverlap = name == "session expired" // without the knowledge of the client
-				end.do(h, c)
-				h.advance(time.Second + 2*moment)
-				require.WithinDuration(h, begin, <-done, time.Second+moment)
-				reason := end.reason
-				if reason == nil {
-					reason = h.left
-				}
-				require.ErrorIs(h, g.Err(), reason)
-				_, err := g.Multi()
-				require.ErrorIs(h, err, h.noTurn)
-				if ctx, ok := g.(interface{ Context() context.Context }); ok {
-					require.Equal(h, g.Err(), context.Cause(ctx.Context()))
-				}
-				next.requireTurn()
-			})
+		subtestForEachKind(t, name, all, 1, func(h *harness) {
+			c, next := h.joinNew(), h.joinNew()
+			g := c.requireTurn()
+			done := bubble.Async(func() time.Time { <-g.Done(); return time.Now() })
+			h.advance(timeout / 3)
+			begin := time.Now()
+			h.allowOverlap = name == "session expired" // without the knowledge of the client
+			end.do(h, c)
+			h.advance(time.Second + 2*moment)
+			require.WithinDuration(h, begin, <-done, time.Second+moment)
+			reason := end.reason
+			if reason == nil {
+				reason = h.left
+			}
+			require.ErrorIs(h, g.Err(), reason)
+			_, err := g.Multi()
+			require.ErrorIs(h, err, h.noTurn)
+			if ctx, ok := g.(interface{ Context() context.Context }); ok {
+				require.Equal(h, g.Err(), context.Cause(ctx.Context()))
+			}
+			next.requireTurn()
 		})
 	}
 }
@@ -255,26 +260,22 @@ func TestTrap16_WriteInFlight(t *testing.T) {
 // ClickHouse #116690: the client library continues in a new session, and does not report that the old
 // one has expired.
 func TestTrap18_NewSessionUnnoticed(t *testing.T) {
-	t.Run("during its turn", func(t *testing.T) {
-		forEachKind(t, all, 3, func(h *harness) {
-			c := h.joinNew()
-			old := c.conn.SessionID()
-			h.expire(c.conn)
-			h.advance(0) // with three servers the client reconnects immediately
-			require.Equal(h, zk.StateHasSession, c.conn.State())
-			require.NotEqual(h, old, c.conn.SessionID())
-			require.Error(h, c.newest().Err())
-			h.requireContenders()
-		})
+	subtestForEachKind(t, "during its turn", all, 3, func(h *harness) {
+		c := h.joinNew()
+		old := c.conn.SessionID()
+		h.expire(c.conn)
+		h.advance(0) // with three servers the client reconnects immediately
+		require.Equal(h, zk.StateHasSession, c.conn.State())
+		require.NotEqual(h, old, c.conn.SessionID())
+		require.Error(h, c.newest().Err())
+		h.requireContenders()
 	})
-	t.Run("waiting", func(t *testing.T) {
-		forEachKind(t, all, 3, func(h *harness) {
-			first, c := h.joinNew(), h.joinNew()
-			h.expire(c.conn)
-			h.advance(moment)
-			c.requireSessionLost()
-			first.requireTurn()
-		})
+	subtestForEachKind(t, "waiting", all, 3, func(h *harness) {
+		first, c := h.joinNew(), h.joinNew()
+		h.expire(c.conn)
+		h.advance(moment)
+		c.requireSessionLost()
+		first.requireTurn()
 	})
 	t.Run("joining", func(t *testing.T) {
 		// The create is queued in one session and sent in the next.
@@ -300,6 +301,7 @@ func TestTrap22_NothingHangs(t *testing.T) {
 		"during its turn": func(*harness, *client) {},
 		"waiting":         func(h *harness, _ *client) { h.createContender() },
 		"disconnected":    func(h *harness, _ *client) { h.createContender() },
+		"without a lease": func(*harness, *client) {},
 		"creating": func(h *harness, _ *client) {
 			hook, open := bubble.Hold(h)
 			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, hook)
@@ -308,32 +310,50 @@ func TestTrap22_NothingHangs(t *testing.T) {
 		"joining without a connection": func(h *harness, c *client) { h.disconnect(c.conn) },
 	} {
 		for name, end := range map[string]func(c *client){
-			"closed": func(c *client) { c.conn.Close() },
-			"left":   func(c *client) { _ = c.leave() },
+			"closed":             func(c *client) { c.conn.Close() },
+			"left":               func(c *client) { _ = c.leave() },
+			"context is done":    func(c *client) { c.giveUp() },
+			"election was ended": func(c *client) { _ = c.endElection() },
 		} {
-			t.Run(state+", "+name, func(t *testing.T) {
-				forEachKind(t, all, 1, func(h *harness) {
-					h.allowWatches = true
-					c := h.prepare(h.connect())
-					prepare(h, c)
-					c.start()
-					h.advance(moment)
-					if state == "disconnected" {
-						h.disconnect(c.conn)
-					}
-					ended := bubble.Async(func() struct{} { end(c); return struct{}{} })
-					h.advance(2*time.Second + moment)
-					require.Len(h, ended, 1, "the call has not returned")
-					c.mu.Lock()
-					defer c.mu.Unlock()
-					require.True(h, c.returned)
-					switch {
-					case state == "during its turn":
-						require.Error(h, c.grant.Err())
-					case name == "closed":
-						require.ErrorIs(h, c.err, leaderelection.ErrConnClosed)
-					}
-				})
+			kinds := all
+			switch name {
+			case "context is done", "election was ended":
+				kinds = []kind{election, prefix}
+			}
+			subtestForEachKind(t, state+", "+name, kinds, 1, func(h *harness) {
+				h.allowWatches = true
+				c := h.prepare(h.connect())
+				prepare(h, c)
+				c.start()
+				h.advance(moment)
+				switch state {
+				case "disconnected":
+					h.disconnect(c.conn)
+				case "without a lease":
+					h.isolate(c.conn)
+					h.advance(timeout * 5 / 8)
+					require.Error(h, c.newest().Err())
+				}
+				ended := bubble.Async(func() struct{} { end(c); return struct{}{} })
+				h.advance(2*time.Second + moment)
+				require.Len(h, ended, 1, "the call has not returned")
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				require.True(h, c.returned)
+				switch {
+				case c.grant != nil && !h.resumes:
+					require.Error(h, c.grant.Err())
+				case name == "closed":
+					require.ErrorIs(h, c.err, leaderelection.ErrConnClosed)
+				case name == "election was ended":
+					require.ErrorIs(h, c.err, leaderelection.ErrElectionOver)
+				case h.resumes:
+					require.NoError(h, c.err)
+				}
+				if c.grant != nil {
+					_, err := c.grant.Multi()
+					require.ErrorIs(h, err, h.noTurn)
+				}
 			})
 		}
 	}
@@ -343,30 +363,28 @@ func TestTrap22_NothingHangs(t *testing.T) {
 // and the server still sends each of them the events of the others' deletions.
 func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
 	for name, leaves := range map[string]bool{"during its turn": false, "leaving": true} {
-		t.Run(name, func(t *testing.T) {
-			forEachKind(t, all, 1, func(h *harness) {
-				conn := h.connect()
-				var line []*client
-				for range 4 {
-					line = append(line, h.join(conn))
-				}
-				last := h.joinNew()
-				h.advance(timeout + moment) // not while a check is sent
-				if leaves {
-					h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: h.contenders()[0]}, zktest.Cut)
-					go line[0].leave()
-					h.advance(0)
-				}
-				conn.Close()
-				h.advance(timeout)
-				require.Error(h, line[0].newest().Err())
-				for _, c := range line[1:] {
-					require.Nil(h, c.newest())
-					c.requireOver(leaderelection.ErrConnClosed)
-				}
-				h.advance(timeout)
-				last.requireOnly()
-			})
+		subtestForEachKind(t, name, all, 1, func(h *harness) {
+			conn := h.connect()
+			var line []*client
+			for range 4 {
+				line = append(line, h.join(conn))
+			}
+			last := h.joinNew()
+			h.advance(timeout + moment) // not while a check is sent
+			if leaves {
+				h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: h.contenders()[0]}, zktest.Cut)
+				go line[0].leave()
+				h.advance(0)
+			}
+			conn.Close()
+			h.advance(timeout)
+			require.Error(h, line[0].newest().Err())
+			for _, c := range line[1:] {
+				require.Nil(h, c.newest())
+				c.requireOver(leaderelection.ErrConnClosed)
+			}
+			h.advance(timeout)
+			last.requireOnly()
 		})
 	}
 }

@@ -15,25 +15,23 @@ import (
 // does not list again, it never wakes.
 func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		t.Run(fmt.Sprintf("after a lost reply: %v", lost), func(t *testing.T) {
-			forEachKind(t, exclusive, 1, func(h *harness) {
-				ahead := h.createContender()
-				reads, watches := 1, 1
-				if lost {
-					h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
-					reads, watches = 2, 2 // the watch on its znode was set again after the reconnect
-				}
-				gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
-					_ = h.operator.Delete(ahead, -1)
-					return zktest.Pass(q)
-				})
-				c := h.joinNew()
-				h.advance(timeout)
-				h.requireRan(gone)
-				c.requireOnly()
-				require.Equal(h, h.contenders(), h.watched())
-				require.Equal(h, watches, bubble.Watches(c.conn))
+		subtestForEachKind(t, fmt.Sprintf("after a lost reply: %v", lost), exclusive, 1, func(h *harness) {
+			ahead := h.createContender()
+			reads, watches := 1, 1
+			if lost {
+				h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
+				reads, watches = 2, 2 // the watch on its znode was set again after the reconnect
+			}
+			gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
+				_ = h.operator.Delete(ahead, -1)
+				return zktest.Pass(q)
 			})
+			c := h.joinNew()
+			h.advance(timeout)
+			h.requireRan(gone)
+			c.requireOnly()
+			require.Equal(h, h.contenders(), h.watched())
+			require.Equal(h, watches, bubble.Watches(c.conn))
 		})
 	}
 }
@@ -112,57 +110,53 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 // CURATOR-623, CURATOR-311, CURATOR-97: watches are lost with the session, or the watched change happens
 // while the connection is down.
 func TestTrap27_WatchesLost(t *testing.T) {
-	t.Run("the predecessors are deleted", func(t *testing.T) {
-		forEachKind(t, all, 3, func(h *harness) {
-			first, second := h.createContender(), h.createContender()
-			c := h.joinNew()
-			for _, gone := range []string{second, first} {
-				c.requireWaits()
-				h.disconnect(c.conn)
-				h.remove(gone)
-				h.advance(moment) // between two polls of the connection's monitor
-				h.reconnect()
-			}
-			c.requireOnly()
-		})
+	subtestForEachKind(t, "the predecessors are deleted", all, 3, func(h *harness) {
+		first, second := h.createContender(), h.createContender()
+		c := h.joinNew()
+		for _, gone := range []string{second, first} {
+			c.requireWaits()
+			h.disconnect(c.conn)
+			h.remove(gone)
+			h.advance(moment) // between two polls of the connection's monitor
+			h.reconnect()
+		}
+		c.requireOnly()
 	})
 	for _, lost := range []string{"predecessor", "own znode, waiting", "own znode, during its turn"} {
 		// The client library does not retry the request by which it sets watches again.
 		for name, rejected := range map[string]bool{"": false, ", not set again": true} {
-			t.Run(lost+name, func(t *testing.T) {
-				forEachKind(t, exclusive, 3, func(h *harness) {
-					first, second := h.createContender(), h.createContender()
-					c := h.joinNew()
-					gone := h.contenders()[2]
-					switch lost {
-					case "predecessor":
-						gone = second
-					case "own znode, during its turn":
-						h.remove(second)
-						h.remove(first)
-						h.advance(0)
-						c.requireTurn()
-					}
-					h.advance(moment)
-					if rejected {
-						failed := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zktest.Code(-99)))
-						defer h.requireRan(failed)
-						h.allowWatches = true // the client library has lost the watches
-					}
-					h.disconnect(c.conn)
-					h.remove(gone)
-					h.advance(moment)
-					h.reconnect()
-					h.advance(timeout)
-					if gone != second {
-						c.requireOver(leaderelection.ErrDeleted)
-						return
-					}
-					c.requireWaits()
+			subtestForEachKind(t, lost+name, exclusive, 3, func(h *harness) {
+				first, second := h.createContender(), h.createContender()
+				c := h.joinNew()
+				gone := h.contenders()[2]
+				switch lost {
+				case "predecessor":
+					gone = second
+				case "own znode, during its turn":
+					h.remove(second)
 					h.remove(first)
-					h.advance(moment)
-					c.requireOnly()
-				})
+					h.advance(0)
+					c.requireTurn()
+				}
+				h.advance(moment)
+				if rejected {
+					failed := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zktest.Code(-99)))
+					defer h.requireRan(failed)
+					h.allowWatches = true // the client library has lost the watches
+				}
+				h.disconnect(c.conn)
+				h.remove(gone)
+				h.advance(moment)
+				h.reconnect()
+				h.advance(timeout)
+				if gone != second {
+					c.requireOver(leaderelection.ErrDeleted)
+					return
+				}
+				c.requireWaits()
+				h.remove(first)
+				h.advance(moment)
+				c.requireOnly()
 			})
 		}
 	}

@@ -7,11 +7,13 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // ChildConfig describes the children to read, as values of type T.
@@ -98,4 +100,270 @@ func (c *ChildConfig[T]) read(names []string, read func(name string) (watch.Foun
 		store(r.name, value, r.found)
 	}
 	return failure
+}
+
+// ChildReader follows the children with a watch on the list and a watch on each child. It belongs to
+// one goroutine, which must call Close.
+type ChildReader[T any] struct {
+	setup  *Setup
+	config ChildConfig[T]
+	sub    *connection.Subscription
+
+	children map[string]*child[T]
+	list     *watch.Watch // on the list, or on the creation of the znode; nil if it has fired
+	epoch    uint64       // the epoch of the connection before the last Read
+	// sync makes the next Read begin with a Sync. reset makes it read everything and set all
+	// watches again, because some may have been lost.
+	sync, reset bool
+	// doubtful reports whether a watch may never fire. recheck receives the time at which
+	// everything is read again for that reason.
+	doubtful bool
+	recheck  <-chan time.Time
+
+	fired      chan firedWatch
+	stop       chan struct{}
+	forwarders sync.WaitGroup // the goroutines that wait for the watches of children
+}
+
+// child is a child as it was last read.
+type child[T any] struct {
+	value T
+	owner int64        // the session of an ephemeral znode
+	watch *watch.Watch // nil if it has fired
+}
+
+// firedWatch is an event of the watch on a child.
+type firedWatch struct {
+	name   string
+	watch  *watch.Watch
+	closed bool // the owner of the connection has closed it
+}
+
+// NewChildReader returns a Reader. If latest is true, the first Read includes all changes that were
+// acknowledged before. Otherwise it returns the state of the server that the connection uses.
+func NewChildReader[T any](s *Setup, c ChildConfig[T], latest bool) *ChildReader[T] {
+	return &ChildReader[T]{
+		setup: s, config: c, sub: s.Subscribe(), children: map[string]*child[T]{}, sync: latest,
+		fired: make(chan firedWatch), stop: make(chan struct{}),
+	}
+}
+
+// Close ends the goroutines of the Reader. The watches remain in the pool of the connection.
+func (r *ChildReader[T]) Close() {
+	close(r.stop)
+	r.forwarders.Wait()
+	r.sub.Close()
+}
+
+// Read returns the children by name. It reads those that have changed. If the znode does not
+// exist, the map is empty. If the list is larger than the connection accepts, the error is
+// zkerror.ErrTooLarge, and Read may be called again after a pause. With other errors the ChildReader
+// cannot be used any more.
+func (r *ChildReader[T]) Read(ctx context.Context) (map[string]T, error) {
+	epoch := r.sub.State().Epoch
+	all := r.reset || r.epoch != 0 && r.epoch != epoch
+	r.epoch, r.reset = epoch, all
+	if all || r.sync {
+		// The server of a new connection may lag behind the previous one.
+		if err := r.setup.Sync(ctx, r.config.Path); err != nil {
+			return nil, err
+		}
+	}
+	r.doubtful = r.doubtful && !all
+	if all || r.list == nil {
+		if err := r.readList(ctx); err != nil {
+			if errors.Is(err, zkerror.ErrTooLarge) {
+				// The reply has broken the connection, which may have lost watches.
+				r.epoch, r.reset = r.sub.State().Epoch, true
+			}
+			return nil, err
+		}
+	}
+	if err := r.readChildren(ctx, all); err != nil {
+		return nil, err
+	}
+	switch {
+	case !r.doubtful:
+		r.recheck = nil
+	case r.recheck == nil:
+		r.recheck = time.After(watch.Interval(all))
+	}
+	r.sync, r.reset = false, false
+	values := make(map[string]T, len(r.children))
+	for name, c := range r.children {
+		values[name] = c.value
+	}
+	return values, nil
+}
+
+// readList reads the list of children and removes those that do not exist.
+func (r *ChildReader[T]) readList(ctx context.Context) error {
+	found, err := watch.Read(ctx, r.setup.Conn, r.query(r.config.Path, watch.ChildrenOrCreation))
+	if err != nil {
+		return err
+	}
+	r.list, r.doubtful = found.Watch, r.doubtful || found.Doubt
+	listed := make(map[string]*child[T], len(found.Children))
+	for _, name := range r.config.filter(found.Children) {
+		listed[name] = r.children[name]
+	}
+	r.children = listed
+	return nil
+}
+
+// readChildren reads all children, or those that are new or have changed.
+func (r *ChildReader[T]) readChildren(ctx context.Context, all bool) error {
+	var names []string
+	previous := map[string]*child[T]{}
+	for name, c := range r.children {
+		if all || c == nil || c.watch == nil && !r.config.NamesOnly {
+			names = append(names, name)
+			previous[name] = c
+			delete(r.children, name) // it is added again if it still exists
+		}
+	}
+	return r.config.read(names, func(name string) (watch.Found, error) {
+		return watch.Read(ctx, r.setup.Conn, r.query(path.Join(r.config.Path, name), watch.Data))
+	}, func(name string, value T, found watch.Found) {
+		c := &child[T]{value: value, watch: found.Watch}
+		if found.Stat != nil {
+			c.owner = found.Stat.EphemeralOwner
+		}
+		if was := previous[name]; was == nil || was.watch != c.watch {
+			r.forward(name, c.watch)
+		}
+		r.children[name], r.doubtful = c, r.doubtful || found.Doubt
+	})
+}
+
+func (r *ChildReader[T]) query(node string, what watch.What) watch.Query {
+	return watch.Query{Path: node, What: what, Epoch: r.epoch, Reset: r.reset}
+}
+
+// forward sends the event of the watch on a child to Wait.
+func (r *ChildReader[T]) forward(name string, w *watch.Watch) {
+	if w == nil {
+		return
+	}
+	r.forwarders.Go(func() {
+		select {
+		case event := <-w.C():
+			select {
+			case r.fired <- firedWatch{name, w, errors.Is(w.Take(event).Err, zk.ErrClosing)}:
+			case <-r.stop:
+			}
+		case <-r.stop:
+		}
+	})
+}
+
+// Wait blocks until there may be a change for the next Read, or retry has an element. It returns
+// the cause of the context, or zkerror.ErrConnClosed.
+func (r *ChildReader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
+	for changed := false; !changed; {
+		switch state := r.sub.State(); {
+		case state.Closed:
+			return zkerror.ErrConnClosed
+		case state.Up && state.Epoch != r.epoch:
+			return nil // Read detects that the connection has broken
+		}
+		select {
+		case event := <-r.list.C():
+			closed := errors.Is(r.list.Take(event).Err, zk.ErrClosing)
+			if r.list, changed = nil, true; closed {
+				return zkerror.ErrConnClosed
+			}
+		case f := <-r.fired:
+			var err error
+			if changed, err = r.recordFired(f); err != nil {
+				return err
+			}
+		case <-r.sub.Changed():
+			var err error
+			if changed, err = r.recordLost(); err != nil {
+				return err
+			}
+		case <-r.recheck:
+			r.recheck, r.reset = nil, true
+			return nil
+		case <-retry:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if err := r.recordAllFired(); err != nil {
+		return err
+	}
+	if r.mayBeClosing() {
+		connection.AwaitClosing(ctx, r.setup.Conn, connection.ClosingTime)
+	}
+	return r.recordAllFired()
+}
+
+// recordLost records which watches have fired, also those that the pool has found to be lost, and
+// reports whether there are any. The connection may have been closed at the same time.
+func (r *ChildReader[T]) recordLost() (changed bool, err error) {
+	lost := func(w *watch.Watch) bool {
+		if !w.Fired() {
+			return false
+		}
+		if errors.Is(w.Take(zk.Event{}).Err, zk.ErrClosing) {
+			err = zkerror.ErrConnClosed
+		}
+		return true
+	}
+	if lost(r.list) {
+		r.list, changed = nil, true
+	}
+	for _, c := range r.children {
+		if lost(c.watch) {
+			c.watch, changed = nil, true
+		}
+	}
+	return changed, err
+}
+
+// recordFired records that the watch on a child has fired, and reports whether it is the
+// current watch.
+func (r *ChildReader[T]) recordFired(f firedWatch) (changed bool, err error) {
+	if f.closed {
+		return false, zkerror.ErrConnClosed
+	}
+	c := r.children[f.name]
+	if c == nil || c.watch != f.watch {
+		return false, nil
+	}
+	c.watch = nil
+	return true, nil
+}
+
+// recordAllFired records the watches that have fired by now, so that changes that are made
+// together are read together.
+func (r *ChildReader[T]) recordAllFired() error {
+	for {
+		select {
+		case f := <-r.fired:
+			if _, err := r.recordFired(f); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// mayBeClosing reports whether the owner may be closing the connection, which first deletes the
+// children of its session.
+func (r *ChildReader[T]) mayBeClosing() bool {
+	if r.config.NamesOnly {
+		return r.list == nil
+	}
+	session := r.setup.Conn.SessionID()
+	for _, c := range r.children {
+		if c.owner == session && session != 0 && (c.watch == nil || r.list == nil) {
+			return true
+		}
+	}
+	return false
 }
