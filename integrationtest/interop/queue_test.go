@@ -14,133 +14,130 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
 )
 
-// TestQueue_BothConsume fails if an item is lost or taken twice when Go and a peer put and consume
-// items. The first items are held until both have taken one. The consumers of the peers claim items:
-// Curator's DistributedQueue with a lock path, and kazoo's LockingQueue.
-func TestQueue_BothConsume(t *testing.T) {
+// eachPeer runs f for each peer with its consumers, with a queue and a resource that holds back the peer's items.
+func eachPeer(t *testing.T, f func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue)) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)
-			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
+			path := harness.NewPath(t)
 			q, err := queue.New(connect(t), path, p.layout())
 			require.NoError(t, err)
-			want := map[string]bool{}
-			var theirs []any
-			for i := range 10 {
-				ours, other := fmt.Sprintf("go-item-%d", i), fmt.Sprintf("%s-item-%d", p.name, i)
-				require.NoError(t, q.Put(harness.Context(t), []byte(ours)))
-				theirs = append(theirs, other)
-				want[ours], want[other] = true, true
-			}
-			p.runCommand(t, "put", append([]any{path}, theirs...)...)
-
-			ctx, stop := context.WithCancel(harness.Context(t))
-			defer stop()
-			done := make(chan error, 1)
-			go func() {
-				var all error
-				for item, err := range q.Items(ctx) {
-					if err == nil {
-						r.takeItem("go", string(item.Data()))
-						err = bubble.Repeated(func() error { return item.Ack() })
-					}
-					all = errors.Join(all, err)
-				}
-				done <- all
-			}()
-			handle := "consumer-" + r.name
-			p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
-
-			took := map[string]int{}
-			var blocked []*holder
-			for range len(want) {
-				v := r.waitHolder(t, "")
-				took[v.name]++
-				require.True(t, want[v.kind], "%s took %q", v.name, v.kind)
-				blocked = append(blocked, v)
-				if len(took) > 1 {
-					for _, v := range blocked {
-						v.release()
-					}
-					blocked = nil
-				}
-			}
-			require.Len(t, took, 2)
-			r.requireNoHolder(t)
-			harness.Eventually(t, func() bool {
-				n, err := q.Len(harness.Context(t))
-				require.NoError(t, err)
-				return n == 0
-			}, "items are left")
-			p.runCommand(t, "close", handle)
-			stop()
-			require.NoError(t, <-done)
+			f(t, p, exclusion.newResource(t, 1, true), path, q)
 			require.NoError(t, bubble.Repeated(q.Close))
 		})
 	}
 }
 
+// startConsumer makes the peer consume items. The returned function ends it.
+func (p *peer) startConsumer(t *testing.T, r *resource, path string) (stop func()) {
+	handle := "consumer-" + r.name
+	p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
+	return func() { p.runCommand(t, "close", handle) }
+}
+
+// TestQueue_BothConsume fails if an item is lost or taken twice when Go and a peer put and consume
+// items. The first items are held until both have taken one. The consumers of the peers claim items:
+// Curator's DistributedQueue with a lock path, and kazoo's LockingQueue.
+func TestQueue_BothConsume(t *testing.T) {
+	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
+		want := map[string]bool{}
+		var theirs []any
+		for i := range 10 {
+			ours, other := fmt.Sprintf("go-item-%d", i), fmt.Sprintf("%s-item-%d", p.name, i)
+			require.NoError(t, q.Put(harness.Context(t), []byte(ours)))
+			theirs = append(theirs, other)
+			want[ours], want[other] = true, true
+		}
+		p.runCommand(t, "put", append([]any{path}, theirs...)...)
+
+		ctx, stop := context.WithCancel(harness.Context(t))
+		defer stop()
+		done := make(chan error, 1)
+		go func() {
+			var all error
+			for item, err := range q.Items(ctx) {
+				if err == nil {
+					r.takeItem("go", string(item.Data()))
+					err = bubble.Repeated(func() error { return item.Ack() })
+				}
+				all = errors.Join(all, err)
+			}
+			done <- all
+		}()
+		stopConsumer := p.startConsumer(t, r, path)
+
+		took := map[string]int{}
+		var blocked []*holder
+		for range len(want) {
+			v := r.waitHolder(t, "")
+			took[v.name]++
+			require.True(t, want[v.kind], "%s took %q", v.name, v.kind)
+			blocked = append(blocked, v)
+			if len(took) > 1 {
+				for _, v := range blocked {
+					v.release()
+				}
+				blocked = nil
+			}
+		}
+		require.Len(t, took, 2)
+		r.requireNoHolder(t)
+		harness.Eventually(t, func() bool {
+			n, err := q.Len(harness.Context(t))
+			require.NoError(t, err)
+			return n == 0
+		}, "items are left")
+		stopConsumer()
+		stop()
+		require.NoError(t, <-done)
+	})
+}
+
 // TestQueue_Order fails if items are not taken in the order in which the other library has put them.
 func TestQueue_Order(t *testing.T) {
-	for _, p := range []*peer{kazoo, curator} {
-		t.Run(p.name, func(t *testing.T) {
-			p.requirePeer(t)
-			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
-			q, err := queue.New(connect(t), path, p.layout())
+	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
+		items := []any{"a", "b", "c"}
+		p.runCommand(t, "put", append([]any{path}, items...)...)
+		for _, want := range items {
+			i, err := q.Take(harness.Context(t))
 			require.NoError(t, err)
-			defer func() { require.NoError(t, bubble.Repeated(q.Close)) }()
-			items := []any{"a", "b", "c"}
-			p.runCommand(t, "put", append([]any{path}, items...)...)
-			for _, want := range items {
-				i, err := q.Take(harness.Context(t))
-				require.NoError(t, err)
-				require.Equal(t, want, string(i.Data()))
-				require.NoError(t, bubble.Repeated(func() error { return i.Ack() }))
-			}
-			for _, item := range items {
-				require.NoError(t, q.Put(harness.Context(t), []byte(item.(string))))
-			}
-			handle := "consumer-" + r.name
-			p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
-			for _, want := range items {
-				v := r.waitHolder(t, p.name)
-				require.Equal(t, want, v.kind)
-				v.release()
-			}
-			p.runCommand(t, "close", handle)
-		})
-	}
+			require.Equal(t, want, string(i.Data()))
+			require.NoError(t, bubble.Repeated(func() error { return i.Ack() }))
+		}
+		for _, item := range items {
+			require.NoError(t, q.Put(harness.Context(t), []byte(item.(string))))
+		}
+		stopConsumer := p.startConsumer(t, r, path)
+		for _, want := range items {
+			v := r.waitHolder(t, p.name)
+			require.Equal(t, want, v.kind)
+			v.release()
+		}
+		stopConsumer()
+	})
 }
 
 // TestQueue_Claim fails if an item that Go has taken is delivered to the peer, or is not delivered
 // after Go has returned it.
 func TestQueue_Claim(t *testing.T) {
-	for _, p := range []*peer{kazoo, curator} {
-		t.Run(p.name, func(t *testing.T) {
-			p.requirePeer(t)
-			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
-			q, err := queue.New(connect(t), path, p.layout())
-			require.NoError(t, err)
-			defer func() { require.NoError(t, bubble.Repeated(q.Close)) }()
-			p.runCommand(t, "put", path, "first", "second")
-			mine, err := q.Take(harness.Context(t))
-			require.NoError(t, err)
-			require.Equal(t, "first", string(mine.Data()))
-			handle := "consumer-" + r.name
-			p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
-			v := r.waitHolder(t, p.name)
-			require.Equal(t, "second", v.kind)
-			_, err = q.TryTake(harness.Context(t))
-			require.ErrorIs(t, err, queue.ErrEmpty)
-			r.requireNoHolder(t)
-			v.release()
-			require.NoError(t, bubble.Repeated(func() error { return mine.Return(nil) }))
-			v = r.waitHolder(t, p.name)
-			require.Equal(t, "first", v.kind)
-			v.release()
-			p.runCommand(t, "close", handle)
-		})
-	}
+	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
+		p.runCommand(t, "put", path, "first", "second")
+		mine, err := q.Take(harness.Context(t))
+		require.NoError(t, err)
+		require.Equal(t, "first", string(mine.Data()))
+		stopConsumer := p.startConsumer(t, r, path)
+		v := r.waitHolder(t, p.name)
+		require.Equal(t, "second", v.kind)
+		_, err = q.TryTake(harness.Context(t))
+		require.ErrorIs(t, err, queue.ErrEmpty)
+		r.requireNoHolder(t)
+		v.release()
+		require.NoError(t, bubble.Repeated(func() error { return mine.Return(nil) }))
+		v = r.waitHolder(t, p.name)
+		require.Equal(t, "first", v.kind)
+		v.release()
+		stopConsumer()
+	})
 }
 
 // TestQueue_Shared fails if an item is lost or taken twice when Go and a peer put many items and consume
