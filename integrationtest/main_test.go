@@ -20,9 +20,6 @@ import (
 var shared *ensemble.Ensemble
 
 func TestMain(m *testing.M) {
-	if os.Getenv(processNode) != "" {
-		os.Exit(runCandidateProcess())
-	}
 	flag.Parse()
 	// Most of the time, most tests wait for a timeout.
 	if err := flag.Set("test.parallel", "4"); err != nil {

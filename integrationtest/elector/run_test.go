@@ -30,21 +30,6 @@ func (f *fixture) startTwo(a, b []string) (*elector, *elector) {
 // session or a lease expires, and for benchmarks that depend on the timeout.
 var withShortSession = []string{"--session-timeout", shortTimeout.String()}
 
-// TestRun_HandOver fails if the next program starts before the previous one has ended, or if an end
-// command does not run.
-func TestRun_HandOver(t *testing.T) {
-	f := newFixture(t)
-	a, b := f.startTwo([]string{"--leader-end-command", "echo ended $ELECTOR_ROLE"}, nil)
-	a.sendSignal(syscall.SIGTERM)
-	a.waitLog("ended leader")
-	require.Zero(t, a.waitExit())
-	f.lock.waitEvent("a", eventEnd, 1)
-	f.lock.waitEvent("b", eventWork, 1)
-	b.terminate()
-	f.lock.waitEvent("b", eventEnd, 1)
-	require.Equal(t, []string{"a", "b"}, f.lock.order())
-}
-
 // TestRun_ProgramIgnoresTerm fails if a program that ignores SIGTERM is not killed, or if the next
 // program starts before that.
 func TestRun_ProgramIgnoresTerm(t *testing.T) {
@@ -144,21 +129,6 @@ func TestRun_EndCommandFails(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"a begin", "a end", "a fails", "a fails", "a fails", "b begun", "b begin", "b end"}, after)
-}
-
-// TestRun_BeginCommandHangs fails if a begin command that does not return in time does not end the
-// leadership.
-func TestRun_BeginCommandHangs(t *testing.T) {
-	f := newFixture(t)
-	a := f.start(buildWithRace(t), "a", stubborn, "--begin-timeout", "3s", "--grace", "100ms",
-		"--leader-begin-command", `"$SELF" & wait`, "--leader-error-command", `echo "error: $ELECTOR_ERROR"`)
-	f.lock.waitEvent("a", eventWork, 1)
-	b := f.start(buildWithRace(t), "b", program...)
-	require.Contains(t, a.waitLog("error: "), "did not return within BeginTimeout")
-	f.lock.waitEvent("b", eventWork, 1)
-	b.terminate()
-	a.terminate()
-	require.Equal(t, []string{"a", "b"}, f.lock.order())
 }
 
 // TestRun_ServersStartLater fails if an elector cannot be started before the servers.
