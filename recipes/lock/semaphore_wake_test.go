@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -124,43 +125,30 @@ func TestSemaphoreWake_WriteBeforeWatch(t *testing.T) {
 	})
 }
 
-// The write happens while the connection of the follower is down.
-func TestSemaphoreWake_FollowerIsDisconnected(t *testing.T) {
-	runTest(t, 1, func(w *harness) {
-		a, b := w.contend(2, 1), w.contend(2, 1)
-		c, d := w.contend(2, 1), w.contend(2, 1)
-		w.cut(d.conn)
-		a.release()
-		c.holds()
-		w.restore()
-		d.waits()
-		b.release()
-		w.holding(c, d)
-	})
-}
-
-// If the client library fails to set the watches again after a reconnect, the contender reads the
-// watched znodes again.
-func TestSemaphoreWake_WatchesAreLost(t *testing.T) {
+// The first waiter is admitted, or its write to the second one happens, while the connection of that waiter is
+// down. If the client library fails to set the watches again, the contender reads the watched znodes again.
+func TestSemaphoreWake_WaiterIsDisconnected(t *testing.T) {
 	for i, name := range []string{"the first waiter", "the second"} {
-		t.Run(name, func(t *testing.T) {
-			runTest(t, 1, func(w *harness) {
-				a, b := w.contend(2, 1), w.contend(2, 1)
-				c, d := w.contend(2, 1), w.contend(2, 1)
-				away := []*call{c, d}[i]
-				failed := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: away.session()}, zktest.Fail(zk.ErrAPIError))
-				w.cut(away.conn)
-				a.release()
-				w.restore()
-				w.ran(failed)
-				c.holds()
-				d.waits()
-				if i == 1 {
+		for _, lost := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, watches are lost: %v", name, lost), func(t *testing.T) {
+				runTest(t, 1, func(w *harness) {
+					a, b := w.contend(2, 1), w.contend(2, 1)
+					c, d := w.contend(2, 1), w.contend(2, 1)
+					away := []*call{c, d}[i]
+					if lost {
+						failed := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: away.session()}, zktest.Fail(zk.ErrAPIError))
+						defer w.ran(failed)
+					}
+					w.cut(away.conn)
+					a.release()
+					w.restore()
+					c.holds()
+					d.waits()
 					b.release()
-					d.holds()
-				}
+					w.holding(c, d)
+				})
 			})
-		})
+		}
 	}
 }
 
