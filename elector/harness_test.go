@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection"
 	sharedcandidacy "github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errBoom = errors.New("boom")
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/wire"
@@ -21,6 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const timeout = 4 * time.Second
 

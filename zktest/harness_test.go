@@ -8,9 +8,12 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func connectFrom(t *testing.T, c *zktest.Ensemble, server int, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
 	t.Helper()

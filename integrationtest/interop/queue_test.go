@@ -44,8 +44,7 @@ func TestQueue_BothConsume(t *testing.T) {
 		var theirs []any
 		for i := range 10 {
 			ours, other := fmt.Sprintf("go-item-%d", i), fmt.Sprintf("%s-item-%d", p.name, i)
-			_, err := q.Put(harness.Context(t), []byte(ours))
-			require.NoError(t, err)
+			require.NoError(t, q.Put(harness.Context(t), []byte(ours)))
 			theirs = append(theirs, other)
 			want[ours], want[other] = true, true
 		}
@@ -106,8 +105,7 @@ func TestQueue_Order(t *testing.T) {
 			require.NoError(t, bubble.Repeated(func() error { return i.Ack() }))
 		}
 		for _, item := range items {
-			_, err := q.Put(harness.Context(t), []byte(item.(string)))
-			require.NoError(t, err)
+			require.NoError(t, q.Put(harness.Context(t), []byte(item.(string))))
 		}
 		stopConsumer := p.startConsumer(t, r, path)
 		for _, want := range items {
