@@ -44,7 +44,8 @@ func TestQueue_BothConsume(t *testing.T) {
 		var theirs []any
 		for i := range 10 {
 			ours, other := fmt.Sprintf("go-item-%d", i), fmt.Sprintf("%s-item-%d", p.name, i)
-			require.NoError(t, q.Put(harness.Context(t), []byte(ours)))
+			_, err := q.Put(harness.Context(t), []byte(ours))
+			require.NoError(t, err)
 			theirs = append(theirs, other)
 			want[ours], want[other] = true, true
 		}
@@ -105,7 +106,8 @@ func TestQueue_Order(t *testing.T) {
 			require.NoError(t, bubble.Repeated(func() error { return i.Ack() }))
 		}
 		for _, item := range items {
-			require.NoError(t, q.Put(harness.Context(t), []byte(item.(string))))
+			_, err := q.Put(harness.Context(t), []byte(item.(string)))
+			require.NoError(t, err)
 		}
 		stopConsumer := p.startConsumer(t, r, path)
 		for _, want := range items {
