@@ -30,7 +30,7 @@ func (n *Node) claimDirectory() error {
 	}
 	lock, err := n.fs.Lock("lock")
 	if errors.Is(err, disk.ErrLocked) {
-		return fmt.Errorf("%w: directory %s is in use by another peer: stop its process, or use another directory", api.ErrInvalid, n.cfg.Dir)
+		return fmt.Errorf("%w: %s: stop its process, or use another directory", api.ErrInUse, n.cfg.Dir)
 	}
 	if err != nil {
 		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)

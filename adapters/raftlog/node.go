@@ -90,7 +90,7 @@ type Node struct {
 // from the cluster.
 //
 // Errors: [api.ErrInvalid] if the configuration is invalid or contradicts the data in the
-// directory; [api.ErrNoSpace] if the disk is full; [api.ErrFault] if a log or a snapshot is damaged;
+// directory; [api.ErrInUse] if another process uses the directory; [api.ErrNoSpace] if the disk is full; [api.ErrFault] if a log or a snapshot is damaged;
 // [api.ErrIdentity] if this peer must not join the cluster with the data in the directory; errors of the state machine, the
 // disk and the network; and [api.ErrRefused], or the last error, if no peer has sent a snapshot
 // within JoinTimeout.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -9,6 +10,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
+
+// serverFlags are the flags for addresses, of which none contains credentials.
+var serverFlags = []string{"zookeeper-servers", "etcd-endpoints", "peers"}
 
 // hidden replaces a credential in the output.
 const hidden = "(hidden)"
@@ -56,6 +60,8 @@ func (r *runCommand) configDocument(cmd *cobra.Command, args []string) *yaml.Nod
 			return
 		case value.Value != "" && slices.Contains(credentials, configuration.VariablesOf(f.Name)[0]):
 			value.SetString(hidden)
+		case slices.Contains(serverFlags, f.Name) && strings.Contains(f.Value.String(), "@"):
+			value.SetString(hidden) // run rejects credentials in an address
 		case f.Name == flagInstanceID && source == "default":
 			value.SetString("") // a generated name must not be used by several instances
 		case f.Name == flagLostGrace && r.lostGrace == 0 && source == "default":

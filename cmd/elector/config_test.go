@@ -35,6 +35,10 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, 3*time.Second, r.grace)
 	require.Equal(t, []string{"echo", "two  words", "3"}, s.fileProgram)
 
+	text, err = runConfig("--etcd-endpoints", "http://u:pass1234@h:2379", "--", "ls")
+	require.Error(t, err)
+	require.NotContains(t, text+err.Error(), "pass1234")
+
 	// The output contains lists, but not the generated name of the instance.
 	text, err = runConfig("--etcd-endpoints", "a:1,b:2", "--session-timeout", "3.5s", "--", "ls")
 	require.NoError(t, err)

@@ -137,7 +137,20 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 		if !c.Joined.IsZero() {
 			joined = c.Joined.Format(time.RFC3339)
 		}
-		row(role, cmdline.Printable(c.Name), cmp.Or(cmdline.Printable(c.Value), "-"), strconv.FormatInt(c.Token, 10), joined, cmdline.Printable(c.ID))
+		row(role, cell(c.Name), cmp.Or(cell(c.Value), "-"), strconv.FormatInt(c.Token, 10), joined, cell(c.ID))
 	}
 	return table.Flush()
 }
+
+// cell returns a text of a candidate for a table, in which each column is as wide as its longest text: otherwise
+// one candidate could make the output as large as it likes. The output in JSON is complete.
+func cell(text string) string {
+	printable := []rune(cmdline.Printable(text[:min(len(text), 4*maxCell)]))
+	if len(printable) <= maxCell && len(text) <= 4*maxCell {
+		return string(printable)
+	}
+	return string(printable[:min(len(printable), maxCell)]) + "…"
+}
+
+// maxCell is longer than host names and IDs.
+const maxCell = 128

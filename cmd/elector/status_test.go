@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,7 +26,13 @@ func TestPrint_Hostile(t *testing.T) {
 	const hostile = "web-1\x1b]52;c;cm0=\x07\x1b[2J\nforged leads, token 99\u009b2J\u202e"
 	leader := candidateInfo{Name: hostile, Value: hostile, ID: hostile}
 	for name, print := range map[string]func(w io.Writer, asJSON bool) error{
-		"status":       func(w io.Writer, asJSON bool) error { return printStatus(w, hostile, []candidateInfo{leader}, asJSON) },
+		"status": func(w io.Writer, asJSON bool) error { return printStatus(w, hostile, []candidateInfo{leader}, asJSON) },
+		"leader of --listen": func(w io.Writer, asJSON bool) error {
+			rw := httptest.NewRecorder()
+			writeJSON(rw, 200, leader)
+			_, err := rw.Body.WriteTo(w)
+			return err
+		},
 		"status, none": func(w io.Writer, asJSON bool) error { return printStatus(w, hostile, nil, asJSON) },
 		"watch": func(w io.Writer, asJSON bool) error {
 			return printObservation(w, hostile, observation{leader: &leader}, asJSON)
@@ -159,4 +167,17 @@ func TestAwaitLeader(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPrintStatus_LongName fails if a long name of one candidate makes all lines of the table long.
+func TestPrintStatus_LongName(t *testing.T) {
+	candidates := slices.Repeat([]candidateInfo{{Name: "short", ID: "1"}}, 10)
+	candidates[3].Name = strings.Repeat("\x1b", 1<<20)
+	candidates[4].Value = strings.Repeat("ü", 1000)
+	candidates[5].Name = "host-5.example.org"
+	var out strings.Builder
+	require.NoError(t, printStatus(&out, "/jobs", candidates, false))
+	require.Less(t, out.Len(), 11*1000)
+	require.Contains(t, out.String(), "host-5.example.org ")
+	require.Contains(t, out.String(), strings.Repeat("ü", maxCell)+"…")
 }

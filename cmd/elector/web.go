@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
@@ -253,5 +253,5 @@ func (w *webServer) writeHealth(rw http.ResponseWriter, c condition) {
 func writeJSON(rw http.ResponseWriter, code int, reply any) {
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(code)
-	_ = json.NewEncoder(rw).Encode(reply) // fails if the client has closed the connection
+	_ = cmdline.WriteJSON(rw, reply) // fails if the client has closed the connection
 }

@@ -4,11 +4,13 @@ package main
 
 import (
 	"os"
+	"runtime/debug"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 func main() {
+	debug.SetTraceback("crash") // a fatal signal kills the process: exit code 2 of the runtime means wrong usage
 	cmdline.ReapChildren()
 	cmdline.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, cmdline.Stderr))
 }

@@ -225,3 +225,14 @@ func TestServe_StolenSecrets(t *testing.T) {
 	require.Equal(t, cmdline.Failed, r.code, r.log)
 	require.Contains(t, r.log, "the secret differs")
 }
+
+// TestServe_ExitCodes fails if a second process in the directory of a peer, or a peer that aborts, exits with the code
+// of wrong usage, after which supervisors do not start it again.
+func TestServe_ExitCodes(t *testing.T) {
+	t.Parallel()
+	h := startPeers(t, "a")
+	second := h.runCommand("serve", "--peer-id", "a")
+	require.Equal(t, cmdline.Failed, second.code, second.log)
+	require.Contains(t, second.log, "in use by another peer")
+	require.Equal(t, -1, h.peers["a"].stop(t, syscall.SIGABRT), "it must end by the signal")
+}

@@ -3,6 +3,40 @@ package main
 // commandMutants break rules of the commands elector and raftlog.
 var commandMutants = []mutant{
 	{
+		name: "command/long-name", breaks: "a long name of one candidate makes each line of the status long",
+		file: "cmd/elector/status.go",
+		edits: []edit{
+			{"cell(c.Name), cmp", "cmdline.Printable(c.Name), cmp"},
+		},
+		tests: "./cmd/elector -run ^TestPrintStatus_LongName$",
+	},
+	{
+		name: "command/config-address", breaks: "elector config prints credentials in an address",
+		file: "cmd/elector/config.go",
+		edits: []edit{
+			{"strings.Contains(f.Value.String(), \"@\")", "strings.Contains(f.Name, \"@\")"},
+		},
+		tests: "./cmd/elector -run ^TestConfig$",
+	},
+	{
+		name: "command/leader-escapes", breaks: "the page of the leader contains control characters of other candidates",
+		file: "cmd/elector/web.go",
+		edits: []edit{
+			{"cmdline.WriteJSON(rw, reply)", "json.NewEncoder(rw).Encode(reply)"},
+			{"	\"log/slog\"\n", "	\"log/slog\"\n	\"encoding/json\"\n"},
+			{"	\"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline\"\n", ""},
+		},
+		tests: "./cmd/elector -run ^TestPrint_Hostile$",
+	},
+	{
+		name: "command/abort-code", breaks: "a process that aborts exits with the code of wrong usage",
+		file: "cmd/raftlog/main.go",
+		edits: []edit{
+			{"debug.SetTraceback(\"crash\")", "debug.SetTraceback(\"all\")"},
+		},
+		tests: "./cmd/raftlog -run ^TestServe_ExitCodes$",
+	},
+	{
 		name: "command/writable-file", breaks: "a file with credentials may be changed by all users",
 		file: "cmd/internal/cmdline/private.go",
 		edits: []edit{

@@ -175,6 +175,8 @@ var (
 	// Nothing was applied. Updates are accepted again, without a restart, when there is
 	// space.
 	ErrNoSpace = errors.New("no space on the disk")
+	// ErrInUse is returned if another process uses the directory of a peer.
+	ErrInUse = errors.New("directory is in use by another peer")
 	// ErrInvalid is returned if an argument or an option is invalid. Nothing was changed.
 	ErrInvalid = errors.New("invalid")
 	// ErrChanging is returned if another change of the membership is in progress.
