@@ -107,7 +107,8 @@ func TestCommands_UnsupportedBackend(t *testing.T) {
 		"status": "changefeed, etcd, raftlog, zookeeper", "watch": "changefeed, etcd, raftlog, zookeeper",
 		"end": "changefeed, etcd, zookeeper", "delete": "changefeed, etcd, zookeeper", "resign": "etcd, raftlog, zookeeper",
 	} {
-		start(t, command, "--backend", "console").requireExit(cmdline.Usage, command+": unsupported operation of backend console, only of "+backends)
+		p := start(t, command, "--backend", "console")
+		p.requireExit(cmdline.Usage, command+": unsupported operation of backend console, only of "+backends)
 	}
 }
 

@@ -32,7 +32,8 @@ const (
 // Programs for /bin/sh. They append a line to FILE for each of their actions.
 const (
 	// stubborn ignores TERM.
-	stubborn = `trap : TERM; echo "$NAME" >> "$FILE"; echo "started $ELECTOR_TOKEN"; while :; do echo "$NAME" >> "$FILE"; echo works; sleep 0.01; done`
+	stubborn = `trap : TERM; echo "$NAME" >> "$FILE"; echo "started $ELECTOR_TOKEN"
+		while :; do echo "$NAME" >> "$FILE"; echo works; sleep 0.01; done`
 	// graceful exits after TERM.
 	graceful = `trap 'echo "$NAME ends" >> "$FILE"; exit 0' TERM; echo "$NAME" >> "$FILE"; echo started; while :; do echo "$NAME" >> "$FILE"; sleep 0.01; done`
 )

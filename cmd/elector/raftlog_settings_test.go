@@ -74,7 +74,8 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 		require.NoDirExists(t, data)
 	}
 	// A peer with a secret of clients needs one of peers.
-	_, err := executeLine("run", "--backend", "raftlog", "--leader-begin-command", "x", "--peers", good["peers"], "--peer-id", "a", "--dir", data, "--client-secret-file", secret)
+	_, err := executeLine("run", "--backend", "raftlog", "--leader-begin-command", "x", "--peers", good["peers"],
+		"--peer-id", "a", "--dir", data, "--client-secret-file", secret)
 	require.ErrorContains(t, err, "none of peers")
 	// Other commands are clients: they require neither --peer-id nor --dir, and do not use the secret of peers.
 	for _, command := range []string{"status", "watch", "resign"} {

@@ -45,7 +45,8 @@ func TestCompact_EndToEnd(t *testing.T) {
 	require.Contains(t, r.log, "the peer has installed the snapshot")
 	h.requireFailure(cmdline.Nothing, "", "compact", "--peer-id", "a", "-p", "a")
 	// A later index.
-	h.requireOutput("compact", "--peer-id", "a", "-p", h.address("a"), "-i", last, "-t", filepath.Join(h.dir, "a", "compact", "snap.new"), "--wait", "15s")
+	target := filepath.Join(h.dir, "a", "compact", "snap.new")
+	h.requireOutput("compact", "--peer-id", "a", "-p", h.address("a"), "-i", last, "-t", target, "--wait", "15s")
 	h.requireFailure(cmdline.Usage, "not known to be committed", "compact", "--peer-id", "b", "-i", "1000")
 	for _, p := range h.waitForLeader().Peers {
 		if p.Peer.ID == "a" {

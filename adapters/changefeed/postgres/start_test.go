@@ -95,7 +95,8 @@ func TestWithoutCreate(t *testing.T) {
 // TestStart_NotificationsNotDelivered fails if Start accepts a pool whose notifications do not
 // reach listening connections, as with a pooler in transaction mode.
 func TestStart_NotificationsNotDelivered(t *testing.T) {
-	fixture.RequireUnsuitable(t, newStore(t, newSplitPool(t), newTable(), postgres.WithQuiet(2*time.Second)).Start(fixture.Context(t)), "did not reach a listening connection")
+	s := newStore(t, newSplitPool(t), newTable(), postgres.WithQuiet(2*time.Second))
+	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "did not reach a listening connection")
 }
 
 // TestStart_UnreachableServer fails if a server that is down is reported as unsuitable.

@@ -53,7 +53,8 @@ func TestStart_Unsuitable(t *testing.T) {
 // TestStart_Replica fails if Start accepts a replica, which does not accept writes.
 func TestStart_Replica(t *testing.T) {
 	replica := startReplica(t, startServer(t))
-	fixture.RequireUnsuitable(t, newStore(t, connect(t, replica.Addr(), nil), newKey()).Start(fixture.Context(t)), "is a slave; use a client of the master")
+	s := newStore(t, connect(t, replica.Addr(), nil), newKey())
+	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "is a slave; use a client of the master")
 }
 
 // TestStart_UnreachableServer fails if a server that is down is reported as unsuitable.

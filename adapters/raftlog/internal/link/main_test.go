@@ -85,13 +85,16 @@ func startAccept(t testing.TB, conn net.Conn, self Identity, accepts ...func(Hel
 	}
 }
 
-// pairOf returns these sides of a connection instead of those of memoryPair.
-func pairOf(near, far net.Conn) func(testing.TB) (net.Conn, net.Conn) {
+// pairFunc returns the dialing and the accepting side of a connection, as memoryPair and tcpPair do.
+type pairFunc func(testing.TB) (near, far net.Conn)
+
+// pairOf returns these sides of a connection.
+func pairOf(near, far net.Conn) pairFunc {
 	return func(testing.TB) (net.Conn, net.Conn) { return near, far }
 }
 
 // connect executes a handshake on a new connection and returns the results of both sides.
-func connect(t testing.TB, pair func(testing.TB) (near, far net.Conn), dials, accepts Identity, want string, purpose Purpose) (endResult, endResult) {
+func connect(t testing.TB, pair pairFunc, dials, accepts Identity, want string, purpose Purpose) (endResult, endResult) {
 	t.Helper()
 	near, far := pair(t)
 	accepted := startAccept(t, far, accepts)
@@ -103,7 +106,7 @@ func connect(t testing.TB, pair func(testing.TB) (near, far net.Conn), dials, ac
 }
 
 // connectPair executes a handshake that must succeed.
-func connectPair(t testing.TB, pair func(testing.TB) (near, far net.Conn), dials, accepts Identity) (*Conn, *Conn) {
+func connectPair(t testing.TB, pair pairFunc, dials, accepts Identity) (*Conn, *Conn) {
 	t.Helper()
 	d, a := connect(t, pair, dials, accepts, accepts.ID, PurposeRaft)
 	require.NoError(t, d.err)
