@@ -137,7 +137,7 @@ var commandMutants = []mutant{
 		name: "command/printable-status", breaks: "elector status prints names of others with control characters",
 		file: "cmd/elector/status.go",
 		edits: []edit{
-			{`cmdline.Printable(c.Name)`, `c.Name`},
+			{`cell(c.Name), cmp`, `c.Name, cmp`},
 		},
 		tests: "./cmd/elector -run TestPrint_Hostile",
 	},
