@@ -112,7 +112,7 @@ func (d *Double) enter(ctx context.Context) (*Round, error) {
 	sub := d.setup.Subscribe()
 	defer sub.Close()
 	for {
-		if r, err := d.join(ctx, sub); !isLost(err) {
+		if r, err := d.join(ctx, sub); ctx.Err() != nil || !isLost(err) {
 			return r, err
 		}
 	}

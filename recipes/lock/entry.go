@@ -67,7 +67,8 @@ var errGivenUp = errors.New("the caller no longer waits")
 func (a acquisition) wait(ctx context.Context) (*Hold, error) {
 	for {
 		h, err := a.waitOnce(ctx)
-		if !errors.Is(err, zkerror.ErrSessionExpired) {
+		// The cause of the context may be the same error: the loss of another hold.
+		if ctx.Err() != nil || !errors.Is(err, zkerror.ErrSessionExpired) {
 			return h, err
 		}
 		again := *a.cfg // the removal of the earlier contender may still read the configuration

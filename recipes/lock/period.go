@@ -57,7 +57,7 @@ func (p *Period) Next(ctx context.Context) (*Hold, error) {
 	for {
 		h, left, err := p.begin(ctx, p.mutex.Lock)
 		switch {
-		case errors.Is(err, recipes.ErrNotHeld), errors.Is(err, recipes.ErrUnconfirmed):
+		case ctx.Err() == nil && (errors.Is(err, recipes.ErrNotHeld) || errors.Is(err, recipes.ErrUnconfirmed)):
 			p.mutex.setup.Log.Warn("the hold was lost before the period began: retrying", "err", err)
 			continue // if the period has begun nevertheless, this waits for the next one
 		case h != nil || err != nil:

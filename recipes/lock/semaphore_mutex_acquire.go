@@ -55,7 +55,7 @@ const mutexIndex = -1
 // acquire acquires n leases. It corresponds to acquisition.wait.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
 	for {
-		if h, err := c.acquireOnce(ctx, n, noWait); !errors.Is(err, zkerror.ErrSessionExpired) {
+		if h, err := c.acquireOnce(ctx, n, noWait); ctx.Err() != nil || !errors.Is(err, zkerror.ErrSessionExpired) {
 			return h, err
 		}
 	}

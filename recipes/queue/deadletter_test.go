@@ -177,7 +177,7 @@ func TestDeadLetters_Order(t *testing.T) {
 		require.Equal(h, []string{"2", "1", "0"}, order)
 		_, err := h.connect().Create("/jobs-dead/unrecognized", nil, 0, q.acl)
 		require.NoError(h, err)
-		letters = h.deadLetters(q, 3)
+		h.deadLetters(q, 3)
 	})
 }
 

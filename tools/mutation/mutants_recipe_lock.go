@@ -3,6 +3,30 @@ package main
 // lockMutants break rules of locks and semaphores.
 var lockMutants = []mutant{
 	{
+		name: "recipe/lock-cause", breaks: "a wait never ends if the cause of its context is the loss of another hold's session",
+		file: "recipes/lock/entry.go",
+		edits: []edit{
+			{"if ctx.Err() != nil || !errors.Is(err, zkerror.ErrSessionExpired)", "if !errors.Is(err, zkerror.ErrSessionExpired)"},
+		},
+		tests: "./recipes -run ^TestWait_CauseIsLossOfSession$",
+	},
+	{
+		name: "recipe/semaphore-cause", breaks: "a wait never ends if the cause of its context is the loss of another hold's session",
+		file: "recipes/lock/semaphore_mutex_acquire.go",
+		edits: []edit{
+			{"ctx.Err() != nil || !errors.Is(err, zkerror.ErrSessionExpired)", "!errors.Is(err, zkerror.ErrSessionExpired)"},
+		},
+		tests: "./recipes -run ^TestWait_CauseIsLossOfSession$",
+	},
+	{
+		name: "recipe/barrier-cause", breaks: "a wait never ends if the cause of its context is the loss of another hold's session",
+		file: "recipes/barrier/double.go",
+		edits: []edit{
+			{"ctx.Err() != nil || !isLost(err)", "!isLost(err)"},
+		},
+		tests: "./recipes -run ^TestWait_CauseIsLossOfSession$",
+	},
+	{
 		name: "recipe/period-early", breaks: "a hold begins before the period has ended",
 		file: "recipes/lock/period.go",
 		edits: []edit{
@@ -55,7 +79,7 @@ var lockMutants = []mutant{
 		name: "recipe/lock-session", breaks: "a wait for a lock ends with the session",
 		file: "recipes/lock/entry.go",
 		edits: []edit{
-			{"if !errors.Is(err, zkerror.ErrSessionExpired) {", "if err == nil || !errors.Is(err, errGivenUp) {"},
+			{"if ctx.Err() != nil || !errors.Is(err, zkerror.ErrSessionExpired) {", "if err == nil || !errors.Is(err, errGivenUp) {"},
 		},
 		tests: "./recipes/lock -run ^TestDo_SessionEnds$",
 	},

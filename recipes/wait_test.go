@@ -1,0 +1,57 @@
+package recipes_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/barrier"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestWait_CauseIsLossOfSession fails if a wait that survives the end of the session takes the cause of its context for
+// that: the context can be that of another hold, which was lost. Then the call would never return, and use a
+// processor. The test uses real time, because time does not pass in a bubble in which a goroutine does not block.
+func TestWait_CauseIsLossOfSession(t *testing.T) {
+	srv := zktest.Start(t)
+	conn, _, err := srv.Connect(10 * time.Second)
+	require.NoError(t, err)
+	semaphore := func(opts ...lock.Option) func(context.Context) error {
+		s, err := lock.NewSemaphore(conn, "/semaphore", 1, opts...)
+		require.NoError(t, err)
+		return func(ctx context.Context) error { _, err := s.Acquire(ctx, 1); return err }
+	}
+	mutex, err := lock.NewMutex(conn, "/mutex")
+	require.NoError(t, err)
+	period, err := lock.NewPeriod(conn, "/period", time.Hour)
+	require.NoError(t, err)
+	double, err := barrier.NewDouble(conn, "/barrier", 2)
+	require.NoError(t, err)
+	for name, wait := range map[string]func(context.Context) error{
+		"mutex":             func(ctx context.Context) error { _, err := mutex.Lock(ctx); return err },
+		"period":            func(ctx context.Context) error { _, err := period.Next(ctx); return err },
+		"barrier":           func(ctx context.Context) error { _, err := double.Enter(ctx); return err },
+		"semaphore":         semaphore(),
+		"curator semaphore": semaphore(lock.WithCuratorLayout()),
+		"kazoo semaphore":   semaphore(recipes.WithKazooLayout()),
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		if name == "barrier" { // it has a znode then
+			time.AfterFunc(time.Second, func() { cancel(recipes.ErrSessionExpired) })
+		} else {
+			cancel(recipes.ErrSessionExpired)
+		}
+		result := make(chan error, 1)
+		go func() { result <- wait(ctx) }()
+		select {
+		case err := <-result:
+			require.ErrorIs(t, err, recipes.ErrSessionExpired, name)
+		case <-time.After(30 * time.Second):
+			require.Fail(t, "the wait does not end", name)
+		}
+	}
+}
