@@ -4,7 +4,7 @@ package main
 // unit test finds each of them.
 var contenderMutants = []mutant{
 	{
-		name: "contender/isNext/gone", breaks: "the turn comes while the predecessor exists",
+		name: "contender/succeeds/gone", breaks: "the turn comes while the predecessor exists",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
 			{"c.queue.place == next && c.queue.predecessor.znode == deletedSafely", "c.queue.place == next"},
@@ -12,7 +12,7 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},
 	{
-		name: "contender/isNext/safe", breaks: "the deletion of a predecessor of the same session brings the turn",
+		name: "contender/succeeds/safe", breaks: "the deletion of a predecessor of the same session brings the turn",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
 			{"c.queue.predecessor.znode == deletedSafely && c.watches", "c.queue.predecessor.gone() && c.watches"},
@@ -20,7 +20,7 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_SharedSession$",
 	},
 	{
-		name: "contender/isNext/own", breaks: "the turn comes although the contender's znode may have been deleted",
+		name: "contender/succeeds/own", breaks: "the turn comes although the contender's znode may have been deleted",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
 			{" && c.watches.own == certain && c.conn.Up", " && c.conn.Up"},
@@ -28,15 +28,15 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
 	},
 	{
-		name: "contender/isNext/doubt", breaks: "the turn comes although the watch on the contender's znode may not be set",
+		name: "contender/succeeds/doubt", breaks: "the turn comes although the watch on the contender's znode may not be set",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
 			{"c.watches.own == certain && c.conn.Up", "c.watches.own != notWatched && c.conn.Up"},
 		},
-		tests: "./internal/zk/contender -run ^TestIsNext_OwnWatchInDoubt$",
+		tests: "./internal/zk/contender -run ^TestSucceeds_OwnWatchInDoubt$",
 	},
 	{
-		name: "contender/isNext/listing", breaks: "a listing that may show the end of the queue is not awaited",
+		name: "contender/succeeds/listing", breaks: "a listing that may show the end of the queue is not awaited",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
 			{` &&
@@ -47,7 +47,7 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
 	},
 	{
-		name: "contender/isNext/next", breaks: "the deletion of the predecessor brings the turn although others come before",
+		name: "contender/succeeds/next", breaks: "the deletion of the predecessor brings the turn although others come before",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
 			{"\treturn c.queue.place == next && c.queue", "\treturn c.queue.place != unlisted && c.queue"},

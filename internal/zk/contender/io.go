@@ -255,7 +255,8 @@ type Output struct {
 	Err     error
 }
 
-// State is the situation of a contender, as it is reported to the user.
+// State is the situation of a contender, as it is reported to the user. A new field also belongs in
+// Contender.reported, or its changes are not reported, and in State and stateOf of package queue.
 type State struct {
 	Name        string // the contender's znode, empty before it is created
 	Predecessor string // the predecessor's znode, empty for the head of the queue

@@ -379,7 +379,7 @@ func TestReceive_Doubt(t *testing.T) {
 
 // A deletion of the predecessor does not bring the turn while the watch on the contender's znode is in
 // doubt: the znode may have been deleted before.
-func TestIsNext_OwnWatchInDoubt(t *testing.T) {
+func TestSucceeds_OwnWatchInDoubt(t *testing.T) {
 	s := newScript(t, electionConfig)
 	s.start("send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")

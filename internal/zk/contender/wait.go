@@ -33,7 +33,7 @@ func (c *Contender) wait() {
 		c.queue.place == First && c.watches.reset && c.watches.own == notWatched {
 		return // after a reconnect, the contender's znode may belong to another session
 	}
-	if c.queue.place == First || c.isNext() {
+	if c.queue.place == First || c.succeeds() {
 		c.phase = holding
 		return
 	}
@@ -93,13 +93,14 @@ func (c *Contender) waitForPredecessor() {
 	}
 }
 
-// isNext reports whether it is the contender's turn because its predecessor has departed. The
+// succeeds reports whether it is the contender's turn because its predecessor has departed. (That the
+// contender is the next one is place == next.) The
 // listing that has shown the predecessor as the only earlier contender, and the watch on the
 // contender's znode, are of this epoch of the connection. After a reconnect the contender's
 // znode may have been deleted as well, and the server reports the two deletions in any order. This
 // also applies if the watch was set before the reconnect, and the client library has not set it again.
 // A listing that was requested since may show that the queue has ended.
-func (c *Contender) isNext() bool {
+func (c *Contender) succeeds() bool {
 	return c.queue.place == next && c.queue.predecessor.znode == deletedSafely && c.watches.own == certain && c.conn.Up &&
 		c.queue.epoch == c.conn.Epoch && c.watches.epoch == c.conn.Epoch &&
 		!c.pending.has(List)
