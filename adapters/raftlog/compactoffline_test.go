@@ -93,7 +93,7 @@ func TestCompactOffline(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, index, again, "the snapshot includes the request ID")
 	_, err = raftlog.Open(configOnFiles(dir, &recorder{}))
-	require.ErrorIs(t, err, api.ErrInvalid, "the directory is in use")
+	require.ErrorIs(t, err, api.ErrInUse, "the directory is in use")
 	require.Len(t, restored.recorded(), 7)
 	require.NoError(t, n.Close())
 

@@ -241,7 +241,7 @@ func TestOpen_OtherDirectory(t *testing.T) {
 		}
 		require.ErrorIs(t, open(p.ID, "test", "host7:1"), api.ErrInvalid)
 		err := open("p7", "test", "host7:1")
-		require.ErrorIs(t, err, api.ErrInvalid)
+		require.ErrorIs(t, err, api.ErrInUse)
 		require.ErrorContains(t, err, "in use")
 		h.proposeAll(t, p, "b")
 		require.NoError(t, h.stopPeer(p))

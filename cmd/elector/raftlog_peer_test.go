@@ -256,7 +256,7 @@ func TestRaftlog_InvalidDataDirectory(t *testing.T) {
 	pages.requirePage("/readyz", 503, `"reason":"disconnected"`)
 	pages.requirePage("/healthz", 200, `{"ok":true}`)
 	second := r.run("a", exclusive)
-	second.requireExit(cmdline.Usage, "in use")
+	second.requireExit(cmdline.Failed, "in use")
 	b := r.run("b", exclusive, "--dir", filepath.Join(r.dir, "elsewhere"), "--peer-listen", strings.TrimPrefix(strings.Split(r.peers, ",")[0], "a="))
 	b.requireExit(cmdline.Failed, "cannot listen")
 	a.terminate()
