@@ -20,6 +20,12 @@ var shownParameters = []string{
 	"pool_max_conns", "replicaset", "sslmode", "ssl", "table", "target_session_attrs", "tls", "unsafe",
 }
 
+// maskedParameters are parameters, in lower case, whose names are shown and whose values are not. The name of any
+// other parameter is hidden as well: it can be the beginning of a password that contains an equals sign.
+var maskedParameters = []string{
+	"auth", "authmechanismproperties", "pass", "password", "sslpassword", "token", "user", "username", "w",
+}
+
 // usersShown are the schemes whose addresses contain a name, and not a password or token, if they contain
 // no colon before the host.
 var usersShown = []string{"mongodb", "mongodb+srv", "postgres", "postgresql", "rethinkdb"}
@@ -79,7 +85,7 @@ func redactUser(u *url.URL) string {
 func redactParameter(p string) string {
 	name, value, found := strings.Cut(p, "=")
 	switch {
-	case !found || !shownUser.MatchString(name):
+	case !found || !slices.Contains(shownParameters, strings.ToLower(name)) && !slices.Contains(maskedParameters, strings.ToLower(name)):
 		return hiddenPart
 	case slices.Contains(shownParameters, strings.ToLower(name)) && plainText.MatchString(value):
 		return p

@@ -47,6 +47,7 @@ func TestRedact(t *testing.T) {
 		"postgres://app@db/x?p%61ssword=secret=secret":    "postgres://app@db/x?xxxxx",
 		"postgres://app@db/x?password%3Dsecret":           "postgres://app@db/x?xxxxx",
 		"postgres://app@db/x?secret":                      "postgres://app@db/x?xxxxx",
+		"postgres://app@db/x?secret=":                     "postgres://app@db/x?xxxxx",
 		"mongodb://h/d?w=1;tlsCertificateKeyFilePassword=secret&tls=true":        "mongodb://h/d?w=xxxxx&tls=true",
 		"mongodb://h/d?tls=true;tlsCertificateKeyFilePassword=secret":            "mongodb://h/d?tls=xxxxx",
 		"mongodb://h/d?authMechanismProperties=AWS_SESSION_TOKEN:secret&appName": "mongodb://h/d?authMechanismProperties=xxxxx&xxxxx",

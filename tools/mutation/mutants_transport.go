@@ -155,10 +155,18 @@ var transportMutants = []mutant{
 		tests: "./cmd/elector -run ^TestUsage$",
 	},
 	{
+		name: "transport/shown-name", breaks: "an unknown name of a parameter is shown",
+		file: "transport/redact.go",
+		edits: []edit{
+			{"!slices.Contains(maskedParameters, strings.ToLower(name)):", "name == \"\":"},
+		},
+		tests: "./transport -run ^TestRedact$",
+	},
+	{
 		name: "transport/shown-parameter", breaks: "the values of unknown parameters are shown",
 		file: "transport/redact.go",
 		edits: []edit{
-			{"slices.Contains(shownParameters, strings.ToLower(name)) && ", ""},
+			{"case slices.Contains(shownParameters, strings.ToLower(name)) && ", "case "},
 		},
 		tests: "./transport -run ^TestRedact$",
 	},
