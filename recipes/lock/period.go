@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -63,12 +64,8 @@ func (p *Period) Next(ctx context.Context) (*Hold, error) {
 		case h != nil || err != nil:
 			return h, err
 		}
-		timer := time.NewTimer(left)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, p.mutex.setup.Fail("begin period of", p.mutex.setup.Path, context.Cause(ctx))
+		if err := limit.Pause(ctx, left); err != nil {
+			return nil, p.mutex.setup.Fail("begin period of", p.mutex.setup.Path, err)
 		}
 	}
 }

@@ -94,11 +94,7 @@ func (c *mutexProtocol) limit(ctx context.Context) (int, error) {
 // currentLimit is like limit, but the result is not older than the call.
 func (c *mutexProtocol) currentLimit(ctx context.Context) (int, error) {
 	if c.stored {
-		err := connection.Retry(ctx, c.setup.Conn, func() error {
-			_, err := c.setup.Conn.Sync(c.leases)
-			return err
-		})
-		if err != nil {
+		if err := c.setup.Sync(ctx, c.leases); err != nil {
 			return 0, err
 		}
 	}

@@ -88,11 +88,8 @@ func letterName(item string, czxid int64) string { return fmt.Sprintf("%s-%x", i
 // other clients requeue or discard during the call may be missing. A dead letter whose data
 // cannot be read has an Err.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
-	names, err := connection.Read(ctx, q.conn, func() ([]string, error) {
-		names, _, err := connection.Children(q.conn, q.cfg.dead)
-		return names, err
-	})
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	names, err := q.names(ctx, q.cfg.dead)
+	if err != nil {
 		return nil, q.wrapError("list dead letters of", err)
 	}
 	slices.SortFunc(names, q.compareDeadLetters)

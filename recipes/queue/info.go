@@ -64,7 +64,7 @@ func (q *Queue) info(ctx context.Context, id string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	claim, err := q.claimOf(ctx, id)
+	claim, err := q.stat(ctx, q.claimPath(id))
 	if err != nil {
 		return Info{}, err
 	}
@@ -81,14 +81,6 @@ func (q *Queue) parseID(id string) (entry, error) {
 		return e, fmt.Errorf("%w: %q is not the ID of an item", zkerror.ErrInvalid, id)
 	}
 	return e, nil
-}
-
-// claimOf returns the Stat of the claim of an item, which is empty if there is none.
-func (q *Queue) claimOf(ctx context.Context, id string) (*zk.Stat, error) {
-	return connection.Read(ctx, q.conn, func() (*zk.Stat, error) {
-		_, stat, err := q.conn.Exists(q.claimPath(id))
-		return stat, err
-	})
 }
 
 // readInfo reads an item, given the Stat of its claim, which is empty if there is none.
@@ -135,13 +127,7 @@ func (q *Queue) List(ctx context.Context, n int) ([]Info, error) {
 }
 
 func (q *Queue) list(ctx context.Context, n int) ([]Info, error) {
-	names, err := connection.Read(ctx, q.conn, func() ([]string, error) {
-		names, _, err := connection.Children(q.conn, q.path)
-		return names, err
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	}
+	names, err := q.names(ctx, q.path)
 	if err != nil {
 		return nil, err
 	}
@@ -188,14 +174,9 @@ func (q *Queue) waitFor(ctx context.Context, id string) error {
 		return err
 	}
 	defer q.running.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(q.ctx, func() { cancel(recipes.ErrClosed) })()
-	err := connection.Retry(ctx, q.conn, func() error { // the item may have been put by another client
-		_, err := q.conn.Sync(q.path)
-		return err
-	})
-	if err != nil {
+	ctx, cancel := q.untilClosed(ctx)
+	defer cancel()
+	if err := q.setup.Sync(ctx, q.path); err != nil { // the item may have been put by another client
 		return err
 	}
 	sub := q.setup.Subscribe()
@@ -227,11 +208,8 @@ func (q *Queue) waitFor(ctx context.Context, id string) error {
 // outcomeOf returns ErrDead if an item that has left the queue became a dead letter, and otherwise nil. czxid
 // is that of the item, or 0 if it is not known.
 func (q *Queue) outcomeOf(ctx context.Context, id string, czxid int64) error {
-	letters, err := connection.Read(ctx, q.conn, func() ([]string, error) {
-		names, _, err := connection.Children(q.conn, q.cfg.dead)
-		return names, err
-	})
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	letters, err := q.names(ctx, q.cfg.dead)
+	if err != nil {
 		return err
 	}
 	for _, letter := range letters {

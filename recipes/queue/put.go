@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -99,6 +99,8 @@ func (q *Queue) awaitRoom(ctx context.Context, n int, wait bool) error {
 	if n > q.cfg.maxItems {
 		return fmt.Errorf("%w: %d items never fit", ErrFull, n)
 	}
+	ctx, cancel := q.untilClosed(ctx)
+	defer cancel()
 	for interval := minRoomInterval; ; interval = min(2*interval, maxRoomInterval) {
 		items, err := q.countItems(ctx)
 		switch {
@@ -109,15 +111,8 @@ func (q *Queue) awaitRoom(ctx context.Context, n int, wait bool) error {
 		case !wait:
 			return fmt.Errorf("%w: %d items", ErrFull, items)
 		}
-		timer := time.NewTimer(interval)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-q.ctx.Done():
-			timer.Stop()
-			return recipes.ErrClosed
+		if err := limit.Pause(ctx, interval); err != nil {
+			return err
 		}
 	}
 }
@@ -128,10 +123,7 @@ const minRoomInterval, maxRoomInterval = 50 * time.Millisecond, time.Second
 // Items that do not exist any more have empty names.
 func (q *Queue) findItems(ctx context.Context, prefix string, zxid int64, n int) []string {
 	ids := make([]string, n)
-	names, _ := connection.Read(ctx, q.conn, func() ([]string, error) {
-		names, _, err := connection.Children(q.conn, q.path)
-		return names, err
-	})
+	names, _ := q.names(ctx, q.path)
 	names = slices.DeleteFunc(names, func(name string) bool {
 		e, ok := parseName(q.layout, name)
 		return !ok || prefixOf(e) != prefix
@@ -139,10 +131,7 @@ func (q *Queue) findItems(ctx context.Context, prefix string, zxid int64, n int)
 	slices.Sort(names)
 	found := 0
 	for _, name := range slices.Backward(names) { // the newest items are the last ones
-		stat, err := connection.Read(ctx, q.conn, func() (*zk.Stat, error) {
-			_, stat, err := q.conn.Exists(q.itemPath(name))
-			return stat, err
-		})
+		stat, err := q.stat(ctx, q.itemPath(name))
 		if err != nil || stat.Czxid != 0 && stat.Czxid < zxid {
 			break
 		}

@@ -139,14 +139,38 @@ func (q *Queue) Len(ctx context.Context) (int, error) {
 }
 
 func (q *Queue) countItems(ctx context.Context) (int, error) {
-	stat, err := connection.Read(ctx, q.conn, func() (*zk.Stat, error) {
-		_, stat, err := q.conn.Exists(q.path)
-		return stat, err
-	})
+	stat, err := q.stat(ctx, q.path)
 	if err != nil {
 		return 0, err
 	}
 	return int(stat.NumChildren), nil
+}
+
+// stat returns the Stat of a znode, which is empty if the znode does not exist.
+func (q *Queue) stat(ctx context.Context, path string) (*zk.Stat, error) {
+	return connection.Read(ctx, q.conn, func() (*zk.Stat, error) {
+		_, stat, err := q.conn.Exists(path)
+		return stat, err
+	})
+}
+
+// names returns the names of the children of a directory, or none if it does not exist.
+func (q *Queue) names(ctx context.Context, dir string) ([]string, error) {
+	names, err := connection.Read(ctx, q.conn, func() ([]string, error) {
+		names, _, err := connection.Children(q.conn, dir)
+		return names, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		err = nil
+	}
+	return names, err
+}
+
+// untilClosed returns a context that also ends with [recipes.ErrClosed] when the queue is closed.
+func (q *Queue) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(q.ctx, func() { cancel(recipes.ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // Close returns claimed items to the queue, completes pending requests, and returns nil
