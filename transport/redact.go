@@ -84,10 +84,12 @@ func redactUser(u *url.URL) string {
 // redactParameter returns a parameter, name=value, without its value unless that cannot contain a password.
 func redactParameter(p string) string {
 	name, value, found := strings.Cut(p, "=")
+	key := strings.ToLower(name)
+	shown := slices.Contains(shownParameters, key)
 	switch {
-	case !found || !slices.Contains(shownParameters, strings.ToLower(name)) && !slices.Contains(maskedParameters, strings.ToLower(name)):
+	case !found || !shown && !slices.Contains(maskedParameters, key):
 		return hiddenPart
-	case slices.Contains(shownParameters, strings.ToLower(name)) && plainText.MatchString(value):
+	case shown && plainText.MatchString(value):
 		return p
 	}
 	return name + "=" + hiddenPart

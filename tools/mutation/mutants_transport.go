@@ -158,7 +158,7 @@ var transportMutants = []mutant{
 		name: "transport/shown-name", breaks: "an unknown name of a parameter is shown",
 		file: "transport/redact.go",
 		edits: []edit{
-			{"!slices.Contains(maskedParameters, strings.ToLower(name)):", "name == \"\":"},
+			{"!slices.Contains(maskedParameters, key):", "name == \"\":"},
 		},
 		tests: "./transport -run ^TestRedact$",
 	},
@@ -166,7 +166,7 @@ var transportMutants = []mutant{
 		name: "transport/shown-parameter", breaks: "the values of unknown parameters are shown",
 		file: "transport/redact.go",
 		edits: []edit{
-			{"case slices.Contains(shownParameters, strings.ToLower(name)) && ", "case "},
+			{"case shown && plainText", "case plainText"},
 		},
 		tests: "./transport -run ^TestRedact$",
 	},
