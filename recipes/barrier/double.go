@@ -111,11 +111,7 @@ func (d *Double) enter(ctx context.Context) (*Round, error) {
 	}
 	sub := d.setup.Subscribe()
 	defer sub.Close()
-	for {
-		if r, err := d.join(ctx, sub); ctx.Err() != nil || !isLost(err) {
-			return r, err
-		}
-	}
+	return recipe.AcrossSessions(ctx, isLost, func() (*Round, error) { return d.join(ctx, sub) })
 }
 
 // isLost reports whether the error means that the znode of a participant does not exist any more.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -65,15 +66,14 @@ var errGivenUp = errors.New("the caller no longer waits")
 // context is done or the contender fails, and returns the reason. If the session ends while the contender
 // waits, it joins the queue again.
 func (a acquisition) wait(ctx context.Context) (*Hold, error) {
-	for {
+	return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) {
 		h, err := a.waitOnce(ctx)
-		// The cause of the context may be the same error: the loss of another hold.
-		if ctx.Err() != nil || !errors.Is(err, zkerror.ErrSessionExpired) {
-			return h, err
+		if err != nil {
+			again := *a.cfg // the removal of the earlier contender may still read the configuration
+			a.cfg = &again
 		}
-		again := *a.cfg // the removal of the earlier contender may still read the configuration
-		a.cfg = &again
-	}
+		return h, err
+	})
 }
 
 func (a acquisition) waitOnce(ctx context.Context) (*Hold, error) {

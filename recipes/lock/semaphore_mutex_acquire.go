@@ -8,6 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -54,11 +55,7 @@ const mutexIndex = -1
 
 // acquire acquires n leases. It corresponds to acquisition.wait.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
-	for {
-		if h, err := c.acquireOnce(ctx, n, noWait); ctx.Err() != nil || !errors.Is(err, zkerror.ErrSessionExpired) {
-			return h, err
-		}
-	}
+	return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })
 }
 
 func (c *mutexProtocol) acquireOnce(ctx context.Context, n int, noWait bool) (*Hold, error) {

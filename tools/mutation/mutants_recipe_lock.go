@@ -3,26 +3,10 @@ package main
 // lockMutants break rules of locks and semaphores.
 var lockMutants = []mutant{
 	{
-		name: "recipe/lock-cause", breaks: "a wait never ends if the cause of its context is the loss of another hold's session",
-		file: "recipes/lock/entry.go",
+		name: "recipe/wait-cause", breaks: "a wait never ends if the cause of its context is the loss of another hold's session",
+		file: "internal/zk/recipe/recipe.go",
 		edits: []edit{
-			{"if ctx.Err() != nil || !errors.Is(err, zkerror.ErrSessionExpired)", "if !errors.Is(err, zkerror.ErrSessionExpired)"},
-		},
-		tests: "./recipes -run ^TestWait_CauseIsLossOfSession$",
-	},
-	{
-		name: "recipe/semaphore-cause", breaks: "a wait never ends if the cause of its context is the loss of another hold's session",
-		file: "recipes/lock/semaphore_mutex_acquire.go",
-		edits: []edit{
-			{"ctx.Err() != nil || !errors.Is(err, zkerror.ErrSessionExpired)", "!errors.Is(err, zkerror.ErrSessionExpired)"},
-		},
-		tests: "./recipes -run ^TestWait_CauseIsLossOfSession$",
-	},
-	{
-		name: "recipe/barrier-cause", breaks: "a wait never ends if the cause of its context is the loss of another hold's session",
-		file: "recipes/barrier/double.go",
-		edits: []edit{
-			{"ctx.Err() != nil || !isLost(err)", "!isLost(err)"},
+			{"; ctx.Err() != nil || !isLost(err) {", "; !isLost(err) {"},
 		},
 		tests: "./recipes -run ^TestWait_CauseIsLossOfSession$",
 	},
@@ -79,7 +63,7 @@ var lockMutants = []mutant{
 		name: "recipe/lock-session", breaks: "a wait for a lock ends with the session",
 		file: "recipes/lock/entry.go",
 		edits: []edit{
-			{"if ctx.Err() != nil || !errors.Is(err, zkerror.ErrSessionExpired) {", "if err == nil || !errors.Is(err, errGivenUp) {"},
+			{"recipe.AcrossSessions(ctx, recipe.SessionExpired,", "recipe.AcrossSessions(ctx, func(error) bool { return false },"},
 		},
 		tests: "./recipes/lock -run ^TestDo_SessionEnds$",
 	},

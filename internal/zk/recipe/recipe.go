@@ -5,6 +5,7 @@ package recipe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -168,6 +169,20 @@ func (s *Setup) CheckDir(ctx context.Context, path string, create func(context.C
 	}
 	return nil
 }
+
+// AcrossSessions calls join until it succeeds or fails with an error that is not the loss of what a waiting caller
+// had, as isLost reports, so that the wait survives the end of the session. The cause of ctx can be the same error,
+// for example the loss of another hold, and ends the wait.
+func AcrossSessions[T any](ctx context.Context, isLost func(error) bool, join func() (T, error)) (T, error) {
+	for {
+		if v, err := join(); ctx.Err() != nil || !isLost(err) {
+			return v, err
+		}
+	}
+}
+
+// SessionExpired is a function for AcrossSessions.
+func SessionExpired(err error) bool { return errors.Is(err, zkerror.ErrSessionExpired) }
 
 // Sync blocks until the server that the connection uses has applied all writes to path that were
 // acknowledged before the call. After a reconnect the new server may lag behind the previous one.
