@@ -81,7 +81,7 @@ func TestOpen_InvalidAddress(t *testing.T) {
 		{"redis://:secret@host/notanumber", "jobs", ""},
 		{"redis://:secret@host:65536", "jobs", "the port is not a number from 1 to 65535"},
 		{"mongodb://me:secret@host", "jobs", "no database"},
-		{"redis://host/db?tabel=x", "jobs", "tabel"},
+		{"redis://host/0?tabel=x", "jobs", "tabel"},
 		{"nats://host?bucket=b&replica=3", "jobs", `"replica"`},
 		{"redis://:secret@host?unsafe=fire", "jobs", "failover, power-loss, restart"},
 		{"redis://:secret@host?unsafe=", "jobs", `""`},
