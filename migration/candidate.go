@@ -1,0 +1,198 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/event"
+)
+
+// Candidate is a candidate of two elections that leads only while it leads both. It implements
+// [leaderelection.Candidate]. Create it with [NewCandidate]. Its methods may be called from any goroutine.
+//
+// It joins the new election when it leads the old one. If it loses either leadership, even for a moment,
+// it leaves both elections and joins the old one again. So it is never Suspended. The token of its
+// leaderships is that of the old election.
+type Candidate struct {
+	oldElection, newElection NewCandidateFunc
+	options                  options
+	candidacy                candidacy.Candidacy
+	requested                chan struct{} // closed when the candidate is requested to resign
+	request                  func()        // closes requested when it is called for the first time
+
+	mu       sync.Mutex
+	old, new *side // the newest ones; new is nil before it is created
+	granted  grant // the newest leadership
+}
+
+// grant is a leadership and those of the two elections of which it consists.
+type grant struct{ both, old, new *leaderelection.Leadership }
+
+var _ leaderelection.Candidate = (*Candidate)(nil)
+
+// NewCandidate creates a candidate, without starting it. oldElection creates candidates of the election that
+// the program uses today, and newElection those of the election that replaces it. NewCandidate calls
+// oldElection with ctx; it does not call newElection.
+//
+// If a candidacy in either election ends with an error, the Candidate's ends with the same error. With
+// options such as [leaderelection.WithRejoin] the candidates continue.
+//
+// The error is that of oldElection, or wraps [leaderelection.ErrInvalid].
+func NewCandidate(ctx context.Context, oldElection, newElection NewCandidateFunc, opts ...Option) (*Candidate, error) {
+	if oldElection == nil || newElection == nil {
+		return nil, fmt.Errorf("migration: %w: a NewCandidateFunc is nil", leaderelection.ErrInvalid)
+	}
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	old, err := newSide(ctx, "old", oldElection)
+	if err != nil {
+		return nil, err
+	}
+	requested := make(chan struct{})
+	return &Candidate{
+		oldElection: oldElection, newElection: newElection, options: o,
+		candidacy: candidacy.New(context.Background(), o.log),
+		requested: requested, request: sync.OnceFunc(func() { close(requested) }), old: old,
+	}, nil
+}
+
+// ID returns the ID of the candidate in the old election, or "" before it has one.
+func (c *Candidate) ID() string { return c.candidacy.ID() }
+
+// Status implements [leaderelection.Candidate]. NowFollowing is the predecessor in the old election, or in
+// the new one while the candidate leads the old one.
+func (c *Candidate) Status() <-chan leaderelection.Status { return c.candidacy.Status() }
+
+// Current implements [leaderelection.Candidate].
+func (c *Candidate) Current() leaderelection.Status { return c.candidacy.Current() }
+
+// Events implements [leaderelection.Candidate]. Requests to the backends are not reported.
+func (c *Candidate) Events() <-chan event.Event { return c.candidacy.Events() }
+
+// ResignRequested returns a channel that is closed when the candidate is requested to resign in one of the
+// two elections. Candidates without a method ResignRequested do not receive requests.
+func (c *Candidate) ResignRequested() <-chan struct{} { return c.requested }
+
+// Leaderships returns the leaderships in the two elections of which l consists, or nil if l is not the newest
+// leadership of this candidate. A program that fences its writes registers both tokens during the
+// migration: that of the old election excludes instances that use only the old one, and that of the new
+// election excludes instances that use only the new one.
+func (c *Candidate) Leaderships(l *leaderelection.Leadership) (inOld, inNew *leaderelection.Leadership) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l == nil || l != c.granted.both {
+		return nil, nil
+	}
+	return c.granted.old, c.granted.new
+}
+
+// ElectLeader implements [leaderelection.Candidate]: it runs the candidacy and blocks until it is over.
+func (c *Candidate) ElectLeader() error { return c.candidacy.Run(c.run) }
+
+// Resign implements [leaderelection.Candidate]: it resigns from both elections. The error names the election
+// in which the resignation is not confirmed.
+func (c *Candidate) Resign() error {
+	c.candidacy.Stop(leaderelection.ErrResigned)
+	<-c.candidacy.Done()
+	return c.resign()
+}
+
+// resign resigns from both elections.
+func (c *Candidate) resign() error {
+	c.mu.Lock()
+	old, new := c.old, c.new
+	c.mu.Unlock()
+	if new == nil {
+		return old.resign()
+	}
+	var fromNew error
+	var resigning sync.WaitGroup
+	resigning.Go(func() { fromNew = new.resign() })
+	fromOld := old.resign()
+	resigning.Wait()
+	return errors.Join(fromOld, fromNew)
+}
+
+// EndElection implements [leaderelection.Candidate]: it ends the old election for all candidates, and then the
+// new one if it exists. If one cannot be ended, the error names it.
+func (c *Candidate) EndElection() error {
+	return c.candidacy.End("migration: end the elections", func() error {
+		c.mu.Lock()
+		old, new := c.old, c.new
+		c.mu.Unlock()
+		if err := old.candidate.EndElection(); err != nil {
+			return old.describe(err)
+		}
+		if new == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), c.options.joinLimit)
+			defer cancel()
+			var err error
+			new, err = newSide(ctx, "new", c.newElection)
+			if errors.Is(err, leaderelection.ErrNoElection) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			defer func() { _ = new.resign() }()
+		}
+		return new.describe(new.candidate.EndElection())
+	})
+}
+
+// run attempts to lead both elections until the candidacy is over, and returns the reason.
+func (c *Candidate) run(ctx context.Context) error {
+	for {
+		a := &attempt{Candidate: c, old: c.old}
+		reason, over := a.run(ctx)
+		if !over {
+			c.options.log.Warn("leaving both elections, and joining the old one again", "reason", reason)
+		}
+		if err := a.leave(ctx, reason, over); err != nil && !over {
+			reason, over = err, true
+		}
+		if over {
+			return reason
+		}
+		old, err := newSide(ctx, "old", c.oldElection)
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				_ = old.resign()
+			}
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		}
+		c.set(old, nil)
+	}
+}
+
+func (c *Candidate) set(old, new *side) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.old, c.new = old, new
+}
+
+// lead begins a leadership that lasts as long as both leaderships.
+func (c *Candidate) lead(old, new *leaderelection.Leadership) {
+	c.mu.Lock() // a call of Leaderships waits until granted is set
+	defer c.mu.Unlock()
+	both := c.candidacy.Lead(old.Token(), func() time.Time { return earlier(old.Deadline(), new.Deadline()) })
+	c.granted = grant{both, old, new}
+}
+
+// earlier returns the earlier one of two deadlines. A zero time is no deadline.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,315 @@
+package migration_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/migration"
+)
+
+// scripted is a candidate whose role a test sets.
+type scripted struct {
+	candidacy.Candidacy
+	requested chan struct{}
+	resigned  time.Time // the time of the first Resign
+	closed    bool
+	endErr    error
+}
+
+func newScripted() *scripted {
+	return &scripted{Candidacy: candidacy.New(context.Background(), nil), requested: make(chan struct{})}
+}
+
+func (s *scripted) ElectLeader() error {
+	return s.Run(func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+}
+
+func (s *scripted) Resign() error {
+	if s.resigned.IsZero() {
+		s.resigned = time.Now()
+	}
+	s.Stop(leaderelection.ErrResigned)
+	<-s.Done()
+	return nil
+}
+
+func (s *scripted) EndElection() error {
+	return s.End("end", func() error { return s.endErr })
+}
+
+func (s *scripted) ResignRequested() <-chan struct{} { return s.requested }
+
+func (s *scripted) Close() error {
+	s.closed = true
+	return nil
+}
+
+// follow makes the candidate a follower of another one.
+func (s *scripted) follow(id, predecessor string) {
+	s.Join(id)
+	s.Publish(leaderelection.Status{NowFollowing: predecessor})
+	synctest.Wait()
+}
+
+// lead makes the candidate the leader.
+func (s *scripted) lead(token int64, lease time.Duration) {
+	deadline := time.Now().Add(lease)
+	s.Lead(token, func() time.Time { return deadline })
+	synctest.Wait()
+}
+
+// pair is a candidate of two scripted ones. All of them are created for the test.
+type pair struct {
+	*migration.Candidate
+	*testing.T
+	olds, news []*scripted // in the order of their creation
+	newErr     error       // the result of the creation of a candidate of the new election
+	result     chan error  // receives the result of ElectLeader
+}
+
+// runPair starts a candidate in a bubble, and resigns it after f.
+func runPair(t *testing.T, f func(*pair), opts ...migration.Option) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pair{T: t, result: make(chan error, 1)}
+		var err error
+		p.Candidate, err = migration.NewCandidate(t.Context(), func(context.Context) (leaderelection.Candidate, error) {
+			p.olds = append(p.olds, newScripted())
+			return p.olds[len(p.olds)-1], nil
+		}, func(ctx context.Context) (leaderelection.Candidate, error) {
+			if p.newErr != nil {
+				return nil, p.newErr
+			}
+			p.news = append(p.news, newScripted())
+			return p.news[len(p.news)-1], nil
+		}, opts...)
+		require.NoError(t, err)
+		go func() { p.result <- p.ElectLeader() }()
+		synctest.Wait()
+		f(p)
+		_ = p.Resign()
+		for _, s := range append(p.olds, p.news...) {
+			require.True(t, s.closed, "a candidate was not closed")
+		}
+	})
+}
+
+// leadBoth lets the newest candidates lead, and returns the leadership.
+func (p *pair) leadBoth() *leaderelection.Leadership {
+	p.olds[len(p.olds)-1].follow("old/1", "old/0")
+	p.olds[len(p.olds)-1].lead(int64(100+len(p.olds)), time.Hour)
+	p.news[len(p.news)-1].follow("new/1", "new/0")
+	p.news[len(p.news)-1].lead(7, 2*time.Hour)
+	return p.Current().Leadership
+}
+
+// TestCandidate_Phases fails if the candidate joins the new election before it leads the old one, leads before
+// it leads both, or has another token or deadline than the old election.
+func TestCandidate_Phases(t *testing.T) {
+	runPair(t, func(p *pair) {
+		p.olds[0].follow("old/1", "old/0")
+		require.Equal(p, leaderelection.Status{CandidateID: "old/1", NowFollowing: "old/0"}, p.Current())
+		require.Empty(p, p.news)
+		p.olds[0].lead(5, time.Hour)
+		require.Len(p, p.news, 1)
+		p.news[0].follow("new/1", "new/0")
+		require.Equal(p, leaderelection.Status{CandidateID: "old/1", NowFollowing: "new/0", WasFollowing: ""}, p.Current())
+		p.news[0].lead(3, time.Minute)
+		l := p.Current().Leadership
+		require.NotNil(p, l)
+		require.Equal(p, int64(5), l.Token())
+		require.Equal(p, p.news[0].Leadership().Deadline(), l.Deadline())
+		inOld, inNew := p.Leaderships(l)
+		require.Same(p, p.olds[0].Leadership(), inOld)
+		require.Same(p, p.news[0].Leadership(), inNew)
+		inOld, inNew = p.Leaderships(inOld)
+		require.Nil(p, inOld)
+		require.Nil(p, inNew)
+	})
+}
+
+// TestCandidate_LossOfEither fails if the leadership continues after the loss of either one, the other one is
+// resigned before the time of WithGrace, or the candidate does not join again.
+func TestCandidate_LossOfEither(t *testing.T) {
+	reason := errors.New("lost")
+	for name, lose := range map[string]func(*pair){
+		"old":              func(p *pair) { p.olds[0].Revoke(reason) },
+		"new":              func(p *pair) { p.news[0].Revoke(reason) },
+		"old, with status": func(p *pair) { p.olds[0].Revoke(reason); p.olds[0].Publish(leaderelection.Status{}) },
+		"new, suspended":   func(p *pair) { p.news[0].Suspend(reason) },
+		"old, two terms": func(p *pair) {
+			p.olds[0].Revoke(reason)
+			p.olds[0].Lead(9, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runPair(t, func(p *pair) {
+				l := p.leadBoth()
+				at := time.Now()
+				lose(p)
+				synctest.Wait()
+				require.ErrorIs(p, l.Err(), reason)
+				require.Equal(p, at, time.Now())
+				require.Equal(p, leaderelection.Follower, p.Current().Role)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				require.Equal(p, 3*time.Second, p.olds[0].resigned.Sub(at))
+				require.Equal(p, 3*time.Second, p.news[0].resigned.Sub(at))
+				require.Len(p, p.olds, 2)
+				require.NotSame(p, l, p.leadBoth())
+			}, migration.WithGrace(3*time.Second))
+		})
+	}
+}
+
+// TestCandidate_JoinLimit fails if a leader of the old election that does not reach the new backend does not let
+// another candidate lead.
+func TestCandidate_JoinLimit(t *testing.T) {
+	runPair(t, func(p *pair) {
+		p.olds[0].follow("old/1", "")
+		p.olds[0].lead(1, time.Hour)
+		at := time.Now()
+		time.Sleep(time.Hour / 2)
+		synctest.Wait()
+		require.Equal(p, 20*time.Second, p.olds[0].resigned.Sub(at))
+		require.Len(p, p.olds, 2)
+		p.leadBoth()
+		time.Sleep(time.Hour / 2)
+		synctest.Wait()
+		require.Equal(p, leaderelection.Leader, p.Current().Role)
+	}, migration.WithJoinLimit(20*time.Second))
+}
+
+// TestCandidate_Errors fails if the error of either candidacy does not end the candidacy and the other one.
+func TestCandidate_Errors(t *testing.T) {
+	failure := errors.New("failure")
+	t.Run("old", func(t *testing.T) {
+		runPair(t, func(p *pair) {
+			p.leadBoth()
+			p.olds[0].Stop(failure)
+			require.ErrorIs(p, <-p.result, failure)
+			require.False(p, p.news[0].resigned.IsZero())
+		})
+	})
+	t.Run("new", func(t *testing.T) {
+		runPair(t, func(p *pair) {
+			p.olds[0].follow("old/1", "")
+			p.olds[0].lead(1, time.Hour)
+			p.news[0].Stop(failure)
+			err := <-p.result
+			require.ErrorIs(p, err, failure)
+			require.ErrorContains(p, err, "new election")
+			require.False(p, p.olds[0].resigned.IsZero())
+		})
+	})
+	t.Run("creation", func(t *testing.T) {
+		runPair(t, func(p *pair) {
+			p.newErr = failure
+			p.olds[0].follow("old/1", "")
+			p.olds[0].lead(1, time.Hour)
+			require.ErrorIs(p, <-p.result, failure)
+		})
+	})
+}
+
+// TestCandidate_ResignRequested fails if a request in either election is not reported.
+func TestCandidate_ResignRequested(t *testing.T) {
+	for name, request := range map[string]func(*pair){
+		"old":  func(p *pair) { close(p.olds[0].requested) },
+		"new":  func(p *pair) { close(p.news[0].requested) },
+		"both": func(p *pair) { close(p.olds[0].requested); close(p.news[0].requested) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runPair(t, func(p *pair) {
+				p.leadBoth()
+				request(p)
+				<-p.ResignRequested()
+				require.Equal(p, leaderelection.Leader, p.Current().Role)
+			})
+		})
+	}
+}
+
+// TestCandidate_EndElection fails if EndElection does not end both elections, or hides an error.
+func TestCandidate_EndElection(t *testing.T) {
+	runPair(t, func(p *pair) {
+		p.olds[0].follow("old/1", "")
+		failure := errors.New("failure")
+		p.olds[0].endErr = failure
+		require.ErrorIs(p, p.EndElection(), failure)
+		require.Empty(p, p.news)
+		p.olds[0].endErr = nil
+		require.NoError(p, p.EndElection())
+		require.ErrorIs(p, <-p.result, leaderelection.ErrElectionOver)
+		require.Len(p, p.news, 1)
+		require.ErrorIs(p, p.news[0].ElectLeader(), leaderelection.ErrElectionOver)
+	})
+}
+
+// TestCandidate_ResignDuringCreation fails if Resign waits for a candidate that cannot be created.
+func TestCandidate_ResignDuringCreation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := newScripted()
+		c, err := migration.NewCandidate(t.Context(), func(context.Context) (leaderelection.Candidate, error) { return old, nil },
+			func(ctx context.Context) (leaderelection.Candidate, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}, migration.WithJoinLimit(time.Hour))
+		require.NoError(t, err)
+		result := make(chan error, 1)
+		go func() { result <- c.ElectLeader() }()
+		old.follow("old/1", "")
+		old.lead(1, time.Hour)
+		at := time.Now()
+		require.NoError(t, c.Resign())
+		require.NoError(t, <-result)
+		require.Equal(t, at, time.Now())
+	})
+}
+
+// TestCandidate_ResignBeforeStart fails if a candidate that was not started does not resign the candidate of the
+// old election.
+func TestCandidate_ResignBeforeStart(t *testing.T) {
+	old := newScripted()
+	create := func(context.Context) (leaderelection.Candidate, error) { return old, nil }
+	c, err := migration.NewCandidate(t.Context(), create, create)
+	require.NoError(t, err)
+	require.NoError(t, c.Resign())
+	require.False(t, old.resigned.IsZero())
+	require.True(t, old.closed)
+	require.NoError(t, c.ElectLeader())
+}
+
+// TestNewCandidate_Invalid fails if NewCandidate accepts invalid arguments, or hides the error of a creation.
+func TestNewCandidate_Invalid(t *testing.T) {
+	failure := errors.New("failure")
+	valid := func(context.Context) (leaderelection.Candidate, error) { return newScripted(), nil }
+	fails := func(context.Context) (leaderelection.Candidate, error) { return nil, failure }
+	none := func(context.Context) (leaderelection.Candidate, error) { return nil, nil }
+	for text, c := range map[string]struct {
+		old, new migration.NewCandidateFunc
+		opt      migration.Option
+		err      error
+	}{
+		"is nil":                {valid, nil, migration.WithGrace(0), leaderelection.ErrInvalid},
+		"an option is nil":      {valid, valid, nil, leaderelection.ErrInvalid},
+		"WithGrace(-1ns)":       {valid, valid, migration.WithGrace(-1), leaderelection.ErrInvalid},
+		"WithJoinLimit(0s)":     {valid, valid, migration.WithJoinLimit(0), leaderelection.ErrInvalid},
+		"WithLogger(nil)":       {valid, valid, migration.WithLogger(nil), leaderelection.ErrInvalid},
+		"old election: failure": {fails, valid, migration.WithGrace(0), failure},
+		"no candidate":          {none, valid, migration.WithGrace(0), leaderelection.ErrInvalid},
+	} {
+		_, err := migration.NewCandidate(t.Context(), c.old, c.new, c.opt)
+		require.ErrorIs(t, err, c.err, text)
+		require.ErrorContains(t, err, text)
+	}
+}

@@ -1,0 +1,144 @@
+package migration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/migration"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+const sessionTimeout = 4 * time.Second
+
+// backends are the two backends of a migration, from ZooKeeper to a changefeed store.
+type backends struct {
+	t     electiontest.TB
+	srv   *zktest.Server
+	table *memory.Table
+
+	mu       sync.Mutex
+	programs map[int]*program
+}
+
+// program is the connections of one instance.
+type program struct {
+	conn  *zk.Conn
+	store *changefeedtest.Faulty
+	srv   *zktest.Server
+
+	mu  sync.Mutex
+	cut bool // from ZooKeeper
+}
+
+func newBackends(t electiontest.TB) *backends {
+	b := &backends{t: t, srv: zktest.Start(t), table: memory.NewTable(), programs: map[int]*program{}}
+	t.Cleanup(func() {
+		for _, p := range b.programs {
+			p.cutOld(false)
+			if err := p.store.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		}
+		time.Sleep(time.Minute) // no request must be in flight when a connection is closed
+	})
+	return b
+}
+
+func (b *backends) program(i int) *program {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.programs[i] == nil {
+		p := &program{srv: b.srv, store: changefeedtest.NewFaulty(b.table.Store("report"), uint64(i))}
+		conn, _, err := b.srv.Connect(sessionTimeout, zk.WithDialer(p.dial))
+		if err != nil {
+			b.t.Fatalf("connect: %v", err)
+		}
+		_, err = conn.Create("/report", nil, 0, zk.WorldACL(zk.PermAll))
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			b.t.Fatalf("create: %v", err)
+		}
+		p.conn, b.programs[i] = conn, p
+	}
+	return b.programs[i]
+}
+
+func (p *program) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut {
+		return nil, errors.New("cut off")
+	}
+	return p.srv.Dialer()(network, address, timeout)
+}
+
+// cutOld cuts the program off from the old backend, or connects it again.
+func (p *program) cutOld(on bool) {
+	p.mu.Lock()
+	p.cut = on
+	p.mu.Unlock()
+	if id := p.conn.SessionID(); on {
+		p.srv.Blackhole(zktest.BothWays, id)
+	} else {
+		p.srv.Heal(id)
+	}
+}
+
+func (b *backends) oldCandidate(i int) migration.NewCandidateFunc {
+	return func(context.Context) (leaderelection.Candidate, error) {
+		return leaderelection.NewElection(b.program(i).conn, "/report", leaderelection.WithRejoin(), leaderelection.WithSessionTimeout(sessionTimeout))
+	}
+}
+
+func (b *backends) newCandidate(i int) migration.NewCandidateFunc {
+	return func(context.Context) (leaderelection.Candidate, error) {
+		return changefeed.NewElection(b.program(i).store, changefeed.WithID(fmt.Sprint("candidate ", i)))
+	}
+}
+
+// group returns a group of candidates of both elections. cut cuts a program off from either backend or both.
+func group(cut func(*program) (heal func())) electiontest.Factory {
+	return func(t electiontest.TB) *electiontest.Group {
+		b := newBackends(t)
+		cutProgram := func(i int) func() { return cut(b.program(i)) }
+		return &electiontest.Group{
+			New: func(i int) (leaderelection.Candidate, error) {
+				return migration.NewCandidate(context.Background(), b.oldCandidate(i), b.newCandidate(i))
+			},
+			Crash:    func(i int) { cutProgram(i) },
+			Cut:      cutProgram,
+			Patience: time.Minute,
+		}
+	}
+}
+
+func cutOld(p *program) (heal func()) {
+	p.cutOld(true)
+	return func() { p.cutOld(false) }
+}
+
+func cutNew(p *program) (heal func()) { return p.store.Cut() }
+
+func cutBoth(p *program) (heal func()) {
+	healOld, healNew := cutOld(p), cutNew(p)
+	return func() { healOld(); healNew() }
+}
+
+// TestCandidate_Contract fails if a candidate of two elections does not satisfy the contract of candidates,
+// whichever backend it loses.
+func TestCandidate_Contract(t *testing.T) {
+	for name, cut := range map[string]func(*program) func(){"old": cutOld, "new": cutNew, "both": cutBoth} {
+		t.Run(name, func(t *testing.T) { electiontest.Run(t, group(cut), electiontest.WithFakeTime()) })
+	}
+}

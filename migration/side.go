@@ -1,0 +1,128 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// NewCandidateFunc creates a candidate of one of the two elections, without starting it. It is called again
+// after that candidate has resigned. It may wait for its backend, and must return soon after ctx is done.
+// The candidate may be bound to ctx, which is cancelled when the candidate has resigned. If the candidate
+// has a method Close, it is called after the resignation.
+type NewCandidateFunc func(ctx context.Context) (leaderelection.Candidate, error)
+
+// side is a candidate of one of the two elections. Its status belongs to the goroutine of ElectLeader.
+type side struct {
+	name      string // "old" or "new"
+	candidate leaderelection.Candidate
+	cancel    context.CancelFunc // cancels the context of NewCandidateFunc
+	resign    func() error       // resigns when it is called for the first time
+
+	started   bool            // start was called
+	result    chan error      // receives the result of ElectLeader
+	requested <-chan struct{} // closed when the candidate is requested to resign; nil if it cannot be
+	err       error           // the result of ElectLeader, which is nil after a resignation; set by leave
+
+	status leaderelection.Status
+}
+
+var errNoCandidate = fmt.Errorf("%w: NewCandidateFunc returned no candidate", leaderelection.ErrInvalid)
+
+// newSide creates a candidate. ctx limits only the time of its creation.
+func newSide(ctx context.Context, name string, create NewCandidateFunc) (*side, error) {
+	bound, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unlink := context.AfterFunc(ctx, cancel)
+	candidate, err := create(bound)
+	if err == nil && candidate == nil {
+		err = errNoCandidate
+	}
+	if err != nil {
+		unlink()
+		cancel()
+		return nil, fmt.Errorf("migration: %s election: %w", name, err)
+	}
+	s := &side{name: name, candidate: candidate, cancel: cancel, result: make(chan error, 1)}
+	s.resign = sync.OnceValue(s.leave)
+	if !unlink() { // the candidate may be bound to a context that is done
+		return nil, errors.Join(fmt.Errorf("migration: %s election: %w", name, context.Cause(ctx)), s.resign())
+	}
+	return s, nil
+}
+
+// start starts the candidacy.
+func (s *side) start() {
+	s.started = true
+	if c, ok := s.candidate.(interface{ ResignRequested() <-chan struct{} }); ok {
+		s.requested = c.ResignRequested()
+	}
+	go func() { s.result <- s.candidate.ElectLeader() }()
+}
+
+// leave resigns, and returns the error of the resignation when the candidacy is over.
+func (s *side) leave() error {
+	err := s.candidate.Resign()
+	if s.started {
+		s.err = <-s.result
+	}
+	s.cancel()
+	if c, ok := s.candidate.(io.Closer); ok {
+		err = errors.Join(err, c.Close())
+	}
+	return s.describe(err)
+}
+
+// ended returns the error that ended the candidacy before it resigned, or nil. It can be called after leave.
+func (s *side) ended() error {
+	if s == nil {
+		return nil
+	}
+	return s.describe(s.err)
+}
+
+// describe adds the name of the election to an error.
+func (s *side) describe(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("migration: %s election: %w", s.name, err)
+}
+
+// The following methods can be called without a side, which is that of the new election before the
+// candidate leads the old one.
+
+// statuses returns the channel of the candidate, or nil.
+func (s *side) statuses() <-chan leaderelection.Status {
+	if s == nil {
+		return nil
+	}
+	return s.candidate.Status()
+}
+
+// role returns the role of the candidate.
+func (s *side) role() leaderelection.Role {
+	if s == nil {
+		return leaderelection.Follower
+	}
+	return s.status.Role
+}
+
+// leadershipDone returns a channel that is closed when the current leadership is over, or nil.
+func (s *side) leadershipDone() <-chan struct{} {
+	if s == nil || s.status.Leadership == nil {
+		return nil
+	}
+	return s.status.Leadership.Done()
+}
+
+// requests returns a channel that is closed when the candidate is requested to resign, or nil.
+func (s *side) requests() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.requested
+}

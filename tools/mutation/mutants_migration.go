@@ -1,0 +1,70 @@
+package main
+
+// migrationMutants break package migration, whose candidates lead only while they lead two elections.
+var migrationMutants = []mutant{
+	{
+		name: "migration/deadline", breaks: "the lease of the new election is not considered",
+		file: "migration/candidate.go",
+		edits: []edit{
+			{"earlier(old.Deadline(), new.Deadline())", "old.Deadline()"},
+		},
+		tests: "./migration -run ^TestCandidate_Phases$",
+	},
+	{
+		name: "migration/both-at-once", breaks: "a candidate joins the new election before it leads the old one",
+		file: "migration/attempt.go",
+		edits: []edit{
+			{"case p == waiting && inOld == leaderelection.Leader:", "case p == waiting:"},
+		},
+		tests: "./migration -run ^TestCandidate_Phases$",
+	},
+	{
+		name: "migration/lost-status", breaks: "a candidate that has lost a leadership and gained another continues to lead",
+		file: "migration/attempt.go",
+		edits: []edit{
+			{"former != nil && former != status.Leadership", "false"},
+			{"case <-a.old.leadershipDone():", "case <-chan struct{}(nil):"},
+		},
+		tests: "./migration -run ^TestCandidate_LossOfEither$",
+	},
+	{
+		name: "migration/lost-new", breaks: "the loss of the new election ends the leadership only when its status is received",
+		file: "migration/attempt.go",
+		edits: []edit{
+			{"case <-a.new.leadershipDone():", "case <-chan struct{}(nil):"},
+		},
+		tests: "./migration -run ^TestCandidate_LossOfEither$",
+	},
+	{
+		name: "migration/grace", breaks: "the other leadership is resigned at once",
+		file: "migration/attempt.go",
+		edits: []edit{
+			{"_ = limit.Pause(ctx, a.options.grace)", "_ = limit.Pause(ctx, 0)"},
+		},
+		tests: "./migration -run ^TestCandidate_LossOfEither$",
+	},
+	{
+		name: "migration/late-revocation", breaks: "the leadership ends after the resignations",
+		file: "migration/attempt.go",
+		edits: []edit{
+			{"		a.candidacy.Revoke(reason)\n", "		defer a.candidacy.Revoke(reason)\n"},
+		},
+		tests: "./migration -run ^TestCandidate_LossOfEither$",
+	},
+	{
+		name: "migration/join-limit", breaks: "a leader of the old election that does not reach the new backend keeps its place",
+		file: "migration/attempt.go",
+		edits: []edit{
+			{"	return a.joinTimer.C\n", "	return nil\n"},
+		},
+		tests: "./migration -run ^TestCandidate_JoinLimit$",
+	},
+	{
+		name: "migration/unstarted", breaks: "a candidate that resigns before its start leaves the old candidate behind",
+		file: "migration/candidate.go",
+		edits: []edit{
+			{"	return c.resign()\n", "	return nil\n"},
+		},
+		tests: "./migration -run ^TestCandidate_ResignBeforeStart$",
+	},
+}
