@@ -128,7 +128,7 @@ func (a *attempt) publish() {
 }
 
 // joinNew creates and starts the candidate of the new election. It returns the reason if a leadership was lost
-// or the candidacy is over meanwhile.
+// or the candidacy is over before that.
 func (a *attempt) joinNew(ctx context.Context) (reason error, over bool) {
 	l := a.old.status.Leadership
 	a.joinTimer = time.NewTimer(a.options.joinLimit)

@@ -54,7 +54,7 @@ func (s *scripted) Close() error {
 	return nil
 }
 
-// follow makes the candidate a follower of another one.
+// follow makes the candidate a follower of another candidate.
 func (s *scripted) follow(id, predecessor string) {
 	s.Join(id)
 	s.Publish(leaderelection.Status{NowFollowing: predecessor})

@@ -1,5 +1,5 @@
 // Package migration moves an election from one backend to another while the program runs, for example
-// from ZooKeeper to etcd, or from a database to ZooKeeper. A [Candidate] stands for two elections and
+// from ZooKeeper to etcd, or from a database to ZooKeeper. A [Candidate] takes part in two elections and
 // leads only while it leads both:
 //
 //	candidate, err := migration.NewCandidate(

@@ -74,7 +74,7 @@ func (f *fleet) start(v version) *instance {
 	return x
 }
 
-// readStatuses fails the test if the instance becomes leader while another one works.
+// readStatuses fails the test if the instance becomes leader while another instance works.
 func (x *instance) readStatuses() {
 	for s := range x.Status() {
 		if s.Leadership == nil {
@@ -124,7 +124,7 @@ func (f *fleet) forget(x *instance) {
 	}
 }
 
-// crash cuts an instance off from both backends for good, and starts another one of its version. The former
+// crash cuts an instance off from both backends for good, and starts another instance of its version. The former
 // continues to run, as a process does that has lost its network.
 func (f *fleet) crash(x *instance) {
 	f.mu.Lock()

@@ -45,13 +45,13 @@ func newOptions(opts []Option) (options, error) {
 	return o, nil
 }
 
-// WithGrace sets the time between the loss of one leadership and the resignation from the other one. The
-// default is one second. When a backend revokes a leadership, it leaves the leader some time to stop
-// before another candidate leads there. A resignation leaves none, so the candidate waits for this time.
+// WithGrace sets the time between the loss of one leadership and the resignation from the other
+// election. The default is one second. When a backend revokes a leadership, the leader has some time to stop
+// before another candidate leads there. After a resignation it has no such time, so the candidate waits first.
 func WithGrace(d time.Duration) Option { return optionFunc(func(o *options) { o.grace = d }) }
 
-// WithJoinLimit sets the time in which the leader of the old election must have joined the new one. The
-// default is ten seconds. A candidate that has not joined in this time cannot reach the new backend. It
+// WithJoinLimit sets the time in which the leader of the old election must have joined the new
+// election. The default is ten seconds. A candidate that has not joined in this time cannot reach the new backend. It
 // leaves the old election, and joins it again as the last, so that another candidate can lead.
 func WithJoinLimit(d time.Duration) Option { return optionFunc(func(o *options) { o.joinLimit = d }) }
 

@@ -39,6 +39,7 @@ type runCommand struct {
 	listenHosts                            []string
 	timeout                                time.Duration // 0 for no limit
 	try, stdin                             bool
+	also                                   also
 
 	program        program
 	sessionTimeout func() time.Duration // the timeout that the backend has granted
@@ -127,6 +128,7 @@ func (r *runCommand) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&r.lostGrace, flagLostGrace, 0, "the same if the leadership is lost, counted from the expiry of the lease; at most a twelfth of the session timeout (default: a sixteenth)")
 	flags.StringVar(&r.listenAddress, "listen", "", "host:port of an HTTP server for /healthz, /readyz, /leader and /metrics (default: none)")
 	flags.StringSliceVar(&r.listenHosts, "listen-hosts", nil, "names that clients of --listen may use for this machine; they may also use IP addresses and localhost (default: any name, or none if --listen is a loopback address)")
+	r.also.register(flags)
 	flags.StringVar(&r.settings.value, "value", "", "text that this instance advertises, for example its address; status, watch, /leader and ELECTOR_LEADER_VALUE show it to others; backends zookeeper, etcd and raftlog only")
 	flags.BoolVar(&r.stdin, "stdin", false, "pass standard input, which must not be a terminal, to the program; otherwise the program's input is empty")
 	flags.DurationVar(&r.timeout, "timeout", 0, "give up with exit code 5 if this instance is not elected within this time (default: no limit)")
@@ -173,6 +175,17 @@ func (r *runCommand) check() error {
 			return &cmdline.Error{Code: code, Err: err}
 		}
 	}
+	if err := checkText("value", s.value, maxValue); err != nil {
+		return err
+	}
+	if err := r.checkBackend(s); err != nil {
+		return err
+	}
+	return r.also.check(s, r.checkBackend)
+}
+
+// checkBackend returns an error if a setting is invalid for the backend. It sends nothing.
+func (r *runCommand) checkBackend(s *settings) error {
 	if err := s.check(); err != nil {
 		return err
 	}
@@ -184,9 +197,6 @@ func (r *runCommand) check() error {
 	}
 	if s.value != "" && !kind.supportsValues {
 		return usage("--value: backend %s cannot advertise a value; use backend zookeeper, etcd or raftlog, or omit the flag, for example elector run ... -- report", s.backend)
-	}
-	if err := checkText("value", s.value, maxValue); err != nil {
-		return err
 	}
 	if kind.sessionTimeout != nil {
 		return r.checkLostGrace(kind.sessionTimeout(s), "requested")
@@ -215,7 +225,7 @@ func (r *runCommand) run(ctx context.Context) error {
 	defer r.signals(cancel).Handle()()
 	s := r.settings
 	connections := reserveDescriptors()
-	b, err := s.openRun()
+	b, err := r.also.openRun(s)
 	if err != nil {
 		return err
 	}

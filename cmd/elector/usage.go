@@ -26,6 +26,8 @@ func usage(format string, args ...any) error {
 var flagExamples = map[string]string{
 	"allowed-names":        "node1.example.com",
 	"allowed-client-names": "monitoring.example.com",
+	"also":                 "etcd",
+	"also-election":        "/jobs/report",
 	"client-secret-file":   "/etc/elector/client-secret",
 	"backend":              "zookeeper",
 	"begin-timeout":        "1m",
