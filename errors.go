@@ -74,6 +74,8 @@ var (
 	ErrLeaseExpired = zkerror.ErrLeaseExpired
 	// ErrResigned indicates that the candidate has resigned.
 	ErrResigned = errors.New("candidate has resigned")
+	// ErrNotTransferred is returned if a leadership was not transferred to the candidate that was to lead.
+	ErrNotTransferred = errors.New("the candidate did not take over")
 )
 
 // refine returns err, wrapped by the error above that describes it, if the client library or package

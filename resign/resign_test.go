@@ -112,6 +112,34 @@ func (h *harness) data() string {
 	return string(data)
 }
 
+// TestTransfer fails if the last candidate of an election does not become the leader, or a request remains.
+func TestTransfer(t *testing.T) {
+	withServer(t, func(h *harness) {
+		a, b, c := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
+		a.resignOnRequest()
+		b.resignOnRequest()
+		require.NoError(h, resign.Transfer(h.Context(), h.operator, node, c.ID()))
+		synctest.Wait()
+		require.Equal(h, leaderelection.Leader, c.Current().Role)
+		require.True(h, closed(a.done))
+		require.True(h, closed(b.done))
+		require.Empty(h, h.data(), "a request remains")
+	})
+}
+
+// TestTransfer_CandidateDoesNotListen fails if the leader resigns although the candidate behind it keeps its place.
+func TestTransfer_CandidateDoesNotListen(t *testing.T) {
+	withServer(t, func(h *harness) {
+		a, _, c := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
+		a.resignOnRequest()
+		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(h, resign.Transfer(ctx, h.operator, node, c.ID()), context.DeadlineExceeded)
+		require.Equal(h, leaderelection.Leader, a.Current().Role)
+		require.Empty(h, h.data(), "a request remains")
+	})
+}
+
 // TestRequest_Leader fails if the leader does not resign, if another candidate receives the request,
 // or if the request remains.
 func TestRequest_Leader(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNotTransferred is returned by [Transfer] if the candidate did not take over.
-var ErrNotTransferred = errors.New("the candidate did not take over")
+var ErrNotTransferred = leaderelection.ErrNotTransferred
 
 // Transfer requests that the leader hands over to the candidate id, and returns nil when this
 // candidate leads. The other candidates wait for an election timeout before they claim the record

@@ -63,6 +63,20 @@ func RequestResign(ctx context.Context, client *clientv3.Client, node, id string
 	return nil
 }
 
+// Transfer makes the candidate with the given ID the leader of the election at node, and returns nil when it is the
+// first in the queue, as [resign.Transfer] does on ZooKeeper. Candidates of etcd's package concurrency do not
+// receive requests: those ahead of the candidate keep their places. The error wraps [leaderelection.ErrNotTransferred] if
+// there is no candidate with this ID, or it leaves. Other errors are those of [RequestResign], except
+// resign.ErrNoCandidate.
+func Transfer(ctx context.Context, client *clientv3.Client, node, id string, opts ...Option) error {
+	return resign.Queue{
+		Candidates: func(ctx context.Context) ([]leaderelection.CandidateInfo, error) {
+			return Candidates(ctx, client, node, opts...)
+		},
+		Request: func(ctx context.Context, id string) error { return RequestResign(ctx, client, node, id, opts...) },
+	}.Transfer(ctx, id)
+}
+
 // resignRequest is a call of RequestResign.
 type resignRequest struct {
 	options        *options

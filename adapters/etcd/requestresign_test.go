@@ -226,3 +226,19 @@ func TestRequestResign_Invalid(t *testing.T) {
 	require.Equal(t, "configuration", nodeValue(t, client))
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
+
+// TestTransfer fails if the last candidate does not become the leader, or an unknown one does not lead to an error.
+func TestTransfer(t *testing.T) {
+	client := startServers(t, 1).Client()
+	a := startLeader(t, client)
+	var last *candidate
+	a.resignOnRequest()
+	for range 2 {
+		last = startCandidate(t, client)
+		last.resignOnRequest()
+		require.Eventually(t, func() bool { return last.ID() != "" }, patience, time.Millisecond)
+	}
+	require.NoError(t, etcd.Transfer(t.Context(), client, node, last.ID()))
+	require.Eventually(t, func() bool { return last.Current().Role == leaderelection.Leader }, patience, time.Millisecond)
+	require.ErrorIs(t, etcd.Transfer(t.Context(), client, node, a.ID()), leaderelection.ErrNotTransferred)
+}

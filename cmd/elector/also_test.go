@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -49,6 +47,6 @@ func TestAlso_Usage(t *testing.T) {
 		all := slices.Concat([]string{"run", "--backend", "zookeeper", "--zookeeper-servers", "127.0.0.1:1"}, args, []string{"--", "true"})
 		p := start(t, all...)
 		p.requireExit(cmdline.Usage)
-		require.Contains(t, p.log.Tail(), text)
+		p.waitForLog(text)
 	}
 }

@@ -48,7 +48,8 @@ type backend struct {
 	// left, and an error that wraps the cause of ctx if it has not left when ctx is done.
 	requestResignation func(ctx context.Context, election string, candidate candidateInfo) error
 	// transfer makes a candidate the leader, given its name, and returns nil when it leads. The error wraps
-	// errNotTransferred if the candidate does not take over, and the cause of ctx if ctx was done first.
+	// leaderelection.ErrNotTransferred if the candidate does not take over, and the cause of ctx if ctx was done first.
+	// It is nil if the candidates wait in a queue: see transferInQueue.
 	transfer func(ctx context.Context, election, to string) error
 	// anyElection reports whether these functions accept elections other than --election.
 	anyElection bool
@@ -76,7 +77,7 @@ var requirements = map[string]func(backend) bool{
 	topOtherElection: func(b backend) bool { return b.anyElection },
 	topUnder:         func(b backend) bool { return b.find != nil },
 	"resign":         func(b backend) bool { return b.list != nil && b.requestResignation != nil },
-	"transfer":       func(b backend) bool { return b.transfer != nil },
+	"transfer":       func(b backend) bool { return b.transfer != nil || b.list != nil && b.requestResignation != nil },
 	"end":            func(b backend) bool { return b.endElection != nil },
 	"delete":         func(b backend) bool { return b.deleteElection != nil },
 }

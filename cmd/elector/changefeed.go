@@ -281,8 +281,8 @@ func (c *changefeedBackend) transfer(ctx context.Context, _, to string) error {
 		return err
 	}
 	err = changefeed.Transfer(ctx, store, to, c.options(ctx)...)
-	if errors.Is(err, changefeed.ErrNotTransferred) || errors.Is(err, leaderelection.ErrNoElection) {
-		err = fmt.Errorf("%w: %w", errNotTransferred, err)
+	if errors.Is(err, leaderelection.ErrNoElection) {
+		err = fmt.Errorf("%w: %w", changefeed.ErrNotTransferred, err)
 	}
 	return adviseUnsafe(err)
 }

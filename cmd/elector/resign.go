@@ -63,7 +63,7 @@ func (s *settings) requestResignation(ctx context.Context, b backend, id string,
 	if err != nil && !errors.Is(err, leaderelection.ErrNoElection) {
 		return "", s.describeTimeout(ctx, timeout, err)
 	}
-	requested, err := s.selectCandidate(candidates, id)
+	requested, err := s.selectCandidate(candidates, "id", id)
 	if err != nil {
 		return "", err
 	}
@@ -97,8 +97,8 @@ func (s *settings) requestResignation(ctx context.Context, b backend, id string,
 	return fmt.Sprintf("%s; %s leads, token %d", text, leader.Name, leader.Token), nil
 }
 
-// selectCandidate returns the candidate that --id names, or the leader if id is empty.
-func (s *settings) selectCandidate(candidates []candidateInfo, id string) (candidateInfo, error) {
+// selectCandidate returns the candidate that the value of a flag names, or the leader if id is empty.
+func (s *settings) selectCandidate(candidates []candidateInfo, flag, id string) (candidateInfo, error) {
 	if len(candidates) == 0 {
 		return candidateInfo{}, cmdline.Errorf(cmdline.NoLeader, "there are no candidates in %s", s.election)
 	}
@@ -117,5 +117,5 @@ func (s *settings) selectCandidate(candidates []candidateInfo, id string) (candi
 	case 1:
 		return found[0], nil
 	}
-	return candidateInfo{}, usage("--id %s: %d candidates have that name; give the ID that elector status prints", id, len(found))
+	return candidateInfo{}, usage("--%s %s: %d candidates have that name; give the ID that elector status prints", flag, id, len(found))
 }

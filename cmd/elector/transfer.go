@@ -8,28 +8,30 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/resign"
 )
-
-// errNotTransferred is the error of a transfer that did not make the candidate the leader.
-var errNotTransferred = errors.New("the leadership was not transferred")
 
 func newTransfer(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "transfer",
 		Short: "Make a candidate the leader",
-		Long: `Request the leader of an election to hand over to a candidate, and wait until that candidate leads. The
-other candidates let it pass for an election timeout. An elector that leads stops what it runs, as
-after TERM, and remains a candidate. If there is no leader, the candidate becomes the leader.
+		Long: `Request the leader of an election to hand over to a candidate, and wait until that candidate leads. An
+elector that leads stops what it runs, as after TERM, and remains a candidate.
+
+On changefeed the other candidates let the candidate pass for an election timeout, and it becomes the
+leader if there is none. On other backends the candidates ahead of it are requested to resign, the leader
+last, and join again behind it. One that does not listen to requests is waited for until --timeout.
 
 Exit codes: 0 the candidate leads; 1 the backend does not answer; 2 wrong usage, or the backend does not
 support transfers; 4 the backend refuses access; 5 the candidate did not take over, for example because
 it does not exist, or there is no election; 6 it does not lead within --timeout. Then the request is withdrawn.`,
 		Example: `  elector transfer --store postgres://elector@db1/jobs --election /jobs/report --to web-2
-  elector transfer --store redis://cache1 --election /jobs/report --to web-2 --timeout 10s`,
+  elector transfer --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --to web-2 --timeout 10s`,
 		Args: noArguments,
 	}
-	to := cmd.Flags().String("to", "", "the instance name of the candidate (required)")
+	to := cmd.Flags().String("to", "", "the candidate: its instance name; except on changefeed also its ID as printed by elector status, or the last element of the ID (required)")
 	timeout := cmd.Flags().Duration("timeout", time.Minute, "time limit for the candidate to lead")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.requireSupport("transfer"); err != nil {
@@ -47,8 +49,14 @@ it does not exist, or there is no election; 6 it does not lead within --timeout.
 		defer cancel()
 		ctx, cancelTimeout := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not within %v: %w", *timeout, context.DeadlineExceeded))
 		defer cancelTimeout()
-		switch err := b.transfer(ctx, s.election, *to); {
-		case errors.Is(err, errNotTransferred):
+		transfer := b.transfer
+		if transfer == nil {
+			transfer = s.transferInQueue(b)
+		}
+		switch err := transfer(ctx, s.election, *to); {
+		case errors.As(err, new(*cmdline.Error)):
+			return err
+		case errors.Is(err, leaderelection.ErrNotTransferred):
 			return &cmdline.Error{Code: cmdline.NoLeader, Err: err}
 		case err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 			return &cmdline.Error{Code: cmdline.NotLeft, Err: err}
@@ -59,4 +67,33 @@ it does not exist, or there is no election; 6 it does not lead within --timeout.
 		return err
 	}
 	return cmd
+}
+
+// transferInQueue returns the function transfer of a backend whose candidates wait in a queue.
+func (s *settings) transferInQueue(b backend) func(ctx context.Context, election, to string) error {
+	return func(ctx context.Context, election, to string) error {
+		candidates, err := b.list(ctx, election)
+		if errors.Is(err, leaderelection.ErrNoElection) {
+			return fmt.Errorf("%w: %w", leaderelection.ErrNotTransferred, err)
+		}
+		if err != nil {
+			return err
+		}
+		chosen, err := s.selectCandidate(candidates, "to", to)
+		if err != nil {
+			return err
+		}
+		return resign.Queue{
+			Candidates: func(ctx context.Context) (infos []leaderelection.CandidateInfo, err error) {
+				candidates, err := b.list(ctx, election)
+				for _, c := range candidates {
+					infos = append(infos, leaderelection.CandidateInfo{ID: c.ID})
+				}
+				return infos, err
+			},
+			Request: func(ctx context.Context, id string) error {
+				return b.requestResignation(ctx, election, candidateInfo{ID: id})
+			},
+		}.Transfer(ctx, chosen.ID)
+	}
 }

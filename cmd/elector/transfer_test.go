@@ -3,10 +3,12 @@
 package main
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
@@ -38,10 +40,45 @@ func TestTransfer(t *testing.T) {
 	missing.waitForLog("--to is required")
 }
 
+// TestTransfer_Queue fails if the command does not make the last candidate in a queue the leader, or the others do
+// not wait behind it, or it does not report that a candidate does not exist or does not listen to requests.
+func TestTransfer_Queue(t *testing.T) {
+	t.Parallel()
+	h := newZooKeeperHarness(t)
+	none := h.command("transfer", "--to", "c")
+	require.Equal(t, cmdline.NoLeader, none.exitCode())
+	h.lead("a", stubborn, "--grace", "10ms")
+	h.follow("b", stubborn, "--grace", "10ms")
+	c := h.follow("c", stubborn, "--grace", "10ms")
+	transfer := h.command("transfer", "--to", "c")
+	transfer.waitForOutput("c leads")
+	require.Equal(t, cmdline.OK, transfer.exitCode())
+	c.waitForOutput("works")
+	h.requireOrder("a", "c")
+
+	unknown := h.command("transfer", "--to", "x")
+	require.Equal(t, cmdline.NoLeader, unknown.exitCode())
+	unknown.waitForLog("x is not a candidate")
+	conn, _, err := h.srv.Connect(session)
+	require.NoError(t, err)
+	defer conn.Close()
+	deaf, err := leaderelection.NewElection(conn, "/jobs/one", leaderelection.WithName("deaf"))
+	require.NoError(t, err)
+	var running sync.WaitGroup
+	running.Go(func() { _ = deaf.ElectLeader() })
+	defer running.Wait()
+	defer func() { _ = deaf.Resign() }()
+	<-deaf.Status()
+	d := h.follow("d", stubborn, "--grace", "10ms")
+	late := h.command("transfer", "--to", "d", "--timeout", "1s")
+	require.Equal(t, cmdline.NotLeft, late.exitCode())
+	d.terminate()
+}
+
 // TestTransfer_Unsupported fails if the error does not name the backends that support transfers.
 func TestTransfer_Unsupported(t *testing.T) {
 	t.Parallel()
-	p := start(t, "transfer", "--zookeeper-servers", "127.0.0.1:1", "--election", "/jobs/report", "--to", "b")
+	p := start(t, "transfer", "--backend", "console", "--to", "b")
 	require.Equal(t, cmdline.Usage, p.exitCode())
-	p.waitForLog("of backend zookeeper, only of changefeed")
+	p.waitForLog("of backend console, only of changefeed, etcd, raftlog, zookeeper")
 }

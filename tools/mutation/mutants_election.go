@@ -188,6 +188,14 @@ var electionMutants = []mutant{
 		tests: ". -run ^TestElection_UnreadLeadershipIsRetracted$",
 	},
 	{
+		name: "election/transfer-order", breaks: "a transfer requests the leader to resign before the others that are ahead",
+		file: "resign/transfer.go",
+		edits: []edit{
+			{"candidates[ahead-1].ID", "candidates[0].ID"},
+		},
+		tests: "./resign -run ^TestQueue_Transfer$",
+	},
+	{
 		name: "election/A1", breaks: "a request to resign overwrites one that was made in between",
 		file: "resign/resign.go",
 		edits: []edit{

@@ -1,0 +1,63 @@
+package resign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// Transfer makes the candidate with the given ID the leader of the election at node, and returns nil when it is the
+// first in the queue. It requests the candidates ahead of it to resign: first those between it and the leader, and
+// then the leader. Programs that use Elector of package elector, and the command elector, join again behind it.
+// elector.Lead returns elector.ErrWithdrawn in their programs.
+//
+// A candidate that does not receive requests keeps its place, and Transfer waits for it until ctx is done. It then
+// withdraws the request and returns an error that wraps the cause of ctx. The leader leads on unless all others
+// have left their places.
+//
+// The error wraps [leaderelection.ErrNotTransferred] if there is no candidate with this ID, or it leaves. Other errors are those of
+// [Request], except ErrNoCandidate.
+func Transfer(ctx context.Context, conn *zk.Conn, node, id string) error {
+	return Queue{
+		Candidates: func(ctx context.Context) ([]leaderelection.CandidateInfo, error) {
+			return leaderelection.Candidates(ctx, conn, node)
+		},
+		Request: func(ctx context.Context, id string) error { return Request(ctx, conn, node, id) },
+	}.Transfer(ctx, id)
+}
+
+// Queue is an election on any backend whose candidates lead in the order in which they have joined.
+type Queue struct {
+	// Candidates returns the candidates in the order of succession, the leader first.
+	Candidates func(ctx context.Context) ([]leaderelection.CandidateInfo, error)
+	// Request requests a candidate to resign, and returns nil when it has left. Its error wraps
+	// [ErrNoCandidate] if it had left before.
+	Request func(ctx context.Context, id string) error
+}
+
+// Transfer does what the function Transfer does.
+func (q Queue) Transfer(ctx context.Context, id string) error {
+	for {
+		candidates, err := q.Candidates(ctx)
+		if err != nil {
+			return fmt.Errorf("transfer the leadership to %s: %w", id, err)
+		}
+		ahead := slices.IndexFunc(candidates, func(c leaderelection.CandidateInfo) bool { return c.ID == id })
+		switch {
+		case ahead < 0:
+			return fmt.Errorf("transfer the leadership to %s: %w: it is not a candidate", id, leaderelection.ErrNotTransferred)
+		case ahead == 0:
+			return nil
+		}
+		// The leader is asked last, so that it hands over to this candidate. Who has left joins behind it.
+		err = q.Request(ctx, candidates[ahead-1].ID)
+		if err != nil && !errors.Is(err, ErrNoCandidate) {
+			return fmt.Errorf("transfer the leadership to %s: %d candidates are ahead of it: %w", id, ahead, err)
+		}
+	}
+}
