@@ -23,12 +23,17 @@ import (
 // The error wraps [leaderelection.ErrNotTransferred] if there is no candidate with this ID, or it leaves. Other errors are those of
 // [Request], except ErrNoCandidate.
 func Transfer(ctx context.Context, conn *zk.Conn, node, id string) error {
+	return NewQueue(conn, node).Transfer(ctx, id)
+}
+
+// NewQueue returns the queue of the election at node on ZooKeeper. It sends nothing.
+func NewQueue(conn *zk.Conn, node string) Queue {
 	return Queue{
 		Candidates: func(ctx context.Context) ([]leaderelection.CandidateInfo, error) {
 			return leaderelection.Candidates(ctx, conn, node)
 		},
 		Request: func(ctx context.Context, id string) error { return Request(ctx, conn, node, id) },
-	}.Transfer(ctx, id)
+	}
 }
 
 // Queue is an election on any backend whose candidates lead in the order in which they have joined.

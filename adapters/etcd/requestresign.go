@@ -69,12 +69,17 @@ func RequestResign(ctx context.Context, client *clientv3.Client, node, id string
 // there is no candidate with this ID, or it leaves. Other errors are those of [RequestResign], except
 // resign.ErrNoCandidate.
 func Transfer(ctx context.Context, client *clientv3.Client, node, id string, opts ...Option) error {
+	return NewQueue(client, node, opts...).Transfer(ctx, id)
+}
+
+// NewQueue returns the queue of the election at node, for package resign. It sends nothing.
+func NewQueue(client *clientv3.Client, node string, opts ...Option) resign.Queue {
 	return resign.Queue{
 		Candidates: func(ctx context.Context) ([]leaderelection.CandidateInfo, error) {
 			return Candidates(ctx, client, node, opts...)
 		},
 		Request: func(ctx context.Context, id string) error { return RequestResign(ctx, client, node, id, opts...) },
-	}.Transfer(ctx, id)
+	}
 }
 
 // resignRequest is a call of RequestResign.

@@ -196,6 +196,23 @@ var electionMutants = []mutant{
 		tests: "./resign -run ^TestQueue_Transfer$",
 	},
 	{
+		name: "election/prefer-period", breaks: "a candidate with a higher priority replaces a leader at once",
+		file: "resign/prefer.go",
+		edits: []edit{
+			{"time.Since(since) >= period", "time.Since(since) >= 0"},
+		},
+		tests: "./resign -run ^TestQueue_Prefer$",
+	},
+	{
+		name: "election/prefer-equal", breaks: "a candidate replaces a leader of the same or a higher priority",
+		file: "resign/prefer.go",
+		edits: []edit{
+			{"best.ID == candidates[0].ID", "len(candidates) == 1"},
+			{"slices.MaxFunc(candidates, ", "slices.MaxFunc(candidates[len(candidates)-1:], "},
+		},
+		tests: "./resign -run ^TestQueue_Prefer$",
+	},
+	{
 		name: "election/A1", breaks: "a request to resign overwrites one that was made in between",
 		file: "resign/resign.go",
 		edits: []edit{

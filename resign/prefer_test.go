@@ -1,0 +1,121 @@
+package resign_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/elector"
+	"github.com/go-leaderelection/leaderelection/resign"
+)
+
+func priorityOf(c leaderelection.CandidateInfo) int {
+	n, _ := strconv.Atoi(c.Value)
+	return n
+}
+
+// current is the candidate that an elector has created last.
+type current struct {
+	mu sync.Mutex
+	*leaderelection.Election
+}
+
+func (c *current) ID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Election == nil {
+		return ""
+	}
+	return c.Election.ID()
+}
+
+// program runs an elector whose candidate has a priority, until stop is called.
+func (h *harness) program(priority int, leads func(priority int)) (stop func()) {
+	conn := h.connect()
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &current{}
+	e := &elector.Elector{
+		NewCandidate: func(context.Context) (leaderelection.Candidate, error) {
+			election, err := leaderelection.NewElection(conn, node, leaderelection.WithCreateNode(), leaderelection.WithRejoin(),
+				leaderelection.WithValue(strconv.Itoa(priority)))
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.Election = election
+			return election, err
+		},
+		Work: func(ctx context.Context, _ *leaderelection.Leadership) error {
+			leads(priority)
+			<-ctx.Done()
+			return nil
+		},
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = e.Run(ctx) })
+	running.Go(func() {
+		require.ErrorIs(h, resign.NewQueue(conn, node).Prefer(ctx, c, priorityOf, time.Minute), context.Canceled)
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// TestQueue_Prefer fails if the candidate with the highest priority does not lead after a period, a leader is replaced
+// earlier or again, or the next one does not lead when it has left.
+func TestQueue_Prefer(t *testing.T) {
+	withServer(t, func(h *harness) {
+		var mu sync.Mutex
+		var leaders []int
+		leads := func(priority int) {
+			mu.Lock()
+			defer mu.Unlock()
+			leaders = append(leaders, priority)
+		}
+		expect := func(want ...int) {
+			h.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			require.Equal(h, want, leaders)
+		}
+		var stops []func()
+		for _, priority := range []int{1, 1, 3, 2} {
+			stops = append(stops, h.program(priority, leads))
+			h.advance(time.Second)
+		}
+		h.advance(50 * time.Second)
+		expect(1)
+		h.advance(time.Minute)
+		expect(1, 3)
+		h.advance(time.Hour)
+		expect(1, 3)
+		stops[2]() // its successor in the queue has the lowest priority, or is the best one
+		h.advance(3 * time.Minute)
+		mu.Lock()
+		require.Equal(h, 2, leaders[len(leaders)-1])
+		n := len(leaders)
+		mu.Unlock()
+		h.advance(time.Hour)
+		mu.Lock()
+		require.Len(h, leaders, n)
+		mu.Unlock()
+		for _, i := range []int{0, 1, 3} {
+			stops[i]()
+		}
+	})
+}
+
+// TestQueue_PreferErrors fails if invalid arguments are accepted, or a permanent error is not returned.
+func TestQueue_PreferErrors(t *testing.T) {
+	failure := errors.New("failure")
+	q := resign.Queue{Candidates: func(context.Context) ([]leaderelection.CandidateInfo, error) { return nil, failure }}
+	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, priorityOf, time.Minute), failure)
+	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, priorityOf, 0), leaderelection.ErrInvalid)
+	require.ErrorIs(t, q.Prefer(t.Context(), nil, priorityOf, time.Minute), leaderelection.ErrInvalid)
+	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, nil, time.Minute), leaderelection.ErrInvalid)
+}
