@@ -92,7 +92,7 @@ func TestQueue_Prefer(t *testing.T) {
 		expect(1)
 		h.advance(time.Minute)
 		expect(1, 3)
-		h.advance(time.Hour)
+		h.advance(15 * time.Minute)
 		expect(1, 3)
 		stops[2]() // its successor in the queue has the lowest priority, or is the best one
 		h.advance(3 * time.Minute)
@@ -100,7 +100,7 @@ func TestQueue_Prefer(t *testing.T) {
 		require.Equal(h, 2, leaders[len(leaders)-1])
 		n := len(leaders)
 		mu.Unlock()
-		h.advance(time.Hour)
+		h.advance(15 * time.Minute)
 		mu.Lock()
 		require.Len(h, leaders, n)
 		mu.Unlock()
