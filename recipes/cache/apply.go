@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -175,6 +176,14 @@ func (u *updater) applyStat(n *node, f *fetch) {
 		n.tooLargeMzxid = f.stat.Mzxid
 	} else {
 		n.statOnly = false // the next read may be permitted
+	}
+}
+
+// filterChildren removes the names from a list of children that the filter of the program excludes. The program may
+// read the cache in it, so the caller does not hold the mutex of the tree.
+func (u *updater) filterChildren(f *fetch) {
+	if u.filter != nil {
+		f.children = slices.DeleteFunc(f.children, func(name string) bool { return !u.filter(childPath(f.node.path, name)) })
 	}
 }
 

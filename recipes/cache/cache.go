@@ -23,7 +23,7 @@ type Cache struct {
 	syncCalls *mailbox[*syncCall]
 }
 
-// New returns a cache of the znode at path, which does not need to exist, and of as many
+// New returns a cache of the znode at path, which does not need to exist and may be the root, and of as many
 // levels below it as scope specifies. It does not wait for ZooKeeper; see [Cache.Filled].
 // The cache must be closed. Errors: [recipes.ErrInvalid].
 func New(conn *zk.Conn, path string, scope Scope, opts ...Option) (*Cache, error) {
@@ -38,7 +38,7 @@ func New(conn *zk.Conn, path string, scope Scope, opts ...Option) (*Cache, error
 // newCache returns the updater of a new cache.
 func newCache(conn *zk.Conn, path string, scope Scope, opts []Option) (*updater, error) {
 	options := cacheOptions{concurrency: 64}
-	s, err := recipe.NewOwn(conn, path, &options, opts, Option.ApplyCache)
+	s, err := recipe.NewReader(conn, path, &options, opts, Option.ApplyCache)
 	if err == nil {
 		err = options.validate(scope)
 	}

@@ -62,7 +62,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 	}{
 		{nil, "/a", Node, nil, recipes.ErrInvalid},
 		{conn, "a", Node, nil, recipes.ErrInvalid},
-		{conn, "/", Node, nil, recipes.ErrInvalid},
+		{conn, "", Node, nil, recipes.ErrInvalid},
 		{conn, "/a", -1, nil, recipes.ErrInvalid},
 		{conn, "/a", Node, []Option{WithConcurrency(0)}, recipes.ErrInvalid},
 		{conn, "/a", Node, []Option{nil}, recipes.ErrInvalid},
@@ -240,4 +240,68 @@ func TestCache_ConnectionIsClosed(t *testing.T) {
 			require.ErrorIs(h, c.Err(), recipes.ErrConnClosed, "the first reason is kept")
 		})
 	}
+}
+
+// TestCache_Root fails if a cache of the root does not contain the znodes below it, or misses their changes.
+func TestCache_Root(t *testing.T) {
+	run(t, func(h *harness) {
+		h.createWith("/a", "1")
+		h.create("/a/b")
+		c, r := h.fill("/", Subtree)
+		for _, path := range []string{"/", "/a", "/a/b"} {
+			z, found := c.Get(path)
+			require.True(h, found, path)
+			require.Equal(h, path, z.Path)
+		}
+		names, found := c.Children("/")
+		require.True(h, found)
+		require.Contains(h, names, "a")
+		h.set("/a", "2")
+		h.create("/c")
+		h.remove("/a/b")
+		require.NoError(h, c.Sync(h.Context()))
+		z, _ := c.Get("/a")
+		require.Equal(h, "2", string(z.Data))
+		_, found = c.Get("/c")
+		require.True(h, found)
+		for _, path := range []string{"/a/b", "", "a", "//a"} {
+			_, found = c.Get(path)
+			require.False(h, found, path)
+		}
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		require.Equal(h, "2", string(r.nodes["/a"].Data))
+	})
+}
+
+// TestWithFilter fails if an excluded znode or one below it is cached, is read, or is watched, or if another one is
+// not cached.
+func TestWithFilter(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a", "/a/locks", "/a/locks/1", "/a/data", "/a/data/locks")
+		h.srv.ResetLog()
+		var c *Cache
+		c, _ = h.fill("/a", Subtree, WithFilter(func(path string) bool {
+			if c != nil {
+				c.Get("/a") // the cache is not locked
+			}
+			return path != "/a/locks"
+		}))
+		h.create("/a/locks/2", "/a/data/1")
+		h.set("/a/locks", "2")
+		h.create("/a/late")
+		require.NoError(h, c.Sync(h.Context()))
+		var paths []string
+		for z := range c.All() {
+			paths = append(paths, z.Path)
+		}
+		require.Equal(h, []string{"/a", "/a/data", "/a/data/1", "/a/data/locks", "/a/late"}, paths)
+		names, _ := c.Children("/a")
+		require.Equal(h, []string{"data", "late"}, names)
+		require.Empty(h, h.srv.Watches("/a/locks", "/a/locks/1"))
+		for _, e := range h.srv.Log().Requests().Session(h.session()) {
+			require.NotContains(h, e.Path, "/a/locks")
+		}
+	})
 }

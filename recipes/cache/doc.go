@@ -37,7 +37,7 @@
 // A cache whose scope contains the znode of a lock, in particular [Subtree] above locks,
 // delivers events for every acquisition and release: the contender's znode is created and
 // deleted, and most acquisitions also change the znode of the lock itself, without data. The
-// znode does not change if it had data before its first use; see package lock.
+// znode does not change if it had data before its first use; see package lock. [WithFilter] excludes such znodes.
 //
 // # Znodes
 //

@@ -176,7 +176,8 @@ func (r *replica) apply(c *Cache, e Event) {
 			r.addFault("%s created, but it exists", e.Path)
 		case e.Path != c.path && !hasParent:
 			r.addFault("%s created before its parent", e.Path)
-		case e.Node.Stat.Czxid <= r.czxids[e.Path] && e.Node.Stat != (zk.Stat{}): // the Stat is unknown if no read was answered
+		// The Stat is unknown if no read was answered. The znodes of a new server have the czxid 0.
+		case e.Node.Stat.Czxid <= r.czxids[e.Path] && e.Node.Stat.Czxid != 0:
 			r.addFault("%s created with a czxid that was reported before", e.Path)
 		}
 		r.nodes[e.Path], r.czxids[e.Path] = e.Node, e.Node.Stat.Czxid

@@ -20,7 +20,7 @@ const (
 	Subtree Scope = math.MaxInt
 )
 
-// Option is an option of a [Cache]: [WithConcurrency], [WithoutData], and every [recipes.Option].
+// Option is an option of a [Cache]: [WithConcurrency], [WithFilter], [WithoutData], and every [recipes.Option].
 type Option interface{ ApplyCache(*recipe.Setup) }
 
 // ownOption is an option of this package.
@@ -32,6 +32,7 @@ func (o ownOption) ApplyCache(s *recipe.Setup) { o(s) }
 type cacheOptions struct {
 	concurrency int
 	withoutData bool
+	filter      func(path string) bool
 }
 
 // WithConcurrency sets the maximum number of requests that a cache has in flight. The
@@ -45,6 +46,14 @@ func WithConcurrency(n int) Option {
 // Stats, names and changes. The data is still read from the server.
 func WithoutData() Option {
 	return ownOption(recipe.Own("cache.WithoutData", func(o *cacheOptions) { o.withoutData = true }))
+}
+
+// WithFilter excludes the znodes below the cache's path for which keep returns false, and all znodes below them, for
+// example the queues of locks. They cost no requests and no watches. keep is called with the path of each
+// listed znode, by one goroutine at a time, again for each listing, and should return the same each time.
+// The cache waits while it runs.
+func WithFilter(keep func(path string) bool) Option {
+	return ownOption(recipe.Own("cache.WithFilter", func(o *cacheOptions) { o.filter = keep }))
 }
 
 func (o *cacheOptions) validate(scope Scope) error {

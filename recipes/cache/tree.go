@@ -97,9 +97,12 @@ func newNode(parent *node, path string) *node {
 	return n
 }
 
+// childPath returns the path of a child.
+func childPath(parent, name string) string { return strings.TrimSuffix(parent, "/") + "/" + name }
+
 // addChild adds a node without a value.
 func (n *node) addChild(name string) *node {
-	path := n.path + "/" + name
+	path := childPath(n.path, name)
 	c := newNode(n, path)
 	if n.children == nil {
 		n.children = map[string]*node{}
@@ -129,9 +132,12 @@ func (n *node) walk(f func(*node)) {
 // find returns the node at a path, or nil if it is not in the tree. The caller holds mu, or is the
 // updater.
 func (t *tree) find(path string) *node {
-	rest, ok := strings.CutPrefix(path, t.root.path)
-	if !ok || rest != "" && rest[0] != '/' {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(t.root.path, "/"))
+	if !ok || rest != "" && rest[0] != '/' || path == "" {
 		return nil
+	}
+	if path == "/" {
+		rest = ""
 	}
 	n := t.root
 	for rest != "" && n != nil {

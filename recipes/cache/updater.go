@@ -26,6 +26,7 @@ type updater struct {
 	scope          Scope
 	concurrency    int  // the maximum number of requests in flight
 	withoutData    bool // data is not cached
+	filter         func(path string) bool
 	conn           *zk.Conn
 	log            *slog.Logger
 	sub            *connection.Subscription
@@ -68,7 +69,7 @@ type updater struct {
 
 func newUpdater(c *Cache, s *recipe.Setup, options cacheOptions, scope Scope) *updater {
 	u := &updater{
-		cache: c, tree: &c.tree, scope: scope, concurrency: options.concurrency, withoutData: options.withoutData,
+		cache: c, tree: &c.tree, scope: scope, concurrency: options.concurrency, withoutData: options.withoutData, filter: options.filter,
 		conn: s.Conn, log: s.Log.With("cache", s.Path), sub: s.Subscribe(), sessionTimeout: s.SessionTimeout(),
 		watches: newWatchSet(), replies: newMailbox[*fetch](), events: newEventQueue(), epoch: 1, timer: time.NewTimer(0),
 		repeat: time.NewTimer(watch.Round()),
@@ -98,8 +99,12 @@ func (u *updater) run() {
 		case events <- next:
 			u.events.removeFirst()
 		case <-u.replies.ready:
+			replies := u.replies.take()
+			for _, f := range replies {
+				u.filterChildren(f)
+			}
 			u.tree.mu.Lock()
-			for _, f := range u.replies.take() {
+			for _, f := range replies {
 				u.handleReply(f)
 			}
 			u.tree.mu.Unlock()

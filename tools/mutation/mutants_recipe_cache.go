@@ -11,6 +11,22 @@ var cacheMutants = []mutant{
 		tests: "./recipes/cache -run ^TestTrap29_OlderRepliesAreDropped$",
 	},
 	{
+		name: "recipe/cache-filter", breaks: "znodes that the program excludes are cached",
+		file: "recipes/cache/updater.go",
+		edits: []edit{
+			{"				u.filterChildren(f)\n", "				_ = f\n"},
+		},
+		tests: "./recipes/cache -run ^TestWithFilter$",
+	},
+	{
+		name: "recipe/typed-reject", breaks: "an item that cannot be decoded is delivered again and again",
+		file: "recipes/queue/typed.go",
+		edits: []edit{
+			{"return Reject(err)", "return err"},
+		},
+		tests: "./recipes/queue -run ^TestTyped$",
+	},
+	{
 		name: "recipe/rC2", breaks: "a list removes children that were created after it",
 		file: "recipes/cache/apply.go",
 		edits: []edit{

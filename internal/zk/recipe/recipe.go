@@ -78,10 +78,18 @@ func EachOption[O any](options []O, apply func(O) error) error {
 
 // NewOwn is New for a package with its own options. They set the fields of own.
 func NewOwn[T, O any](conn *zk.Conn, path string, own *T, options []O, apply func(O, *Setup)) (*Setup, error) {
+	if conn != nil && path == "/" {
+		return nil, connection.CheckPath(path)
+	}
+	return NewReader(conn, path, own, options, apply)
+}
+
+// NewReader is NewOwn for recipes that write nothing. They accept the root as well.
+func NewReader[T, O any](conn *zk.Conn, path string, own *T, options []O, apply func(O, *Setup)) (*Setup, error) {
 	if conn == nil {
 		return nil, zkerror.ErrNilConn
 	}
-	if err := connection.CheckPath(path); err != nil {
+	if err := connection.CheckPath(path); err != nil && path != "/" {
 		return nil, err
 	}
 	s := &Setup{

@@ -1,0 +1,60 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCache_Batches fails if a batch ends before a quiet period, or lasts longer than ten, if events are missing, or
+// the iteration does not end with the context and with the cache.
+func TestCache_Batches(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a")
+		c := h.newCache("/a", Children)
+		ctx, cancel := context.WithCancel(h.Context())
+		type arrival struct {
+			at     time.Duration
+			events int
+		}
+		var arrivals []arrival
+		start, ended := time.Now(), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for batch := range c.Batches(ctx, time.Second) {
+				arrivals = append(arrivals, arrival{time.Since(start).Round(time.Second), len(batch)})
+			}
+		}()
+		<-c.Filled()
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		for i := range 3 {
+			h.create(fmt.Sprint("/a/", i))
+		}
+		time.Sleep(time.Minute)
+		for i := range 30 { // half a second apart, so that a batch never ends by a pause
+			h.set("/a", fmt.Sprint(i))
+			time.Sleep(time.Second / 2)
+		}
+		time.Sleep(time.Minute)
+		h.set("/a", "last")
+		synctest.Wait()
+		cancel()
+		<-ended
+		require.Equal(h, arrival{time.Second, 2}, arrivals[0]) // /a and Fresh
+		require.Equal(h, arrival{61 * time.Second, 3}, arrivals[1])
+		require.Equal(h, 130*time.Second, arrivals[2].at)
+		require.Len(h, arrivals, 5)
+		require.Equal(h, 30, arrivals[2].events+arrivals[3].events)
+		require.Equal(h, 1, arrivals[4].events)
+
+		require.NoError(h, c.Close())
+		for range c.Batches(h.Context(), time.Second) {
+			h.Fatal("a batch of a closed cache")
+		}
+	})
+}

@@ -1,0 +1,51 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
+)
+
+// TestTyped fails if a handler does not receive the value that was put, an item in another format reaches it or is lost,
+// or a value that cannot be encoded is put.
+func TestTyped(t *testing.T) {
+	type job struct{ Tenant string }
+	run(t, func(h *harness) {
+		q := h.queueOn(h.connect(), config{})
+		jobs := Of(q, codec.JSON[job]())
+		_, err := jobs.Put(h.Context(), job{"a"})
+		require.NoError(h, err)
+		h.put(q, "{")
+		ctx, cancel := context.WithCancel(h.Context())
+		var received []job
+		result := make(chan error, 1)
+		go func() {
+			result <- jobs.Handle(ctx, func(_ context.Context, j job, i *Item) error {
+				require.NotEmpty(h, i.ID())
+				received = append(received, j)
+				return nil
+			})
+		}()
+		h.advance(time.Minute)
+		cancel()
+		require.NoError(h, <-result)
+		require.Equal(h, []job{{"a"}}, received)
+		letters, err := q.DeadLetters(h.Context())
+		require.NoError(h, err)
+		require.Len(h, letters, 1)
+		require.Contains(h, letters[0].Reason, codec.ErrFormat.Error())
+		require.Equal(h, "{", string(letters[0].Parts[0]))
+
+		failure := errors.New("failure")
+		invalid := Of(q, codec.Codec[job]{Encode: func(job) ([]byte, error) { return nil, failure }})
+		_, err = invalid.Put(h.Context(), job{})
+		require.ErrorIs(h, err, failure)
+		require.ErrorIs(h, err, recipes.ErrInvalid)
+	})
+}
