@@ -61,10 +61,14 @@ SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 # With ZKTEST_REAL=required, a test fails, and is not skipped, if a server or client that it needs
 # is not installed. The four groups run concurrently, because many tests wait for servers,
 # processes and session timeouts. The time limits allow for machines that run other programs as well.
-test: prepare lint
+# It prints what it does at least every 20 seconds.
+test:
+	@tools/progress.sh $(MAKE) --no-print-directory tested
+
+.PHONY: tested bubbles served simulated
+tested: prepare lint
 	@$(MAKE) --no-print-directory --jobs=3 --keep-going checks bubbles served simulated
 
-.PHONY: bubbles served simulated
 bubbles:
 	$(if $(BUBBLES),ZKTEST_REAL=required $(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
 
@@ -86,7 +90,7 @@ checks:
 WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver|etcdserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 unit: checks
-	$(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
+	@tools/progress.sh $(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
 
 # unit386 runs the same tests on a 32-bit platform.
 unit386:
