@@ -14,8 +14,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/go-leaderelection/leaderelection/tools/repository"
 )
 
 func main() {
@@ -38,7 +36,7 @@ func runMutants(ctx context.Context, w io.Writer, pattern string, list bool, lim
 	if err != nil {
 		return err
 	}
-	root, err := repository.Root()
+	root, err := filepath.Abs("..") // of the repository
 	if err != nil {
 		return err
 	}

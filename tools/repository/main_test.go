@@ -1,11 +1,12 @@
-package repository_test
+// Package repository tests what concerns several modules: documents, workflows, dependencies, the size of the
+// API and the list of failure scenarios. Test with -count 1: the go command keeps a result although a file
+// outside the module tools has changed.
+package repository
 
 import (
 	"fmt"
 	"os"
 	"testing"
-
-	"github.com/go-leaderelection/leaderelection/tools/repository"
 )
 
 // TestMain lets the tests run in the root of the repository, and in its workspace.
@@ -18,12 +19,8 @@ func TestMain(m *testing.M) {
 }
 
 func enterRoot() error {
-	root, err := repository.Root()
-	if err != nil {
-		return err
-	}
 	if err := os.Setenv("GOWORK", "auto"); err != nil { // the value off, which the tools need, is not for go list
 		return err
 	}
-	return os.Chdir(root)
+	return os.Chdir("../..")
 }

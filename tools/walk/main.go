@@ -2,6 +2,8 @@
 // NewElection to the closed channel. It builds and runs a program with coverage:
 //
 //	go run ./walk
+//
+// Run it in the directory tools.
 package main
 
 import (
@@ -15,14 +17,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/go-leaderelection/leaderelection/tools/repository"
 )
 
 const module = "github.com/go-leaderelection/leaderelection"
 
 // excluded are the packages of the server, the dialer and the program.
-var excluded = regexp.MustCompile(`/(zktest|zkdial|internal/wire|internal/testenv|testdata)(/|$)`)
+var excluded = regexp.MustCompile(`/(zktest|zkdial|internal/wire|internal/testenv|tools/walk)(/|$)`)
 
 func main() {
 	log.SetFlags(0)
@@ -38,21 +38,17 @@ func main() {
 }
 
 func walk(dir string) error {
-	root, err := repository.Root()
-	if err != nil {
-		return err
-	}
 	program, data, profile := filepath.Join(dir, "candidate"), filepath.Join(dir, "data"), filepath.Join(dir, "profile")
 	if err := os.Mkdir(data, 0o755); err != nil {
 		return err
 	}
 	for _, args := range [][]string{
-		{"go", "build", "-cover", "-coverpkg=command-line-arguments," + module + "/...", "-o", program, "./tools/walk/testdata/candidate/main.go"},
+		{"go", "build", "-cover", "-coverpkg=command-line-arguments," + module + "/...", "-o", program, "./tools/walk/candidate.go"},
 		{program},
 		{"go", "tool", "covdata", "textfmt", "-i=" + data, "-o=" + profile},
 	} {
 		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Dir = root
+		cmd.Dir = ".." // the root of the repository
 		cmd.Env = append(os.Environ(), "GOWORK=", "GOCOVERDIR="+data)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)

@@ -1,4 +1,7 @@
-// Program candidate joins an election as its only candidate, leads and resigns.
+//go:build ignore
+
+// This program joins an election as its only candidate, leads and resigns. The command walk builds it, in
+// the workspace.
 package main
 
 import (
