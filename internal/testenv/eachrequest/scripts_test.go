@@ -1,4 +1,4 @@
-package eachrequest_test
+package eachrequest
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/eachrequest"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
@@ -24,57 +23,55 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-type run = eachrequest.Run
-
 // TestFaults fails if a fault at any request causes a hang, a wrong result, two holders, or a znode or a
 // goroutine that remains.
-func TestFaults(t *testing.T) { eachrequest.Test(t, 60, scripts, eachrequest.Faults) }
+func TestFaults(t *testing.T) { testScripts(t, 60, scripts, faults) }
 
 // TestCodes fails if an operation that a server rejects, with any code and at any request, neither
 // continues when the condition has passed nor ends with an error that names the code, the server, the
 // path and the remedy.
-func TestCodes(t *testing.T) { eachrequest.Test(t, 60, scripts, eachrequest.Codes()) }
+func TestCodes(t *testing.T) { testScripts(t, 60, scripts, codes()) }
 
 // TestRejectedRemovals fails if what a server refuses to remove for a moment remains.
 func TestRejectedRemovals(t *testing.T) {
-	var some []eachrequest.Script
+	var some []Script
 	for _, s := range scripts {
 		if slices.Contains([]string{"mutex", "group", "queue"}, s.Name) {
 			some = append(some, s)
 		}
 	}
-	var quota []eachrequest.Fault
-	for _, f := range eachrequest.Codes() {
+	var quota []Fault
+	for _, f := range codes() {
 		if f.Code.Number == -125 {
 			quota = append(quota, f)
 		}
 	}
-	eachrequest.Test(t, eachrequest.All, some, quota)
+	testScripts(t, all, some, quota)
 }
 
 const pause = 50 * time.Millisecond
 
-var scripts = []eachrequest.Script{
+var scripts = []Script{
 	{Name: "election", Use: useElection},
-	{Name: "mutex", Use: func(r *run) {
+	{Name: "mutex", Use: func(r *Run) {
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
 			m, err := lock.NewMutex(conn, "/app/lock")
 			return func(ctx context.Context) (holder, error) { return m.Lock(ctx) }, err
 		})
 	}},
-	{Name: "kazoo mutex", Use: func(r *run) {
+	{Name: "kazoo mutex", Use: func(r *Run) {
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
 			m, err := lock.NewMutex(conn, "/app/lock", recipes.WithKazooLayout())
 			return func(ctx context.Context) (holder, error) { return m.Lock(ctx) }, err
 		})
 	}},
-	{Name: "mutex with delay", Use: func(r *run) {
+	{Name: "mutex with delay", Use: func(r *Run) {
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
 			m, err := lock.NewMutex(conn, "/app/lock", lock.WithLockDelay(time.Second))
 			return func(ctx context.Context) (holder, error) { return m.Lock(ctx) }, err
 		})
 	}},
-	{Name: "period", Use: func(r *run) {
+	{Name: "period", Use: func(r *Run) {
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
 			p, err := lock.NewPeriod(conn, "/app/lock", time.Millisecond)
 			return func(ctx context.Context) (holder, error) { return p.Next(ctx) }, err
@@ -82,19 +79,19 @@ var scripts = []eachrequest.Script{
 	}},
 	{Name: "rwmutex", Use: useRWMutex},
 	{Name: "multilock", Use: useMultiLock},
-	{Name: "semaphore", Use: func(r *run) {
+	{Name: "semaphore", Use: func(r *Run) {
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
 			s, err := lock.NewSemaphore(conn, "/app/semaphore", 1)
 			return func(ctx context.Context) (holder, error) { return s.Acquire(ctx, 1) }, err
 		})
 	}},
-	{Name: "curator semaphore", Use: func(r *run) {
+	{Name: "curator semaphore", Use: func(r *Run) {
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
 			s, err := lock.NewSemaphore(conn, "/app/semaphore", 1, lock.WithCuratorLayout())
 			return func(ctx context.Context) (holder, error) { return s.Acquire(ctx, 1) }, err
 		})
 	}},
-	{Name: "kazoo semaphore", Use: func(r *run) {
+	{Name: "kazoo semaphore", Use: func(r *Run) {
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
 			s, err := lock.NewSemaphore(conn, "/app/semaphore", 1, recipes.WithKazooLayout())
 			return func(ctx context.Context) (holder, error) { return s.Acquire(ctx, 1) }, err
@@ -102,8 +99,8 @@ var scripts = []eachrequest.Script{
 	}},
 	{Name: "barrier", Use: useBarrier},
 	{Name: "double barrier", Use: useDouble},
-	{Name: "queue", Use: func(r *run) { useQueue(r) }},
-	{Name: "kazoo queue", Use: func(r *run) { useQueue(r, recipes.WithKazooLayout()) }},
+	{Name: "queue", Use: func(r *Run) { useQueue(r) }},
+	{Name: "kazoo queue", Use: func(r *Run) { useQueue(r, recipes.WithKazooLayout()) }},
 	{Name: "counter", Use: useCounter},
 	{Name: "value", Use: useValue},
 	{Name: "group", Use: useGroup},
@@ -113,7 +110,7 @@ var scripts = []eachrequest.Script{
 }
 
 // both opens a recipe for the client with the fault and for the other client.
-func both[T any](r *run, open func(conn *zk.Conn) (T, error)) (client, other T) {
+func both[T any](r *Run, open func(conn *zk.Conn) (T, error)) (client, other T) {
 	client, err := open(r.Conn)
 	other, err2 := open(r.Other)
 	if err := errors.Join(err, err2); err != nil {
@@ -149,7 +146,7 @@ func (c *started) isOver() bool {
 
 func (c *started) leads() bool { return c.Current().Role == leaderelection.Leader }
 
-func useElection(r *run) {
+func useElection(r *Run) {
 	const node = "/app/election"
 	var client *started
 	if r.Try("join", func(ctx context.Context) error {
@@ -215,7 +212,7 @@ type holder interface {
 type locker func(ctx context.Context) (holder, error)
 
 // useLock lets the other client hold the lock while the client waits, and wait while the client holds it.
-func useLock(r *run, most int, open func(conn *zk.Conn) (locker, error)) {
+func useLock(r *Run, most int, open func(conn *zk.Conn) (locker, error)) {
 	const path = "/app/lock"
 	client, other := both(r, open)
 	turn := func() {
@@ -245,7 +242,7 @@ func useLock(r *run, most int, open func(conn *zk.Conn) (locker, error)) {
 	turn()
 }
 
-func useRWMutex(r *run) {
+func useRWMutex(r *Run) {
 	const path = "/app/lock"
 	client, other := both(r, func(conn *zk.Conn) (*lock.RWMutex, error) { return lock.NewRWMutex(conn, path) })
 	write := func() {
@@ -284,7 +281,7 @@ type token struct {
 
 func (t token) Token() int64 { return t.MultiHold.TokenOf(t.path) }
 
-func useMultiLock(r *run) {
+func useMultiLock(r *Run) {
 	client, other := both(r, func(conn *zk.Conn) (*lock.MultiLock, error) {
 		a, err := lock.NewMutex(conn, "/app/a")
 		b, err2 := lock.NewMutex(conn, "/app/b")
@@ -313,7 +310,7 @@ func useMultiLock(r *run) {
 	turn()
 }
 
-func useBarrier(r *run) {
+func useBarrier(r *Run) {
 	const path = "/app/gate"
 	client, other := both(r, func(conn *zk.Conn) (*barrier.Barrier, error) { return barrier.New(conn, path) })
 	if r.Try("set", client.Set) {
@@ -337,7 +334,7 @@ func useBarrier(r *run) {
 	r.Require("wait", other.Wait)
 }
 
-func useDouble(r *run) {
+func useDouble(r *Run) {
 	const path = "/app/gate"
 	open := func(conn *zk.Conn) (*barrier.Double, error) { return barrier.NewDouble(conn, path, 2) }
 	client, other := both(r, open)
@@ -357,7 +354,7 @@ func useDouble(r *run) {
 	r.Also(func() {
 		// If the client has lost its znode, the other client may have entered a round with it, or wait.
 		for range 2 {
-			time.Sleep(4 * eachrequest.Timeout)
+			time.Sleep(4 * Timeout)
 			if otherWaits, clientWaits := entries.Load() == 0, !tried.Load(); otherWaits != clientWaits {
 				entered(third)
 				return
@@ -372,7 +369,7 @@ func useDouble(r *run) {
 	}
 }
 
-func useQueue(r *run, opts ...queue.Option) {
+func useQueue(r *Run, opts ...queue.Option) {
 	const path = "/app/jobs"
 	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) { return queue.New(conn, path, opts...) })
 	done, maybe := map[string]int{}, map[string]bool{}
@@ -409,7 +406,7 @@ func useQueue(r *run, opts ...queue.Option) {
 		maybe[name] = maybe[name] || unknown
 	}
 	r.Finish("close", client.Close)
-	time.Sleep(3 * eachrequest.Timeout) // claims of the client end with its session
+	time.Sleep(3 * Timeout) // claims of the client end with its session
 	for {
 		var item *queue.Item
 		empty := false
@@ -438,15 +435,15 @@ func useQueue(r *run, opts ...queue.Option) {
 }
 
 // settle acknowledges or returns an item, again if the servers reject it.
-func settle(r *run, operation string, f func(context.Context) error) (ok, unknown bool) {
+func settle(r *Run, operation string, f func(context.Context) error) (ok, unknown bool) {
 	if ok, unknown = r.Once(operation, f); !ok && !unknown && r.Fault.Code != nil {
-		time.Sleep(eachrequest.Timeout)
+		time.Sleep(Timeout)
 		ok, unknown = r.Once(operation, f)
 	}
 	return ok, unknown
 }
 
-func useCounter(r *run) {
+func useCounter(r *Run) {
 	client, other := both(r, func(conn *zk.Conn) (*counter.Counter, error) { return counter.New(conn, "/app/counter") })
 	least, most := int64(0), int64(0)
 	for range 3 {
@@ -470,7 +467,7 @@ func useCounter(r *run) {
 		_, err := client.Get(ctx)
 		return err
 	})
-	time.Sleep(3 * eachrequest.Timeout)
+	time.Sleep(3 * Timeout)
 	r.Require("get", func(ctx context.Context) error {
 		n, err := other.Get(ctx)
 		if n < least || n > most {
@@ -495,7 +492,7 @@ func useCounter(r *run) {
 	}
 }
 
-func useValue(r *run) {
+func useValue(r *Run) {
 	client, other := both(r, func(conn *zk.Conn) (*value.Value[string], error) {
 		return value.New(conn, "/app/config", codec.JSON[string]())
 	})
@@ -540,7 +537,7 @@ func useValue(r *run) {
 	}
 }
 
-func useGroup(r *run) {
+func useGroup(r *Run) {
 	client, other := both(r, func(conn *zk.Conn) (*group.Group, error) { return group.New(conn, "/app/workers") })
 	var m *group.Membership
 	r.Try("join", func(ctx context.Context) (err error) {
@@ -567,7 +564,7 @@ func useGroup(r *run) {
 	}
 }
 
-func usePartitioner(r *run) {
+func usePartitioner(r *Run) {
 	client, other := both(r, func(conn *zk.Conn) (*group.Partitioner, error) { return group.NewPartitioner(conn, "/app/parts") })
 	r.Once("set parts", func(ctx context.Context) error { return client.SetParts(ctx, []string{"a", "b"}) })
 	r.Require("set parts", func(ctx context.Context) error { return other.SetParts(ctx, []string{"a", "b"}) })
@@ -593,7 +590,7 @@ func usePartitioner(r *run) {
 	if theirs != nil {
 		r.Background(func() { hold(theirs, false) })
 	}
-	time.Sleep(3 * eachrequest.Timeout)
+	time.Sleep(3 * Timeout)
 	if mine != nil {
 		r.Finish("leave", mine.Close)
 	}
@@ -602,7 +599,7 @@ func usePartitioner(r *run) {
 	}
 }
 
-func useDiscovery(r *run) {
+func useDiscovery(r *Run) {
 	client, other := both(r, func(conn *zk.Conn) (*discovery.Discovery, error) { return discovery.New(conn, "/app/services") })
 	instance := discovery.Instance{Name: "shop", ID: "client", Address: "10.0.0.1"}
 	var reg *discovery.Registration
@@ -633,7 +630,7 @@ func useDiscovery(r *run) {
 	}
 }
 
-func useCache(r *run) {
+func useCache(r *Run) {
 	create := func(path string) {
 		if _, err := r.Other.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 			r.Violate("create %s: %v", path, err)

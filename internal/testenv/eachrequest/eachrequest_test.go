@@ -31,12 +31,12 @@ type Script struct {
 	Use  func(r *Run)
 }
 
-// All runs each fault at each request.
-const All = 1
+// all runs each fault at each request.
+const all = 1
 
-// Test runs scripts with faults, and fails t if a run violates a guarantee. Without the flag -each it
+// testScripts runs scripts with faults, and fails t if a run violates a guarantee. Without the flag -each it
 // runs one of every sample pairs of fault and request.
-func Test(t *testing.T, sample int, scripts []Script, faults []Fault) {
+func testScripts(t *testing.T, sample int, scripts []Script, faults []Fault) {
 	if *each {
 		sample = 1
 	}

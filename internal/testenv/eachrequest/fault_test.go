@@ -75,8 +75,8 @@ func isolate(r *Run, q *zktest.Request) zktest.Verdict {
 	return zktest.Pass(q)
 }
 
-// Faults are the faults of connections, sessions, servers and clients.
-var Faults = []Fault{
+// faults are the faults of connections, sessions, servers and clients.
+var faults = []Fault{
 	{Name: "lost request", Before: cut},
 	{Name: "lost reply", After: cut},
 	{Name: "silence", After: func(r *Run, q *zktest.Request) zktest.Verdict {
@@ -105,15 +105,15 @@ var Faults = []Fault{
 // condition is how long the server answers with a code.
 const condition = 2 * time.Second
 
-// Codes are faults of a server that answers a request, and the next requests for the same operation
+// codes are faults of a server that answers a request, and the next requests for the same operation
 // until the condition has passed, with each code of the table that is not the state of a znode.
-func Codes() (faults []Fault) {
+func codes() (all []Fault) {
 	for i := range zkerror.Codes {
 		code := &zkerror.Codes[i]
 		if code.Class == zkerror.Answer || code.Number == -116 { // which only client libraries use
 			continue
 		}
-		faults = append(faults, Fault{
+		all = append(all, Fault{
 			Name: fmt.Sprintf("%s %d", code.Name, code.Number), Code: code,
 			Before: func(r *Run, q *zktest.Request) zktest.Verdict {
 				fail := zktest.Fail(zktest.Code(code.Number))
@@ -123,7 +123,7 @@ func Codes() (faults []Fault) {
 			},
 		})
 	}
-	return faults
+	return all
 }
 
 // permits returns "" if an operation of the client may return err, and otherwise the reason.

@@ -20,8 +20,8 @@ import (
 const (
 	// slow is the time after which an operation hangs. Every fault ends before it.
 	slow = time.Minute
-	// settle is the time after which everything that was removed does not exist any more.
-	settle = 4 * Timeout
+	// settleTime is the time after which everything that was removed does not exist any more.
+	settleTime = 4 * Timeout
 
 	serverName = "zk1:2181"
 )
@@ -114,14 +114,14 @@ func (r *Run) run() {
 	counting = false
 	r.mu.Unlock()
 	r.cancel()
-	bubble.Advance(settle)
+	bubble.Advance(settleTime)
 	if !r.Fault.Closes {
 		r.noEphemerals("although everything was released")
 	}
 	for _, conn := range []*zk.Conn{r.Conn, r.Other} {
 		conn.Close()
 	}
-	bubble.Advance(settle)
+	bubble.Advance(settleTime)
 	r.noEphemerals("although the sessions have ended")
 	r.Operator.Close()
 	bubble.Advance(slow) // requests that cannot be answered end with their client
