@@ -45,7 +45,7 @@ RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 # each. The detector finds races by the happens-before order, for which one processor is enough.
 # The packages of all modules are written as directories: PACKAGES=./recipes/... selects some.
 ALL     = $(sort $(patsubst $(shell GOWORK=off $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES))))
-BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime|testenv/eachrequest"' . | xargs -n 1 dirname | sort -u),$(ALL))
+BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 # The simulation of the raft log uses one goroutine, so that the race detector cannot find a race
 # and makes it thirteen times as slow. The tag adds its negative controls: runs in which one safety
@@ -87,7 +87,7 @@ checks:
 # unit runs the tests that need neither servers nor a C compiler: it installs nothing and
 # needs no root. It does not run the simulation of the raft log, which takes a minute: make test
 # does. Some packages wait for processes, so it tests one package more at a time than there are cores.
-WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver|etcdserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
+WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 unit: checks
 	@tools/progress.sh $(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))

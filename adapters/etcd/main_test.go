@@ -22,7 +22,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
@@ -38,7 +38,7 @@ const (
 
 // cluster is a cluster of etcd servers and the test's clients of it.
 type cluster struct {
-	*etcdserver.Cluster
+	*dbserver.EtcdCluster
 	t testing.TB
 }
 
@@ -52,7 +52,7 @@ func startServers(t *testing.T, n int) *cluster {
 // startServersAlone is startServers for a test that runs while no others do.
 func startServersAlone(t *testing.T, n int) *cluster {
 	t.Helper()
-	return &cluster{etcdserver.Start(t, etcdserver.Config{Members: n}), t}
+	return &cluster{dbserver.StartEtcd(t, dbserver.EtcdConfig{Members: n}), t}
 }
 
 // Client returns a client of all servers that is closed when the test ends. Each of the functions
@@ -74,7 +74,7 @@ func (c *cluster) Client(change ...func(*clientv3.Config)) *clientv3.Client {
 func (c *cluster) enableAuth(permission, start, end string) func(*clientv3.Config) {
 	c.t.Helper()
 	c.EnableAuth(permission, start, end)
-	return func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "user", etcdserver.Password }
+	return func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "user", dbserver.EtcdPassword }
 }
 
 // metric returns the sum of a metric of the first server over all of its labels that contain label.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -16,7 +16,7 @@ import (
 // leads on both backends has no successor of either version.
 func TestAlso(t *testing.T) {
 	t.Parallel()
-	zooKeeper, etcd := zktest.Start(t), etcdserver.Start(t, etcdserver.Config{})
+	zooKeeper, etcd := zktest.Start(t), dbserver.StartEtcd(t, dbserver.EtcdConfig{})
 	h := newHarness(t, []string{"--election", "/jobs/one", "--session-timeout", session.String(), "--grace", "10ms"})
 	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zooKeeper.Addr()}
 	newOnly := []string{"--backend", "etcd", "--etcd-endpoints", etcd.Addr(0), "--election", "/jobs/two"}

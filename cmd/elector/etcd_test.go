@@ -14,18 +14,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/elector/top"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // etcdHarness runs electors on an etcd server with TLS.
 type etcdHarness struct {
 	*harness
-	srv *etcdserver.Cluster
+	srv *dbserver.EtcdCluster
 }
 
 func newEtcdHarness(t *testing.T) *etcdHarness {
 	authority := testenv.NewAuthority(t)
-	srv := etcdserver.Start(t, etcdserver.Config{TLS: authority})
+	srv := dbserver.StartEtcd(t, dbserver.EtcdConfig{TLS: authority})
 	ca, cert, key := authority.Files("127.0.0.1")
 	h := newHarness(t, []string{
 		"--backend", "etcd", "--etcd-members", srv.Addr(0), "--etcd-keyspace", "/jobs/one", "--session-timeout", "5s",

@@ -17,7 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // accessPage is the page whose blocks of commands TestDocuments_Access runs.
@@ -77,7 +76,7 @@ func TestDocuments_Access(t *testing.T) {
 		s.start("elector status --zookeeper-servers zk1 --election /jobs/report; test $? = 5").requireSuccess() // there is no leader
 	})
 	t.Run("etcd", func(t *testing.T) {
-		url := etcdserver.Start(t, etcdserver.Config{}).URL(0)
+		url := dbserver.StartEtcd(t, dbserver.EtcdConfig{}).URL(0)
 		protected(t, "etcd", "--backend etcd --election /jobs/report --etcd-endpoints "+url, "https://etcd1:2379", url)
 	})
 	t.Run("postgres", func(t *testing.T) {

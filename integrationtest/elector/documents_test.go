@@ -21,7 +21,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // example describes how a command line of the documentation is tested. Exactly one of the fields
@@ -339,7 +338,7 @@ var documentBackends = map[string]func(t *testing.T) documentBackend{
 		return newDocumentBackend(election, "--backend zookeeper --zookeeper-servers "+strings.Join(servers.Addrs(), ",")+" --election "+election)
 	},
 	"etcd": func(t *testing.T) documentBackend {
-		return newDocumentBackend("/jobs/report", "--backend etcd --election /jobs/report --etcd-endpoints "+etcdserver.Start(t, etcdserver.Config{}).URL(0))
+		return newDocumentBackend("/jobs/report", "--backend etcd --election /jobs/report --etcd-endpoints "+dbserver.StartEtcd(t, dbserver.EtcdConfig{}).URL(0))
 	},
 	"postgres": func(t *testing.T) documentBackend {
 		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres("fsync=on") })

@@ -9,13 +9,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
 )
 
 // etcdServers are etcd servers with two candidates.
 type etcdServers struct {
-	*etcdserver.Cluster
+	*dbserver.EtcdCluster
 	admin  *clientv3.Client
 	backup string // backup is a backup from before the election.
 }
@@ -113,7 +113,7 @@ func startEtcd(e *operators.Election, members int) *etcdServers {
 }
 
 func startServers(e *operators.Election, members int) *etcdServers {
-	s := &etcdServers{Cluster: etcdserver.Start(e, etcdserver.Config{Members: members})}
+	s := &etcdServers{EtcdCluster: dbserver.StartEtcd(e, dbserver.EtcdConfig{Members: members})}
 	s.admin = s.newClient(e, "", s.Endpoints()...)
 	if members == 1 {
 		s.backup = s.Backup(0)
@@ -127,7 +127,7 @@ func (s *etcdServers) newClient(e *operators.Election, user string, endpoints ..
 		Endpoints: endpoints, Logger: zap.NewNop(), DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
 	}
 	if user != "" {
-		cfg.Username, cfg.Password = user, etcdserver.Password
+		cfg.Username, cfg.Password = user, dbserver.EtcdPassword
 	}
 	client, err := clientv3.New(cfg)
 	require.NoError(e, err)

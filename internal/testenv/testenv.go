@@ -3,8 +3,7 @@
 // TLS. The servers are in its subdirectories:
 //
 //	ensemble    Apache ZooKeeper
-//	etcdserver  etcd
-//	dbserver    PostgreSQL, Redis, NATS
+//	dbserver    PostgreSQL, Redis, NATS, etcd
 //	zkproxy     a proxy that knows ZooKeeper's protocol
 package testenv
 

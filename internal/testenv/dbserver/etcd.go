@@ -1,6 +1,4 @@
-// Package etcdserver runs etcd servers, those of Debian's package etcd-server, as child processes
-// of tests. A test can kill, pause and restart them.
-package etcdserver
+package dbserver
 
 import (
 	"bytes"
@@ -19,11 +17,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// startLimit is how long a server may take to start or to stop.
-const startLimit = 30 * time.Second
+// etcdLimit is how long a server may take to start or to stop.
+const etcdLimit = 30 * time.Second
 
-// Config configures [Start]. The zero value is one server without TLS.
-type Config struct {
+// EtcdConfig configures [StartEtcd]. The zero value is one server without TLS.
+type EtcdConfig struct {
 	// Members is the number of servers. The default is 1.
 	Members int
 	// TLS, if it is not nil, issues the certificates of the servers, and the servers require
@@ -35,16 +33,16 @@ type Config struct {
 	Election time.Duration
 }
 
-// Cluster is a set of etcd servers, numbered from 0. Only the goroutine of the test may call its
+// EtcdCluster is a set of etcd servers, numbered from 0. Only the goroutine of the test may call its
 // methods.
-type Cluster struct {
+type EtcdCluster struct {
 	t       testing.TB
-	cfg     Config
-	members []*member
+	cfg     EtcdConfig
+	members []*etcdMember
 }
 
-// member is one server.
-type member struct {
+// etcdMember is one server.
+type etcdMember struct {
 	name         string
 	dir          string
 	client, peer *testenv.Port
@@ -52,10 +50,10 @@ type member struct {
 	process      *testenv.Process // nil while the server is not running
 }
 
-// Start starts a cluster with an empty store, and waits until it answers. The cluster is stopped
-// when the test ends. If etcd is not on the PATH, Start skips the test, or fails it as
+// StartEtcd starts a cluster with an empty store, and waits until it answers. The cluster is stopped
+// when the test ends. If etcd is not on the PATH, StartEtcd skips the test, or fails it as
 // [testenv.SkipMissing] does.
-func Start(t testing.TB, cfg Config) *Cluster {
+func StartEtcd(t testing.TB, cfg EtcdConfig) *EtcdCluster {
 	t.Helper()
 	if _, err := exec.LookPath("etcd"); err != nil {
 		testenv.SkipMissing(t, "etcd", err)
@@ -66,8 +64,8 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	if cfg.Election == 0 {
 		cfg.Election = 200 * time.Millisecond
 	}
-	c := &Cluster{t: t, cfg: cfg}
-	dir, err := testenv.MakeDir("etcdserver")
+	c := &EtcdCluster{t: t, cfg: cfg}
+	dir, err := testenv.MakeDir("dbserver")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +74,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 		_ = os.RemoveAll(dir)
 	})
 	for i := range cfg.Members {
-		m := &member{name: fmt.Sprint("m", i)}
+		m := &etcdMember{name: fmt.Sprint("m", i)}
 		m.dir = filepath.Join(dir, m.name)
 		var err error
 		if m.client, err = testenv.ReservePort(); err != nil {
@@ -98,20 +96,20 @@ func Start(t testing.TB, cfg Config) *Cluster {
 }
 
 // Addr returns the host:port of server i for clients.
-func (c *Cluster) Addr(i int) string { return fmt.Sprint("127.0.0.1:", c.members[i].client.Number) }
+func (c *EtcdCluster) Addr(i int) string { return fmt.Sprint("127.0.0.1:", c.members[i].client.Number) }
 
 // URL returns Addr as a URL.
-func (c *Cluster) URL(i int) string { return c.scheme() + "://" + c.Addr(i) }
+func (c *EtcdCluster) URL(i int) string { return c.scheme() + "://" + c.Addr(i) }
 
 // Endpoints returns the URLs of all servers.
-func (c *Cluster) Endpoints() (all []string) {
+func (c *EtcdCluster) Endpoints() (all []string) {
 	for i := range c.members {
 		all = append(all, c.URL(i))
 	}
 	return all
 }
 
-func (c *Cluster) scheme() string {
+func (c *EtcdCluster) scheme() string {
 	if c.cfg.TLS != nil {
 		return "https"
 	}
@@ -119,7 +117,7 @@ func (c *Cluster) scheme() string {
 }
 
 // TLS returns the configuration of a client with a certificate. It is nil without TLS.
-func (c *Cluster) TLS() *tls.Config {
+func (c *EtcdCluster) TLS() *tls.Config {
 	if c.cfg.TLS == nil {
 		return nil
 	}
@@ -127,11 +125,11 @@ func (c *Cluster) TLS() *tls.Config {
 }
 
 // Call calls a method of etcd's JSON API, such as "kv/put", on server i.
-func (c *Cluster) Call(i int, method string, request, reply any) error {
-	return c.call(i, startLimit, method, request, reply)
+func (c *EtcdCluster) Call(i int, method string, request, reply any) error {
+	return c.call(i, etcdLimit, method, request, reply)
 }
 
-func (c *Cluster) call(i int, limit time.Duration, method string, request, reply any) error {
+func (c *EtcdCluster) call(i int, limit time.Duration, method string, request, reply any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -147,27 +145,27 @@ func (c *Cluster) call(i int, limit time.Duration, method string, request, reply
 	return json.NewDecoder(response.Body).Decode(reply)
 }
 
-func (c *Cluster) httpClient(limit time.Duration) *http.Client {
+func (c *EtcdCluster) httpClient(limit time.Duration) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.TLS()}, Timeout: limit,
 	}
 }
 
-// Password is the password of the users that EnableAuth creates.
-const Password = "secret"
+// EtcdPassword is the password of the users that EnableAuth creates.
+const EtcdPassword = "secret"
 
 // EnableAuth enables authentication. It creates the users root, which has all permissions, and user,
 // which has a permission, READ or READWRITE, for the keys from start up to, but not including, end.
-func (c *Cluster) EnableAuth(permission, start, end string) {
+func (c *EtcdCluster) EnableAuth(permission, start, end string) {
 	c.t.Helper()
 	keys := map[string]any{"permType": permission, "key": []byte(start), "range_end": []byte(end)}
 	for _, step := range []struct {
 		method  string
 		request map[string]any
 	}{
-		{"user/add", map[string]any{"name": "root", "password": Password}},
+		{"user/add", map[string]any{"name": "root", "password": EtcdPassword}},
 		{"user/grant", map[string]any{"user": "root", "role": "root"}},
-		{"user/add", map[string]any{"name": "user", "password": Password}},
+		{"user/add", map[string]any{"name": "user", "password": EtcdPassword}},
 		{"role/add", map[string]any{"name": "role"}},
 		{"role/grant", map[string]any{"name": "role", "perm": keys}},
 		{"user/grant", map[string]any{"user": "user", "role": "role"}},
@@ -179,7 +177,7 @@ func (c *Cluster) EnableAuth(permission, start, end string) {
 
 // SetFull makes the servers reject writes as if their database had reached its quota, or ends this. It
 // needs no credentials, also after EnableAuth.
-func (c *Cluster) SetFull(full bool) {
+func (c *EtcdCluster) SetFull(full bool) {
 	c.t.Helper()
 	var status struct {
 		Header struct {
@@ -195,7 +193,7 @@ func (c *Cluster) SetFull(full bool) {
 }
 
 // mustCall is like Call on server 0. reply may be nil.
-func (c *Cluster) mustCall(method string, request map[string]any, reply any) {
+func (c *EtcdCluster) mustCall(method string, request map[string]any, reply any) {
 	c.t.Helper()
 	if reply == nil {
 		reply = &struct{}{}
@@ -209,7 +207,7 @@ func (c *Cluster) mustCall(method string, request map[string]any, reply any) {
 }
 
 // Kill kills server i and waits until it has ended.
-func (c *Cluster) Kill(i int) {
+func (c *EtcdCluster) Kill(i int) {
 	c.t.Helper()
 	m := c.members[i]
 	if m.process == nil {
@@ -218,9 +216,9 @@ func (c *Cluster) Kill(i int) {
 	c.killMember(m)
 }
 
-func (c *Cluster) killMember(m *member) {
+func (c *EtcdCluster) killMember(m *etcdMember) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), etcdLimit)
 	defer cancel()
 	if err := m.process.Kill(ctx); err != nil {
 		c.t.Errorf("kill %s: %v", m.name, err)
@@ -229,14 +227,14 @@ func (c *Cluster) killMember(m *member) {
 }
 
 // Restart starts server i after Kill, with its data, and waits until it answers.
-func (c *Cluster) Restart(i int) {
+func (c *EtcdCluster) Restart(i int) {
 	c.t.Helper()
 	c.startServer(i)
 	c.waitReady()
 }
 
 // Empty removes the data of server i, which must be the only one, after Kill.
-func (c *Cluster) Empty(i int) {
+func (c *EtcdCluster) Empty(i int) {
 	c.t.Helper()
 	if err := os.RemoveAll(c.members[i].dir); err != nil {
 		c.t.Fatal(err)
@@ -244,7 +242,7 @@ func (c *Cluster) Empty(i int) {
 }
 
 // Backup writes a backup of the data of server i to a file, and returns its name.
-func (c *Cluster) Backup(i int) string {
+func (c *EtcdCluster) Backup(i int) string {
 	c.t.Helper()
 	file := filepath.Join(c.t.TempDir(), "backup")
 	c.etcdctl("--endpoints", c.Addr(i), "snapshot", "save", file)
@@ -252,7 +250,7 @@ func (c *Cluster) Backup(i int) string {
 }
 
 // Restore replaces the data of server i, which must be the only one, by a backup, after Kill.
-func (c *Cluster) Restore(i int, file string) {
+func (c *EtcdCluster) Restore(i int, file string) {
 	c.t.Helper()
 	c.Empty(i)
 	m := c.members[i]
@@ -261,7 +259,7 @@ func (c *Cluster) Restore(i int, file string) {
 		"--initial-cluster", m.name+"="+peer, "--initial-advertise-peer-urls", peer)
 }
 
-func (c *Cluster) etcdctl(args ...string) {
+func (c *EtcdCluster) etcdctl(args ...string) {
 	c.t.Helper()
 	cmd := exec.Command("etcdctl", args...)
 	cmd.Env = append(cmd.Environ(), "ETCDCTL_API=3")
@@ -271,7 +269,7 @@ func (c *Cluster) etcdctl(args ...string) {
 }
 
 // Pause stops the process of server i, whose connections remain open.
-func (c *Cluster) Pause(i int) {
+func (c *EtcdCluster) Pause(i int) {
 	c.t.Helper()
 	if err := c.members[i].process.Pause(); err != nil {
 		c.t.Fatal(err)
@@ -279,7 +277,7 @@ func (c *Cluster) Pause(i int) {
 }
 
 // Resume continues server i after Pause.
-func (c *Cluster) Resume(i int) {
+func (c *EtcdCluster) Resume(i int) {
 	c.t.Helper()
 	if err := c.members[i].process.Resume(); err != nil {
 		c.t.Fatal(err)
@@ -287,9 +285,9 @@ func (c *Cluster) Resume(i int) {
 }
 
 // Leader waits until a server reports that it is the leader, and returns its number.
-func (c *Cluster) Leader() int {
+func (c *EtcdCluster) Leader() int {
 	c.t.Helper()
-	for end := time.Now().Add(startLimit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(etcdLimit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for i := range c.members {
 			var status struct {
 				Header struct {
@@ -307,7 +305,7 @@ func (c *Cluster) Leader() int {
 	return -1
 }
 
-func (c *Cluster) startServer(i int) {
+func (c *EtcdCluster) startServer(i int) {
 	c.t.Helper()
 	m := c.members[i]
 	if m.process != nil {
@@ -322,7 +320,7 @@ func (c *Cluster) startServer(i int) {
 	m.process = p
 }
 
-func (c *Cluster) arguments(m *member) []string {
+func (c *EtcdCluster) arguments(m *etcdMember) []string {
 	peer := fmt.Sprint("http://127.0.0.1:", m.peer.Number)
 	client := fmt.Sprintf("%s://127.0.0.1:%d", c.scheme(), m.client.Number)
 	var all []string
@@ -346,10 +344,10 @@ func (c *Cluster) arguments(m *member) []string {
 }
 
 // waitReady waits until all running servers are healthy.
-func (c *Cluster) waitReady() {
+func (c *EtcdCluster) waitReady() {
 	c.t.Helper()
 	client := c.httpClient(time.Second)
-	end := time.Now().Add(startLimit)
+	end := time.Now().Add(etcdLimit)
 	for i, m := range c.members {
 		for m.process != nil && !isHealthy(client, c.URL(i)) {
 			switch {
@@ -374,9 +372,9 @@ func isHealthy(client *http.Client, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-func (m *member) log() string { return testenv.LastLinesOf(m.logs.Name()) }
+func (m *etcdMember) log() string { return testenv.LastLinesOf(m.logs.Name()) }
 
-func (c *Cluster) close() {
+func (c *EtcdCluster) close() {
 	for _, m := range c.members {
 		if m.process != nil {
 			c.killMember(m)

@@ -1,4 +1,4 @@
-package etcdserver
+package dbserver_test
 
 import (
 	"crypto/tls"
@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestCluster_KillAndRestart fails if a server loses data when it is killed, or restarts at another
+// TestEtcdCluster_KillAndRestart fails if a server loses data when it is killed, or restarts at another
 // address.
-func TestCluster_KillAndRestart(t *testing.T) {
-	c := Start(t, Config{})
+func TestEtcdCluster_KillAndRestart(t *testing.T) {
+	c := dbserver.StartEtcd(t, dbserver.EtcdConfig{})
 	key := map[string]any{"key": []byte("a"), "value": []byte("b")}
 	var put struct {
 		Header struct{ Revision string }
@@ -36,19 +37,19 @@ func TestCluster_KillAndRestart(t *testing.T) {
 	require.Equal(t, "1", lease.TTL, "the shortest TTL is longer")
 }
 
-// TestCluster_LeaderPaused fails if no other server becomes leader while the leader is paused.
-func TestCluster_LeaderPaused(t *testing.T) {
-	c := Start(t, Config{Members: 3})
+// TestEtcdCluster_LeaderPaused fails if no other server becomes leader while the leader is paused.
+func TestEtcdCluster_LeaderPaused(t *testing.T) {
+	c := dbserver.StartEtcd(t, dbserver.EtcdConfig{Members: 3})
 	first := c.Leader()
 	c.Pause(first)
 	require.Eventually(t, func() bool { return c.Leader() != first }, 10*time.Second, 10*time.Millisecond)
 	c.Resume(first)
 }
 
-// TestCluster_TLS fails if the servers accept clients without a certificate.
-func TestCluster_TLS(t *testing.T) {
+// TestEtcdCluster_TLS fails if the servers accept clients without a certificate.
+func TestEtcdCluster_TLS(t *testing.T) {
 	a := testenv.NewAuthority(t)
-	c := Start(t, Config{TLS: a})
+	c := dbserver.StartEtcd(t, dbserver.EtcdConfig{TLS: a})
 	var status struct{ Leader string }
 	require.NoError(t, c.Call(0, "maintenance/status", struct{}{}, &status))
 	require.NotEmpty(t, status.Leader)
