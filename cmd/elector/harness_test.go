@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/processtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -155,7 +155,7 @@ func (h *harness) requireSuccession(inspect func()) {
 type process struct {
 	t           *testing.T
 	cmd         *exec.Cmd
-	output, log *processtest.Output // standard output and standard error
+	output, log *testenv.Output // standard output and standard error
 }
 
 // start starts the binary.
@@ -187,7 +187,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	require.NoError(t, p.cmd.Start())
 	outputWriter.Close()
 	logWriter.Close()
-	p.output, p.log = processtest.NewOutput(output), processtest.NewOutput(log)
+	p.output, p.log = testenv.NewOutput(output), testenv.NewOutput(log)
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		_ = p.cmd.Process.Kill() // it has usually exited

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/processtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
@@ -24,7 +24,7 @@ var redisServer = dbserver.Shared{Start: func() (*dbserver.Server, error) { retu
 func TestMain(m *testing.M) {
 	child.RunWatchdog()
 	var exit func(int)
-	binary, exit = processtest.Build()
+	binary, exit = testenv.BuildCommand()
 	// Under nohup, the processes that the tests start would ignore HUP.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	goleak.VerifyTestMain(redisServer.Tests(m), goleak.Cleanup(exit))

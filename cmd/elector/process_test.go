@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/processtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // Programs of TestProcess. Like the end command there, they append their actions to FILE. They do not write
@@ -60,7 +60,7 @@ func (e *eventTest) waitForAction(line string) {
 // requireNoZombies waits until no child of a process is a zombie, although processes have exited.
 func (e *eventTest) requireNoZombies(parent int) {
 	e.t.Helper()
-	require.Eventually(e.t, func() bool { return len(processtest.Children(e.t, parent)) <= 1 }, patience, 10*time.Millisecond)
+	require.Eventually(e.t, func() bool { return len(testenv.Children(e.t, parent)) <= 1 }, patience, 10*time.Millisecond)
 }
 
 // processEvents returns the rows of the table.
@@ -106,17 +106,17 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			{act: send(syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTERM), actions: []string{"end leader"}},
 		},
 		"HUP or INT, ignored at the start (`nohup`)": {
-			{program: `kill -HUP $$; kill -INT $$; ` + obedient, prepare: processtest.Ignoring("HUP INT"), act: func(e *eventTest) {
+			{program: `kill -HUP $$; kill -INT $$; ` + obedient, prepare: testenv.Ignoring("HUP INT"), act: func(e *eventTest) {
 				send(syscall.SIGHUP, syscall.SIGINT, syscall.SIGUSR1)(e)
 				e.waitForAction("USR1")
 				e.signal(syscall.SIGTERM)
 			}, actions: []string{"USR1", "TERM", "end leader"}},
-			{prepare: processtest.Ignoring("HUP INT"), act: send(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM), actions: []string{"end leader"}},
+			{prepare: testenv.Ignoring("HUP INT"), act: send(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM), actions: []string{"end leader"}},
 		},
 		"the reader of the log stops reading": {
-			{program: obedient, prepare: processtest.LogTo(t, true), act: send(syscall.SIGTERM), actions: []string{"TERM", "end leader"}},
-			{program: "echo started; exit 7", prepare: processtest.LogTo(t, true), act: send(), actions: []string{"end leader"}, code: 7},
-			{program: disobedient, prepare: processtest.LogTo(t, true), act: func(e *eventTest) {
+			{program: obedient, prepare: testenv.LogTo(t, true), act: send(syscall.SIGTERM), actions: []string{"TERM", "end leader"}},
+			{program: "echo started; exit 7", prepare: testenv.LogTo(t, true), act: send(), actions: []string{"end leader"}, code: 7},
+			{program: disobedient, prepare: testenv.LogTo(t, true), act: func(e *eventTest) {
 				e.signal(syscall.SIGTERM)
 				e.waitForAction("TERM")
 				time.Sleep(1100 * time.Millisecond)
@@ -124,12 +124,12 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			}, actions: []string{"TERM"}, code: 128 + int(syscall.SIGTERM)},
 		},
 		"the reader of the log exits": {
-			{program: brokenPipe, prepare: processtest.LogTo(t, false), act: send(syscall.SIGTERM), actions: []string{"exit code 141", "TERM", "end leader"}},
-			{program: "echo started; exit 7", prepare: processtest.LogTo(t, false), act: send(), actions: []string{"end leader"}, code: 7},
+			{program: brokenPipe, prepare: testenv.LogTo(t, false), act: send(syscall.SIGTERM), actions: []string{"exit code 141", "TERM", "end leader"}},
+			{program: "echo started; exit 7", prepare: testenv.LogTo(t, false), act: send(), actions: []string{"end leader"}, code: 7},
 		},
 		"clients open more connections to `--listen` than elector has descriptors": {{
 			program: obedient, flags: listening,
-			prepare: processtest.ThroughShell(`ulimit -n 64; exec "$@"`), act: func(e *eventTest) {
+			prepare: testenv.ThroughShell(`ulimit -n 64; exec "$@"`), act: func(e *eventTest) {
 				page := e.webClient()
 				for range 200 {
 					conn, err := net.Dial("tcp", strings.TrimPrefix(page.base, "http://"))
@@ -144,13 +144,13 @@ func processEvents(t *testing.T) map[string][]processEvent {
 		}},
 		"elector was started with other open descriptors": {{
 			program: `echo inherited >&9; ` + obedient,
-			prepare: processtest.ThroughShell(`exec 9>>"$FILE"; exec "$@"`), act: func(e *eventTest) { e.signal(syscall.SIGTERM) },
+			prepare: testenv.ThroughShell(`exec 9>>"$FILE"; exec "$@"`), act: func(e *eventTest) { e.signal(syscall.SIGTERM) },
 			actions: []string{"inherited", "TERM", "end leader"},
 		}},
 		"the program exits": {{program: "echo started; exit 7", act: send(), actions: []string{"end leader"}, code: 7}},
 		"orphans of the program exit": {{program: orphaning, act: func(e *eventTest) {
-			require.Len(e.t, processtest.Children(e.t, e.cmd.Process.Pid), 1)
-			for _, watchdog := range processtest.Children(e.t, e.cmd.Process.Pid) {
+			require.Len(e.t, testenv.Children(e.t, e.cmd.Process.Pid), 1)
+			for _, watchdog := range testenv.Children(e.t, e.cmd.Process.Pid) {
 				var pid int
 				_, err := fmt.Sscan(watchdog, &pid)
 				require.NoError(e.t, err)
@@ -158,7 +158,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			}
 			e.signal(syscall.SIGTERM)
 		}, actions: []string{"TERM", "end leader"}}},
-		"elector is PID 1, and orphans exit": {{prepare: processtest.AsPID1, act: func(e *eventTest) {
+		"elector is PID 1, and orphans exit": {{prepare: testenv.AsPID1, act: func(e *eventTest) {
 			e.requireNoZombies(e.cmd.Process.Pid)
 			e.signal(syscall.SIGTERM)
 		}, actions: []string{"end leader"}}},
@@ -180,7 +180,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 // TestProcess fails if an event does not have the effect that the table in docs/elector.md describes, or if
 // a row of the table has no test.
 func TestProcess(t *testing.T) {
-	processtest.Run(t, "../../docs/elector.md", "| event | program | leadership |", processEvents, testProcessEvent)
+	testenv.RunEvents(t, "../../docs/elector.md", "| event | program | leadership |", processEvents, testProcessEvent)
 }
 
 func testProcessEvent(t *testing.T, row processEvent) {

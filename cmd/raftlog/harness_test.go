@@ -26,7 +26,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/processtest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
@@ -35,7 +34,7 @@ var program string
 
 func TestMain(m *testing.M) {
 	var exit func(int)
-	program, exit = processtest.Build()
+	program, exit = testenv.BuildCommand()
 	goleak.VerifyTestMain(m, goleak.Cleanup(exit))
 }
 
@@ -105,7 +104,7 @@ func (h *harness) address(id string) string {
 // process is a command that runs until it is stopped.
 type process struct {
 	cmd    *exec.Cmd
-	output *processtest.Output
+	output *testenv.Output
 }
 
 // startCommand starts a command with the configuration file.
@@ -126,7 +125,7 @@ func (h *harness) startPrepared(prepare func(*exec.Cmd), args ...string) *proces
 	}
 	require.NoError(h.t, p.cmd.Start())
 	w.Close()
-	p.output = processtest.NewOutput(r)
+	p.output = testenv.NewOutput(r)
 	h.t.Cleanup(func() {
 		if !p.hasExited() {
 			_ = p.cmd.Process.Kill()

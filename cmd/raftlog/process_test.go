@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/cmd/internal/processtest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
@@ -108,22 +107,22 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			}
 		}, leadership: lost, exits: true, code: 128 + int(syscall.SIGQUIT)}},
 		"HUP or INT, ignored at the start (`nohup`)": {{
-			voters: one, prepare: processtest.Ignoring("HUP INT"), act: ignored(syscall.SIGHUP, syscall.SIGINT),
+			voters: one, prepare: testenv.Ignoring("HUP INT"), act: ignored(syscall.SIGHUP, syscall.SIGINT),
 		}},
 		"USR1, USR2 or WINCH": {{voters: one, act: ignored(syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)}},
 		"the reader of the log stops reading": {
-			{voters: one, prepare: processtest.LogTo(t, true), act: func(*eventTest) {}},
-			{voters: three, prepare: processtest.LogTo(t, true), act: replace, leadership: lost, exits: true, code: -1},
+			{voters: one, prepare: testenv.LogTo(t, true), act: func(*eventTest) {}},
+			{voters: three, prepare: testenv.LogTo(t, true), act: replace, leadership: lost, exits: true, code: -1},
 		},
 		"the reader of the log exits": {
-			{voters: one, prepare: processtest.LogTo(t, false), act: func(*eventTest) {}},
-			{voters: three, prepare: processtest.LogTo(t, false), act: replace, leadership: lost, exits: true, code: -1},
+			{voters: one, prepare: testenv.LogTo(t, false), act: func(*eventTest) {}},
+			{voters: three, prepare: testenv.LogTo(t, false), act: replace, leadership: lost, exits: true, code: -1},
 		},
 		"raftlog is PID 1, and orphans exit": {{voters: one, prepare: func(cmd *exec.Cmd) {
-			processtest.ThroughShell(`for i in 1 2 3; do sleep 0.01 & done; exec "$@"`)(cmd)
-			processtest.AsPID1(cmd)
+			testenv.ThroughShell(`for i in 1 2 3; do sleep 0.01 & done; exec "$@"`)(cmd)
+			testenv.AsPID1(cmd)
 		}, act: func(e *eventTest) {
-			require.Eventually(t, func() bool { return len(processtest.Children(t, e.cmd.Process.Pid)) == 0 }, timeLimit, 10*time.Millisecond, "zombies remain")
+			require.Eventually(t, func() bool { return len(testenv.Children(t, e.cmd.Process.Pid)) == 0 }, timeLimit, 10*time.Millisecond, "zombies remain")
 		}}},
 		"KILL": {{voters: three, act: func(e *eventTest) { e.signal(syscall.SIGKILL) }, leadership: lost, exits: true, code: -1}},
 		"STOP, and later CONT": {{voters: three, act: func(e *eventTest) {
@@ -143,7 +142,7 @@ func (e *eventTest) requireOtherLeader() {
 // TestServe_Process fails if an event does not have the effect that the table in docs/raftlog.md describes, or
 // if the table and the test do not have the same rows.
 func TestServe_Process(t *testing.T) {
-	processtest.Run(t, "../../docs/raftlog.md", "| event | peer | leadership of the log |", processEvents, testProcessEvent)
+	testenv.RunEvents(t, "../../docs/raftlog.md", "| event | peer | leadership of the log |", processEvents, testProcessEvent)
 }
 
 func testProcessEvent(t *testing.T, row processEvent) {

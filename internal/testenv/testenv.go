@@ -1,6 +1,6 @@
-// Package testenv contains the parts that the servers of tests have in common: child processes,
-// their directories and ports, their certificates, and TCP proxies that act as network partitions or add
-// TLS. The servers are in its subdirectories:
+// Package testenv contains the parts that the servers and the commands of tests have in common: child
+// processes, their output, directories and ports, their certificates, and TCP proxies that act as network
+// partitions or add TLS. The servers are in its subdirectories:
 //
 //	ensemble    Apache ZooKeeper
 //	dbserver    PostgreSQL, Redis, NATS, etcd

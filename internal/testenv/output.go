@@ -1,6 +1,4 @@
-//go:build unix
-
-package processtest
+package testenv
 
 import (
 	"bufio"
@@ -18,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Build builds the command in the working directory. It returns its path, and a function that removes it and exits
+// BuildCommand builds the command in the working directory. It returns its path, and a function that removes it and exits
 // with a code. It also parses the flags of the tests, and lets four run in parallel, because they spend most of their
 // time waiting for other processes.
-func Build() (path string, exit func(code int)) {
+func BuildCommand() (path string, exit func(code int)) {
 	flag.Parse()
 	err := flag.Set("test.parallel", "4")
 	dir, mkdirErr := os.MkdirTemp("", "command")

@@ -1,8 +1,4 @@
-//go:build linux
-
-// Package processtest contains what the tests of the commands share: the output of a process, and tables of
-// events, such as signals, with what happens to a process.
-package processtest
+package testenv
 
 import (
 	"fmt"
@@ -18,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Run calls test in a parallel subtest for each variant of each event. It fails if these events are not
+// RunEvents calls test in a parallel subtest for each variant of each event. It fails if these events are not
 // those in the first column of the table in a page, whose head begins with header.
-func Run[Variant any](t *testing.T, page, header string, events func(*testing.T) map[string][]Variant, test func(*testing.T, Variant)) {
+func RunEvents[Variant any](t *testing.T, page, header string, events func(*testing.T) map[string][]Variant, test func(*testing.T, Variant)) {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
