@@ -152,7 +152,7 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	}, nil
 }
 
-// serverCredentials connect with TLS, with a configuration of package credentialfile.
+// serverCredentials connect with TLS, with a configuration of package cmdline.
 type serverCredentials struct{ config *tls.Config }
 
 func (c serverCredentials) of(host string) grpccredentials.TransportCredentials {

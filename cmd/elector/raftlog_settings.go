@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // checkRaftlog checks the settings that all commands need. The credentials of clients are checked when the
@@ -64,8 +64,8 @@ func (s *settings) raftlogConfig() (c raftlog.Config, err error) {
 	if err := s.checkSessionTimeout(100 * time.Millisecond); err != nil {
 		return c, err
 	}
-	if s.tls.enabled && s.tls.files == (credentialfile.Certificates{}) {
-		return c, usage("%w", credentialfile.ErrIncomplete)
+	if s.tls.enabled && s.tls.files == (cmdline.Certificates{}) {
+		return c, usage("%w", cmdline.ErrIncomplete)
 	}
 	return c, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 	"github.com/go-leaderelection/leaderelection/transport"
 )
@@ -149,7 +148,7 @@ func newInstanceID() string {
 
 type tlsSettings struct {
 	enabled    bool // --tls; the files enable TLS as well
-	files      credentialfile.Certificates
+	files      cmdline.Certificates
 	allowPlain bool // --allow-plain-credentials
 }
 
@@ -160,7 +159,7 @@ func (t *tlsSettings) register(flags *pflag.FlagSet) {
 }
 
 // isSet reports whether a flag enables TLS.
-func (t *tlsSettings) isSet() bool { return t.enabled || t.files != (credentialfile.Certificates{}) }
+func (t *tlsSettings) isSet() bool { return t.enabled || t.files != (cmdline.Certificates{}) }
 
 // checkLogin returns a usage error if a client would send a credential without TLS to one of the servers,
 // whose hosts may have ports, although that is not allowed. config is nil without TLS.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	zkconnection "github.com/go-leaderelection/leaderelection/internal/zk/connection"
@@ -170,7 +170,7 @@ func TestZooKeeper_TLS(t *testing.T) {
 	addr, _ := testenv.StartTLSProxy(t, a.Config("127.0.0.1"), srv.Addr())
 	caFile, _, _ := a.Files("127.0.0.1")
 	t.Run("trusted", func(t *testing.T) {
-		z := openTestBackend(t, &settings{tls: tlsSettings{files: credentialfile.Certificates{CA: caFile}}, zookeeper: zooKeeperSettings{servers: addr}})
+		z := openTestBackend(t, &settings{tls: tlsSettings{files: cmdline.Certificates{CA: caFile}}, zookeeper: zooKeeperSettings{servers: addr}})
 		_, err := z.newCandidate(t.Context())
 		require.NoError(t, err)
 		z.close() // before the proxy

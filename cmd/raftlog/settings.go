@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
@@ -20,7 +19,7 @@ import (
 // variables and the configuration file can contain all of them.
 type settings struct {
 	peer.Settings
-	certificates               credentialfile.Certificates
+	certificates               cmdline.Certificates
 	addr, compactFile          string
 	electionTimeout, heartbeat time.Duration
 	window, joinTimeout        time.Duration

@@ -70,11 +70,11 @@ var commandMutants = []mutant{
 	},
 	{
 		name: "command/common-secret", breaks: "a replaced file makes the secret of clients valid for peers",
-		file: "cmd/internal/credentialfile/roles.go",
+		file: "cmd/internal/cmdline/roles.go",
 		edits: []edit{
 			{"if r.common = common; !common {", "if r.common = common; true {"},
 		},
-		tests: "./cmd/internal/credentialfile -run ^TestRoles$",
+		tests: "./cmd/internal/cmdline -run ^TestRoles$",
 	},
 	{
 		name: "command/file-size", breaks: "a file of a secret is read whatever its size is",
@@ -95,11 +95,11 @@ var commandMutants = []mutant{
 	},
 	{
 		name: "command/key-file", breaks: "a key that others can change is accepted",
-		file: "cmd/internal/credentialfile/certificate.go",
+		file: "cmd/internal/cmdline/certificate.go",
 		edits: []edit{
-			{"key, warning, err := cmdline.ReadPrivate(f.Key)", "key, err := cmdline.ReadFile(f.Key)"},
+			{"key, warning, err := ReadPrivate(f.Key)", "key, err := ReadFile(f.Key)"},
 		},
-		tests: "./cmd/internal/credentialfile -run TestMonitor",
+		tests: "./cmd/internal/cmdline -run TestMonitor",
 	},
 	{
 		name: "command/printable-errors", breaks: "errors of the commands can control the terminal",

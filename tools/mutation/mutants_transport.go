@@ -4,35 +4,35 @@ package main
 var transportMutants = []mutant{
 	{
 		name: "transport/authority", breaks: "a client accepts a server that no authority of --ca-file has certified",
-		file: "cmd/internal/credentialfile/authorities.go",
+		file: "cmd/internal/cmdline/authorities.go",
 		edits: []edit{
 			{"if _, err := s.PeerCertificates[0].Verify(options); err != nil {", "if _, err := s.PeerCertificates[0].Verify(options); false {"},
 		},
-		tests: "./cmd/internal/credentialfile -run ^TestConfig_ReplacedAuthorities$",
+		tests: "./cmd/internal/cmdline -run ^TestConfig_ReplacedAuthorities$",
 	},
 	{
 		name: "transport/server-name", breaks: "a client accepts the certificate of another server",
-		file: "cmd/internal/credentialfile/authorities.go",
+		file: "cmd/internal/cmdline/authorities.go",
 		edits: []edit{
 			{"DNSName: s.ServerName, ", ""},
 		},
-		tests: "./cmd/internal/credentialfile -run ^TestConfig_ServerName$",
+		tests: "./cmd/internal/cmdline -run ^TestConfig_ServerName$",
 	},
 	{
 		name: "transport/no-server-name", breaks: "a client whose dialer does not tell the name of the server accepts any server",
-		file: "cmd/internal/credentialfile/authorities.go",
+		file: "cmd/internal/cmdline/authorities.go",
 		edits: []edit{
 			{"s.ServerName == \"\" || ", ""},
 		},
-		tests: "./cmd/internal/credentialfile -run ^TestConfig_ServerName$",
+		tests: "./cmd/internal/cmdline -run ^TestConfig_ServerName$",
 	},
 	{
 		name: "transport/client-authority", breaks: "a peer accepts certificates of an authority that was removed from --ca-file",
-		file: "cmd/internal/credentialfile/tls.go",
+		file: "cmd/internal/cmdline/tls.go",
 		edits: []edit{
 			{"current.ClientCAs, _ = trusted.load()", "_, _ = trusted.load()"},
 		},
-		tests: "./cmd/internal/credentialfile -run ^TestConfig_ReplacedAuthorities$",
+		tests: "./cmd/internal/cmdline -run ^TestConfig_ReplacedAuthorities$",
 	},
 	{
 		name: "transport/address-name", breaks: "VerifyConnection does not receive the server's name if it is an IP address",
@@ -40,7 +40,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"s.ServerName = name", "_ = name"},
 		},
-		tests: "./cmd/internal/credentialfile -run ^TestConfig_ServerName$",
+		tests: "./cmd/internal/cmdline -run ^TestConfig_ServerName$",
 	},
 	{
 		name: "transport/mixed-schemes", breaks: "endpoints with and without TLS are accepted together",
@@ -180,10 +180,10 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "raftlog/replaced-certificate", breaks: "replaced files of a certificate are not read again",
-		file: "cmd/internal/credentialfile/replaceable.go",
+		file: "cmd/internal/cmdline/replaceable.go",
 		edits: []edit{
 			{`changed || !equalStates(state, r.states[i])`, `changed`},
 		},
-		tests: "./cmd/internal/credentialfile -run TestConfig_ReplacedFiles",
+		tests: "./cmd/internal/cmdline -run TestConfig_ReplacedFiles",
 	},
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // Settings contains the settings of a peer and of a client.
@@ -58,8 +58,8 @@ func (s *Settings) RegisterAccess(flags *pflag.FlagSet) {
 }
 
 // Files returns the files of secrets.
-func (s *Settings) Files() []credentialfile.SecretFile {
-	return []credentialfile.SecretFile{{Flag: "--secret-file", Name: s.SecretFile}, {Flag: "--client-secret-file", Name: s.ClientSecretFile}}
+func (s *Settings) Files() []cmdline.SecretFile {
+	return []cmdline.SecretFile{{Flag: "--secret-file", Name: s.SecretFile}, {Flag: "--client-secret-file", Name: s.ClientSecretFile}}
 }
 
 // ExpandPath replaces {id} in a path by the ID of the peer.
@@ -80,7 +80,7 @@ func (s *Settings) Addr() string {
 
 // Peer returns what authenticates a peer. secrets, which is nil without a secret, returns the current ones.
 // config is nil without certificates. log receives a message each time secrets are replaced.
-func (s *Settings) Peer(files credentialfile.Certificates, log *slog.Logger) (secrets func() api.Secrets, config *tls.Config, err error) {
+func (s *Settings) Peer(files cmdline.Certificates, log *slog.Logger) (secrets func() api.Secrets, config *tls.Config, err error) {
 	peers, err := s.read("secret", s.SecretFile, s.Secret, log)
 	if err != nil {
 		return nil, nil, err
@@ -92,7 +92,7 @@ func (s *Settings) Peer(files credentialfile.Certificates, log *slog.Logger) (se
 	if peers == nil && clients != nil {
 		return nil, nil, fmt.Errorf("--client-secret-file: there is a secret of clients, and none of peers, which need another one: set --secret-file or %s as well, for example --secret-file /etc/%s/secret", s.variable("secret"), s.Program)
 	}
-	roles, err := credentialfile.NewRoles(peers, clients, log)
+	roles, err := cmdline.NewRoles(peers, clients, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Settings) Peer(files credentialfile.Certificates, log *slog.Logger) (se
 
 // Client returns what authenticates a client. secret, which is nil without a secret, returns the current one.
 // config is nil without certificates. The secret of peers is not read.
-func (s *Settings) Client(files credentialfile.Certificates) (secret func() []byte, config *tls.Config, err error) {
+func (s *Settings) Client(files cmdline.Certificates) (secret func() []byte, config *tls.Config, err error) {
 	clients, err := s.read("client-secret", s.ClientSecretFile, s.ClientSecret, nil)
 	switch {
 	case err != nil:
@@ -123,12 +123,12 @@ func (s *Settings) Client(files credentialfile.Certificates) (secret func() []by
 }
 
 // read returns the secrets of a role, or nil if none is set. name is the name of the flag of the secret.
-func (s *Settings) read(name, file, value string, log *slog.Logger) (*credentialfile.Secrets, error) {
+func (s *Settings) read(name, file, value string, log *slog.Logger) (*cmdline.Secrets, error) {
 	flag := fmt.Sprintf("%s (%s)", name, s.variable(name))
 	if file != "" {
 		flag = "--" + name + "-file"
 	}
-	secrets, warning, err := credentialfile.ReadSecrets(credentialfile.SecretFile{Flag: flag, Name: file}, value, log)
+	secrets, warning, err := cmdline.ReadSecrets(cmdline.SecretFile{Flag: flag, Name: file}, value, log)
 	if err == nil && warning != "" {
 		s.Warn(flag, warning)
 	}
@@ -143,7 +143,7 @@ func (s *Settings) variable(flag string) string {
 // certificates returns the configuration for the certificates, or nil without them, after checking that a
 // process with these secrets, from a flag with this name, is authenticated in some way, unless that is not
 // wanted.
-func (s *Settings) certificates(files credentialfile.Certificates, secrets *credentialfile.Secrets, name string) (*tls.Config, error) {
+func (s *Settings) certificates(files cmdline.Certificates, secrets *cmdline.Secrets, name string) (*tls.Config, error) {
 	config, err := files.PeerConfig(slices.Concat(s.AllowedNames, s.AllowedClientNames))
 	if err != nil {
 		return nil, err

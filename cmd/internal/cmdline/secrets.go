@@ -1,12 +1,10 @@
-package credentialfile
+package cmdline
 
 import (
 	"bytes"
 	"fmt"
 	"log/slog"
 	"slices"
-
-	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 const (
@@ -33,7 +31,7 @@ func (f SecretFile) secrets() *Secrets {
 	s := new(Secrets)
 	s.flags, s.files = f.Flag, []string{f.Name}
 	s.read = func() (*[][]byte, string, error) {
-		text, warning, err := cmdline.ReadPrivate(f.Name)
+		text, warning, err := ReadPrivate(f.Name)
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: %w", f.Flag, err)
 		}

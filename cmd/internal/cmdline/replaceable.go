@@ -1,4 +1,4 @@
-package credentialfile
+package cmdline
 
 import (
 	"fmt"

@@ -1,6 +1,4 @@
-// Package credentialfile reads certificates, their keys and secrets from files that can be replaced at any
-// time, for the commands elector and raftlog.
-package credentialfile
+package cmdline
 
 import (
 	"crypto/tls"

@@ -1,12 +1,10 @@
-package credentialfile
+package cmdline
 
 import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-
-	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // authorities are the certificates of the authorities in a file.
@@ -14,7 +12,7 @@ type authorities = replaceable[x509.CertPool]
 
 func (f Certificates) authorities() *authorities {
 	return &authorities{flags: "--ca-file", files: []string{f.CA}, read: func() (*x509.CertPool, string, error) {
-		pem, err := cmdline.ReadFile(f.CA)
+		pem, err := ReadFile(f.CA)
 		if err != nil {
 			return nil, "", fmt.Errorf("--ca-file: %w", err)
 		}

@@ -1,10 +1,8 @@
-package credentialfile
+package cmdline
 
 import (
 	"crypto/tls"
 	"fmt"
-
-	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // certificate is a certificate and its key in two files.
@@ -22,11 +20,11 @@ func (f Certificates) certificate() *certificate {
 
 // readCertificate reads the certificate and its key. warning is not empty if all users can read the key.
 func (f Certificates) readCertificate() (pair tls.Certificate, warning string, err error) {
-	cert, err := cmdline.ReadFile(f.Cert)
+	cert, err := ReadFile(f.Cert)
 	if err != nil {
 		return pair, "", fmt.Errorf("--cert-file: %w", err)
 	}
-	key, warning, err := cmdline.ReadPrivate(f.Key)
+	key, warning, err := ReadPrivate(f.Key)
 	if err != nil {
 		return pair, "", fmt.Errorf("--key-file: %w", err)
 	}
