@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/migration"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -35,7 +35,7 @@ type backends struct {
 // program is the connections of one instance.
 type program struct {
 	conn  *zk.Conn
-	store *changefeedtest.Faulty
+	store *storetest.Faulty
 	srv   *zktest.Server
 
 	mu  sync.Mutex
@@ -60,7 +60,7 @@ func (b *backends) program(i int) *program {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.programs[i] == nil {
-		p := &program{srv: b.srv, store: changefeedtest.NewFaulty(b.table.Store("report"), uint64(i))}
+		p := &program{srv: b.srv, store: storetest.NewFaulty(b.table.Store("report"), uint64(i))}
 		conn, _, err := b.srv.Connect(sessionTimeout, zk.WithDialer(p.dial))
 		if err != nil {
 			b.t.Fatalf("connect: %v", err)

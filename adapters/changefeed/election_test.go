@@ -15,8 +15,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
@@ -25,12 +25,12 @@ func newGroup(opts ...changefeed.Option) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		table := memory.NewTable()
 		var mu sync.Mutex
-		clients := map[int]*changefeedtest.Faulty{}
-		client := func(i int) *changefeedtest.Faulty {
+		clients := map[int]*storetest.Faulty{}
+		client := func(i int) *storetest.Faulty {
 			mu.Lock()
 			defer mu.Unlock()
 			if clients[i] == nil {
-				clients[i] = changefeedtest.NewFaulty(table.Store("election"), uint64(i))
+				clients[i] = storetest.NewFaulty(table.Store("election"), uint64(i))
 			}
 			return clients[i]
 		}
@@ -98,17 +98,17 @@ func TestNewElection_UnsuitableStore(t *testing.T) {
 // called again after a failure.
 func TestNewElection_FailedStart(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		network := changefeedtest.NewFaulty(h.table.Store("election"), 1)
-		network.Set(changefeedtest.Faults{Before: 1})
+		network := storetest.NewFaulty(h.table.Store("election"), 1)
+		network.Set(storetest.Faults{Before: 1})
 		_, err := changefeed.NewElection(network)
-		require.ErrorIs(h, err, changefeedtest.ErrInjected)
+		require.ErrorIs(h, err, storetest.ErrInjected)
 		heal := network.Cut()
 		begin := time.Now()
 		_, err = changefeed.NewElection(network)
 		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
 		require.LessOrEqual(h, time.Since(begin), 11*time.Second)
 		heal()
-		network.Set(changefeedtest.Faults{})
+		network.Set(storetest.Faults{})
 		e, err := changefeed.NewElection(network)
 		require.NoError(h, err)
 		require.NoError(h, e.Resign())
@@ -155,7 +155,7 @@ func TestElection_Changes(t *testing.T) {
 	require.EqualError(t, err, "changes of another")
 
 	for place, s := range map[string]changefeed.Store{
-		"another": table.Store("election"), "": changefeedtest.NewFaulty(table.Store("election"), 1),
+		"another": table.Store("election"), "": storetest.NewFaulty(table.Store("election"), 1),
 	} {
 		e, err := changefeed.NewElection(s)
 		require.NoError(t, err)
@@ -193,13 +193,13 @@ func TestResign_LateClaim(t *testing.T) {
 	for seed := range 50 {
 		runInBubble(t, func(h *harness) {
 			c := h.newCandidate("one")
-			c.network.Set(changefeedtest.Faults{Delay: 5 * time.Second, Late: 1})
+			c.network.Set(storetest.Faults{Delay: 5 * time.Second, Late: 1})
 			c.start()
 			for c.writes() == 0 {
 				time.Sleep(10 * time.Millisecond)
 			}
 			time.Sleep(time.Duration(seed) * 20 * time.Millisecond)
-			c.network.Set(changefeedtest.Faults{})
+			c.network.Set(storetest.Faults{})
 			if c.Resign() != nil {
 				return
 			}

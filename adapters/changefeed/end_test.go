@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
 // TestEndElection_AfterResign fails if the rest of a candidacy, here a feed that takes a minute to
@@ -85,17 +85,17 @@ func TestRestartElection_ResponseLost(t *testing.T) {
 			runInBubble(t, func(h *harness) {
 				store := h.table.Store("election")
 				require.NoError(h, changefeed.DeleteElection(store))
-				network := changefeedtest.NewFaulty(h.table.Store("election"), 1)
+				network := storetest.NewFaulty(h.table.Store("election"), 1)
 				defer network.Close()
 				writes := 0
 				require.NoError(h, changefeed.RestartElection(&storeFuncs{
 					Store: network,
 					heartbeat: func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 						writes++
-						network.Set(changefeedtest.Faults{After: 1})
-						defer network.Set(changefeedtest.Faults{})
+						network.Set(storetest.Faults{After: 1})
+						defer network.Set(storetest.Faults{})
 						r, err := network.Heartbeat(ctx, prev, next)
-						require.ErrorIs(h, err, changefeedtest.ErrInjected)
+						require.ErrorIs(h, err, storetest.ErrInjected)
 						require.NoError(h, afterWrite(store))
 						return r, err
 					},

@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
@@ -33,7 +33,7 @@ type candidate struct {
 	h       *harness
 	id      string
 	store   *recordingStore
-	network *changefeedtest.Faulty
+	network *storetest.Faulty
 	ended   chan error // ended receives the result of ElectLeader.
 	running sync.WaitGroup
 
@@ -177,7 +177,7 @@ func (h *harness) newCandidate(id string, opts ...changefeed.Option) *candidate 
 
 func (h *harness) newCandidateWithOptions(opts ...changefeed.Option) *candidate {
 	h.Helper()
-	network := changefeedtest.NewFaulty(h.table.Store("election"), 1)
+	network := storetest.NewFaulty(h.table.Store("election"), 1)
 	c := &candidate{h: h, network: network, store: &recordingStore{Store: network}, ended: make(chan error, 1)}
 	var err error
 	c.Election, err = changefeed.NewElection(c.store, opts...)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
@@ -47,7 +47,7 @@ func TestElection_ConcurrentClaims(t *testing.T) {
 		sameTime := changefeed.WithRandom(func() float64 { return 0.5 })
 		for i := range 5 {
 			c := h.newCandidate(fmt.Sprint("candidate ", i), sameTime)
-			c.network.Set(changefeedtest.Faults{Delay: 40 * time.Millisecond})
+			c.network.Set(storetest.Faults{Delay: 40 * time.Millisecond})
 			c.start()
 		}
 		leader := h.awaitLeader()
@@ -63,7 +63,7 @@ func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 		first := h.join("first")
 		h.awaitLeader()
 		second := h.join("second")
-		first.network.Set(changefeedtest.Faults{Delay: 400 * time.Millisecond})
+		first.network.Set(storetest.Faults{Delay: 400 * time.Millisecond})
 		for writes := first.writes(); first.writes() == writes; { // until a heartbeat is in flight
 			time.Sleep(time.Millisecond)
 		}
@@ -107,9 +107,9 @@ func TestElection_FeedReturns(t *testing.T) {
 		leader := h.joinAndLead("one")
 		l := leader.Current().Leadership
 		for range 10 {
-			leader.network.Set(changefeedtest.Faults{FeedCut: 1})
+			leader.network.Set(storetest.Faults{FeedCut: 1})
 			h.pass(time.Second)
-			leader.network.Set(changefeedtest.Faults{})
+			leader.network.Set(storetest.Faults{})
 			h.pass(time.Second)
 		}
 		require.NoError(h, l.Err())
@@ -124,22 +124,22 @@ func TestElection_FeedFails(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		other := h.join("two")
-		leader.network.Set(changefeedtest.Faults{FeedCut: 1})
+		leader.network.Set(storetest.Faults{FeedCut: 1})
 		l := leader.Current().Leadership
 		begin := time.Now()
 		h.transfer(leader) // This changes nothing.
 		h.passUntil(other.isLeader)
 		require.Less(h, time.Since(begin), 2850*time.Millisecond, "longer than a heartbeat and a lease")
 		require.ErrorIs(h, l.Err(), changefeed.ErrFeedLost)
-		require.ErrorContains(h, l.Err(), changefeedtest.ErrInjected.Error())
+		require.ErrorContains(h, l.Err(), storetest.ErrInjected.Error())
 		writes := leader.writes()
 		h.pass(20 * time.Second)
 		require.Equal(h, writes, leader.writes())
 		failures := leader.eventsOf(event.WatchFailed)
 		require.Greater(h, len(failures), 5)
-		require.Equal(h, changefeedtest.ErrInjected, failures[0].Err)
+		require.Equal(h, storetest.ErrInjected, failures[0].Err)
 
-		leader.network.Set(changefeedtest.Faults{})
+		leader.network.Set(storetest.Faults{})
 		h.pass(2 * time.Second)
 		require.NoError(h, other.Resign())
 		synctest.Wait()
@@ -153,7 +153,7 @@ func TestElection_KeepLeading(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one", changefeed.WithKeepLeading())
 		l := leader.Current().Leadership
-		leader.network.Set(changefeedtest.Faults{FeedCut: 1})
+		leader.network.Set(storetest.Faults{FeedCut: 1})
 		other := h.join("two")
 		h.pass(20 * time.Second)
 		require.NoError(h, l.Err())
@@ -169,14 +169,14 @@ func TestElection_SilentFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("leader")
 		follower := h.newCandidate("follower")
-		follower.network.Set(changefeedtest.Faults{FeedSilence: 1})
+		follower.network.Set(storetest.Faults{FeedSilence: 1})
 		follower.start()
 		h.pass(20 * time.Second)
 		require.Same(h, leader, h.leader())
 		failures := follower.eventsOf(event.WatchFailed)
 		require.NotEmpty(h, failures)
 		require.ErrorIs(h, failures[0].Err, changefeed.ErrStale)
-		follower.network.Set(changefeedtest.Faults{})
+		follower.network.Set(storetest.Faults{})
 		h.pass(5 * time.Second)
 		require.Equal(h, "leader", follower.Current().NowFollowing)
 	})
@@ -265,7 +265,7 @@ func TestElection_MissedEvents(t *testing.T) {
 		c := h.newCandidate("one")
 		events := c.Events()
 		c.running.Go(func() { c.ended <- c.ElectLeader() })
-		c.network.Set(changefeedtest.Faults{FeedCut: 1})
+		c.network.Set(storetest.Faults{FeedCut: 1})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		_, started := c.feeds()
@@ -290,7 +290,7 @@ func TestElection_MissedEvents(t *testing.T) {
 func TestElection_Deadline(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.newCandidate("one", changefeed.WithStopGuard(100*time.Millisecond))
-		c.network.Set(changefeedtest.Faults{Delay: 200 * time.Millisecond})
+		c.network.Set(storetest.Faults{Delay: 200 * time.Millisecond})
 		c.start()
 		require.Same(h, c, h.awaitLeader())
 		l := c.Current().Leadership

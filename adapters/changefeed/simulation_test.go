@@ -15,9 +15,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
 // A simulation runs an election of four candidates in fake time, with faults that a seed determines:
@@ -59,7 +59,7 @@ type simulatedGrant struct {
 type member struct {
 	simulation *simulation
 	name       string
-	network    *changefeedtest.Faulty
+	network    *storetest.Faulty
 	clockRate  float64
 	running    sync.WaitGroup
 
@@ -141,10 +141,10 @@ func (m *member) current() *changefeed.Election {
 	return m.election
 }
 
-func (s *simulation) randomFaults() changefeedtest.Faults {
+func (s *simulation) randomFaults() storetest.Faults {
 	r := s.random
 	delays := []time.Duration{2 * time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second, 6 * time.Second}
-	return changefeedtest.Faults{
+	return storetest.Faults{
 		Delay: delays[r.IntN(len(delays))], Before: r.Float64() * 0.1, After: r.Float64() * 0.1, Late: 0.5,
 		Lag: delays[r.IntN(4)], FeedCut: r.Float64() * 0.05, FeedSilence: r.Float64() * 0.05,
 		FeedRepeat: r.Float64() * 0.2, FeedReorder: r.Float64() * 0.2,
@@ -174,7 +174,7 @@ func (s *simulation) start(t *testing.T) []*member {
 	for i := range members {
 		members[i] = &member{
 			simulation: s, name: string(rune('A' + i)), clockRate: 0.935 + 0.13*s.random.Float64(),
-			network: changefeedtest.NewFaulty(s.table.Store("election"), s.random.Uint64()),
+			network: storetest.NewFaulty(s.table.Store("election"), s.random.Uint64()),
 		}
 		if i < 2 {
 			members[i].clockRate = []float64{0.935, 1.065}[i]
@@ -200,7 +200,7 @@ func (s *simulation) injectFaults(t *testing.T, members []*member) {
 			m.network.Set(faults)
 		case fault < 5:
 			s.record("%s: no faults", m.name)
-			m.network.Set(changefeedtest.Faults{})
+			m.network.Set(storetest.Faults{})
 		case fault < 7 && heals[i] == nil:
 			s.record("%s is partitioned", m.name)
 			heals[i] = m.network.Cut()
@@ -227,7 +227,7 @@ func (s *simulation) injectFaults(t *testing.T, members []*member) {
 		if heals[i] != nil {
 			heals[i]()
 		}
-		m.network.Set(changefeedtest.Faults{})
+		m.network.Set(storetest.Faults{})
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
@@ -41,7 +41,7 @@ type election struct {
 type candidate struct {
 	*changefeed.Election
 	client  client
-	network *changefeedtest.Faulty // network is nil unless the election is faulty.
+	network *storetest.Faulty // network is nil unless the election is faulty.
 	id      string
 	ended   chan error
 	readers sync.WaitGroup
@@ -82,16 +82,16 @@ func (e *election) join() {
 	e.Helper()
 	c := e.open(e.B, e.name)
 	c.Store = countingStore{c.Store, &e.writes}
-	var network *changefeedtest.Faulty
+	var network *storetest.Faulty
 	if e.faulty {
-		network = changefeedtest.NewFaulty(c.Store, uint64(e.joined))
+		network = storetest.NewFaulty(c.Store, uint64(e.joined))
 		c.Store = network
 	}
 	e.joinOn(c, network)
 }
 
 // joinOn starts another candidate on the connection of c.
-func (e *election) joinOn(c client, network *changefeedtest.Faulty) {
+func (e *election) joinOn(c client, network *storetest.Faulty) {
 	e.Helper()
 	e.joined++
 	p := &candidate{client: c, network: network, id: fmt.Sprint("candidate ", e.joined), ended: make(chan error, 1)}

@@ -20,4 +20,6 @@
 //
 // A test suite cannot verify that acknowledged writes survive every failure of the
 // servers. If Restart is set, the suite tests one such failure.
+//
+// [Faulty] injects faults into the requests and feeds of any store.
 package storetest

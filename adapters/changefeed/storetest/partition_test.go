@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
@@ -16,7 +15,7 @@ func TestRunPartitions(t *testing.T) {
 		table, seed := memory.NewTable(), uint64(0)
 		connect := func(t testing.TB) Client {
 			seed++
-			faulty := changefeedtest.NewFaulty(table.Store("election"), seed)
+			faulty := NewFaulty(table.Store("election"), seed)
 			t.Cleanup(func() { _ = faulty.Close() })
 			heal := func() {}
 			return Client{Store: faulty, Cut: func() { heal = faulty.Cut() }, Heal: func() { heal() }}

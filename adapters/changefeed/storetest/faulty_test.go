@@ -1,4 +1,4 @@
-package changefeedtest_test
+package storetest_test
 
 import (
 	"context"
@@ -8,26 +8,22 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // TestFaulty_Contract fails if a store without faults, or with faults that the contract permits, does
 // not satisfy the contract.
 func TestFaulty_Contract(t *testing.T) {
-	for name, faults := range map[string]changefeedtest.Faults{"NoFaults": {}, "RepeatedEvents": {FeedRepeat: 0.5, Delay: time.Millisecond}} {
+	for name, faults := range map[string]storetest.Faults{"NoFaults": {}, "RepeatedEvents": {FeedRepeat: 0.5, Delay: time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(testing.TB) *storetest.Backend {
 				table := memory.NewTable()
 				return &storetest.Backend{
 					New: func(testing.TB) changefeed.Store {
-						f := changefeedtest.NewFaulty(table.Store("election"), 1)
+						f := storetest.NewFaulty(table.Store("election"), 1)
 						f.Set(faults)
 						return f
 					},
@@ -39,13 +35,13 @@ func TestFaulty_Contract(t *testing.T) {
 }
 
 // newFaulty returns a faulty store with a record, and a store of the same record without faults.
-func newFaulty(t *testing.T) (f *changefeedtest.Faulty, direct changefeed.Store, r changefeed.Record) {
+func newFaulty(t *testing.T) (f *storetest.Faulty, direct changefeed.Store, r changefeed.Record) {
 	table := memory.NewTable()
 	direct = table.Store("election")
 	require.NoError(t, direct.Create(t.Context(), changefeed.Record{Epoch: "0.a", Seq: 1}))
 	r, err := direct.Read(t.Context())
 	require.NoError(t, err)
-	return changefeedtest.NewFaulty(table.Store("election"), 1), direct, r
+	return storetest.NewFaulty(table.Store("election"), 1), direct, r
 }
 
 // heartbeat replaces r by the same record with the next Seq, within limit.
@@ -67,15 +63,15 @@ func readSeq(t *testing.T, s changefeed.Store) uint64 {
 // TestFaulty_Requests fails if a fault of requests has another effect than documented.
 func TestFaulty_Requests(t *testing.T) {
 	for name, c := range map[string]struct {
-		faults changefeedtest.Faults
+		faults storetest.Faults
 		err    error
 		// Seq when the call has returned, and later.
 		returned, later uint64
 	}{
-		"Before": {changefeedtest.Faults{Before: 1}, changefeedtest.ErrInjected, 1, 1},
-		"After":  {changefeedtest.Faults{After: 1}, changefeedtest.ErrInjected, 2, 2},
-		"Late":   {changefeedtest.Faults{Delay: time.Hour, Late: 1}, context.DeadlineExceeded, 1, 2},
-		"Slow":   {changefeedtest.Faults{Delay: time.Hour}, context.DeadlineExceeded, 1, 1},
+		"Before": {storetest.Faults{Before: 1}, storetest.ErrInjected, 1, 1},
+		"After":  {storetest.Faults{After: 1}, storetest.ErrInjected, 2, 2},
+		"Late":   {storetest.Faults{Delay: time.Hour, Late: 1}, context.DeadlineExceeded, 1, 2},
+		"Slow":   {storetest.Faults{Delay: time.Hour}, context.DeadlineExceeded, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -123,15 +119,15 @@ func TestFaulty_Cut(t *testing.T) {
 // TestFaulty_Feeds fails if a fault of feeds has another effect than documented.
 func TestFaulty_Feeds(t *testing.T) {
 	for name, c := range map[string]struct {
-		faults changefeedtest.Faults
+		faults storetest.Faults
 		seqs   []uint64
 		err    error
 	}{
-		"Cut":     {changefeedtest.Faults{FeedCut: 1}, nil, changefeedtest.ErrInjected},
-		"Silence": {changefeedtest.Faults{FeedSilence: 1}, nil, context.DeadlineExceeded},
-		"Repeat":  {changefeedtest.Faults{FeedRepeat: 1}, []uint64{1, 1, 2, 2, 3, 3}, context.DeadlineExceeded},
-		"Reorder": {changefeedtest.Faults{FeedReorder: 1}, []uint64{2, 1}, context.DeadlineExceeded},
-		"Lag":     {changefeedtest.Faults{Lag: time.Minute}, []uint64{1, 3}, context.DeadlineExceeded},
+		"Cut":     {storetest.Faults{FeedCut: 1}, nil, storetest.ErrInjected},
+		"Silence": {storetest.Faults{FeedSilence: 1}, nil, context.DeadlineExceeded},
+		"Repeat":  {storetest.Faults{FeedRepeat: 1}, []uint64{1, 1, 2, 2, 3, 3}, context.DeadlineExceeded},
+		"Reorder": {storetest.Faults{FeedReorder: 1}, []uint64{2, 1}, context.DeadlineExceeded},
+		"Lag":     {storetest.Faults{Lag: time.Minute}, []uint64{1, 3}, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,4 @@
-// Package changefeedtest implements a [changefeed.Store] that injects faults into any
-// other store, for tests of elections, stores and programs that use them. It can be used
-// in bubbles of testing/synctest.
-package changefeedtest
+package storetest
 
 import (
 	"context"
@@ -14,7 +11,7 @@ import (
 )
 
 // ErrInjected is the error of a request or feed that failed because of an injected fault.
-var ErrInjected = errors.New("changefeedtest: injected")
+var ErrInjected = errors.New("storetest: injected")
 
 // Faults describes the faults of requests and feeds. Probabilities are between 0 and 1.
 // The zero Faults injects nothing.
@@ -37,8 +34,8 @@ type Faults struct {
 	FeedCut, FeedSilence, FeedRepeat, FeedReorder float64
 }
 
-// Faulty is a client of a store behind a faulty network. It implements
-// [changefeed.Store], but delivers no changes of other data. Its methods may be called from
+// Faulty is a client of a store behind a faulty network, for tests of elections, stores and programs that use
+// them, also in bubbles of testing/synctest. It implements [changefeed.Store], but delivers no changes of other data. Its methods may be called from
 // any goroutine.
 type Faulty struct {
 	changefeed.NoChanges

@@ -1,4 +1,4 @@
-package changefeedtest
+package storetest
 
 import (
 	"context"
