@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 // TestOpen_EarlierFormat fails if a node opens a directory of an earlier format, whose records it
@@ -42,11 +42,11 @@ func TestOpen_EarlierFormat(t *testing.T) {
 // must: start, or return an error with the file and the remedy after it may have lost what it has acknowledged.
 func TestOpen_BrokenFiles(t *testing.T) {
 	const segment = "SEGMENT" // is replaced by the name of the first segment of the log
-	write := func(name string, content []byte) func(t *testing.T, h *harness, d *crashdisk.Disk) {
-		return func(t *testing.T, _ *harness, d *crashdisk.Disk) { require.NoError(t, disk.Replace(d, name, content)) }
+	write := func(name string, content []byte) func(t *testing.T, h *harness, d *testenv.Disk) {
+		return func(t *testing.T, _ *harness, d *testenv.Disk) { require.NoError(t, disk.Replace(d, name, content)) }
 	}
-	edit := func(name string, change func(content []byte) []byte) func(t *testing.T, h *harness, d *crashdisk.Disk) {
-		return func(t *testing.T, h *harness, d *crashdisk.Disk) {
+	edit := func(name string, change func(content []byte) []byte) func(t *testing.T, h *harness, d *testenv.Disk) {
+		return func(t *testing.T, h *harness, d *testenv.Disk) {
 			name := strings.Replace(name, segment, firstSegment(t, d), 1)
 			content, err := disk.ReadSmall(d, name)
 			require.NoError(t, err)
@@ -57,13 +57,13 @@ func TestOpen_BrokenFiles(t *testing.T) {
 	flip := func(content []byte) []byte { content[min(len(content)/2, 700)] ^= 0x11; return content }
 	half := func(content []byte) []byte { return content[:min(len(content)/2, 300)] }
 	empty := func([]byte) []byte { return nil }
-	remove := func(name string) func(t *testing.T, h *harness, d *crashdisk.Disk) {
-		return func(t *testing.T, _ *harness, d *crashdisk.Disk) {
+	remove := func(name string) func(t *testing.T, h *harness, d *testenv.Disk) {
+		return func(t *testing.T, _ *harness, d *testenv.Disk) {
 			require.NoError(t, d.Remove(strings.Replace(name, segment, firstSegment(t, d), 1)))
 		}
 	}
-	directory := func(name string) func(t *testing.T, h *harness, d *crashdisk.Disk) {
-		return func(t *testing.T, h *harness, d *crashdisk.Disk) {
+	directory := func(name string) func(t *testing.T, h *harness, d *testenv.Disk) {
+		return func(t *testing.T, h *harness, d *testenv.Disk) {
 			name := strings.Replace(name, segment, firstSegment(t, d), 1)
 			if err := d.Remove(name); !errors.Is(err, fs.ErrNotExist) {
 				require.NoError(t, err)
@@ -72,8 +72,8 @@ func TestOpen_BrokenFiles(t *testing.T) {
 			write(name+"/x", nil)(t, h, d)
 		}
 	}
-	ofOther := func(name string) func(t *testing.T, h *harness, d *crashdisk.Disk) {
-		return func(t *testing.T, h *harness, d *crashdisk.Disk) {
+	ofOther := func(name string) func(t *testing.T, h *harness, d *testenv.Disk) {
+		return func(t *testing.T, h *harness, d *testenv.Disk) {
 			other := h.disks[h.peers[0].ID]
 			if other == d {
 				other = h.disks[h.peers[1].ID]
@@ -88,7 +88,7 @@ func TestOpen_BrokenFiles(t *testing.T) {
 		permission = "let the user of this process read and write"
 	)
 	for name, c := range map[string]struct {
-		change func(t *testing.T, h *harness, d *crashdisk.Disk)
+		change func(t *testing.T, h *harness, d *testenv.Disk)
 		denied string // the file that must not be opened
 		file   string // in the error
 		remedy string // in the error; empty if the peer starts
@@ -205,7 +205,7 @@ func (d deniedFile) OpenRead(name string) (disk.File, error) {
 }
 
 // firstSegment returns the name of the first segment of a peer's log.
-func firstSegment(t *testing.T, d *crashdisk.Disk) string {
+func firstSegment(t *testing.T, d *testenv.Disk) string {
 	t.Helper()
 	names, err := d.List("log")
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func newerSnapshot([]byte) []byte {
 }
 
 // otherSnapshot replaces the snapshot of a peer by a snapshot of another cluster.
-func otherSnapshot(t *testing.T, _ *harness, d *crashdisk.Disk) {
+func otherSnapshot(t *testing.T, _ *harness, d *testenv.Disk) {
 	t.Helper()
 	require.NoError(t, d.Remove("snap"))
 	w, err := snapshot.Create(d, ".", snapshot.Meta{Cluster: "other", Index: 5, Term: 1, Created: time.Now()})

@@ -20,8 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -39,9 +38,9 @@ type testingT interface {
 // testing/synctest.
 type harness struct {
 	t        testingT
-	net      *memnet.Network
+	net      *testenv.Network
 	peers    []api.Peer
-	disks    map[string]*crashdisk.Disk
+	disks    map[string]*testenv.Disk
 	nodes    map[string]*raftlog.Node
 	machines map[string]*recorder
 	logs     map[string]*bytes.Buffer // of each peer, of all its processes
@@ -50,7 +49,7 @@ type harness struct {
 
 func newHarness(t testingT, n int) *harness {
 	h := &harness{
-		t: t, net: memnet.New(), disks: map[string]*crashdisk.Disk{}, nodes: map[string]*raftlog.Node{}, machines: map[string]*recorder{},
+		t: t, net: testenv.NewNetwork(), disks: map[string]*testenv.Disk{}, nodes: map[string]*raftlog.Node{}, machines: map[string]*recorder{},
 		logs: map[string]*bytes.Buffer{},
 	}
 	for i := range n {
@@ -105,7 +104,7 @@ func (h *harness) openPeer(p api.Peer, opts ...func(*raftlog.Config)) (*raftlog.
 	}
 	h.mu.Lock()
 	if h.disks[p.ID] == nil {
-		h.disks[p.ID] = crashdisk.New(uint64(len(h.disks)))
+		h.disks[p.ID] = testenv.NewDisk(uint64(len(h.disks)))
 	}
 	if h.logs[p.ID] == nil {
 		h.logs[p.ID] = &bytes.Buffer{}

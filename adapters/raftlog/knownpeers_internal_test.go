@@ -9,14 +9,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
 // While the disk is full, only peers whose instance is on disk are accepted. When there is space
 // again, the instances of the others are stored.
 func TestAcceptHandshake_FullDisk(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
 	n.standing.Store(&standing{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
 	require.NoError(t, n.readKnownPeers())
@@ -49,7 +49,7 @@ func TestAcceptHandshake_FullDisk(t *testing.T) {
 // carry the Raft protocol, changes what this peer knows about an ID, also after the log has made the ID a
 // member: another process may use the ID by then. It fails as well if a member is not known.
 func TestAcceptHandshake_OnlyMembers(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
 	members := func(ids ...string) {
 		var s standing

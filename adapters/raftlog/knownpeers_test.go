@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 // requireIdentityError requires that Open returns ErrIdentity, or that the peer stops with it later.
@@ -37,7 +37,7 @@ func (h *harness) stopAll() {
 	}
 }
 
-func removeAll(t testing.TB, d *crashdisk.Disk, dir string) {
+func removeAll(t testing.TB, d *testenv.Disk, dir string) {
 	t.Helper()
 	names, err := d.List(dir)
 	require.NoError(t, err)
@@ -52,9 +52,9 @@ func removeAll(t testing.TB, d *crashdisk.Disk, dir string) {
 }
 
 // copyDisk returns a disk with the same files.
-func copyDisk(t testing.TB, d *crashdisk.Disk) *crashdisk.Disk {
+func copyDisk(t testing.TB, d *testenv.Disk) *testenv.Disk {
 	t.Helper()
-	to := crashdisk.New(9)
+	to := testenv.NewDisk(9)
 	var copyDir func(dir string)
 	copyDir = func(dir string) {
 		require.NoError(t, to.MkdirAll(dir))
@@ -95,7 +95,7 @@ func TestIdentity_LostDirectory(t *testing.T) {
 				d := h.disks[b.ID]
 				switch what {
 				case "all":
-					h.disks[b.ID] = crashdisk.New(7)
+					h.disks[b.ID] = testenv.NewDisk(7)
 				case "log":
 					removeAll(t, d, "log")
 					require.NoError(t, d.Remove("log"))
@@ -134,7 +134,7 @@ func TestIdentity_LearnedFromThirdPeer(t *testing.T) {
 		h.startPeer(d)
 		h.changeVoters(t, a, a, b, c, d)
 		h.stopAll()
-		h.disks[b.ID] = crashdisk.New(7)
+		h.disks[b.ID] = testenv.NewDisk(7)
 		h.startPeer(d)
 		h.requireIdentityError(t, b, "does not have the data")
 	})
@@ -150,7 +150,7 @@ func TestIdentity_LostVoterJoins(t *testing.T) {
 		h.compact(t, a)
 		h.stopAll()
 		require.NoError(t, h.disks[a.ID].Remove(identity.PeersFile))
-		h.disks[d.ID] = crashdisk.New(7)
+		h.disks[d.ID] = testenv.NewDisk(7)
 		h.startPeer(a)
 		for range 2 {
 			h.requireIdentityError(t, d, "p3 is a voter of the cluster")

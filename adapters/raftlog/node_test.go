@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -65,13 +65,13 @@ func TestDisk_ReadFails(t *testing.T) {
 			h.disks[p.ID].FailReadAt(h.disks[p.ID].Reads() + 1 + op)
 			n, err := h.openPeer(p)
 			if err != nil {
-				require.ErrorIs(t, err, crashdisk.ErrIO)
+				require.ErrorIs(t, err, testenv.ErrIO)
 				return
 			}
 			time.Sleep(time.Second)
 			if n.Err() != nil {
 				require.ErrorIs(t, n.Err(), api.ErrFault)
-				require.ErrorIs(t, n.Err(), crashdisk.ErrIO)
+				require.ErrorIs(t, n.Err(), testenv.ErrIO)
 			}
 			h.proposeAll(t, h.others(p)[0], "x")
 		})

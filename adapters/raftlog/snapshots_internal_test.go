@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 // TestSending fails if the snapshot that a newer one for the same peer replaces is not cancelled, or its
@@ -36,7 +36,7 @@ func TestSending(t *testing.T) {
 func TestCopyTo_Errors(t *testing.T) {
 	for failure, full := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EIO: false, syscall.EPERM: false} {
 		for operation := 2; operation <= 4; operation++ { // Allocate, WriteAt and Sync, after Create
-			d := crashdisk.New(1)
+			d := testenv.NewDisk(1)
 			d.FailWith(d.Ops()+operation, failure)
 			from := strings.NewReader("content")
 			err := copyTo(d, "snap", io.LimitReader(from, 7), 7)

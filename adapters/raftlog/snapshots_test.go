@@ -22,7 +22,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
@@ -158,12 +158,12 @@ func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 // snapshot is replaced by the next one, unless it is that of another cluster.
 func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 	for name, c := range map[string]struct {
-		breakFile func(d *crashdisk.Disk) error
+		breakFile func(d *testenv.Disk) error
 		// removed: Compact does not replace the file, and returns an error that names it until it is
 		// removed.
 		removed bool
 	}{
-		"flipped bit": {breakFile: func(d *crashdisk.Disk) error {
+		"flipped bit": {breakFile: func(d *testenv.Disk) error {
 			f, err := d.Open("snap")
 			if err != nil {
 				return err
@@ -171,13 +171,13 @@ func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 			_, err = f.WriteAt([]byte("x"), 100)
 			return errors.Join(err, f.Sync(), f.Close())
 		}},
-		"empty":   {breakFile: func(d *crashdisk.Disk) error { return disk.Replace(d, "snap", nil) }},
-		"missing": {breakFile: func(d *crashdisk.Disk) error { return d.Remove("snap") }},
-		"of another cluster": {removed: true, breakFile: func(d *crashdisk.Disk) error {
+		"empty":   {breakFile: func(d *testenv.Disk) error { return disk.Replace(d, "snap", nil) }},
+		"missing": {breakFile: func(d *testenv.Disk) error { return d.Remove("snap") }},
+		"of another cluster": {removed: true, breakFile: func(d *testenv.Disk) error {
 			otherSnapshot(t, nil, d)
 			return nil
 		}},
-		"directory": {removed: true, breakFile: func(d *crashdisk.Disk) error {
+		"directory": {removed: true, breakFile: func(d *testenv.Disk) error {
 			return errors.Join(d.Remove("snap"), d.MkdirAll("snap"))
 		}},
 	} {
@@ -359,7 +359,7 @@ func (h *harness) newSnapshotFile(t testing.TB, index, term uint64) []byte {
 	}
 	st := replica.New(voters, time.Hour, 200*time.Millisecond)
 	st.Index, st.Term = index, term
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	s, err := snapshot.Create(d, ".", snapshot.Meta{Cluster: "test", Index: index, Term: term})
 	require.NoError(t, err)
 	_, err = st.View().WriteTo(s.Tables())

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 // stagedName is the name of the received snapshot that the writer installs.
@@ -51,7 +51,7 @@ func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
 // write and returns when it is durable.
 func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Write)) {
 	n = &Node{
-		fs: crashdisk.New(seed), log: slog.New(slog.DiscardHandler),
+		fs: testenv.NewDisk(seed), log: slog.New(slog.DiscardHandler),
 		writes: newMailbox[writeTask](), storedWrites: make(chan []storedWrite), ended: make(chan struct{}),
 	}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())
@@ -101,7 +101,7 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 				for _, w := range works {
 					done(w)
 				}
-				fs := n.fs.(*crashdisk.Disk)
+				fs := n.fs.(*testenv.Disk)
 				fs.CrashAt(fs.Ops() + 1)
 				n.stop(nil)
 				<-n.ended

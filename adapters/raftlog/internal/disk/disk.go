@@ -1,6 +1,6 @@
 // Package disk defines the operations on files that a raft log uses. The log is stored in the file
 // system of the machine, and in tests on a disk in memory that can crash at any operation (package
-// crashdisk).
+// testenv).
 package disk
 
 import (

@@ -7,12 +7,12 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 // The test fails if a committed, guarded or compacted entry can be replaced by a different entry.
 func TestAppend_ProtectsCommittedEntries(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 1 << 20})
 	require.NoError(t, l.Append(Batch{HardState: stateMessage(2, 1, 4), Entries: entries(1, 10, 1, 10), Sync: true}))
 	require.ErrorIs(t, l.Append(Batch{Entries: entries(4, 3, 2, 10), Sync: true}), ErrTruncatesCommitted)
@@ -49,7 +49,7 @@ func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 }
 
 func TestAppend_InvalidBatchChangesNothing(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 1 << 20})
 	require.NoError(t, l.Append(Batch{HardState: stateMessage(3, 1, 2), Entries: entries(1, 4, 3, 10), Sync: true}))
 	ops := d.Ops()
@@ -75,7 +75,7 @@ func TestAppend_InvalidBatchChangesNothing(t *testing.T) {
 }
 
 func TestAppend_WritesAndSyncsOncePerBatch(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 1 << 20})
 	ops := d.Ops()
 	require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 1, 0), Entries: entries(1, 1000, 1, 256), Sync: true}))

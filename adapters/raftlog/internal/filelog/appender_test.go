@@ -5,13 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 // A commit index alone is written with the next batch or by Finish, and protects entries before it
 // is written. A vote is not deferred.
 func TestAppender_DefersCommitIndex(t *testing.T) {
-	l := openLog(t, crashdisk.New(1), Options{})
+	l := openLog(t, testenv.NewDisk(1), Options{})
 	a := NewAppender(l)
 	require.NoError(t, a.Append(Batch{HardState: stateMessage(1, 1, 0), Entries: entries(1, 5, 1, 10), Sync: true}))
 	require.NoError(t, a.Append(Batch{HardState: stateMessage(1, 1, 3), Sync: true}))

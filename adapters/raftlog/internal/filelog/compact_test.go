@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 func TestReset_MovesFilesAside(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 2000})
 	for i := range uint64(6) {
 		require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 7, i), Entries: entries(1+3*i, 3, 1, 200), Sync: true}))
@@ -47,7 +47,7 @@ func TestReset_MovesFilesAside(t *testing.T) {
 
 // The log can be opened without the files that Prunable returns, but not without any other file.
 func TestPrunable_FilesCanBeDeleted(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 2000})
 	var m model
 	apply := func(o operation) {

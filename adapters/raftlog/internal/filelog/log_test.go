@@ -13,11 +13,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 func TestLog_NewIsEmpty(t *testing.T) {
-	l := openLog(t, crashdisk.New(1), Options{})
+	l := openLog(t, testenv.NewDisk(1), Options{})
 	first, err := l.FirstIndex()
 	require.NoError(t, err)
 	last, err := l.LastIndex()
@@ -45,7 +45,7 @@ func TestLog_EntriesAreRestoredExactly(t *testing.T) {
 			{Index: proto.Uint64(4), Term: &one, Type: raftpb.EntryNormal.Enum()},
 			{Index: proto.Uint64(5), Term: &one, Data: bytes.Repeat([]byte("big"), 100_000)},
 		}
-		l := openLog(t, crashdisk.New(1), Options{CacheSize: cache, SegmentSize: smallSegment})
+		l := openLog(t, testenv.NewDisk(1), Options{CacheSize: cache, SegmentSize: smallSegment})
 		require.NoError(t, l.Append(Batch{Entries: given}))
 		got, err := l.Entries(1, 6, noLimit)
 		require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestLog_EqualsModel(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			fs := crashdisk.New(seed)
+			fs := testenv.NewDisk(seed)
 			o := Options{SegmentSize: 4096 << (seed % 3), CacheSize: []int64{-1, 3000, 0}[seed%3]}
 			l, err := Open(fs, "data/log", o)
 			require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -222,7 +222,7 @@ func readModel(t require.TestingT, l *Log) model {
 }
 
 // requireLog opens a log on a disk, requires that it has this content, and closes it.
-func requireLog(t testing.TB, d *crashdisk.Disk, name string, o Options, want model) {
+func requireLog(t testing.TB, d *testenv.Disk, name string, o Options, want model) {
 	t.Helper()
 	l, err := Open(d, name, o)
 	require.NoError(t, err)
@@ -235,7 +235,7 @@ func requireLog(t testing.TB, d *crashdisk.Disk, name string, o Options, want mo
 type image map[string][]byte
 
 // imageOf reads the segments in the directory log.
-func imageOf(t testing.TB, d *crashdisk.Disk) image {
+func imageOf(t testing.TB, d *testenv.Disk) image {
 	names, err := d.List("log")
 	require.NoError(t, err)
 	files := image{}
@@ -250,8 +250,8 @@ func imageOf(t testing.TB, d *crashdisk.Disk) image {
 }
 
 // toDisk returns a disk with the segments in the directory log, which are not durable.
-func (i image) toDisk(t require.TestingT) *crashdisk.Disk {
-	d := crashdisk.New(1)
+func (i image) toDisk(t require.TestingT) *testenv.Disk {
+	d := testenv.NewDisk(1)
 	require.NoError(t, d.MkdirAll("log"))
 	for name, data := range i {
 		f, err := d.Create(path.Join("log", name))
@@ -286,7 +286,7 @@ func (i image) damageRecord(t *testing.T, number uint64, damage func(record []by
 // threeSegments returns a log of three small segments, all of whose batches are durable, and the
 // models before and after each operation.
 func threeSegments(t *testing.T) (image, []model) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l, err := Open(d, "log", Options{SegmentSize: 1500})
 	require.NoError(t, err)
 	models := []model{{}}
@@ -311,7 +311,7 @@ func threeSegments(t *testing.T) (image, []model) {
 // unsyncedTail returns a log of one segment whose records 2 and 3 are synced and 4 to 6 are not,
 // and the models after each record.
 func unsyncedTail(t *testing.T) (image, []model) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	models := []model{{}, {}}

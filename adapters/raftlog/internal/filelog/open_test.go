@@ -11,13 +11,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 var smallLog = Options{SegmentSize: 4096, CacheSize: 2000}
 
 func TestOpen_LocksTheLog(t *testing.T) {
-	for name, d := range map[string]disk.FS{"crashdisk": crashdisk.New(1), "os": disk.OS(t.TempDir())} {
+	for name, d := range map[string]disk.FS{"crashdisk": testenv.NewDisk(1), "os": disk.OS(t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			l := openLog(t, d, Options{SegmentSize: smallSegment})
 			_, err := Open(d, "log", Options{})
@@ -40,7 +40,7 @@ func TestOpen_LocksTheLog(t *testing.T) {
 			require.Len(t, readModel(t, openLog(t, d, Options{})).entries, 3)
 		})
 	}
-	_, err := Open(crashdisk.New(1), "none", Options{ReadOnly: true})
+	_, err := Open(testenv.NewDisk(1), "none", Options{ReadOnly: true})
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
@@ -53,7 +53,7 @@ type execution struct {
 }
 
 // execute executes operations until one of them fails.
-func execute(d *crashdisk.Disk, ops []operation) (e execution) {
+func execute(d *testenv.Disk, ops []operation) (e execution) {
 	if e.log, e.err = Open(d, "data/log", smallLog); e.err != nil {
 		return e
 	}
@@ -83,7 +83,7 @@ func execute(d *crashdisk.Disk, ops []operation) (e execution) {
 }
 
 // executeAll executes operations on a disk that does not fail, and closes the log.
-func executeAll(t *testing.T, d *crashdisk.Disk, ops []operation) {
+func executeAll(t *testing.T, d *testenv.Disk, ops []operation) {
 	e := execute(d, ops)
 	require.NoError(t, e.err)
 	require.NoError(t, e.log.Close())
@@ -113,11 +113,11 @@ func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			ops, models := randomOperations(seed, 50)
-			d := crashdisk.New(seed)
+			d := testenv.NewDisk(seed)
 			executeAll(t, d, ops)
 			all := d.Ops()
 			for at := 1; at <= all; at++ {
-				d := crashdisk.New(seed<<20 + uint64(at))
+				d := testenv.NewDisk(seed<<20 + uint64(at))
 				d.CrashAt(at)
 				e := execute(d, ops)
 				if e.log != nil {
@@ -141,7 +141,7 @@ func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 
 // appendAndCrashAgain appends to a log that was opened after a crash, crashes it again, also while
 // it is being opened, and requires that the log is complete.
-func appendAndCrashAgain(t *testing.T, d *crashdisk.Disk, l *Log, m model) {
+func appendAndCrashAgain(t *testing.T, d *testenv.Disk, l *Log, m model) {
 	o := operation{batch: Batch{Entries: entries(m.last()+1, 2, m.term(m.last())+1, 50), Sync: true}}
 	require.NoError(t, o.apply(l))
 	m = m.after(o)
@@ -157,14 +157,14 @@ func appendAndCrashAgain(t *testing.T, d *crashdisk.Disk, l *Log, m model) {
 // After an error of the disk the log rejects all writes, and loses nothing that was acknowledged.
 func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
 	ops, models := randomOperations(4, 60)
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	executeAll(t, d, ops)
 	for at := 1; at <= d.Ops(); at++ {
-		d := crashdisk.New(uint64(at))
+		d := testenv.NewDisk(uint64(at))
 		d.FailAt(at)
 		e := execute(d, ops)
 		if l := e.log; l != nil && e.err != nil && !ops[e.done].reopen {
-			require.ErrorIs(t, e.err, crashdisk.ErrIO)
+			require.ErrorIs(t, e.err, testenv.ErrIO)
 			last, _ := l.LastIndex()
 			require.Equal(t, e.err, l.Append(Batch{Entries: entries(last+1, 1, 100, 1), Sync: true}), "error at %d", at)
 			require.Equal(t, e.err, l.Append(Batch{Sync: true}))
@@ -185,7 +185,7 @@ func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
 // The test fails if an error of the disk is reported as damage.
 func TestOpen_ReturnsEveryReadError(t *testing.T) {
 	ops, models := randomOperations(4, 60)
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	executeAll(t, d, ops)
 	before := d.Reads()
 	l, err := Open(d, "data/log", smallLog)
@@ -195,7 +195,7 @@ func TestOpen_ReturnsEveryReadError(t *testing.T) {
 	for i := 1; i <= n; i++ {
 		d.FailReadAt(d.Reads() + i)
 		_, err := Open(d, "data/log", smallLog)
-		require.ErrorIs(t, err, crashdisk.ErrIO)
+		require.ErrorIs(t, err, testenv.ErrIO)
 		require.NotErrorIs(t, err, ErrCorrupt)
 	}
 	d.FailReadAt(0)
@@ -333,7 +333,7 @@ func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 	for _, data := range files {
 		old = data[:8000]
 	}
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	require.NoError(t, l.Append(Batch{Entries: entries(1, 1, 1, 10), Sync: true}))
@@ -369,7 +369,7 @@ func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
 // segments, and as the payloads of records with correct checksums. Open returns an error, or a log that
 // can be read and appended to. Each input is opened once, so that many are tried.
 func FuzzOpen(f *testing.F) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l, err := Open(d, "log", Options{SegmentSize: 1500})
 	require.NoError(f, err)
 	var m model

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 func TestScan_VisitsAllElements(t *testing.T) {
@@ -48,13 +48,13 @@ func TestScan_VisitsAllElements(t *testing.T) {
 	files[names[0]][300] ^= 1
 	d = files.toDisk(t)
 	require.ErrorIs(t, scan(), ErrCorrupt)
-	require.ErrorIs(t, Scan(crashdisk.New(1), ".", nil), fs.ErrNotExist)
+	require.ErrorIs(t, Scan(testenv.NewDisk(1), ".", nil), fs.ErrNotExist)
 }
 
 // The test fails if records that another process appends after Scan has read the last segment are
 // taken for the rest of a damaged segment.
 func TestScan_WhileTheLogGrows(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	next := uint64(1)
 	grow := func() {
@@ -79,7 +79,7 @@ func TestHistory_EqualsModel(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
-			d := crashdisk.New(seed)
+			d := testenv.NewDisk(seed)
 			l := openLog(t, d, Options{SegmentSize: 4096 << (seed % 3)})
 			var m model
 			for i := range 200 {
@@ -96,7 +96,7 @@ func TestHistory_EqualsModel(t *testing.T) {
 	}
 }
 
-func requireHistory(t *testing.T, d *crashdisk.Disk, m model) {
+func requireHistory(t *testing.T, d *testenv.Disk, m model) {
 	t.Helper()
 	next := uint64(0)
 	var got []*raftpb.Entry
@@ -129,7 +129,7 @@ func requireHistory(t *testing.T, d *crashdisk.Disk, m model) {
 
 // History stops at the first error of visit, and returns it.
 func TestHistory_StopsAtError(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 4096})
 	require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 1, 2), Entries: entries(1, 4, 1, 10), Sync: true}))
 	stop := errors.New("stop")

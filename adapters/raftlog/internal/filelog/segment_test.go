@@ -7,13 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 // fullDisk returns a disk with space for one and a half segments, a log that has accepted entries
 // of one KiB until it has rejected one, and its content.
-func fullDisk(t *testing.T) (*crashdisk.Disk, *Log, model) {
-	d := crashdisk.New(1)
+func fullDisk(t *testing.T) (*testenv.Disk, *Log, model) {
+	d := testenv.NewDisk(1)
 	d.SetSpace(smallSegment / 2 * 3)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	m := model{}
@@ -75,7 +75,7 @@ func TestFullDisk_SegmentIsFilled(t *testing.T) {
 // When FreeSpace returns 0, an eighth of a segment is left for entries that should
 // not be rejected.
 func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	d.SetSpace(smallSegment / 2 * 3)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	next := uint64(1)
@@ -89,7 +89,7 @@ func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
 }
 
 func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	require.NoError(t, l.Append(Batch{Entries: entries(1, 3, 1, 100), Sync: true}))
 	require.NoError(t, l.Reserve())
@@ -103,7 +103,7 @@ func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
 // A crash can leave the active segment sealed. Open succeeds if there is no space to allocate it
 // again.
 func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
-	d := crashdisk.New(1)
+	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	o := operation{batch: Batch{Entries: entries(1, 10, 1, 1000), Sync: true}}
 	m := model{}.after(o)
@@ -167,10 +167,10 @@ func TestFullDisk_ErrorMakesTheLogFail(t *testing.T) {
 	d, l, m := fullDisk(t)
 	o := appendKiB(m, 1)
 	d.FailAt(d.Ops() + 3) // after create and allocate: remove
-	require.ErrorIs(t, o.apply(l), crashdisk.ErrIO)
+	require.ErrorIs(t, o.apply(l), testenv.ErrIO)
 	d.SetSpace(-1)
 	err := o.apply(l)
-	require.ErrorIs(t, err, crashdisk.ErrIO)
+	require.ErrorIs(t, err, testenv.ErrIO)
 	require.NotErrorIs(t, err, ErrNoSpace)
 	require.NoError(t, l.Close())
 }

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
+	memory "github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
@@ -36,7 +36,7 @@ func insecureIdentity(id string) Identity {
 // memoryPair returns the dialing and the accepting side of a connection in memory.
 func memoryPair(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
-	network := memnet.New()
+	network := memory.NewNetwork()
 	l, err := network.Listen("b:7")
 	require.NoError(t, err)
 	defer l.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 // identityState is the identity of a peer, and the identities that it knows.
@@ -127,7 +127,7 @@ func (h *harness) replaceVoter(p *peer) {
 // replaceDisk gives a machine an empty disk.
 func (p *peer) replaceDisk() {
 	p.interrupted, p.diskFull = nil, false
-	p.disk = crashdisk.New(p.h.rand.Uint64())
+	p.disk = testenv.NewDisk(p.h.rand.Uint64())
 	p.fs = p.mount()
 }
 

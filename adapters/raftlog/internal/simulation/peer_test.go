@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 // peer is a machine. The fields after process belong to the process that runs on it.
@@ -24,7 +24,7 @@ type peer struct {
 	number          int
 	raft            uint64
 	seeds           []api.Peer
-	disk            *crashdisk.Disk
+	disk            *testenv.Disk
 	fs              disk.FS
 	durable         durableLog    // the state that the log must have after a crash
 	interrupted     []*core.Write // the Writes in flight when the power failed
@@ -62,7 +62,7 @@ func (h *harness) newPeer() *peer {
 	id := fmt.Sprint("p", h.nextPeer)
 	p := &peer{
 		Peer: api.Peer{ID: id, Addr: id + ":1"}, clock: newClock(h), h: h, number: h.nextPeer, raft: replica.RaftID(cluster, id),
-		disk: crashdisk.New(h.rand.Uint64()),
+		disk: testenv.NewDisk(h.rand.Uint64()),
 	}
 	p.instance = fmt.Sprintf("%x", h.rand.Uint64())
 	if h.maxIDs > 0 {

@@ -22,7 +22,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 const (
@@ -348,7 +348,7 @@ func (p *peer) setDiskFull(full bool) {
 
 // unexpectedError returns err, or nil if it is an injected fault.
 func unexpectedError(err error) error {
-	if errors.Is(err, crashdisk.ErrIO) || errors.Is(err, syscall.ENOSPC) {
+	if errors.Is(err, testenv.ErrIO) || errors.Is(err, syscall.ENOSPC) {
 		return nil
 	}
 	return err

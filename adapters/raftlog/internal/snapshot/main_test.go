@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,8 +24,8 @@ var created = time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
 
 const testDir = "data"
 
-func newDisk(t testing.TB, seed uint64) *crashdisk.Disk {
-	d := crashdisk.New(seed)
+func newDisk(t testing.TB, seed uint64) *testenv.Disk {
+	d := testenv.NewDisk(seed)
 	require.NoError(t, d.MkdirAll(testDir))
 	require.NoError(t, d.SyncDir("."))
 	return d

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 const (
@@ -20,16 +20,16 @@ const (
 )
 
 // replacements are the functions that replace a snapshot. file is the new snapshot.
-var replacements = map[string]func(t *testing.T, d *crashdisk.Disk, file []byte) error{
-	"commit": func(_ *testing.T, d *crashdisk.Disk, _ []byte) error { return writeSnapshot(d, newIndex, contentSize) },
-	"install": func(_ *testing.T, d *crashdisk.Disk, file []byte) error {
+var replacements = map[string]func(t *testing.T, d *testenv.Disk, file []byte) error{
+	"commit": func(_ *testing.T, d *testenv.Disk, _ []byte) error { return writeSnapshot(d, newIndex, contentSize) },
+	"install": func(_ *testing.T, d *testenv.Disk, file []byte) error {
 		r, err := Install(d, testDir, bytes.NewReader(file))
 		if err == nil {
 			err = r.Close()
 		}
 		return err
 	},
-	"installFile": func(_ *testing.T, d *crashdisk.Disk, file []byte) error {
+	"installFile": func(_ *testing.T, d *testenv.Disk, file []byte) error {
 		// The other program does not sync the file.
 		f, err := d.Create("data/outside")
 		if err != nil {
@@ -47,7 +47,7 @@ var replacements = map[string]func(t *testing.T, d *crashdisk.Disk, file []byte)
 }
 
 // requireOldInBackup requires that a backup contains the old snapshot.
-func requireOldInBackup(t *testing.T, d *crashdisk.Disk) {
+func requireOldInBackup(t *testing.T, d *testenv.Disk) {
 	t.Helper()
 	for _, name := range listNames(t, d) {
 		if !strings.HasSuffix(name, ".bak") {
@@ -67,7 +67,7 @@ func requireOldInBackup(t *testing.T, d *crashdisk.Disk) {
 
 // requireOldOrNew requires that the old or the new snapshot exists after a failure, and returns its
 // index.
-func requireOldOrNew(t *testing.T, d *crashdisk.Disk, hadOld bool) uint64 {
+func requireOldOrNew(t *testing.T, d *testenv.Disk, hadOld bool) uint64 {
 	t.Helper()
 	index := requireIndex(t, d, contentSize)
 	switch index {
@@ -88,7 +88,7 @@ func requireOldOrNew(t *testing.T, d *crashdisk.Disk, hadOld bool) uint64 {
 
 // failEveryOperation executes each replacement repeatedly. Each time, arm configures the failure of
 // the next operation of the disk, and check is called with the error of the replacement.
-func failEveryOperation(t *testing.T, arm func(*crashdisk.Disk, int), check func(t *testing.T, d *crashdisk.Disk, hadOld bool, err error)) {
+func failEveryOperation(t *testing.T, arm func(*testenv.Disk, int), check func(t *testing.T, d *testenv.Disk, hadOld bool, err error)) {
 	file := encodedSnapshot(t, newIndex, contentSize)
 	for name, replacement := range replacements {
 		for _, hadOld := range []bool{true, false} {
@@ -119,7 +119,7 @@ func failEveryOperation(t *testing.T, arm func(*crashdisk.Disk, int), check func
 }
 
 func TestReplace_CrashAtEveryOperation(t *testing.T) {
-	failEveryOperation(t, (*crashdisk.Disk).CrashAt, func(t *testing.T, d *crashdisk.Disk, hadOld bool, err error) {
+	failEveryOperation(t, (*testenv.Disk).CrashAt, func(t *testing.T, d *testenv.Disk, hadOld bool, err error) {
 		for outcome := range 10 {
 			found := d.Crash()
 			index := requireOldOrNew(t, found, hadOld)
@@ -140,9 +140,9 @@ func TestReplace_CrashAtEveryOperation(t *testing.T) {
 }
 
 func TestReplace_ErrorOfEveryOperation(t *testing.T) {
-	failEveryOperation(t, (*crashdisk.Disk).FailAt, func(t *testing.T, d *crashdisk.Disk, hadOld bool, err error) {
+	failEveryOperation(t, (*testenv.Disk).FailAt, func(t *testing.T, d *testenv.Disk, hadOld bool, err error) {
 		if err != nil {
-			require.ErrorIs(t, err, crashdisk.ErrIO)
+			require.ErrorIs(t, err, testenv.ErrIO)
 		}
 		requireOldOrNew(t, d, hadOld)
 		for range 4 {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +43,7 @@ func (r *logRecord) count(text string) int {
 // harness is a network in memory with peers, in fake time. The peer x listens at x:7.
 type harness struct {
 	t       *testing.T
-	network *memnet.Network
+	network *testenv.Network
 	peers   []*Transport
 	logs    map[string]*logRecord // by the IDs of the peers
 }
@@ -52,7 +52,7 @@ type harness struct {
 func runInBubble(t *testing.T, test func(t *testing.T, h *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &harness{t: t, network: memnet.New(), logs: map[string]*logRecord{}}
+		h := &harness{t: t, network: testenv.NewNetwork(), logs: map[string]*logRecord{}}
 		defer func() {
 			for _, p := range h.peers {
 				p.Close()

@@ -1,4 +1,4 @@
-package crashdisk
+package testenv
 
 const pageSize = 4096
 

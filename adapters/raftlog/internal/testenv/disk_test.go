@@ -1,4 +1,4 @@
-package crashdisk
+package testenv
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func readFile(t *testing.T, d *Disk, name string) []byte {
 }
 
 func TestDisk_IsAFileSystem(t *testing.T) {
-	d := New(1)
+	d := NewDisk(1)
 	require.NoError(t, d.MkdirAll("a/b"))
 	f := createFile(t, d, "a/b/x")
 	_, err := d.Create("a/b/x")
@@ -82,7 +82,7 @@ func TestCrash_UnsyncedWritesMayBeLost(t *testing.T) {
 	old, fresh := bytes.Repeat([]byte("o"), 2048), bytes.Repeat([]byte("n"), 2048)
 	lost, kept, torn, sizes := 0, 0, 0, map[int]int{}
 	for seed := range uint64(300) {
-		d := New(seed)
+		d := NewDisk(seed)
 		f := createFile(t, d, "x")
 		_, err := f.WriteAt(old, 0)
 		require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestCrash_UnsyncedWritesMayBeLost(t *testing.T) {
 func TestCrash_UnsyncedDirectoryChangesMayBeLost(t *testing.T) {
 	outcomes := map[string]int{}
 	for seed := range uint64(300) {
-		d := New(seed)
+		d := NewDisk(seed)
 		require.NoError(t, d.MkdirAll("a"))
 		require.NoError(t, d.SyncDir("."))
 		f := createFile(t, d, "a/synced")
@@ -142,7 +142,7 @@ func TestCrash_UnsyncedDirectoryChangesMayBeLost(t *testing.T) {
 
 func TestCrash_IsReproducible(t *testing.T) {
 	crash := func() []byte {
-		d := New(5)
+		d := NewDisk(5)
 		f := createFile(t, d, "x")
 		require.NoError(t, d.SyncDir("."))
 		for i := range int64(50) {
@@ -155,7 +155,7 @@ func TestCrash_IsReproducible(t *testing.T) {
 }
 
 func TestCrashAt_AllLaterOperationsFail(t *testing.T) {
-	d := New(1)
+	d := NewDisk(1)
 	f := createFile(t, d, "x")
 	d.CrashAt(d.Ops() + 2)
 	_, err := f.WriteAt([]byte("a"), 0)
@@ -173,7 +173,7 @@ func TestCrashAt_AllLaterOperationsFail(t *testing.T) {
 }
 
 func TestFailAt_FailedSyncLosesData(t *testing.T) {
-	d := New(1)
+	d := NewDisk(1)
 	f := createFile(t, d, "x")
 	_, err := f.WriteAt([]byte("a"), 0)
 	require.NoError(t, err)
@@ -194,7 +194,7 @@ func TestFailAt_FailedSyncLosesData(t *testing.T) {
 }
 
 func TestFailAt_OneOperationFails(t *testing.T) {
-	d := New(1)
+	d := NewDisk(1)
 	f := createFile(t, d, "x")
 	d.FailWith(d.Ops()+1, syscall.ENOSPC)
 	require.ErrorIs(t, f.Allocate(100), syscall.ENOSPC)

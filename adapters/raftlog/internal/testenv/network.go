@@ -1,12 +1,6 @@
-// Package memnet provides a network in memory for tests. Each direction between two addresses can be
-// interrupted, restored and delayed separately. The network waits only for channels and timers, so it
-// can be used in bubbles of testing/synctest.
-//
-// An interrupted direction carries nothing, and returns no errors, as if a cable was unplugged. Data
-// that is written waits until the direction is restored, and so does the close of a connection. A
-// direction of a connection holds 64 KiB; further writes block. Data is lost if the reader closes the
-// connection.
-package memnet
+// Package testenv provides what a cluster of peers needs, in memory: a disk that can crash, and a network that
+// can be interrupted.
+package testenv
 
 import (
 	"context"
@@ -39,7 +33,14 @@ type condition struct {
 	delay time.Duration
 }
 
-// Network is a network. Its methods may be called by any goroutine.
+// Network is a network in memory. Each direction between two addresses can be interrupted, restored and delayed
+// separately. It waits only for channels and timers, so it can be used in bubbles of testing/synctest. Its methods
+// may be called by any goroutine.
+//
+// An interrupted direction carries nothing, and returns no errors, as if a cable was unplugged. Data
+// that is written waits until the direction is restored, and so does the close of a connection. A
+// direction of a connection holds 64 KiB; further writes block. Data is lost if the reader closes the
+// connection.
 type Network struct {
 	mu         sync.Mutex
 	listeners  map[string]*listener
@@ -48,8 +49,8 @@ type Network struct {
 	changed    chan struct{}      // closed and replaced with every change of conditions
 }
 
-// New returns a network without listeners, interruptions and delays.
-func New() *Network {
+// NewNetwork returns a network without listeners, interruptions and delays.
+func NewNetwork() *Network {
 	return &Network{
 		listeners: map[string]*listener{}, conditions: map[direction]condition{},
 		conns: map[*conn]struct{}{}, changed: make(chan struct{}),
@@ -216,7 +217,7 @@ func (l *listener) Addr() net.Addr { return Addr(l.addr) }
 
 // Close also closes the connections that were not accepted.
 func (l *listener) Close() error {
-	err := fmt.Errorf("memnet: listener at %s: %w", l.addr, net.ErrClosed)
+	err := fmt.Errorf("testenv: listener at %s: %w", l.addr, net.ErrClosed)
 	l.once.Do(func() {
 		err = nil
 		l.network.mu.Lock()

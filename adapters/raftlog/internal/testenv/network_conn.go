@@ -1,4 +1,4 @@
-package memnet
+package testenv
 
 import (
 	"io"

@@ -1,11 +1,4 @@
-// Package crashdisk provides a disk in memory that can crash in any operation, and whose operations
-// can fail, for tests of durability.
-//
-// After a crash, everything that was synced exists, and parts of the rest: some unsynced writes are
-// applied, some are not, and some are torn at sectors of 512 bytes; a file has its old or its new
-// length; and each change of a directory that was not followed by SyncDir is applied or not. A
-// random source decides; everything else is deterministic.
-package crashdisk
+package testenv
 
 import (
 	"errors"
@@ -24,12 +17,18 @@ import (
 var (
 	// ErrCrashed is returned by all operations after a crash. [Disk.Crash] returns the disk as
 	// it is afterwards.
-	ErrCrashed = errors.New("crashdisk: power has failed")
+	ErrCrashed = errors.New("testenv: power has failed")
 	// ErrIO is returned by an operation that FailAt or FailReadAt makes fail.
-	ErrIO = errors.New("crashdisk: input/output error")
+	ErrIO = errors.New("testenv: input/output error")
 )
 
-// Disk implements [disk.FS]. Its methods may be called by any goroutine.
+// Disk is a disk in memory that can crash in any operation, and whose operations can fail. It implements
+// [disk.FS]. Its methods may be called by any goroutine.
+//
+// After a crash, everything that was synced exists, and parts of the rest: some unsynced writes are
+// applied, some are not, and some are torn at sectors of 512 bytes; a file has its old or its new
+// length; and each change of a directory that was not followed by SyncDir is applied or not. A
+// random source decides; everything else is deterministic.
 type Disk struct {
 	mu         sync.Mutex
 	random     *rand.Rand
@@ -73,9 +72,9 @@ type fileWrite struct {
 	extend bool   // the length does not decrease
 }
 
-// New returns an empty disk. Its random source has this seed. The disk and its copies after crashes
+// NewDisk returns an empty disk. Its random source has this seed. The disk and its copies after crashes
 // share the source, and must not be used concurrently.
-func New(seed uint64) *Disk { return newDisk(rand.New(rand.NewPCG(seed, 1))) }
+func NewDisk(seed uint64) *Disk { return newDisk(rand.New(rand.NewPCG(seed, 1))) }
 
 func newDisk(random *rand.Rand) *Disk {
 	return &Disk{random: random, root: newDir(), locks: map[string]bool{}, space: -1}

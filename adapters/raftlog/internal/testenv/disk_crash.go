@@ -1,4 +1,4 @@
-package crashdisk
+package testenv
 
 import (
 	"maps"

@@ -1,4 +1,4 @@
-package memnet
+package testenv
 
 import (
 	"bytes"
@@ -13,15 +13,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // runInBubble calls test with a network and a connection from a to b, in fake time.
 func runInBubble(t *testing.T, test func(t *testing.T, n *Network, a, b net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := New()
+		n := NewNetwork()
 		l, err := n.Listen("b")
 		require.NoError(t, err)
 		a, err := n.Dial(t.Context(), "a", "b")
@@ -182,7 +179,7 @@ func TestConn_Deadlines(t *testing.T) {
 
 func TestDial_WaitsWhileCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := New()
+		n := NewNetwork()
 		_, err := n.Dial(t.Context(), "a", "b")
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		l, err := n.Listen("b")
@@ -221,7 +218,7 @@ func TestDial_WaitsWhileCut(t *testing.T) {
 
 // The test uses real time and several goroutines, for the race detector.
 func TestConn_ManyBytes(t *testing.T) {
-	n := New()
+	n := NewNetwork()
 	l, err := n.Listen("b")
 	require.NoError(t, err)
 	defer l.Close()
