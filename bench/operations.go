@@ -12,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
-	"github.com/go-leaderelection/leaderelection/recipes/counter"
 	queues "github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
 // operation is an operation that several sessions repeat.
@@ -127,7 +127,7 @@ func newBaselineOperation(o operation, conn *zk.Conn, dir string) (repeated, err
 func (l libraryRecipes) newOperation(o operation, conn *zk.Conn, dir string) (repeated, error) {
 	ctx := context.Background()
 	if o == operationAdd {
-		c, err := counter.New(conn, counterPath(dir), l.option)
+		c, err := value.NewCounter(conn, counterPath(dir), l.option)
 		return repeated{func() error {
 			_, err := c.Add(ctx, 1)
 			return err

@@ -16,11 +16,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
-	"github.com/go-leaderelection/leaderelection/recipes/counter"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -52,7 +52,7 @@ var uses = map[string]use{
 		return b.Set(t.Context())
 	},
 	"counter": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		c, err := counter.New(conn, path, as[counter.Option](options)...)
+		c, err := value.NewCounter(conn, path, as[value.CounterOption](options)...)
 		require.NoError(t, err)
 		_, err = c.Add(t.Context(), 1)
 		return err

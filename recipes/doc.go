@@ -4,8 +4,8 @@
 //	lock       Mutex, RWMutex, Semaphore and MultiLock, with fencing tokens
 //	barrier    Barrier, and Double with numbered rounds
 //	queue      work queues: FIFO, by priority, delayed; at-least-once delivery
-//	counter    Counter and IDs: numbers to which clients add, blocks of IDs
-//	value      Value, by compare-and-set, with the formats of package codec
+//	value      Value, by compare-and-set, with the formats of package codec; Counter and IDs: numbers to
+//	           which clients add, blocks of IDs
 //	group      Group, Persistent and Partitioner: membership, and parts divided among members
 //	discovery  services and their instances, in Curator's layout
 //	cache      in-memory copies of a znode, its children or a subtree, with events

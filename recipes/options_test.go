@@ -8,7 +8,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
-	"github.com/go-leaderelection/leaderelection/recipes/counter"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
@@ -18,14 +17,14 @@ import (
 
 // An option of package recipes is an option of every recipe.
 var (
-	_ barrier.Option   = recipes.Option{}
-	_ cache.Option     = recipes.Option{}
-	_ counter.Option   = recipes.Option{}
-	_ discovery.Option = recipes.Option{}
-	_ group.Option     = recipes.Option{}
-	_ lock.Option      = recipes.Option{}
-	_ queue.Option     = recipes.Option{}
-	_ value.Option     = recipes.Option{}
+	_ barrier.Option      = recipes.Option{}
+	_ cache.Option        = recipes.Option{}
+	_ value.CounterOption = recipes.Option{}
+	_ discovery.Option    = recipes.Option{}
+	_ group.Option        = recipes.Option{}
+	_ lock.Option         = recipes.Option{}
+	_ queue.Option        = recipes.Option{}
+	_ value.Option        = recipes.Option{}
 )
 
 // A program that passes an option of one recipe to another does not compile.
@@ -34,6 +33,6 @@ func TestOption_OfAnotherRecipe(t *testing.T) {
 	require.False(t, ok)
 	_, ok = any(queue.WithMaxItems(1)).(lock.Option)
 	require.False(t, ok)
-	_, ok = any(cache.WithoutData()).(counter.Option)
+	_, ok = any(cache.WithoutData()).(value.CounterOption)
 	require.False(t, ok)
 }

@@ -9,26 +9,26 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/counter"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
 // counterFormat is a data format of counters, with the recipes of the peers that use it.
 type counterFormat struct {
 	name  string
 	peers map[*peer][]string // the kinds in their commands
-	open  func(*zk.Conn, string) (*counter.Counter, error)
+	open  func(*zk.Conn, string) (*value.Counter, error)
 }
 
-func openInt64(conn *zk.Conn, path string) (*counter.Counter, error) {
-	return counter.New(conn, path)
+func openInt64(conn *zk.Conn, path string) (*value.Counter, error) {
+	return value.NewCounter(conn, path)
 }
 
-func openInt32(conn *zk.Conn, path string) (*counter.Counter, error) {
-	return counter.New(conn, path, counter.WithInt32())
+func openInt32(conn *zk.Conn, path string) (*value.Counter, error) {
+	return value.NewCounter(conn, path, value.WithInt32())
 }
 
-func openText(conn *zk.Conn, path string) (*counter.Counter, error) {
-	return counter.New(conn, path, recipes.WithKazooLayout())
+func openText(conn *zk.Conn, path string) (*value.Counter, error) {
+	return value.NewCounter(conn, path, recipes.WithKazooLayout())
 }
 
 var counterFormats = []counterFormat{

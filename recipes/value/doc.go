@@ -1,5 +1,5 @@
 // Package value implements shared values on ZooKeeper, such as configuration, that are changed by
-// compare-and-set:
+// compare-and-set ([Value]), counters, which clients add to ([Counter]), and unique numbers ([IDs]):
 //
 //	limits, err := value.New(conn, "/config/limits", codec.JSON[Limits]())
 //	...
@@ -23,12 +23,17 @@
 //
 // # Limits
 //
-// All writers of a value together can make some thousand changes per second: the whole
+// All writers of a value or a counter together can make some thousand changes per second: the whole
 // ensemble writes every change, and only one of several concurrent changes succeeds. A value
-// has at most one megabyte, including overhead ([recipes.ErrTooLarge]).
+// has at most one megabyte, including overhead ([recipes.ErrTooLarge]). Allocate IDs in blocks. If a process
+// ends, the unused numbers of its block are lost.
 //
 // # Znodes
 //
-//	<path>              persistent; the data is the value, as its codec.Codec encodes it
+//	<path>              persistent; the data is the value, as its codec.Codec encodes it, or the number
 //	<path>/_r_<id>      ephemeral: the idempotency record of a session that writes
+//
+// The data of a counter is that of Curator's DistributedAtomicLong, 8 bytes, big-endian. With
+// [recipes.WithKazooLayout] it is that of kazoo's Counter, decimal digits. With [WithInt32] it is
+// that of Curator's SharedCount and DistributedAtomicInteger, 4 bytes, big-endian.
 package value

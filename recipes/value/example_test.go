@@ -34,3 +34,44 @@ func ExampleValue_Update() {
 	fmt.Println(now, err)
 	// Output: {10 0} <nil>
 }
+
+func ExampleCounter() {
+	srv, err := zktest.NewServer() // a program connects to its ensemble instead
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(10 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+
+	visits, err := value.NewCounter(conn, "/shop/visits")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		n, err := visits.Add(ctx, 1)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("visit", n)
+	}
+
+	orders, err := value.NewCounter(conn, "/shop/orders")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ids, err := value.NewIDs(orders, 100) // one write for 100 orders
+	if err != nil {
+		log.Fatal(err)
+	}
+	id, err := ids.Next(ctx)
+	fmt.Println("order", id, err)
+	// Output:
+	// visit 1
+	// visit 2
+	// visit 3
+	// order 1 <nil>
+}

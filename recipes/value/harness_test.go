@@ -1,9 +1,8 @@
 package value
 
 import (
+	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -12,35 +11,51 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
-	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const (
-	node           = "/app/value"
-	sessionTimeout = 4 * time.Second
-)
+// node is the path of values and counters, unless a test names another.
+const node = "/app/count"
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// harness is a server in a bubble with fake time.
-type harness struct {
-	*testing.T
-	srv *zktest.Server
-}
-
-func run(t *testing.T, f func(h *harness)) {
-	synctest.Test(t, func(t *testing.T) { f(&harness{T: t, srv: zktest.Start(t)}) })
-}
-
-func (h *harness) connect(opts ...func(*zk.Conn)) *zk.Conn {
-	return bubble.Connect(h, h.srv, sessionTimeout, opts...)
-}
-
 // newValue returns a value in JSON.
-func newValue[T any](h *harness, conn *zk.Conn, path string) *Value[T] {
-	v, err := New(conn, path, codec.JSON[T](), recipes.WithSessionTimeout(sessionTimeout))
+func newValue[T any](h *bubble.Test, conn *zk.Conn, path string) *Value[T] {
+	v, err := New(conn, path, codec.JSON[T](), recipes.WithSessionTimeout(bubble.SessionTimeout))
 	require.NoError(h, err)
 	return v
 }
+
+// newCounter returns a counter at node with a separate connection.
+func newCounter(h *bubble.Test) *Counter { return counterOn(h, h.Connect()) }
+
+func counterOn(h *bubble.Test, conn *zk.Conn) *Counter {
+	c, err := NewCounter(conn, node, recipes.WithSessionTimeout(bubble.SessionTimeout))
+	require.NoError(h, err)
+	return c
+}
+
+// addTo adds delta and returns the sum.
+func addTo(h *bubble.Test, c *Counter, delta int64) int64 {
+	h.Helper()
+	n, err := c.Add(h.Context(), delta)
+	require.NoError(h, err)
+	return n
+}
+
+func get(h *bubble.Test, c *Counter) int64 {
+	h.Helper()
+	n, err := c.Get(h.Context())
+	require.NoError(h, err)
+	return n
+}
+
+func create(h *bubble.Test, conn *zk.Conn, path, data string) {
+	h.Helper()
+	_, err := conn.Create(path, []byte(data), 0, openACL)
+	require.NoError(h, err)
+}
+
+// records returns how many sessions have a record below any znode.
+func records(h *bubble.Test) int { return strings.Count(h.Server.Tree(), "_r_") }

@@ -17,9 +17,9 @@ import (
 
 // CompareAndSet compares versions, and Update returns the error of its function.
 func TestValue(t *testing.T) {
-	run(t, func(h *harness) {
+	bubble.Run(t, func(h *bubble.Test) {
 		ctx := h.Context()
-		v := newValue[[]string](h, h.connect(), "/app/words")
+		v := newValue[[]string](h, h.Connect(), "/app/words")
 		first, err := v.CompareAndSet(ctx, Version{}, []string{"one"})
 		require.NoError(h, err)
 		require.NotZero(h, first.Zxid())
@@ -45,9 +45,9 @@ func TestValue_CodecDoesNotCopy(t *testing.T) {
 		b[0]++
 		return b, nil
 	}
-	for name, change := range map[string]func(h *harness, v *Value[[]byte], written []byte){
-		"value given to Set": func(_ *harness, _ *Value[[]byte], written []byte) { written[0]++ },
-		"value given to an Update that fails": func(h *harness, v *Value[[]byte], _ []byte) {
+	for name, change := range map[string]func(h *bubble.Test, v *Value[[]byte], written []byte){
+		"value given to Set": func(_ *bubble.Test, _ *Value[[]byte], written []byte) { written[0]++ },
+		"value given to an Update that fails": func(h *bubble.Test, v *Value[[]byte], _ []byte) {
 			ctx, cancel := context.WithCancel(h.Context())
 			cancel()
 			_, err := v.Update(ctx, increment)
@@ -56,8 +56,8 @@ func TestValue_CodecDoesNotCopy(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				v, err := New(h.connect(), node, codec.Codec[[]byte]{Encode: identity, Decode: identity})
+			bubble.Run(t, func(h *bubble.Test) {
+				v, err := New(h.Connect(), node, codec.Codec[[]byte]{Encode: identity, Decode: identity})
 				require.NoError(h, err)
 				written := []byte{5}
 				_, err = v.Set(h.Context(), written)
@@ -79,8 +79,8 @@ func TestValue_NewSessionOnLaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := zktest.StartEnsemble(t, 3)
 		previous, lagging, current := cluster.Server(0), cluster.Server(1), cluster.Server(2)
-		h := &harness{T: t, srv: previous}
-		conn := bubble.ConnectFrom(h, cluster, 0, sessionTimeout)
+		h := &bubble.Test{T: t, Server: previous}
+		conn := bubble.ConnectFrom(h, cluster, 0, bubble.SessionTimeout)
 		expired := conn.SessionID()
 		v := newValue[int](h, conn, "/n")
 		changes := v.Watch(h.Context())
@@ -91,12 +91,12 @@ func TestValue_NewSessionOnLaggingServer(t *testing.T) {
 		require.Equal(h, 1, (<-changes).Value)
 		// The client learns of the expiry from the current server, and then reaches only the other.
 		previous.Refuse(true)
-		learned := h.srv.After(zktest.Match{Op: zktest.OpConnect, Session: expired, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		learned := h.Server.After(zktest.Match{Op: zktest.OpConnect, Session: expired, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.Same(h, current, q.Server)
 			current.Refuse(true)
 			return zktest.Pass(q)
 		})
-		require.NoError(h, h.srv.ExpireSession(expired))
+		require.NoError(h, h.Server.ExpireSession(expired))
 		got := bubble.Async(func() int {
 			n, _, err := v.Get(h.Context())
 			require.NoError(h, err)

@@ -18,9 +18,9 @@ import (
 // The channel delivers the newest state: to a slow reader, after breaks of the connection, in
 // another session, and after data in another format.
 func TestWatch(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.connect()
-		v, writer := newValue[string](h, conn, "/app/words"), newValue[string](h, h.connect(), "/app/words")
+	bubble.Run(t, func(h *bubble.Test) {
+		conn := h.Connect()
+		v, writer := newValue[string](h, conn, "/app/words"), newValue[string](h, h.Connect(), "/app/words")
 		ctx, cancel := context.WithCancel(h.Context())
 		changes := v.Watch(ctx)
 		require.Equal(h, Change[string]{}, <-changes)
@@ -37,15 +37,15 @@ func TestWatch(t *testing.T) {
 		synctest.Wait()
 		require.Equal(h, "three", (<-changes).Value)
 		// The connection breaks, and the session survives.
-		h.srv.Blackhole(zktest.BothWays, conn.SessionID())
+		h.Server.Blackhole(zktest.BothWays, conn.SessionID())
 		set("four")
-		time.Sleep(sessionTimeout / 4)
-		h.srv.DropConnections(conn.SessionID())
+		time.Sleep(bubble.SessionTimeout / 4)
+		h.Server.DropConnections(conn.SessionID())
 		require.Equal(h, "four", (<-changes).Value)
-		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		require.NoError(h, h.Server.ExpireSession(conn.SessionID()))
 		set("five")
 		require.Equal(h, "five", (<-changes).Value)
-		_, err := h.connect().Set("/app/words", []byte("no JSON"), -1)
+		_, err := h.Connect().Set("/app/words", []byte("no JSON"), -1)
 		require.NoError(h, err)
 		require.ErrorIs(h, (<-changes).Cause, codec.ErrFormat)
 		set("six")
@@ -65,8 +65,8 @@ func TestWatch(t *testing.T) {
 
 // The number of watches does not grow with the number of calls.
 func TestWatch_LeaveOneWatch(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.connect()
+	bubble.Run(t, func(h *bubble.Test) {
+		conn := h.Connect()
 		v := newValue[int](h, conn, "/n")
 		for i := range 2 {
 			for range 1000 {
@@ -87,11 +87,11 @@ func TestWatch_LeaveOneWatch(t *testing.T) {
 
 // A value that is larger than the receive buffer is an error, and later values are delivered.
 func TestWatch_ValueTooLargeToReceive(t *testing.T) {
-	run(t, func(h *harness) {
-		writer := newValue[[]byte](h, h.connect(zk.WithMaxBufferSize(0)), node)
+	bubble.Run(t, func(h *bubble.Test) {
+		writer := newValue[[]byte](h, h.Connect(zk.WithMaxBufferSize(0)), node)
 		_, err := writer.Set(h.Context(), make([]byte, 100<<10))
 		require.NoError(h, err)
-		reader := newValue[[]byte](h, h.connect(), node)
+		reader := newValue[[]byte](h, h.Connect(), node)
 		_, _, err = reader.Get(h.Context())
 		require.ErrorIs(h, err, recipes.ErrTooLarge)
 		changes := reader.Watch(h.Context())
@@ -109,8 +109,8 @@ func TestWatch_ValueTooLargeToReceive(t *testing.T) {
 
 // A value that the connection must not read is an error, and is delivered when its ACL permits it.
 func TestWatch_BecomesReadable(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.connect()
+	bubble.Run(t, func(h *bubble.Test) {
+		conn := h.Connect()
 		v := newValue[int](h, conn, node)
 		_, err := v.Set(h.Context(), 5)
 		require.NoError(h, err)

@@ -2,10 +2,13 @@ package value
 
 import (
 	"context"
+	"path"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 	"github.com/go-zookeeper/zk"
@@ -20,15 +23,15 @@ var firstMulti = zktest.Match{Op: zktest.OpMulti, Nth: 1}
 func TestTrap07_33_ReplyLostAtOverflow(t *testing.T) {
 	for name, fault := range map[string]zktest.HookFunc{"reply received": zktest.Pass, "reply lost": zktest.Cut} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				conn := h.connect()
+			bubble.Run(t, func(h *bubble.Test) {
+				conn := h.Connect()
 				v := newValue[int](h, conn, "/n")
 				_, err := v.Set(h.Context(), 1)
 				require.NoError(h, err)
-				require.NoError(h, h.srv.SetVersion("/n", -2))
+				require.NoError(h, h.Server.SetVersion("/n", -2))
 				_, version, err := v.Get(h.Context())
 				require.NoError(h, err)
-				h.srv.After(firstMulti, fault)
+				h.Server.After(firstMulti, fault)
 				version, err = v.CompareAndSet(h.Context(), version, 2)
 				require.NoError(h, err)
 				_, stat, err := conn.Get("/n")
@@ -46,8 +49,8 @@ func TestTrap07_33_ReplyLostAtOverflow(t *testing.T) {
 // A server closes the connection when it receives a request that is too large, so the value must
 // be rejected before it is sent.
 func TestTrap37_ValueTooLarge(t *testing.T) {
-	run(t, func(h *harness) {
-		v := newValue[string](h, h.connect(zk.WithMaxBufferSize(0)), node)
+	bubble.Run(t, func(h *bubble.Test) {
+		v := newValue[string](h, h.Connect(zk.WithMaxBufferSize(0)), node)
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
 		defer cancel()
@@ -60,5 +63,157 @@ func TestTrap37_ValueTooLarge(t *testing.T) {
 		_, err := v.Set(ctx, strings.Repeat("x", 1<<20-8<<10))
 		require.NoError(h, err)
 		require.Zero(h, time.Since(begin))
+	})
+}
+
+// CURATOR-584, CURATOR-268: a write is applied and its reply is lost. If the client only compared
+// versions, the change of another client in the meantime would make the write fail.
+func TestTrap07_ReplyLost(t *testing.T) {
+	for name, exists := range map[string]bool{"first change": false, "later change": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(h *bubble.Test) {
+				c, other := newCounter(h), newCounter(h)
+				create(h, h.Connect(), "/app", "")
+				want := int64(1)
+				if exists {
+					addTo(h, c, 1)
+					want++
+				}
+				// Another client adds while this client reconnects.
+				h.Server.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
+					go addTo(h, other, 1)
+					return zktest.Cut(q)
+				})
+				require.Equal(h, want, addTo(h, c, 1))
+				require.Equal(h, want+1, get(h, c))
+			})
+		})
+	}
+}
+
+// The reply is lost and the session expires, so only the data can show whether the write was
+// applied. If the data does not show it, the outcome is unknown, and the write is not retried.
+func TestTrap07_SessionExpiresWithReply(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		applied  bool
+		other    int64 // what another client adds in the meantime
+		want     error
+		wantSum  int64
+		wantRead int64
+	}{
+		{"not applied", false, 0, nil, 2, 2},
+		{"not applied, another client added more", false, 5, nil, 7, 7},
+		{"applied", true, 0, recipes.ErrUnconfirmed, 0, 2},
+		{"not applied, another client added as much", false, 1, recipes.ErrUnconfirmed, 0, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble.Run(t, func(h *bubble.Test) {
+				conn := h.Connect()
+				c, other := counterOn(h, conn), newCounter(h)
+				addTo(h, c, 1)
+				hook := h.Server.Before
+				if test.applied {
+					hook = h.Server.After
+				}
+				hook(firstMulti, func(q *zktest.Request) zktest.Verdict {
+					require.NoError(h, h.Server.ExpireSession(conn.SessionID()))
+					if test.other != 0 {
+						go addTo(h, other, test.other)
+					}
+					return zktest.Cut(q)
+				})
+				n, err := c.Add(h.Context(), 1)
+				if test.want == nil {
+					require.NoError(h, err)
+					require.Equal(h, test.wantSum, n)
+				} else {
+					require.ErrorIs(h, err, test.want)
+				}
+				require.Equal(h, test.wantRead, get(h, c))
+			})
+		})
+	}
+}
+
+// The znode is deleted and created again, and has the same version again. The write must not
+// replace the new value by a value that was computed from the old value.
+func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
+	const hundred = "\x00\x00\x00\x00\x00\x00\x00\x64"
+	t.Run("after a write", func(t *testing.T) {
+		bubble.Run(t, func(h *bubble.Test) {
+			conn, operator := h.Connect(), h.Connect()
+			c := counterOn(h, conn)
+			addTo(h, c, 1)
+			children, _, err := operator.Children(node)
+			require.NoError(h, err)
+			for _, name := range children {
+				require.NoError(h, operator.Delete(path.Join(node, name), -1))
+			}
+			require.NoError(h, operator.Delete(node, -1))
+			create(h, operator, node, hundred)
+			require.Equal(h, int64(101), addTo(h, c, 1))
+		})
+	})
+	// The session has no record below the old znode, which would prevent its deletion.
+	t.Run("after a read", func(t *testing.T) {
+		bubble.Run(t, func(h *bubble.Test) {
+			conn, operator := h.Connect(), h.Connect()
+			create(h, operator, "/app", "")
+			create(h, operator, node, "\x00\x00\x00\x00\x00\x00\x00\x05")
+			c := counterOn(h, conn)
+			require.Equal(h, int64(5), get(h, c))
+			require.NoError(h, operator.Delete(node, -1))
+			create(h, operator, node, hundred)
+			require.Equal(h, int64(101), addTo(h, c, 1))
+		})
+	})
+}
+
+// CURATOR-688: a write that expects version -1 is applied at any version, so no write may leave
+// the znode at version -1. An addition would be lost.
+func TestTrap33_VersionOverflow(t *testing.T) {
+	bubble.Run(t, func(h *bubble.Test) {
+		addTo(h, newCounter(h), 1)
+		require.NoError(h, h.Server.SetVersion(node, -6))
+		var counters []*Counter
+		for range 4 {
+			counters = append(counters, newCounter(h))
+		}
+		var adding sync.WaitGroup
+		for _, c := range counters {
+			adding.Go(func() {
+				for range 5 {
+					addTo(h, c, 1)
+				}
+			})
+		}
+		adding.Wait()
+		require.Equal(h, int64(21), get(h, counters[0]))
+		_, stat, err := h.Connect().Get(node)
+		require.NoError(h, err)
+		require.Equal(h, int32(-6+20+1), stat.Version, "one more write than additions")
+		for _, e := range h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData }) {
+			t.Errorf("a write without the record: %v", e)
+		}
+	})
+}
+
+// If another program has left the znode at version -1, writes fail until the znode is written
+// again, and nothing is changed.
+func TestTrap33_VersionOverflowOfAnotherProgram(t *testing.T) {
+	bubble.Run(t, func(h *bubble.Test) {
+		conn := h.Connect()
+		c := counterOn(h, conn)
+		addTo(h, c, 1)
+		require.NoError(h, h.Server.SetVersion(node, -1))
+		_, err := c.Add(h.Context(), 1)
+		require.ErrorIs(h, err, ErrVersion)
+		require.Equal(h, int64(1), get(h, c))
+		data, _, err := conn.Get(node)
+		require.NoError(h, err)
+		_, err = conn.Set(node, data, -1)
+		require.NoError(h, err)
+		require.Equal(h, int64(2), addTo(h, c, 1))
 	})
 }

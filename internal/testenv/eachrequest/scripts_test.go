@@ -15,7 +15,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
-	"github.com/go-leaderelection/leaderelection/recipes/counter"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
@@ -444,7 +443,7 @@ func settle(r *Run, operation string, f func(context.Context) error) (ok, unknow
 }
 
 func useCounter(r *Run) {
-	client, other := both(r, func(conn *zk.Conn) (*counter.Counter, error) { return counter.New(conn, "/app/counter") })
+	client, other := both(r, func(conn *zk.Conn) (*value.Counter, error) { return value.NewCounter(conn, "/app/counter") })
 	least, most := int64(0), int64(0)
 	for range 3 {
 		ok, unknown := r.Once("add", func(ctx context.Context) error {
@@ -475,7 +474,7 @@ func useCounter(r *Run) {
 		}
 		return err
 	})
-	ids, err := counter.NewIDs(client, 2)
+	ids, err := value.NewIDs(client, 2)
 	if err != nil {
 		r.Violate("%v", err)
 		return

@@ -1,4 +1,4 @@
-package counter
+package value
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
@@ -19,19 +20,19 @@ import (
 // correction. Counters at other paths continue in any case.
 func TestForeignParticipant(t *testing.T) {
 	const five = "\x00\x00\x00\x00\x00\x00\x00\x05"
-	set := func(data string) func(h *harness, foreign *zk.Conn) {
-		return func(h *harness, foreign *zk.Conn) {
+	set := func(data string) func(h *bubble.Test, foreign *zk.Conn) {
+		return func(h *bubble.Test, foreign *zk.Conn) {
 			_, err := foreign.Set(node, []byte(data), -1)
 			require.NoError(h, err)
 		}
 	}
-	setACL := func(perms int32) func(h *harness, foreign *zk.Conn) {
-		return func(h *harness, foreign *zk.Conn) {
+	setACL := func(perms int32) func(h *bubble.Test, foreign *zk.Conn) {
+		return func(h *bubble.Test, foreign *zk.Conn) {
 			_, err := foreign.SetACL(node, zk.WorldACL(perms), -1)
 			require.NoError(h, err)
 		}
 	}
-	remove := func(h *harness, foreign *zk.Conn) {
+	remove := func(h *bubble.Test, foreign *zk.Conn) {
 		children, _, err := foreign.Children(node)
 		require.NoError(h, err)
 		for _, name := range children {
@@ -39,15 +40,15 @@ func TestForeignParticipant(t *testing.T) {
 		}
 		require.NoError(h, foreign.Delete(node, -1))
 	}
-	createAgain := func(data string, flags int32, acl []zk.ACL) func(h *harness, foreign *zk.Conn) {
-		return func(h *harness, foreign *zk.Conn) {
+	createAgain := func(data string, flags int32, acl []zk.ACL) func(h *bubble.Test, foreign *zk.Conn) {
+		return func(h *bubble.Test, foreign *zk.Conn) {
 			remove(h, foreign)
 			_, err := foreign.Create(node, []byte(data), flags, acl)
 			require.NoError(h, err)
 		}
 	}
-	removeRecords := func(edit func(h *harness, foreign *zk.Conn, record string)) func(h *harness, foreign *zk.Conn) {
-		return func(h *harness, foreign *zk.Conn) {
+	removeRecords := func(edit func(h *bubble.Test, foreign *zk.Conn, record string)) func(h *bubble.Test, foreign *zk.Conn) {
+		return func(h *bubble.Test, foreign *zk.Conn) {
 			children, _, err := foreign.Children(node)
 			require.NoError(h, err)
 			require.NotEmpty(h, children)
@@ -58,11 +59,11 @@ func TestForeignParticipant(t *testing.T) {
 	}
 	large := string(make([]byte, 100<<10))
 	for name, c := range map[string]struct {
-		change  func(h *harness, foreign *zk.Conn)
+		change  func(h *bubble.Test, foreign *zk.Conn)
 		addErr  error  // of additions; nil if they continue
 		text    string // in the error
 		getErr  error
-		correct func(h *harness, foreign *zk.Conn)
+		correct func(h *bubble.Test, foreign *zk.Conn)
 		set     bool // Set corrects it as well
 		next    int64
 	}{
@@ -74,7 +75,7 @@ func TestForeignParticipant(t *testing.T) {
 		"the greatest":     {change: set("\x7f\xff\xff\xff\xff\xff\xff\xff"), addErr: ErrOverflow, text: "does not fit", correct: set(five), set: true, next: 6},
 		"no right to read": {change: setACL(zk.PermAll &^ zk.PermRead), getErr: recipes.ErrPermission, correct: setACL(zk.PermAll), next: 3},
 		"no right to read, changed": {
-			change: func(h *harness, foreign *zk.Conn) {
+			change: func(h *bubble.Test, foreign *zk.Conn) {
 				setACL(zk.PermAll&^zk.PermRead)(h, foreign)
 				set(five)(h, foreign)
 			},
@@ -96,33 +97,33 @@ func TestForeignParticipant(t *testing.T) {
 			correct: createAgain(five, 0, openACL), next: 6,
 		},
 		"records are deleted": {
-			change: removeRecords(func(h *harness, foreign *zk.Conn, record string) { require.NoError(h, foreign.Delete(record, -1)) }), next: 3,
+			change: removeRecords(func(h *bubble.Test, foreign *zk.Conn, record string) { require.NoError(h, foreign.Delete(record, -1)) }), next: 3,
 		},
 		"records are changed": {
-			change: removeRecords(func(h *harness, foreign *zk.Conn, record string) {
+			change: removeRecords(func(h *bubble.Test, foreign *zk.Conn, record string) {
 				_, err := foreign.Set(record, []byte(large), -1)
 				require.NoError(h, err)
 			}), next: 3,
 		},
-		"other children": {change: func(h *harness, foreign *zk.Conn) { h.create(foreign, node+"/_r_x", large) }, next: 3},
+		"other children": {change: func(h *bubble.Test, foreign *zk.Conn) { create(h, foreign, node+"/_r_x", large) }, next: 3},
 	} {
 		for _, by := range []string{"", " by Set"} {
 			if by != "" && !c.set {
 				continue
 			}
 			t.Run(name+by, func(t *testing.T) {
-				run(t, func(h *harness) {
-					foreign := h.connect(zk.WithMaxBufferSize(0))
-					conn := h.connect()
-					a, b := h.counterOn(conn), h.counter()
-					other, err := New(conn, "/app/other")
+				bubble.Run(t, func(h *bubble.Test) {
+					foreign := h.Connect(zk.WithMaxBufferSize(0))
+					conn := h.Connect()
+					a, b := counterOn(h, conn), newCounter(h)
+					other, err := NewCounter(conn, "/app/other")
 					require.NoError(h, err)
 					changes := a.value.Watch(h.Context())
-					h.add(a, 1)
-					h.add(b, 1)
+					addTo(h, a, 1)
+					addTo(h, b, 1)
 					synctest.Wait() // changes has the value, and its watch is set
 					c.change(h, foreign)
-					fresh := h.counter()
+					fresh := newCounter(h)
 					for _, x := range []*Counter{fresh, a, b} {
 						_, err := x.Get(h.Context())
 						require.ErrorIs(h, err, c.getErr)
@@ -134,7 +135,7 @@ func TestForeignParticipant(t *testing.T) {
 						require.ErrorContains(h, err, node)
 						require.ErrorContains(h, err, c.text)
 					}
-					require.Equal(h, int64(1), h.add(other, 1))
+					require.Equal(h, int64(1), addTo(h, other, 1))
 					next := c.next
 					switch {
 					case by != "":
@@ -145,7 +146,7 @@ func TestForeignParticipant(t *testing.T) {
 						c.correct(h, foreign)
 					}
 					for _, x := range []*Counter{fresh, a, b} {
-						require.Equal(h, next, h.add(x, 1))
+						require.Equal(h, next, addTo(h, x, 1))
 						next++
 					}
 					delay := 15 * time.Second // the znode is read again
@@ -157,7 +158,7 @@ func TestForeignParticipant(t *testing.T) {
 					last := <-changes
 					require.NoError(h, last.Cause)
 					require.Equal(h, next-1, last.Value)
-					require.Equal(h, int64(2), h.add(other, 1))
+					require.Equal(h, int64(2), addTo(h, other, 1))
 				})
 			})
 		}

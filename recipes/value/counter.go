@@ -1,4 +1,4 @@
-package counter
+package value
 
 import (
 	"context"
@@ -6,44 +6,43 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
 // Counter is an integer that is stored in a znode. It may be used by any number of
 // goroutines.
 type Counter struct {
 	setup *recipe.Setup
-	value *value.Value[int64]
+	value *Value[int64]
 	// updating, of capacity 1, holds an element while a call changes the counter. Of concurrent
 	// changes only one succeeds, so the calls of a process change it one after another.
 	updating chan struct{}
 }
 
-// Option is an option of a [Counter]: [WithInt32], and every [recipes.Option].
-type Option interface{ ApplyCounter(*recipe.Setup) }
+// CounterOption is an option of a [Counter]: [WithInt32], and every [recipes.Option].
+type CounterOption interface{ ApplyCounter(*recipe.Setup) }
 
-// ownOption is an option of this package.
-type ownOption func(*recipe.Setup)
+// counterOption is an option of counters alone.
+type counterOption func(*recipe.Setup)
 
-func (o ownOption) ApplyCounter(s *recipe.Setup) { o(s) }
+func (o counterOption) ApplyCounter(s *recipe.Setup) { o(s) }
 
-// settings are the options of this package.
-type settings struct{ int32 bool }
+// counterSettings are the options of counters alone.
+type counterSettings struct{ int32 bool }
 
 // WithInt32 selects a 32-bit counter in the format of Curator's SharedCount and
 // DistributedAtomicInteger, which is also that of kazoo's Counter with support_curator. The
 // default is a 64-bit counter.
-func WithInt32() Option {
-	return ownOption(recipe.Own("counter.WithInt32", func(s *settings) { s.int32 = true }))
+func WithInt32() CounterOption {
+	return counterOption(recipe.Own("value.WithInt32", func(s *counterSettings) { s.int32 = true }))
 }
 
-// New returns the counter at path, in the format of Curator's DistributedAtomicLong or, with
-// [recipes.WithKazooLayout], of kazoo's Counter. The counter is 0 if the znode does not exist. New
+// NewCounter returns the counter at path, in the format of Curator's DistributedAtomicLong or, with
+// [recipes.WithKazooLayout], of kazoo's Counter. The counter is 0 if the znode does not exist. NewCounter
 // sends no request. Options are those of package recipes and [WithInt32]. Errors:
 // [recipes.ErrInvalid].
-func New(conn *zk.Conn, path string, opts ...Option) (*Counter, error) {
-	var own settings
-	s, err := recipe.NewOwn(conn, path, &own, opts, Option.ApplyCounter)
+func NewCounter(conn *zk.Conn, path string, opts ...CounterOption) (*Counter, error) {
+	var own counterSettings
+	s, err := recipe.NewOwn(conn, path, &own, opts, CounterOption.ApplyCounter)
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +53,14 @@ func New(conn *zk.Conn, path string, opts ...Option) (*Counter, error) {
 	case s.Layout == recipe.Kazoo:
 		format = decimal
 	}
-	v, err := value.New(conn, path, format, s.Settings())
+	v, err := New(conn, path, format, s.Settings())
 	if err != nil {
 		return nil, err
 	}
 	return &Counter{setup: s, value: v, updating: make(chan struct{}, 1)}, nil
 }
 
-// Get returns the counter. Like [value.Value.Get], it may be slightly out of date.
+// Get returns the counter. Like [Value.Get], it may be slightly out of date.
 func (c *Counter) Get(ctx context.Context) (int64, error) {
 	n, _, err := c.value.Get(ctx)
 	return n, err
@@ -79,12 +78,12 @@ func (c *Counter) Set(ctx context.Context, n int64) error {
 	return err
 }
 
-// CompareAndSet sets the counter to n if it is equal to old, and returns [value.ErrChanged]
+// CompareAndSet sets the counter to n if it is equal to old, and returns [ErrChanged]
 // otherwise.
 func (c *Counter) CompareAndSet(ctx context.Context, old, n int64) error {
 	_, err := c.update(ctx, func(current int64) (int64, error) {
 		if current != old {
-			return 0, value.ErrChanged
+			return 0, ErrChanged
 		}
 		return n, nil
 	})

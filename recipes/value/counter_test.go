@@ -1,4 +1,4 @@
-package counter
+package value
 
 import (
 	"context"
@@ -13,32 +13,32 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
-	"github.com/go-leaderelection/leaderelection/recipes/value"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // Counters have the formats of Curator and kazoo, and results that do not fit are rejected.
 func TestCounter_Formats(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.connect()
-		int32Counter, err := New(conn, "/app/int", WithInt32())
+	bubble.Run(t, func(h *bubble.Test) {
+		conn := h.Connect()
+		int32Counter, err := NewCounter(conn, "/app/int", WithInt32())
 		require.NoError(h, err)
 		for _, test := range []struct {
 			path, data string
 			counter    *Counter
 		}{
-			{"/app/count", "\xff\xff\xff\xff\xff\xff\xfe\xfe", h.counterOn(conn)},
+			{"/app/count", "\xff\xff\xff\xff\xff\xff\xfe\xfe", counterOn(h, conn)},
 			{"/app/int", "\xff\xff\xfe\xfe", int32Counter},
 		} {
-			require.Zero(h, h.get(test.counter), "the znode does not exist")
-			require.Equal(h, int64(-258), h.add(test.counter, -258))
+			require.Zero(h, get(h, test.counter), "the znode does not exist")
+			require.Equal(h, int64(-258), addTo(h, test.counter, -258))
 			data, _, err := conn.Get(test.path)
 			require.NoError(h, err)
 			require.Equal(h, test.data, string(data))
 		}
-		kazoo, err := New(conn, "/app/kazoo", recipes.WithKazooLayout())
+		kazoo, err := NewCounter(conn, "/app/kazoo", recipes.WithKazooLayout())
 		require.NoError(h, err)
 		require.NoError(h, kazoo.Set(h.Context(), 12))
 		data, _, err := conn.Get("/app/kazoo")
@@ -47,24 +47,24 @@ func TestCounter_Formats(t *testing.T) {
 
 		_, err = int32Counter.Add(h.Context(), math.MaxInt32+259)
 		require.ErrorIs(h, err, ErrOverflow)
-		_, err = h.counterOn(conn).Add(h.Context(), math.MinInt64)
+		_, err = counterOn(h, conn).Add(h.Context(), math.MinInt64)
 		require.ErrorIs(h, err, ErrOverflow)
 		_, err = conn.Set(node, []byte("words"), -1)
 		require.NoError(h, err)
-		_, err = h.counterOn(conn).Add(h.Context(), 1)
+		_, err = counterOn(h, conn).Add(h.Context(), 1)
 		require.ErrorIs(h, err, codec.ErrFormat)
 	})
 }
 
-func TestNew_InvalidArguments(t *testing.T) {
-	run(t, func(h *harness) {
-		_, err := New(nil, node)
+func TestNewCounter_InvalidArguments(t *testing.T) {
+	bubble.Run(t, func(h *bubble.Test) {
+		_, err := NewCounter(nil, node)
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		_, err = New(h.connect(), "count")
+		_, err = NewCounter(h.Connect(), "count")
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		_, err = value.New(h.connect(), node, codec.Codec[int]{})
+		_, err = New(h.Connect(), node, codec.Codec[int]{})
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		c, err := New(h.connect(), node, recipes.WithACL(zk.WorldACL(zk.PermRead)))
+		c, err := NewCounter(h.Connect(), node, recipes.WithACL(zk.WorldACL(zk.PermRead)))
 		require.NoError(h, err)
 		_, err = c.Add(h.Context(), 1)
 		require.ErrorIs(h, err, recipes.ErrPermission)
@@ -73,10 +73,10 @@ func TestNew_InvalidArguments(t *testing.T) {
 
 // CompareAndSet compares with the newest value, also if the counter has an older one in memory.
 func TestCounter_CompareAndSet(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, a, b := h.Context(), h.counter(), h.counter()
+	bubble.Run(t, func(h *bubble.Test) {
+		ctx, a, b := h.Context(), newCounter(h), newCounter(h)
 		require.NoError(h, a.CompareAndSet(ctx, 0, 5))
-		require.ErrorIs(h, a.CompareAndSet(ctx, 4, 5), value.ErrChanged)
+		require.ErrorIs(h, a.CompareAndSet(ctx, 4, 5), ErrChanged)
 		require.NoError(h, b.CompareAndSet(ctx, 5, 6))
 		require.NoError(h, a.CompareAndSet(ctx, 6, 7), "the last value that a has read is 5")
 	})
@@ -84,44 +84,44 @@ func TestCounter_CompareAndSet(t *testing.T) {
 
 // An addition is one transaction, and no other request.
 func TestCounter_AddSendsOneRequest(t *testing.T) {
-	run(t, func(h *harness) {
-		c := h.counter()
-		h.add(c, 1)
-		begin := len(h.srv.Log())
+	bubble.Run(t, func(h *bubble.Test) {
+		c := newCounter(h)
+		addTo(h, c, 1)
+		begin := len(h.Server.Log())
 		for range 10 {
-			h.add(c, 1)
+			addTo(h, c, 1)
 		}
-		require.Len(h, h.srv.Log()[begin:], 10, "%v", h.srv.Log()[begin:])
+		require.Len(h, h.Server.Log()[begin:], 10, "%v", h.Server.Log()[begin:])
 	})
 }
 
 // No addition of concurrent clients is lost, and each session has one record.
 func TestCounter_ConcurrentAdditions(t *testing.T) {
-	run(t, func(h *harness) {
+	bubble.Run(t, func(h *bubble.Test) {
 		const clients, each = 5, 20
 		var adding sync.WaitGroup
 		for range clients {
-			c := h.counter()
+			c := newCounter(h)
 			for range 2 {
 				adding.Go(func() {
 					for range each {
-						h.add(c, 1)
+						addTo(h, c, 1)
 					}
 				})
 			}
 		}
 		adding.Wait()
-		require.Equal(h, int64(2*clients*each), h.get(h.counter()))
-		require.Equal(h, clients, h.records())
+		require.Equal(h, int64(2*clients*each), get(h, newCounter(h)))
+		require.Equal(h, clients, records(h))
 	})
 }
 
 // A call returns when its context is done. The addition that was sent may be applied.
 func TestCounter_ReturnsWhenContextIsDone(t *testing.T) {
-	run(t, func(h *harness) {
-		c := h.counter()
-		h.add(c, 1)
-		h.srv.Pause()
+	bubble.Run(t, func(h *bubble.Test) {
+		c := newCounter(h)
+		addTo(h, c, 1)
+		h.Server.Pause()
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
 		defer cancel()
 		_, err := c.Add(ctx, 1)
@@ -129,19 +129,19 @@ func TestCounter_ReturnsWhenContextIsDone(t *testing.T) {
 		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
 		_, err = c.Get(ctx)
 		require.ErrorIs(h, err, context.DeadlineExceeded)
-		h.srv.Resume()
-		require.Equal(h, int64(3), h.add(c, 1), "the first addition was applied")
+		h.Server.Resume()
+		require.Equal(h, int64(3), addTo(h, c, 1), "the first addition was applied")
 	})
 }
 
 // If the connection is closed while a request is in flight, the outcome is unknown. A call that
 // has sent nothing returns ErrConnClosed alone.
 func TestCounter_ConnectionIsClosed(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.connect()
-		c := h.counterOn(conn)
-		h.add(c, 1)
-		h.srv.Delay(zktest.ToClient, 100*time.Millisecond)
+	bubble.Run(t, func(h *bubble.Test) {
+		conn := h.Connect()
+		c := counterOn(h, conn)
+		addTo(h, c, 1)
+		h.Server.Delay(zktest.ToClient, 100*time.Millisecond)
 		result := make(chan error, 1)
 		go func() {
 			_, err := c.Add(h.Context(), 1)
@@ -179,20 +179,20 @@ var counterModel = porcupine.Model{
 // recordHistory runs a seeded schedule, in which clients add and read while connections break,
 // replies are lost and sessions expire. It returns the calls, and how many additions succeeded.
 func recordHistory(t *testing.T, seed uint64) (calls []porcupine.Operation, added int) {
-	run(t, func(h *harness) {
+	bubble.Run(t, func(h *bubble.Test) {
 		random := rand.New(rand.NewPCG(seed, 33))
 		if random.IntN(2) == 0 {
-			h.create(h.connect(), "/app", "")
+			create(h, h.Connect(), "/app", "")
 		}
 		begin := time.Now()
 		var mu sync.Mutex
 		var clients, faults sync.WaitGroup
 		var conns []*zk.Conn
 		for id := range 3 {
-			conn := h.connect()
+			conn := h.Connect()
 			conns = append(conns, conn)
 			r := rand.New(rand.NewPCG(seed, uint64(id)))
-			c := h.counterOn(conn)
+			c := counterOn(h, conn)
 			clients.Go(func() {
 				for range 8 {
 					op := operation{int64(r.IntN(3))}
@@ -231,24 +231,24 @@ func recordHistory(t *testing.T, seed uint64) (calls []porcupine.Operation, adde
 			match := zktest.Match{Op: zktest.OpMulti, Session: session, Nth: 1 + random.IntN(2)}
 			switch random.IntN(6) {
 			case 0:
-				h.srv.DropConnections(session)
+				h.Server.DropConnections(session)
 			case 1:
-				h.srv.Before(match, zktest.Cut)
+				h.Server.Before(match, zktest.Cut)
 			case 2:
-				h.srv.After(match, zktest.Cut)
+				h.Server.After(match, zktest.Cut)
 			case 3:
-				_ = h.srv.ExpireSession(session)
+				_ = h.Server.ExpireSession(session)
 			case 4:
-				h.srv.After(match, func(q *zktest.Request) zktest.Verdict {
-					_ = h.srv.ExpireSession(session)
+				h.Server.After(match, func(q *zktest.Request) zktest.Verdict {
+					_ = h.Server.ExpireSession(session)
 					return zktest.Cut(q)
 				})
 			case 5:
-				h.srv.Blackhole(zktest.ToClient, session)
+				h.Server.Blackhole(zktest.ToClient, session)
 				duration := time.Duration(random.IntN(8)) * time.Second
 				faults.Go(func() {
 					time.Sleep(duration)
-					h.srv.Heal(session)
+					h.Server.Heal(session)
 				})
 			}
 		}

@@ -1,4 +1,4 @@
-package counter
+package value
 
 import (
 	"encoding/binary"

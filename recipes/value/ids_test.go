@@ -1,4 +1,4 @@
-package counter
+package value
 
 import (
 	"math"
@@ -7,18 +7,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // Concurrent clients receive different numbers, with one write for each block.
 func TestIDs_AreUnique(t *testing.T) {
-	run(t, func(h *harness) {
+	bubble.Run(t, func(h *bubble.Test) {
 		var mu sync.Mutex
 		seen := map[int64]bool{}
 		var clients sync.WaitGroup
 		for range 3 {
-			ids, err := NewIDs(h.counter(), 10)
+			ids, err := NewIDs(newCounter(h), 10)
 			require.NoError(h, err)
 			for range 2 {
 				clients.Go(func() {
@@ -35,17 +36,17 @@ func TestIDs_AreUnique(t *testing.T) {
 		}
 		clients.Wait()
 		require.True(h, seen[1])
-		writes := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Code == 0 })
+		writes := h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Code == 0 })
 		require.Len(h, writes, 15+2, "15 blocks, and the records of the two clients that have not created the counter")
-		_, err := NewIDs(h.counter(), 0)
+		_, err := NewIDs(newCounter(h), 0)
 		require.ErrorIs(h, err, recipes.ErrInvalid)
 	})
 }
 
 // After the largest number, Next returns ErrOverflow.
 func TestIDs_Overflow(t *testing.T) {
-	run(t, func(h *harness) {
-		c := h.counter()
+	bubble.Run(t, func(h *bubble.Test) {
+		c := newCounter(h)
 		require.NoError(h, c.Set(h.Context(), math.MaxInt64-2))
 		ids, err := NewIDs(c, 2)
 		require.NoError(h, err)

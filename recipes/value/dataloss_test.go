@@ -1,4 +1,4 @@
-package counter
+package value
 
 import (
 	"testing"
@@ -7,15 +7,15 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/recipes/value"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // dial opens a connection by zkdial, which recovers if the servers have lost their data.
-func (h *harness) dial() *zk.Conn {
+func dial(h *bubble.Test) *zk.Conn {
 	h.Helper()
-	conn, _, err := zkdial.Connect([]string{h.srv.Name()}, sessionTimeout, zkdial.WithDialer(h.srv.Dialer()))
+	conn, _, err := zkdial.Connect([]string{h.Server.Name()}, bubble.SessionTimeout, zkdial.WithDialer(h.Server.Dialer()))
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
@@ -27,10 +27,10 @@ func (h *harness) dial() *zk.Conn {
 }
 
 // loseData makes the servers lose their data, and waits until a connection has a new session.
-func (h *harness) loseData(conn *zk.Conn) {
+func loseData(h *bubble.Test, conn *zk.Conn) {
 	h.Helper()
 	session := conn.SessionID()
-	h.srv.Restart(zktest.LoseAll)
+	h.Server.Restart(zktest.LoseAll)
 	time.Sleep(time.Minute)
 	require.Equal(h, zk.StateHasSession, conn.State())
 	require.NotEqual(h, session, conn.SessionID())
@@ -39,32 +39,32 @@ func (h *harness) loseData(conn *zk.Conn) {
 // After the servers have lost their data, a counter does not use states that it has read or written
 // before: the znode can have the version of such a state again.
 func TestDataLoss_Counter(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.dial()
-		c := h.counterOn(conn)
+	bubble.Run(t, func(h *bubble.Test) {
+		conn := dial(h)
+		c := counterOn(h, conn)
 		for range 50 { // so that all later zxids are smaller than those that the counter has seen
 			_, err := conn.Create("/n", nil, zk.FlagSequence, openACL)
 			require.NoError(h, err)
 		}
 		for range 7 {
-			h.add(c, 1)
+			addTo(h, c, 1)
 		}
-		h.loseData(conn)
-		other := h.counter()
-		want := h.add(other, 3)
+		loseData(h, conn)
+		other := newCounter(h)
+		want := addTo(h, other, 3)
 		for range 10 {
 			want++
-			require.Equal(h, want, h.add(c, 1))
+			require.Equal(h, want, addTo(h, c, 1))
 		}
-		begin := len(h.srv.Log())
-		h.add(c, 1)
-		requests := h.srv.Log()[begin:].Requests().Session(conn.SessionID())
+		begin := len(h.Server.Log())
+		addTo(h, c, 1)
+		requests := h.Server.Log()[begin:].Requests().Session(conn.SessionID())
 		require.Len(h, requests, 1, "the state of the new session is used: %v", requests)
 	})
 }
 
 // writeTwice changes a value twice, over the same connection, so that its session has a record.
-func (h *harness) writeTwice(conn *zk.Conn, path, first, second string) {
+func writeTwice(h *bubble.Test, conn *zk.Conn, path, first, second string) {
 	h.Helper()
 	v := newValue[string](h, conn, path)
 	for _, s := range []string{first, second} {
@@ -76,16 +76,16 @@ func (h *harness) writeTwice(conn *zk.Conn, path, first, second string) {
 // CompareAndSet does not replace another state that has the same version after the servers have lost
 // their data.
 func TestDataLoss_CompareAndSet(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.dial()
-		h.writeTwice(conn, "/app/words", "zero", "one")
+	bubble.Run(t, func(h *bubble.Test) {
+		conn := dial(h)
+		writeTwice(h, conn, "/app/words", "zero", "one")
 		v := newValue[string](h, conn, "/app/words")
 		_, old, err := v.Get(h.Context())
 		require.NoError(h, err)
-		h.loseData(conn)
-		h.writeTwice(conn, "/app/words", "a", "b")
+		loseData(h, conn)
+		writeTwice(h, conn, "/app/words", "a", "b")
 		_, err = v.CompareAndSet(h.Context(), old, "one+")
-		require.ErrorIs(h, err, value.ErrChanged)
+		require.ErrorIs(h, err, ErrChanged)
 		got, _, err := v.Get(h.Context())
 		require.NoError(h, err)
 		require.Equal(h, "b", got)
@@ -95,16 +95,16 @@ func TestDataLoss_CompareAndSet(t *testing.T) {
 // Update does not replace another state either if the servers lose their data while its function
 // runs.
 func TestDataLoss_DuringUpdate(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.dial()
-		h.writeTwice(conn, "/app/words", "zero", "one")
+	bubble.Run(t, func(h *bubble.Test) {
+		conn := dial(h)
+		writeTwice(h, conn, "/app/words", "zero", "one")
 		v := newValue[string](h, conn, "/app/words")
 		lost := false
 		got, err := v.Update(h.Context(), func(s string) (string, error) {
 			if !lost {
 				lost = true
-				h.loseData(conn)
-				h.writeTwice(conn, "/app/words", "a", "b")
+				loseData(h, conn)
+				writeTwice(h, conn, "/app/words", "a", "b")
 			}
 			return s + "+", nil
 		})
