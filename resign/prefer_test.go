@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/elector"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
@@ -36,8 +37,8 @@ func (c *current) ID() string {
 }
 
 // program runs an elector whose candidate has a priority, until stop is called.
-func (h *harness) program(priority int, leads func(priority int)) (stop func()) {
-	conn := h.connect()
+func program(h *bubble.Test, priority int, leads func(priority int)) (stop func()) {
+	conn := h.Connect()
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &current{}
 	e := &elector.Elector{
@@ -69,7 +70,7 @@ func (h *harness) program(priority int, leads func(priority int)) (stop func()) 
 // TestQueue_Prefer fails if the candidate with the highest priority does not lead after a period, a leader is replaced
 // earlier or again, or the next one does not lead when it has left.
 func TestQueue_Prefer(t *testing.T) {
-	withServer(t, func(h *harness) {
+	withServer(t, func(h *bubble.Test) {
 		var mu sync.Mutex
 		var leaders []int
 		leads := func(priority int) {
@@ -85,22 +86,22 @@ func TestQueue_Prefer(t *testing.T) {
 		}
 		var stops []func()
 		for _, priority := range []int{1, 1, 3, 2} {
-			stops = append(stops, h.program(priority, leads))
-			h.advance(time.Second)
+			stops = append(stops, program(h, priority, leads))
+			bubble.Advance(time.Second)
 		}
-		h.advance(50 * time.Second)
+		bubble.Advance(50 * time.Second)
 		expect(1)
-		h.advance(time.Minute)
+		bubble.Advance(time.Minute)
 		expect(1, 3)
-		h.advance(15 * time.Minute)
+		bubble.Advance(15 * time.Minute)
 		expect(1, 3)
 		stops[2]() // its successor in the queue has the lowest priority, or is the best one
-		h.advance(3 * time.Minute)
+		bubble.Advance(3 * time.Minute)
 		mu.Lock()
 		require.Equal(h, 2, leaders[len(leaders)-1])
 		n := len(leaders)
 		mu.Unlock()
-		h.advance(15 * time.Minute)
+		bubble.Advance(15 * time.Minute)
 		mu.Lock()
 		require.Len(h, leaders, n)
 		mu.Unlock()

@@ -23,25 +23,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const node = "/election"
 
-// harness is a server in a bubble, and candidates that can receive requests.
-type harness struct {
-	*testing.T
-	srv      *zktest.Server
-	operator *zk.Conn // sends the requests
-}
-
-func withServer(t *testing.T, f func(h *harness)) {
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // no request is in flight when the clients are closed
-		h := &harness{T: t, srv: zktest.Start(t)}
-		h.operator = h.connect()
+// withServer runs f with a server, and an operator who sends requests.
+func withServer(t *testing.T, f func(h *bubble.Test)) {
+	t.Helper()
+	bubble.Run(t, func(h *bubble.Test) {
+		h.Cleanup(func() { time.Sleep(time.Minute) }) // no request is in flight when the clients are closed
+		h.Operator = h.Connect()
 		f(h)
 	})
 }
-
-func (h *harness) connect() *zk.Conn { return bubble.Connect(h, h.srv, 4*time.Second) }
-
-func (h *harness) advance(d time.Duration) { bubble.Advance(d) }
 
 // candidate is a candidate of the election.
 type candidate struct {
@@ -50,14 +40,14 @@ type candidate struct {
 }
 
 // join starts a candidate.
-func (h *harness) join(conn *zk.Conn, opts ...leaderelection.Option) *candidate {
-	c := h.newCandidate(conn, opts...)
+func join(h *bubble.Test, conn *zk.Conn, opts ...leaderelection.Option) *candidate {
+	c := newCandidate(h, conn, opts...)
 	c.start()
 	return c
 }
 
 // newCandidate creates a candidate that is not started.
-func (h *harness) newCandidate(conn *zk.Conn, opts ...leaderelection.Option) *candidate {
+func newCandidate(h *bubble.Test, conn *zk.Conn, opts ...leaderelection.Option) *candidate {
 	e, err := leaderelection.NewElection(conn, node, append([]leaderelection.Option{leaderelection.WithCreateNode()}, opts...)...)
 	require.NoError(h, err)
 	h.Cleanup(func() { _ = e.Resign() })
@@ -95,8 +85,8 @@ func closed(c <-chan struct{}) bool {
 }
 
 // request calls resign.Request with a timeout.
-func (h *harness) request(id string, timeout time.Duration) error {
-	return requestOn(h.operator, id, timeout)
+func request(h *bubble.Test, id string, timeout time.Duration) error {
+	return requestOn(h.Operator, id, timeout)
 }
 
 func requestOn(conn *zk.Conn, id string, timeout time.Duration) error {
@@ -106,68 +96,68 @@ func requestOn(conn *zk.Conn, id string, timeout time.Duration) error {
 }
 
 // data returns the data of the election node.
-func (h *harness) data() string {
-	data, _, err := h.operator.Get(node)
+func data(h *bubble.Test) string {
+	data, _, err := h.Operator.Get(node)
 	require.NoError(h, err)
 	return string(data)
 }
 
 // TestTransfer fails if the last candidate of an election does not become the leader, or a request remains.
 func TestTransfer(t *testing.T) {
-	withServer(t, func(h *harness) {
-		a, b, c := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
+	withServer(t, func(h *bubble.Test) {
+		a, b, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
 		b.resignOnRequest()
-		require.NoError(h, resign.Transfer(h.Context(), h.operator, node, c.ID()))
+		require.NoError(h, resign.Transfer(h.Context(), h.Operator, node, c.ID()))
 		synctest.Wait()
 		require.Equal(h, leaderelection.Leader, c.Current().Role)
 		require.True(h, closed(a.done))
 		require.True(h, closed(b.done))
-		require.Empty(h, h.data(), "a request remains")
+		require.Empty(h, data(h), "a request remains")
 	})
 }
 
 // TestTransfer_CandidateDoesNotListen fails if the leader resigns although the candidate behind it keeps its place.
 func TestTransfer_CandidateDoesNotListen(t *testing.T) {
-	withServer(t, func(h *harness) {
-		a, _, c := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
+	withServer(t, func(h *bubble.Test) {
+		a, _, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
 		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
 		defer cancel()
-		require.ErrorIs(h, resign.Transfer(ctx, h.operator, node, c.ID()), context.DeadlineExceeded)
+		require.ErrorIs(h, resign.Transfer(ctx, h.Operator, node, c.ID()), context.DeadlineExceeded)
 		require.Equal(h, leaderelection.Leader, a.Current().Role)
-		require.Empty(h, h.data(), "a request remains")
+		require.Empty(h, data(h), "a request remains")
 	})
 }
 
 // TestRequest_Leader fails if the leader does not resign, if another candidate receives the request,
 // or if the request remains.
 func TestRequest_Leader(t *testing.T) {
-	withServer(t, func(h *harness) {
-		a, b := h.join(h.connect()), h.join(h.connect())
+	withServer(t, func(h *bubble.Test) {
+		a, b := join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
 		b.resignOnRequest()
 		start := time.Now()
-		require.NoError(h, h.request(a.ID(), time.Minute))
+		require.NoError(h, request(h, a.ID(), time.Minute))
 		synctest.Wait()
 		require.Equal(h, start, time.Now(), "the call has waited")
 		require.True(h, closed(a.done))
 		require.Equal(h, leaderelection.Leader, b.Current().Role)
 		require.False(h, closed(b.ResignRequested()), "another candidate has received the request")
-		require.Empty(h, h.data(), "the request remains")
+		require.Empty(h, data(h), "the request remains")
 
-		require.ErrorIs(h, h.request(a.ID(), time.Minute), resign.ErrNoCandidate)
-		require.Empty(h, h.data())
+		require.ErrorIs(h, request(h, a.ID(), time.Minute), resign.ErrNoCandidate)
+		require.Empty(h, data(h))
 	})
 }
 
 // TestRequest_Follower fails if a follower does not receive a request that was made before it calls
 // ResignRequested.
 func TestRequest_Follower(t *testing.T) {
-	withServer(t, func(h *harness) {
-		a, b := h.join(h.connect()), h.join(h.connect())
+	withServer(t, func(h *bubble.Test) {
+		a, b := join(h, h.Connect()), join(h, h.Connect())
 		result := make(chan error, 1)
-		go func() { result <- h.request(b.ID(), time.Minute) }()
+		go func() { result <- request(h, b.ID(), time.Minute) }()
 		synctest.Wait()
 		require.False(h, closed(b.done), "a candidate that does not receive requests has resigned")
 		b.resignOnRequest()
@@ -180,43 +170,43 @@ func TestRequest_Follower(t *testing.T) {
 
 // TestRequest_Concurrent fails if one of two concurrent requests overwrites the other request.
 func TestRequest_Concurrent(t *testing.T) {
-	withServer(t, func(h *harness) {
-		a, b := h.join(h.connect()), h.join(h.connect())
+	withServer(t, func(h *bubble.Test) {
+		a, b := join(h, h.Connect()), join(h, h.Connect())
 		hold, release := bubble.Hold(h)
-		h.srv.Before(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, hold)
+		h.Server.Before(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, hold)
 		results := make(chan error, 2)
-		go func() { results <- h.request(a.ID(), time.Minute) }()
+		go func() { results <- request(h, a.ID(), time.Minute) }()
 		synctest.Wait()
-		other := h.connect()
+		other := h.Connect()
 		go func() { results <- requestOn(other, b.ID(), time.Minute) }()
 		synctest.Wait()
 		release() // the first write is based on old data
 		synctest.Wait()
-		rejected := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData && errors.Is(e.Code, zk.ErrBadVersion) })
+		rejected := h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData && errors.Is(e.Code, zk.ErrBadVersion) })
 		require.NotEmpty(h, rejected)
 		a.resignOnRequest()
 		b.resignOnRequest()
 		require.NoError(h, <-results)
 		require.NoError(h, <-results)
-		require.Empty(h, h.data())
+		require.Empty(h, data(h))
 	})
 }
 
 // TestRequest_OtherRequestWithdrawn fails if the candidate does not receive a request because
 // another request to it was withdrawn while the candidate was disconnected.
 func TestRequest_OtherRequestWithdrawn(t *testing.T) {
-	withServer(t, func(h *harness) {
-		conn, other := h.connect(), h.connect()
-		a := h.join(conn)
+	withServer(t, func(h *bubble.Test) {
+		conn, other := h.Connect(), h.Connect()
+		a := join(h, conn)
 		a.resignOnRequest()
-		down := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: conn.SessionID()}, zktest.Cut)
-		h.srv.DropConnections(conn.SessionID())
+		down := h.Server.Before(zktest.Match{Op: zktest.OpConnect, Session: conn.SessionID()}, zktest.Cut)
+		h.Server.DropConnections(conn.SessionID())
 		first, second := make(chan error, 1), make(chan error, 1)
-		go func() { first <- h.request(a.ID(), time.Second) }()
+		go func() { first <- request(h, a.ID(), time.Second) }()
 		synctest.Wait()
 		go func() { second <- requestOn(other, a.ID(), time.Minute) }()
 		require.ErrorIs(h, <-first, context.DeadlineExceeded)
-		h.advance(time.Second)
+		bubble.Advance(time.Second)
 		require.False(h, closed(a.done), "the candidate was not disconnected")
 		down.Remove()
 		begin := time.Now()
@@ -224,7 +214,7 @@ func TestRequest_OtherRequestWithdrawn(t *testing.T) {
 		require.Less(h, time.Since(begin), 10*time.Second)
 		synctest.Wait()
 		require.True(h, closed(a.done))
-		require.Empty(h, h.data(), "a request remains")
+		require.Empty(h, data(h), "a request remains")
 	})
 }
 
@@ -232,62 +222,62 @@ func TestRequest_OtherRequestWithdrawn(t *testing.T) {
 // leaves, and another call removes its request, after the candidate's znode was read and before the
 // requests are read.
 func TestRequest_OtherRequestSuccessful(t *testing.T) {
-	withServer(t, func(h *harness) {
-		other := h.connect()
-		a := h.join(h.connect())
+	withServer(t, func(h *bubble.Test) {
+		other := h.Connect()
+		a := join(h, h.Connect())
 		results := make(chan error, 2)
-		go func() { results <- h.request(a.ID(), time.Minute) }()
+		go func() { results <- request(h, a.ID(), time.Minute) }()
 		synctest.Wait()
 		hold, release := bubble.Hold(h)
-		h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: node, Session: other.SessionID(), Nth: 2}, hold)
+		h.Server.Before(zktest.Match{Op: zktest.OpGetData, Path: node, Session: other.SessionID(), Nth: 2}, hold)
 		go func() { results <- requestOn(other, a.ID(), time.Minute) }()
 		synctest.Wait()
 		a.resignOnRequest()
 		require.NoError(h, <-results)
-		require.Empty(h, h.data())
+		require.Empty(h, data(h))
 		release()
 		require.NoError(h, <-results)
-		require.Empty(h, h.data())
-		require.Zero(h, h.srv.Log().Session(other.SessionID()).Count(zktest.OpSetData))
+		require.Empty(h, data(h))
+		require.Zero(h, h.Server.Log().Session(other.SessionID()).Count(zktest.OpSetData))
 	})
 }
 
 // TestRequest_ContextDoneWhileAddedAgain fails if a request remains that was added again, because
 // another request was withdrawn, just before its context was done.
 func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
-	withServer(t, func(h *harness) {
-		other := h.connect()
-		a := h.join(h.connect())
+	withServer(t, func(h *bubble.Test) {
+		other := h.Connect()
+		a := join(h, h.Connect())
 		first, second := make(chan error, 1), make(chan error, 1)
-		go func() { first <- h.request(a.ID(), time.Second) }()
+		go func() { first <- request(h, a.ID(), time.Second) }()
 		synctest.Wait()
 		hold, release := bubble.Hold(h)
-		h.srv.Before(zktest.Match{Op: zktest.OpSetData, Session: other.SessionID(), Nth: 1}, hold)
+		h.Server.Before(zktest.Match{Op: zktest.OpSetData, Session: other.SessionID(), Nth: 1}, hold)
 		go func() { second <- requestOn(other, a.ID(), 2*time.Second) }()
 		require.ErrorIs(h, <-first, context.DeadlineExceeded)
-		h.advance(1500 * time.Millisecond)
-		require.Empty(h, h.data())
+		bubble.Advance(1500 * time.Millisecond)
+		require.Empty(h, data(h))
 		release()
 		require.ErrorIs(h, <-second, context.DeadlineExceeded)
-		require.Empty(h, h.data())
-		require.Equal(h, 2, h.srv.Log().Session(other.SessionID()).Count(zktest.OpSetData), "added and removed")
+		require.Empty(h, data(h))
+		require.Equal(h, 2, h.Server.Log().Session(other.SessionID()).Count(zktest.OpSetData), "added and removed")
 	})
 }
 
 // TestRequest_RejoinedCandidate fails if a request to a candidate is received by the same program in a
 // later session, or if the candidate cannot be requested by its new ID.
 func TestRequest_RejoinedCandidate(t *testing.T) {
-	withServer(t, func(h *harness) {
-		conn := h.connect()
-		a := h.join(conn, leaderelection.WithRejoin())
+	withServer(t, func(h *bubble.Test) {
+		conn := h.Connect()
+		a := join(h, conn, leaderelection.WithRejoin())
 		a.resignOnRequest()
 		id := a.ID()
-		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
-		h.advance(time.Minute)
+		require.NoError(h, h.Server.ExpireSession(conn.SessionID()))
+		bubble.Advance(time.Minute)
 		require.NotEqual(h, id, a.ID())
-		require.ErrorIs(h, h.request(id, time.Second), resign.ErrNoCandidate)
+		require.ErrorIs(h, request(h, id, time.Second), resign.ErrNoCandidate)
 		require.False(h, closed(a.done))
-		require.NoError(h, h.request(a.ID(), time.Second))
+		require.NoError(h, request(h, a.ID(), time.Second))
 		synctest.Wait()
 		require.True(h, closed(a.done))
 	})
@@ -296,19 +286,19 @@ func TestRequest_RejoinedCandidate(t *testing.T) {
 // TestRequest_BeforeIDIsKnown fails if a candidate does not receive a request that is made before it
 // knows its ID.
 func TestRequest_BeforeIDIsKnown(t *testing.T) {
-	withServer(t, func(h *harness) {
-		conn := h.connect()
-		c := h.newCandidate(conn)
+	withServer(t, func(h *bubble.Test) {
+		conn := h.Connect()
+		c := newCandidate(h, conn)
 		c.resignOnRequest()
 		hold, release := bubble.Hold(h)
-		h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Nth: 1}, hold)
+		h.Server.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Nth: 1}, hold)
 		c.start()
 		require.Empty(h, c.ID())
-		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
+		all, err := leaderelection.Candidates(h.Context(), h.Operator, node)
 		require.NoError(h, err)
 		require.Len(h, all, 1)
 		result := make(chan error, 1)
-		go func() { result <- h.request(all[0].ID, time.Minute) }()
+		go func() { result <- request(h, all[0].ID, time.Minute) }()
 		synctest.Wait()
 		release()
 		require.NoError(h, <-result)
@@ -320,17 +310,17 @@ func TestRequest_BeforeIDIsKnown(t *testing.T) {
 // TestRequest_Disconnected fails if a candidate misses a request while its connection is down, or
 // because the client library could not set its watch again.
 func TestRequest_Disconnected(t *testing.T) {
-	withServer(t, func(h *harness) {
-		conn := h.connect()
-		a := h.join(conn)
+	withServer(t, func(h *bubble.Test) {
+		conn := h.Connect()
+		a := join(h, conn)
 		a.resignOnRequest()
-		lost := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID()}, zktest.Fail(zktest.Code(-5)))
+		lost := h.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID()}, zktest.Fail(zktest.Code(-5)))
 		defer lost.Remove()
-		h.srv.DropConnections(conn.SessionID())
-		require.NoError(h, h.request(a.ID(), time.Minute))
+		h.Server.DropConnections(conn.SessionID())
+		require.NoError(h, request(h, a.ID(), time.Minute))
 		synctest.Wait()
 		require.True(h, closed(a.done))
-		require.Empty(h, h.data())
+		require.Empty(h, data(h))
 	})
 }
 
@@ -339,22 +329,22 @@ func TestRequest_Disconnected(t *testing.T) {
 func TestRequest_PooledWatchLost(t *testing.T) {
 	for _, lose := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lost: %v", lose), func(t *testing.T) {
-			withServer(t, func(h *harness) {
-				conn := h.connect()
-				a := h.join(conn)
+			withServer(t, func(h *bubble.Test) {
+				conn := h.Connect()
+				a := join(h, conn)
 				a.ResignRequested()
 				synctest.Wait()
-				kept := h.srv.Before(zktest.Match{Op: zktest.OpSetData, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrNoAuth))
+				kept := h.Server.Before(zktest.Match{Op: zktest.OpSetData, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 				require.NoError(h, a.Resign())
 				<-kept.Ran()
 				if lose {
-					h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+					h.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 				}
-				h.srv.DropConnections(conn.SessionID())
-				h.advance(3 * time.Second)
-				b := h.join(conn)
+				h.Server.DropConnections(conn.SessionID())
+				bubble.Advance(3 * time.Second)
+				b := join(h, conn)
 				b.resignOnRequest()
-				require.NoError(h, h.request(b.ID(), time.Minute))
+				require.NoError(h, request(h, b.ID(), time.Minute))
 				synctest.Wait()
 				require.True(h, closed(b.done))
 			})
@@ -365,55 +355,55 @@ func TestRequest_PooledWatchLost(t *testing.T) {
 // TestRequest_ReplyLost fails if Request returns an error because the reply to its write was lost,
 // and the candidate has resigned before the data is read again.
 func TestRequest_ReplyLost(t *testing.T) {
-	withServer(t, func(h *harness) {
-		a, b := h.join(h.connect()), h.join(h.connect())
+	withServer(t, func(h *bubble.Test) {
+		a, b := join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
-		h.srv.After(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, zktest.Cut)
-		require.NoError(h, h.request(a.ID(), time.Minute))
+		h.Server.After(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, zktest.Cut)
+		require.NoError(h, request(h, a.ID(), time.Minute))
 		synctest.Wait()
 		require.True(h, closed(a.done))
 		require.Equal(h, leaderelection.Leader, b.Current().Role)
-		require.Empty(h, h.data(), "the request remains")
+		require.Empty(h, data(h), "the request remains")
 	})
 }
 
 // TestRequest_ForeignData fails if the data of another application is overwritten.
 func TestRequest_ForeignData(t *testing.T) {
-	withServer(t, func(h *harness) {
-		_, err := h.operator.Create(node, []byte("precious"), 0, zk.WorldACL(zk.PermAll))
+	withServer(t, func(h *bubble.Test) {
+		_, err := h.Operator.Create(node, []byte("precious"), 0, zk.WorldACL(zk.PermAll))
 		require.NoError(h, err)
-		a := h.join(h.connect())
+		a := join(h, h.Connect())
 		a.resignOnRequest()
-		require.ErrorIs(h, h.request(a.ID(), time.Minute), resign.ErrForeignData)
-		require.Equal(h, "precious", h.data())
+		require.ErrorIs(h, request(h, a.ID(), time.Minute), resign.ErrForeignData)
+		require.Equal(h, "precious", data(h))
 		require.False(h, closed(a.done))
 	})
 }
 
 // TestRequest_Permission fails if the error does not indicate a missing permission.
 func TestRequest_Permission(t *testing.T) {
-	withServer(t, func(h *harness) {
-		_, err := h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermDelete))
+	withServer(t, func(h *bubble.Test) {
+		_, err := h.Operator.Create(node, nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermDelete))
 		require.NoError(h, err)
-		a := h.join(h.connect())
-		require.ErrorIs(h, h.request(a.ID(), time.Minute), leaderelection.ErrPermission)
+		a := join(h, h.Connect())
+		require.ErrorIs(h, request(h, a.ID(), time.Minute), leaderelection.ErrPermission)
 	})
 }
 
 // TestRequest_InvalidArguments fails if an argument that cannot identify a candidate is accepted.
 func TestRequest_InvalidArguments(t *testing.T) {
-	withServer(t, func(h *harness) {
+	withServer(t, func(h *bubble.Test) {
 		const id = node + "/_c_x-latch-0000000001"
 		ctx := h.Context()
 		require.ErrorIs(h, resign.Request(ctx, nil, node, id), leaderelection.ErrInvalid)
-		require.ErrorIs(h, resign.Request(ctx, h.operator, "election", id), leaderelection.ErrInvalid)
+		require.ErrorIs(h, resign.Request(ctx, h.Operator, "election", id), leaderelection.ErrInvalid)
 		for _, id := range []string{"", node, node + "/x", "/other/_c_x-latch-0000000001", "_c_x-latch-0000000001", node + "/a/_c_x-latch-0000000001"} {
-			require.ErrorIs(h, resign.Request(ctx, h.operator, node, id), leaderelection.ErrInvalid, id)
+			require.ErrorIs(h, resign.Request(ctx, h.Operator, node, id), leaderelection.ErrInvalid, id)
 		}
-		require.ErrorIs(h, resign.Request(ctx, h.operator, node, id), leaderelection.ErrNoElection)
-		_, err := h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+		require.ErrorIs(h, resign.Request(ctx, h.Operator, node, id), leaderelection.ErrNoElection)
+		_, err := h.Operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(h, err)
-		require.ErrorIs(h, resign.Request(ctx, h.operator, node, id), resign.ErrNoCandidate)
+		require.ErrorIs(h, resign.Request(ctx, h.Operator, node, id), resign.ErrNoCandidate)
 	})
 }
 
@@ -421,18 +411,18 @@ func TestRequest_InvalidArguments(t *testing.T) {
 // request is written after the call.
 func TestRequest_ContextDone(t *testing.T) {
 	for timeout := 100 * time.Millisecond; timeout < 3*time.Second; timeout += 100 * time.Millisecond {
-		withServer(t, func(h *harness) {
-			a := h.join(h.connect())
+		withServer(t, func(h *bubble.Test) {
+			a := join(h, h.Connect())
 			requested := a.ResignRequested()
 			synctest.Wait()
-			h.srv.Delay(zktest.BothWays, 300*time.Millisecond, h.operator.SessionID())
-			err := h.request(a.ID(), timeout)
+			h.Server.Delay(zktest.BothWays, 300*time.Millisecond, h.Operator.SessionID())
+			err := request(h, a.ID(), timeout)
 			require.ErrorIs(h, err, context.DeadlineExceeded)
-			written := h.srv.Log().Count(zktest.OpSetData)
-			h.advance(10 * time.Second)
-			require.Empty(h, h.data(), timeout)
+			written := h.Server.Log().Count(zktest.OpSetData)
+			bubble.Advance(10 * time.Second)
+			require.Empty(h, data(h), timeout)
 			if timeout < 1200*time.Millisecond { // the time of a Get and a Children
-				require.Zero(h, h.srv.Log().Count(zktest.OpSetData), timeout)
+				require.Zero(h, h.Server.Log().Count(zktest.OpSetData), timeout)
 				require.False(h, closed(requested))
 			}
 			require.LessOrEqual(h, written, 2)
@@ -451,19 +441,19 @@ func TestRequest_ContextDoneWhileDisconnected(t *testing.T) {
 		"write": {zktest.OpSetData, false}, "reply to the write": {zktest.OpSetData, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withServer(t, func(h *harness) {
-				a := h.join(h.connect())
+			withServer(t, func(h *bubble.Test) {
+				a := join(h, h.Connect())
 				requested := a.ResignRequested()
 				synctest.Wait()
-				session := h.operator.SessionID()
-				down := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
-				set := h.srv.Before
+				session := h.Operator.SessionID()
+				down := h.Server.Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
+				set := h.Server.Before
 				if c.after {
-					set = h.srv.After
+					set = h.Server.After
 				}
 				set(zktest.Match{Op: c.op, Path: node, Session: session, Nth: 1}, zktest.Cut)
 				start := time.Now()
-				err := h.request(a.ID(), time.Second)
+				err := request(h, a.ID(), time.Second)
 				require.ErrorIs(h, err, context.DeadlineExceeded)
 				if c.op != zktest.OpSetData {
 					require.Equal(h, time.Second, time.Since(start), "no write was sent")
@@ -472,8 +462,8 @@ func TestRequest_ContextDoneWhileDisconnected(t *testing.T) {
 					require.ErrorContains(h, err, "the request may not be withdrawn")
 				}
 				down.Remove()
-				h.advance(10 * time.Second)
-				require.Empty(h, h.data())
+				bubble.Advance(10 * time.Second)
+				require.Empty(h, data(h))
 				require.Equal(h, c.after, closed(requested))
 			})
 		})

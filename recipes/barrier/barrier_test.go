@@ -15,8 +15,8 @@ import (
 )
 
 func TestBarrier_BlocksWhileItIsSet(t *testing.T) {
-	runTest(t, func(w fixture) {
-		b := w.barrier(w.connect())
+	bubble.Run(t, func(w *bubble.Test) {
+		b := newBarrier(w, w.Connect())
 		require.NoError(w, b.Wait(w.Context()), "it is not set")
 		require.NoError(w, b.Remove(w.Context()))
 		require.NoError(w, b.Set(w.Context()))
@@ -25,24 +25,24 @@ func TestBarrier_BlocksWhileItIsSet(t *testing.T) {
 		for range 2 {
 			go func() { through <- b.Wait(w.Context()) }()
 		}
-		go func() { through <- w.barrier(w.connect()).Wait(w.Context()) }()
+		go func() { through <- newBarrier(w, w.Connect()).Wait(w.Context()) }()
 		time.Sleep(time.Hour)
 		require.Empty(w, through)
-		require.NoError(w, w.barrier(w.connect()).Remove(w.Context()))
+		require.NoError(w, newBarrier(w, w.Connect()).Remove(w.Context()))
 		synctest.Wait()
 		require.Len(w, through, 3)
 		for range 3 {
 			require.NoError(w, <-through)
 		}
-		require.Empty(w, w.srv.Watches())
+		require.Empty(w, w.Server.Watches())
 	})
 }
 
 // kazoo #175, CURATOR-14: fails if each Wait whose context is done leaves another watch behind.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		b := w.barrier(conn)
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		b := newBarrier(w, conn)
 		require.NoError(w, b.Set(w.Context()))
 		for range 10 {
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -60,33 +60,33 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 
 // CURATOR-107: fails if Wait leaves a watch behind although the barrier does not exist.
 func TestTrap24_NoWatchIfTheBarrierDoesNotExist(t *testing.T) {
-	runTest(t, func(w fixture) {
-		b := w.barrier(w.connect())
+	bubble.Run(t, func(w *bubble.Test) {
+		b := newBarrier(w, w.Connect())
 		for range 3 {
 			require.NoError(w, b.Wait(w.Context()))
 		}
-		require.Empty(w, w.srv.Watches())
+		require.Empty(w, w.Server.Watches())
 	})
 }
 
 // Fails if Wait misses that the barrier was removed while the client was disconnected, as kazoo's
 // Barrier does.
 func TestTrap27_RemovedWhileDisconnected(t *testing.T) {
-	for name, disconnect := range map[string]func(w fixture, id int64){
-		"same session":  func(w fixture, id int64) { w.srv.DropConnections(id) },
-		"other session": func(w fixture, id int64) { require.NoError(w, w.srv.ExpireSession(id)) },
+	for name, disconnect := range map[string]func(w *bubble.Test, id int64){
+		"same session":  func(w *bubble.Test, id int64) { w.Server.DropConnections(id) },
+		"other session": func(w *bubble.Test, id int64) { require.NoError(w, w.Server.ExpireSession(id)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			runTest(t, func(w fixture) {
-				conn := w.connect()
-				b := w.barrier(conn)
+			bubble.Run(t, func(w *bubble.Test) {
+				conn := w.Connect()
+				b := newBarrier(w, conn)
 				require.NoError(w, b.Set(w.Context()))
 				through := make(chan error, 1)
 				go func() { through <- b.Wait(w.Context()) }()
 				synctest.Wait()
-				operator := w.barrier(w.connect())
+				operator := newBarrier(w, w.Connect())
 				// The client library tries only once to set its watches again, and fails.
-				w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
+				w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 				disconnect(w, conn.SessionID())
 				require.NoError(w, operator.Remove(w.Context()))
 				require.NoError(w, <-through)
@@ -102,9 +102,9 @@ func TestBarrier_LaggingServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := zktest.StartEnsemble(t, 3)
-				w := fixture{T: t}
-				b := w.barrier(bubble.ConnectFrom(w, cluster, 0, timeout))
-				waiting := w.barrier(bubble.ConnectFrom(w, cluster, 1, timeout))
+				w := &bubble.Test{T: t}
+				b := newBarrier(w, bubble.ConnectFrom(w, cluster, 0, timeout))
+				waiting := newBarrier(w, bubble.ConnectFrom(w, cluster, 1, timeout))
 				if earlier {
 					require.NoError(w, b.Set(w.Context()))
 					synctest.Wait()
@@ -129,22 +129,22 @@ func TestBarrier_LaggingServer(t *testing.T) {
 func TestBarrier_RemovedOnce(t *testing.T) {
 	remove := zktest.Match{Op: zktest.OpDelete, Nth: 1}
 	for name, test := range map[string]struct {
-		fault     func(w fixture, other *Barrier) *zktest.Hook
+		fault     func(w *bubble.Test, other *Barrier) *zktest.Hook
 		remaining bool
 	}{
-		"request lost": {func(w fixture, _ *Barrier) *zktest.Hook { return w.srv.Before(remove, zktest.Cut) }, false},
-		"reply lost":   {func(w fixture, _ *Barrier) *zktest.Hook { return w.srv.After(remove, zktest.Cut) }, false},
-		"reply lost, and set again": {func(w fixture, other *Barrier) *zktest.Hook {
-			return w.srv.After(remove, func(q *zktest.Request) zktest.Verdict {
+		"request lost": {func(w *bubble.Test, _ *Barrier) *zktest.Hook { return w.Server.Before(remove, zktest.Cut) }, false},
+		"reply lost":   {func(w *bubble.Test, _ *Barrier) *zktest.Hook { return w.Server.After(remove, zktest.Cut) }, false},
+		"reply lost, and set again": {func(w *bubble.Test, other *Barrier) *zktest.Hook {
+			return w.Server.After(remove, func(q *zktest.Request) zktest.Verdict {
 				require.NoError(w, other.Set(w.Context()))
 				return zktest.Cut(q)
 			})
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runTest(t, func(w fixture) {
-				conn := w.connect()
-				b, other := w.barrier(conn), w.barrier(w.connect())
+			bubble.Run(t, func(w *bubble.Test) {
+				conn := w.Connect()
+				b, other := newBarrier(w, conn), newBarrier(w, w.Connect())
 				require.NoError(w, b.Set(w.Context()))
 				hook := test.fault(w, other)
 				require.NoError(w, b.Remove(w.Context()))
@@ -158,9 +158,9 @@ func TestBarrier_RemovedOnce(t *testing.T) {
 }
 
 func TestBarrier_ConnectionClosed(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		b := w.barrier(conn)
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		b := newBarrier(w, conn)
 		require.NoError(w, b.Set(w.Context()))
 		through := make(chan error, 1)
 		go func() { through <- b.Wait(w.Context()) }()
@@ -171,16 +171,16 @@ func TestBarrier_ConnectionClosed(t *testing.T) {
 }
 
 func TestNew_InvalidParameters(t *testing.T) {
-	runTest(t, func(w fixture) {
+	bubble.Run(t, func(w *bubble.Test) {
 		_, err := New(nil, node)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		_, err = New(w.connect(), "gate")
+		_, err = New(w.Connect(), "gate")
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		_, err = NewDouble(w.connect(), node, 0)
+		_, err = NewDouble(w.Connect(), node, 0)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		_, err = NewDouble(w.connect(), node, mostParticipants(node)+1)
+		_, err = NewDouble(w.Connect(), node, mostParticipants(node)+1)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		_, err = NewDouble(w.connect(), "/", 1)
+		_, err = NewDouble(w.Connect(), "/", 1)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 	})
 }

@@ -33,12 +33,12 @@ func newAttendance() *attendance {
 
 // Fails if a participant leaves a round before all have entered.
 func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
-	runTest(t, func(w fixture) {
+	bubble.Run(t, func(w *bubble.Test) {
 		const n, rounds = 3, 4
 		counts := newAttendance()
 		var wg sync.WaitGroup
 		for id := range n {
-			d := w.double(w.connect(), n)
+			d := newDouble(w, w.Connect(), n)
 			wg.Go(func() {
 				for i := range int64(rounds) {
 					time.Sleep(time.Duration(id) * time.Second) // the last participant is late
@@ -61,19 +61,19 @@ func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.Equal(w, "/\n  app container\n    gate \"4\"\n", w.srv.Tree())
-		require.Empty(w, w.srv.Watches())
+		require.Equal(w, "/\n  app container\n    gate \"4\"\n", w.Server.Tree())
+		require.Empty(w, w.Server.Watches())
 	})
 }
 
 // Fails if a participant that is not needed for a round does not enter a later one.
 func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
-	runTest(t, func(w fixture) {
+	bubble.Run(t, func(w *bubble.Test) {
 		const n, rounds = 2, 5
 		counts := newAttendance()
 		var wg sync.WaitGroup
 		for range n * rounds {
-			d := w.double(w.connect(), n)
+			d := newDouble(w, w.Connect(), n)
 			wg.Go(func() {
 				r, err := d.Enter(w.Context())
 				require.NoError(w, err)
@@ -92,7 +92,7 @@ func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
 		for i, count := range counts.entered {
 			require.Equal(w, n, count, "round %d", i)
 		}
-		require.Empty(w, w.srv.Watches())
+		require.Empty(w, w.Server.Watches())
 	})
 }
 
@@ -100,17 +100,17 @@ func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
 // the others wait for a participant that has crashed in it, or if a participant whose session has ended does
 // not join again.
 func TestTrap50_ParticipantsCrash(t *testing.T) {
-	runTest(t, func(w fixture) {
-		crashing, alive := w.connect(), w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		crashing, alive := w.Connect(), w.Connect()
 		entered := make(chan *Round, 2)
 		enter := func(conn *zk.Conn) {
-			r, err := w.double(conn, 2).Enter(w.Context())
+			r, err := newDouble(w, conn, 2).Enter(w.Context())
 			require.NoError(w, err)
 			entered <- r
 		}
-		closing, failed := w.connect(), make(chan error, 1)
+		closing, failed := w.Connect(), make(chan error, 1)
 		go func() {
-			_, err := w.double(closing, 2).Enter(w.Context())
+			_, err := newDouble(w, closing, 2).Enter(w.Context())
 			failed <- err
 		}()
 		synctest.Wait()
@@ -119,7 +119,7 @@ func TestTrap50_ParticipantsCrash(t *testing.T) {
 		go enter(crashing)
 		time.Sleep(time.Minute)
 		require.Empty(w, entered)
-		require.NoError(w, w.srv.ExpireSession(crashing.SessionID()))
+		require.NoError(w, w.Server.ExpireSession(crashing.SessionID()))
 		time.Sleep(time.Minute)
 		require.Empty(w, entered)
 		go enter(alive)
@@ -131,23 +131,23 @@ func TestTrap50_ParticipantsCrash(t *testing.T) {
 		go func() { done <- first.Leave(w.Context()) }()
 		time.Sleep(time.Minute)
 		require.Empty(w, done)
-		w.srv.Blackhole(zktest.BothWays, crashing.SessionID())
+		w.Server.Blackhole(zktest.BothWays, crashing.SessionID())
 		require.NoError(w, <-done)
 		require.ErrorIs(w, second.Err(), recipes.ErrLeaseExpired)
-		w.srv.Heal(crashing.SessionID())
+		w.Server.Heal(crashing.SessionID())
 		require.NoError(w, second.Leave(w.Context()))
 	})
 }
 
 // Fails if a round does not end although all of its participants have crashed.
 func TestTrap50_AllParticipantsCrash(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		r, err := w.double(conn, 1).Enter(w.Context())
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		r, err := newDouble(w, conn, 1).Enter(w.Context())
 		require.NoError(w, err)
-		require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
+		require.NoError(w, w.Server.ExpireSession(conn.SessionID()))
 		<-r.Done()
-		next, err := w.double(w.connect(), 1).Enter(w.Context())
+		next, err := newDouble(w, w.Connect(), 1).Enter(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, int64(1), next.Number())
 		require.NoError(w, next.Leave(w.Context()))
@@ -156,27 +156,27 @@ func TestTrap50_AllParticipantsCrash(t *testing.T) {
 }
 
 func TestTrap46_ContextIsDone(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.double(w.connect(), 2)
+	bubble.Run(t, func(w *bubble.Test) {
+		d := newDouble(w, w.Connect(), 2)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
 		_, err := d.Enter(ctx)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.Equal(w, time.Second, time.Since(begin))
-		require.Equal(w, "/\n  app container\n    gate\n", w.srv.Tree())
+		require.Equal(w, "/\n  app container\n    gate\n", w.Server.Tree())
 	})
 }
 
 // A participant is slow to begin a round, which has begun or is over by then. Fails if the round
 // begins again.
 func TestDouble_RoundBeginsOnce(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.double(w.connect(), 1)
+	bubble.Run(t, func(w *bubble.Test) {
+		d := newDouble(w, w.Connect(), 1)
 		r, err := d.Enter(w.Context())
 		require.NoError(w, err)
 		before, late := roundState{}, participantName(1)
-		_, err = w.connect().Create(node+"/"+late, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		_, err = w.Connect().Create(node+"/"+late, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(w, err)
 		require.NoError(w, d.beginRound(w.Context(), before, []string{late}))
 		names, _, err := d.setup.Conn.Get(node + "/ready-0")
@@ -184,30 +184,30 @@ func TestDouble_RoundBeginsOnce(t *testing.T) {
 		require.NotContains(w, string(names), late)
 		require.NoError(w, r.Leave(w.Context()))
 		require.NoError(w, d.beginRound(w.Context(), before, []string{late}))
-		require.NotContains(w, w.srv.Tree(), "ready")
+		require.NotContains(w, w.Server.Tree(), "ready")
 	})
 }
 
 // The Enter of a participant returns with an error after another participant has listed it, and
 // before that participant begins the round. Fails if the round begins with fewer than n.
 func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
-	runTest(t, func(w fixture) {
-		first, second := w.connect(), w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		first, second := w.Connect(), w.Connect()
 		gate := make(chan struct{})
-		hook := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: second.SessionID(), Path: node + "/ready-0"}, func(*zktest.Request) zktest.Verdict {
+		hook := w.Server.Before(zktest.Match{Op: zktest.OpMulti, Session: second.SessionID(), Path: node + "/ready-0"}, func(*zktest.Request) zktest.Verdict {
 			<-gate
 			return zktest.Verdict{}
 		})
 		cancelled, cancel := context.WithCancel(w.Context())
 		gaveUp := make(chan error, 1)
 		go func() {
-			_, err := w.double(first, 2).Enter(cancelled)
+			_, err := newDouble(w, first, 2).Enter(cancelled)
 			gaveUp <- err
 		}()
 		synctest.Wait()
 		entered := make(chan *Round, 1)
 		go func() {
-			r, err := w.double(second, 2).Enter(w.Context())
+			r, err := newDouble(w, second, 2).Enter(w.Context())
 			require.NoError(w, err)
 			entered <- r
 		}()
@@ -218,9 +218,9 @@ func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 		close(gate)
 		time.Sleep(time.Minute)
 		require.Empty(w, entered, "a round of 2 has begun with one participant")
-		require.NotContains(w, w.srv.Tree(), "ready")
+		require.NotContains(w, w.Server.Tree(), "ready")
 
-		r, err := w.double(first, 2).Enter(w.Context())
+		r, err := newDouble(w, first, 2).Enter(w.Context())
 		require.NoError(w, err, "the next participant completes the round")
 		require.NoError(w, (<-entered).node.Remove(w.Context(), recipes.ErrReleased))
 		require.NoError(w, r.Leave(w.Context()))
@@ -230,12 +230,12 @@ func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 // Fails if participants do not enter in the order in which they have joined, or one that is not needed for a
 // round loses its place.
 func TestDouble_OrderOfArrival(t *testing.T) {
-	runTest(t, func(w fixture) {
+	bubble.Run(t, func(w *bubble.Test) {
 		const n, participants = 2, 6
 		entered := make(chan int, participants)
 		var wg sync.WaitGroup
 		for i := range participants {
-			d := w.double(w.connect(), n)
+			d := newDouble(w, w.Connect(), n)
 			wg.Go(func() {
 				r, err := d.Enter(w.Context())
 				require.NoError(w, err)
@@ -256,26 +256,26 @@ func TestDouble_OrderOfArrival(t *testing.T) {
 // A participant is cut off for so long that its lease expires, but not its session. Fails if it joins again
 // while its earlier znode exists, so that a round begins with fewer than n.
 func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
 		entered := make(chan error, 2)
 		enter := func(conn *zk.Conn) {
-			_, err := w.double(conn, 2).Enter(w.Context())
+			_, err := newDouble(w, conn, 2).Enter(w.Context())
 			entered <- err
 		}
 		go enter(conn)
 		synctest.Wait()
 		session := conn.SessionID()
-		hook := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: session}, zktest.Cut)
-		w.srv.Blackhole(zktest.ToClient, session) // the session lives, because the server receives requests
+		hook := w.Server.Before(zktest.Match{Op: zktest.OpDelete, Session: session}, zktest.Cut)
+		w.Server.Blackhole(zktest.ToClient, session) // the session lives, because the server receives requests
 		time.Sleep(10 * timeout)
-		w.srv.Heal(session)
+		w.Server.Heal(session)
 		time.Sleep(time.Minute)
 		require.Empty(w, entered, "one client counts as two participants")
 		hook.Remove()
 		time.Sleep(time.Minute) // until the participant has joined again
 		require.Equal(w, session, conn.SessionID())
-		go enter(w.connect())
+		go enter(w.Connect())
 		require.NoError(w, <-entered)
 		require.NoError(w, <-entered)
 	})
@@ -283,10 +283,10 @@ func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
 
 // Fails if the largest number of participants that NewDouble accepts does not fit into one request.
 func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, _, err := w.srv.Connect(timeout) // with the default receive buffer
+	bubble.Run(t, func(w *bubble.Test) {
+		conn, _, err := w.Server.Connect(timeout) // with the default receive buffer
 		require.NoError(w, err)
-		d := w.double(conn, 1)
+		d := newDouble(w, conn, 1)
 		r, err := d.Enter(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, r.Leave(w.Context()))
@@ -306,12 +306,12 @@ func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
 // Fails if a round does not begin, or begins twice, because the request that begins it or its
 // reply is lost.
 func TestDouble_BeginLost(t *testing.T) {
-	runTest(t, func(w fixture) {
-		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
+	bubble.Run(t, func(w *bubble.Test) {
+		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 			hook(zktest.Match{Op: zktest.OpMulti, Path: node, Nth: 1}, zktest.Cut)
 			var wg sync.WaitGroup
 			for range 2 {
-				d := w.double(w.connect(), 2)
+				d := newDouble(w, w.Connect(), 2)
 				wg.Go(func() {
 					r, err := d.Enter(w.Context())
 					require.NoError(w, err)
@@ -319,7 +319,7 @@ func TestDouble_BeginLost(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			require.NotContains(w, w.srv.Tree(), "ready")
+			require.NotContains(w, w.Server.Tree(), "ready")
 		}
 	})
 }
@@ -334,7 +334,7 @@ func TestDouble_RandomFaults(t *testing.T) {
 }
 
 func runRandomFaults(t *testing.T, seed uint64) {
-	runTest(t, func(w fixture) {
+	bubble.Run(t, func(w *bubble.Test) {
 		random := mathrand.New(mathrand.NewPCG(seed, 50))
 		n := 1 + random.IntN(3)
 		counts := newAttendance()
@@ -342,9 +342,9 @@ func runRandomFaults(t *testing.T, seed uint64) {
 		var wg sync.WaitGroup
 		var conns []*zk.Conn
 		for range n + random.IntN(2) {
-			conn := w.connect()
+			conn := w.Connect()
 			conns = append(conns, conn)
-			d := w.double(conn, n)
+			d := newDouble(w, conn, n)
 			r := mathrand.New(mathrand.NewPCG(seed, uint64(len(conns))))
 			wg.Go(func() {
 				for ctx.Err() == nil {
@@ -375,16 +375,16 @@ func runRandomFaults(t *testing.T, seed uint64) {
 			match := zktest.Match{Session: session, Nth: 1 + random.IntN(3), Op: []zktest.Op{zktest.OpCreate, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData, zktest.OpExists}[random.IntN(5)]}
 			switch random.IntN(5) {
 			case 0:
-				w.srv.DropConnections(session)
+				w.Server.DropConnections(session)
 			case 1:
-				w.srv.Before(match, zktest.Cut)
+				w.Server.Before(match, zktest.Cut)
 			case 2:
-				w.srv.After(match, zktest.Cut)
+				w.Server.After(match, zktest.Cut)
 			case 3:
-				_ = w.srv.ExpireSession(session)
+				_ = w.Server.ExpireSession(session)
 			case 4:
-				w.srv.Blackhole(zktest.BothWays, session)
-				time.AfterFunc(time.Duration(random.IntN(8))*time.Second, func() { w.srv.Heal(session) })
+				w.Server.Blackhole(zktest.BothWays, session)
+				time.AfterFunc(time.Duration(random.IntN(8))*time.Second, func() { w.Server.Heal(session) })
 			}
 		}
 		time.Sleep(30 * time.Second) // hooks may still cause faults
@@ -398,16 +398,16 @@ func runRandomFaults(t *testing.T, seed uint64) {
 		cancel()
 		wg.Wait()
 		time.Sleep(30 * time.Second) // znodes are removed in the background
-		require.LessOrEqual(w, strings.Count(w.srv.Tree(), "ready"), 1)
-		require.Empty(w, regexp.MustCompile(`(?m)^ +\d+-`).FindAllString(w.srv.Tree(), -1), "seed %d: the znode of a participant remains: %s", seed, w.srv.Tree())
+		require.LessOrEqual(w, strings.Count(w.Server.Tree(), "ready"), 1)
+		require.Empty(w, regexp.MustCompile(`(?m)^ +\d+-`).FindAllString(w.Server.Tree(), -1), "seed %d: the znode of a participant remains: %s", seed, w.Server.Tree())
 	})
 }
 
 // Fails if each call whose context is done leaves another watch behind.
 func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, other := w.connect(), w.connect()
-		d, otherDouble := w.double(conn, 2), w.double(other, 2)
+	bubble.Run(t, func(w *bubble.Test) {
+		conn, other := w.Connect(), w.Connect()
+		d, otherDouble := newDouble(w, conn, 2), newDouble(w, other, 2)
 		callRepeatedly := func(f func(context.Context) error) {
 			for range 10 {
 				ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -439,15 +439,15 @@ func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
 // Fails if Enter relies on a watch that an earlier call has left in the pool, and that the client
 // library has not set again after a reconnect.
 func TestTrap27_PooledWatchOfADoubleIsLost(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		d, other := w.double(conn, 2), w.double(w.connect(), 2)
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		d, other := newDouble(w, conn, 2), newDouble(w, w.Connect(), 2)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, err := d.Enter(ctx)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
-		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
-		w.srv.DropConnections(conn.SessionID())
+		w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		w.Server.DropConnections(conn.SessionID())
 		time.Sleep(3 * time.Second)
 		entered := make(chan error, 2)
 		for _, double := range []*Double{d, other} {
@@ -481,8 +481,8 @@ func TestDouble_ForeignParticipant(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runTest(t, func(w fixture) {
-				conn := w.connect()
+			bubble.Run(t, func(w *bubble.Test) {
+				conn := w.Connect()
 				for _, path := range []string{"/app", node} {
 					_, err := conn.Create(path, nil, 0, openACL)
 					require.NoError(w, err)
@@ -492,7 +492,7 @@ func TestDouble_ForeignParticipant(t *testing.T) {
 				defer cancel()
 				var wg sync.WaitGroup
 				for range 3 {
-					d := w.double(w.connect(), 3)
+					d := newDouble(w, w.Connect(), 3)
 					wg.Go(func() {
 						r, err := d.Enter(ctx)
 						require.NoError(w, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -14,12 +15,12 @@ import (
 
 // A deletion is reported without a request.
 func TestApply_DeletionNeedsNoRequest(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a", "/a/b")
-		c, r := h.fill("/a", Children)
+	run(t, func(h *bubble.Test) {
+		create(h, "/a", "/a/b")
+		c, r := fill(h, "/a", Children)
 		r.take()
-		h.srv.Blackhole(zktest.ToServer, h.session())
-		h.remove("/a/b")
+		h.Server.Blackhole(zktest.ToServer, cacheSession(h))
+		remove(h, "/a/b")
 		require.Equal(h, []string{"deleted /a/b"}, r.take())
 		require.Equal(h, 1, c.Len())
 	})
@@ -37,8 +38,8 @@ type manual struct {
 
 // runManual runs f with a tree that contains /a with zxid 1, and /a/b with zxid 2.
 func runManual(t *testing.T, f func(m *manual)) {
-	run(t, func(h *harness) {
-		u, err := newCache(h.conn, "/a", Subtree, []Option{recipes.WithSessionTimeout(sessionTimeout)})
+	run(t, func(h *bubble.Test) {
+		u, err := newCache(h.Conn, "/a", Subtree, []Option{recipes.WithSessionTimeout(bubble.SessionTimeout)})
 		require.NoError(h, err)
 		defer u.stop()
 		m := &manual{h.T, u, map[string]*watch.Watch{}, map[string]func(zk.EventType){}}

@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
 // TestCache_Batches fails if a batch ends before a quiet period, or lasts longer than ten, if events are missing, or
 // the iteration does not end with the context and with the cache.
 func TestCache_Batches(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
-		c := h.newCache("/a", Children)
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
+		c := openCache(h, "/a", Children)
 		ctx, cancel := context.WithCancel(h.Context())
 		type arrival struct {
 			at     time.Duration
@@ -33,15 +35,15 @@ func TestCache_Batches(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Minute)
 		for i := range 3 {
-			h.create(fmt.Sprint("/a/", i))
+			create(h, fmt.Sprint("/a/", i))
 		}
 		time.Sleep(time.Minute)
 		for i := range 30 { // half a second apart, so that a batch never ends by a pause
-			h.set("/a", fmt.Sprint(i))
+			set(h, "/a", fmt.Sprint(i))
 			time.Sleep(time.Second / 2)
 		}
 		time.Sleep(time.Minute)
-		h.set("/a", "last")
+		set(h, "/a", "last")
 		synctest.Wait()
 		cancel()
 		<-ended

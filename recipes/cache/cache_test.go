@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -20,10 +21,10 @@ func TestCache_AboveLock(t *testing.T) {
 		"":          {"created znode", "changed lock", "deleted znode"},
 		"some data": {"created znode", "deleted znode"},
 	} {
-		run(t, func(h *harness) {
-			h.create("/locks")
-			h.createWith("/locks/one", data)
-			m, err := lock.NewMutex(h.writer, "/locks/one", recipes.WithSessionTimeout(sessionTimeout))
+		run(t, func(h *bubble.Test) {
+			create(h, "/locks")
+			createWith(h, "/locks/one", data)
+			m, err := lock.NewMutex(h.Operator, "/locks/one", recipes.WithSessionTimeout(bubble.SessionTimeout))
 			require.NoError(h, err)
 			acquire := func() {
 				hold, err := m.Lock(h.Context())
@@ -33,7 +34,7 @@ func TestCache_AboveLock(t *testing.T) {
 				synctest.Wait()
 			}
 			acquire() // the first acquisition finds out whether the znode has data
-			_, r := h.fill("/locks", Subtree)
+			_, r := fill(h, "/locks", Subtree)
 			r.take()
 			acquire()
 			var got []string
@@ -80,38 +81,38 @@ func TestCache_Scopes(t *testing.T) {
 		2:        {"created /a=1", "created /a/b=2", "created /a/b/c=3", "fresh"},
 		Subtree:  {"created /a=1", "created /a/b=2", "created /a/b/c=3", "created /a/b/c/d=4", "fresh"},
 	} {
-		run(t, func(h *harness) {
+		run(t, func(h *bubble.Test) {
 			for _, z := range []string{"/a=1", "/a/b=2", "/a/b/c=3", "/a/b/c/d=4", "/other=5"} {
-				h.createWith(z[:len(z)-2], z[len(z)-1:])
+				createWith(h, z[:len(z)-2], z[len(z)-1:])
 			}
-			c, r := h.fill("/a", scope)
+			c, r := fill(h, "/a", scope)
 			require.Equal(h, want, r.take())
-			h.requireEqual(c, r, scope)
+			requireEqual(h, c, r, scope)
 			require.True(h, c.Fresh())
 			// Changes outside of the scope are not reported.
-			h.createWith("/a/b/c/d/e", "6")
-			h.set("/a/b/c/d", "7")
+			createWith(h, "/a/b/c/d/e", "6")
+			set(h, "/a/b/c/d", "7")
 			if scope < Subtree {
 				require.Empty(h, r.take())
 			} else {
 				require.ElementsMatch(h, []string{"created /a/b/c/d/e=6", "changed /a/b/c/d=7"}, r.take())
 			}
-			h.set("/a", "8")
+			set(h, "/a", "8")
 			require.Equal(h, []string{"changed /a=8"}, r.take())
-			h.requireEqual(c, r, scope)
+			requireEqual(h, c, r, scope)
 		})
 	}
 }
 
 // With WithoutData, the cache and the events contain Stats only.
 func TestCache_WithoutData(t *testing.T) {
-	run(t, func(h *harness) {
-		h.createWith("/a", "data")
-		c, r := h.fill("/a", Node, WithoutData())
+	run(t, func(h *bubble.Test) {
+		createWith(h, "/a", "data")
+		c, r := fill(h, "/a", Node, WithoutData())
 		z, _ := c.Get("/a")
 		require.Nil(h, z.Data)
 		require.Equal(h, int32(4), z.Stat.DataLength)
-		h.set("/a", "other")
+		set(h, "/a", "other")
 		require.Equal(h, []string{"created /a=", "fresh", "changed /a="}, r.take())
 	})
 }
@@ -119,40 +120,40 @@ func TestCache_WithoutData(t *testing.T) {
 // A cache waits for the creation of its path, again and again.
 func TestCache_PathDoesNotExist(t *testing.T) {
 	for _, scope := range []Scope{Node, Subtree} {
-		run(t, func(h *harness) {
-			c, r := h.fill("/a/b", scope)
+		run(t, func(h *bubble.Test) {
+			c, r := fill(h, "/a/b", scope)
 			require.Equal(h, []string{"fresh"}, r.take())
 			require.Zero(h, c.Len())
 			_, ok := c.Get("/a/b")
 			require.False(h, ok)
 			for range 3 {
-				h.create("/a")
-				h.createWith("/a/b", "1")
+				create(h, "/a")
+				createWith(h, "/a/b", "1")
 				require.Equal(h, []string{"created /a/b=1"}, r.take())
 				if scope == Subtree {
-					h.createWith("/a/b/c", "2")
+					createWith(h, "/a/b/c", "2")
 					require.Equal(h, []string{"created /a/b/c=2"}, r.take())
-					h.remove("/a/b/c")
+					remove(h, "/a/b/c")
 					require.Equal(h, []string{"deleted /a/b/c"}, r.take())
 				}
-				h.remove("/a/b", "/a")
+				remove(h, "/a/b", "/a")
 				require.Equal(h, []string{"deleted /a/b"}, r.take())
 			}
-			require.Equal(h, 1, h.channels(), "a watch for the creation of the path")
+			require.Equal(h, 1, channels(h), "a watch for the creation of the path")
 		})
 	}
 }
 
 // A znode that the client must not read is reported, and the other znodes are cached.
 func TestCache_NoPermission(t *testing.T) {
-	run(t, func(h *harness) {
-		require.NoError(h, h.writer.AddAuth("digest", []byte("me:secret")))
-		h.create("/a")
-		h.createWith("/a/open", "1")
-		_, err := h.writer.Create("/a/secret", []byte("2"), 0, zk.DigestACL(zk.PermAll, "me", "secret"))
+	run(t, func(h *bubble.Test) {
+		require.NoError(h, h.Operator.AddAuth("digest", []byte("me:secret")))
+		create(h, "/a")
+		createWith(h, "/a/open", "1")
+		_, err := h.Operator.Create("/a/secret", []byte("2"), 0, zk.DigestACL(zk.PermAll, "me", "secret"))
 		require.NoError(h, err)
-		h.createWith("/a/secret/below", "3")
-		c, r := h.fill("/a", Subtree)
+		createWith(h, "/a/secret/below", "3")
+		c, r := fill(h, "/a", Subtree)
 		require.ElementsMatch(h, []string{"created /a=", "created /a/open=1", "created /a/secret= !", "fresh"}, r.take())
 		z, ok := c.Get("/a/secret")
 		require.True(h, ok)
@@ -160,21 +161,21 @@ func TestCache_NoPermission(t *testing.T) {
 		require.Equal(h, int32(1), z.Stat.NumChildren)
 
 		// The znode is replaced by a readable znode.
-		h.remove("/a/secret/below", "/a/secret")
-		h.createWith("/a/secret", "4")
+		remove(h, "/a/secret/below", "/a/secret")
+		createWith(h, "/a/secret", "4")
 		require.Equal(h, []string{"deleted /a/secret", "created /a/secret=4"}, r.take())
 
 		// A change of an ACL causes no event. Sync reads the znode again.
-		_, err = h.writer.Create("/a/late", []byte("5"), 0, zk.DigestACL(zk.PermAll, "me", "secret"))
+		_, err = h.Operator.Create("/a/late", []byte("5"), 0, zk.DigestACL(zk.PermAll, "me", "secret"))
 		require.NoError(h, err)
-		h.createWith("/a/late/below", "6")
+		createWith(h, "/a/late/below", "6")
 		require.Equal(h, []string{"created /a/late= !"}, r.take())
-		_, err = h.writer.SetACL("/a/late", openACL, -1)
+		_, err = h.Operator.SetACL("/a/late", openACL, -1)
 		require.NoError(h, err)
 		require.Empty(h, r.take())
 		require.NoError(h, c.Sync(h.Context()))
 		require.Equal(h, []string{"changed /a/late=5", "created /a/late/below=6"}, r.take())
-		h.requireEqual(c, r, Subtree)
+		requireEqual(h, c, r, Subtree)
 	})
 }
 
@@ -182,13 +183,13 @@ func TestCache_NoPermission(t *testing.T) {
 // on ClickHouse Keeper.
 func TestCache_ChildrenOfContainers(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
-		run(t, func(h *harness) {
-			h.create("/services")
-			_, err := h.writer.CreateContainer("/services/shop", nil, zk.FlagContainer, openACL)
+		run(t, func(h *bubble.Test) {
+			create(h, "/services")
+			_, err := h.Operator.CreateContainer("/services/shop", nil, zk.FlagContainer, openACL)
 			require.NoError(h, err)
-			_, err = h.writer.Create("/services/shop/instance", nil, zk.FlagEphemeral, openACL)
+			_, err = h.Operator.Create("/services/shop/instance", nil, zk.FlagEphemeral, openACL)
 			require.NoError(h, err)
-			c, _ := h.fill("/services", Subtree)
+			c, _ := fill(h, "/services", Subtree)
 			require.Equal(h, 3, c.Len())
 		}, zktest.WithContainerOwner(owner))
 	}
@@ -197,13 +198,13 @@ func TestCache_ChildrenOfContainers(t *testing.T) {
 // The cache can be closed at any time, repeatedly and concurrently.
 func TestClose(t *testing.T) {
 	for _, down := range []bool{false, true} {
-		run(t, func(h *harness) {
-			h.create("/a")
+		run(t, func(h *bubble.Test) {
+			create(h, "/a")
 			if down {
-				h.srv.Refuse(true)
-				h.srv.DropConnections()
+				h.Server.Refuse(true)
+				h.Server.DropConnections()
 			}
-			c := h.newCache("/a", Subtree)
+			c := openCache(h, "/a", Subtree)
 			go c.Close()
 			c.Close()
 			c.Close()
@@ -221,15 +222,15 @@ func TestClose(t *testing.T) {
 // If the owner of the connection closes it, the cache ends and keeps its last state.
 func TestCache_ConnectionIsClosed(t *testing.T) {
 	for _, down := range []bool{false, true} {
-		run(t, func(h *harness) {
-			h.createWith("/a", "1")
-			c, r := h.fill("/a", Subtree)
+		run(t, func(h *bubble.Test) {
+			createWith(h, "/a", "1")
+			c, r := fill(h, "/a", Subtree)
 			if down {
-				h.srv.Refuse(true)
-				h.srv.DropConnections()
+				h.Server.Refuse(true)
+				h.Server.DropConnections()
 				synctest.Wait()
 			}
-			h.conn.Close()
+			h.Conn.Close()
 			<-c.Done()
 			<-r.ended
 			require.ErrorIs(h, c.Err(), recipes.ErrConnClosed)
@@ -244,10 +245,10 @@ func TestCache_ConnectionIsClosed(t *testing.T) {
 
 // TestCache_Root fails if a cache of the root does not contain the znodes below it, or misses their changes.
 func TestCache_Root(t *testing.T) {
-	run(t, func(h *harness) {
-		h.createWith("/a", "1")
-		h.create("/a/b")
-		c, r := h.fill("/", Subtree)
+	run(t, func(h *bubble.Test) {
+		createWith(h, "/a", "1")
+		create(h, "/a/b")
+		c, r := fill(h, "/", Subtree)
 		for _, path := range []string{"/", "/a", "/a/b"} {
 			z, found := c.Get(path)
 			require.True(h, found, path)
@@ -256,9 +257,9 @@ func TestCache_Root(t *testing.T) {
 		names, found := c.Children("/")
 		require.True(h, found)
 		require.Contains(h, names, "a")
-		h.set("/a", "2")
-		h.create("/c")
-		h.remove("/a/b")
+		set(h, "/a", "2")
+		create(h, "/c")
+		remove(h, "/a/b")
 		require.NoError(h, c.Sync(h.Context()))
 		z, _ := c.Get("/a")
 		require.Equal(h, "2", string(z.Data))
@@ -278,19 +279,19 @@ func TestCache_Root(t *testing.T) {
 // TestWithFilter fails if an excluded znode or one below it is cached, is read, or is watched, or if another one is
 // not cached.
 func TestWithFilter(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a", "/a/locks", "/a/locks/1", "/a/data", "/a/data/locks")
-		h.srv.ResetLog()
+	run(t, func(h *bubble.Test) {
+		create(h, "/a", "/a/locks", "/a/locks/1", "/a/data", "/a/data/locks")
+		h.Server.ResetLog()
 		var c *Cache
-		c, _ = h.fill("/a", Subtree, WithFilter(func(path string) bool {
+		c, _ = fill(h, "/a", Subtree, WithFilter(func(path string) bool {
 			if c != nil {
 				c.Get("/a") // the cache is not locked
 			}
 			return path != "/a/locks"
 		}))
-		h.create("/a/locks/2", "/a/data/1")
-		h.set("/a/locks", "2")
-		h.create("/a/late")
+		create(h, "/a/locks/2", "/a/data/1")
+		set(h, "/a/locks", "2")
+		create(h, "/a/late")
 		require.NoError(h, c.Sync(h.Context()))
 		var paths []string
 		for z := range c.All() {
@@ -299,8 +300,8 @@ func TestWithFilter(t *testing.T) {
 		require.Equal(h, []string{"/a", "/a/data", "/a/data/1", "/a/data/locks", "/a/late"}, paths)
 		names, _ := c.Children("/a")
 		require.Equal(h, []string{"data", "late"}, names)
-		require.Empty(h, h.srv.Watches("/a/locks", "/a/locks/1"))
-		for _, e := range h.srv.Log().Requests().Session(h.session()) {
+		require.Empty(h, h.Server.Watches("/a/locks", "/a/locks/1"))
+		for _, e := range h.Server.Log().Requests().Session(cacheSession(h)) {
 			require.NotContains(h, e.Path, "/a/locks")
 		}
 	})

@@ -8,14 +8,15 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // dial opens a connection by zkdial, which recovers if the servers have lost their data.
-func (h *harness) dial() *zk.Conn {
+func dialServer(h *bubble.Test) *zk.Conn {
 	h.Helper()
-	conn, _, err := zkdial.Connect([]string{h.srv.Name()}, sessionTimeout, zkdial.WithDialer(h.srv.Dialer()))
+	conn, _, err := zkdial.Connect([]string{h.Server.Name()}, bubble.SessionTimeout, zkdial.WithDialer(h.Server.Dialer()))
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
@@ -27,15 +28,15 @@ func (h *harness) dial() *zk.Conn {
 }
 
 // pad creates znodes until the last zxid is at least a number, and returns the last zxid.
-func (h *harness) pad(until int64) int64 {
+func pad(h *bubble.Test, until int64) int64 {
 	h.Helper()
 	for {
-		_, stat, err := h.writer.Exists("/")
+		_, stat, err := h.Operator.Exists("/")
 		require.NoError(h, err)
 		if stat.Pzxid >= until {
 			return stat.Pzxid
 		}
-		_, err = h.writer.Create("/n", nil, zk.FlagSequence, openACL)
+		_, err = h.Operator.Create("/n", nil, zk.FlagSequence, openACL)
 		require.NoError(h, err)
 	}
 }
@@ -49,16 +50,16 @@ func TestDataLoss_ZnodesExistAgain(t *testing.T) {
 				name += ", restored backup"
 			}
 			t.Run(name, func(t *testing.T) {
-				run(t, func(h *harness) {
-					h.conn = h.dial()
-					begin := h.pad(0) + 50
-					h.pad(begin)
-					h.create("/a", "/a/b", "/a/lost")
+				run(t, func(h *bubble.Test) {
+					h.Conn = dialServer(h)
+					begin := pad(h, 0) + 50
+					pad(h, begin)
+					create(h, "/a", "/a/b", "/a/lost")
 					for range 20 {
-						h.set("/a", "old")
-						h.set("/a/b", "old")
+						set(h, "/a", "old")
+						set(h, "/a/b", "old")
 					}
-					c := h.newCache("/a", scope)
+					c := openCache(h, "/a", scope)
 					events := make(chan string, 100)
 					go func() {
 						for e := range c.Events() {
@@ -73,24 +74,24 @@ func TestDataLoss_ZnodesExistAgain(t *testing.T) {
 						<-events
 					}
 
-					session := h.session()
-					h.srv.Restart(zktest.LoseAll)
-					h.writer = h.connect()
+					session := cacheSession(h)
+					h.Server.Restart(zktest.LoseAll)
+					h.Operator = h.Connect()
 					if restored {
-						h.pad(begin)
+						pad(h, begin)
 					}
-					h.createWith("/a", "new")
-					h.createWith("/a/b", "new")
+					createWith(h, "/a", "new")
+					createWith(h, "/a/b", "new")
 					time.Sleep(time.Minute)
-					require.NotEqual(h, session, h.session())
+					require.NotEqual(h, session, cacheSession(h))
 					require.True(h, c.Fresh())
 					require.NoError(h, c.Sync(h.Context()))
-					require.NoError(h, compareWithServer(h.writer, c, scope))
+					require.NoError(h, compareWithServer(h.Operator, c, scope))
 					z, _ := c.Get("/a")
 					require.Equal(h, "new", string(z.Data))
 					require.Equal(h, restored, z.Stat.Czxid == old.Stat.Czxid)
 					require.Less(h, z.Stat.Mzxid, old.Stat.Mzxid)
-					idle := h.requests(func() { time.Sleep(time.Minute) })
+					idle := requestsDuring(h, func() { time.Sleep(time.Minute) })
 					require.Equal(h, idle.Count(zktest.OpExists), idle.Count(), "more than verifications of watches: %v", idle)
 					synctest.Wait()
 					var got []string
@@ -109,9 +110,9 @@ func TestDataLoss_ZnodesExistAgain(t *testing.T) {
 					require.ElementsMatch(h, append(want, "stale", "fresh"), got)
 
 					// Later changes are compared by their zxids again.
-					h.set("/a", "newer")
+					set(h, "/a", "newer")
 					synctest.Wait()
-					require.NoError(h, compareWithServer(h.writer, c, scope))
+					require.NoError(h, compareWithServer(h.Operator, c, scope))
 				})
 			})
 		}

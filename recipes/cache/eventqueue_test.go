@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
 // Random changes of a tree are added to the queue, and received at random times. A reader can apply
@@ -83,27 +85,27 @@ func TestEventQueue_RandomChanges(t *testing.T) {
 // The program receives events late. The cache does not wait for it, the queue is bounded, and the
 // program receives the newest state.
 func TestTrap30_SlowReader(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
-		h.createWith("/a/old", "1")
-		c := h.newCache("/a", Children)
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
+		createWith(h, "/a/old", "1")
+		c := openCache(h, "/a", Children)
 		<-c.Filled()
 		for range 3 {
 			require.Contains(h, []Kind{Created, Fresh}, (<-c.Events()).Kind)
 		}
 		for i := range 200 {
-			h.set("/a/old", fmt.Sprint(i))
-			h.createWith("/a/new", fmt.Sprint(i))
+			set(h, "/a/old", fmt.Sprint(i))
+			createWith(h, "/a/new", fmt.Sprint(i))
 			synctest.Wait()
 			if i < 199 {
-				h.remove("/a/new")
+				remove(h, "/a/new")
 				synctest.Wait()
 			}
 		}
-		h.remove("/a/old")
-		h.createWith("/a/old", "again")
+		remove(h, "/a/old")
+		createWith(h, "/a/old", "again")
 		for range 3 {
-			h.reconnect(c, func() {})
+			reconnect(h, c, func() {})
 		}
 		z, _ := c.Get("/a/old")
 		require.Equal(h, "again", string(z.Data), "the cache waits for the reader")

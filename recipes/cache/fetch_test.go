@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -17,35 +18,35 @@ import (
 
 // A change, a creation and a deletion cost few requests. Ephemeral znodes have no children to list.
 func TestFetch_RequestsPerChange(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
-		log := h.requests(func() { h.fill("/a", Subtree) })
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
+		log := requestsDuring(h, func() { fill(h, "/a", Subtree) })
 		require.Len(h, log, 2, "%v", log)
-		log = h.requests(func() { h.create("/a/b") })
+		log = requestsDuring(h, func() { create(h, "/a/b") })
 		require.Len(h, log, 3, "list of the parent, data, list\n%v", log)
-		log = h.requests(func() { h.set("/a/b", "") })
+		log = requestsDuring(h, func() { set(h, "/a/b", "") })
 		require.Len(h, log, 1, "%v", log)
-		log = h.requests(func() { h.remove("/a/b") })
+		log = requestsDuring(h, func() { remove(h, "/a/b") })
 		require.Len(h, log, 1, "list of the parent\n%v", log)
-		log = h.requests(func() {
-			_, err := h.writer.Create("/a/e", nil, zk.FlagEphemeral, openACL)
+		log = requestsDuring(h, func() {
+			_, err := h.Operator.Create("/a/e", nil, zk.FlagEphemeral, openACL)
 			require.NoError(h, err)
 		})
 		require.Len(h, log, 2, "list of the parent, data\n%v", log)
-		require.Equal(h, []string{"data /a", "children /a", "data /a/e"}, h.watches())
+		require.Equal(h, []string{"data /a", "children /a", "data /a/e"}, watches(h))
 	})
 }
 
 // The cache has no more requests in flight than WithConcurrency permits.
 func TestFetch_ConcurrencyIsLimited(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
 		for i := range 30 {
-			h.create("/a/" + string(rune('a'+i)))
+			create(h, "/a/"+string(rune('a'+i)))
 		}
-		h.srv.Delay(zktest.ToClient, time.Millisecond, h.session())
-		c := h.newCache("/a", Children, WithConcurrency(5))
-		log := h.requests(func() { <-c.Filled() })
+		h.Server.Delay(zktest.ToClient, time.Millisecond, cacheSession(h))
+		c := openCache(h, "/a", Children, WithConcurrency(5))
+		log := requestsDuring(h, func() { <-c.Filled() })
 		require.Len(h, log, 32)
 		for begin := range log {
 			inFlight := 0
@@ -61,104 +62,104 @@ func TestFetch_ConcurrencyIsLimited(t *testing.T) {
 
 // A znode that was deleted before the cache has read it leaves no watch.
 func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
-		c, r := h.fill("/a", Subtree)
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
+		c, r := fill(h, "/a", Subtree)
 		r.take()
-		hook := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: h.session(), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
-			h.remove(q.Path)
+		hook := h.Server.Before(zktest.Match{Op: zktest.OpGetData, Session: cacheSession(h), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
+			remove(h, q.Path)
 			return zktest.Verdict{}
 		})
 		for i := range 20 {
-			h.create(fmt.Sprintf("/a/%d", i))
+			create(h, fmt.Sprintf("/a/%d", i))
 			synctest.Wait()
 		}
 		hook.Remove()
 		require.Empty(h, r.take())
 		require.Equal(h, 1, c.Len())
-		require.Equal(h, []string{"data /a", "children /a"}, h.watches())
-		require.Equal(h, 2, h.channels())
+		require.Equal(h, []string{"data /a", "children /a"}, watches(h))
+		require.Equal(h, 2, channels(h))
 
 		// The same for a znode that the client must not read, of which the cache reads only the
 		// Stat.
-		h.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: h.session(), Path: "/a/*"}, zktest.Fail(zk.ErrNoAuth))
-		h.srv.Before(zktest.Match{Op: zktest.OpExists, Session: h.session(), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
-			h.remove(q.Path)
+		h.Server.Before(zktest.Match{Op: zktest.OpGetData, Session: cacheSession(h), Path: "/a/*"}, zktest.Fail(zk.ErrNoAuth))
+		h.Server.Before(zktest.Match{Op: zktest.OpExists, Session: cacheSession(h), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
+			remove(h, q.Path)
 			return zktest.Verdict{}
 		})
-		h.create("/a/b")
+		create(h, "/a/b")
 		require.Empty(h, r.take())
-		require.Equal(h, 2, h.channels())
+		require.Equal(h, 2, channels(h))
 	})
 }
 
 // A listing that is larger than the receive buffer breaks the connection. It is reported, and not
 // requested again and again.
 func TestTrap37_TooManyChildren(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a", "/a/few", "/a/few/x")
-		h.createWith("/a/many", "1")
+	run(t, func(h *bubble.Test) {
+		create(h, "/a", "/a/few", "/a/few/x")
+		createWith(h, "/a/many", "1")
 		name := strings.Repeat("n", 100)
 		for i := range 700 {
-			h.create(fmt.Sprintf("/a/many/%s%d", name, i))
+			create(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
-		c, r := h.fill("/a", Subtree)
+		c, r := fill(h, "/a", Subtree)
 		require.Subset(h, r.take(), []string{"created /a/few/x=", "fresh"})
 		z, ok := c.Get("/a/many")
 		require.True(h, ok)
 		require.ErrorIs(h, z.Err, recipes.ErrTooLarge)
 		require.Equal(h, "1", string(z.Data))
 		require.Equal(h, int32(700), z.Stat.NumChildren)
-		listings := h.countRequests(zktest.OpGetChildren2, "/a/many")
+		listings := countRequests(h, zktest.OpGetChildren2, "/a/many")
 		require.LessOrEqual(h, listings, tooLargeAfter)
 
 		// The cache continues to update the other znodes.
-		h.create("/a/few/y")
+		create(h, "/a/few/y")
 		require.Equal(h, []string{"created /a/few/y="}, r.take())
-		h.reconnect(c, func() {})
+		reconnect(h, c, func() {})
 		require.NoError(h, c.Sync(h.Context()))
 		time.Sleep(time.Minute)
-		require.Equal(h, listings, h.countRequests(zktest.OpGetChildren2, "/a/many"))
+		require.Equal(h, listings, countRequests(h, zktest.OpGetChildren2, "/a/many"))
 
 		// The children are listed again after they have changed.
 		for i := range 400 {
-			h.remove(fmt.Sprintf("/a/many/%s%d", name, i))
+			remove(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
-		h.reconnect(c, func() {})
+		reconnect(h, c, func() {})
 		z, _ = c.Get("/a/many")
 		require.NoError(h, z.Err)
-		h.requireEqual(c, r, Subtree)
+		requireEqual(h, c, r, Subtree)
 	})
 }
 
 // A listing that was too large is read again for a Sync, if the children have changed.
 func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a", "/a/many")
+	run(t, func(h *bubble.Test) {
+		create(h, "/a", "/a/many")
 		name := strings.Repeat("n", 100)
 		for i := range 700 {
-			h.create(fmt.Sprintf("/a/many/%s%d", name, i))
+			create(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
-		c, r := h.fill("/a", Subtree)
+		c, r := fill(h, "/a", Subtree)
 		z, _ := c.Get("/a/many")
 		require.ErrorIs(h, z.Err, recipes.ErrTooLarge)
 		for i := range 400 {
-			h.remove(fmt.Sprintf("/a/many/%s%d", name, i))
+			remove(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
 		require.NoError(h, c.Sync(h.Context()))
-		h.requireEqual(c, r, Subtree)
+		requireEqual(h, c, r, Subtree)
 
 		// If the listing is still too large, each change causes at most one break.
 		for i := range 400 {
-			h.create(fmt.Sprintf("/a/many/%s%d", name, i))
+			create(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
 		time.Sleep(time.Minute)
-		h.remove("/a/many/" + name + "0")
-		connects := h.srv.Log().Count(zktest.OpConnect)
+		remove(h, "/a/many/"+name+"0")
+		connects := h.Server.Log().Count(zktest.OpConnect)
 		for range 3 {
 			require.NoError(h, c.Sync(h.Context()))
 		}
-		require.LessOrEqual(h, h.srv.Log().Count(zktest.OpConnect), connects+1)
+		require.LessOrEqual(h, h.Server.Log().Count(zktest.OpConnect), connects+1)
 		z, _ = c.Get("/a/many")
 		require.ErrorIs(h, z.Err, recipes.ErrTooLarge)
 		require.Equal(h, int32(699), z.Stat.NumChildren)
@@ -167,34 +168,34 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 
 // Data that is larger than the receive buffer is treated in the same way.
 func TestTrap37_TooMuchData(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
-		h.createWith("/a/b", strings.Repeat("x", 100<<10))
-		h.createWith("/a/b/c", "1")
-		c, r := h.fill("/a", Subtree)
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
+		createWith(h, "/a/b", strings.Repeat("x", 100<<10))
+		createWith(h, "/a/b/c", "1")
+		c, r := fill(h, "/a", Subtree)
 		require.ElementsMatch(h, []string{"created /a=", "created /a/b= !", "created /a/b/c=1", "stale", "fresh", "fresh"}, append(r.take(), "stale", "fresh"))
 		z, _ := c.Get("/a/b")
 		require.ErrorIs(h, z.Err, recipes.ErrTooLarge)
 		require.Equal(h, int32(100<<10), z.Stat.DataLength)
-		h.reconnect(c, func() {})
+		reconnect(h, c, func() {})
 		require.NoError(h, c.Sync(h.Context()))
-		log := h.requests(func() { time.Sleep(time.Minute) })
+		log := requestsDuring(h, func() { time.Sleep(time.Minute) })
 		require.Empty(h, log)
 		r.take()
-		h.set("/a/b", "small")
+		set(h, "/a/b", "small")
 		require.Equal(h, []string{"changed /a/b=small"}, r.take())
 
 		// A new session causes at most one break.
-		h.set("/a/b", strings.Repeat("x", 100<<10))
+		set(h, "/a/b", strings.Repeat("x", 100<<10))
 		time.Sleep(10 * time.Second)
 		require.True(h, c.Fresh())
-		log = h.requests(func() {
-			h.reconnect(c, func() { require.NoError(h, h.srv.ExpireSession(h.session())) })
+		log = requestsDuring(h, func() {
+			reconnect(h, c, func() { require.NoError(h, h.Server.ExpireSession(cacheSession(h))) })
 			time.Sleep(10 * time.Second)
 		})
 		z, _ = c.Get("/a/b")
 		require.ErrorIs(h, z.Err, recipes.ErrTooLarge)
-		reads := h.srv.Log().Session(h.session()).Filter(func(e zktest.Entry) bool {
+		reads := h.Server.Log().Session(cacheSession(h)).Filter(func(e zktest.Entry) bool {
 			return e.Op == zktest.OpGetData && e.Path == "/a/b"
 		})
 		require.LessOrEqual(h, len(reads), 1, "%v", log)
@@ -205,14 +206,14 @@ func TestTrap37_TooMuchData(t *testing.T) {
 // Requests that were in flight together with a request that breaks the connection are not
 // considered too large.
 func TestTrap37_OtherRequestsInFlight(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
 		for i := range 30 {
-			h.create(fmt.Sprintf("/a/%d", i))
+			create(h, fmt.Sprintf("/a/%d", i))
 		}
-		h.createWith("/a/large", strings.Repeat("x", 100<<10))
-		h.srv.Delay(zktest.BothWays, time.Millisecond)
-		c, _ := h.fill("/a", Children)
+		createWith(h, "/a/large", strings.Repeat("x", 100<<10))
+		h.Server.Delay(zktest.BothWays, time.Millisecond)
+		c, _ := fill(h, "/a", Children)
 		require.Equal(h, 32, c.Len())
 		for z := range c.All() {
 			if z.Path == "/a/large" {
@@ -226,33 +227,33 @@ func TestTrap37_OtherRequestsInFlight(t *testing.T) {
 
 // If a connection breaks because the server does not respond, no request is considered too large.
 func TestTrap37_UnresponsiveServer(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
-		c, r := h.fill("/a", Node)
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
+		c, r := fill(h, "/a", Node)
 		for range 2 * tooLargeAfter {
-			h.srv.Blackhole(zktest.ToServer, h.session())
-			h.set("/a", "")
-			for h.conn.State() == zk.StateHasSession {
+			h.Server.Blackhole(zktest.ToServer, cacheSession(h))
+			set(h, "/a", "")
+			for h.Conn.State() == zk.StateHasSession {
 				time.Sleep(10 * time.Millisecond)
 			}
-			h.srv.Heal(h.session())
+			h.Server.Heal(cacheSession(h))
 			time.Sleep(1100 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
 		z, _ := c.Get("/a")
 		require.NoError(h, z.Err)
-		h.requireEqual(c, r, Node)
+		requireEqual(h, c, r, Node)
 	})
 }
 
 // Whatever the reason is for which znodes of the tree cannot be read, the rest of the tree stays
 // current, and those znodes are read again when the reason has passed, although no event reports it.
 func TestFetch_UnreadableZnodes(t *testing.T) {
-	refuse := func(code error, ops ...zktest.Op) func(h *harness) func() {
-		return func(h *harness) func() {
+	refuse := func(code error, ops ...zktest.Op) func(h *bubble.Test) func() {
+		return func(h *bubble.Test) func() {
 			var hooks []*zktest.Hook
 			for _, op := range ops {
-				hooks = append(hooks, h.srv.Before(zktest.Match{Op: op, Session: h.session(), Path: "/a/x"}, zktest.Fail(code)))
+				hooks = append(hooks, h.Server.Before(zktest.Match{Op: op, Session: cacheSession(h), Path: "/a/x"}, zktest.Fail(code)))
 			}
 			return func() {
 				for _, hook := range hooks {
@@ -261,22 +262,22 @@ func TestFetch_UnreadableZnodes(t *testing.T) {
 			}
 		}
 	}
-	acl := func(path string) func(h *harness) func() {
-		return func(h *harness) func() {
+	acl := func(path string) func(h *bubble.Test) func() {
+		return func(h *bubble.Test) func() {
 			set := func(perms int32) {
-				_, err := h.writer.SetACL(path, zk.WorldACL(perms), -1)
+				_, err := h.Operator.SetACL(path, zk.WorldACL(perms), -1)
 				require.NoError(h, err)
 			}
 			set(zk.PermAll &^ zk.PermRead)
 			return func() { set(zk.PermAll) }
 		}
 	}
-	large := func(h *harness) func() {
-		h.set("/a/x", strings.Repeat("x", 100<<10))
-		return func() { h.set("/a/x", "small") }
+	large := func(h *bubble.Test) func() {
+		set(h, "/a/x", strings.Repeat("x", 100<<10))
+		return func() { set(h, "/a/x", "small") }
 	}
 	for name, c := range map[string]struct {
-		begin func(h *harness) (end func())
+		begin func(h *bubble.Test) (end func())
 		want  string // in Znode.Err
 	}{
 		"data is too large":             {large, "too large"},
@@ -290,16 +291,16 @@ func TestFetch_UnreadableZnodes(t *testing.T) {
 	} {
 		for when, early := range map[string]bool{"from the beginning": true, "later": false} {
 			t.Run(name+"/"+when, func(t *testing.T) {
-				run(t, func(h *harness) {
-					h.create("/a", "/a/x", "/a/x/1", "/a/y", "/a/y/1")
+				run(t, func(h *bubble.Test) {
+					create(h, "/a", "/a/x", "/a/x/1", "/a/y", "/a/y/1")
 					var end func()
 					if early {
 						end = c.begin(h)
 					}
-					cache, r := h.fill("/a", Subtree)
+					cache, r := fill(h, "/a", Subtree)
 					if !early {
 						end = c.begin(h)
-						h.reconnect(cache, func() {})
+						reconnect(h, cache, func() {})
 					}
 					time.Sleep(10 * time.Second)
 					require.True(h, cache.Fresh())
@@ -312,18 +313,18 @@ func TestFetch_UnreadableZnodes(t *testing.T) {
 						require.ErrorContains(h, z.Err, c.want)
 					}
 					r.take()
-					h.set("/a/y", "2")
-					h.create("/a/y/2", "/a/z")
-					h.remove("/a/y/1")
+					set(h, "/a/y", "2")
+					create(h, "/a/y/2", "/a/z")
+					remove(h, "/a/y/1")
 					require.ElementsMatch(h, []string{"changed /a/y=2", "created /a/y/2=", "created /a/z=", "deleted /a/y/1"}, r.take())
-					begin := len(h.srv.Log())
+					begin := len(h.Server.Log())
 					time.Sleep(time.Hour)
-					repeated := h.srv.Log()[begin:].Session(h.session()).Requests()
+					repeated := h.Server.Log()[begin:].Session(cacheSession(h)).Requests()
 					require.LessOrEqual(h, len(repeated.Filter(func(e zktest.Entry) bool { return strings.HasPrefix(e.Path, "/a/x") && e.Op != zktest.OpExists })), 20)
 					end()
-					h.create("/a/x/2")
+					create(h, "/a/x/2")
 					time.Sleep(watch.MaxDelay)
-					h.requireEqual(cache, r, Subtree)
+					requireEqual(h, cache, r, Subtree)
 				})
 			})
 		}

@@ -22,43 +22,31 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const sessionTimeout = 4 * time.Second
-
 var openACL = zk.WorldACL(zk.PermAll)
 
-// harness is a server in a bubble with fake time, the connection of a cache, and a connection that
-// changes znodes.
-type harness struct {
-	*testing.T
-	srv    *zktest.Server
-	conn   *zk.Conn
-	writer *zk.Conn
-}
-
-func run(t *testing.T, f func(h *harness), opts ...zktest.Option) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &harness{T: t, srv: zktest.Start(t, opts...)}
-		h.conn, h.writer = h.connect(), h.connect()
+// run runs f with the connection of a cache, and an operator that changes znodes.
+func run(t *testing.T, f func(h *bubble.Test), opts ...zktest.Option) {
+	t.Helper()
+	bubble.Run(t, func(h *bubble.Test) {
+		h.Conn, h.Operator = h.Connect(), h.Connect()
 		f(h)
-	})
+	}, opts...)
 }
 
-func (h *harness) connect() *zk.Conn { return bubble.Connect(h, h.srv, sessionTimeout) }
-
-// session returns the session of the cache.
-func (h *harness) session() int64 { return h.conn.SessionID() }
+// cacheSession returns the session of the cache.
+func cacheSession(h *bubble.Test) int64 { return h.Conn.SessionID() }
 
 // newCache returns a cache that is closed when the test ends.
-func (h *harness) newCache(path string, scope Scope, opts ...Option) *Cache {
-	c, err := New(h.conn, path, scope, append([]Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
+func openCache(h *bubble.Test, path string, scope Scope, opts ...Option) *Cache {
+	c, err := New(h.Conn, path, scope, append([]Option{recipes.WithSessionTimeout(bubble.SessionTimeout)}, opts...)...)
 	require.NoError(h, err)
 	h.Cleanup(func() { require.NoError(h, c.Close()) })
 	return c
 }
 
 // fill returns a cache that is filled, and the replica of its events.
-func (h *harness) fill(path string, scope Scope, opts ...Option) (*Cache, *replica) {
-	c := h.newCache(path, scope, opts...)
+func fill(h *bubble.Test, path string, scope Scope, opts ...Option) (*Cache, *replica) {
+	c := openCache(h, path, scope, opts...)
 	r := newReplica()
 	go func() {
 		defer close(r.ended)
@@ -77,63 +65,63 @@ func (h *harness) fill(path string, scope Scope, opts ...Option) (*Cache, *repli
 }
 
 // create creates znodes without data.
-func (h *harness) create(paths ...string) {
+func create(h *bubble.Test, paths ...string) {
 	h.Helper()
 	for _, p := range paths {
-		h.createWith(p, "")
+		createWith(h, p, "")
 	}
 }
 
-func (h *harness) createWith(path, data string) {
+func createWith(h *bubble.Test, path, data string) {
 	h.Helper()
-	_, err := h.writer.Create(path, []byte(data), 0, openACL)
+	_, err := h.Operator.Create(path, []byte(data), 0, openACL)
 	require.NoError(h, err)
 }
 
-func (h *harness) set(path, data string) {
+func set(h *bubble.Test, path, data string) {
 	h.Helper()
-	_, err := h.writer.Set(path, []byte(data), -1)
+	_, err := h.Operator.Set(path, []byte(data), -1)
 	require.NoError(h, err)
 }
 
-func (h *harness) remove(paths ...string) {
+func remove(h *bubble.Test, paths ...string) {
 	h.Helper()
 	for _, p := range paths {
-		require.NoError(h, h.writer.Delete(p, -1))
+		require.NoError(h, h.Operator.Delete(p, -1))
 	}
 }
 
 // reconnect breaks the connection of a cache, runs f while it is down, and waits until the cache is
 // fresh again.
-func (h *harness) reconnect(c *Cache, f func()) {
-	h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: h.session(), Nth: 1}, func(*zktest.Request) zktest.Verdict {
+func reconnect(h *bubble.Test, c *Cache, f func()) {
+	h.Server.Before(zktest.Match{Op: zktest.OpConnect, Session: cacheSession(h), Nth: 1}, func(*zktest.Request) zktest.Verdict {
 		f()
 		return zktest.Verdict{}
 	})
-	h.srv.DropConnections(h.session())
+	h.Server.DropConnections(cacheSession(h))
 	time.Sleep(5 * time.Second)
 	synctest.Wait()
 	require.True(h, c.Fresh())
 }
 
 // requests returns the requests of the session of the cache while f runs, without pings and events.
-func (h *harness) requests(f func()) zktest.Log {
-	begin := len(h.srv.Log())
+func requestsDuring(h *bubble.Test, f func()) zktest.Log {
+	begin := len(h.Server.Log())
 	f()
 	synctest.Wait()
-	return h.srv.Log()[begin:].Session(h.session()).Requests()
+	return h.Server.Log()[begin:].Session(cacheSession(h)).Requests()
 }
 
 // countRequests returns how many requests of a kind were sent for a path.
-func (h *harness) countRequests(op zktest.Op, path string) int {
-	return h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == op && e.Path == path }).Count()
+func countRequests(h *bubble.Test, op zktest.Op, path string) int {
+	return h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == op && e.Path == path }).Count()
 }
 
 // watches returns the watches of the session of the cache at the server.
-func (h *harness) watches() []string {
+func watches(h *bubble.Test) []string {
 	var list []string
-	for _, w := range h.srv.Watches() {
-		if w.Session == h.session() {
+	for _, w := range h.Server.Watches() {
+		if w.Session == cacheSession(h) {
 			list = append(list, w.Kind.String()+" "+w.Path)
 		}
 	}
@@ -141,7 +129,7 @@ func (h *harness) watches() []string {
 }
 
 // channels returns how many channels the client library holds for the watches of the cache.
-func (h *harness) channels() int { return bubble.Watches(h.conn) }
+func channels(h *bubble.Test) int { return bubble.Watches(h.Conn) }
 
 // replica applies the events of a cache to a map, and verifies their order.
 type replica struct {
@@ -319,9 +307,9 @@ func compareWithServer(conn *zk.Conn, c *Cache, scope Scope) error {
 }
 
 // requireEqual requires that the cache, its events and the server agree.
-func (h *harness) requireEqual(c *Cache, r *replica, scope Scope) {
+func requireEqual(h *bubble.Test, c *Cache, r *replica, scope Scope) {
 	h.Helper()
 	synctest.Wait()
-	require.NoError(h, compareWithServer(h.writer, c, scope))
+	require.NoError(h, compareWithServer(h.Operator, c, scope))
 	require.NoError(h, r.compareWithCache(c))
 }

@@ -15,22 +15,22 @@ import (
 
 // After Sync, the cache contains everything that was committed before.
 func TestSync(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *bubble.Test) {
 		ctx := h.Context()
-		h.create("/a")
-		c := h.newCache("/a", Subtree)
+		create(h, "/a")
+		c := openCache(h, "/a", Subtree)
 		require.NoError(h, c.Sync(ctx), "before the cache is filled")
 		require.Equal(h, 1, c.Len())
 		for i := range 20 {
 			name := "/a/" + string(rune('a'+i))
-			h.create(name)
-			h.createWith(name+"/b", "1")
-			h.set(name+"/b", "2")
+			create(h, name)
+			createWith(h, name+"/b", "1")
+			set(h, name+"/b", "2")
 			require.NoError(h, c.Sync(ctx))
 			z, ok := c.Get(name + "/b")
 			require.True(h, ok)
 			require.Equal(h, "2", string(z.Data))
-			h.remove(name+"/b", name)
+			remove(h, name+"/b", name)
 			require.NoError(h, c.Sync(ctx))
 			require.Equal(h, 1, c.Len())
 		}
@@ -41,18 +41,18 @@ func TestSync(t *testing.T) {
 func TestSync_LaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := zktest.StartEnsemble(t, 3)
-		h := &harness{T: t, srv: cluster.Server(1)}
-		h.conn = bubble.ConnectFrom(h, cluster, 1, sessionTimeout)
-		h.writer = bubble.ConnectFrom(h, cluster, 0, sessionTimeout)
-		h.createWith("/a", "1")
-		c, _ := h.fill("/a", Node)
-		h.srv.Partition()
-		h.set("/a", "2")
+		h := &bubble.Test{T: t, Server: cluster.Server(1)}
+		h.Conn = bubble.ConnectFrom(h, cluster, 1, bubble.SessionTimeout)
+		h.Operator = bubble.ConnectFrom(h, cluster, 0, bubble.SessionTimeout)
+		createWith(h, "/a", "1")
+		c, _ := fill(h, "/a", Node)
+		h.Server.Partition()
+		set(h, "/a", "2")
 		synctest.Wait()
 		z, _ := c.Get("/a")
 		require.Equal(h, "1", string(z.Data))
 		begin := time.Now()
-		time.AfterFunc(time.Second, func() { h.srv.Heal() })
+		time.AfterFunc(time.Second, func() { h.Server.Heal() })
 		require.NoError(h, c.Sync(h.Context()))
 		require.GreaterOrEqual(h, time.Since(begin), time.Second)
 		z, _ = c.Get("/a")
@@ -62,24 +62,24 @@ func TestSync_LaggingServer(t *testing.T) {
 
 // Sync returns when its context is done, and later calls succeed.
 func TestSync_ReturnsWhenContextIsDone(t *testing.T) {
-	run(t, func(h *harness) {
-		c, _ := h.fill("/a", Node)
-		h.srv.Blackhole(zktest.BothWays)
+	run(t, func(h *bubble.Test) {
+		c, _ := fill(h, "/a", Node)
+		h.Server.Blackhole(zktest.BothWays)
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(h, c.Sync(ctx), context.DeadlineExceeded)
 		require.ErrorIs(h, c.Sync(ctx), context.DeadlineExceeded)
-		h.srv.Heal()
+		h.Server.Heal()
 		require.NoError(h, c.Sync(h.Context()))
 	})
 }
 
 // Every wait ends: with its context, with the cache, or with the connection.
 func TestTrap22_WaitingCallsReturn(t *testing.T) {
-	run(t, func(h *harness) {
-		h.srv.Refuse(true)
-		h.srv.DropConnections()
-		c := h.newCache("/a", Subtree)
+	run(t, func(h *bubble.Test) {
+		h.Server.Refuse(true)
+		h.Server.DropConnections()
+		c := openCache(h, "/a", Subtree)
 		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
 		defer cancel()
 		require.ErrorIs(h, c.Sync(ctx), context.DeadlineExceeded)
@@ -87,7 +87,7 @@ func TestTrap22_WaitingCallsReturn(t *testing.T) {
 		waiting := make(chan error)
 		go func() { waiting <- c.Sync(context.Background()) }()
 		synctest.Wait()
-		h.conn.Close()
+		h.Conn.Close()
 		require.ErrorIs(h, <-waiting, recipes.ErrConnClosed)
 		<-c.Done()
 		_, ok := <-c.Events()

@@ -5,16 +5,18 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
 // The methods of the tree return the cached znodes, and hold no lock while the caller uses the
 // result.
 func TestTree_Reads(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *bubble.Test) {
 		for _, p := range []string{"/a", "/a/y", "/a/x", "/a/x/1", "/ab"} {
-			h.createWith(p, p)
+			createWith(h, p, p)
 		}
-		c, _ := h.fill("/a", Subtree)
+		c, _ := fill(h, "/a", Subtree)
 		z, ok := c.Get("/a/x/1")
 		require.True(h, ok)
 		require.Equal(h, "/a/x/1", string(z.Data))
@@ -34,7 +36,7 @@ func TestTree_Reads(t *testing.T) {
 		var paths []string
 		for z := range c.All() {
 			paths = append(paths, z.Path)
-			h.create(z.Path + "/new") // the iteration must not hold a lock
+			create(h, z.Path+"/new") // the iteration must not hold a lock
 			synctest.Wait()
 			if z.Path == "/a/x/1" {
 				break

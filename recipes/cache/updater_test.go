@@ -8,13 +8,14 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // A znode that changes faster than it can be read delays neither Filled nor Sync.
 func TestUpdater_ChangingZnodeDelaysNothing(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a", "/a/busy")
+	run(t, func(h *bubble.Test) {
+		create(h, "/a", "/a/busy")
 		stop := make(chan struct{})
 		defer close(stop)
 		go func() {
@@ -23,15 +24,15 @@ func TestUpdater_ChangingZnodeDelaysNothing(t *testing.T) {
 				case <-stop:
 					return
 				case <-time.After(time.Millisecond):
-					_, _ = h.writer.Set("/a/busy", nil, -1)
-					_, _ = h.writer.Set("/a", nil, -1)
-					_, _ = h.writer.Create("/a/n", nil, zk.FlagSequence, openACL)
+					_, _ = h.Operator.Set("/a/busy", nil, -1)
+					_, _ = h.Operator.Set("/a", nil, -1)
+					_, _ = h.Operator.Create("/a/n", nil, zk.FlagSequence, openACL)
 				}
 			}
 		}()
-		h.srv.Delay(zktest.BothWays, 3*time.Millisecond, h.session())
+		h.Server.Delay(zktest.BothWays, 3*time.Millisecond, cacheSession(h))
 		begin := time.Now()
-		c := h.newCache("/a", Subtree)
+		c := openCache(h, "/a", Subtree)
 		<-c.Filled()
 		require.NoError(h, c.Sync(h.Context()))
 		require.Less(h, time.Since(begin), time.Second)
@@ -40,11 +41,11 @@ func TestUpdater_ChangingZnodeDelaysNothing(t *testing.T) {
 
 // Requests that an overloaded server rejects are not sent again without a pause.
 func TestUpdater_PausesIfServerIsBusy(t *testing.T) {
-	run(t, func(h *harness) {
-		h.createWith("/a", "1")
-		busy := h.srv.Before(zktest.Match{Session: h.session()}, zktest.Fail(zktest.Code(-127)))
-		c := h.newCache("/a", Subtree)
-		log := h.requests(func() { time.Sleep(2 * time.Second) })
+	run(t, func(h *bubble.Test) {
+		createWith(h, "/a", "1")
+		busy := h.Server.Before(zktest.Match{Session: cacheSession(h)}, zktest.Fail(zktest.Code(-127)))
+		c := openCache(h, "/a", Subtree)
+		log := requestsDuring(h, func() { time.Sleep(2 * time.Second) })
 		require.NotEmpty(h, log)
 		require.Less(h, len(log), 20)
 		busy.Remove()
@@ -56,25 +57,25 @@ func TestUpdater_PausesIfServerIsBusy(t *testing.T) {
 // The client library starts a new session without an event. The cache must detect this, and must
 // not read from a server that lags behind.
 func TestTrap18_NewSession(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
-		h.createWith("/a/b", "1")
-		c, r := h.fill("/a", Subtree)
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
+		createWith(h, "/a/b", "1")
+		c, r := fill(h, "/a", Subtree)
 		r.take()
 		for i := range 5 {
-			old := h.session()
-			h.reconnect(c, func() {
-				require.NoError(h, h.srv.ExpireSession(old))
-				h.set("/a/b", fmt.Sprint(i))
+			old := cacheSession(h)
+			reconnect(h, c, func() {
+				require.NoError(h, h.Server.ExpireSession(old))
+				set(h, "/a/b", fmt.Sprint(i))
 			})
-			require.NotEqual(h, old, h.session())
+			require.NotEqual(h, old, cacheSession(h))
 			events := r.take()
 			require.Contains(h, events, fmt.Sprintf("changed /a/b=%d", i))
 			require.Subset(h, []string{"stale", "fresh", events[1]}, events)
-			h.requireEqual(c, r, Subtree)
-			log := h.srv.Log().Session(h.session()).Requests()
+			requireEqual(h, c, r, Subtree)
+			log := h.Server.Log().Session(cacheSession(h)).Requests()
 			require.Equal(h, zktest.OpSync, log.Filter(func(e zktest.Entry) bool { return e.Path != "/" })[0].Op, "the server may lag behind\n%v", log)
-			require.Equal(h, 4, h.channels(), "a watch of the previous session remains")
+			require.Equal(h, 4, channels(h), "a watch of the previous session remains")
 		}
 	})
 }
@@ -83,18 +84,18 @@ func TestTrap18_NewSession(t *testing.T) {
 // everything again.
 func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	for _, expire := range []bool{false, true} {
-		run(t, func(h *harness) {
-			h.create("/a", "/a/unchanged", "/a/changed", "/a/deleted", "/a/deleted/child")
-			c, r := h.fill("/a", Subtree)
+		run(t, func(h *bubble.Test) {
+			create(h, "/a", "/a/unchanged", "/a/changed", "/a/deleted", "/a/deleted/child")
+			c, r := fill(h, "/a", Subtree)
 			r.take()
-			h.reconnect(c, func() {
+			reconnect(h, c, func() {
 				if expire {
-					require.NoError(h, h.srv.ExpireSession(h.session()))
+					require.NoError(h, h.Server.ExpireSession(cacheSession(h)))
 				}
-				h.set("/a/changed", "1")
-				h.remove("/a/deleted/child", "/a/deleted")
-				h.createWith("/a/created", "2")
-				h.createWith("/a/created/child", "3")
+				set(h, "/a/changed", "1")
+				remove(h, "/a/deleted/child", "/a/deleted")
+				createWith(h, "/a/created", "2")
+				createWith(h, "/a/created/child", "3")
 			})
 			events := r.take()
 			require.Equal(h, "stale", events[0])
@@ -102,7 +103,7 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 			require.ElementsMatch(h, []string{
 				"changed /a/changed=1", "deleted /a/deleted/child", "deleted /a/deleted", "created /a/created=2", "created /a/created/child=3",
 			}, events[1:len(events)-1])
-			h.requireEqual(c, r, Subtree)
+			requireEqual(h, c, r, Subtree)
 		})
 	}
 }
@@ -110,45 +111,45 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 // The client library does not retry if it cannot restore its watches after a reconnect. The cache
 // sets them again.
 func TestTrap27_WatchesAreNotRestored(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a", "/a/b")
-		c, r := h.fill("/a", Subtree)
+	run(t, func(h *bubble.Test) {
+		create(h, "/a", "/a/b")
+		c, r := fill(h, "/a", Subtree)
 		r.take()
-		throttled := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Fail(zktest.Code(-127)))
-		h.reconnect(c, func() {})
+		throttled := h.Server.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Fail(zktest.Code(-127)))
+		reconnect(h, c, func() {})
 		<-throttled.Ran()
 		r.take()
-		h.set("/a/b", "1")
+		set(h, "/a/b", "1")
 		require.Equal(h, []string{"changed /a/b=1"}, r.take())
-		h.createWith("/a/c", "2")
+		createWith(h, "/a/c", "2")
 		require.Equal(h, []string{"created /a/c=2"}, r.take())
 	})
 }
 
 // A znode that is deleted and created again has the same versions again.
 func TestTrap28_RecreatedWithSameVersion(t *testing.T) {
-	run(t, func(h *harness) {
-		h.createWith("/a", "same")
-		h.createWith("/a/b", "same")
-		h.createWith("/a/b/c", "same")
-		c, r := h.fill("/a", Subtree)
+	run(t, func(h *bubble.Test) {
+		createWith(h, "/a", "same")
+		createWith(h, "/a/b", "same")
+		createWith(h, "/a/b/c", "same")
+		c, r := fill(h, "/a", Subtree)
 		r.take()
-		h.reconnect(c, func() {
-			h.remove("/a/b/c", "/a/b")
-			h.createWith("/a/b", "same")
-			h.createWith("/a/b/c", "same")
+		reconnect(h, c, func() {
+			remove(h, "/a/b/c", "/a/b")
+			createWith(h, "/a/b", "same")
+			createWith(h, "/a/b/c", "same")
 		})
 		require.Equal(h, []string{
 			"stale", "deleted /a/b/c", "deleted /a/b", "created /a/b=same", "created /a/b/c=same", "fresh",
 		}, r.take())
-		h.requireEqual(c, r, Subtree)
+		requireEqual(h, c, r, Subtree)
 
 		// Only the child is created again.
-		h.reconnect(c, func() {
-			h.remove("/a/b/c")
-			h.createWith("/a/b/c", "same")
+		reconnect(h, c, func() {
+			remove(h, "/a/b/c")
+			createWith(h, "/a/b/c", "same")
 		})
 		require.Equal(h, []string{"stale", "deleted /a/b/c", "created /a/b/c=same", "fresh"}, r.take())
-		h.requireEqual(c, r, Subtree)
+		requireEqual(h, c, r, Subtree)
 	})
 }

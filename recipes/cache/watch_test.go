@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -69,80 +70,80 @@ func TestWatchSet(t *testing.T) {
 
 // The watches of a thousand znodes fire. The cache has few goroutines, and its state is correct.
 func TestWatchSet_ManyZnodes(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
 		const many = 1000
 		for i := range many {
-			h.create(fmt.Sprintf("/a/%d", i))
+			create(h, fmt.Sprintf("/a/%d", i))
 		}
-		c, r := h.fill("/a", Subtree)
+		c, r := fill(h, "/a", Subtree)
 		require.Equal(h, many+1, c.Len())
 		goroutines := runtime.NumGoroutine()
 		for i := range many {
-			h.set(fmt.Sprintf("/a/%d", i), "1")
+			set(h, fmt.Sprintf("/a/%d", i), "1")
 		}
-		h.requireEqual(c, r, Subtree)
+		requireEqual(h, c, r, Subtree)
 		require.LessOrEqual(h, runtime.NumGoroutine(), goroutines+2*many/maxWatches)
-		require.NoError(h, h.srv.ExpireSession(h.session()))
+		require.NoError(h, h.Server.ExpireSession(cacheSession(h)))
 		time.Sleep(5 * time.Second)
 		for i := range many {
-			h.remove(fmt.Sprintf("/a/%d", i))
+			remove(h, fmt.Sprintf("/a/%d", i))
 		}
 		synctest.Wait()
 		require.Equal(h, 1, c.Len())
 		require.NoError(h, r.compareWithCache(c))
-		require.Equal(h, 2, h.channels())
+		require.Equal(h, 2, channels(h))
 	})
 }
 
 // Breaks of the connection, and caches that are opened and closed, must not leave further watches.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	const perWatch = watch.MaxChannels
-	runTwoNodes := func(name string, f func(h *harness)) {
+	runTwoNodes := func(name string, f func(h *bubble.Test)) {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				h.create("/a", "/a/b")
+			run(t, func(h *bubble.Test) {
+				create(h, "/a", "/a/b")
 				f(h)
-				require.ElementsMatch(h, []string{"data /a", "data /a/b", "children /a", "children /a/b"}, h.watches())
+				require.ElementsMatch(h, []string{"data /a", "data /a/b", "children /a", "children /a/b"}, watches(h))
 			})
 		})
 	}
-	runTwoNodes("breaks", func(h *harness) {
-		c, r := h.fill("/a", Subtree)
+	runTwoNodes("breaks", func(h *bubble.Test) {
+		c, r := fill(h, "/a", Subtree)
 		for range 20 {
-			h.reconnect(c, func() {})
-			require.LessOrEqual(h, h.channels(), 4*perWatch)
+			reconnect(h, c, func() {})
+			require.LessOrEqual(h, channels(h), 4*perWatch)
 		}
-		h.set("/a/b", "1")
-		h.create("/a/b/c")
+		set(h, "/a/b", "1")
+		create(h, "/a/b/c")
 		require.Contains(h, r.take(), "changed /a/b=1", "the previous watch fires")
-		require.LessOrEqual(h, h.channels(), 2*perWatch+4)
-		h.remove("/a/b/c")
+		require.LessOrEqual(h, channels(h), 2*perWatch+4)
+		remove(h, "/a/b/c")
 		synctest.Wait()
 	})
-	runTwoNodes("caches", func(h *harness) {
+	runTwoNodes("caches", func(h *bubble.Test) {
 		for i := range 50 {
-			c, r := h.fill("/a", Subtree)
+			c, r := fill(h, "/a", Subtree)
 			require.Equal(h, []string{"created /a=", "created /a/b=", "fresh"}, r.take())
-			h.set("/a/b", "1")
+			set(h, "/a/b", "1")
 			require.Equal(h, []string{"changed /a/b=1"}, r.take(), "cache %d", i)
-			h.set("/a/b", "")
+			set(h, "/a/b", "")
 			synctest.Wait()
 			c.Close()
-			require.LessOrEqual(h, h.channels(), 3*perWatch+1)
+			require.LessOrEqual(h, channels(h), 3*perWatch+1)
 		}
 	})
-	runTwoNodes("caches that are closed while requests are in flight", func(h *harness) {
-		h.srv.Delay(zktest.BothWays, time.Millisecond, h.session())
+	runTwoNodes("caches that are closed while requests are in flight", func(h *bubble.Test) {
+		h.Server.Delay(zktest.BothWays, time.Millisecond, cacheSession(h))
 		for range 50 {
-			c := h.newCache("/a", Subtree)
+			c := openCache(h, "/a", Subtree)
 			time.Sleep(5 * time.Millisecond)
 			c.Close()
 			time.Sleep(5 * time.Millisecond)
-			require.LessOrEqual(h, h.channels(), 4*perWatch)
+			require.LessOrEqual(h, channels(h), 4*perWatch)
 		}
-		h.srv.Heal()
-		c, _ := h.fill("/a", Subtree)
+		h.Server.Heal()
+		c, _ := fill(h, "/a", Subtree)
 		c.Close()
 	})
 }
@@ -150,48 +151,48 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 // A path that does not exist has one watch, however often the connection breaks or a cache is
 // opened.
 func TestTrap25_WatchOfMissingPath(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *bubble.Test) {
 		for range 20 {
-			c, _ := h.fill("/a", Node)
-			h.reconnect(c, func() {})
+			c, _ := fill(h, "/a", Node)
+			reconnect(h, c, func() {})
 			c.Close()
 		}
-		require.LessOrEqual(h, h.channels(), watch.MaxChannels)
-		require.Len(h, h.watches(), 1)
-		_, r := h.fill("/a", Node)
-		h.createWith("/a", "1")
+		require.LessOrEqual(h, channels(h), watch.MaxChannels)
+		require.Len(h, watches(h), 1)
+		_, r := fill(h, "/a", Node)
+		createWith(h, "/a", "1")
 		require.Equal(h, []string{"fresh", "created /a=1"}, r.take())
-		require.Equal(h, 1, h.channels())
+		require.Equal(h, 1, channels(h))
 	})
 }
 
 // After each event, the watch is set again.
 func TestTrap26_WatchesAreSetAgain(t *testing.T) {
-	run(t, func(h *harness) {
-		h.create("/a")
-		c, r := h.fill("/a", Subtree)
+	run(t, func(h *bubble.Test) {
+		create(h, "/a")
+		c, r := fill(h, "/a", Subtree)
 		r.take()
 		for range 10 {
 			for _, step := range []struct {
 				do    func()
 				event string
 			}{
-				{func() { h.createWith("/a/b", "1") }, "created /a/b=1"},
-				{func() { h.set("/a", "2") }, "changed /a=2"},
-				{func() { h.createWith("/a/b/c", "3") }, "created /a/b/c=3"},
-				{func() { h.set("/a/b", "4") }, "changed /a/b=4"},
-				{func() { h.set("/a/b", "4") }, "changed /a/b=4"},
-				{func() { h.set("/a/b/c", "5") }, "changed /a/b/c=5"},
-				{func() { h.remove("/a/b/c") }, "deleted /a/b/c"},
-				{func() { h.createWith("/a/b/c", "6") }, "created /a/b/c=6"},
-				{func() { h.remove("/a/b/c") }, "deleted /a/b/c"},
-				{func() { h.remove("/a/b") }, "deleted /a/b"},
+				{func() { createWith(h, "/a/b", "1") }, "created /a/b=1"},
+				{func() { set(h, "/a", "2") }, "changed /a=2"},
+				{func() { createWith(h, "/a/b/c", "3") }, "created /a/b/c=3"},
+				{func() { set(h, "/a/b", "4") }, "changed /a/b=4"},
+				{func() { set(h, "/a/b", "4") }, "changed /a/b=4"},
+				{func() { set(h, "/a/b/c", "5") }, "changed /a/b/c=5"},
+				{func() { remove(h, "/a/b/c") }, "deleted /a/b/c"},
+				{func() { createWith(h, "/a/b/c", "6") }, "created /a/b/c=6"},
+				{func() { remove(h, "/a/b/c") }, "deleted /a/b/c"},
+				{func() { remove(h, "/a/b") }, "deleted /a/b"},
 			} {
 				step.do()
 				require.Equal(h, []string{step.event}, r.take())
 			}
 		}
-		require.Equal(h, 2, h.channels())
+		require.Equal(h, 2, channels(h))
 		require.Equal(h, 1, c.Len())
 	})
 }

@@ -23,23 +23,23 @@ import (
 func TestDiscovery_RandomFaults(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			runTest(t, func(w fixture) { runRandomFaults(w, rand.New(rand.NewPCG(seed, 1))) })
+			bubble.Run(t, func(w *bubble.Test) { runRandomFaults(w, rand.New(rand.NewPCG(seed, 1))) })
 		})
 	}
 }
 
-func runRandomFaults(w fixture, random *rand.Rand) {
+func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 	var clients []*Discovery
 	var providers []*Provider
 	for range 3 {
-		d := w.connect()
+		d := connect(w)
 		clients = append(clients, d)
-		providers = append(providers, w.provider(d))
+		providers = append(providers, newProvider(w, d))
 	}
-	operator := w.connect()
+	operator := connect(w)
 	open := map[string]*Registration{}
 	client := map[string]*Discovery{}
-	hooks := []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After}
+	hooks := []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After}
 	for step := range 40 {
 		d := clients[random.IntN(len(clients))]
 		what := random.IntN(10)
@@ -52,10 +52,10 @@ func runRandomFaults(w fixture, random *rand.Rand) {
 			if random.IntN(4) == 0 {
 				i.Type = Static
 			}
-			registered := w.startRegister(d, i)
-			w.pass(time.Duration(random.IntN(300)) * time.Millisecond)
+			registered := startRegister(w, d, i)
+			bubble.Advance(time.Duration(random.IntN(300)) * time.Millisecond)
 			r := <-registered
-			w.Cleanup(func() { w.close(r) })
+			w.Cleanup(func() { closeRepeatedly(w, r) })
 			open[i.ID], client[i.ID] = r, d
 		case 2, 3: // update
 			for _, id := range sortedKeys(open) {
@@ -75,12 +75,12 @@ func runRandomFaults(w fixture, random *rand.Rand) {
 				break
 			}
 		case 5:
-			w.srv.DropConnections(d.setup.Conn.SessionID())
+			w.Server.DropConnections(d.setup.Conn.SessionID())
 		case 6:
 			if random.IntN(2) == 0 {
-				w.srv.DropConnections(d.setup.Conn.SessionID())
+				w.Server.DropConnections(d.setup.Conn.SessionID())
 			}
-			_ = w.srv.ExpireSession(d.setup.Conn.SessionID())
+			_ = w.Server.ExpireSession(d.setup.Conn.SessionID())
 		case 7, 8: // lose a reply or a request
 			ops := []zktest.Op{zktest.OpCreate, zktest.OpSetData, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync}
 			hooks[random.IntN(2)](zktest.Match{Op: ops[random.IntN(len(ops))], Session: d.setup.Conn.SessionID(), Nth: 1 + random.IntN(2)}, zktest.Cut)
@@ -93,15 +93,15 @@ func runRandomFaults(w fixture, random *rand.Rand) {
 			_, err := operator.setup.Conn.Create(shop+"/"+fmt.Sprint("foreign", step), []byte("?"), 0, operator.setup.ACL)
 			require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
 		}
-		w.pass(time.Duration(random.IntN(1500)) * time.Millisecond)
+		bubble.Advance(time.Duration(random.IntN(1500)) * time.Millisecond)
 	}
-	w.pass(2 * time.Minute)
+	bubble.Advance(2 * time.Minute)
 
 	var want []Instance
 	for _, id := range sortedKeys(open) {
 		i := open[id].Instance()
 		data, stat, err := operator.setup.Conn.Get(shop + "/" + id)
-		require.NoError(w, err, "%s\n%s", id, w.srv.Tree())
+		require.NoError(w, err, "%s\n%s", id, w.Server.Tree())
 		if i.Type == Dynamic {
 			require.Equal(w, client[id].setup.Conn.SessionID(), stat.EphemeralOwner)
 		}
@@ -113,17 +113,17 @@ func runRandomFaults(w fixture, random *rand.Rand) {
 			want = append(want, i)
 		}
 	}
-	require.Equal(w, len(open), strings.Count(w.srv.Tree(), "\n      i"), w.srv.Tree())
+	require.Equal(w, len(open), strings.Count(w.Server.Tree(), "\n      i"), w.Server.Tree())
 	for n, p := range providers {
 		got, err := p.Instances()
 		require.NoError(w, err)
-		require.Equal(w, want, slices.Clone(got), "provider %d\n%s", n, w.srv.Tree())
-		require.Len(w, p.list.Unreadable, strings.Count(w.srv.Tree(), "\n      foreign"))
+		require.Equal(w, want, slices.Clone(got), "provider %d\n%s", n, w.Server.Tree())
+		require.Len(w, p.list.Unreadable, strings.Count(w.Server.Tree(), "\n      foreign"))
 	}
 	for _, id := range sortedKeys(open) {
 		require.NoError(w, bubble.Repeated(open[id].Close))
 	}
-	require.Zero(w, strings.Count(w.srv.Tree(), "\n      i"), w.srv.Tree())
+	require.Zero(w, strings.Count(w.Server.Tree(), "\n      i"), w.Server.Tree())
 }
 
 // newest returns the newest status, which the channel contains.

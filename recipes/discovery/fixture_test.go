@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,24 +26,14 @@ const (
 	base    = "/services"
 	shop    = base + "/shop"
 	one     = shop + "/one"
-	timeout = 4 * time.Second
+	timeout = bubble.SessionTimeout
 )
 
-// fixture is a test in a bubble with a server.
-type fixture struct {
-	*testing.T
-	srv *zktest.Server
+func connect(w *bubble.Test, options ...func(*zk.Conn)) *Discovery {
+	return newDiscovery(w, w.Connect(options...))
 }
 
-func runTest(t *testing.T, f func(w fixture)) {
-	synctest.Test(t, func(t *testing.T) { f(fixture{t, zktest.Start(t)}) })
-}
-
-func (w fixture) connect(options ...func(*zk.Conn)) *Discovery {
-	return w.discovery(bubble.Connect(w, w.srv, timeout, options...))
-}
-
-func (w fixture) discovery(conn *zk.Conn) *Discovery {
+func newDiscovery(w *bubble.Test, conn *zk.Conn) *Discovery {
 	d, err := New(conn, base, recipes.WithSessionTimeout(timeout))
 	require.NoError(w, err)
 	return d
@@ -54,22 +42,22 @@ func (w fixture) discovery(conn *zk.Conn) *Discovery {
 // connectLosable returns a connection and a function that makes it lose its session: the next
 // handshake has a wrong password, so the server answers that the session has expired, and the
 // session lives on until its timeout.
-func (w fixture) connectLosable() (d *Discovery, loseSession func()) {
+func connectLosable(w *bubble.Test) (d *Discovery, loseSession func()) {
 	var wrong atomic.Bool
-	dial := w.srv.Dialer()
-	conn := bubble.Connect(w, w.srv, timeout, zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+	dial := w.Server.Dialer()
+	conn := w.Connect(zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
 		link, err := dial(network, address, limit)
 		if err == nil && wrong.Swap(false) {
 			link = &wrongPassword{Conn: link}
 		}
 		return link, err
 	}))
-	return w.discovery(conn), func() {
+	return newDiscovery(w, conn), func() {
 		lost := conn.SessionID()
 		wrong.Store(true)
-		w.srv.DropConnections(lost)
+		w.Server.DropConnections(lost)
 		for conn.SessionID() == lost || conn.State() != zk.StateHasSession {
-			w.pass(10 * time.Millisecond)
+			bubble.Advance(10 * time.Millisecond)
 		}
 	}
 }
@@ -94,15 +82,15 @@ func instance(id string) Instance {
 	return Instance{Name: "shop", ID: id, Address: "host-" + id, Port: 80, Registered: 1}
 }
 
-func (w fixture) register(d *Discovery, id string) *Registration {
+func register(w *bubble.Test, d *Discovery, id string) *Registration {
 	r, err := d.Register(w.Context(), instance(id))
 	require.NoError(w, err)
-	w.Cleanup(func() { w.close(r) })
+	w.Cleanup(func() { closeRepeatedly(w, r) })
 	return r
 }
 
 // startRegister registers an instance in the background, for example while its znode is taken.
-func (w fixture) startRegister(d *Discovery, i Instance) <-chan *Registration {
+func startRegister(w *bubble.Test, d *Discovery, i Instance) <-chan *Registration {
 	return bubble.Async(func() *Registration {
 		r, err := d.Register(w.Context(), i)
 		require.NoError(w, err)
@@ -110,25 +98,22 @@ func (w fixture) startRegister(d *Discovery, i Instance) <-chan *Registration {
 	})
 }
 
-func (w fixture) provider(d *Discovery, opts ...ProviderOption) *Provider {
+func newProvider(w *bubble.Test, d *Discovery, opts ...ProviderOption) *Provider {
 	p, err := d.Provider(w.Context(), "shop", opts...)
 	require.NoError(w, err)
-	w.Cleanup(func() { w.close(p) })
+	w.Cleanup(func() { closeRepeatedly(w, p) })
 	return p
 }
 
 // close closes a registration or a provider that the test may have left open.
-func (w fixture) close(c io.Closer) {
+func closeRepeatedly(w *bubble.Test, c io.Closer) {
 	if err := bubble.Repeated(c.Close); !errors.Is(err, recipes.ErrConnClosed) {
 		require.NoError(w, err)
 	}
 }
 
-// pass lets time pass, and waits until all goroutines block.
-func (w fixture) pass(d time.Duration) { bubble.Advance(d) }
-
 // ids returns the IDs of the instances of a provider.
-func (w fixture) ids(p *Provider) (ids string) {
+func ids(w *bubble.Test, p *Provider) (ids string) {
 	instances, err := p.Instances()
 	require.NoError(w, err)
 	for _, i := range instances {
@@ -138,12 +123,12 @@ func (w fixture) ids(p *Provider) (ids string) {
 }
 
 // put creates a persistent child of the service.
-func (w fixture) put(d *Discovery, id, data string) {
+func put(w *bubble.Test, d *Discovery, id, data string) {
 	_, err := d.setup.Conn.Create(path.Join(shop, id), []byte(data), 0, d.setup.ACL)
 	require.NoError(w, err)
 }
 
 // owned reports whether the znode of an instance exists and belongs to the session.
-func (w fixture) owned(id string, session int64) bool {
-	return strings.Contains(w.srv.Tree(), id+" ") && strings.Contains(w.srv.Tree(), fmt.Sprintf("ephemeral=%#x", session))
+func owned(w *bubble.Test, id string, session int64) bool {
+	return strings.Contains(w.Server.Tree(), id+" ") && strings.Contains(w.Server.Tree(), fmt.Sprintf("ephemeral=%#x", session))
 }

@@ -51,18 +51,18 @@ func TestStrategy_Pick(t *testing.T) {
 
 // Fails if Choose sends a request, or if a list is not read once with a watch for each znode.
 func TestChoose_SendsNoRequest(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
 		for _, id := range []string{"a", "b", "c"} {
-			w.register(d, id)
+			register(w, d, id)
 		}
-		other := w.connect()
-		w.srv.ResetLog()
-		p := w.provider(other)
+		other := connect(w)
+		w.Server.ResetLog()
+		p := newProvider(w, other)
 		lists := p.Watch(w.Context())
-		require.Equal(w, 4, len(w.srv.Log().Requests()))
-		require.Len(w, w.srv.Watches(), 3+4, "three of the registrations")
-		w.srv.ResetLog()
+		require.Equal(w, 4, len(w.Server.Log().Requests()))
+		require.Len(w, w.Server.Watches(), 3+4, "three of the registrations")
+		w.Server.ResetLog()
 		var chosen string
 		for range 6 {
 			i, err := p.Choose()
@@ -70,7 +70,7 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 			chosen += i.ID
 		}
 		require.Equal(w, "abcabc", chosen)
-		require.Empty(w, w.srv.Log().Requests())
+		require.Empty(w, w.Server.Log().Requests())
 		require.NoError(w, p.Close())
 		require.NoError(w, p.Close())
 		_, err := p.Choose()
@@ -82,29 +82,29 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 
 // Fails if a change of the instances is not delivered.
 func TestChanges_DeliversTheNewestList(t *testing.T) {
-	runTest(t, func(w fixture) {
-		p := w.provider(w.connect())
+	bubble.Run(t, func(w *bubble.Test) {
+		p := newProvider(w, connect(w))
 		lists := p.Watch(w.Context())
 		require.Equal(w, List{}, <-lists)
 		_, err := p.Choose()
 		require.ErrorIs(w, err, ErrNoInstance)
-		d := w.connect()
-		a, b := w.register(d, "a"), w.register(d, "b")
-		w.pass(time.Second)
+		d := connect(w)
+		a, b := register(w, d, "a"), register(w, d, "b")
+		bubble.Advance(time.Second)
 		require.Len(w, (<-lists).Instances, 2, "only the newest list")
 		i := a.Instance()
 		i.Disabled = true
 		require.NoError(w, a.Update(w.Context(), i))
-		w.pass(time.Second)
-		require.Equal(w, "b", w.ids(p))
+		bubble.Advance(time.Second)
+		require.Equal(w, "b", ids(w, p))
 		require.Len(w, (<-lists).Instances, 1)
 		i.Disabled, i.Payload = false, json.RawMessage("5")
 		require.NoError(w, a.Update(w.Context(), i))
 		require.NoError(w, b.Close())
-		w.pass(time.Second)
+		bubble.Advance(time.Second)
 		require.Equal(w, []Instance{i}, (<-lists).Instances)
 		require.NoError(w, a.Close())
-		w.pass(time.Second)
+		bubble.Advance(time.Second)
 		require.Equal(w, List{}, <-lists)
 		require.NoError(w, p.Close())
 	})
@@ -112,41 +112,41 @@ func TestChanges_DeliversTheNewestList(t *testing.T) {
 
 // Fails if an instance is not skipped after two reports, or is skipped for longer than DownTimeout.
 func TestReport_InstancesAreSkipped(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		a, _ := w.register(d, "a"), w.register(d, "b")
-		p := w.provider(d)
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		a, _ := register(w, d, "a"), register(w, d, "b")
+		p := newProvider(w, d)
 		p.Report(a.Instance())
-		require.Equal(w, "a b", w.ids(p), "after one report")
-		w.pass(20 * time.Second)
+		require.Equal(w, "a b", ids(w, p), "after one report")
+		bubble.Advance(20 * time.Second)
 		p.Report(a.Instance())
-		require.Equal(w, "b", w.ids(p))
+		require.Equal(w, "b", ids(w, p))
 		i := a.Instance()
 		i.Payload = json.RawMessage("5")
 		require.NoError(w, a.Update(w.Context(), i))
-		w.pass(time.Second)
-		require.Equal(w, "b", w.ids(p), "an update does not discard the reports")
-		w.pass(10 * time.Second)
-		require.Equal(w, "a b", w.ids(p), "30 s after the first report")
+		bubble.Advance(time.Second)
+		require.Equal(w, "b", ids(w, p), "an update does not discard the reports")
+		bubble.Advance(10 * time.Second)
+		require.Equal(w, "a b", ids(w, p), "30 s after the first report")
 		p.Report(a.Instance())
-		require.Equal(w, "a b", w.ids(p), "after the first report of a new count")
+		require.Equal(w, "a b", ids(w, p), "after the first report of a new count")
 		require.NoError(w, p.Close())
 	})
 }
 
 // Fails if a child that is not an instance is not reported, or affects the instances.
 func TestTrap34_UnrecognizedChildren(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		p := w.provider(d)
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		p := newProvider(w, d)
 		lists := p.Watch(w.Context())
-		w.register(d, "a")
-		w.put(d, "foreign", "10.0.0.1:80")
-		w.put(d, "lock-x", "")
+		register(w, d, "a")
+		put(w, d, "foreign", "10.0.0.1:80")
+		put(w, d, "lock-x", "")
 		_, err := d.setup.Conn.Create(shop+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
 		require.NoError(w, err)
-		w.pass(time.Second)
-		require.Equal(w, "a", w.ids(p))
+		bubble.Advance(time.Second)
+		require.Equal(w, "a", ids(w, p))
 		list := <-lists
 		require.Len(w, list.Unreadable, 3)
 		require.Equal(w, shop+"/foreign", list.Unreadable[0].Path)
@@ -156,32 +156,32 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 		require.Len(w, got, 1)
 		_, err = d.setup.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
 		require.NoError(w, err)
-		w.pass(time.Second)
-		require.Equal(w, "a f", w.ids(p))
+		bubble.Advance(time.Second)
+		require.Equal(w, "a f", ids(w, p))
 		require.NoError(w, p.Close())
 	})
 }
 
 // Fails if breaks of the connection and expired sessions leave more watches behind, or lose one.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d, other := w.connect(), w.connect()
-		a := w.register(other, "a")
-		p := w.provider(d)
+	bubble.Run(t, func(w *bubble.Test) {
+		d, other := connect(w), connect(w)
+		a := register(w, other, "a")
+		p := newProvider(w, d)
 		for n := range 20 {
-			w.srv.DropConnections(d.setup.Conn.SessionID())
+			w.Server.DropConnections(d.setup.Conn.SessionID())
 			if n%5 == 4 {
-				require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
+				require.NoError(w, w.Server.ExpireSession(d.setup.Conn.SessionID()))
 			}
-			w.pass(10 * time.Second)
+			bubble.Advance(10 * time.Second)
 			i := a.Instance()
 			i.Port = 100 + n
 			require.NoError(w, a.Update(w.Context(), i))
-			w.pass(time.Second)
+			bubble.Advance(time.Second)
 			got, err := p.Choose()
 			require.NoError(w, err)
 			require.Equal(w, i.Port, got.Port)
-			require.Len(w, w.srv.Watches(), 1+2, "%v", w.srv.Watches())
+			require.Len(w, w.Server.Watches(), 1+2, "%v", w.Server.Watches())
 		}
 		require.NoError(w, p.Close())
 	})
@@ -192,26 +192,26 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 	for _, withService := range []bool{false, true} {
 		t.Run(fmt.Sprint("with its service ", withService), func(t *testing.T) {
-			runTest(t, func(w fixture) {
-				d, other := w.connect(), w.connect()
+			bubble.Run(t, func(w *bubble.Test) {
+				d, other := connect(w), connect(w)
 				require.NoError(w, connection.MakeZnode(w.Context(), other.setup.Conn, shop, other.setup.ACL, false))
-				w.put(other, "a", `{"name":"shop","id":"before"}`)
-				p := w.provider(d)
-				w.srv.Refuse(true)
-				w.srv.DropConnections(d.setup.Conn.SessionID())
+				put(w, other, "a", `{"name":"shop","id":"before"}`)
+				p := newProvider(w, d)
+				w.Server.Refuse(true)
+				w.Server.DropConnections(d.setup.Conn.SessionID())
 				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
 				if withService {
 					require.NoError(w, other.setup.Conn.Delete(shop, -1))
 					require.NoError(w, create(other, shop))
 				}
-				w.put(other, "a", `{"name":"shop","id":"after"}`)
-				require.Equal(w, "before", w.ids(p))
-				w.srv.Refuse(false)
-				w.pass(10 * time.Second)
-				require.Equal(w, "after", w.ids(p))
+				put(w, other, "a", `{"name":"shop","id":"after"}`)
+				require.Equal(w, "before", ids(w, p))
+				w.Server.Refuse(false)
+				bubble.Advance(10 * time.Second)
+				require.Equal(w, "after", ids(w, p))
 				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
-				w.pass(time.Second)
-				require.Equal(w, "", w.ids(p), "watched again")
+				bubble.Advance(time.Second)
+				require.Equal(w, "", ids(w, p), "watched again")
 				require.NoError(w, p.Close())
 			})
 		})
@@ -220,14 +220,14 @@ func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 
 // Fails if a user that does not read the channel blocks the provider.
 func TestTrap30_SlowReader(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		p := w.provider(d)
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		p := newProvider(w, d)
 		lists := p.Watch(w.Context())
 		for n := range 20 {
-			w.register(d, fmt.Sprint(n))
+			register(w, d, fmt.Sprint(n))
 		}
-		w.pass(time.Second)
+		bubble.Advance(time.Second)
 		require.Len(w, (<-lists).Instances, 20)
 		require.NoError(w, p.Close())
 	})
@@ -244,11 +244,11 @@ func (s *reentrant) Pick(from []Instance) int {
 
 // Fails if a strategy is called while a mutex is held.
 func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		w.register(d, "a")
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		register(w, d, "a")
 		s := &reentrant{}
-		s.p = w.provider(d, WithStrategy(s))
+		s.p = newProvider(w, d, WithStrategy(s))
 		_, err := s.p.Choose()
 		require.NoError(w, err)
 		require.NoError(w, s.p.Close())
@@ -257,47 +257,47 @@ func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 
 // Each call of Watch has a channel, which is closed when its context is done or the provider ends.
 func TestProvider_WatchTwice(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		p := w.provider(d)
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		p := newProvider(w, d)
 		ctx, cancel := context.WithCancel(w.Context())
 		first, second := p.Watch(ctx), p.Watch(w.Context())
 		require.Empty(w, (<-first).Instances)
-		r := w.register(d, "one")
-		w.pass(time.Second)
+		r := register(w, d, "one")
+		bubble.Advance(time.Second)
 		require.Len(w, (<-first).Instances, 1)
 		require.Len(w, (<-second).Instances, 1)
 		cancel()
 		_, open := <-first
 		require.False(w, open)
 		require.NoError(w, r.Close())
-		w.pass(time.Second)
+		bubble.Advance(time.Second)
 		require.Empty(w, (<-second).Instances)
 		require.NoError(w, p.Close())
 		_, open = <-second
 		require.False(w, open)
 		require.NoError(w, (<-p.Watch(w.Context())).Err)
-		w.pass(time.Second)
+		bubble.Advance(time.Second)
 		require.Empty(w, p.watching)
 	})
 }
 
 // Fails if a list that is larger than the receive buffer of the connection ends the provider.
 func TestTrap37_ListTooLong(t *testing.T) {
-	runTest(t, func(w fixture) {
-		small := w.connect(zk.WithMaxBufferSize(8 << 10))
-		d := w.connect()
-		p := w.provider(small)
+	bubble.Run(t, func(w *bubble.Test) {
+		small := connect(w, zk.WithMaxBufferSize(8<<10))
+		d := connect(w)
+		p := newProvider(w, small)
 		lists := p.Watch(w.Context())
-		first := w.register(d, "first")
-		w.pass(time.Second)
-		require.Equal(w, "first", w.ids(p))
+		first := register(w, d, "first")
+		bubble.Advance(time.Second)
+		require.Equal(w, "first", ids(w, p))
 		for n := range 400 {
-			w.put(d, fmt.Sprintf("%030d", n), "{}")
+			put(w, d, fmt.Sprintf("%030d", n), "{}")
 		}
-		w.pass(time.Minute)
+		bubble.Advance(time.Minute)
 		require.ErrorIs(w, (<-lists).Cause, recipes.ErrTooLarge)
-		require.Contains(w, w.ids(p), "first", "the last list")
+		require.Contains(w, ids(w, p), "first", "the last list")
 		_, err := small.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 		_, err = small.Provider(w.Context(), "shop")
@@ -305,7 +305,7 @@ func TestTrap37_ListTooLong(t *testing.T) {
 		for n := range 390 {
 			require.NoError(w, d.setup.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
 		}
-		w.pass(time.Minute)
+		bubble.Advance(time.Minute)
 		instances, err := p.Instances()
 		require.NoError(w, err)
 		require.Len(w, instances, 11)
@@ -315,9 +315,9 @@ func TestTrap37_ListTooLong(t *testing.T) {
 }
 
 func TestProvider_ContextIsDoneFirst(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		w.srv.Pause()
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		w.Server.Pause()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, err := d.Provider(ctx, "shop")
@@ -326,7 +326,7 @@ func TestProvider_ContextIsDoneFirst(t *testing.T) {
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		_, err = d.Names(ctx)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
-		w.srv.Resume()
+		w.Server.Resume()
 		synctest.Wait()
 	})
 }
@@ -334,68 +334,68 @@ func TestProvider_ContextIsDoneFirst(t *testing.T) {
 // Fails if an instance whose data the connection cannot receive is not reported, or is not used when
 // it has become smaller.
 func TestProvider_InstanceTooLarge(t *testing.T) {
-	runTest(t, func(w fixture) {
-		big := w.connect(zk.WithMaxBufferSize(0))
-		w.register(big, "one")
-		d := w.connect()
-		p := w.provider(d)
+	bubble.Run(t, func(w *bubble.Test) {
+		big := connect(w, zk.WithMaxBufferSize(0))
+		register(w, big, "one")
+		d := connect(w)
+		p := newProvider(w, d)
 		lists := p.Watch(w.Context())
-		require.Equal(w, "one", w.ids(p))
-		w.put(big, "large", strings.Repeat("x", 100<<10))
-		w.register(big, "two")
-		w.pass(time.Minute)
-		require.Equal(w, "one two", w.ids(p))
+		require.Equal(w, "one", ids(w, p))
+		put(w, big, "large", strings.Repeat("x", 100<<10))
+		register(w, big, "two")
+		bubble.Advance(time.Minute)
+		require.Equal(w, "one two", ids(w, p))
 		list := <-lists
 		require.NoError(w, list.Cause)
 		require.Len(w, list.Unreadable, 1)
 		require.ErrorIs(w, list.Unreadable[0], recipes.ErrTooLarge)
 		require.Equal(w, shop+"/large", list.Unreadable[0].Path)
 
-		late := w.provider(d)
-		require.Equal(w, "one two", w.ids(late))
+		late := newProvider(w, d)
+		require.Equal(w, "one two", ids(w, late))
 		_, err := d.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 
 		_, err = big.setup.Conn.Set(shop+"/large", []byte(`{"name":"shop","id":"large"}`), -1)
 		require.NoError(w, err)
-		w.pass(time.Minute)
-		require.Equal(w, "large one two", w.ids(p))
+		bubble.Advance(time.Minute)
+		require.Equal(w, "large one two", ids(w, p))
 	})
 }
 
 // Fails if providers that were closed leave more than one watch for each znode behind, or if a
 // provider misses changes because these watches were lost at a reconnect.
 func TestTrap27_PooledWatchesAreLost(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d, other := w.connect(), w.connect()
-		a := w.register(other, "a")
+	bubble.Run(t, func(w *bubble.Test) {
+		d, other := connect(w), connect(w)
+		a := register(w, other, "a")
 		conn := d.setup.Conn
 		for range 20 {
-			require.NoError(w, w.provider(d).Close())
+			require.NoError(w, newProvider(w, d).Close())
 			require.Equal(w, 2, bubble.Watches(conn))
 		}
 		loseWatches := func() {
-			refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
-			w.srv.DropConnections(conn.SessionID())
-			w.pass(1500 * time.Millisecond)
+			refused := w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+			w.Server.DropConnections(conn.SessionID())
+			bubble.Advance(1500 * time.Millisecond)
 			<-refused.Ran()
 		}
 		loseWatches()
-		p := w.provider(d)
-		w.pass(3 * time.Second)
+		p := newProvider(w, d)
+		bubble.Advance(3 * time.Second)
 		for port := range 2 {
 			i := a.Instance()
 			i.Port = 100 + port
 			require.NoError(w, a.Update(w.Context(), i))
-			w.pass(0)
+			bubble.Advance(0)
 			got, err := p.Choose()
 			require.NoError(w, err)
 			require.Equal(w, i.Port, got.Port)
-			b := w.register(other, "b")
-			w.pass(0)
-			require.Equal(w, "a b", w.ids(p))
+			b := register(w, other, "b")
+			bubble.Advance(0)
+			require.Equal(w, "a b", ids(w, p))
 			require.NoError(w, b.Close())
-			w.pass(0)
+			bubble.Advance(0)
 			loseWatches() // while the provider is used
 		}
 		require.NoError(w, p.Close())

@@ -21,9 +21,9 @@ import (
 
 // Fails if the znode does not exist, with its newest content, from Register until Close.
 func TestRegister_UpdateAndClose(t *testing.T) {
-	runTest(t, func(w fixture) {
+	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static, Permanent} {
-			d := w.connect()
+			d := connect(w)
 			i := instance("one")
 			i.Type = kind
 			r, err := d.Register(w.Context(), i)
@@ -50,8 +50,8 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 			require.ErrorIs(w, r.Update(w.Context(), i), recipes.ErrClosed)
 			for range r.Status() { // closed
 			}
-			require.Equal(w, "/\n  services container\n    shop container\n", w.srv.Tree())
-			require.Empty(w, w.srv.Watches())
+			require.Equal(w, "/\n  services container\n    shop container\n", w.Server.Tree())
+			require.Empty(w, w.Server.Watches())
 			names, err := d.Names(w.Context())
 			require.NoError(w, err)
 			require.Equal(w, []string{"shop"}, names)
@@ -60,8 +60,8 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 }
 
 func TestRegister_Defaults(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r, err := w.connect().Register(w.Context(), Instance{Name: "shop"})
+	bubble.Run(t, func(w *bubble.Test) {
+		r, err := connect(w).Register(w.Context(), Instance{Name: "shop"})
 		require.NoError(w, err)
 		i := r.Instance()
 		require.Len(w, i.ID, 36)
@@ -72,8 +72,8 @@ func TestRegister_Defaults(t *testing.T) {
 }
 
 func TestRegister_InvalidParameters(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
 		for _, i := range []Instance{
 			{},
 			{Name: "a/b"},
@@ -92,15 +92,15 @@ func TestRegister_InvalidParameters(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = d.Provider(w.Context(), "shop", WithDownAfter(-1, time.Second))
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		require.Empty(w, w.srv.Log().Requests())
+		require.Empty(w, w.Server.Log().Requests())
 	})
 }
 
 // A server closes the connection at a request that is too large. Fails if such a request is sent.
 func TestTrap37_TooLarge(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		r := w.register(d, "one")
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		r := register(w, d, "one")
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		for _, size := range []int{0xfffff, 1200 << 10, 3 << 20} {
@@ -118,18 +118,18 @@ func TestTrap37_TooLarge(t *testing.T) {
 
 // Fails if a break of the connection makes the znode disappear, or costs a write.
 func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		r := w.register(d, "one")
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		r := register(w, d, "one")
 		_, before, err := d.setup.Conn.Get(one)
 		require.NoError(w, err)
 		<-r.Status()
-		w.srv.ResetLog()
-		w.srv.DropConnections()
+		w.Server.ResetLog()
+		w.Server.DropConnections()
 		require.Equal(w, Status{State: Unsure}, <-r.Status())
 		require.Equal(w, Status{State: Registered}, <-r.Status())
-		w.pass(time.Hour)
-		log := w.srv.Log().Requests()
+		bubble.Advance(time.Hour)
+		log := w.Server.Log().Requests()
 		verifications := log.Count(zktest.OpExists) // 12 to 20 an hour
 		require.LessOrEqual(w, verifications, 21, "%v", log)
 		require.LessOrEqual(w, len(log)-verifications, 4, "%v", log)
@@ -138,16 +138,16 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, before, after)
 		require.NoError(w, r.Close())
-		require.Empty(w, w.srv.Watches())
+		require.Empty(w, w.Server.Watches())
 	})
 }
 
 // Fails if a lost request or reply makes Register fail, or leaves a znode behind.
 func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
-	runTest(t, func(w fixture) {
+	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
-			for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
-				d := w.connect()
+			for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
+				d := connect(w)
 				hook(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
 				i := instance("one")
 				i.Type = kind
@@ -157,7 +157,7 @@ func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 				require.NoError(w, err)
 				require.Equal(w, []Instance{i}, got)
 				require.NoError(w, r.Close())
-				require.NotContains(w, w.srv.Tree(), "one")
+				require.NotContains(w, w.Server.Tree(), "one")
 			}
 		}
 	})
@@ -166,19 +166,19 @@ func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 // The content is updated while a create is in flight whose reply is lost. Fails if the znode keeps
 // the earlier content.
 func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		r := w.register(d, "one")
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		r := register(w, d, "one")
 		i := r.Instance()
 		i.Address = "elsewhere"
 		updated := make(chan error, 1)
-		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			go func() { updated <- r.Update(w.Context(), i) }()
 			time.Sleep(time.Second)
 			return zktest.Cut(q)
 		})
-		require.NoError(w, w.connect().setup.Conn.Delete(one, -1))
-		w.pass(time.Minute)
+		require.NoError(w, connect(w).setup.Conn.Delete(one, -1))
+		bubble.Advance(time.Minute)
 		require.NoError(w, <-updated)
 		got, err := d.Instances(w.Context(), "shop")
 		require.NoError(w, err)
@@ -189,12 +189,12 @@ func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
 
 // Fails if a lost request or reply makes Close fail, or leaves the znode behind.
 func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
-	runTest(t, func(w fixture) {
-		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
-			r := w.register(w.connect(), "one")
+	bubble.Run(t, func(w *bubble.Test) {
+		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
+			r := register(w, connect(w), "one")
 			hook(zktest.Match{Op: zktest.OpDelete, Path: one, Nth: 1}, zktest.Cut)
 			require.NoError(w, r.Close())
-			require.NotContains(w, w.srv.Tree(), "one")
+			require.NotContains(w, w.Server.Tree(), "one")
 		}
 	})
 }
@@ -202,21 +202,21 @@ func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 // Fails if a delete that is lost when the session expires is sent again, and deletes the znode that
 // another client has registered in the meantime.
 func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d, other := w.connect(), w.connect()
-		r := w.register(d, "one")
-		registered := w.startRegister(other, instance("one"))
-		w.pass(time.Second)
+	bubble.Run(t, func(w *bubble.Test) {
+		d, other := connect(w), connect(w)
+		r := register(w, d, "one")
+		registered := startRegister(w, other, instance("one"))
+		bubble.Advance(time.Second)
 		session := d.setup.Conn.SessionID()
-		w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			require.NoError(w, w.srv.ExpireSession(session))
+		w.Server.Before(zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(w, w.Server.ExpireSession(session))
 			time.Sleep(time.Second)
 			return zktest.Cut(q)
 		})
 		require.NoError(w, bubble.Repeated(r.Close))
 		otherRegistration := <-registered
-		w.pass(time.Minute)
-		deletes := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Path == one && e.Fate == zktest.Served })
+		bubble.Advance(time.Minute)
+		deletes := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Path == one && e.Fate == zktest.Served })
 		require.Empty(w, deletes)
 		require.NoError(w, otherRegistration.Close())
 	})
@@ -224,21 +224,21 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 
 // Fails if a znode remains that is created after the context is done.
 func TestTrap06_ContextIsDoneFirst(t *testing.T) {
-	runTest(t, func(w fixture) {
+	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
-			d := w.connect()
+			d := connect(w)
 			require.NoError(w, errorsOtherThan(zk.ErrNodeExists, create(d, base), create(d, shop)))
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			defer cancel()
-			w.srv.Delay(zktest.ToClient, 700*time.Millisecond, d.setup.Conn.SessionID())
+			w.Server.Delay(zktest.ToClient, 700*time.Millisecond, d.setup.Conn.SessionID())
 			i := instance("one")
 			i.Type = kind
 			_, err := d.Register(ctx, i)
 			require.ErrorIs(w, err, context.DeadlineExceeded)
-			require.Contains(w, w.srv.Tree(), "one")
-			w.srv.Heal()
-			w.pass(time.Minute)
-			require.NotContains(w, w.srv.Tree(), "one")
+			require.Contains(w, w.Server.Tree(), "one")
+			w.Server.Heal()
+			bubble.Advance(time.Minute)
+			require.NotContains(w, w.Server.Tree(), "one")
 		}
 	})
 }
@@ -261,54 +261,54 @@ func errorsOtherThan(ignored error, errs ...error) error {
 // Fails if the znode is not created in a new session whose predecessor has expired without a
 // notification.
 func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		r := w.register(d, "one")
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		r := register(w, d, "one")
 		<-r.Status()
 		for range 3 {
 			old := d.setup.Conn.SessionID()
-			w.srv.Refuse(true)
-			w.srv.DropConnections()
-			require.NoError(w, w.srv.ExpireSession(old))
+			w.Server.Refuse(true)
+			w.Server.DropConnections()
+			require.NoError(w, w.Server.ExpireSession(old))
 			require.Equal(w, Unsure, (<-r.Status()).State)
-			w.pass(time.Second)
-			w.srv.Refuse(false)
-			w.pass(10 * time.Second)
+			bubble.Advance(time.Second)
+			w.Server.Refuse(false)
+			bubble.Advance(10 * time.Second)
 			require.NotEqual(w, old, d.setup.Conn.SessionID())
-			require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
+			require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
 			require.Equal(w, Status{State: Registered}, <-r.Status())
 		}
 		require.NoError(w, r.Close())
-		require.NotContains(w, w.srv.Tree(), "one")
+		require.NotContains(w, w.Server.Tree(), "one")
 	})
 }
 
 // Fails if a break of the connection makes a registration Unsure that waits for the znode of
 // another client.
 func TestStatus_TakenIsNotUnsure(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d, other := w.connect(), w.connect()
-		r := w.register(d, "one")
-		registered := w.startRegister(other, instance("one"))
-		w.pass(time.Second)
-		require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
-		w.pass(10 * time.Second)
+	bubble.Run(t, func(w *bubble.Test) {
+		d, other := connect(w), connect(w)
+		r := register(w, d, "one")
+		registered := startRegister(w, other, instance("one"))
+		bubble.Advance(time.Second)
+		require.NoError(w, w.Server.ExpireSession(d.setup.Conn.SessionID()))
+		bubble.Advance(10 * time.Second)
 		otherRegistration := <-registered
 		is := <-r.Status()
 		require.Equal(w, Pending, is.State)
 		require.ErrorIs(w, is.Cause, recipes.ErrTaken)
-		w.srv.Refuse(true)
-		w.srv.DropConnections(d.setup.Conn.SessionID())
-		w.pass(time.Second)
+		w.Server.Refuse(true)
+		w.Server.DropConnections(d.setup.Conn.SessionID())
+		bubble.Advance(time.Second)
 		select {
 		case is := <-r.Status():
 			require.Equal(w, Pending, is.State)
 		default:
 		}
-		w.srv.Refuse(false)
-		w.pass(10 * time.Second)
+		w.Server.Refuse(false)
+		bubble.Advance(10 * time.Second)
 		require.NoError(w, otherRegistration.Close())
-		w.pass(time.Second)
+		bubble.Advance(time.Second)
 		require.Equal(w, Status{State: Registered}, <-r.Status())
 	})
 }
@@ -316,28 +316,28 @@ func TestStatus_TakenIsNotUnsure(t *testing.T) {
 // KAFKA-1387: fails if the znode of a process that has crashed is adopted or deleted, or if the
 // instance is not registered after its expiry.
 func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
-	runTest(t, func(w fixture) {
-		former := w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		former := connect(w)
 		require.NoError(w, connection.MakeZnode(w.Context(), former.setup.Conn, shop, former.setup.ACL, true))
 		_, err := former.setup.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.setup.ACL)
 		require.NoError(w, err)
 
-		d := w.connect()
+		d := connect(w)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, err = d.Register(ctx, instance("one"))
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.ErrorIs(w, err, recipes.ErrTaken)
-		require.True(w, w.owned("one", former.setup.Conn.SessionID()))
-		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
+		require.True(w, owned(w, "one", former.setup.Conn.SessionID()))
+		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
 
-		time.AfterFunc(2*time.Second, func() { _ = w.srv.ExpireSession(former.setup.Conn.SessionID()) })
-		r := w.register(d, "one")
-		require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
-		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
-		w.pass(time.Hour)
+		time.AfterFunc(2*time.Second, func() { _ = w.Server.ExpireSession(former.setup.Conn.SessionID()) })
+		r := register(w, d, "one")
+		require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
+		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
+		bubble.Advance(time.Hour)
 		require.Equal(w, Status{State: Registered}, <-r.Status())
-		require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
+		require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
 		require.NoError(w, r.Close())
 	})
 }
@@ -346,9 +346,9 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 // if the znode of that session is taken for the registration, or deleted: a delayed request could
 // delete a znode that another process has created in the meantime.
 func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d, loseSession := w.connectLosable()
-		r := w.register(d, "one")
+	bubble.Run(t, func(w *bubble.Test) {
+		d, loseSession := connectLosable(w)
+		r := register(w, d, "one")
 		earlier := d.setup.Conn.SessionID()
 		loseSession()
 		require.NotEqual(w, earlier, d.setup.Conn.SessionID())
@@ -358,12 +358,12 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 		i.Port = 81
 		require.ErrorIs(w, r.Update(limited, i), context.DeadlineExceeded)
 		require.ErrorIs(w, (<-r.Status()).Cause, recipes.ErrTaken)
-		require.True(w, w.owned("one", earlier), w.srv.Tree())
+		require.True(w, owned(w, "one", earlier), w.Server.Tree())
 
-		require.NoError(w, w.srv.ExpireSession(earlier))
+		require.NoError(w, w.Server.ExpireSession(earlier))
 		require.NoError(w, r.Update(w.Context(), i))
-		require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
-		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
+		require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
+		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
 		require.NoError(w, r.Close())
 	})
 }
@@ -371,35 +371,35 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 // Fails if Close deletes the znode of a session that the connection has lost, or returns before
 // the servers have deleted it.
 func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d, loseSession := w.connectLosable()
-		r := w.register(d, "one")
+	bubble.Run(t, func(w *bubble.Test) {
+		d, loseSession := connectLosable(w)
+		r := register(w, d, "one")
 		earlier := d.setup.Conn.SessionID()
 		loseSession()
 		require.ErrorIs(w, r.Close(), recipes.ErrUnconfirmed)
-		require.True(w, w.owned("one", earlier), w.srv.Tree())
-		require.NoError(w, w.srv.ExpireSession(earlier))
+		require.True(w, owned(w, "one", earlier), w.Server.Tree())
+		require.NoError(w, w.Server.ExpireSession(earlier))
 		require.NoError(w, r.Close())
-		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
+		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
 	})
 }
 
 // Fails if a second registration with the same ID on the same connection does not wait until the
 // first is closed.
 func TestRegister_TwiceOnOneConnection(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		r := w.register(d, "one")
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		r := register(w, d, "one")
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, err := d.Register(ctx, instance("one"))
 		require.ErrorIs(w, err, recipes.ErrTaken)
 		second := make(chan *Registration)
-		go func() { second <- w.register(d, "one") }()
+		go func() { second <- register(w, d, "one") }()
 		synctest.Wait()
 		require.NoError(w, r.Close())
 		r = <-second
-		require.True(w, w.owned("one", d.setup.Conn.SessionID()))
+		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close())
 	})
 }
@@ -407,30 +407,30 @@ func TestRegister_TwiceOnOneConnection(t *testing.T) {
 // Fails if a znode that another client deletes is not created again, or is always created without
 // a pause.
 func TestTrap39_DeletedRepeatedly(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d, other := w.connect(), w.connect()
-		r := w.register(d, "one")
+	bubble.Run(t, func(w *bubble.Test) {
+		d, other := connect(w), connect(w)
+		r := register(w, d, "one")
 		for range 100 {
 			err := other.setup.Conn.Delete(one, -1)
 			require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
-			w.pass(100 * time.Millisecond)
+			bubble.Advance(100 * time.Millisecond)
 		}
-		created := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
+		created := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
 		require.Less(w, len(created), 30, "creates have pauses")
-		w.pass(time.Minute)
-		require.True(w, w.owned("one", d.setup.Conn.SessionID()))
+		bubble.Advance(time.Minute)
+		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
 		// The node of the service is deleted as well.
 		require.NoError(w, other.setup.Conn.Delete(one, -1))
 		require.NoError(w, errorsOtherThan(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
-		w.pass(time.Minute)
-		require.True(w, w.owned("one", d.setup.Conn.SessionID()))
+		bubble.Advance(time.Minute)
+		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close())
 	})
 }
 
 func TestRegister_WithoutPermission(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
 		_, err := d.setup.Conn.Create(base, nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
 		require.NoError(w, err)
 		_, err = d.Register(w.Context(), instance("one"))
@@ -440,13 +440,13 @@ func TestRegister_WithoutPermission(t *testing.T) {
 
 // Fails if registrations and providers do not end when the connection is closed.
 func TestRegistration_ConnectionClosed(t *testing.T) {
-	runTest(t, func(w fixture) {
-		d := w.connect()
-		r, p := w.register(d, "one"), w.provider(d)
+	bubble.Run(t, func(w *bubble.Test) {
+		d := connect(w)
+		r, p := register(w, d, "one"), newProvider(w, d)
 		lists := p.Watch(w.Context())
-		w.pass(time.Second)
+		bubble.Advance(time.Second)
 		d.setup.Conn.Close()
-		w.pass(time.Minute)
+		bubble.Advance(time.Minute)
 		last := <-r.Status()
 		require.ErrorIs(w, last.Err, recipes.ErrConnClosed)
 		_, open := <-r.Status()

@@ -24,61 +24,61 @@ import (
 
 // If one item is lost, no item is acknowledged, and the others remain claimed.
 func TestAckAll_IsAtomic(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), newQueue(h)
 		require.NoError(h, putAll(ctx, q, [][]byte{[]byte("one"), []byte("two"), []byte("three")}))
 		items, err := q.TakeUpTo(ctx, 3)
 		require.NoError(h, err)
-		operator := h.connect()
+		operator := h.Connect()
 		require.NoError(h, operator.Delete(q.claimPath(items[1].ID()), -1))
 		require.ErrorIs(h, AckAll(items...), recipes.ErrNotHeld)
 		require.ErrorIs(h, items[1].Err(), recipes.ErrDeleted)
 		require.NoError(h, items[0].Err())
-		require.Len(h, h.children("/jobs"), 3)
+		require.Len(h, children(h, "/jobs"), 3)
 		require.NoError(h, AckAll(items[0], items[2], items[0]))
-		h.take(q, "two")
+		takeItem(h, q, "two")
 
-		other := h.queueOn(operator, config{})
-		h.put(q, "four", "five")
-		require.ErrorIs(h, AckAll(h.take(q, "four"), h.take(other, "five")), recipes.ErrInvalid)
+		other := queueOn(h, operator, config{})
+		putItems(h, q, "four", "five")
+		require.ErrorIs(h, AckAll(takeItem(h, q, "four"), takeItem(h, other, "five")), recipes.ErrInvalid)
 	})
 }
 
 // Items of one request are acknowledged by two calls, in different orders, while another call
 // writes for one of them. The calls must not wait for each other.
 func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
 		require.NoError(h, putAll(h.Context(), q, [][]byte{[]byte("one"), []byte("two")}))
 		items, err := q.TakeUpTo(h.Context(), 2)
 		require.NoError(h, err)
 		require.Equal(h, items[0].Token(), items[1].Token(), "one request has claimed both")
 		hold, release := bubble.Hold(h)
-		h.srv.Before(nth(q.conn, zktest.OpMulti, 1), hold)
+		h.Server.Before(nth(q.conn, zktest.OpMulti, 1), hold)
 		failing := bubble.Async(func() error {
 			return items[0].Ack(&zk.DeleteRequest{Path: "/missing", Version: -1})
 		})
-		h.advance(0)
+		bubble.Advance(0)
 		forward := bubble.Async(func() error { return AckAll(items[0], items[1]) })
-		h.advance(0)
+		bubble.Advance(0)
 		backward := bubble.Async(func() error { return AckAll(items[1], items[0]) })
-		h.advance(0)
+		bubble.Advance(0)
 		release()
 		require.ErrorIs(h, <-failing, zk.ErrNoNode)
 		require.NoError(h, <-forward)
 		require.NoError(h, <-backward)
-		require.Empty(h, h.children("/jobs"))
+		require.Empty(h, children(h, "/jobs"))
 	})
 }
 
 // The operations of an acknowledgement are applied with it, or not at all.
 func TestAck_WithOperations(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
-		next := h.queueAt(q.conn, "/next", config{})
-		h.put(next, "before")
-		h.put(q, "one")
-		item := h.take(q, "one")
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), newQueue(h)
+		next := queueAt(h, q.conn, "/next", config{})
+		putItems(h, next, "before")
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
 
 		require.ErrorIs(h, item.Ack(&zk.DeleteRequest{Path: "/missing", Version: -1}), zk.ErrNoNode)
 		require.NoError(h, item.Err(), "nothing was applied, and the claim is valid")
@@ -89,24 +89,24 @@ func TestAck_WithOperations(t *testing.T) {
 		require.NoError(h, item.Ack(put))
 		require.ErrorIs(h, item.Ack(put), recipes.ErrReleased, "further operations would not be applied")
 		require.NoError(h, item.Ack())
-		require.Empty(h, h.children("/jobs"))
-		h.take(next, "before")
-		h.take(next, "two")
-		h.requireEmpty(next)
+		require.Empty(h, children(h, "/jobs"))
+		takeItem(h, next, "before")
+		takeItem(h, next, "two")
+		requireEmpty(h, next)
 	})
 }
 
 // A znode of Curator's putMulti contains several payloads. It cannot be acknowledged before the
 // program has requested all of them.
 func TestAck_RequiresParts(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
-		h.put(q, "one")
-		require.Len(h, h.take(q, "one").Parts(), 1)
-		operator := h.connect()
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one")
+		require.Len(h, takeItem(h, q, "one").Parts(), 1)
+		operator := h.Connect()
 		_, err := operator.Create("/jobs/queue-", encode([]byte("a"), []byte("b")), zk.FlagSequence, q.acl)
 		require.NoError(h, err)
-		item := h.take(q, "a")
+		item := takeItem(h, q, "a")
 		require.ErrorIs(h, item.Ack(), ErrParts)
 		require.NoError(h, item.Err())
 		require.Equal(h, [][]byte{[]byte("a"), []byte("b")}, item.Parts())
@@ -114,20 +114,20 @@ func TestAck_RequiresParts(t *testing.T) {
 
 		_, err = operator.Create("/jobs/queue-", encode(), zk.FlagSequence, q.acl)
 		require.NoError(h, err)
-		require.NoError(h, h.take(q, "").Ack(), "an item without payloads")
+		require.NoError(h, takeItem(h, q, "").Ack(), "an item without payloads")
 	})
 }
 
 // A returned item is available immediately, with the next attempt and a greater token.
 func TestReturn_AvailableImmediately(t *testing.T) {
-	run(t, func(h *harness) {
-		q, other := h.queue(), h.queue()
-		h.put(q, "one", "two")
-		item := h.take(q, "one")
-		h.take(other, "two")
+	run(t, func(h *bubble.Test) {
+		q, other := newQueue(h), newQueue(h)
+		putItems(h, q, "one", "two")
+		item := takeItem(h, q, "one")
+		takeItem(h, other, "two")
 		begin := time.Now()
-		taken := h.startTake(other)
-		h.advance(time.Second)
+		taken := startTake(h, other)
+		bubble.Advance(time.Second)
 		require.NoError(h, item.Return(errors.New("busy")))
 		require.NoError(h, item.Return(nil), "second call")
 		again := <-taken
@@ -144,31 +144,31 @@ func TestReturn_AvailableImmediately(t *testing.T) {
 
 // The consumer that has returned an item receives it again, at its previous position.
 func TestReturn_KeepsPosition(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
-		h.put(q, "one", "two", "three")
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one", "two", "three")
 		for i := range 3 {
-			item := h.take(q, "one")
+			item := takeItem(h, q, "one")
 			require.Equal(h, i+1, item.Attempt())
 			require.NoError(h, item.Return(nil))
 			if i > 0 {
-				h.advance(minRetryDelay << (i - 1))
+				bubble.Advance(minRetryDelay << (i - 1))
 			}
 		}
-		h.ack(h.take(q, "one"))
-		h.take(q, "two")
+		requireAck(h, takeItem(h, q, "one"))
+		takeItem(h, q, "two")
 	})
 }
 
 // An item that is returned after each delivery is delivered at growing intervals, and costs few requests.
 // Other items, and consumers that wait for others, are not delayed.
 func TestReturn_RepeatedlyIsDelayed(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *bubble.Test) {
 		ctx, cancel := context.WithCancel(h.Context())
 		defer cancel()
-		producer, consumer := h.queue(), h.queue()
-		h.srv.Delay(zktest.BothWays, time.Millisecond/2)
-		h.put(producer, "fails")
+		producer, consumer := newQueue(h), newQueue(h)
+		h.Server.Delay(zktest.BothWays, time.Millisecond/2)
+		putItems(h, producer, "fails")
 		var failures []time.Time
 		done := 0
 		consuming := make(chan struct{})
@@ -183,20 +183,20 @@ func TestReturn_RepeatedlyIsDelayed(t *testing.T) {
 					continue
 				}
 				done++
-				h.ack(item)
+				requireAck(h, item)
 			}
 		}()
-		h.advance(10 * time.Second)
+		bubble.Advance(10 * time.Second)
 		require.LessOrEqual(h, len(failures), 9)
 		for range 20 {
-			h.put(producer, "succeeds")
-			h.advance(10 * time.Millisecond)
+			putItems(h, producer, "succeeds")
+			bubble.Advance(10 * time.Millisecond)
 		}
 		require.Equal(h, 20, done)
-		h.advance(time.Hour)
-		h.srv.ResetLog()
-		h.advance(time.Hour)
-		require.Less(h, h.srv.Log().Session(consumer.conn.SessionID()).Count(zktest.OpMulti), 3*60)
+		bubble.Advance(time.Hour)
+		h.Server.ResetLog()
+		bubble.Advance(time.Hour)
+		require.Less(h, h.Server.Log().Session(consumer.conn.SessionID()).Count(zktest.OpMulti), 3*60)
 		cancel()
 		<-consuming
 		require.Less(h, failures[1].Sub(failures[0]), 10*time.Millisecond, "the second attempt")
@@ -208,15 +208,15 @@ func TestReturn_RepeatedlyIsDelayed(t *testing.T) {
 // If the reply to a return is lost, the claim is deleted, and the claim of the next consumer is
 // not.
 func TestTrap05_ReturnReplyLost(t *testing.T) {
-	forEachLoss(t, func(h *harness, lose func(q *Queue)) {
-		q, other := h.queue(), h.queue()
-		h.put(q, "one")
-		item := h.take(q, "one")
+	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
+		q, other := newQueue(h), newQueue(h)
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
 		lose(q)
-		taken := h.startTake(other) // it claims the item before the first consumer can read the record
+		taken := startTake(h, other) // it claims the item before the first consumer can read the record
 		require.NoError(h, item.Return(nil))
 		again := <-taken
-		h.advance(2 * sessionTimeout)
+		bubble.Advance(2 * bubble.SessionTimeout)
 		require.NoError(h, again.Err())
 		_, err := again.Multi()
 		require.NoError(h, err, "the claim of the next consumer is valid")
@@ -227,9 +227,9 @@ func TestTrap05_ReturnReplyLost(t *testing.T) {
 // A call for an item that takes too long continues. The next call returns its result: neither are
 // operations executed twice, nor is the item acknowledged without them.
 func TestTrap06_AckTakesTooLong(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *bubble.Test) {
 		slow := func(q *Queue) *zktest.Hook {
-			return h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			return h.Server.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 				time.Sleep(limit.Confirm + time.Second/4)
 				return zktest.Pass(r)
 			})
@@ -240,28 +240,28 @@ func TestTrap06_AckTakesTooLong(t *testing.T) {
 			<-hook.Ran()
 		}
 		const timeout = 30 * time.Second // the lease outlasts the slow requests
-		q := h.queueOn(bubble.Connect(h, h.srv, timeout), config{}, recipes.WithSessionTimeout(timeout))
-		h.put(q, "one", "two", "three")
-		item := h.take(q, "one")
+		q := queueOn(h, bubble.Connect(h, h.Server, timeout), config{}, recipes.WithSessionTimeout(timeout))
+		putItems(h, q, "one", "two", "three")
+		item := takeItem(h, q, "one")
 		result := &zk.CreateRequest{Path: "/result-", Acl: q.acl, Flags: zk.FlagSequence}
 		slowAck(q, item, result)
 		require.NoError(h, item.Ack(result))
 		require.NoError(h, item.Ack())
 		require.ErrorIs(h, item.Ack(result), recipes.ErrReleased)
 		require.ErrorIs(h, item.Return(nil), recipes.ErrReleased)
-		require.Equal(h, 1, strings.Count(h.srv.Tree(), "  result-"), h.srv.Tree())
+		require.Equal(h, 1, strings.Count(h.Server.Tree(), "  result-"), h.Server.Tree())
 
-		item = h.take(q, "two")
+		item = takeItem(h, q, "two")
 		slowAck(q, item, &zk.DeleteRequest{Path: "/missing", Version: -1})
 		require.ErrorIs(h, item.Ack(), zk.ErrNoNode, "the result of the first call")
 		require.NoError(h, item.Err())
 		require.NoError(h, item.Ack())
 
-		item = h.take(q, "three")
+		item = takeItem(h, q, "three")
 		slow(q)
 		require.ErrorIs(h, item.Return(nil), recipes.ErrUnconfirmed)
 		require.NoError(h, item.Return(nil))
-		require.Equal(h, 2, h.take(q, "three").Attempt())
+		require.Equal(h, 2, takeItem(h, q, "three").Attempt())
 
 		require.NoError(h, q.Close())
 	})
@@ -270,9 +270,9 @@ func TestTrap06_AckTakesTooLong(t *testing.T) {
 // Calls that are repeated while the servers do not answer add no goroutines, and return the outcome of
 // the first call. Ack with operations does not return the success of calls that have not executed them.
 func TestAckAll_TakesTooLong(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *bubble.Test) {
 		const timeout = time.Minute // the lease outlasts the slow requests
-		q := h.queueOn(bubble.Connect(h, h.srv, timeout), config{}, recipes.WithSessionTimeout(timeout))
+		q := queueOn(h, bubble.Connect(h, h.Server, timeout), config{}, recipes.WithSessionTimeout(timeout))
 		take := func(n int) []*Item {
 			require.NoError(h, putAll(h.Context(), q, make([][]byte, n)))
 			items, err := q.TakeUpTo(h.Context(), n)
@@ -282,7 +282,7 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 		}
 		holdNext := func() (release func()) {
 			hold, release := bubble.Hold(h)
-			h.srv.Before(nth(q.conn, zktest.OpMulti, 1), hold)
+			h.Server.Before(nth(q.conn, zktest.OpMulti, 1), hold)
 			return release
 		}
 		create := func(path string) any { return &zk.CreateRequest{Path: path, Acl: q.acl} }
@@ -290,7 +290,7 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 			for range 3 {
 				require.ErrorIs(h, call(), recipes.ErrUnconfirmed)
 			}
-			h.advance(0)
+			bubble.Advance(0)
 			stacks := make([]byte, 1<<20)
 			stacks = stacks[:runtime.Stack(stacks, true)]
 			require.Equal(h, want, strings.Count(string(stacks), "(*completion).apply("), "%s", stacks)
@@ -316,7 +316,7 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 
 		// A call for one item does not return the failure of an earlier call for several items.
 		items = take(2)
-		require.NoError(h, h.connect().Delete(q.claimPath(items[1].ID()), -1))
+		require.NoError(h, h.Connect().Delete(q.claimPath(items[1].ID()), -1))
 		release = holdNext()
 		require.ErrorIs(h, AckAll(items...), recipes.ErrUnconfirmed)
 		release()
@@ -324,10 +324,10 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 		require.ErrorIs(h, AckAll(items...), recipes.ErrNotHeld)
 
 		// Of two concurrent calls, one succeeds. A later call does not return the failure of the other.
-		item = h.take(q, "")
+		item = takeItem(h, q, "")
 		release = holdNext()
 		first := bubble.Async(func() error { return item.Ack(create("/b")) })
-		h.advance(0)
+		bubble.Advance(0)
 		second := bubble.Async(func() error { return item.Ack(create("/c")) })
 		require.ErrorIs(h, <-first, recipes.ErrUnconfirmed)
 		require.ErrorIs(h, <-second, recipes.ErrUnconfirmed)
@@ -335,7 +335,7 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 		require.NoError(h, item.Ack(create("/b")))
 		require.NoError(h, item.Ack())
 		require.ErrorIs(h, item.Ack(create("/c")), recipes.ErrReleased)
-		require.Equal(h, []string{"b"}, slices.DeleteFunc(h.children("/"), func(name string) bool { return len(name) > 1 }))
+		require.Equal(h, []string{"b"}, slices.DeleteFunc(children(h, "/"), func(name string) bool { return len(name) > 1 }))
 	})
 }
 
@@ -343,12 +343,12 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 // grant first, and also if the context of the program is done. A context is not an operation.
 func TestAck_SuccessIsNotAnError(t *testing.T) {
 	for _, delay := range []time.Duration{0, 5 * time.Millisecond} {
-		run(t, func(h *harness) {
-			q := h.queue()
-			h.srv.Delay(zktest.BothWays, delay)
+		run(t, func(h *bubble.Test) {
+			q := newQueue(h)
+			h.Server.Delay(zktest.BothWays, delay)
 			ctx, cancel := context.WithCancel(h.Context())
 			defer cancel()
-			h.put(q, "one", "two", "three")
+			putItems(h, q, "one", "two", "three")
 			for _, end := range []func(*Item) error{
 				func(i *Item) error { return i.Ack() },
 				func(i *Item) error { return i.Return(nil) },
@@ -370,17 +370,17 @@ func TestAck_SuccessIsNotAnError(t *testing.T) {
 // If the reply to an acknowledgement is lost, the consumer recognizes that it has deleted the item,
 // and not another consumer.
 func TestTrap08_AckReplyLost(t *testing.T) {
-	forEachLoss(t, func(h *harness, lose func(q *Queue)) {
-		q, other := h.queue(), h.queue()
-		h.put(q, "one", "two")
-		item := h.take(q, "one")
+	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
+		q, other := newQueue(h), newQueue(h)
+		putItems(h, q, "one", "two")
+		item := takeItem(h, q, "one")
 		lose(q)
 		written := &zk.CreateRequest{Path: "/done-", Acl: q.acl, Flags: zk.FlagSequence}
 		require.NoError(h, item.Ack(written))
 		require.ErrorIs(h, item.Err(), recipes.ErrReleased)
-		require.Equal(h, 1, strings.Count(h.srv.Tree(), "done-"))
-		h.take(other, "two")
-		h.requireEmpty(other)
+		require.Equal(h, 1, strings.Count(h.Server.Tree(), "done-"))
+		takeItem(h, other, "two")
+		requireEmpty(h, other)
 	})
 }
 
@@ -389,16 +389,16 @@ func TestTrap08_AckReplyLost(t *testing.T) {
 func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		t.Run(fmt.Sprint(applied), func(t *testing.T) {
-			run(t, func(h *harness) {
-				q, other := h.queue(), h.queue()
-				h.put(q, "one")
-				item := h.take(q, "one")
-				set := h.srv.Before
+			run(t, func(h *bubble.Test) {
+				q, other := newQueue(h), newQueue(h)
+				putItems(h, q, "one")
+				item := takeItem(h, q, "one")
+				set := h.Server.Before
 				if applied {
-					set = h.srv.After
+					set = h.Server.After
 				}
 				set(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-					_ = h.srv.ExpireSession(r.Session)
+					_ = h.Server.ExpireSession(r.Session)
 					return zktest.Cut(r)
 				})
 				want := recipes.ErrNotHeld // because the item exists
@@ -409,9 +409,9 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 				require.ErrorIs(h, item.Ack(), want, "second call")
 				require.ErrorIs(h, item.Return(nil), want)
 				if applied {
-					h.requireEmpty(other)
+					requireEmpty(h, other)
 				} else {
-					h.take(other, "one")
+					takeItem(h, other, "one")
 				}
 			})
 		})
@@ -421,19 +421,19 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 // An acknowledgement that a server receives after the session has expired is not applied. The lease
 // does not prevent this here.
 func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
-	run(t, func(h *harness) {
-		q, other := h.queue(), h.queue()
-		h.put(q, "one")
-		item := h.take(q, "one")
+	run(t, func(h *bubble.Test) {
+		q, other := newQueue(h), newQueue(h)
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
 		item.d.grant, item.d.end = grant.New(item.d.token, nil) // it does not expire
-		h.srv.Refuse(true)
-		h.srv.DropConnections(q.conn.SessionID())
-		h.advance(0)
+		h.Server.Refuse(true)
+		h.Server.DropConnections(q.conn.SessionID())
+		bubble.Advance(0)
 		var acking sync.WaitGroup
 		acking.Go(func() { require.ErrorIs(h, bubble.Repeated(func() error { return item.Ack() }), recipes.ErrNotHeld) })
-		require.NoError(h, h.srv.ExpireSession(q.conn.SessionID()))
-		again := h.take(other, "one")
-		h.srv.Refuse(false)
+		require.NoError(h, h.Server.ExpireSession(q.conn.SessionID()))
+		again := takeItem(h, other, "one")
+		h.Server.Refuse(false)
 		acking.Wait()
 		require.NoError(h, again.Ack())
 	})
@@ -446,17 +446,17 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 		"request lost": (*zktest.Server).Before, "reply lost": (*zktest.Server).After,
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				q, other, operator := h.queue(), h.queue(), h.connect()
-				h.put(q, "zero", "one")
+			run(t, func(h *bubble.Test) {
+				q, other, operator := newQueue(h), newQueue(h), h.Connect()
+				putItems(h, q, "zero", "one")
 				next, stop := iter.Pull2(q.Items(h.Context()))
 				zero, err, _ := next()
 				require.NoError(h, err)
-				h.ack(zero)
-				h.advance(time.Second)
-				h.requireEmpty(other)
-				hook(h.srv, nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-					for _, child := range h.childrenOn(operator, "/jobs-claims") {
+				requireAck(h, zero)
+				bubble.Advance(time.Second)
+				requireEmpty(h, other)
+				hook(h.Server, nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+					for _, child := range childrenOn(h, operator, "/jobs-claims") {
 						if child != "queue-0000000001" {
 							_ = operator.Delete("/jobs-claims/"+child, -1)
 						}
@@ -464,8 +464,8 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 					return zktest.Cut(r)
 				})
 				stop()
-				h.advance(2 * sessionTimeout)
-				h.take(other, "one")
+				bubble.Advance(2 * bubble.SessionTimeout)
+				takeItem(h, other, "one")
 			})
 		})
 	}
@@ -474,22 +474,22 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 // The outcome of a return is unknown, because the reply and the record are lost. If the next
 // consumer has claimed the item, its claim must not be deleted.
 func TestReturn_ReplyAndRecordLost(t *testing.T) {
-	run(t, func(h *harness) {
-		q, other, third, operator := h.queue(), h.queue(), h.queue(), h.connect()
-		h.put(q, "one")
-		item := h.take(q, "one")
-		taken := h.startTake(other)
-		h.advance(time.Second)
-		h.srv.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+	run(t, func(h *bubble.Test) {
+		q, other, third, operator := newQueue(h), newQueue(h), newQueue(h), h.Connect()
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
+		taken := startTake(h, other)
+		bubble.Advance(time.Second)
+		h.Server.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			require.NoError(h, operator.Delete(q.writer.Record(), -1))
 			time.Sleep(time.Second) // until the next consumer has claimed the item
 			return zktest.Cut(r)
 		})
 		require.ErrorIs(h, item.Return(nil), recipes.ErrUnconfirmed)
 		again := <-taken
-		h.advance(2 * sessionTimeout)
+		bubble.Advance(2 * bubble.SessionTimeout)
 		require.NoError(h, again.Err())
-		h.requireEmpty(third)
+		requireEmpty(h, third)
 		_, err := again.Multi()
 		require.NoError(h, err)
 	})

@@ -18,22 +18,22 @@ import (
 
 // An item is read in the round trip of its claim, and not after it.
 func TestClaim_RoundTrips(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
 		measure := func() (put, take, ack time.Duration) {
 			begin := time.Now()
-			h.put(q, "x")
+			putItems(h, q, "x")
 			put = time.Since(begin)
 			item, err := q.Take(h.Context())
 			require.NoError(h, err)
 			require.Equal(h, 1, item.Attempt())
 			take = time.Since(begin) - put
-			h.ack(item)
+			requireAck(h, item)
 			return put, take, time.Since(begin) - put - take
 		}
 		measure() // creates the directories and the record
 		const roundTrip = 10 * time.Millisecond
-		h.srv.Delay(zktest.BothWays, roundTrip/2)
+		h.Server.Delay(zktest.BothWays, roundTrip/2)
 		put, take, ack := measure()
 		require.Equal(h, roundTrip, put)
 		require.Equal(h, 2*roundTrip, take, "the listing, and the claim together with the read")
@@ -66,31 +66,31 @@ func TestEarlyRead_MustIncludeClaim(t *testing.T) {
 // If the reply to a claim is lost, the consumer recognizes its claim. Otherwise no consumer could
 // take the item as long as the session lives.
 func TestTrap01_ClaimReplyLost(t *testing.T) {
-	forEachLoss(t, func(h *harness, lose func(q *Queue)) {
-		q, other := h.queue(), h.queue()
-		h.put(q, "one", "two")
+	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
+		q, other := newQueue(h), newQueue(h)
+		putItems(h, q, "one", "two")
 		lose(q)
-		item := h.take(q, "one")
+		item := takeItem(h, q, "one")
 		require.Equal(h, 1, item.Attempt(), "claimed once")
 		_, stat, err := q.conn.Get(q.claimPath(item.ID()))
 		require.NoError(h, err)
 		require.Equal(h, stat.Czxid, item.Token())
-		h.take(other, "two")
+		takeItem(h, other, "two")
 		require.NoError(h, item.Ack())
-		h.requireEmpty(other)
+		requireEmpty(h, other)
 	})
 }
 
 // A claim of the previous session of the same program belongs to another client, and is deleted
 // with that session.
 func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
-		h.put(q, "one")
-		previous := h.connect() // the connection of the program before it was restarted
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), newQueue(h)
+		putItems(h, q, "one")
+		previous := h.Connect() // the connection of the program before it was restarted
 		_, err := previous.Create(q.claimPath("queue-0000000000"), []byte("me"), zk.FlagEphemeral, q.acl)
 		require.NoError(h, err)
-		h.requireEmpty(q)
+		requireEmpty(h, q)
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		_, err = q.Take(ctx)
@@ -105,46 +105,46 @@ func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
 // An item that is larger than the receive buffer is reported once. It remains in the queue for
 // consumers with a larger buffer, and does not delay other items.
 func TestClaim_ItemTooLargeToReceive(t *testing.T) {
-	run(t, func(h *harness) {
-		producer := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), config{})
+	run(t, func(h *bubble.Test) {
+		producer := queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})
 		large := string(make([]byte, 100<<10))
-		h.put(producer, large, "second", "third")
+		putItems(h, producer, large, "second", "third")
 		var log bytes.Buffer
-		q := h.queueOn(h.connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))) // 64 KiB
-		h.srv.ResetLog()
+		q := queueOn(h, h.Connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))) // 64 KiB
+		h.Server.ResetLog()
 		for _, payload := range []string{"second", "third"} {
-			item := h.await(q, payload)
-			h.ack(item)
+			item := await(h, q, payload)
+			requireAck(h, item)
 		}
-		taking := h.startTake(q)
-		h.advance(10 * time.Minute)
-		require.Equal(h, 1, h.reconnects(), "the item is read once")
+		taking := startTake(h, q)
+		bubble.Advance(10 * time.Minute)
+		require.Equal(h, 1, reconnects(h), "the item is read once")
 		require.Equal(h, 1, strings.Count(log.String(), "the data of "+q.path+"/"), log.String())
-		require.Less(h, h.srv.Log().Session(q.conn.SessionID()).Count(zktest.OpMulti), 60)
+		require.Less(h, h.Server.Log().Session(q.conn.SessionID()).Count(zktest.OpMulti), 60)
 
 		// The consumer continues with later items, and another consumer takes the large item.
-		h.put(producer, "fourth")
+		putItems(h, producer, "fourth")
 		item := <-taking
 		require.Equal(h, "fourth", string(item.Data()))
-		h.ack(item)
-		h.ack(h.take(producer, large))
-		h.requireLen(producer, 0)
+		requireAck(h, item)
+		requireAck(h, takeItem(h, producer, large))
+		requireLen(h, producer, 0)
 	})
 }
 
 // The other items of a batch with such an item are delivered.
 func TestClaim_BatchWithItemTooLarge(t *testing.T) {
-	run(t, func(h *harness) {
-		producer := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), config{})
-		h.put(producer, "first", string(make([]byte, 100<<10)), "third")
-		q := h.queueOn(h.connect(), config{})
+	run(t, func(h *bubble.Test) {
+		producer := queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})
+		putItems(h, producer, "first", string(make([]byte, 100<<10)), "third")
+		q := queueOn(h, h.Connect(), config{})
 		taken := map[string]bool{}
 		for len(taken) < 2 {
 			items, err := q.TakeUpTo(h.Context(), 3)
 			require.NoError(h, err)
 			for _, i := range items {
 				taken[string(i.Data())] = true
-				h.ack(i)
+				requireAck(h, i)
 			}
 		}
 		require.Equal(h, map[string]bool{"first": true, "third": true}, taken)
@@ -156,10 +156,10 @@ func TestClaim_BatchWithItemTooLarge(t *testing.T) {
 func TestClaim_ReplyAndRecordLost(t *testing.T) {
 	for name, closeQueue := range map[string]bool{"listed": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				q, other, operator := h.queue(), h.queue(), h.connect()
-				h.put(q, "one")
-				h.srv.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			run(t, func(h *bubble.Test) {
+				q, other, operator := newQueue(h), newQueue(h), h.Connect()
+				putItems(h, q, "one")
+				h.Server.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					require.NoError(h, operator.Delete(q.writer.Record(), -1))
 					if closeQueue {
 						go func() { _ = q.Close() }()
@@ -167,19 +167,19 @@ func TestClaim_ReplyAndRecordLost(t *testing.T) {
 					return zktest.Cut(r)
 				})
 				// The read of the claim fails at first.
-				h.srv.After(zktest.Match{Op: zktest.OpGetData, Path: "/jobs-claims/queue-0000000000", Nth: 1}, zktest.Cut)
+				h.Server.After(zktest.Match{Op: zktest.OpGetData, Path: "/jobs-claims/queue-0000000000", Nth: 1}, zktest.Cut)
 				ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
 				defer cancel()
 				item, err := q.Take(ctx)
 				if closeQueue {
 					require.ErrorIs(h, err, recipes.ErrClosed)
 					require.NoError(h, bubble.Repeated(q.Close))
-					item = h.take(other, "one")
+					item = takeItem(h, other, "one")
 				} else {
 					require.NoError(h, err)
 				}
 				require.Equal(h, 2, item.Attempt())
-				h.ack(item)
+				requireAck(h, item)
 			})
 		})
 	}

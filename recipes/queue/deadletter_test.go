@@ -18,20 +18,20 @@ import (
 
 // An item that was returned after its last attempt becomes a dead letter, which can be requeued.
 func TestDeadLetter_AfterLastReturn(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 3})
-		h.put(q, "bad", "good")
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 3})
+		putItems(h, q, "bad", "good")
 		var id string
 		for i := range 3 {
-			item := h.take(q, "bad")
+			item := takeItem(h, q, "bad")
 			require.Equal(h, i+1, item.Attempt())
 			require.NoError(h, item.Return(fmt.Errorf("reason %d", i+1)))
 			id = item.ID()
-			h.advance(time.Second)
+			bubble.Advance(time.Second)
 		}
-		h.ack(h.take(q, "good"))
-		h.requireEmpty(q)
-		letters := h.deadLetters(q, 1)
+		requireAck(h, takeItem(h, q, "good"))
+		requireEmpty(h, q)
+		letters := deadLetters(h, q, 1)
 		l := letters[0]
 		require.Equal(h, id, l.Item)
 		require.Equal(h, 3, l.Attempts)
@@ -42,33 +42,33 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 		require.NoError(h, q.Requeue(ctx, l))
 		require.ErrorIs(h, q.Requeue(ctx, l), recipes.ErrDeleted)
 		require.ErrorIs(h, q.Discard(ctx, l), recipes.ErrDeleted)
-		item := h.take(q, "bad")
+		item := takeItem(h, q, "bad")
 		require.Equal(h, 1, item.Attempt(), "attempts are counted from 1 again")
 		require.NoError(h, item.Ack())
-		h.deadLetters(q, 0)
+		deadLetters(h, q, 0)
 		require.ErrorIs(h, q.Requeue(ctx, DeadLetter{ID: "x", Item: "x"}), recipes.ErrInvalid)
 	})
 }
 
 // The attempts of an item that crashes its consumers count.
 func TestDeadLetter_AfterCrashes(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 3})
-		h.put(q, "deadly", "good")
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 3})
+		putItems(h, q, "deadly", "good")
 		for i := range 3 {
-			conn := h.connect()
-			consumer := h.queueOn(conn, config{maxAttempts: 3})
-			require.Equal(h, i+1, h.take(consumer, "deadly").Attempt())
-			require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+			conn := h.Connect()
+			consumer := queueOn(h, conn, config{maxAttempts: 3})
+			require.Equal(h, i+1, takeItem(h, consumer, "deadly").Attempt())
+			require.NoError(h, h.Server.ExpireSession(conn.SessionID()))
 			conn.Close()
-			h.advance(time.Second)
+			bubble.Advance(time.Second)
 		}
-		h.take(q, "good")
-		letters := h.deadLetters(q, 1)
+		takeItem(h, q, "good")
+		letters := deadLetters(h, q, 1)
 		require.Equal(h, 3, letters[0].Attempts)
 		require.Contains(h, letters[0].Reason, "neither acknowledged nor returned")
 		require.NoError(h, q.Discard(ctx, letters[0]))
-		require.NotContains(h, h.srv.Tree(), "deadly")
+		require.NotContains(h, h.Server.Tree(), "deadly")
 	})
 }
 
@@ -84,9 +84,9 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 		"too many attempts": {encode([]byte("one")), 1, "1 attempts"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				ctx, conn, operator := h.Context(), h.connect(), h.connect()
-				q := h.queueOn(conn, config{maxAttempts: 1})
+			run(t, func(h *bubble.Test) {
+				ctx, conn, operator := h.Context(), h.Connect(), h.Connect()
+				q := queueOn(h, conn, config{maxAttempts: 1})
 				require.NoError(h, q.Create(ctx))
 				const item = "/jobs/queue-0000000000"
 				_, err := operator.Create(item, c.data, 0, q.acl)
@@ -97,29 +97,29 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 					require.NoError(h, operator.Delete(item+"/attempt", -1))
 				}
 				var claimed atomic.Bool
-				h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: q.claimPath("queue-0000000000"), Nth: 1}, func(r *zktest.Request) zktest.Verdict {
+				h.Server.After(zktest.Match{Op: zktest.OpMulti, Path: q.claimPath("queue-0000000000"), Nth: 1}, func(r *zktest.Request) zktest.Verdict {
 					claimed.Store(true)
 					return zktest.Pass(r)
 				})
-				h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: item}, func(r *zktest.Request) zktest.Verdict {
+				h.Server.Before(zktest.Match{Op: zktest.OpGetData, Path: item}, func(r *zktest.Request) zktest.Verdict {
 					if claimed.Swap(false) {
-						time.Sleep(sessionTimeout / 2) // longer than the lease
+						time.Sleep(bubble.SessionTimeout / 2) // longer than the lease
 						// The reply arrives before that to the check of the session.
-						h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+						h.Server.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 							time.Sleep(bubble.Margin)
 							return zktest.Pass(r)
 						})
 					}
 					return zktest.Pass(r)
 				})
-				taking := h.startTake(q)
-				h.advance(sessionTimeout)
-				letters := h.deadLetters(q, 1)
+				taking := startTake(h, q)
+				bubble.Advance(bubble.SessionTimeout)
+				letters := deadLetters(h, q, 1)
 				require.Contains(h, letters[0].Reason, c.reason)
 				require.Equal(h, c.data, letters[0].Raw)
 				require.Len(h, letters[0].Parts, c.attempts, "parts, of a well-formed item only")
-				require.NotContains(h, h.childrenOn(operator, q.cfg.claims), "queue-0000000000")
-				h.put(q, "two")
+				require.NotContains(h, childrenOn(h, operator, q.cfg.claims), "queue-0000000000")
+				putItems(h, q, "two")
 				require.Equal(h, "two", string((<-taking).Data()))
 			})
 		})
@@ -129,81 +129,81 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 // An item of another client that is too large to be moved becomes a dead letter in place. It is not
 // delivered, keeps its data, and can be discarded.
 func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 1})
-		h.put(q, "one")
-		h.ack(h.take(q, "one"))
-		conn := h.connect(zk.WithMaxBufferSize(0))
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 1})
+		putItems(h, q, "one")
+		requireAck(h, takeItem(h, q, "one"))
+		conn := h.Connect(zk.WithMaxBufferSize(0))
 		large := make([]byte, 1<<20-4200)
 		_, err := conn.Create("/jobs/queue-", encode(large), zk.FlagSequence, q.acl)
 		require.NoError(h, err)
-		h.put(q, "two")
-		reader := h.queueOn(conn, config{maxAttempts: 1})
+		putItems(h, q, "two")
+		reader := queueOn(h, conn, config{maxAttempts: 1})
 		item, err := reader.TryTake(ctx)
 		require.NoError(h, err)
 		require.NoError(h, item.Return(errors.New("too much")))
 		require.ErrorIs(h, item.Err(), recipes.ErrReleased)
-		h.ack(h.take(reader, "two"))
-		h.requireEmpty(reader)
-		h.requireEmpty(h.queue())
-		letters := h.deadLetters(reader, 1)
+		requireAck(h, takeItem(h, reader, "two"))
+		requireEmpty(h, reader)
+		requireEmpty(h, newQueue(h))
+		letters := deadLetters(h, reader, 1)
 		require.Equal(h, "too much", letters[0].Reason)
 		require.Equal(h, large, letters[0].Parts[0])
 		require.ErrorIs(h, reader.Requeue(ctx, letters[0]), recipes.ErrTooLarge, "not by a transaction of this library")
-		require.Len(h, h.children("/jobs"), 1)
+		require.Len(h, children(h, "/jobs"), 1)
 		require.NoError(h, reader.Discard(ctx, letters[0]))
 		require.ErrorIs(h, reader.Discard(ctx, letters[0]), recipes.ErrDeleted)
-		require.Empty(h, h.children("/jobs"))
-		require.Len(h, h.children(reader.cfg.claims), 2, "two records")
+		require.Empty(h, children(h, "/jobs"))
+		require.Len(h, children(h, reader.cfg.claims), 2, "two records")
 	})
 }
 
 // Dead letters are listed in the order of their items.
 func TestDeadLetters_Order(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 1})
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 1})
 		for i := range 3 {
 			require.NoError(h, put(ctx, q, fmt.Append(nil, i), WithPriority(3-i)))
 		}
 		for _, payload := range []string{"2", "1", "0"} {
-			require.NoError(h, h.take(q, payload).Return(nil))
+			require.NoError(h, takeItem(h, q, payload).Return(nil))
 		}
-		letters := h.deadLetters(q, 3)
+		letters := deadLetters(h, q, 3)
 		var order []string
 		for _, l := range letters {
 			order = append(order, string(l.Parts[0]))
 			require.Equal(h, "returned", l.Reason)
 		}
 		require.Equal(h, []string{"2", "1", "0"}, order)
-		_, err := h.connect().Create("/jobs-dead/unrecognized", nil, 0, q.acl)
+		_, err := h.Connect().Create("/jobs-dead/unrecognized", nil, 0, q.acl)
 		require.NoError(h, err)
-		h.deadLetters(q, 3)
+		deadLetters(h, q, 3)
 	})
 }
 
 // If a reply is lost, an item becomes one dead letter, and a dead letter becomes one item.
 func TestTrap07_RequeueReplyLost(t *testing.T) {
-	forEachLoss(t, func(h *harness, lose func(q *Queue)) {
-		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, config{maxAttempts: 1})
-		h.put(q, "one")
-		item := h.take(q, "one")
+	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
+		ctx, conn := h.Context(), h.Connect()
+		q := queueOn(h, conn, config{maxAttempts: 1})
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
 		lose(q)
 		require.NoError(h, item.Return(nil))
-		letters := h.deadLetters(q, 1)
-		require.Empty(h, h.children("/jobs"))
+		letters := deadLetters(h, q, 1)
+		require.Empty(h, children(h, "/jobs"))
 		lose(q)
 		require.NoError(h, q.Requeue(ctx, letters[0]))
-		require.Len(h, h.children("/jobs"), 1)
-		require.Empty(h, h.children("/jobs-dead"))
-		h.take(q, "one")
+		require.Len(h, children(h, "/jobs"), 1)
+		require.Empty(h, children(h, "/jobs-dead"))
+		takeItem(h, q, "one")
 	})
 }
 
 // A dead letter that another client has written with the path of another znode neither shows nor deletes it.
 func TestDeadLetter_NamesAnotherZnode(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), newQueue(h)
 		require.NoError(h, q.Create(ctx))
 		require.NoError(h, q.makeDead(ctx))
 		for path, data := range map[string]string{"/secret": "secret", "/jobs-dead/queue-0000000000-1": ""} {
@@ -212,13 +212,13 @@ func TestDeadLetter_NamesAnotherZnode(t *testing.T) {
 		}
 		_, err := q.conn.Create("/jobs-dead/queue-0000000000-1/why", []byte(`{"item":"../secret","inPlace":true}`), 0, openACL)
 		require.NoError(h, err)
-		letters := h.deadLetters(q, 1)
+		letters := deadLetters(h, q, 1)
 		require.Equal(h, "queue-0000000000", letters[0].Item)
 		require.Contains(h, letters[0].Reason, `unknown: the item is "../secret"`)
 		require.Empty(h, letters[0].Raw)
 		require.NoError(h, q.Discard(ctx, letters[0]))
-		require.Empty(h, h.children("/jobs-dead"))
-		require.Contains(h, h.srv.Tree(), "secret")
+		require.Empty(h, children(h, "/jobs-dead"))
+		require.Contains(h, h.Server.Tree(), "secret")
 	})
 }
 

@@ -11,24 +11,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // Delayed items are delivered when they are due, even if an item with an earlier time is put in the
 // meantime.
 func TestDispatcher_DelayedItems(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, producer, consumer := h.Context(), h.queue(), h.queue()
+	run(t, func(h *bubble.Test) {
+		ctx, producer, consumer := h.Context(), newQueue(h), newQueue(h)
 		begin := time.Now()
 		at := func(d time.Duration) PutOption { return WithTime(begin.Add(d)) }
 		require.NoError(h, put(ctx, producer, []byte("late"), at(time.Hour)))
 		require.NoError(h, put(ctx, producer, []byte("soon"), at(time.Minute)))
-		h.requireEmpty(consumer)
+		requireEmpty(h, consumer)
 		var order []string
 		consume, stop := context.WithCancel(ctx)
 		defer stop()
-		items, _ := h.consume(consume, consumer)
-		h.advance(time.Second)
+		items, _ := startConsume(h, consume, consumer)
+		bubble.Advance(time.Second)
 		require.NoError(h, put(ctx, producer, []byte("sooner"), at(30*time.Second)))
 		require.NoError(h, put(ctx, producer, []byte("past"), at(-time.Hour)))
 		for item := range items {
@@ -46,7 +47,7 @@ func TestDispatcher_DelayedItems(t *testing.T) {
 // due when the timer fires if the wall clock was set back while the dispatcher waited. This test
 // uses real time, because a bubble has no monotonic clock.
 func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
-	conn, _, err := zktest.Start(t).Connect(sessionTimeout)
+	conn, _, err := zktest.Start(t).Connect(bubble.SessionTimeout)
 	require.NoError(t, err)
 	q, err := New(conn, "/jobs", config{})
 	require.NoError(t, err)
@@ -63,14 +64,14 @@ func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
 
 // The order of delayed items depends on their names only, and not on the time of the sort.
 func TestTrap53_OrderDependsOnNames(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), newQueue(h)
 		begin := time.Now()
 		for _, ms := range rand.Perm(60) {
 			require.NoError(h, put(ctx, q, fmt.Append(nil, ms), WithTime(begin.Add(time.Duration(1000+ms)*time.Millisecond))))
 		}
 		for i := range 60 {
-			h.await(q, fmt.Sprint(i))
+			await(h, q, fmt.Sprint(i))
 			require.Equal(h, time.Duration(1000+i)*time.Millisecond, time.Since(begin))
 		}
 	})
@@ -79,12 +80,12 @@ func TestTrap53_OrderDependsOnNames(t *testing.T) {
 // An item of higher priority is claimed when an eighth of the listed items was claimed, and not
 // only after all of them.
 func TestDispatcher_PriorityOvertakesListedItems(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), newQueue(h)
 		for range 10 {
 			require.NoError(h, putAll(ctx, q, make([][]byte, 40), WithPriority(9)))
 		}
-		h.take(q, "")
+		takeItem(h, q, "")
 		require.NoError(h, put(ctx, q, []byte("urgent"), WithPriority(1)))
 		for n := 1; ; n++ {
 			item, err := q.TryTake(ctx)
@@ -101,15 +102,15 @@ func TestDispatcher_PriorityOvertakesListedItems(t *testing.T) {
 // even if the queue is long.
 func TestDispatcher_UrgentItemIsNext(t *testing.T) {
 	for _, n := range []int{100, 2000} {
-		run(t, func(h *harness) {
-			producer, consumer := h.queue(), h.queue()
+		run(t, func(h *bubble.Test) {
+			producer, consumer := newQueue(h), newQueue(h)
 			for range n / 100 {
 				require.NoError(h, putAll(h.Context(), producer, slices.Repeat([][]byte{[]byte("slow")}, 100), WithPriority(5)))
 			}
 			take := func() string {
 				item, err := consumer.Take(h.Context())
 				require.NoError(h, err)
-				h.advance(2 * time.Second)
+				bubble.Advance(2 * time.Second)
 				require.NoError(h, item.Ack())
 				return string(item.Data())
 			}
@@ -142,23 +143,23 @@ func requests(srv *zktest.Server, session int64, f func()) zktest.Log {
 
 // An item costs two writes and a read. Many items together cost two writes, and a read for each.
 func TestDispatcher_RequestsPerItem(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
-		h.put(q, "first")
-		h.ack(h.take(q, "first"))
-		log := requests(h.srv, q.conn.SessionID(), func() { h.put(q, "one") })
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), newQueue(h)
+		putItems(h, q, "first")
+		requireAck(h, takeItem(h, q, "first"))
+		log := requests(h.Server, q.conn.SessionID(), func() { putItems(h, q, "one") })
 		require.Len(h, log, 1, "%v", log)
 		data := make([][]byte, 64)
-		log = requests(h.srv, q.conn.SessionID(), func() { require.NoError(h, putAll(ctx, q, data)) })
+		log = requests(h.Server, q.conn.SessionID(), func() { require.NoError(h, putAll(ctx, q, data)) })
 		require.Len(h, log, 1, "%v", log)
-		h.ack(h.take(q, "one"))
-		log = requests(h.srv, q.conn.SessionID(), func() {
+		requireAck(h, takeItem(h, q, "one"))
+		log = requests(h.Server, q.conn.SessionID(), func() {
 			for range 10 {
-				h.ack(h.take(q, ""))
+				requireAck(h, takeItem(h, q, ""))
 			}
 		})
 		require.Len(h, log, 30, "claim, read and acknowledgement of each item\n%v", log)
-		log = requests(h.srv, q.conn.SessionID(), func() {
+		log = requests(h.Server, q.conn.SessionID(), func() {
 			items, err := q.TakeUpTo(ctx, 40)
 			require.NoError(h, err)
 			require.NoError(h, AckAll(items...))

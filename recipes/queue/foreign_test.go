@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -20,7 +21,7 @@ import (
 func TestForeignParticipant(t *testing.T) {
 	const item = "/jobs/queue-0000000000"
 	type foreign struct {
-		*harness
+		*bubble.Test
 		conn *zk.Conn
 	}
 	create := func(path string, data []byte, flags int32, acl []zk.ACL) func(f foreign) {
@@ -108,11 +109,11 @@ func TestForeignParticipant(t *testing.T) {
 		"kazoo: too large": {write: with("/jobs/entries/entry-100-0000000000", make([]byte, 100<<10)), outcome: unread, layout: recipe.Kazoo},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				f := foreign{h, h.connect(zk.WithMaxBufferSize(0))}
+			run(t, func(h *bubble.Test) {
+				f := foreign{h, h.Connect(zk.WithMaxBufferSize(0))}
 				defer f.conn.Close()
 				cfg := config{maxAttempts: 3}
-				connect := func() *Queue { return h.queueOn(h.connect(), cfg, recipe.WithLayout(c.layout)) }
+				connect := func() *Queue { return queueOn(h, h.Connect(), cfg, recipe.WithLayout(c.layout)) }
 				producer := connect()
 				require.NoError(h, producer.Create(h.Context()))
 				require.NoError(h, producer.makeDead(h.Context()))
@@ -137,9 +138,9 @@ func TestForeignParticipant(t *testing.T) {
 				}
 				for round := range 2 { // before and after the attempts of the foreign item
 					for i := range 10 {
-						h.put(producer, fmt.Sprintf("item %d %d", round, i))
+						putItems(h, producer, fmt.Sprintf("item %d %d", round, i))
 					}
-					h.advance(10 * time.Second)
+					bubble.Advance(10 * time.Second)
 				}
 				close(results)
 				for r := range results {
@@ -179,7 +180,7 @@ func TestForeignParticipant(t *testing.T) {
 }
 
 // children returns the number of children of the directory of items.
-func (q *Queue) children(h *harness) int {
+func (q *Queue) children(h *bubble.Test) int {
 	n, err := q.Len(h.Context())
 	require.NoError(h, err)
 	return n
@@ -187,24 +188,24 @@ func (q *Queue) children(h *harness) int {
 
 // After a loss of the servers' data, an item with the name of one that was skipped is delivered without delay.
 func TestDataLoss_NameOfSkippedItem(t *testing.T) {
-	run(t, func(h *harness) {
-		producer, q := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), config{}), h.queue()
-		h.put(producer, string(make([]byte, 100<<10)))
-		taking := h.startTake(q)
-		h.advance(10 * time.Minute)
+	run(t, func(h *bubble.Test) {
+		producer, q := queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{}), newQueue(h)
+		putItems(h, producer, string(make([]byte, 100<<10)))
+		taking := startTake(h, q)
+		bubble.Advance(10 * time.Minute)
 		// The first listing after the loss has the name.
-		h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Path: "/jobs", Nth: 1}, func(r *zktest.Request) zktest.Verdict {
+		h.Server.Before(zktest.Match{Op: zktest.OpGetChildren2, Path: "/jobs", Nth: 1}, func(r *zktest.Request) zktest.Verdict {
 			time.Sleep(5 * time.Second)
 			return zktest.Pass(r)
 		})
-		h.srv.Restart(zktest.LoseTree)
-		h.advance(3 * time.Second)
-		h.put(producer, "readable")
-		h.advance(5 * time.Second)
+		h.Server.Restart(zktest.LoseTree)
+		bubble.Advance(3 * time.Second)
+		putItems(h, producer, "readable")
+		bubble.Advance(5 * time.Second)
 		select {
 		case item := <-taking:
 			require.Equal(h, "queue-0000000000", item.ID())
-			h.ack(item)
+			requireAck(h, item)
 		default:
 			require.Fail(h, "the item was not delivered")
 		}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -19,63 +18,49 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const sessionTimeout = 4 * time.Second
-
 var openACL = zk.WorldACL(zk.PermAll)
 
-// harness is a server in a bubble with fake time, and the queues of a test.
-type harness struct {
-	*testing.T
-	srv    *zktest.Server
-	queues []*Queue
-}
-
 // run runs f, closes the queues, and requires that no znode and no watch remains.
-func run(t *testing.T, f func(h *harness), opts ...zktest.Option) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &harness{T: t, srv: zktest.Start(t, opts...)}
+func run(t *testing.T, f func(h *bubble.Test), opts ...zktest.Option) {
+	t.Helper()
+	bubble.Run(t, func(h *bubble.Test) {
+		h.Cleanup(func() { requireNothingRemains(h) })
 		f(h)
-		for _, q := range h.queues {
-			err := bubble.Repeated(q.Close)
-			if q.conn.State() == zk.StateHasSession {
-				require.NoError(h, err)
-			}
-		}
-		h.requireNothingRemains()
-	})
+	}, opts...)
 }
 
 // requireNothingRemains requires that no record and no claim exists, and no watch but those that
 // the next queue on the connection uses.
-func (h *harness) requireNothingRemains() {
+func requireNothingRemains(h *bubble.Test) {
 	h.Helper()
 	synctest.Wait()
-	require.NotContains(h, h.srv.Tree(), "ephemeral", "%s", h.srv.Tree())
-	for _, watch := range h.srv.Watches() {
+	require.NotContains(h, h.Server.Tree(), "ephemeral", "%s", h.Server.Tree())
+	for _, watch := range h.Server.Watches() {
 		require.Equal(h, zktest.ChildWatch, watch.Kind, watch)
 	}
 }
 
-func (h *harness) connect(opts ...func(*zk.Conn)) *zk.Conn {
-	return bubble.Connect(h, h.srv, sessionTimeout, opts...)
-}
-
 // queue returns a participant with a separate connection.
-func (h *harness) queue() *Queue { return h.queueOn(h.connect(), config{}) }
+func newQueue(h *bubble.Test) *Queue { return queueOn(h, h.Connect(), config{}) }
 
 // ApplyQueue makes a config an option, for tests of several queues.
 func (c config) ApplyQueue(s *recipe.Setup) {
 	recipe.Own("config", func(own *config) { *own = c })(s)
 }
 
-func (h *harness) queueOn(conn *zk.Conn, cfg config, opts ...Option) *Queue {
-	return h.queueAt(conn, "/jobs", cfg, opts...)
+func queueOn(h *bubble.Test, conn *zk.Conn, cfg config, opts ...Option) *Queue {
+	return queueAt(h, conn, "/jobs", cfg, opts...)
 }
 
-func (h *harness) queueAt(conn *zk.Conn, path string, cfg config, opts ...Option) *Queue {
-	q, err := New(conn, path, append([]Option{cfg, recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
+func queueAt(h *bubble.Test, conn *zk.Conn, path string, cfg config, opts ...Option) *Queue {
+	q, err := New(conn, path, append([]Option{cfg, recipes.WithSessionTimeout(bubble.SessionTimeout)}, opts...)...)
 	require.NoError(h, err)
-	h.queues = append(h.queues, q)
+	h.Cleanup(func() {
+		err := bubble.Repeated(q.Close)
+		if conn.State() == zk.StateHasSession {
+			require.NoError(h, err)
+		}
+	})
 	return q
 }
 
@@ -90,15 +75,15 @@ func putAll(ctx context.Context, q *Queue, data [][]byte, opts ...PutOption) err
 	return err
 }
 
-func (h *harness) put(q *Queue, payloads ...string) {
+func putItems(h *bubble.Test, q *Queue, payloads ...string) {
 	h.Helper()
 	for _, p := range payloads {
 		require.NoError(h, put(h.Context(), q, []byte(p)))
 	}
 }
 
-// take takes an item, which must have a payload.
-func (h *harness) take(q *Queue, payload string) *Item {
+// takeItem takes an item, which must have a payload.
+func takeItem(h *bubble.Test, q *Queue, payload string) *Item {
 	h.Helper()
 	item, err := q.TryTake(h.Context())
 	require.NoError(h, err)
@@ -108,7 +93,7 @@ func (h *harness) take(q *Queue, payload string) *Item {
 }
 
 // await waits for an item, which must have a payload.
-func (h *harness) await(q *Queue, payload string) *Item {
+func await(h *bubble.Test, q *Queue, payload string) *Item {
 	h.Helper()
 	item, err := q.Take(h.Context())
 	require.NoError(h, err)
@@ -117,7 +102,7 @@ func (h *harness) await(q *Queue, payload string) *Item {
 }
 
 // startTake takes an item in the background.
-func (h *harness) startTake(q *Queue) <-chan *Item {
+func startTake(h *bubble.Test, q *Queue) <-chan *Item {
 	taken := make(chan *Item, 1)
 	go func() {
 		item, err := q.Take(h.Context())
@@ -127,9 +112,9 @@ func (h *harness) startTake(q *Queue) <-chan *Item {
 	return taken
 }
 
-// consume runs a loop over the items of q, whose body waits until the test receives the item, or ctx is
+// startConsume runs a loop over the items of q, whose body waits until the test receives the item, or ctx is
 // done. result receives the error with which the loop ends, or nil.
-func (h *harness) consume(ctx context.Context, q *Queue) (items <-chan *Item, result <-chan error) {
+func startConsume(h *bubble.Test, ctx context.Context, q *Queue) (items <-chan *Item, result <-chan error) {
 	out, end := make(chan *Item), make(chan error, 1)
 	go func() {
 		defer close(end)
@@ -149,27 +134,27 @@ func (h *harness) consume(ctx context.Context, q *Queue) (items <-chan *Item, re
 	return out, end
 }
 
-func (h *harness) ack(i *Item) {
+func requireAck(h *bubble.Test, i *Item) {
 	h.Helper()
 	require.NoError(h, i.Ack())
 }
 
 // requireEmpty requires that no item is available.
-func (h *harness) requireEmpty(q *Queue) {
+func requireEmpty(h *bubble.Test, q *Queue) {
 	h.Helper()
 	_, err := q.TryTake(h.Context())
 	require.ErrorIs(h, err, ErrEmpty)
 }
 
 // requireLen requires the number of items, and deadLetters that of dead letters, which it returns.
-func (h *harness) requireLen(q *Queue, want int) {
+func requireLen(h *bubble.Test, q *Queue, want int) {
 	h.Helper()
 	n, err := q.Len(h.Context())
 	require.NoError(h, err)
 	require.Equal(h, want, n)
 }
 
-func (h *harness) deadLetters(q *Queue, want int) []DeadLetter {
+func deadLetters(h *bubble.Test, q *Queue, want int) []DeadLetter {
 	h.Helper()
 	letters, err := q.DeadLetters(h.Context())
 	require.NoError(h, err)
@@ -179,11 +164,11 @@ func (h *harness) deadLetters(q *Queue, want int) []DeadLetter {
 
 // forEachLoss runs f with each fault after which a client does not know whether a request was applied, and which
 // does not end its leases. lose causes it at the next transaction of a queue.
-func forEachLoss(t *testing.T, f func(h *harness, lose func(q *Queue))) {
+func forEachLoss(t *testing.T, f func(h *bubble.Test, lose func(q *Queue))) {
 	for _, l := range slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved) {
 		t.Run(l.Name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				f(h, func(q *Queue) { l.Set(h.srv, nth(q.conn, zktest.OpMulti, 1)) })
+			run(t, func(h *bubble.Test) {
+				f(h, func(q *Queue) { l.Set(h.Server, nth(q.conn, zktest.OpMulti, 1)) })
 			})
 		})
 	}
@@ -194,18 +179,15 @@ func nth(conn *zk.Conn, op zktest.Op, n int) zktest.Match {
 	return zktest.Match{Op: op, Session: conn.SessionID(), Nth: n}
 }
 
-// advance lets time pass, and waits until all goroutines are idle.
-func (h *harness) advance(d time.Duration) { bubble.Advance(d) }
-
 // children returns the names of the children of a znode, or nil if it does not exist.
-func (h *harness) children(path string) []string {
+func children(h *bubble.Test, path string) []string {
 	h.Helper()
-	conn := h.connect()
+	conn := h.Connect()
 	defer conn.Close()
-	return h.childrenOn(conn, path)
+	return childrenOn(h, conn, path)
 }
 
-func (h *harness) childrenOn(conn *zk.Conn, path string) []string {
+func childrenOn(h *bubble.Test, conn *zk.Conn, path string) []string {
 	h.Helper()
 	names, _, err := conn.Children(path)
 	if err != nil {
@@ -215,4 +197,4 @@ func (h *harness) childrenOn(conn *zk.Conn, path string) []string {
 }
 
 // reconnects returns how often clients have connected since the log was reset.
-func (h *harness) reconnects() int { return h.srv.Log().Count(zktest.OpConnect) }
+func reconnects(h *bubble.Test) int { return h.Server.Log().Count(zktest.OpConnect) }

@@ -44,19 +44,19 @@ func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 		"partition":  func(srv *zktest.Server, session int64) { srv.Partition(session) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				q, other := h.queue(), h.queue()
-				h.put(q, "one")
-				item := h.take(q, "one")
+			run(t, func(h *bubble.Test) {
+				q, other := newQueue(h), newQueue(h)
+				putItems(h, q, "one")
+				item := takeItem(h, q, "one")
 				begin := time.Now()
-				fault(h.srv, q.conn.SessionID())
+				fault(h.Server, q.conn.SessionID())
 				var notified time.Duration
 				var waiting sync.WaitGroup
 				waiting.Go(func() {
 					<-item.Done()
 					notified = time.Since(begin)
 				})
-				again := h.await(other, "one")
+				again := await(h, other, "one")
 				taken := time.Since(begin)
 				waiting.Wait()
 				require.Less(h, notified, taken)
@@ -65,8 +65,8 @@ func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 				require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
 				_, err := item.Multi()
 				require.ErrorIs(h, err, recipes.ErrNotHeld)
-				h.srv.Heal(q.conn.SessionID())
-				h.advance(10 * time.Second)
+				h.Server.Heal(q.conn.SessionID())
+				bubble.Advance(10 * time.Second)
 				require.NoError(h, again.Err())
 				require.NoError(h, again.Ack())
 			})
@@ -77,16 +77,16 @@ func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 // The lease expires and the session survives. The item is lost nevertheless, and is returned when a
 // server answers.
 func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
-	run(t, func(h *harness) {
-		q, other := h.queue(), h.queue()
-		h.put(q, "one")
-		item := h.take(q, "one")
+	run(t, func(h *bubble.Test) {
+		q, other := newQueue(h), newQueue(h)
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
 		session := q.conn.SessionID()
-		h.srv.Blackhole(zktest.ToClient, session)
+		h.Server.Blackhole(zktest.ToClient, session)
 		<-item.Done()
 		require.ErrorIs(h, item.Err(), recipes.ErrLeaseExpired)
-		h.srv.Heal(session)
-		again := h.await(other, "one")
+		h.Server.Heal(session)
+		again := await(h, other, "one")
 		require.Equal(h, session, q.conn.SessionID())
 		require.Equal(h, 2, again.Attempt())
 	})
@@ -95,15 +95,15 @@ func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
 // The client library has started a new session without an event. The items of the previous session
 // are lost, and nothing is written for them in the new session.
 func TestTrap18_SessionChangesUnnoticed(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
-		h.put(q, "one")
-		item := h.take(q, "one")
-		require.NoError(h, h.srv.ExpireSession(q.conn.SessionID()))
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
+		require.NoError(h, h.Server.ExpireSession(q.conn.SessionID()))
 		require.ErrorIs(h, bubble.Repeated(func() error { return item.Ack() }), recipes.ErrNotHeld)
 		<-item.Done()
 		require.ErrorIs(h, item.Err(), recipes.ErrSessionExpired)
-		again := h.await(q, "one")
+		again := await(h, q, "one")
 		require.Equal(h, 2, again.Attempt())
 		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
 		_, err := item.Multi()

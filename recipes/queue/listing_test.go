@@ -18,28 +18,28 @@ import (
 
 // A consumer takes a thousand items with few listings.
 func TestListing_FewListingsForManyItems(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), newQueue(h)
 		for range 10 {
 			require.NoError(h, putAll(ctx, q, make([][]byte, 100)))
 		}
 		for range 1000 {
-			h.ack(h.take(q, ""))
+			requireAck(h, takeItem(h, q, ""))
 		}
-		log := h.srv.Log().Session(q.conn.SessionID())
+		log := h.Server.Log().Session(q.conn.SessionID())
 		require.Less(h, log.Count(zktest.OpGetChildren2), 120, "listings of two directories")
-		h.requireEmpty(q)
+		requireEmpty(h, q)
 	})
 }
 
 // A consumer whose listings are slow spends no more than about a twentieth of its time on them.
 func TestListing_SlowListingsAreRare(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *bubble.Test) {
 		const items, work, listing = 40, 2 * time.Second, time.Second
-		producer, consumer := h.queue(), h.queue()
+		producer, consumer := newQueue(h), newQueue(h)
 		require.NoError(h, putAll(h.Context(), producer, slices.Repeat([][]byte{[]byte("slow")}, items), WithPriority(5)))
 		listings := 0
-		slow := h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: consumer.conn.SessionID(), Path: "/jobs"}, func(*zktest.Request) zktest.Verdict {
+		slow := h.Server.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: consumer.conn.SessionID(), Path: "/jobs"}, func(*zktest.Request) zktest.Verdict {
 			listings++
 			time.Sleep(listing)
 			return zktest.Verdict{}
@@ -48,7 +48,7 @@ func TestListing_SlowListingsAreRare(t *testing.T) {
 		for range items {
 			item, err := consumer.Take(h.Context())
 			require.NoError(h, err)
-			h.advance(work)
+			bubble.Advance(work)
 			require.NoError(h, item.Ack())
 		}
 		require.LessOrEqual(h, listings, 2+items*int(work/listing)/listingShare+items/16)
@@ -58,53 +58,53 @@ func TestListing_SlowListingsAreRare(t *testing.T) {
 // Calls of Take that return without an item, and queues that are closed, must not leave further
 // watches.
 func TestTrap25_WatchesAddUp(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
 		for range 50 {
 			ctx, cancel := context.WithTimeout(h.Context(), time.Millisecond)
 			_, err := q.Take(ctx)
 			require.ErrorIs(h, err, context.DeadlineExceeded)
 			cancel()
-			h.requireEmpty(q)
+			requireEmpty(h, q)
 		}
-		require.Len(h, h.srv.Watches(), 2)
-		log := h.srv.Log().Session(q.conn.SessionID())
+		require.Len(h, h.Server.Watches(), 2)
+		log := h.Server.Log().Session(q.conn.SessionID())
 		require.Less(h, log.Count(zktest.OpGetChildren2), 120)
-		h.srv.DropConnections()
-		h.advance(2 * time.Second)
-		h.requireEmpty(q)
-		require.Len(h, h.srv.Watches(), 2)
-		other := h.queue()
-		h.requireEmpty(other)
+		h.Server.DropConnections()
+		bubble.Advance(2 * time.Second)
+		requireEmpty(h, q)
+		require.Len(h, h.Server.Watches(), 2)
+		other := newQueue(h)
+		requireEmpty(h, other)
 		require.NoError(h, q.Close())
 		for range 50 {
-			q := h.queueOn(q.conn, config{})
-			h.requireEmpty(q)
+			q := queueOn(h, q.conn, config{})
+			requireEmpty(h, q)
 			require.NoError(h, q.Close())
 		}
 		require.LessOrEqual(h, bubble.Watches(q.conn), 4, "each watch was set again once")
 		for range 2 {
-			h.put(other, "")
+			putItems(h, other, "")
 		}
-		h.advance(time.Second)
+		bubble.Advance(time.Second)
 		require.Zero(h, bubble.Watches(q.conn))
 	})
 }
 
 // An event that does not concern an item consumes the watch. The next item must be noticed.
 func TestTrap26_UnrelatedEvent(t *testing.T) {
-	run(t, func(h *harness) {
-		q, operator := h.queue(), h.connect()
-		taken := h.startTake(q)
-		h.advance(time.Second)
+	run(t, func(h *bubble.Test) {
+		q, operator := newQueue(h), h.Connect()
+		taken := startTake(h, q)
+		bubble.Advance(time.Second)
 		for _, path := range []string{"/jobs/other", "/jobs-claims/other"} {
 			_, err := operator.Create(path, nil, 0, q.acl)
 			require.NoError(h, err)
-			h.advance(time.Second)
+			bubble.Advance(time.Second)
 			_, err = operator.Set(path, []byte("x"), -1)
 			require.NoError(h, err)
 			require.NoError(h, operator.Delete(path, -1))
-			h.advance(time.Second)
+			bubble.Advance(time.Second)
 		}
 		_, err := operator.Create("/jobs/queue-", encode([]byte("one")), zk.FlagSequence, q.acl)
 		require.NoError(h, err)
@@ -116,13 +116,13 @@ func TestTrap26_UnrelatedEvent(t *testing.T) {
 // The client library does not retry if it cannot restore its watches after a reconnect. The
 // consumer must list again to find items that were put since.
 func TestTrap27_WatchIsLost(t *testing.T) {
-	for name, breakConnection := range map[string]func(h *harness, session int64){
-		"connection": func(h *harness, session int64) { h.srv.DropConnections(session) },
-		"session":    func(h *harness, session int64) { _ = h.srv.ExpireSession(session) },
+	for name, breakConnection := range map[string]func(h *bubble.Test, session int64){
+		"connection": func(h *bubble.Test, session int64) { h.Server.DropConnections(session) },
+		"session":    func(h *bubble.Test, session int64) { _ = h.Server.ExpireSession(session) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
-				ctx, q, producer := h.Context(), h.queue(), h.queue()
+			run(t, func(h *bubble.Test) {
+				ctx, q, producer := h.Context(), newQueue(h), newQueue(h)
 				taken := make(chan string, 1) // the data, or the error
 				take := func() {
 					limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
@@ -135,15 +135,15 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 					taken <- string(item.Data())
 				}
 				go take()
-				h.advance(time.Second)
-				h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
+				bubble.Advance(time.Second)
+				h.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 				breakConnection(h, q.conn.SessionID())
-				h.put(producer, "one")
+				putItems(h, producer, "one")
 				require.Equal(h, "one", <-taken)
 
 				go take()
-				h.advance(time.Minute)
-				h.put(producer, "two")
+				bubble.Advance(time.Minute)
+				putItems(h, producer, "two")
 				require.Equal(h, "two", <-taken)
 			})
 		})
@@ -153,32 +153,32 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 // The same while the consumer has listed items: it must not work on all of them before it notices
 // an urgent item.
 func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
-	run(t, func(h *harness) {
-		q, producer := h.queue(), h.queue()
+	run(t, func(h *bubble.Test) {
+		q, producer := newQueue(h), newQueue(h)
 		require.NoError(h, putAll(h.Context(), producer, slices.Repeat([][]byte{[]byte("slow")}, 100), WithPriority(5)))
 		first, err := q.Take(h.Context())
 		require.NoError(h, err)
-		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: q.conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
-		h.srv.DropConnections(q.conn.SessionID())
-		h.advance(2 * time.Second)
+		h.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: q.conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		h.Server.DropConnections(q.conn.SessionID())
+		bubble.Advance(2 * time.Second)
 		require.NoError(h, first.Ack())
 		require.NoError(h, put(h.Context(), producer, []byte("urgent"), WithPriority(0)))
-		h.await(q, "urgent")
+		await(h, q, "urgent")
 	})
 }
 
 // The watches of a closed queue are lost at a reconnect. The next queue on the connection must not
 // rely on them.
 func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
-		h.requireEmpty(q)
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		requireEmpty(h, q)
 		require.NoError(h, q.Close())
-		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: q.conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
-		h.srv.DropConnections(q.conn.SessionID())
-		h.advance(2 * time.Second)
-		require.Empty(h, h.srv.Watches())
-		q = h.queueOn(q.conn, config{})
+		h.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: q.conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		h.Server.DropConnections(q.conn.SessionID())
+		bubble.Advance(2 * time.Second)
+		require.Empty(h, h.Server.Watches())
+		q = queueOn(h, q.conn, config{})
 		taken := make(chan error, 1)
 		go func() {
 			item, err := q.Take(h.Context())
@@ -188,8 +188,8 @@ func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
 			taken <- err
 		}()
 		synctest.Wait()
-		require.NoError(h, put(h.Context(), h.queue(), nil))
-		h.advance(10 * time.Second)
+		require.NoError(h, put(h.Context(), newQueue(h), nil))
+		bubble.Advance(10 * time.Second)
 		require.Len(h, taken, 1)
 		require.NoError(h, <-taken)
 	})
@@ -197,10 +197,10 @@ func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
 
 // Unrecognized children of the directories are ignored.
 func TestTrap34_UnrecognizedChildren(t *testing.T) {
-	run(t, func(h *harness) {
-		q, operator := h.queueOn(h.connect(), config{maxAttempts: 1}), h.connect()
-		h.put(q, "one", "two")
-		require.NoError(h, h.take(q, "one").Return(nil))
+	run(t, func(h *bubble.Test) {
+		q, operator := queueOn(h, h.Connect(), config{maxAttempts: 1}), h.Connect()
+		putItems(h, q, "one", "two")
+		require.NoError(h, takeItem(h, q, "one").Return(nil))
 		unrecognized := []string{"queue-", "queue-x", "queue--", "queue-42", "queue-||", "queue-99999999999", "lock-0000000000", "_c_", "queue-\u00e9000000000", "entry-100-0000000000", "-", "|"}
 		for _, dir := range []string{"/jobs/", "/jobs-claims/", "/jobs-dead/"} {
 			for _, name := range unrecognized {
@@ -208,56 +208,56 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 				require.NoError(h, err)
 			}
 		}
-		h.ack(h.take(q, "two"))
-		h.requireEmpty(q)
-		h.deadLetters(q, 1)
-		require.Len(h, h.children("/jobs"), len(unrecognized))
+		requireAck(h, takeItem(h, q, "two"))
+		requireEmpty(h, q)
+		deadLetters(h, q, 1)
+		require.Len(h, children(h, "/jobs"), len(unrecognized))
 	})
 }
 
 // A directory is created when it is needed, and again after another client has deleted it.
 func TestTrap36_DirectoryIsMissing(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q, operator := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 1}), h.connect()
-		h.requireEmpty(q)
+	run(t, func(h *bubble.Test) {
+		ctx, q, operator := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 1}), h.Connect()
+		requireEmpty(h, q)
 		for range 2 {
-			taken := h.startTake(q)
-			h.advance(time.Second)
+			taken := startTake(h, q)
+			bubble.Advance(time.Second)
 			require.NoError(h, operator.Delete("/jobs", -1))
-			h.advance(time.Second)
-			h.put(q, "one")
+			bubble.Advance(time.Second)
+			putItems(h, q, "one")
 			item := <-taken
 			require.NoError(h, item.Return(errors.New("no")))
-			letters := h.deadLetters(q, 1)
+			letters := deadLetters(h, q, 1)
 			require.NoError(h, q.Discard(ctx, letters[0]))
-			h.advance(time.Minute + time.Second)
-			require.NotContains(h, h.srv.Tree(), "jobs-dead", "it is a container")
+			bubble.Advance(time.Minute + time.Second)
+			require.NotContains(h, h.Server.Tree(), "jobs-dead", "it is a container")
 		}
-		h.put(q, "two")
-		item := h.take(q, "two")
+		putItems(h, q, "two")
+		item := takeItem(h, q, "two")
 		require.NoError(h, operator.Delete(q.claimPath(item.ID()), -1))
-		for _, record := range h.children(q.cfg.claims) {
+		for _, record := range children(h, q.cfg.claims) {
 			require.NoError(h, operator.Delete(q.claimPath(record), -1))
 		}
 		require.NoError(h, operator.Delete(q.cfg.claims, -1))
-		h.advance(time.Second)
+		bubble.Advance(time.Second)
 		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
-		h.take(h.queue(), "two")
+		takeItem(h, newQueue(h), "two")
 	})
 }
 
 // A listing that is larger than the receive buffer breaks the connection. Take returns an error
 // instead of retrying indefinitely.
 func TestTrap37_ListingTooLarge(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q, producer := h.Context(), h.queue(), h.queueOn(h.connect(zk.WithMaxBufferSize(0)), config{})
+	run(t, func(h *bubble.Test) {
+		ctx, q, producer := h.Context(), newQueue(h), queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})
 		for range 40 {
 			require.NoError(h, putAll(ctx, producer, make([][]byte, 100)))
 		}
 		_, err := q.Take(ctx)
 		require.ErrorIs(h, err, recipes.ErrTooLarge)
-		h.requireLen(q, 4000)
-		h.take(producer, "")
+		requireLen(h, q, 4000)
+		takeItem(h, producer, "")
 		require.ErrorIs(h, put(ctx, q, make([]byte, 1<<20)), recipes.ErrTooLarge)
 		require.NoError(h, put(ctx, q, make([]byte, maxItem)), "the largest item")
 	})

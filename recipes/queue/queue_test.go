@@ -20,13 +20,13 @@ import (
 
 // Items are delivered in the order in which they were put, with increasing tokens.
 func TestQueue_DeliversInOrder(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
-		h.put(q, "one", "two", "three")
-		h.requireLen(q, 3)
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one", "two", "three")
+		requireLen(h, q, 3)
 		var last int64
 		for _, payload := range []string{"one", "two", "three"} {
-			item := h.take(q, payload)
+			item := takeItem(h, q, payload)
 			require.Equal(h, 1, item.Attempt())
 			require.Greater(h, item.Token(), last)
 			last = item.Token()
@@ -36,16 +36,16 @@ func TestQueue_DeliversInOrder(t *testing.T) {
 			require.ErrorIs(h, item.Err(), recipes.ErrReleased)
 			require.ErrorIs(h, item.Return(nil), recipes.ErrReleased)
 		}
-		h.requireEmpty(q)
-		require.Equal(h, "/\n  jobs\n  jobs-claims\n", strings.Split(h.srv.Tree(), "    ")[0])
+		requireEmpty(h, q)
+		require.Equal(h, "/\n  jobs\n  jobs-claims\n", strings.Split(h.Server.Tree(), "    ")[0])
 	})
 }
 
 // Invalid arguments are rejected, and New sends no request.
 func TestNew_InvalidArguments(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.connect()
-		logged := len(h.srv.Log())
+	run(t, func(h *bubble.Test) {
+		conn := h.Connect()
+		logged := len(h.Server.Log())
 		_, err := New(nil, "/jobs", config{})
 		require.ErrorIs(h, err, recipes.ErrInvalid)
 		_, err = New(conn, "jobs", config{})
@@ -64,18 +64,18 @@ func TestNew_InvalidArguments(t *testing.T) {
 		require.ErrorIs(h, err, recipes.ErrInvalid)
 		q, err := New(conn, "/jobs", config{claims: "/lock", dead: "/gone", prefetch: 10000})
 		require.NoError(h, err)
-		require.Len(h, h.srv.Log(), logged, "New has sent a request")
-		h.put(q, "one")
-		h.take(q, "one")
-		require.Contains(h, h.srv.Tree(), "  lock\n    client-")
+		require.Len(h, h.Server.Log(), logged, "New has sent a request")
+		putItems(h, q, "one")
+		takeItem(h, q, "one")
+		require.Contains(h, h.Server.Tree(), "  lock\n    client-")
 		require.NoError(h, q.Close())
 	})
 }
 
 // A program that puts items only by transactions can create the queue before.
 func TestQueue_Create(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), newQueue(h)
 		put, err := q.PutRequest(ctx, []byte("first"))
 		require.NoError(h, err)
 		_, err = q.conn.Multi(put)
@@ -84,11 +84,11 @@ func TestQueue_Create(t *testing.T) {
 		require.NoError(h, q.Create(ctx), "it exists")
 		_, err = q.conn.Multi(put)
 		require.NoError(h, err)
-		h.ack(h.take(q, "first"))
+		requireAck(h, takeItem(h, q, "first"))
 
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
-		other := h.queueAt(q.conn, "/other", config{})
+		other := queueAt(h, q.conn, "/other", config{})
 		require.ErrorIs(h, other.Create(cancelled), context.Canceled)
 		require.NoError(h, other.Close())
 		require.ErrorIs(h, other.Create(ctx), recipes.ErrClosed)
@@ -97,18 +97,18 @@ func TestQueue_Create(t *testing.T) {
 
 // Names and data are those of kazoo's LockingQueue.
 func TestQueue_KazooLayout(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *bubble.Test) {
 		ctx := h.Context()
-		q := h.queueOn(h.connect(), config{maxAttempts: 1}, recipes.WithKazooLayout())
-		h.put(q, "plain")
+		q := queueOn(h, h.Connect(), config{maxAttempts: 1}, recipes.WithKazooLayout())
+		putItems(h, q, "plain")
 		require.NoError(h, put(ctx, q, []byte("urgent"), WithPriority(7)))
 		require.ErrorIs(h, put(ctx, q, nil, WithPriority(1000)), recipes.ErrInvalid)
 		require.ErrorIs(h, put(ctx, q, nil, WithTime(time.Now())), recipes.ErrInvalid)
-		item := h.take(q, "urgent")
+		item := takeItem(h, q, "urgent")
 		require.Equal(h, 7, item.Priority())
 		require.NoError(h, item.Return(errors.New("no")))
-		h.take(q, "plain")
-		tree := h.srv.Tree()
+		takeItem(h, q, "plain")
+		tree := h.Server.Tree()
 		for _, part := range []string{
 			"  jobs container\n    dead container\n      entry-007-0000000001-",
 			"    entries\n      entry-100-0000000000 \"plain\"\n    taken\n",
@@ -119,21 +119,21 @@ func TestQueue_KazooLayout(t *testing.T) {
 		letters, err := q.DeadLetters(ctx)
 		require.NoError(h, err)
 		require.NoError(h, q.Requeue(ctx, letters[0]))
-		require.Contains(h, h.srv.Tree(), `entry-007-0000000002 "urgent"`)
+		require.Contains(h, h.Server.Tree(), `entry-007-0000000002 "urgent"`)
 	})
 }
 
 // Close returns claimed items, ends deliveries and channels, and later calls fail.
 func TestClose_ReturnsItems(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *bubble.Test) {
 		ctx := h.Context()
-		q, other := h.queueOn(h.connect(), config{prefetch: 2}), h.queue()
-		h.put(other, "one", "two", "three", "four", "five")
-		first, second := h.take(q, "one"), h.take(q, "two")
+		q, other := queueOn(h, h.Connect(), config{prefetch: 2}), newQueue(h)
+		putItems(h, other, "one", "two", "three", "four", "five")
+		first, second := takeItem(h, q, "one"), takeItem(h, q, "two")
 		require.NoError(h, first.Ack())
-		items, result := h.consume(ctx, q)
+		items, result := startConsume(h, ctx, q)
 		three := <-items
-		h.advance(time.Second)
+		bubble.Advance(time.Second)
 		var closing sync.WaitGroup
 		closing.Go(func() {
 			require.NoError(h, q.Close())
@@ -158,29 +158,29 @@ func TestClose_ReturnsItems(t *testing.T) {
 			require.ErrorIs(h, err, recipes.ErrClosed)
 		}
 
-		require.Equal(h, 2, h.take(other, "two").Attempt())
-		require.Equal(h, 2, h.take(other, "three").Attempt())
-		require.Equal(h, 2, h.take(other, "four").Attempt(), "the loop has reached it")
-		require.Equal(h, 1, h.take(other, "five").Attempt())
+		require.Equal(h, 2, takeItem(h, other, "two").Attempt())
+		require.Equal(h, 2, takeItem(h, other, "three").Attempt())
+		require.Equal(h, 2, takeItem(h, other, "four").Attempt(), "the loop has reached it")
+		require.Equal(h, 1, takeItem(h, other, "five").Attempt())
 	})
 }
 
 // If no server answers, Close returns after less than two seconds, and continues in the background.
 func TestClose_ContinuesInBackground(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
-		h.put(q, "one")
-		item := h.take(q, "one")
-		h.srv.Refuse(true)
-		h.srv.DropConnections(q.conn.SessionID())
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
+		h.Server.Refuse(true)
+		h.Server.DropConnections(q.conn.SessionID())
 		err := q.Close()
 		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
 		require.ErrorIs(h, err, limit.ErrConfirm)
 		require.ErrorIs(h, item.Err(), recipes.ErrClosed)
-		h.srv.Refuse(false)
+		h.Server.Refuse(false)
 		require.NoError(h, bubble.Repeated(q.Close))
-		require.NotContains(h, h.srv.Tree(), "ephemeral")
-		_, stat, err := h.connect().Get("/jobs/queue-0000000000")
+		require.NotContains(h, h.Server.Tree(), "ephemeral")
+		_, stat, err := h.Connect().Get("/jobs/queue-0000000000")
 		require.NoError(h, err)
 		require.EqualValues(h, 2, stat.Cversion, "no attempt was counted")
 	})
@@ -188,11 +188,11 @@ func TestClose_ContinuesInBackground(t *testing.T) {
 
 // While Close continues in the background, calls are rejected, and not applied later.
 func TestClose_RejectsCallsInBackground(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
-		h.put(q, "one")
-		h.take(q, "one")
-		h.srv.Pause()
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one")
+		takeItem(h, q, "one")
+		h.Server.Pause()
 		require.ErrorIs(h, q.Close(), recipes.ErrUnconfirmed)
 		letter := DeadLetter{ID: "queue-0000000000-1", Item: "queue-0000000000"}
 		for name, f := range map[string]func(context.Context) error{
@@ -205,30 +205,30 @@ func TestClose_RejectsCallsInBackground(t *testing.T) {
 			require.ErrorIs(h, f(ctx), recipes.ErrClosed, name)
 			cancel()
 		}
-		h.srv.Resume()
+		h.Server.Resume()
 		require.NoError(h, bubble.Repeated(q.Close))
-		require.Equal(h, []string{"queue-0000000000"}, h.children("/jobs"))
+		require.Equal(h, []string{"queue-0000000000"}, children(h, "/jobs"))
 	})
 }
 
 // Calls that wait for items return when the queue is closed, and not only when ZooKeeper answers.
 func TestClose_EndsWaitingCalls(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
-		h.put(q, "one")
-		h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-			h.srv.Refuse(true)
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one")
+		h.Server.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			h.Server.Refuse(true)
 			return zktest.Cut(r) // the claim
 		})
 		taken := make(chan error, 1)
-		_, result := h.consume(h.Context(), q)
+		_, result := startConsume(h, h.Context(), q)
 		go func() {
 			_, err := q.Take(h.Context())
 			taken <- err
 		}()
-		h.advance(time.Second)
+		bubble.Advance(time.Second)
 		require.ErrorIs(h, q.Close(), recipes.ErrUnconfirmed)
-		h.advance(time.Second)
+		bubble.Advance(time.Second)
 		select {
 		case err := <-taken:
 			require.ErrorIs(h, err, recipes.ErrClosed)
@@ -241,23 +241,23 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 		default:
 			h.Error("the loop continues after Close")
 		}
-		h.srv.Refuse(false)
+		h.Server.Refuse(false)
 	})
 }
 
 // The owner of the connection closes it before the queue.
 func TestQueue_ConnectionIsClosed(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q, other := h.Context(), h.queue(), h.queue()
-		h.put(q, "one", "two", "three")
-		item := h.take(q, "one")
+	run(t, func(h *bubble.Test) {
+		ctx, q, other := h.Context(), newQueue(h), newQueue(h)
+		putItems(h, q, "one", "two", "three")
+		item := takeItem(h, q, "one")
 		for next, err := range q.Items(ctx) {
 			if next == nil {
 				require.ErrorIs(h, err, recipes.ErrConnClosed)
 				break
 			}
 			require.Equal(h, "two", string(next.Data()), "an item was delivered after the connection was closed")
-			h.advance(time.Second)
+			bubble.Advance(time.Second)
 			q.conn.Close()
 			<-item.Done()
 			require.ErrorIs(h, item.Err(), recipes.ErrConnClosed)
@@ -269,17 +269,17 @@ func TestQueue_ConnectionIsClosed(t *testing.T) {
 		err = q.Close()
 		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
 		require.ErrorIs(h, err, recipes.ErrConnClosed)
-		require.Equal(h, 2, h.take(other, "one").Attempt())
+		require.Equal(h, 2, takeItem(h, other, "one").Attempt())
 	})
 }
 
 // A consumer without a necessary permission receives an error, and can try again.
 func TestQueue_NoPermission(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, conn := h.Context(), h.connect()
+	run(t, func(h *bubble.Test) {
+		ctx, conn := h.Context(), h.Connect()
 		_, err := conn.Create("/jobs-claims", nil, 0, zk.WorldACL(zk.PermRead))
 		require.NoError(h, err)
-		q := h.queueOn(conn, config{})
+		q := queueOn(h, conn, config{})
 		require.ErrorIs(h, put(ctx, q, nil), recipes.ErrPermission)
 		_, err = conn.Create("/jobs", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(h, err)
@@ -292,6 +292,6 @@ func TestQueue_NoPermission(t *testing.T) {
 		_, err = q.Take(ctx)
 		require.ErrorIs(h, err, recipes.ErrPermission)
 		require.NoError(h, conn.Delete("/jobs-claims", -1))
-		h.take(q, "one")
+		takeItem(h, q, "one")
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -34,10 +35,10 @@ func (e *endingContext) Done() <-chan struct{} {
 // Take returns an item that was claimed for it, even if the context ends at the same time. No other
 // call would return or acknowledge the item.
 func TestTake_ItemArrivesWhenContextEnds(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
 		for i := range 32 { // it is random whether Take sees the item or the end first
-			h.put(q, fmt.Sprint(i))
+			putItems(h, q, fmt.Sprint(i))
 			item, err := q.Take(&endingContext{Context: h.Context()})
 			require.NoError(h, err)
 			require.Equal(h, fmt.Sprint(i), string(item.Data()))
@@ -49,13 +50,13 @@ func TestTake_ItemArrivesWhenContextEnds(t *testing.T) {
 // A Take whose context ends while the item is being claimed returns the item, and the attempt does
 // not count.
 func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
-	run(t, func(h *harness) {
-		h.put(h.queue(), "one")
+	run(t, func(h *bubble.Test) {
+		putItems(h, newQueue(h), "one")
 		for _, op := range []zktest.Op{zktest.OpGetChildren2, zktest.OpMulti, zktest.OpGetData} {
-			q := h.queue()
+			q := newQueue(h)
 			ctx, cancel := context.WithCancelCause(h.Context())
 			cause := errors.New("cancelled")
-			hook := h.srv.After(nth(q.conn, op, 1), func(q *zktest.Request) zktest.Verdict {
+			hook := h.Server.After(nth(q.conn, op, 1), func(q *zktest.Request) zktest.Verdict {
 				cancel(cause)
 				time.Sleep(time.Millisecond)
 				return zktest.Pass(q)
@@ -64,18 +65,18 @@ func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
 			require.ErrorIs(h, err, cause, "%v", op)
 			require.Nil(h, item)
 			<-hook.Ran()
-			h.advance(time.Second)
+			bubble.Advance(time.Second)
 			require.NoError(h, q.Close())
-			require.Len(h, h.children(q.cfg.claims), 1, "the record of the producer")
+			require.Len(h, children(h, q.cfg.claims), 1, "the record of the producer")
 		}
-		require.Equal(h, 1, h.take(h.queue(), "one").Attempt())
+		require.Equal(h, 1, takeItem(h, newQueue(h), "one").Attempt())
 	})
 }
 
 // Batches are delivered in order, and acknowledged together.
 func TestTakeUpTo(t *testing.T) {
-	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+	run(t, func(h *bubble.Test) {
+		ctx, q := h.Context(), newQueue(h)
 		var data [][]byte
 		for i := range 100 {
 			data = append(data, fmt.Append(nil, i))
@@ -92,7 +93,7 @@ func TestTakeUpTo(t *testing.T) {
 			require.NoError(h, AckAll(items...))
 			require.NoError(h, AckAll(items...), "second call")
 		}
-		h.requireEmpty(q)
+		requireEmpty(h, q)
 		require.NoError(h, AckAll())
 		_, err := q.TakeUpTo(ctx, 0)
 		require.ErrorIs(h, err, recipes.ErrInvalid)
@@ -101,8 +102,8 @@ func TestTakeUpTo(t *testing.T) {
 
 // Concurrent calls may request any number of items.
 func TestTakeUpTo_LargeNumbers(t *testing.T) {
-	run(t, func(h *harness) {
-		q := h.queue()
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
 		taking := make(chan []*Item)
 		for range 2 {
 			go func() {
@@ -111,11 +112,11 @@ func TestTakeUpTo_LargeNumbers(t *testing.T) {
 				taking <- items
 			}()
 		}
-		h.advance(0)
-		h.put(q, "one")
-		h.advance(time.Second)
-		h.put(q, "two")
-		h.advance(time.Second)
+		bubble.Advance(0)
+		putItems(h, q, "one")
+		bubble.Advance(time.Second)
+		putItems(h, q, "two")
+		bubble.Advance(time.Second)
 		for range 2 {
 			select {
 			case items := <-taking:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
@@ -16,12 +17,12 @@ import (
 // or a value that cannot be encoded is put.
 func TestTyped(t *testing.T) {
 	type job struct{ Tenant string }
-	run(t, func(h *harness) {
-		q := h.queueOn(h.connect(), config{})
+	run(t, func(h *bubble.Test) {
+		q := queueOn(h, h.Connect(), config{})
 		jobs := Of(q, codec.JSON[job]())
 		_, err := jobs.Put(h.Context(), job{"a"})
 		require.NoError(h, err)
-		h.put(q, "{")
+		putItems(h, q, "{")
 		ctx, cancel := context.WithCancel(h.Context())
 		var received []job
 		result := make(chan error, 1)
@@ -32,7 +33,7 @@ func TestTyped(t *testing.T) {
 				return nil
 			})
 		}()
-		h.advance(time.Minute)
+		bubble.Advance(time.Minute)
 		cancel()
 		require.NoError(h, <-result)
 		require.Equal(h, []job{{"a"}}, received)

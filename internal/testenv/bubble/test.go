@@ -17,12 +17,15 @@ const SessionTimeout = 4 * time.Second
 type Test struct {
 	*testing.T
 	Server *zktest.Server
+	// Conn is the connection of what is tested, and Operator that of another program. They are nil unless the
+	// test sets them.
+	Conn, Operator *zk.Conn
 }
 
 // Run runs f in a bubble with a server.
 func Run(t *testing.T, f func(t *Test), options ...zktest.Option) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(&Test{t, zktest.Start(t, options...)}) })
+	synctest.Test(t, func(t *testing.T) { f(&Test{T: t, Server: zktest.Start(t, options...)}) })
 }
 
 // Connect opens a session like the function [Connect], with [SessionTimeout].
