@@ -12,31 +12,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
-// campaignHarness is a campaign of candidate a, whose goroutine evaluates the queue only when a test
+// newCampaign returns a campaign of candidate a, whose goroutine evaluates the queue only when a test
 // calls evaluateQueue, and the loop of its node.
-type campaignHarness struct {
-	*campaign
-	loop *loopState
-}
-
-func newCampaign(t *testing.T) *campaignHarness {
+func newCampaign(t *testing.T) (*campaign, *loopState) {
 	n := &Node{startedAt: time.Now()}
 	e := &Election{node: n, name: "e", candidacy: candidacy.New(t.Context(), nil), changed: make(chan struct{}, 1)}
 	t.Cleanup(func() { _ = e.candidacy.Finish(leaderelection.ErrResigned) })
-	return &campaignHarness{&campaign{election: e, id: "a"}, &loopState{n: n}}
+	return &campaign{election: e, id: "a"}, &loopState{n: n}
 }
 
 // publishLease publishes a lease that was granted for d at the given time.
-func (h *campaignHarness) publishLease(now time.Time, d time.Duration) {
-	h.loop.now = now
-	h.loop.publishLease(now.Sub(h.loop.n.startedAt) + d)
+func publishLease(loop *loopState, now time.Time, d time.Duration) {
+	loop.now = now
+	loop.publishLease(now.Sub(loop.n.startedAt) + d)
 }
 
 // lead publishes a queue in which the candidate is the head, and returns its leadership.
-func (h *campaignHarness) lead(t *testing.T) *leaderelection.Leadership {
-	h.election.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "a", Token: 5}, {ID: "b"}}})
-	require.False(t, h.evaluateQueue())
-	l := h.election.candidacy.Leadership()
+func lead(t *testing.T, c *campaign) *leaderelection.Leadership {
+	c.election.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "a", Token: 5}, {ID: "b"}}})
+	require.False(t, c.evaluateQueue())
+	l := c.election.candidacy.Leadership()
 	require.NotNil(t, l)
 	return l
 }
@@ -45,13 +40,13 @@ func (h *campaignHarness) lead(t *testing.T) *leaderelection.Leadership {
 // confirms an earlier leadership. The candidate has lost its position in between, and its goroutine
 // has not noticed yet.
 func TestLeadership_RenewedLease(t *testing.T) {
-	h := newCampaign(t)
-	h.publishLease(time.Now(), time.Hour)
-	leadership := h.lead(t)
+	c, loop := newCampaign(t)
+	publishLease(loop, time.Now(), time.Hour)
+	leadership := lead(t, c)
 	require.NoError(t, leadership.Err())
 
-	h.election.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}, {ID: "a"}}})
-	h.publishLease(time.Now(), 2*time.Hour)
+	c.election.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}, {ID: "a"}}})
+	publishLease(loop, time.Now(), 2*time.Hour)
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
@@ -59,42 +54,42 @@ func TestLeadership_RenewedLease(t *testing.T) {
 // a leadership, because the election may be restarted. The candidate's goroutine has not noticed the
 // end yet.
 func TestLeadership_EndedElection(t *testing.T) {
-	h := newCampaign(t)
-	h.publishLease(time.Now(), time.Hour)
-	leadership := h.lead(t)
+	c, loop := newCampaign(t)
+	publishLease(loop, time.Now(), time.Hour)
+	leadership := lead(t, c)
 	deadline := leadership.Deadline()
 	for range 2 {
-		h.election.publishQueue(replica.Election{Ended: true})
-		h.publishLease(time.Now(), 2*time.Hour)
+		c.election.publishQueue(replica.Election{Ended: true})
+		publishLease(loop, time.Now(), 2*time.Hour)
 		require.Equal(t, deadline, leadership.Deadline())
 	}
 
 	// A snapshot can contain the next leader, and not the end.
-	h.election.publishQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}}})
-	h.election.publishQueue(replica.Election{Ended: true})
+	c.election.publishQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}}})
+	c.election.publishQueue(replica.Election{Ended: true})
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
 // TestLeadership_WallClockGains fails if a peer whose wall clock was set forward, or whose machine was
 // suspended, after Open never has a valid leadership again.
 func TestLeadership_WallClockGains(t *testing.T) {
-	h := newCampaign(t)
-	h.loop.n.startedAt = withWallClock(h.loop.n.startedAt, -24*time.Hour)
-	h.publishLease(time.Now(), time.Hour)
-	require.NoError(t, h.lead(t).Err())
+	c, loop := newCampaign(t)
+	loop.n.startedAt = withWallClock(loop.n.startedAt, -24*time.Hour)
+	publishLease(loop, time.Now(), time.Hour)
+	require.NoError(t, lead(t, c).Err())
 }
 
 // TestLeadership_SuspendedMachine fails if a leadership is valid after its machine was suspended for
 // longer than the lease, because the wall clock was set back after Open.
 func TestLeadership_SuspendedMachine(t *testing.T) {
-	h := newCampaign(t)
-	h.loop.n.startedAt = withWallClock(h.loop.n.startedAt, 24*time.Hour)
-	h.publishLease(time.Now(), time.Hour)
-	l := h.lead(t)
+	c, loop := newCampaign(t)
+	loop.n.startedAt = withWallClock(loop.n.startedAt, 24*time.Hour)
+	publishLease(loop, time.Now(), time.Hour)
+	l := lead(t, c)
 	require.NoError(t, l.Err())
-	h.publishLease(withWallClock(time.Now(), -2*time.Hour), time.Hour+1)
+	publishLease(loop, withWallClock(time.Now(), -2*time.Hour), time.Hour+1)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
-	require.False(t, h.campaign.hasLease())
+	require.False(t, c.hasLease())
 }
 
 // withWallClock returns t with its wall clock reading changed by d. Package time cannot create a

@@ -13,47 +13,48 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestPropose_FindsLeader fails if the client does not call the named leader without a pause, does
 // not remember it, or uses more than one connection.
 func TestPropose_FindsLeader(t *testing.T) {
-	runCluster(t, []api.Peer{b}, func(t *testing.T, h *harness) {
+	runCluster(t, []api.Peer{b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		start := time.Now()
 		for i := range uint64(3) {
-			index, err := h.client.Propose(t.Context(), requestid.New(), []byte("x"))
+			index, err := client.Propose(t.Context(), requestid.New(), []byte("x"))
 			require.NoError(t, err)
 			require.Equal(t, i+1, index)
 		}
 		require.Zero(t, time.Since(start), "the client pauses before it calls the named leader")
-		require.Equal(t, 1, h.peer(b).Calls("Propose"), "the client remembers the leader")
-		require.Equal(t, 3, h.peer(a).Calls("Propose"))
-		require.Equal(t, 1, h.network.Dials("a"), "all calls use one connection")
+		require.Equal(t, 1, network.Peer(b).Calls("Propose"), "the client remembers the leader")
+		require.Equal(t, 3, network.Peer(a).Calls("Propose"))
+		require.Equal(t, 1, network.Dials("a"), "all calls use one connection")
 	})
 }
 
 // TestPropose_WithoutLeader fails if a call fails, or retries without pauses, while there is no
 // leader.
 func TestPropose_WithoutLeader(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Lead(api.Peer{})
-		_, err := h.client.Propose(contextWithin(t, 30*time.Second), requestid.New(), nil)
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Lead(api.Peer{})
+		_, err := client.Propose(contextWithin(t, 30*time.Second), requestid.New(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, api.ErrNotLeader)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "no peer has accepted the update")
-		n := h.countCalls("Propose")
+		n := countCalls(network, "Propose")
 		require.LessOrEqual(t, n, 200, "more than one attempt in half a pause")
 		require.GreaterOrEqual(t, n, 66)
 		for _, p := range all {
-			require.Greater(t, h.peer(p).Calls("Propose"), 20, "each peer is called")
+			require.Greater(t, network.Peer(p).Calls("Propose"), 20, "each peer is called")
 		}
 		go func() {
 			time.Sleep(time.Second)
-			h.cluster.Lead(c)
+			network.Lead(c)
 		}()
 		start := time.Now()
-		_, err = h.client.Propose(t.Context(), requestid.New(), nil)
+		_, err = client.Propose(t.Context(), requestid.New(), nil)
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 1500*time.Millisecond)
 	})
@@ -61,47 +62,47 @@ func TestPropose_WithoutLeader(t *testing.T) {
 
 // TestPropose_RedirectLoop fails if two peers that redirect to each other keep a call busy.
 func TestPropose_RedirectLoop(t *testing.T) {
-	runCluster(t, []api.Peer{a, b}, func(t *testing.T, h *harness) {
+	runCluster(t, []api.Peer{a, b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		redirect := func(to api.Peer) func(context.Context, string) error {
 			return func(_ context.Context, call string) error {
 				switch {
 				case call != "Propose":
 					return nil
-				case h.countCalls("Propose") > 1000:
+				case countCalls(network, "Propose") > 1000:
 					return api.ErrStale // ends the call
 				}
 				return &api.NotLeaderError{Leader: to}
 			}
 		}
-		h.peer(a).Before(redirect(b))
-		h.peer(b).Before(redirect(a))
-		_, err := h.client.Propose(contextWithin(t, 3*time.Second), requestid.New(), nil)
+		network.Peer(a).Before(redirect(b))
+		network.Peer(b).Before(redirect(a))
+		_, err := client.Propose(contextWithin(t, 3*time.Second), requestid.New(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.LessOrEqual(t, h.countCalls("Propose"), 21*(1+maxRedirects))
+		require.LessOrEqual(t, countCalls(network, "Propose"), 21*(1+maxRedirects))
 	})
 }
 
 // TestPropose_LostReply fails if an update that was applied, but whose reply was lost, is applied
 // again or fails.
 func TestPropose_LostReply(t *testing.T) {
-	for name, lose := range map[string]func(h *harness) error{
-		"connection": func(h *harness) error { h.network.Cut("a"); return io.EOF },
-		"unknown":    func(*harness) error { return api.ErrUnknownOutcome },
-		"other":      func(*harness) error { return errors.New("broken") },
-		"leader":     func(h *harness) error { h.cluster.Lead(b); return &api.NotLeaderError{Leader: b} },
+	for name, lose := range map[string]func(network *rpctest.Network) error{
+		"connection": func(network *rpctest.Network) error { network.Cut("a"); return io.EOF },
+		"unknown":    func(*rpctest.Network) error { return api.ErrUnknownOutcome },
+		"other":      func(*rpctest.Network) error { return errors.New("broken") },
+		"leader":     func(network *rpctest.Network) error { network.Lead(b); return &api.NotLeaderError{Leader: b} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			runCluster(t, all, func(t *testing.T, h *harness) {
-				h.peer(a).After(func(context.Context, string) error {
-					h.peer(a).After(nil)
-					return lose(h)
+			runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+				network.Peer(a).After(func(context.Context, string) error {
+					network.Peer(a).After(nil)
+					return lose(network)
 				})
 				id := requestid.New()
-				index, err := h.client.Propose(contextWithin(t, time.Minute), id, []byte("x"))
+				index, err := client.Propose(contextWithin(t, time.Minute), id, []byte("x"))
 				require.NoError(t, err)
 				require.EqualValues(t, 1, index)
-				require.Len(t, h.cluster.Entries(id), 1)
-				require.LessOrEqual(t, h.countCalls("Propose"), 4)
+				require.Len(t, network.Entries(id), 1)
+				require.LessOrEqual(t, countCalls(network, "Propose"), 4)
 			})
 		})
 	}
@@ -111,13 +112,13 @@ func TestPropose_LostReply(t *testing.T) {
 // proposed again, or if concurrent calls with the same ID do not return the same index. It is
 // defect Z8 of ØMQ Raft.
 func TestPropose_LostConnection(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Hold()
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Hold()
 		id := requestid.New()
-		other := h.newClient(t, Config{Peers: all, Refresh: -1})
+		other := openClient(t, network, Config{Peers: all, Refresh: -1})
 		defer other.Close()
 		var calls sync.WaitGroup
-		for _, client := range []*Client{h.client, h.client, other} {
+		for _, client := range []*Client{client, client, other} {
 			calls.Go(func() {
 				index, err := client.Propose(contextWithin(t, time.Minute), id, []byte("x"))
 				require.NoError(t, err)
@@ -125,45 +126,45 @@ func TestPropose_LostConnection(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		require.Equal(t, 2, h.network.Cut("a"))
+		require.Equal(t, 2, network.Cut("a"))
 		time.Sleep(5 * time.Second)
-		require.Equal(t, 6, h.peer(a).Calls("Propose"), "each call is repeated once")
-		h.cluster.Release()
+		require.Equal(t, 6, network.Peer(a).Calls("Propose"), "each call is repeated once")
+		network.Release()
 		calls.Wait()
-		require.Len(t, h.cluster.Entries(id), 1)
+		require.Len(t, network.Entries(id), 1)
 	})
 }
 
 // TestPropose_UnknownOutcome fails if the outcome is reported as known although an attempt may have
 // been applied, or as unknown although the request was not sent.
 func TestPropose_UnknownOutcome(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Hold()
-		_, err := h.client.Propose(contextWithin(t, time.Second), requestid.New(), nil)
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Hold()
+		_, err := client.Propose(contextWithin(t, time.Second), requestid.New(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
-		_, err = h.client.ChangePeers(contextWithin(t, time.Second), requestid.New(), all)
+		_, err = client.ChangePeers(contextWithin(t, time.Second), requestid.New(), all)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		// An attempt may have been applied before a permanent error.
-		h.peer(a).Before(func(context.Context, string) error {
-			h.peer(a).Before(nil)
-			h.peer(b).Before(func(context.Context, string) error { return api.ErrTooManyIDs })
+		network.Peer(a).Before(func(context.Context, string) error {
+			network.Peer(a).Before(nil)
+			network.Peer(b).Before(func(context.Context, string) error { return api.ErrTooManyIDs })
 			return api.ErrUnknownOutcome
 		})
-		_, err = h.client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		_, err = client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
 		require.ErrorIs(t, err, api.ErrTooManyIDs)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		for _, p := range all {
-			h.network.Down(p.ID, errors.New("no route"))
+			network.Down(p.ID, errors.New("no route"))
 		}
 		synctest.Wait() // the client notices that its connections have ended
-		_, err = h.client.Propose(contextWithin(t, 10*time.Second), requestid.New(), nil)
+		_, err = client.Propose(contextWithin(t, 10*time.Second), requestid.New(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "no route")
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the update was not sent")
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = h.client.Propose(cancelled, requestid.New(), nil)
+		_, err = client.Propose(cancelled, requestid.New(), nil)
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 	})
@@ -171,49 +172,49 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 
 // TestPropose_PermanentErrors fails if a call is retried after a permanent error.
 func TestPropose_PermanentErrors(t *testing.T) {
-	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
+	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for i, cause := range permanentErrors {
-			h.peer(a).Before(func(context.Context, string) error { return fmt.Errorf("rejected: %w", cause) })
-			_, err := h.client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+			network.Peer(a).Before(func(context.Context, string) error { return fmt.Errorf("rejected: %w", cause) })
+			_, err := client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
 			require.ErrorIs(t, err, cause)
 			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
-			require.Equal(t, i+1, h.countCalls("Propose"))
+			require.Equal(t, i+1, countCalls(network, "Propose"))
 		}
-		_, err := h.client.Propose(t.Context(), requestid.ID{}, nil)
+		_, err := client.Propose(t.Context(), requestid.ID{}, nil)
 		require.ErrorIs(t, err, api.ErrInvalid)
-		_, err = h.client.ChangePeers(t.Context(), requestid.New(), nil)
+		_, err = client.ChangePeers(t.Context(), requestid.New(), nil)
 		require.ErrorIs(t, err, api.ErrInvalid)
-		require.Equal(t, len(permanentErrors), h.countCalls("Propose"))
+		require.Equal(t, len(permanentErrors), countCalls(network, "Propose"))
 	})
 }
 
 // TestPropose_Busy fails if a call is not retried, or retried without pauses, when a peer is busy.
 func TestPropose_Busy(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.peer(a).Before(func(context.Context, string) error {
-			if h.peer(a).Calls("Propose") < 3 {
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Peer(a).Before(func(context.Context, string) error {
+			if network.Peer(a).Calls("Propose") < 3 {
 				return api.ErrBusy
 			}
 			return nil
 		})
-		_, err := h.client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
 		require.NoError(t, err)
-		require.LessOrEqual(t, h.countCalls("Propose"), 5)
+		require.LessOrEqual(t, countCalls(network, "Propose"), 5)
 	})
 }
 
 // TestPropose_ReasonOfEarlierAttempt fails if an error lacks the reason of the earlier attempts because the
 // last one was ended by the context.
 func TestPropose_ReasonOfEarlierAttempt(t *testing.T) {
-	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
-		h.peer(a).Before(func(ctx context.Context, _ string) error {
-			if h.peer(a).Calls("Propose") < 3 {
+	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Peer(a).Before(func(ctx context.Context, _ string) error {
+			if network.Peer(a).Calls("Propose") < 3 {
 				return fmt.Errorf("the queue is full: %w", api.ErrBusy)
 			}
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		_, err := h.client.Propose(contextWithin(t, 10*time.Second), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, 10*time.Second), requestid.New(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "the queue is full")
 		require.NotErrorIs(t, err, api.ErrBusy)
@@ -223,16 +224,16 @@ func TestPropose_ReasonOfEarlierAttempt(t *testing.T) {
 // TestPropose_UnresponsiveLeader fails if the client does not abandon a leader that accepts
 // connections and requests, but never replies.
 func TestPropose_UnresponsiveLeader(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		_, err := h.client.Propose(t.Context(), requestid.New(), nil)
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		_, err := client.Propose(t.Context(), requestid.New(), nil)
 		require.NoError(t, err)
-		h.network.Deaf("a", true)
-		h.cluster.Lead(b)
+		network.Deaf("a", true)
+		network.Lead(b)
 		start := time.Now()
-		_, err = h.client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		_, err = client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 5*time.Second)
-		m, err := h.client.Membership(contextWithin(t, time.Minute))
+		m, err := client.Membership(contextWithin(t, time.Minute))
 		require.NoError(t, err)
 		require.Equal(t, all, m.Voters)
 	})
@@ -241,14 +242,14 @@ func TestPropose_UnresponsiveLeader(t *testing.T) {
 // TestPropose_RemovedPeers fails if a client that is configured with removed peers, which know the other
 // peers but no leader after a restart, does not find the leader.
 func TestPropose_RemovedPeers(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		d, e := api.Peer{ID: "d", Addr: "d:1"}, api.Peer{ID: "e", Addr: "e:1"}
-		h.cluster.SetMembers(api.Membership{Index: 9, Voters: []api.Peer{d, e}, Removed: []string{"a", "b", "c"}})
-		h.peer(d)
-		h.peer(e)
-		h.cluster.Lead(d)
+		network.SetMembers(api.Membership{Index: 9, Voters: []api.Peer{d, e}, Removed: []string{"a", "b", "c"}})
+		network.Peer(d)
+		network.Peer(e)
+		network.Lead(d)
 		for _, p := range all {
-			h.peer(p).Before(func(_ context.Context, call string) error {
+			network.Peer(p).Before(func(_ context.Context, call string) error {
 				if call == "Propose" {
 					return &api.NotLeaderError{}
 				}
@@ -256,7 +257,7 @@ func TestPropose_RemovedPeers(t *testing.T) {
 			})
 		}
 		start := time.Now()
-		_, err := h.client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 5*time.Second)
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -38,18 +39,18 @@ func TestNew_InvalidConfig(t *testing.T) {
 // TestClient_Idle fails if a call that has succeeded is repeated, or if an idle client queries more
 // than the membership in each interval. It covers defects Z2 and Z3 of ØMQ Raft.
 func TestClient_Idle(t *testing.T) {
-	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
-		_, err := h.client.ChangePeers(t.Context(), requestid.New(), []api.Peer{a, b})
+	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
+		_, err := client.ChangePeers(t.Context(), requestid.New(), []api.Peer{a, b})
 		require.NoError(t, err)
-		_, err = h.client.Propose(t.Context(), requestid.New(), nil)
+		_, err = client.Propose(t.Context(), requestid.New(), nil)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, 1, h.countCalls("ChangePeers"))
-		require.Equal(t, 1, h.countCalls("Propose"))
-		require.Zero(t, h.countCalls("Membership")+h.countCalls("Info")+h.countCalls("Entries"))
-		refreshing := h.newClient(t, Config{Peers: all})
+		require.Equal(t, 1, countCalls(network, "ChangePeers"))
+		require.Equal(t, 1, countCalls(network, "Propose"))
+		require.Zero(t, countCalls(network, "Membership")+countCalls(network, "Info")+countCalls(network, "Entries"))
+		refreshing := openClient(t, network, Config{Peers: all})
 		time.Sleep(10 * time.Minute)
-		require.InDelta(t, 120, h.countCalls("Membership"), 2, "one query every five seconds")
+		require.InDelta(t, 120, countCalls(network, "Membership"), 2, "one query every five seconds")
 		require.NoError(t, refreshing.Close())
 	})
 }
@@ -57,14 +58,14 @@ func TestClient_Idle(t *testing.T) {
 // TestClient_RejectedByAllPeers fails if a call or a subscription is retried after all peers have
 // rejected the client.
 func TestClient_RejectedByAllPeers(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for _, p := range all {
-			h.network.Down(p.ID, api.ErrRefused)
+			network.Down(p.ID, api.ErrRefused)
 		}
-		_, err := h.client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
 		require.ErrorIs(t, err, api.ErrRefused)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		s := h.client.Subscribe(contextWithin(t, time.Minute), 1)
+		s := client.Subscribe(contextWithin(t, time.Minute), 1)
 		_, open := <-s.Events()
 		require.False(t, open)
 		require.ErrorIs(t, s.Err(), api.ErrRefused)
@@ -75,26 +76,26 @@ func TestClient_RejectedByAllPeers(t *testing.T) {
 // TestClose fails if pending or later calls and subscriptions do not return an error that wraps
 // ErrClosed.
 func TestClose(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Hold()
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Hold()
 		result := make(chan error, 1)
 		go func() {
-			_, err := h.client.Propose(t.Context(), requestid.New(), nil)
+			_, err := client.Propose(t.Context(), requestid.New(), nil)
 			result <- err
 		}()
-		s := h.client.Subscribe(t.Context(), 1)
+		s := client.Subscribe(t.Context(), 1)
 		synctest.Wait()
-		require.NoError(t, h.client.Close())
+		require.NoError(t, client.Close())
 		err := <-result
 		require.ErrorIs(t, err, api.ErrClosed)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.ErrorIs(t, s.Err(), api.ErrClosed)
-		_, err = h.client.Propose(t.Context(), requestid.New(), nil)
+		_, err = client.Propose(t.Context(), requestid.New(), nil)
 		require.ErrorIs(t, err, api.ErrClosed)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
-		require.ErrorIs(t, h.client.Subscribe(t.Context(), 1).Err(), api.ErrClosed)
-		require.ErrorIs(t, h.client.Infos(t.Context())[0].Err, api.ErrClosed)
-		_, err = h.client.Membership(t.Context())
+		require.ErrorIs(t, client.Subscribe(t.Context(), 1).Err(), api.ErrClosed)
+		require.ErrorIs(t, client.Infos(t.Context())[0].Err, api.ErrClosed)
+		_, err = client.Membership(t.Context())
 		require.ErrorIs(t, err, api.ErrClosed)
 	})
 }
@@ -103,10 +104,10 @@ func TestClose(t *testing.T) {
 // ErrClosed when the client's context is done, but the subscription's context is not yet. That
 // depends on the order of goroutines, so the test does not start the subscription's goroutine.
 func TestClose_BeforeSubscriptionIsCanceled(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		s := newSubscription(t.Context(), h.client, 1, nil)
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		s := newSubscription(t.Context(), client, 1, nil)
 		defer s.cancel(nil)
-		require.NoError(t, h.client.Close())
+		require.NoError(t, client.Close())
 		require.ErrorIs(t, s.readPeers(), api.ErrClosed)
 	})
 }

@@ -103,21 +103,21 @@ func TestConnect_Secret(t *testing.T) {
 // TestConnect_ConcurrentCalls fails if concurrent calls dial an unreachable peer more often than
 // one call does.
 func TestConnect_ConcurrentCalls(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for _, p := range all {
-			h.network.Down(p.ID, errors.New("no route"))
+			network.Down(p.ID, errors.New("no route"))
 		}
 		ctx := contextWithin(t, 10*time.Second)
 		var calls sync.WaitGroup
 		for range 100 {
 			calls.Go(func() {
-				_, err := h.client.Propose(ctx, requestid.New(), nil)
+				_, err := client.Propose(ctx, requestid.New(), nil)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			})
 		}
 		calls.Wait()
 		for _, p := range all {
-			require.LessOrEqual(t, h.network.Dials(p.ID), 68, "more than one attempt in half a pause")
+			require.LessOrEqual(t, network.Dials(p.ID), 68, "more than one attempt in half a pause")
 		}
 	})
 }

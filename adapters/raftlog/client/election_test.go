@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -16,19 +17,19 @@ import (
 // TestElection fails if the client does not read an election at another peer when a peer does not
 // reply or returns an error, or if an invalid name is accepted.
 func TestElection(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		election := api.Election{Candidates: []api.Candidate{{ID: "a/1", Token: 5}, {ID: "c/2"}}}
-		h.cluster.SetElection("report", election)
-		h.peer(a).Before(func(ctx context.Context, _ string) error {
+		network.SetElection("report", election)
+		network.Peer(a).Before(func(ctx context.Context, _ string) error {
 			<-ctx.Done() // the peer is partitioned
 			return context.Cause(ctx)
 		})
-		h.peer(b).Before(func(context.Context, string) error { return errors.New("no leader") })
-		got, err := h.client.Election(contextWithin(t, time.Minute), "report")
+		network.Peer(b).Before(func(context.Context, string) error { return errors.New("no leader") })
+		got, err := client.Election(contextWithin(t, time.Minute), "report")
 		require.NoError(t, err)
 		require.Equal(t, election, got)
 		for _, name := range []string{"", strings.Repeat("x", 1025), "\xff"} {
-			_, err := h.client.Election(contextWithin(t, time.Second), name)
+			_, err := client.Election(contextWithin(t, time.Second), name)
 			require.ErrorIs(t, err, api.ErrInvalid)
 		}
 	})
@@ -37,22 +38,22 @@ func TestElection(t *testing.T) {
 // TestRequestResign fails if the candidate's peer does not receive the request, although the client
 // knows another peer only, or if RequestResign does not return when the candidate has left the queue.
 func TestRequestResign(t *testing.T) {
-	runCluster(t, []api.Peer{b}, func(t *testing.T, h *harness) {
-		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "c/1"}, {ID: "a/2"}, {ID: "former/3"}}})
-		require.ErrorIs(t, h.client.RequestResign(contextWithin(t, time.Second), "report", "c"), api.ErrInvalid)
-		require.ErrorIs(t, h.client.RequestResign(contextWithin(t, time.Second), "report", "c/2"), api.ErrNoCandidate)
-		require.NoError(t, h.client.RequestResign(contextWithin(t, time.Second), "report", "c/1"))
-		got, err := h.client.Election(contextWithin(t, time.Second), "report")
+	runCluster(t, []api.Peer{b}, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "c/1"}, {ID: "a/2"}, {ID: "former/3"}}})
+		require.ErrorIs(t, client.RequestResign(contextWithin(t, time.Second), "report", "c"), api.ErrInvalid)
+		require.ErrorIs(t, client.RequestResign(contextWithin(t, time.Second), "report", "c/2"), api.ErrNoCandidate)
+		require.NoError(t, client.RequestResign(contextWithin(t, time.Second), "report", "c/1"))
+		got, err := client.Election(contextWithin(t, time.Second), "report")
 		require.NoError(t, err)
 		require.Equal(t, []api.Candidate{{ID: "a/2"}, {ID: "former/3"}}, got.Candidates)
 
 		// The peer does not have the candidate any more, but the queue still contains it.
 		asked := make(chan error, 1)
 		ctx := contextWithin(t, time.Minute)
-		go func() { asked <- h.client.RequestResign(ctx, "report", "former/3") }()
+		go func() { asked <- client.RequestResign(ctx, "report", "former/3") }()
 		time.Sleep(time.Second)
 		require.Empty(t, asked)
-		h.cluster.SetElection("report", api.Election{})
+		network.SetElection("report", api.Election{})
 		require.NoError(t, <-asked)
 	})
 }
@@ -60,10 +61,10 @@ func TestRequestResign(t *testing.T) {
 // TestRequestResign_ContextCancelled fails if the request is repeated, or is not withdrawn when the
 // context is done.
 func TestRequestResign_ContextCancelled(t *testing.T) {
-	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
-		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
+	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		ended := make(chan struct{})
-		h.peer(a).Before(func(ctx context.Context, call string) error {
+		network.Peer(a).Before(func(ctx context.Context, call string) error {
 			if call == "RequestResign" {
 				<-ctx.Done()
 				close(ended)
@@ -74,7 +75,7 @@ func TestRequestResign_ContextCancelled(t *testing.T) {
 		cause := errors.New("cancelled by the test")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		asked := make(chan error, 1)
-		go func() { asked <- h.client.RequestResign(ctx, "report", "a/1") }()
+		go func() { asked <- client.RequestResign(ctx, "report", "a/1") }()
 		time.Sleep(time.Minute) // longer than CallTimeout
 		synctest.Wait()
 		require.Empty(t, asked)
@@ -83,16 +84,16 @@ func TestRequestResign_ContextCancelled(t *testing.T) {
 		require.ErrorIs(t, err, cause)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the withdrawal was confirmed")
 		<-ended
-		require.Equal(t, 1, h.countCalls("RequestResign"), "the call was repeated")
+		require.Equal(t, 1, countCalls(network, "RequestResign"), "the call was repeated")
 	})
 }
 
 // TestRequestResign_PartitionedPeer fails if RequestResign does not return when the candidate's peer is
 // partitioned and the other peers have removed the candidate.
 func TestRequestResign_PartitionedPeer(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
-		h.peer(a).Before(func(ctx context.Context, call string) error {
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
+		network.Peer(a).Before(func(ctx context.Context, call string) error {
 			if call == "RequestResign" || call == "Election" {
 				<-ctx.Done()
 				return context.Cause(ctx)
@@ -101,10 +102,10 @@ func TestRequestResign_PartitionedPeer(t *testing.T) {
 		})
 		asked := make(chan error, 1)
 		ctx := contextWithin(t, time.Minute)
-		go func() { asked <- h.client.RequestResign(ctx, "report", "a/1") }()
+		go func() { asked <- client.RequestResign(ctx, "report", "a/1") }()
 		time.Sleep(10 * time.Second)
 		require.Empty(t, asked)
-		h.cluster.SetElection("report", api.Election{})
+		network.SetElection("report", api.Election{})
 		time.Sleep(5 * time.Second)
 		require.Len(t, asked, 1)
 		require.NoError(t, <-asked)
@@ -114,18 +115,18 @@ func TestRequestResign_PartitionedPeer(t *testing.T) {
 // TestRequestResign_UnconfirmedWithdrawal fails if the error does not wrap ErrUnknownOutcome when the
 // peer does not confirm the withdrawal. The candidate may receive the request later.
 func TestRequestResign_UnconfirmedWithdrawal(t *testing.T) {
-	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
-		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
+	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		release := make(chan struct{})
 		defer close(release)
-		h.peer(a).Before(func(_ context.Context, call string) error {
+		network.Peer(a).Before(func(_ context.Context, call string) error {
 			if call == "RequestResign" {
 				<-release
 			}
 			return nil
 		})
 		start := time.Now()
-		err := h.client.RequestResign(contextWithin(t, time.Second), "report", "a/1")
+		err := client.RequestResign(contextWithin(t, time.Second), "report", "a/1")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.LessOrEqual(t, time.Since(start), 3*time.Second)

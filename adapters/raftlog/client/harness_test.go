@@ -24,34 +24,26 @@ var (
 	all = []api.Peer{a, b, c}
 )
 
-// harness is a simulated cluster with a client.
-type harness struct {
-	cluster *rpctest.Cluster
-	network *rpctest.Network
-	client  *Client
-}
-
 // runCluster runs a test with a cluster of a, b and c, whose leader is a. The client is configured with
 // the seeds, and does not refresh the membership.
-func runCluster(t *testing.T, seeds []api.Peer, f func(t *testing.T, h *harness)) {
+func runCluster(t *testing.T, seeds []api.Peer, f func(t *testing.T, network *rpctest.Network, client *Client)) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := rpctest.New(a, b, c)
-		h := &harness{cluster: cluster, network: rpctest.NewNetwork(cluster)}
-		h.client = h.newClient(t, Config{Peers: seeds, Refresh: -1})
-		defer h.network.Close()
-		defer h.client.Close()
-		f(t, h)
+		network := rpctest.NewNetwork(rpctest.New(a, b, c))
+		client := openClient(t, network, Config{Peers: seeds, Refresh: -1})
+		defer network.Close()
+		defer client.Close()
+		f(t, network, client)
 	})
 }
 
-// newClient returns a client whose random pauses are reproducible.
-func (h *harness) newClient(t *testing.T, cfg Config) *Client {
+// openClient returns a client whose random pauses are reproducible.
+func openClient(t *testing.T, network *rpctest.Network, cfg Config) *Client {
 	cfg.Cluster = "test"
 	cfg, err := cfg.withDefaults()
 	require.NoError(t, err)
 	jitter := uint32(1)
 	var lock sync.Mutex
-	return newClient(cfg, h.network.Connect, func() float64 {
+	return newClient(cfg, network.Connect, func() float64 {
 		lock.Lock()
 		defer lock.Unlock()
 		jitter = jitter*1664525 + 1013904223
@@ -59,13 +51,10 @@ func (h *harness) newClient(t *testing.T, cfg Config) *Client {
 	})
 }
 
-// peer returns the simulated peer p.
-func (h *harness) peer(p api.Peer) *rpctest.Peer { return h.cluster.Peer(p) }
-
 // countCalls returns the number of calls with the name that all peers have received.
-func (h *harness) countCalls(call string) (n int) {
+func countCalls(network *rpctest.Network, call string) (n int) {
 	for _, p := range all {
-		n += h.peer(p).Calls(call)
+		n += network.Peer(p).Calls(call)
 	}
 	return n
 }

@@ -9,22 +9,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
 // TestInfos fails if Infos does not return within CallTimeout, or omits a status or an error.
 func TestInfos(t *testing.T) {
-	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
-		info, err := h.client.Info(t.Context(), "b")
+	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
+		info, err := client.Info(t.Context(), "b")
 		require.NoError(t, err)
 		require.Equal(t, b, info.Peer)
-		_, err = h.client.Info(t.Context(), "z")
+		_, err = client.Info(t.Context(), "z")
 		require.ErrorIs(t, err, api.ErrInvalid)
-		h.network.Down("b", errors.New("no route"))
-		h.network.Deaf("c", true)
+		network.Down("b", errors.New("no route"))
+		network.Deaf("c", true)
 		synctest.Wait()
 		time.Sleep(time.Second)
 		start := time.Now()
-		infos := h.client.Infos(t.Context())
+		infos := client.Infos(t.Context())
 		require.Len(t, infos, 3)
 		require.NoError(t, infos[0].Err)
 		require.Equal(t, a, infos[0].Info.Peer)

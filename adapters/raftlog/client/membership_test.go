@@ -10,24 +10,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestMembership_AllPeersReplaced fails if an idle client loses the cluster when all peers are
 // replaced one after another.
 func TestMembership_AllPeersReplaced(t *testing.T) {
-	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
-		client := h.newClient(t, Config{Peers: []api.Peer{a}})
+	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, _ *Client) {
+		client := openClient(t, network, Config{Peers: []api.Peer{a}})
 		defer client.Close()
 		voters := []api.Peer{a, b, c}
 		for i := range 3 {
 			added := api.Peer{ID: fmt.Sprint("new", i), Addr: fmt.Sprint("new:", i)}
-			h.cluster.SetMembers(api.Membership{Index: uint64(10 + i), Voters: append(voters[1:len(voters):len(voters)], added), Outgoing: voters})
+			network.SetMembers(api.Membership{Index: uint64(10 + i), Voters: append(voters[1:len(voters):len(voters)], added), Outgoing: voters})
 			time.Sleep(10 * time.Second)
-			h.cluster.Lead(added)
-			h.network.Down(voters[0].ID, errors.New("removed"))
+			network.Lead(added)
+			network.Down(voters[0].ID, errors.New("removed"))
 			voters = append(voters[1:len(voters):len(voters)], added)
-			h.cluster.SetMembers(api.Membership{Index: uint64(10 + i), Voters: voters})
+			network.SetMembers(api.Membership{Index: uint64(10 + i), Voters: voters})
 		}
 		time.Sleep(time.Minute)
 		_, err := client.Propose(contextWithin(t, 5*time.Second), requestid.New(), nil)
@@ -42,22 +43,22 @@ func TestMembership_AllPeersReplaced(t *testing.T) {
 // TestMembership_OfRemovedPeer fails if the client returns the membership of a removed peer, which
 // may be old, or if the error does not name the cause when no other peer replies.
 func TestMembership_OfRemovedPeer(t *testing.T) {
-	runCluster(t, []api.Peer{c}, func(t *testing.T, h *harness) {
-		h.cluster.SetMembers(api.Membership{Index: 5, Voters: []api.Peer{a, b}, Removed: []string{"c"}})
-		m, err := h.client.Membership(contextWithin(t, time.Minute))
+	runCluster(t, []api.Peer{c}, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.SetMembers(api.Membership{Index: 5, Voters: []api.Peer{a, b}, Removed: []string{"c"}})
+		m, err := client.Membership(contextWithin(t, time.Minute))
 		require.NoError(t, err)
 		require.Equal(t, []api.Peer{a, b}, m.Voters)
-		require.Positive(t, h.peer(a).Calls("Membership")+h.peer(b).Calls("Membership"))
+		require.Positive(t, network.Peer(a).Calls("Membership")+network.Peer(b).Calls("Membership"))
 
 		for _, p := range []api.Peer{a, b} {
-			h.network.Down(p.ID, errors.New("no route"))
+			network.Down(p.ID, errors.New("no route"))
 		}
-		alone := h.newClient(t, Config{Peers: []api.Peer{c}, Refresh: -1})
+		alone := openClient(t, network, Config{Peers: []api.Peer{c}, Refresh: -1})
 		defer alone.Close()
 		_, err = alone.Membership(contextWithin(t, 10*time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "peer c was removed from the cluster")
-		h.cluster.SetMembers(api.Membership{Index: 6, Voters: []api.Peer{c}, Removed: []string{"c"}})
+		network.SetMembers(api.Membership{Index: 6, Voters: []api.Peer{c}, Removed: []string{"c"}})
 		_, err = alone.Membership(contextWithin(t, time.Minute))
 		require.ErrorIs(t, err, api.ErrRefused)
 	})

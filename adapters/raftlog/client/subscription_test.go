@@ -54,34 +54,34 @@ func waitForEnd(t *testing.T, s *Subscription) error {
 // are lost at random, and entries are replaced by a snapshot. It covers defect Z1 of ØMQ Raft.
 func TestSubscribe_LostConnections(t *testing.T) {
 	for seed := range uint64(5) {
-		runCluster(t, all, func(t *testing.T, h *harness) {
+		runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			h.cluster.Append(100, 10)
-			s := h.client.Subscribe(t.Context(), 1)
+			network.Append(100, 10)
+			s := client.Subscribe(t.Context(), 1)
 			defer s.Close()
 			written := make(chan struct{})
 			go func() {
 				for cut := 0; cut < 20; {
 					time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
-					h.cluster.Append(random.IntN(20), 10)
+					network.Append(random.IntN(20), 10)
 					for _, p := range all {
-						if random.IntN(3) == 0 && h.network.Cut(p.ID) > 0 {
+						if random.IntN(3) == 0 && network.Cut(p.ID) > 0 {
 							cut++
 							if cut == 10 {
 								// No peer is connected: the snapshot replaces entries that were not delivered.
-								h.cluster.Append(3, 10)
-								h.cluster.Compact([]byte("state"))
+								network.Append(3, 10)
+								network.Compact([]byte("state"))
 							}
 						}
 					}
 				}
 				close(written)
-				h.cluster.Append(1, 10)
+				network.Append(1, 10)
 			}()
 			var last uint64
 			fresh := false
 			snapshots, losses := 0, 0
-			for done := false; !done || last < h.cluster.Last(); {
+			for done := false; !done || last < network.Last(); {
 				e := nextEvent(t, s)
 				switch e.Kind {
 				case EventEntry:
@@ -111,7 +111,7 @@ func TestSubscribe_LostConnections(t *testing.T) {
 			require.Equal(t, 1, snapshots)
 			require.Positive(t, losses)
 			if !fresh {
-				require.EqualValues(t, last, h.cluster.Last())
+				require.EqualValues(t, last, network.Last())
 				waitForEvent(t, s, EventFresh)
 			}
 		})
@@ -123,17 +123,17 @@ func TestSubscribe_LostConnections(t *testing.T) {
 func TestSubscribe_Gap(t *testing.T) {
 	for name, index := range map[string]uint64{"gap": 4, "earlier": 2, "repeated": 1} {
 		t.Run(name, func(t *testing.T) {
-			runCluster(t, all, func(t *testing.T, h *harness) {
-				h.cluster.Append(5, 1)
+			runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+				network.Append(5, 1)
 				for _, p := range all {
-					h.peer(p).Gap(func(i uint64) uint64 {
+					network.Peer(p).Gap(func(i uint64) uint64 {
 						if i == 3 {
 							return index
 						}
 						return i
 					})
 				}
-				s := h.client.Subscribe(t.Context(), 1)
+				s := client.Subscribe(t.Context(), 1)
 				require.EqualValues(t, 1, nextEvent(t, s).Entry.Index)
 				require.EqualValues(t, 2, nextEvent(t, s).Entry.Index)
 				err := waitForEnd(t, s)
@@ -153,13 +153,13 @@ func TestSubscribe_Gap(t *testing.T) {
 // TestSubscribe_EarlierSnapshot fails if a subscription accepts a snapshot of entries that it has
 // delivered.
 func TestSubscribe_EarlierSnapshot(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Append(5, 1)
-		h.cluster.Compact(nil)
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Append(5, 1)
+		network.Compact(nil)
 		for _, p := range all {
-			h.peer(p).Gap(func(uint64) uint64 { return 2 })
+			network.Peer(p).Gap(func(uint64) uint64 { return 2 })
 		}
-		s := h.client.Subscribe(contextWithin(t, time.Minute), 3)
+		s := client.Subscribe(contextWithin(t, time.Minute), 3)
 		require.ErrorIs(t, waitForEnd(t, s), ErrGap)
 	})
 }
@@ -167,16 +167,16 @@ func TestSubscribe_EarlierSnapshot(t *testing.T) {
 // TestSubscribe_Freshness fails if a subscription does not report that its peer loses the leader,
 // is silent or is disconnected, or does not continue at another peer.
 func TestSubscribe_Freshness(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Append(2, 1)
-		s := h.client.Subscribe(t.Context(), 2)
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Append(2, 1)
+		s := client.Subscribe(t.Context(), 2)
 		defer s.Close()
 		require.EqualValues(t, 2, nextEvent(t, s).Entry.Index)
 		e := nextEvent(t, s)
 		require.Equal(t, EventFresh, e.Kind)
 		require.Equal(t, a, e.Leader)
 		first := e.Peer
-		h.peer(first).Stale(true)
+		network.Peer(first).Stale(true)
 		e = nextEvent(t, s)
 		require.Equal(t, EventStale, e.Kind)
 		require.ErrorIs(t, e.Err, errNoLeader)
@@ -187,7 +187,7 @@ func TestSubscribe_Freshness(t *testing.T) {
 		require.Less(t, time.Since(start), 2*time.Second)
 		second := e.Peer
 		start = time.Now()
-		h.peer(second).Silent(true)
+		network.Peer(second).Silent(true)
 		e = nextEvent(t, s)
 		require.Equal(t, EventTimeout, e.Kind)
 		require.Equal(t, second, e.Peer)
@@ -195,11 +195,11 @@ func TestSubscribe_Freshness(t *testing.T) {
 		require.Equal(t, EventStale, nextEvent(t, s).Kind)
 		e = nextEvent(t, s)
 		require.Equal(t, EventFresh, e.Kind)
-		h.network.Cut(e.Peer.ID)
+		network.Cut(e.Peer.ID)
 		e = nextEvent(t, s)
 		require.Equal(t, EventStale, e.Kind)
 		// The subscription is connected again before the next entry is appended.
-		h.cluster.Append(1, 1)
+		network.Append(1, 1)
 		require.EqualValues(t, 3, waitForEvent(t, s, EventEntry).Entry.Index)
 	})
 }
@@ -207,54 +207,54 @@ func TestSubscribe_Freshness(t *testing.T) {
 // TestSubscribe_WithoutLeader fails if a subscription does not try all peers, or retries without
 // pauses, while there is no leader.
 func TestSubscribe_WithoutLeader(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Lead(api.Peer{})
-		s := h.client.Subscribe(contextWithin(t, time.Minute), 1, WithKeepaliveTimeout(2*time.Second))
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Lead(api.Peer{})
+		s := client.Subscribe(contextWithin(t, time.Minute), 1, WithKeepaliveTimeout(2*time.Second))
 		require.ErrorIs(t, waitForEnd(t, s), context.DeadlineExceeded)
-		require.InDelta(t, 27, h.countCalls("Entries"), 5)
+		require.InDelta(t, 27, countCalls(network, "Entries"), 5)
 		for _, p := range all {
-			h.peer(p).Before(func(context.Context, string) error { return api.ErrBusy })
+			network.Peer(p).Before(func(context.Context, string) error { return api.ErrBusy })
 		}
-		before := h.countCalls("Entries")
-		s = h.client.Subscribe(contextWithin(t, 30*time.Second), 1)
+		before := countCalls(network, "Entries")
+		s = client.Subscribe(contextWithin(t, 30*time.Second), 1)
 		require.ErrorIs(t, waitForEnd(t, s), context.DeadlineExceeded)
-		require.LessOrEqual(t, h.countCalls("Entries")-before, 200, "more than one attempt in half a pause")
+		require.LessOrEqual(t, countCalls(network, "Entries")-before, 200, "more than one attempt in half a pause")
 	})
 }
 
 // TestSubscribe_UnreadEvents fails if a subscription whose events are not received reads all
 // entries, or delays other calls.
 func TestSubscribe_UnreadEvents(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Append(12_000, 1)
-		s := h.client.Subscribe(t.Context(), 1)
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Append(12_000, 1)
+		s := client.Subscribe(t.Context(), 1)
 		time.Sleep(time.Minute)
 		var read uint64
 		for _, p := range all {
-			read += h.peer(p).Read()
+			read += network.Peer(p).Read()
 		}
 		require.Less(t, read, uint64(10_000))
-		_, err := h.client.Propose(contextWithin(t, time.Second), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, time.Second), requestid.New(), nil)
 		require.NoError(t, err)
 		for i := range uint64(12_001) {
 			require.Equal(t, i+1, waitForEvent(t, s, EventEntry).Entry.Index)
 		}
-		require.Equal(t, 1, h.countCalls("Entries"), "the subscription has used one stream")
+		require.Equal(t, 1, countCalls(network, "Entries"), "the subscription has used one stream")
 		require.NoError(t, s.Close())
 	})
 }
 
 // TestSubscribe_WithLeader fails if a subscription with WithLeader does not move to the leader.
 func TestSubscribe_WithLeader(t *testing.T) {
-	runCluster(t, []api.Peer{b, c}, func(t *testing.T, h *harness) {
-		s := h.client.Subscribe(t.Context(), 1, WithLeader())
+	runCluster(t, []api.Peer{b, c}, func(t *testing.T, network *rpctest.Network, client *Client) {
+		s := client.Subscribe(t.Context(), 1, WithLeader())
 		defer s.Close()
 		time.Sleep(time.Second)
-		go h.cluster.Append(1, 1)
+		go network.Append(1, 1)
 		require.Equal(t, a, waitForEvent(t, s, EventEntry).Peer)
-		h.cluster.Lead(c)
+		network.Lead(c)
 		waitForEvent(t, s, EventStale)
-		go h.cluster.Append(1, 1)
+		go network.Append(1, 1)
 		e := waitForEvent(t, s, EventEntry)
 		require.EqualValues(t, 2, e.Entry.Index)
 		require.Equal(t, c, waitForEvent(t, s, EventFresh).Peer)
@@ -264,17 +264,17 @@ func TestSubscribe_WithLeader(t *testing.T) {
 // TestSubscribe_IncompleteSnapshot fails if a snapshot is not delivered again when the connection
 // is lost while it is read, or is delivered again after it was closed.
 func TestSubscribe_IncompleteSnapshot(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Append(9, 1)
-		h.cluster.Compact(make([]byte, 8<<20)) // more than the buffers of a connection
-		h.cluster.Append(1, 1)
-		s := h.client.Subscribe(t.Context(), 1)
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Append(9, 1)
+		network.Compact(make([]byte, 8<<20)) // more than the buffers of a connection
+		network.Append(1, 1)
+		s := client.Subscribe(t.Context(), 1)
 		defer s.Close()
 		e := nextEvent(t, s)
 		require.EqualValues(t, 9, e.Snapshot.Index)
 		_, err := io.ReadFull(e.Snapshot.Data, make([]byte, 1<<20))
 		require.NoError(t, err)
-		h.network.Cut(e.Peer.ID)
+		network.Cut(e.Peer.ID)
 		_, err = io.Copy(io.Discard, e.Snapshot.Data)
 		require.Error(t, err)
 		require.NoError(t, e.Snapshot.Data.Close())
@@ -285,14 +285,14 @@ func TestSubscribe_IncompleteSnapshot(t *testing.T) {
 		require.EqualValues(t, 8<<20, n)
 		require.EqualValues(t, 10, nextEvent(t, s).Entry.Index)
 
-		other := h.client.Subscribe(t.Context(), 5)
+		other := client.Subscribe(t.Context(), 5)
 		e = nextEvent(t, other)
 		require.Equal(t, EventSnapshot, e.Kind)
 		require.NoError(t, e.Snapshot.Data.Close())
 		require.EqualValues(t, 10, nextEvent(t, other).Entry.Index)
 		require.NoError(t, other.Close())
 
-		third := h.client.Subscribe(t.Context(), 1)
+		third := client.Subscribe(t.Context(), 1)
 		e = nextEvent(t, third)
 		require.NoError(t, third.Close())
 		_, err = io.Copy(io.Discard, e.Snapshot.Data)
@@ -303,9 +303,9 @@ func TestSubscribe_IncompleteSnapshot(t *testing.T) {
 // TestSubscription_Err fails if the error of a subscription does not wrap the cause, or does not
 // describe the last attempt.
 func TestSubscription_Err(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Append(3, 1)
-		s := h.client.Subscribe(t.Context(), 1)
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Append(3, 1)
+		s := client.Subscribe(t.Context(), 1)
 		synctest.Wait()
 		require.NoError(t, s.Err())
 		require.NoError(t, s.Close())
@@ -314,10 +314,10 @@ func TestSubscription_Err(t *testing.T) {
 		_, open := <-s.Events()
 		require.False(t, open)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		s = h.client.Subscribe(ctx, 4)
+		s = client.Subscribe(ctx, 4)
 		require.Equal(t, EventFresh, nextEvent(t, s).Kind)
 		for _, p := range all {
-			h.network.Cut(p.ID)
+			network.Cut(p.ID)
 		}
 		waitForEvent(t, s, EventFresh)
 		cause := errors.New("cancelled by the test")
@@ -326,9 +326,9 @@ func TestSubscription_Err(t *testing.T) {
 		require.NotContains(t, s.Err().Error(), "attempt", "a peer has answered")
 
 		for _, p := range all {
-			h.network.Down(p.ID, errors.New("no route"))
+			network.Down(p.ID, errors.New("no route"))
 		}
-		s = h.client.Subscribe(contextWithin(t, time.Minute), 4)
+		s = client.Subscribe(contextWithin(t, time.Minute), 4)
 		err := waitForEnd(t, s)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "the last attempt: peer ")
@@ -338,10 +338,10 @@ func TestSubscription_Err(t *testing.T) {
 
 // TestSubscribe_SnapshotClosedTwice fails if the data of a snapshot cannot be closed twice.
 func TestSubscribe_SnapshotClosedTwice(t *testing.T) {
-	runCluster(t, all, func(t *testing.T, h *harness) {
-		h.cluster.Append(9, 1)
-		h.cluster.Compact(make([]byte, 1<<20))
-		s := h.client.Subscribe(t.Context(), 1)
+	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
+		network.Append(9, 1)
+		network.Compact(make([]byte, 1<<20))
+		s := client.Subscribe(t.Context(), 1)
 		defer s.Close()
 		e := nextEvent(t, s)
 		require.Equal(t, EventSnapshot, e.Kind)

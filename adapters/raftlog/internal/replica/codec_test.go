@@ -18,44 +18,44 @@ import (
 )
 
 // fullState returns a state in which no field is zero.
-func fullState(t *testing.T) fixture {
-	f := newFixture(t, entry.Peer{ID: "a", Addr: "a:1", Raft: math.MaxUint64}, entry.Peer{ID: strings.Repeat("b", 3000), Raft: 2})
-	f.state.Index, f.state.Term, f.state.TransferTerm, f.state.skipsSum, f.state.History = 100, 7, 5, 1<<63, 1<<62
-	f.state.Clock, f.state.Horizon = now.Add(time.Hour), now.Add(time.Nanosecond)
-	m := &f.state.Members
+func fullState(t *testing.T) *State {
+	s := newState(entry.Peer{ID: "a", Addr: "a:1", Raft: math.MaxUint64}, entry.Peer{ID: strings.Repeat("b", 3000), Raft: 2})
+	s.Index, s.Term, s.TransferTerm, s.skipsSum, s.History = 100, 7, 5, 1<<63, 1<<62
+	s.Clock, s.Horizon = now.Add(time.Hour), now.Add(time.Nanosecond)
+	m := &s.Members
 	m.Index, m.Outgoing, m.Learners, m.Removed = 50, m.Voters[:1], []entry.Peer{{ID: "c", Addr: "c:1", Raft: 3}}, []string{"d", ""}
 	m.Change, m.Changed, m.Settled = requestid.From(now, 1, 2), 60, 61
-	f.state.Skips = []uint64{3, 99}
-	f.state.IDs.Insert(requestid.From(now, 3, 4), 80, 5)
+	s.Skips = []uint64{3, 99}
+	s.IDs.Insert(requestid.From(now, 3, 4), 80, 5)
 	for i := range uint64(3) {
-		require.NoError(t, f.state.Elections.applyOp(entry.Op{Do: entry.Join, Election: "e", Candidate: fmt.Sprint(i), Name: "n", Peer: i}, 10+i, now))
+		require.NoError(t, s.Elections.applyOp(entry.Op{Do: entry.Join, Election: "e", Candidate: fmt.Sprint(i), Name: "n", Peer: i}, 10+i, now))
 	}
-	require.NoError(t, endElection(&f.state.Elections, "forgotten", 1, 10))
-	require.NoError(t, endElection(&f.state.Elections, "first", 1, 20))
-	require.NoError(t, endElection(&f.state.Elections, "second", 1, 30))
-	_, err := f.state.Elections.forgetThrough(entry.Op{Through: 12}, 90)
+	require.NoError(t, endElection(&s.Elections, "forgotten", 1, 10))
+	require.NoError(t, endElection(&s.Elections, "first", 1, 20))
+	require.NoError(t, endElection(&s.Elections, "second", 1, 30))
+	_, err := s.Elections.forgetThrough(entry.Op{Through: 12}, 90)
 	require.NoError(t, err)
-	return f
+	return s
 }
 
 // TestSnapshot_RoundTrip fails if a snapshot does not contain a part of the state.
 func TestSnapshot_RoundTrip(t *testing.T) {
-	f := fullState(t)
-	again := f.reread()
-	require.Equal(t, f.state.IDs.Sum(), again.IDs.Sum())
-	again.IDs = f.state.IDs
+	s := fullState(t)
+	again := reread(t, s)
+	require.Equal(t, s.IDs.Sum(), again.IDs.Sum())
+	again.IDs = s.IDs
 	require.Equal(t, uint64(12), again.Elections.forgotten)
 	require.Equal(t, []transition{{20, now, "first"}, {30, now, "second"}}, again.Elections.transitions)
-	require.Equal(t, f.state, again)
-	newFixture(t).reread()
+	require.Equal(t, s, again)
+	reread(t, newState())
 }
 
 // TestSnapshot_ViewDoesNotChange fails if a view shares data that Apply changes.
 func TestSnapshot_ViewDoesNotChange(t *testing.T) {
-	f := fullState(t)
-	f.state.Members.Outgoing = nil
+	s := fullState(t)
+	s.Members.Outgoing = nil
 	var before, after bytes.Buffer
-	view := f.state.View()
+	view := s.View()
 	_, err := view.WriteTo(&before)
 	require.NoError(t, err)
 	for _, op := range []entry.Op{
@@ -64,9 +64,9 @@ func TestSnapshot_ViewDoesNotChange(t *testing.T) {
 		{Do: entry.Move, Peer: 2, Addr: "b:2"},
 		{Do: entry.Forget, Through: 30},
 	} {
-		require.NoError(t, f.applyControlOp(op).Err)
+		require.NoError(t, applyControlOp(t, s, op).Err)
 	}
-	f.state.DropSkips(3)
+	s.DropSkips(3)
 	_, err = view.WriteTo(&after)
 	require.NoError(t, err)
 	require.Equal(t, before.Bytes(), after.Bytes())
@@ -82,12 +82,12 @@ func TestSnapshot_Inconsistent(t *testing.T) {
 		"ended and restarted":     func(_ *Elections, e *Election) { e.RestartedAt = 30 },
 		"ended with a candidate":  func(_ *Elections, e *Election) { e.Candidates = []Candidate{{ID: "c"}} },
 	} {
-		f := fullState(t)
-		e := f.state.Elections.Get("first")
-		change(&f.state.Elections, &e)
-		f.state.Elections.byName["first"] = e
+		s := fullState(t)
+		e := s.Elections.Get("first")
+		change(&s.Elections, &e)
+		s.Elections.byName["first"] = e
 		var b bytes.Buffer
-		_, err := f.state.View().WriteTo(&b)
+		_, err := s.View().WriteTo(&b)
 		require.NoError(t, err)
 		_, err = Read(&b)
 		require.ErrorIs(t, err, entry.ErrMalformed, what)
@@ -97,9 +97,9 @@ func TestSnapshot_Inconsistent(t *testing.T) {
 // TestSnapshot_Damaged fails if Read accepts a part of a state, or panics for damaged bytes, or if
 // the error for a state of another version does not name the cause.
 func TestSnapshot_Damaged(t *testing.T) {
-	f := fullState(t)
+	s := fullState(t)
 	var b bytes.Buffer
-	_, err := f.state.View().WriteTo(&b)
+	_, err := s.View().WriteTo(&b)
 	require.NoError(t, err)
 	whole := b.Bytes()
 	for n := range whole {
@@ -127,7 +127,7 @@ func TestSnapshot_Damaged(t *testing.T) {
 
 // TestSnapshot_TooLarge fails if a record is written that is larger than the limit of Read.
 func TestSnapshot_TooLarge(t *testing.T) {
-	view := fullState(t).state.View()
+	view := fullState(t).View()
 	size := len(view.state.appendRecord(nil, view.state.Skips))
 	var b bytes.Buffer
 	_, err := view.writeLimited(&b, size-1)

@@ -14,55 +14,55 @@ import (
 // the same change, written twice, does not have the outcome of the first entry.
 func TestMembers_ChangeInProgress(t *testing.T) {
 	a, b, c := entry.Peer{ID: "a", Raft: 1}, entry.Peer{ID: "b", Raft: 2}, entry.Peer{ID: "c", Raft: 3}
-	f := newFixture(t, a, b, c)
+	s := newState(a, b, c)
 	first, second := requestid.From(now, 1, 1), requestid.From(now, 2, 2)
-	joint := f.applyVoters(first, entry.Joint, a, b)
+	joint := applyVoters(t, s, first, entry.Joint, a, b)
 	require.NoError(t, joint.Err)
 	require.False(t, joint.Skipped())
 
-	other := f.applyVoters(second, entry.Joint, a, c)
+	other := applyVoters(t, s, second, entry.Joint, a, c)
 	require.ErrorIs(t, other.Err, api.ErrChanging)
 	require.Nil(t, other.Change)
-	again := f.applyVoters(first, entry.Joint, a, b)
+	again := applyVoters(t, s, first, entry.Joint, a, b)
 	require.NoError(t, again.Err)
 	require.Equal(t, joint.Index, again.First)
 	require.True(t, again.Skipped())
 	require.Nil(t, again.Change)
-	require.ErrorIs(t, f.applyVoters(first, entry.Joint, a, c).Err, api.ErrRequestIDReused)
-	require.Equal(t, []entry.Peer{a, b}, f.state.Members.Voters)
+	require.ErrorIs(t, applyVoters(t, s, first, entry.Joint, a, c).Err, api.ErrRequestIDReused)
+	require.Equal(t, []entry.Peer{a, b}, s.Members.Voters)
 }
 
 // TestMembers_Move fails if a change of the voters that was requested before a peer has moved
 // restores the old address or removes the peer.
 func TestMembers_Move(t *testing.T) {
 	a, b, c := entry.Peer{ID: "a", Addr: "a:1", Raft: 1}, entry.Peer{ID: "b", Addr: "b:1", Raft: 2}, entry.Peer{ID: "c", Addr: "c:1", Raft: 3}
-	f := newFixture(t, a, b)
+	s := newState(a, b)
 	change := func(phase entry.Phase, voters ...entry.Peer) {
 		t.Helper()
-		require.NoError(t, f.applyVoters(requestid.From(now, f.state.Index, 1), phase, voters...).Err)
+		require.NoError(t, applyVoters(t, s, requestid.From(now, s.Index, 1), phase, voters...).Err)
 	}
 	move := func(p entry.Peer, addr string) Outcome {
 		t.Helper()
-		return f.applyControlOp(entry.Op{Do: entry.Move, Peer: p.Raft, Addr: addr})
+		return applyControlOp(t, s, entry.Op{Do: entry.Move, Peer: p.Raft, Addr: addr})
 	}
 	require.ErrorIs(t, move(c, "c:2").Err, api.ErrInvalid, "it is not a member")
 	change(entry.Admit, c)
 	require.ErrorIs(t, move(b, "a:1").Err, api.ErrInvalid, "another member has the address")
-	before := f.state.Members.Voters
+	before := s.Members.Voters
 	o := move(b, "b:2")
 	require.NoError(t, o.Err)
 	require.True(t, o.Moved)
 	require.Equal(t, "b:1", before[1].Addr, "a slice that was read before must not change")
-	require.Equal(t, o.Index, f.state.Members.Index)
+	require.Equal(t, o.Index, s.Members.Index)
 	change(entry.Joint, a, b, c)
 	require.NoError(t, move(c, "c:2").Err)
 	change(entry.Final, a, b, c)
-	require.Empty(t, f.state.Members.Removed)
-	require.Empty(t, f.state.Members.Learners)
+	require.Empty(t, s.Members.Removed)
+	require.Empty(t, s.Members.Learners)
 	b.Addr, c.Addr = "b:2", "c:2"
-	require.Equal(t, []entry.Peer{a, b, c}, f.state.Members.Voters)
+	require.Equal(t, []entry.Peer{a, b, c}, s.Members.Voters)
 	change(entry.Joint, a, entry.Peer{ID: "b", Addr: "b:1", Raft: 2})
 	require.NoError(t, move(a, "a:2").Err)
 	change(entry.Final, a, b)
-	require.Equal(t, []string{"c"}, f.state.Members.Removed)
+	require.Equal(t, []string{"c"}, s.Members.Removed)
 }

@@ -17,54 +17,46 @@ import (
 // now is the time of entries.
 var now = time.Unix(1_700_000_000, 0).UTC()
 
-// fixture is a state and the entries that are applied to it.
-type fixture struct {
-	t     *testing.T
-	state *State
-}
-
-func newFixture(t *testing.T, voters ...entry.Peer) fixture {
-	return fixture{t, New(voters, time.Hour, time.Second)}
-}
+func newState(voters ...entry.Peer) *State { return New(voters, time.Hour, time.Second) }
 
 // applyRaw applies the next entry.
-func (f fixture) applyRaw(term uint64, kind raftpb.EntryType, data []byte) Outcome {
-	f.t.Helper()
-	o, err := f.state.Apply(&raftpb.Entry{Index: new(f.state.Index + 1), Term: &term, Type: kind.Enum(), Data: data})
-	require.NoError(f.t, err)
+func applyRaw(t *testing.T, s *State, term uint64, kind raftpb.EntryType, data []byte) Outcome {
+	t.Helper()
+	o, err := s.Apply(&raftpb.Entry{Index: new(s.Index + 1), Term: &term, Type: kind.Enum(), Data: data})
+	require.NoError(t, err)
 	return o
 }
 
 // applyVoters applies a Config entry.
-func (f fixture) applyVoters(id requestid.ID, phase entry.Phase, voters ...entry.Peer) Outcome {
-	f.t.Helper()
+func applyVoters(t *testing.T, s *State, id requestid.ID, phase entry.Phase, voters ...entry.Peer) Outcome {
+	t.Helper()
 	data := entry.Config{Phase: phase, Peers: voters}.Encode()
 	raw, err := proto.Marshal(&raftpb.ConfChangeV2{
 		Context: entry.Encode(entry.Header{Kind: api.KindConfig, ID: id, Time: now, Sum: entry.Sum(data)}, data),
 	})
-	require.NoError(f.t, err)
-	return f.applyRaw(1, raftpb.EntryConfChangeV2, raw)
+	require.NoError(t, err)
+	return applyRaw(t, s, 1, raftpb.EntryConfChangeV2, raw)
 }
 
 // applyControlOp applies a Control entry.
-func (f fixture) applyControlOp(op entry.Op) Outcome {
-	f.t.Helper()
+func applyControlOp(t *testing.T, s *State, op entry.Op) Outcome {
+	t.Helper()
 	data := op.Encode()
-	header := entry.Header{Kind: api.KindControl, ID: requestid.From(now, f.state.Index, 2), Time: now, Sum: entry.Sum(data)}
-	return f.applyRaw(1, raftpb.EntryNormal, entry.Encode(header, data))
+	header := entry.Header{Kind: api.KindControl, ID: requestid.From(now, s.Index, 2), Time: now, Sum: entry.Sum(data)}
+	return applyRaw(t, s, 1, raftpb.EntryNormal, entry.Encode(header, data))
 }
 
 // reread returns the state after it was written and read.
-func (f fixture) reread() *State {
-	f.t.Helper()
+func reread(t *testing.T, s *State) *State {
+	t.Helper()
 	var b bytes.Buffer
-	n, err := f.state.View().WriteTo(&b)
-	require.NoError(f.t, err)
-	require.EqualValues(f.t, b.Len(), n)
-	s, err := Read(&b)
-	require.NoError(f.t, err)
-	require.Equal(f.t, f.state.Sum(), s.Sum())
-	return s
+	n, err := s.View().WriteTo(&b)
+	require.NoError(t, err)
+	require.EqualValues(t, b.Len(), n)
+	again, err := Read(&b)
+	require.NoError(t, err)
+	require.Equal(t, s.Sum(), again.Sum())
+	return again
 }
 
 // TestHistory fails if History does not depend on an entry, its term, its data or its outcome, or
@@ -80,13 +72,13 @@ func TestHistory(t *testing.T) {
 	}
 	window := time.Hour
 	history := func(entries ...logEntry) uint64 {
-		f := newFixture(t, entry.Peer{ID: "a", Raft: 1})
-		f.state.Window = window
+		s := newState(entry.Peer{ID: "a", Raft: 1})
+		s.Window = window
 		for _, e := range entries {
-			f.applyRaw(e.term, raftpb.EntryNormal, e.data)
+			applyRaw(t, s, e.term, raftpb.EntryNormal, e.data)
 		}
-		require.Equal(t, f.state.History, f.reread().History)
-		return f.state.History
+		require.Equal(t, s.History, reread(t, s).History)
+		return s.History
 	}
 	seen := map[uint64]bool{}
 	for i, h := range []uint64{

@@ -12,10 +12,11 @@ import (
 
 // Network connects clients to the peers of a cluster.
 type Network struct {
-	cluster *Cluster
-	ctx     context.Context
-	cancel  context.CancelFunc
-	served  sync.WaitGroup
+	*Cluster
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	served sync.WaitGroup
 
 	mu      sync.Mutex
 	servers map[string]*rpc.Server
@@ -27,7 +28,7 @@ type Network struct {
 
 // NewNetwork returns a network in which all peers of c are reachable.
 func NewNetwork(c *Cluster) *Network {
-	n := &Network{cluster: c, servers: map[string]*rpc.Server{}, ends: map[string]map[*End]bool{}, down: map[string]error{}, deaf: map[string]bool{}, dials: map[string]int{}}
+	n := &Network{Cluster: c, servers: map[string]*rpc.Server{}, ends: map[string]map[*End]bool{}, down: map[string]error{}, deaf: map[string]bool{}, dials: map[string]int{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
 }
@@ -52,7 +53,7 @@ func (n *Network) Connect(_ context.Context, p api.Peer, purpose link.Purpose) (
 	}
 	n.ends[p.ID][far] = true
 	if n.servers[p.ID] == nil {
-		n.servers[p.ID] = rpc.NewServer(n.cluster.Peer(p))
+		n.servers[p.ID] = rpc.NewServer(n.Peer(p))
 	}
 	server, deaf := n.servers[p.ID], n.deaf[p.ID]
 	n.served.Go(func() {
