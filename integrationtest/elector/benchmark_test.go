@@ -20,7 +20,7 @@ import (
 // BenchmarkHandOver measures the time from SIGTERM for the leader to the output of the next leader's
 // begin command. It includes the start of the shell of that command and its watchdog.
 func BenchmarkHandOver(b *testing.B) {
-	f := newFixture(b)
+	el := newElection(b)
 	fifo := filepath.Join(b.TempDir(), "output")
 	require.NoError(b, syscall.Mkfifo(fifo, 0o600))
 	output, err := os.OpenFile(fifo, os.O_RDWR, 0)
@@ -33,12 +33,12 @@ func BenchmarkHandOver(b *testing.B) {
 		require.NoError(b, err)
 		require.Equal(b, want+"\n", line)
 	}
-	leader := f.start(buildPlain(b), "0", args...)
+	leader := el.start(buildPlain(b), "0", args...)
 	read("0")
 	var durations []time.Duration
 	for b.Loop() {
 		name := strconv.Itoa(len(durations) + 1)
-		follower := f.start(buildPlain(b), name, args...)
+		follower := el.start(buildPlain(b), name, args...)
 		follower.waitLog("follower")
 		start := time.Now()
 		leader.sendSignal(syscall.SIGTERM)
@@ -60,12 +60,12 @@ func BenchmarkHandOver(b *testing.B) {
 func BenchmarkIdleMemory(b *testing.B) {
 	for _, listen := range []string{"", "127.0.0.1:0"} {
 		b.Run(map[bool]string{true: "listening", false: "plain"}[listen != ""], func(b *testing.B) {
-			f := newFixture(b)
+			el := newElection(b)
 			args := slices.Concat(withShortSession, []string{"--listen", listen, "--", "/bin/sh", "-c", `echo "watchdog $PPID"; exec sleep 1000`})
-			leader := f.start(buildPlain(b), "a", args...)
+			leader := el.start(buildPlain(b), "a", args...)
 			watchdog, err := strconv.Atoi(strings.TrimPrefix(leader.waitLog("watchdog "), "watchdog "))
 			require.NoError(b, err)
-			follower := f.start(buildPlain(b), "b", args...)
+			follower := el.start(buildPlain(b), "b", args...)
 			follower.waitLog("follower")
 			if listen != "" {
 				leader.read = 0

@@ -83,22 +83,23 @@ func tryLock(name string) bool {
 
 var held []*os.File // the files of acquired locks, which the garbage collector must not close
 
-// lockFile contains the events of the programs of a test.
-type lockFile struct {
-	t    testing.TB
-	name string
+// election is an election on the ensemble. Its programs lock a file, and write their events to it.
+type election struct {
+	t        testing.TB
+	lockFile string
+	path     string
 }
 
-func newLockFile(t testing.TB) *lockFile {
-	l := &lockFile{t, filepath.Join(t.TempDir(), "lock")}
+func newElection(t testing.TB) *election {
+	el := &election{t, filepath.Join(t.TempDir(), "lock"), harness.NewPath(t)}
 	t.Cleanup(func() {
 		// The electors have ended, so their programs must end as well.
-		harness.Eventually(t, func() bool { return tryLock(l.name) }, "a program still runs")
+		harness.Eventually(t, func() bool { return tryLock(el.lockFile) }, "a program still runs")
 		held[len(held)-1].Close()
 		held = held[:len(held)-1]
-		l.requireNoOverlap()
+		el.requireNoOverlap()
 	})
-	return l
+	return el
 }
 
 // programEvent is a line of the lock file.
@@ -108,28 +109,28 @@ type programEvent struct {
 	time      int64
 }
 
-func (l *lockFile) events() (all []programEvent) {
-	text, err := os.ReadFile(l.name)
+func (el *election) events() (all []programEvent) {
+	text, err := os.ReadFile(el.lockFile)
 	if os.IsNotExist(err) {
 		return nil
 	}
-	require.NoError(l.t, err)
+	require.NoError(el.t, err)
 	// The last line may be incomplete.
 	for line := range strings.Lines(string(text[:strings.LastIndex(string(text), "\n")+1])) {
 		var e programEvent
 		_, err := fmt.Sscan(line, &e.id, &e.event, &e.pid, &e.time)
-		require.NoError(l.t, err, line)
+		require.NoError(el.t, err, line)
 		all = append(all, e)
 	}
 	return all
 }
 
 // waitEvent waits until the programs of an elector have written an event n times.
-func (l *lockFile) waitEvent(id, event string, n int) {
-	l.t.Helper()
-	harness.Eventually(l.t, func() bool {
+func (el *election) waitEvent(id, event string, n int) {
+	el.t.Helper()
+	harness.Eventually(el.t, func() bool {
 		found := 0
-		for _, e := range l.events() {
+		for _, e := range el.events() {
 			if e.id == id && e.event == event {
 				found++
 			}
@@ -139,8 +140,8 @@ func (l *lockFile) waitEvent(id, event string, n int) {
 }
 
 // order returns the electors whose programs have run, one after another.
-func (l *lockFile) order() (ids []string) {
-	for _, e := range l.events() {
+func (el *election) order() (ids []string) {
+	for _, e := range el.events() {
 		ids = append(ids, e.id)
 	}
 	return slices.Compact(ids)
@@ -148,16 +149,16 @@ func (l *lockFile) order() (ids []string) {
 
 // requireNoOverlap requires that the first event of each program follows the last event of the
 // previous one.
-func (l *lockFile) requireNoOverlap() {
-	l.t.Helper()
+func (el *election) requireNoOverlap() {
+	el.t.Helper()
 	type span struct {
 		id          string
 		first, last int64
 	}
 	var order []int
 	spans := map[int]*span{}
-	for _, e := range l.events() {
-		require.NotEqual(l.t, eventOverlap, e.event, "the program of %s was started while another one ran", e.id)
+	for _, e := range el.events() {
+		require.NotEqual(el.t, eventOverlap, e.event, "the program of %s was started while another one ran", e.id)
 		s := spans[e.pid]
 		if s == nil {
 			s = &span{e.id, e.time, e.time}
@@ -168,7 +169,7 @@ func (l *lockFile) requireNoOverlap() {
 	}
 	for i := 1; i < len(order); i++ {
 		before, after := spans[order[i-1]], spans[order[i]]
-		require.Greater(l.t, after.first, before.last, "the program of %s was started %v before that of %s ended",
+		require.Greater(el.t, after.first, before.last, "the program of %s was started %v before that of %s ended",
 			after.id, time.Duration(before.last-after.first), before.id)
 	}
 }

@@ -19,17 +19,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// fixture is an election on the ensemble, and the lock file of its programs.
-type fixture struct {
-	t    testing.TB
-	lock *lockFile
-	path string
-}
-
-func newFixture(t testing.TB) *fixture {
-	return &fixture{t, newLockFile(t), harness.NewPath(t)}
-}
-
 // elector is a process of the built binary, with a separate network.
 type elector struct {
 	t       testing.TB
@@ -47,22 +36,22 @@ var program = []string{"--", "/bin/sh", "-c", `"$SELF" & wait`}
 const stubborn = stubbornVariable + "=yes"
 
 // start starts an elector. Arguments of the form NAME=value are environment variables.
-func (f *fixture) start(binary, id string, args ...string) *elector {
-	f.t.Helper()
-	p := f.newElector(binary, id, args...)
+func (el *election) start(binary, id string, args ...string) *elector {
+	el.t.Helper()
+	p := el.newElector(binary, id, args...)
 	p.start()
 	return p
 }
 
 // newElector is like start, but does not start the elector.
-func (f *fixture) newElector(binary, id string, args ...string) *elector {
-	f.t.Helper()
-	p := &elector{t: f.t, logFile: filepath.Join(f.t.TempDir(), id), network: harness.NewNetwork(f.t, servers.Addrs()...)}
+func (el *election) newElector(binary, id string, args ...string) *elector {
+	el.t.Helper()
+	p := &elector{t: el.t, logFile: filepath.Join(el.t.TempDir(), id), network: harness.NewNetwork(el.t, servers.Addrs()...)}
 	self, err := os.Executable()
-	require.NoError(f.t, err)
-	env := append(os.Environ(), "GORACE=atexit_sleep_ms=0", "SELF="+self, lockFileVariable+"="+f.lock.name)
+	require.NoError(el.t, err)
+	env := append(os.Environ(), "GORACE=atexit_sleep_ms=0", "SELF="+self, lockFileVariable+"="+el.lockFile)
 	commandLine := []string{
-		"run", "--backend", "zookeeper", "--zookeeper-servers", strings.Join(p.network.Addrs(), ","), "--election", f.path,
+		"run", "--backend", "zookeeper", "--zookeeper-servers", strings.Join(p.network.Addrs(), ","), "--election", el.path,
 		"--instance-id", id, "--session-timeout", sessionTimeout.String(),
 	}
 	for i, arg := range args {

@@ -17,11 +17,11 @@ import (
 )
 
 // startTwo starts two electors with programs: a is the leader, b the follower.
-func (f *fixture) startTwo(a, b []string) (*elector, *elector) {
-	f.t.Helper()
-	leader := f.start(buildWithRace(f.t), "a", slices.Concat(a, program)...)
-	f.lock.waitEvent("a", eventWork, 1)
-	follower := f.start(buildWithRace(f.t), "b", slices.Concat(b, program)...)
+func (el *election) startTwo(a, b []string) (*elector, *elector) {
+	el.t.Helper()
+	leader := el.start(buildWithRace(el.t), "a", slices.Concat(a, program)...)
+	el.waitEvent("a", eventWork, 1)
+	follower := el.start(buildWithRace(el.t), "b", slices.Concat(b, program)...)
 	follower.waitLog("follower")
 	return leader, follower
 }
@@ -33,29 +33,29 @@ var withShortSession = []string{"--session-timeout", shortTimeout.String()}
 // TestRun_ProgramIgnoresTerm fails if a program that ignores SIGTERM is not killed, or if the next
 // program starts before that.
 func TestRun_ProgramIgnoresTerm(t *testing.T) {
-	f := newFixture(t)
-	a, b := f.startTwo([]string{stubborn, "--grace", "200ms"}, nil)
+	el := newElection(t)
+	a, b := el.startTwo([]string{stubborn, "--grace", "200ms"}, nil)
 	a.terminate()
-	f.lock.waitEvent("b", eventWork, 1)
+	el.waitEvent("b", eventWork, 1)
 	b.terminate()
-	require.Equal(t, []string{"a", "b"}, f.lock.order())
+	require.Equal(t, []string{"a", "b"}, el.order())
 }
 
 // TestRun_ElectorKilled fails if the program of an elector that was killed still runs, even if it
 // ignores SIGTERM, or ends only when the lease expires.
 func TestRun_ElectorKilled(t *testing.T) {
-	f := newFixture(t)
+	el := newElection(t)
 	longer := []string{"--session-timeout", (20 * tick).String()}
-	a, b := f.startTwo(append(longer, stubborn, "--grace", "100ms", "--listen", "127.0.0.1:0"), longer)
+	a, b := el.startTwo(append(longer, stubborn, "--grace", "100ms", "--listen", "127.0.0.1:0"), longer)
 	_, text := a.getPage("/leader")()
 	var leader struct{ Deadline time.Time }
 	require.NoError(t, json.Unmarshal([]byte(text), &leader))
 	a.sendSignal(syscall.SIGKILL)
 	require.Equal(t, -1, a.waitExit())
-	f.lock.waitEvent("b", eventWork, 1)
+	el.waitEvent("b", eventWork, 1)
 	b.terminate()
-	require.Equal(t, []string{"a", "b"}, f.lock.order())
-	for _, e := range f.lock.events() {
+	require.Equal(t, []string{"a", "b"}, el.order())
+	for _, e := range el.events() {
 		if e.id == "a" {
 			require.Less(t, e.time, leader.Deadline.UnixNano(), "the program has run until the lease expired")
 		}
@@ -65,29 +65,29 @@ func TestRun_ElectorKilled(t *testing.T) {
 // TestRun_ElectorPaused fails if the program of an elector that is paused still runs when another
 // elector is leader, or if the elector does not follow the new leader when it continues.
 func TestRun_ElectorPaused(t *testing.T) {
-	f := newFixture(t)
-	a, b := f.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), withShortSession)
+	el := newElection(t)
+	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), withShortSession)
 	isLeader := a.getPage("/leader")
 	require.Equal(t, http.StatusOK, statusCode(isLeader()))
 	a.sendSignal(syscall.SIGSTOP)
-	f.lock.waitEvent("b", eventWork, 1)
+	el.waitEvent("b", eventWork, 1)
 	a.sendSignal(syscall.SIGCONT)
 	require.Equal(t, http.StatusServiceUnavailable, statusCode(isLeader()), "the first answer after the pause")
 	a.waitLog("program exited")
 	a.waitLog("follower")
 	b.terminate()
-	f.lock.waitEvent("a", eventBegin, 2)
+	el.waitEvent("a", eventBegin, 2)
 	require.Equal(t, http.StatusOK, statusCode(isLeader()))
 	a.sendSignal(syscall.SIGKILL)
 	a.waitExit()
-	require.Equal(t, []string{"a", "b", "a"}, f.lock.order())
+	require.Equal(t, []string{"a", "b", "a"}, el.order())
 }
 
 // TestRun_NetworkFrozen fails if the program of an elector without a network still runs when another
 // elector is leader, or if both report that they are leader.
 func TestRun_NetworkFrozen(t *testing.T) {
-	f := newFixture(t)
-	a, b := f.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}),
+	el := newElection(t)
+	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}),
 		slices.Concat(withShortSession, []string{"--listen", "127.0.0.1:0"}))
 	b.read = 0
 	aIsLeader, bIsLeader := a.getPage("/leader"), b.getPage("/leader")
@@ -97,33 +97,33 @@ func TestRun_NetworkFrozen(t *testing.T) {
 		require.Less(t, time.Since(start), harness.WaitLimit, "there is no leader")
 	}
 	require.Equal(t, http.StatusServiceUnavailable, statusCode(aIsLeader()))
-	f.lock.waitEvent("b", eventBegin, 1)
+	el.waitEvent("b", eventBegin, 1)
 	a.waitLog("ended follower")
 	a.network.Restore()
 	a.waitLog("follower")
 	b.terminate()
-	f.lock.waitEvent("a", eventBegin, 2)
+	el.waitEvent("a", eventBegin, 2)
 	a.sendSignal(syscall.SIGKILL)
 	a.waitExit()
-	require.Equal(t, []string{"a", "b", "a"}, f.lock.order())
+	require.Equal(t, []string{"a", "b", "a"}, el.order())
 }
 
 // TestRun_EndCommandFails fails if another program starts while the end command is retried, or if
 // the exit code does not report the failure.
 func TestRun_EndCommandFails(t *testing.T) {
-	f := newFixture(t)
+	el := newElection(t)
 	appendEvent := func(event string) string {
 		return `echo "$ELECTOR_INSTANCE_ID ` + event + ` $$ $(date +%s%N)" >> "$` + lockFileVariable + `"`
 	}
-	a, b := f.startTwo([]string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", appendEvent("fails") + "; exit 1"},
+	a, b := el.startTwo([]string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", appendEvent("fails") + "; exit 1"},
 		[]string{"--leader-begin-command", appendEvent("begun")})
 	a.sendSignal(syscall.SIGTERM)
 	require.Equal(t, 3, a.waitExit())
 	a.waitLog("the work may still run")
-	f.lock.waitEvent("b", eventWork, 1)
+	el.waitEvent("b", eventWork, 1)
 	b.terminate()
 	var after []string
-	for _, e := range f.lock.events() {
+	for _, e := range el.events() {
 		if e.event != eventWork {
 			after = append(after, e.id+" "+e.event)
 		}
@@ -136,8 +136,8 @@ func TestRun_ServersStartLater(t *testing.T) {
 	for i := range servers.Servers() {
 		require.NoError(t, servers.Kill(i))
 	}
-	f := newFixture(t)
-	a := f.newElector(buildWithRace(t), "a", slices.Concat([]string{"--listen", "127.0.0.1:0"}, program)...)
+	el := newElection(t)
+	a := el.newElector(buildWithRace(t), "a", slices.Concat([]string{"--listen", "127.0.0.1:0"}, program)...)
 	a.start()
 	ready := a.getPage("/readyz")
 	a.waitLog("no ZooKeeper server has granted a session")
@@ -149,7 +149,7 @@ func TestRun_ServersStartLater(t *testing.T) {
 	}
 	harness.WaitReady(t, servers)
 	a.network.Restore()
-	f.lock.waitEvent("a", eventWork, 1)
+	el.waitEvent("a", eventWork, 1)
 	require.Equal(t, http.StatusOK, statusCode(ready()))
 	a.terminate()
 	require.NotContains(t, a.readLog(), "level=ERROR", strings.Join(a.cmd.Args, " "))

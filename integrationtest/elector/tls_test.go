@@ -23,7 +23,7 @@ func TestRun_ClientCertificate(t *testing.T) {
 	config := a.Config("127.0.0.1")
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	addr, rejected := testenv.StartTLSProxy(t, config, servers.Addr(0))
-	f := newFixture(t)
+	el := newElection(t)
 	withTLS := func(args ...string) []string {
 		return slices.Concat([]string{"--zookeeper-servers", addr, "--ca-file", ca, "--listen", "127.0.0.1:0"}, args, program)
 	}
@@ -31,19 +31,19 @@ func TestRun_ClientCertificate(t *testing.T) {
 		"no-cert":    nil,
 		"other-cert": {"--cert-file", otherCert, "--key-file", otherKey},
 	} {
-		p := f.start(buildWithRace(t), id, withTLS(args...)...)
+		p := el.start(buildWithRace(t), id, withTLS(args...)...)
 		ready := p.getPage("/readyz")
 		require.ErrorContains(t, <-rejected, "certificate")
 		require.Equal(t, http.StatusServiceUnavailable, statusCode(ready()))
 		p.terminate()
 	}
 	// The elector must not connect to a server with an unknown authority.
-	p := f.start(buildWithRace(t), "unknown-server", append([]string{"--zookeeper-servers", addr, "--tls"}, program...)...)
+	p := el.start(buildWithRace(t), "unknown-server", append([]string{"--zookeeper-servers", addr, "--tls"}, program...)...)
 	p.waitLog("certificate signed by unknown authority")
 	p.terminate()
 
-	p = f.start(buildWithRace(t), "a", withTLS("--cert-file", cert, "--key-file", key)...)
-	f.lock.waitEvent("a", eventWork, 1)
+	p = el.start(buildWithRace(t), "a", withTLS("--cert-file", cert, "--key-file", key)...)
+	el.waitEvent("a", eventWork, 1)
 	p.terminate()
-	require.Equal(t, []string{"a"}, f.lock.order())
+	require.Equal(t, []string{"a"}, el.order())
 }
