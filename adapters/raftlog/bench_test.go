@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // BenchmarkPropose measures updates of 256 bytes at the leader of three peers. Each client waits for
@@ -34,7 +34,7 @@ func BenchmarkPropose(b *testing.B) {
 			for range clients {
 				wg.Go(func() {
 					for left.Add(-1) >= 0 {
-						if _, err := leader.Propose(context.Background(), requestid.New(), data); err != nil {
+						if _, err := leader.Propose(context.Background(), api.NewRequestID(), data); err != nil {
 							b.Error(err)
 							return
 						}

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestCheckpoint_CommitsEarlierEntries fails if an update that only a restarted leader has is not
@@ -20,7 +19,7 @@ func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 		for _, p := range h.others(a) {
 			require.NoError(t, h.stopPeer(p)) // 1
 		}
-		id := requestid.New()
+		id := api.NewRequestID()
 		_, err := h.node(a).Propose(contextWithin(t, 50*time.Millisecond), id, []byte("update")) // 2, 3
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.Equal(t, before.LastIndex+1, h.node(a).Info().LastIndex, "only A has appended the entry")

@@ -15,7 +15,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestClose_HandsOver fails if the other peers wait for an election timeout when the leader of the
@@ -52,7 +51,7 @@ func TestClose_PendingCalls(t *testing.T) {
 		s := n.Subscribe(t.Context(), 1)
 		results := make(chan error, 12)
 		for range 5 {
-			go func() { _, err := n.Propose(t.Context(), requestid.New(), []byte("x")); results <- err }()
+			go func() { _, err := n.Propose(t.Context(), api.NewRequestID(), []byte("x")); results <- err }()
 			go func() { results <- n.Sync(t.Context()) }()
 		}
 		go func() { _, err := n.Compact(t.Context()); results <- err }()

@@ -14,7 +14,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // configOnFiles is the configuration of a cluster of one peer on files of the operating system.
@@ -43,9 +42,9 @@ func TestCompactOffline(t *testing.T) {
 	n := openOnFiles(t, dir, machine)
 	ctx := contextWithin(t, 5*time.Minute)
 	var last uint64
-	id := requestid.New()
+	id := api.NewRequestID()
 	for i := range 5 {
-		index, err := n.Propose(ctx, requestid.New(), fmt.Appendf(nil, "%d %s", i, strings.Repeat("x", 100_000)))
+		index, err := n.Propose(ctx, api.NewRequestID(), fmt.Appendf(nil, "%d %s", i, strings.Repeat("x", 100_000)))
 		require.NoError(t, err)
 		last = index
 	}
@@ -54,7 +53,7 @@ func TestCompactOffline(t *testing.T) {
 	require.Equal(t, last+1, index)
 	want := machine.recorded()
 	require.Len(t, want, 6)
-	_, err = n.Propose(ctx, requestid.New(), []byte("not in it"))
+	_, err = n.Propose(ctx, api.NewRequestID(), []byte("not in it"))
 	require.NoError(t, err)
 
 	target := filepath.Join(dir, "compact", "snap.new")
@@ -112,12 +111,12 @@ func TestCompactOffline_Rejects(t *testing.T) {
 	n := openOnFiles(t, dir, &recorder{})
 	ctx := contextWithin(t, 5*time.Minute)
 	for range 3 {
-		_, err := n.Propose(ctx, requestid.New(), []byte("update"))
+		_, err := n.Propose(ctx, api.NewRequestID(), []byte("update"))
 		require.NoError(t, err)
 	}
 	index, err := n.Compact(ctx)
 	require.NoError(t, err)
-	applied, err := n.Propose(ctx, requestid.New(), []byte("update"))
+	applied, err := n.Propose(ctx, api.NewRequestID(), []byte("update"))
 	require.NoError(t, err)
 	target := filepath.Join(t.TempDir(), "new")
 	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: applied, Target: target, StateMachine: &recorder{}})
@@ -164,7 +163,7 @@ func TestCompactFile_WithoutData(t *testing.T) {
 	dir := t.TempDir()
 	n := openOnFiles(t, dir, &recorder{})
 	ctx := contextWithin(t, 5*time.Minute)
-	index, err := n.Propose(ctx, requestid.New(), []byte("update"))
+	index, err := n.Propose(ctx, api.NewRequestID(), []byte("update"))
 	require.NoError(t, err)
 	target := filepath.Join(dir, "compact", "snap.new")
 	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, Committed: index})

@@ -30,7 +30,7 @@
 //		Dir: "/var/lib/orders/raft", Secret: secret, StateMachine: orders,
 //	})
 //	...
-//	index, err := node.Propose(ctx, requestid.New(), update)
+//	index, err := node.Propose(ctx, api.NewRequestID(), update)
 //
 //	election, err := raftlog.NewElection(node, "dispatcher")
 //	go election.ElectLeader()

@@ -19,7 +19,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestElections_HaveSeparateLeaders fails if elections depend on each other, or on the leader of the
@@ -465,7 +464,7 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 		require.ErrorIs(t, raftlog.DeleteElection(nil, "e"), leaderelection.ErrInvalid)
 		require.ErrorIs(t, raftlog.RestartElection(nil, "e"), leaderelection.ErrInvalid)
 
-		_, err = n.ChangePeers(t.Context(), requestid.New(), []api.Peer{h.peers[0], {ID: "\xff", Addr: "host1:1"}})
+		_, err = n.ChangePeers(t.Context(), api.NewRequestID(), []api.Peer{h.peers[0], {ID: "\xff", Addr: "host1:1"}})
 		require.ErrorIs(t, err, api.ErrInvalid)
 		require.Equal(t, before, n.Info().LastIndex)
 	}, slowElections)

@@ -11,7 +11,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // This cluster has one peer, which is a majority. The program is the same with more peers; each has
@@ -39,7 +38,7 @@ func Example() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	id := requestid.New()
+	id := api.NewRequestID()
 	first, err := node.Propose(ctx, id, []byte("an order"))
 	if err != nil {
 		log.Fatal(err)

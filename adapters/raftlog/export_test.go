@@ -3,11 +3,11 @@ package raftlog
 import (
 	"context"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // OnDisk returns the configuration of a node that stores its data on the given disk instead of Dir.
@@ -23,7 +23,7 @@ func (c Config) InFiles(size int64) Config {
 }
 
 // ProposeGuarded proposes an update that is guarded by the leadership with the given token.
-func ProposeGuarded(ctx context.Context, n *Node, election string, token int64, id requestid.ID, data []byte) (uint64, error) {
+func ProposeGuarded(ctx context.Context, n *Node, election string, token int64, id api.RequestID, data []byte) (uint64, error) {
 	return n.proposeGuarded(ctx, entry.Guard{Election: election, Token: uint64(token)}, id, data)
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // fillDisk proposes updates until even the shortest one is rejected, and returns those that were applied.
@@ -20,7 +19,7 @@ func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string
 	size := 1000
 	for i := range 1000 {
 		update := fmt.Sprintf("%0*d", size, i)
-		_, err := n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte(update))
+		_, err := n.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte(update))
 		if errors.Is(err, api.ErrNoSpace) {
 			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 			if size == 1 {
@@ -113,7 +112,7 @@ func TestFullDisk_OfFollower(t *testing.T) {
 		second := h.others(leader, p)[0]
 		waitFor(t, "the other peer is elected", func() bool { return h.node(second).Info().Role == "leader" })
 		require.Equal(t, has, len(h.machine(p).recorded()))
-		_, err := h.node(second).Propose(contextWithin(t, 5*time.Second), requestid.New(), []byte("no majority has space"))
+		_, err := h.node(second).Propose(contextWithin(t, 5*time.Second), api.NewRequestID(), []byte("no majority has space"))
 		require.Error(t, err)
 
 		h.disks[p.ID].SetSpace(-1)

@@ -21,7 +21,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -430,7 +429,7 @@ func (h *harness) crashPeer(p api.Peer) {
 }
 
 // propose proposes an update at a peer, and returns its index.
-func (h *harness) propose(t testing.TB, p api.Peer, id requestid.ID, update string) uint64 {
+func (h *harness) propose(t testing.TB, p api.Peer, id api.RequestID, update string) uint64 {
 	t.Helper()
 	index, err := h.node(p).Propose(contextWithin(t, time.Minute), id, []byte(update))
 	require.NoError(t, err)
@@ -441,12 +440,12 @@ func (h *harness) propose(t testing.TB, p api.Peer, id requestid.ID, update stri
 func (h *harness) proposeAll(t testing.TB, p api.Peer, updates ...string) {
 	t.Helper()
 	for _, u := range updates {
-		h.propose(t, p, requestid.New(), u)
+		h.propose(t, p, api.NewRequestID(), u)
 	}
 }
 
 // proposeUntilKnown proposes an update until its outcome is known.
-func proposeUntilKnown(t testing.TB, n *raftlog.Node, id requestid.ID, update string) uint64 {
+func proposeUntilKnown(t testing.TB, n *raftlog.Node, id api.RequestID, update string) uint64 {
 	t.Helper()
 	for {
 		index, err := n.Propose(contextWithin(t, time.Minute), id, []byte(update))

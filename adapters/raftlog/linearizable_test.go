@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Clients repeat their updates across changes of the leader until the outcome is known. The checker
@@ -112,7 +111,7 @@ func runHistory(t *testing.T, seed uint64) {
 // proposeAtAnyPeer proposes an update at one peer after another, with the same request ID, until a peer
 // confirms it.
 func proposeAtAnyPeer(t *testing.T, h *harness, r *rand.Rand, update string) {
-	id := requestid.New()
+	id := api.NewRequestID()
 	for {
 		n := h.node(h.peers[r.IntN(3)])
 		if n == nil { // the peer is stopped

@@ -19,13 +19,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // changeVoters replaces the voters by a request at one peer.
 func (h *harness) changeVoters(t testing.TB, by api.Peer, voters ...api.Peer) uint64 {
 	t.Helper()
-	index, err := h.node(by).ChangePeers(contextWithin(t, time.Minute), requestid.New(), voters)
+	index, err := h.node(by).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
 	require.NoError(t, err)
 	return index
 }
@@ -154,13 +153,13 @@ func TestChangePeers_UnreachablePeer(t *testing.T) {
 		// The first deadline is before that of the leader. After the second one the client repeats the request.
 		for _, wait := range []time.Duration{3 * time.Second, time.Minute} {
 			start := time.Now()
-			_, err := c.ChangePeers(contextWithin(t, wait), requestid.New(), voters)
+			_, err := c.ChangePeers(contextWithin(t, wait), api.NewRequestID(), voters)
 			require.ErrorIs(t, err, api.ErrBusy)
 			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 			require.ErrorContains(t, err, "nothing was changed: new peers [p3] do not answer")
 			require.LessOrEqual(t, time.Since(start), wait)
 		}
-		_, err := h.node(leader).ChangePeers(contextWithin(t, 3*time.Second), requestid.New(), voters)
+		_, err := h.node(leader).ChangePeers(contextWithin(t, 3*time.Second), api.NewRequestID(), voters)
 		require.ErrorIs(t, err, api.ErrBusy)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		n := h.startPeer(peerInfo(3))
@@ -211,7 +210,7 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 			for range sub.Events() {
 			}
 		}()
-		id := requestid.New()
+		id := api.NewRequestID()
 		index, err := clients[0].ChangePeers(contextWithin(t, time.Minute), id, fresh)
 		require.NoError(t, err)
 		again, err := clients[1].ChangePeers(contextWithin(t, time.Minute), id, fresh)
@@ -229,7 +228,7 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 			require.Equal(t, "removed", h.node(p).Info().Role)
 		}
 		for _, c := range append(clients, h.newClient(t, old...)) {
-			_, err := c.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("b"))
+			_, err := c.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("b"))
 			require.NoError(t, err)
 		}
 		h.requireUpdates(t, fresh, append(numbered("a", 5), "b", "b", "b")...)
@@ -237,14 +236,14 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 		for i, p := range fresh {
 			require.Equal(t, terms[i], h.node(p).Info().Term, "removed peers start elections")
 		}
-		_, err = h.node(old[0]).Propose(contextWithin(t, time.Second), requestid.New(), []byte("c"))
+		_, err = h.node(old[0]).Propose(contextWithin(t, time.Second), api.NewRequestID(), []byte("c"))
 		require.ErrorIs(t, err, api.ErrRefused)
 		require.ErrorIs(t, h.node(old[0]).Sync(contextWithin(t, time.Minute)), api.ErrRefused)
 		for _, p := range old {
 			require.NoError(t, h.stopPeer(p))
 		}
 		for _, c := range clients {
-			_, err := c.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("d"))
+			_, err := c.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("d"))
 			require.NoError(t, err)
 		}
 		// A removed peer remains removed when it is restarted.
@@ -270,16 +269,16 @@ func TestChangePeers_Invalid(t *testing.T) {
 			"another address":             {a, {ID: b.ID, Addr: "host9:1"}},
 			"the address of another peer": {a, b, {ID: "p9", Addr: b.Addr}},
 		} {
-			_, err := h.node(b).ChangePeers(contextWithin(t, time.Minute), requestid.New(), voters)
+			_, err := h.node(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
 			require.ErrorIs(t, err, api.ErrInvalid, what)
 		}
-		_, err := h.node(b).ChangePeers(contextWithin(t, time.Minute), requestid.ID{}, []api.Peer{a, b})
+		_, err := h.node(b).ChangePeers(contextWithin(t, time.Minute), api.RequestID{}, []api.Peer{a, b})
 		require.ErrorIs(t, err, api.ErrInvalid)
-		_, err = h.node(b).ChangePeers(contextWithin(t, time.Minute), requestid.At(time.Now().Add(-8*time.Hour)), []api.Peer{a, b})
+		_, err = h.node(b).ChangePeers(contextWithin(t, time.Minute), api.RequestIDAt(time.Now().Add(-8*time.Hour)), []api.Peer{a, b})
 		require.ErrorIs(t, err, api.ErrStale)
 		// The new voter has not contacted the cluster.
 		start := time.Now()
-		_, err = h.node(b).ChangePeers(contextWithin(t, time.Minute), requestid.New(), []api.Peer{a, b, peerInfo(9)})
+		_, err = h.node(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), []api.Peer{a, b, peerInfo(9)})
 		require.ErrorIs(t, err, api.ErrBusy)
 		require.ErrorContains(t, err, "p9")
 		require.Less(t, time.Since(start), 6*time.Second)
@@ -308,11 +307,11 @@ func TestChangePeers_Concurrent(t *testing.T) {
 		h.waitForLeader(t)
 		first := make(chan error, 1)
 		go func() {
-			_, err := h.node(h.peers[0]).ChangePeers(t.Context(), requestid.New(), append(h.others(), peerInfo(3)))
+			_, err := h.node(h.peers[0]).ChangePeers(t.Context(), api.NewRequestID(), append(h.others(), peerInfo(3)))
 			first <- err
 		}()
 		time.Sleep(time.Second) // the change waits for the new peer
-		_, err := h.node(h.peers[1]).ChangePeers(contextWithin(t, time.Minute), requestid.New(), h.peers[:2])
+		_, err := h.node(h.peers[1]).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), h.peers[:2])
 		require.ErrorIs(t, err, api.ErrChanging)
 		h.startPeer(peerInfo(3))
 		require.NoError(t, <-first)
@@ -339,7 +338,7 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 			time.Sleep(time.Second)
 			leader = h.waitForLeader(t)
 			stays := slices.DeleteFunc(old, func(p api.Peer) bool { return p == leader })
-			id, voters := requestid.New(), append(stays, peerInfo(3))
+			id, voters := api.NewRequestID(), append(stays, peerInfo(3))
 			start := time.Now()
 			done := make(chan error, 1)
 			go func() {
@@ -380,7 +379,7 @@ func TestIdentity_WipedVoter(t *testing.T) {
 		waitFor(t, "the peer has stopped", func() bool { return n.Err() != nil })
 		require.ErrorIs(t, n.Err(), api.ErrFault)
 		require.Contains(t, n.Info().Fault, "under a new ID")
-		_, err := n.Propose(t.Context(), requestid.New(), []byte("x"))
+		_, err := n.Propose(t.Context(), api.NewRequestID(), []byte("x"))
 		require.ErrorIs(t, err, api.ErrFault)
 		_, err = raftlog.NewElection(n, "e")
 		require.ErrorIs(t, err, api.ErrFault)

@@ -17,7 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestDisk_WriteFails fails if a peer does not stop when a write or sync fails, if its candidate has
@@ -42,7 +41,7 @@ func TestDisk_WriteFails(t *testing.T) {
 					h.disks[p.ID].FailWith(h.disks[p.ID].Ops()+1+op, broken)
 					var want []string
 					for _, u := range numbered("b", 10) {
-						proposeUntilKnown(t, h.node(other), requestid.New(), u)
+						proposeUntilKnown(t, h.node(other), api.NewRequestID(), u)
 						want = append(want, u)
 						synctest.Wait() // the peer writes and syncs each entry separately
 					}
@@ -95,7 +94,7 @@ func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candi
 	require.Contains(t, n.Info().Fault, cause.Error())
 	require.Zero(t, n.Info().Lease)
 	for _, err := range []error{
-		func() error { _, err := n.Propose(t.Context(), requestid.New(), nil); return err }(),
+		func() error { _, err := n.Propose(t.Context(), api.NewRequestID(), nil); return err }(),
 		n.Sync(t.Context()), n.Close(),
 	} {
 		require.ErrorIs(t, err, api.ErrFault)
@@ -147,7 +146,7 @@ func TestEngine_Panics(t *testing.T) {
 		require.ErrorContains(t, err, "index out of range")
 		require.ErrorContains(t, err, "(*RawNode).Step", "the error has no stack trace")
 		c.waitForEnd(t, api.ErrFault)
-		proposeUntilKnown(t, h.node(h.others(p, sender)[0]), requestid.New(), "x")
+		proposeUntilKnown(t, h.node(h.others(p, sender)[0]), api.NewRequestID(), "x")
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestObserve fails if an observer misses the newest leader, the absence of a leader or that the
@@ -48,7 +47,7 @@ func TestObserve(t *testing.T) {
 		// A change that does not concern the leader of the election causes no observation.
 		second := startCandidate(t, h.node(h.peers[1]), "e")
 		startCandidate(t, n, "other").waitForLeadership(t)
-		proposeUntilKnown(t, n, requestid.New(), "an update")
+		proposeUntilKnown(t, n, api.NewRequestID(), "an update")
 		synctest.Wait()
 		select {
 		case o := <-in:

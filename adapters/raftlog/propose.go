@@ -10,7 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Propose proposes an update, and blocks until this peer's state machine has applied it. It
@@ -29,9 +28,9 @@ import (
 //
 // data must not be modified before Propose has returned. If the outcome is unknown, it must
 // never be modified.
-func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
+func (n *Node) Propose(ctx context.Context, id api.RequestID, data []byte) (index uint64, err error) {
 	if id.IsZero() {
-		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", api.ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is zero; create one with api.NewRequestID", api.ErrInvalid)
 	}
 	return n.proposeUntilKnown(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true})
 }
@@ -44,10 +43,10 @@ func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index
 //
 // The error wraps [leaderelection.ErrNotLeader] if l is nil or had ended, at the call or at
 // the entry: nothing was applied. Other errors are those of [Node.Propose].
-func (e *Election) Propose(ctx context.Context, l *leaderelection.Leadership, id requestid.ID, data []byte) (index uint64, err error) {
+func (e *Election) Propose(ctx context.Context, l *leaderelection.Leadership, id api.RequestID, data []byte) (index uint64, err error) {
 	switch {
 	case id.IsZero():
-		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", api.ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is zero; create one with api.NewRequestID", api.ErrInvalid)
 	case l == nil:
 		return 0, leaderelection.ErrNotLeader
 	}
@@ -57,7 +56,7 @@ func (e *Election) Propose(ctx context.Context, l *leaderelection.Leadership, id
 	return e.node.proposeGuarded(ctx, entry.Guard{Election: e.name, Token: uint64(l.Token())}, id, data)
 }
 
-func (n *Node) proposeGuarded(ctx context.Context, g entry.Guard, id requestid.ID, data []byte) (uint64, error) {
+func (n *Node) proposeGuarded(ctx context.Context, g entry.Guard, id api.RequestID, data []byte) (uint64, error) {
 	index, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true, Guard: g})
 	if errors.Is(err, api.ErrFenced) {
 		err = fmt.Errorf("%w: %w", leaderelection.ErrNotLeader, err)
@@ -81,9 +80,9 @@ func (n *Node) proposeGuarded(ctx context.Context, g entry.Guard, id requestid.I
 // time, in which case nothing was or will be changed; and those of [Node.Propose]. If ctx
 // is done first, the error at the leader is also [api.ErrBusy], unless the change is already in
 // the log.
-func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (index uint64, err error) {
+func (n *Node) ChangePeers(ctx context.Context, id api.RequestID, voters []api.Peer) (index uint64, err error) {
 	if id.IsZero() {
-		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", api.ErrInvalid)
+		return 0, fmt.Errorf("%w: the request ID is zero; create one with api.NewRequestID", api.ErrInvalid)
 	}
 	return n.proposeUntilKnown(ctx, core.Request{
 		Kind: api.KindConfig, ID: id, Voters: voters, Forward: true, Deadline: 30 * n.cfg.ElectionTimeout,
@@ -222,6 +221,6 @@ func (n *Node) abandonChange(replies chan core.Reply) (certain bool) {
 
 // proposeOp proposes a Control entry.
 func (n *Node) proposeOp(ctx context.Context, op entry.Op) error {
-	_, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindControl, ID: requestid.New(), Op: op, Forward: true})
+	_, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindControl, ID: api.NewRequestID(), Op: op, Forward: true})
 	return err
 }

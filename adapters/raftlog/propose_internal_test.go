@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // newRequestNode returns a node without a loop, and a function that replies to its next request.
@@ -50,7 +49,7 @@ func TestPropose_AppliedWhileContextEnds(t *testing.T) {
 			ctx.done.Store(true)
 			r.reply <- core.Reply{Index: 7}
 		}()
-		index, err := n.Propose(ctx, requestid.New(), nil)
+		index, err := n.Propose(ctx, api.NewRequestID(), nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 7, index)
 	})
@@ -82,7 +81,7 @@ func TestChangePeers_UnknownOutcome(t *testing.T) {
 					answer(0, api.ErrUnknownOutcome)
 					cause.by(n, cancel, answer)
 				}()
-				_, err := n.ChangePeers(ctx, requestid.New(), []api.Peer{{ID: "a", Addr: "a:1"}})
+				_, err := n.ChangePeers(ctx, api.NewRequestID(), []api.Peer{{ID: "a", Addr: "a:1"}})
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 				require.ErrorIs(t, err, cause.is)
 			})
@@ -100,7 +99,7 @@ func TestPropose_NotReceivedByLoop(t *testing.T) {
 			n.stop(api.ErrClosed)
 			close(n.ended)
 		}()
-		_, err := n.Propose(t.Context(), requestid.New(), nil)
+		_, err := n.Propose(t.Context(), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, api.ErrClosed)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 	})

@@ -16,7 +16,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestPropose_AtAnyPeer fails if an update cannot be proposed at a peer, or if Propose returns before
@@ -25,7 +24,7 @@ func TestPropose_AtAnyPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := uint64(0)
 		for _, p := range h.peers {
-			index := h.propose(t, p, requestid.New(), p.ID)
+			index := h.propose(t, p, api.NewRequestID(), p.ID)
 			require.Greater(t, index, last)
 			last = index
 			require.Contains(t, h.machine(p).recorded(), p.ID, "Propose returns after its peer has applied the update")
@@ -41,7 +40,7 @@ func TestPropose_Concurrent(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range n {
 			all.Go(func() {
-				_, err := h.node(h.peers[i%3]).Propose(contextWithin(t, time.Minute), requestid.New(), []byte{byte(i), byte(i >> 8)})
+				_, err := h.node(h.peers[i%3]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte{byte(i), byte(i >> 8)})
 				assert.NoError(t, err)
 			})
 		}
@@ -57,7 +56,7 @@ func TestPropose_Concurrent(t *testing.T) {
 // restarts, snapshots and power failures.
 func TestPropose_Retried(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		id := requestid.New()
+		id := api.NewRequestID()
 		index := h.propose(t, h.peers[0], id, "once")
 		retry := func(when string) {
 			t.Helper()
@@ -89,7 +88,7 @@ func TestPropose_Retried(t *testing.T) {
 // request IDs as the leader.
 func TestPropose_RetriedAtNewPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		id := requestid.New()
+		id := api.NewRequestID()
 		index := h.propose(t, h.peers[0], id, "once")
 		h.compact(t, h.peers...)
 		fresh := peerInfo(3)
@@ -110,23 +109,23 @@ func TestPropose_Rejects(t *testing.T) {
 		for _, p := range []api.Peer{leader, h.others(leader)[0]} {
 			last := h.node(leader).Info().LastIndex
 			for _, c := range []struct {
-				id   requestid.ID
+				id   api.RequestID
 				data []byte
 				err  error
 			}{
-				{requestid.ID{}, nil, api.ErrInvalid},
-				{requestid.At(time.Now().Add(-7*time.Hour - time.Second)), nil, api.ErrStale},
-				{requestid.At(time.Now().Add(15*time.Minute + time.Second)), nil, api.ErrFuture},
-				{requestid.New(), bytes.Repeat([]byte("x"), 101), api.ErrTooLarge},
+				{api.RequestID{}, nil, api.ErrInvalid},
+				{api.RequestIDAt(time.Now().Add(-7*time.Hour - time.Second)), nil, api.ErrStale},
+				{api.RequestIDAt(time.Now().Add(15*time.Minute + time.Second)), nil, api.ErrFuture},
+				{api.NewRequestID(), bytes.Repeat([]byte("x"), 101), api.ErrTooLarge},
 			} {
 				_, err := h.node(p).Propose(contextWithin(t, time.Minute), c.id, c.data)
 				require.ErrorIs(t, err, c.err)
 			}
 			require.Equal(t, last, h.node(leader).Info().LastIndex)
 			for _, at := range []time.Duration{-7*time.Hour + time.Second, 15*time.Minute - time.Second} {
-				h.propose(t, p, requestid.At(time.Now().Add(at)), "in time")
+				h.propose(t, p, api.RequestIDAt(time.Now().Add(at)), "in time")
 			}
-			_, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), bytes.Repeat([]byte("x"), 100))
+			_, err := h.node(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), bytes.Repeat([]byte("x"), 100))
 			require.NoError(t, err)
 		}
 	}, func(c *raftlog.Config) { c.MaxData = 100 })
@@ -139,7 +138,7 @@ func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 		startLeader(t, h.node(h.peers[0]), "e")
 		h.startPeer(peerInfo(3), small) // the new peer may lead
 		h.changeVoters(t, h.peers[0], peerInfo(0), peerInfo(1), peerInfo(3))
-		_, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), requestid.New(), []byte("xx"))
+		_, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("xx"))
 		require.ErrorIs(t, err, api.ErrTooLarge)
 	}, small)
 }
@@ -148,20 +147,20 @@ func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 // window, or are not accepted when an ID has left it, although nothing is written in between.
 func TestMaxRequestIDs(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		p, first := h.peers[0], requestid.New()
+		p, first := h.peers[0], api.NewRequestID()
 		n := h.node(p)
 		index := h.propose(t, p, first, "x")
 		time.Sleep(210 * time.Second)
-		id := requestid.New()
-		for _, id := range []requestid.ID{requestid.New(), id} {
+		id := api.NewRequestID()
+		for _, id := range []api.RequestID{api.NewRequestID(), id} {
 			h.propose(t, p, id, "x")
 		}
-		_, err := n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("y"))
+		_, err := n.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("y"))
 		require.ErrorIs(t, err, api.ErrTooManyIDs)
 		require.Equal(t, index, h.propose(t, p, first, "x"), "the node replies to a known ID")
 		start := time.Now()
 		for {
-			_, err := n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("z"))
+			_, err := n.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("z"))
 			if err == nil {
 				break
 			}
@@ -186,7 +185,7 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 		other := h.others(leader)[0]
 		h.proposeAll(t, other, "before")
 		heal := h.isolate(leader)
-		ids := []requestid.ID{requestid.New(), requestid.New()}
+		ids := []api.RequestID{api.NewRequestID(), api.NewRequestID()}
 		for i, p := range []api.Peer{leader, other} {
 			_, err := h.node(p).Propose(contextWithin(t, time.Minute), ids[i], []byte(p.ID))
 			if p == leader {
@@ -216,14 +215,14 @@ func TestPropose_WithoutLeader(t *testing.T) {
 		n := h.node(h.peers[0])
 		waitFor(t, "no leader", func() bool { return n.Info().Leader == api.Peer{} })
 		start := time.Now()
-		_, err := n.Propose(contextWithin(t, 5003*time.Millisecond), requestid.New(), []byte("x"))
+		_, err := n.Propose(contextWithin(t, 5003*time.Millisecond), api.NewRequestID(), []byte("x"))
 		require.ErrorIs(t, err, api.ErrNotLeader)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 5003*time.Millisecond, time.Since(start))
 		cause := errors.New("cancelled by the test")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(1003*time.Millisecond, func() { cancel(cause) })
-		_, err = n.Propose(ctx, requestid.New(), []byte("x"))
+		_, err = n.Propose(ctx, api.NewRequestID(), []byte("x"))
 		require.ErrorIs(t, err, cause)
 		require.ErrorIs(t, n.Sync(contextWithin(t, time.Second)), context.DeadlineExceeded)
 		h.startPeer(h.peers[1])
@@ -239,7 +238,7 @@ func TestPropose_PowerFailures(t *testing.T) {
 		for round := range 6 {
 			leader := h.waitForLeader(t)
 			asked := h.others(leader)[round%2]
-			id := requestid.New()
+			id := api.NewRequestID()
 			result := make(chan error, 1)
 			go func() {
 				_, err := h.node(asked).Propose(contextWithin(t, time.Minute), id, []byte("by "+leader.ID))
@@ -274,7 +273,7 @@ func TestPropose_AfterClose(t *testing.T) {
 			require.NoError(t, h.stopPeer(p))
 		}
 		go func() {
-			_, err := n.Propose(t.Context(), requestid.New(), []byte("x"))
+			_, err := n.Propose(t.Context(), api.NewRequestID(), []byte("x"))
 			proposed <- err
 		}()
 		go func() { synced <- n.Sync(t.Context()) }()
@@ -283,11 +282,11 @@ func TestPropose_AfterClose(t *testing.T) {
 		require.ErrorIs(t, <-synced, api.ErrClosed)
 		require.ErrorIs(t, <-proposed, api.ErrUnknownOutcome, "the update is in the log of one of three peers")
 		for range 10 {
-			_, err := n.Propose(t.Context(), requestid.New(), []byte("x"))
+			_, err := n.Propose(t.Context(), api.NewRequestID(), []byte("x"))
 			require.ErrorIs(t, err, api.ErrClosed)
 			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		}
-		_, err := n.ChangePeers(t.Context(), requestid.New(), h.peers[:1])
+		_, err := n.ChangePeers(t.Context(), api.NewRequestID(), h.peers[:1])
 		require.ErrorIs(t, err, api.ErrClosed)
 		require.ErrorIs(t, n.Sync(t.Context()), api.ErrClosed)
 		_, err = n.Compact(t.Context())
@@ -304,7 +303,7 @@ func TestPropose_AfterClose(t *testing.T) {
 func TestPropose_ExceedsFrame(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for _, p := range h.peers {
-			_, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), make([]byte, 49<<20))
+			_, err := h.node(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), make([]byte, 49<<20))
 			require.ErrorIs(t, err, api.ErrTooLarge, "at %s", p.ID)
 			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		}
@@ -348,17 +347,17 @@ func TestElectionPropose(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := startLeader(t, h.node(h.peers[0]), "e")
 		second := startCandidate(t, h.node(h.peers[1]), "e")
-		one := requestid.New()
+		one := api.NewRequestID()
 		former := first.Current().Leadership
 		index, err := first.Propose(t.Context(), former, one, []byte("one"))
 		require.NoError(t, err)
-		_, err = second.Propose(t.Context(), nil, requestid.New(), []byte("not the leader"))
+		_, err = second.Propose(t.Context(), nil, api.NewRequestID(), []byte("not the leader"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 
 		// The message of the process is delivered after another candidate has become leader.
 		require.NoError(t, first.Resign())
 		require.Greater(t, second.waitForLeadership(t), former.Token())
-		_, err = raftlog.ProposeGuarded(t.Context(), h.node(h.peers[0]), "e", former.Token(), requestid.New(), []byte("late"))
+		_, err = raftlog.ProposeGuarded(t.Context(), h.node(h.peers[0]), "e", former.Token(), api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		again, err := second.Propose(t.Context(), second.Current().Leadership, one, []byte("one"))
 		require.NoError(t, err)
@@ -382,12 +381,12 @@ func TestElectionPropose_LaterLeadership(t *testing.T) {
 		l := c.Current().Leadership
 		require.Greater(t, l.Token(), former.Token())
 
-		_, err := c.Propose(t.Context(), former, requestid.New(), []byte("late"))
+		_, err := c.Propose(t.Context(), former, api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		require.ErrorIs(t, err, former.Err(), "the reason")
-		_, err = raftlog.ProposeGuarded(t.Context(), h.node(p), "e", former.Token(), requestid.New(), []byte("late"))
+		_, err = raftlog.ProposeGuarded(t.Context(), h.node(p), "e", former.Token(), api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-		_, err = c.Propose(t.Context(), l, requestid.New(), []byte("in time"))
+		_, err = c.Propose(t.Context(), l, api.NewRequestID(), []byte("in time"))
 		require.NoError(t, err)
 		h.requireUpdates(t, h.peers, "in time")
 	})

@@ -19,7 +19,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // RecoverConfig configures [RecoverOffline]. Dir is required.
@@ -223,7 +222,7 @@ func (r *recovery) writeRecovery(self entry.Peer) error {
 	data := entry.Config{Phase: entry.Recover, Peers: []entry.Peer{self}}.Encode()
 	now := time.Now()
 	header := entry.Header{
-		Kind: api.KindConfig, ID: requestid.From(now, rand.Uint64(), rand.Uint64()), Time: now, Sum: entry.Sum(data),
+		Kind: api.KindConfig, ID: api.RequestIDFrom(now, rand.Uint64(), rand.Uint64()), Time: now, Sum: entry.Sum(data),
 	}
 	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: entry.Encode(header, data)})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 func (h *harness) recoverOffline(t testing.TB, p api.Peer, dry bool) raftlog.Recovery {
@@ -90,7 +89,7 @@ func TestRecoverOffline_AnyPeer(t *testing.T) {
 			_ = h.stopPeer(p)
 		}
 		go func() {
-			_, _ = h.node(d).ChangePeers(t.Context(), requestid.New(), []api.Peer{h.peers[0], d})
+			_, _ = h.node(d).ChangePeers(t.Context(), api.NewRequestID(), []api.Peer{h.peers[0], d})
 		}()
 		time.Sleep(time.Second)
 		for _, n := range h.runningNodes() {
@@ -120,7 +119,7 @@ func TestRestoreOffline(t *testing.T) {
 		return n
 	}
 	n := open("a")
-	id := requestid.New()
+	id := api.NewRequestID()
 	index, err := n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
 	require.NoError(t, err)
 	_, err = n.Compact(contextWithin(t, time.Minute))
@@ -131,7 +130,7 @@ func TestRestoreOffline(t *testing.T) {
 	require.GreaterOrEqual(t, made.Index, index)
 	_, err = raftlog.ExportOffline(filepath.Join(dir, "a"), target)
 	require.ErrorIs(t, err, api.ErrInvalid, "the file exists")
-	_, err = n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("lost"))
+	_, err = n.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("lost"))
 	require.NoError(t, err)
 
 	cfg := raftlog.RestoreConfig{Snapshot: target, Dir: filepath.Join(dir, "b"), Peer: api.Peer{ID: "b", Addr: "127.0.0.1:1"}}
@@ -147,7 +146,7 @@ func TestRestoreOffline(t *testing.T) {
 	restored, err := raftlog.RestoreOffline(greatest)
 	require.NoError(t, err)
 	require.EqualValues(t, uint64(1<<62), restored.Index)
-	_, err = open("greatest").Propose(contextWithin(t, time.Minute), requestid.New(), []byte("y"))
+	_, err = open("greatest").Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("y"))
 	require.NoError(t, err)
 	restored, err = raftlog.RestoreOffline(cfg)
 	require.NoError(t, err)
@@ -158,7 +157,7 @@ func TestRestoreOffline(t *testing.T) {
 	again, err := m.Propose(contextWithin(t, time.Minute), id, []byte("x"))
 	require.NoError(t, err)
 	require.Equal(t, index, again, "the request ID is known")
-	next, err := m.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("y"))
+	next, err := m.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("y"))
 	require.NoError(t, err)
 	require.Greater(t, next, restored.Index)
 

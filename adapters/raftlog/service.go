@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Info returns the status of this peer. It does not block.
@@ -44,12 +43,12 @@ func (n *Node) Membership(ctx context.Context) (m api.Membership, err error) {
 // to the leader, but returns the leader in an error.
 type service struct{ node *Node }
 
-func (s service) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
+func (s service) Propose(ctx context.Context, id api.RequestID, data []byte) (uint64, error) {
 	index, _, err := s.node.proposeOnce(ctx, core.Request{Kind: api.KindState, ID: id, Data: data})
 	return index, err
 }
 
-func (s service) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
+func (s service) ChangePeers(ctx context.Context, id api.RequestID, voters []api.Peer) (uint64, error) {
 	index, _, err := s.node.proposeOnce(ctx, core.Request{Kind: api.KindConfig, ID: id, Voters: voters})
 	return index, err
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // messageHandler is a slog.Handler that sends the messages about clients to a channel.
@@ -100,7 +99,7 @@ func TestServeClient_StalledFrames(t *testing.T) {
 			other := rpc.NewCaller(conn)
 			defer other.Close()
 			propose := func() {
-				_, err := other.Propose(contextWithin(t, time.Second), requestid.New(), make([]byte, 1<<10))
+				_, err := other.Propose(contextWithin(t, time.Second), api.NewRequestID(), make([]byte, 1<<10))
 				require.NoError(t, err)
 			}
 			before := heapInUse()

@@ -24,7 +24,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // listFiles returns the files in a directory of a peer whose names have the prefix.
@@ -83,7 +82,7 @@ func TestRestart_StateMachineAhead(t *testing.T) {
 		require.NoError(t, h.stopPeer(p))
 		index := uint64(0)
 		for _, u := range numbered("b", 5) {
-			i, err := h.node(h.others(p)[0]).Propose(contextWithin(t, time.Minute), requestid.New(), []byte(u))
+			i, err := h.node(h.others(p)[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte(u))
 			require.NoError(t, err)
 			require.NoError(t, sm.Apply([]api.Entry{{Index: i, Data: []byte(u)}}, i))
 			index = i
@@ -99,7 +98,7 @@ func TestRestart_StateMachineAhead(t *testing.T) {
 		heal()
 		r.readUntil(t, s, "b4")
 		s.Close()
-		h.propose(t, p, requestid.New(), "c")
+		h.propose(t, p, api.NewRequestID(), "c")
 		require.Greater(t, sm.applied, index)
 		require.Equal(t, append(append(numbered("a", 10), numbered("b", 5)...), "c"), sm.recorded())
 	})
@@ -271,7 +270,7 @@ func TestSnapshot_OtherThanAnnounced(t *testing.T) {
 			require.ErrorContains(t, send(c.index, c.term, c.size, c.body), c.err)
 		}
 		h.disks[p.ID].SetSpace(-1)
-		proposeUntilKnown(t, h.node(p), requestid.New(), "b")
+		proposeUntilKnown(t, h.node(p), api.NewRequestID(), "b")
 		h.requireUpdates(t, h.others(sender), "a", "b")
 	})
 }
@@ -301,7 +300,7 @@ func TestSnapshot_OneAtATime(t *testing.T) {
 			most = max(most, len(h.listFiles(t, p, ".", "snap.received")))
 		}
 		require.Equal(t, 1, most)
-		proposeUntilKnown(t, h.node(p), requestid.New(), "b")
+		proposeUntilKnown(t, h.node(p), api.NewRequestID(), "b")
 	})
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // waitForEvent returns the next event for which wanted returns true.
@@ -169,7 +168,7 @@ func TestSubscribe_SlowReader(t *testing.T) {
 		c := startLeader(t, h.node(h.peers[0]), "e")
 		big := make([]byte, 64<<10)
 		for i := range 12 {
-			_, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), requestid.New(), append(big, byte(i)))
+			_, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), append(big, byte(i)))
 			require.NoError(t, err)
 		}
 		require.True(t, c.isLeader())
@@ -186,7 +185,7 @@ func TestSubscribe_SlowReader(t *testing.T) {
 // entry does not write the second one, so the test writes it to the log.
 func TestSubscribe_Skipped(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		p, id := h.peers[0], requestid.New()
+		p, id := h.peers[0], api.NewRequestID()
 		first := h.propose(t, p, id, "once")
 		require.NoError(t, h.stopPeer(p))
 		log, err := filelog.Open(h.disks[p.ID], "log", filelog.Options{SegmentSize: 64 << 10})

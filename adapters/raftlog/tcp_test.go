@@ -13,7 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
@@ -58,7 +57,7 @@ func startTCPCluster(t testing.TB, n int, prove func(c *raftlog.Config)) ([]api.
 func TestSecret(t *testing.T) {
 	secret, clientSecret := []byte("a secret of enough bytes"), []byte("another secret for clients")
 	peers, nodes := startTCPCluster(t, 3, func(c *raftlog.Config) { c.Secret, c.ClientSecret = secret, clientSecret })
-	_, err := nodes[0].Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
+	_, err := nodes[0].Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("a"))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return nodes[0].Info().Leader.ID != "" }, time.Minute, 10*time.Millisecond)
 	leader := nodes[0].Info().Leader
@@ -70,7 +69,7 @@ func TestSecret(t *testing.T) {
 		}
 		c, err := client.New(client.Config{Cluster: "tcp", Peers: []api.Peer{p}, Secret: clientSecret, CallTimeout: 5 * time.Second})
 		require.NoError(t, err)
-		id := requestid.New()
+		id := api.NewRequestID()
 		index, err := c.Propose(contextWithin(t, time.Minute), id, []byte("by a client"))
 		require.NoError(t, err)
 		again, err := nodes[1].Propose(contextWithin(t, time.Minute), id, []byte("by a client"))
@@ -86,7 +85,7 @@ func TestSecret(t *testing.T) {
 		wrong, err := client.New(client.Config{Cluster: "tcp", Peers: peers, Secret: refused, CallTimeout: 5 * time.Second})
 		require.NoError(t, err)
 		defer wrong.Close()
-		_, err = wrong.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("b"))
+		_, err = wrong.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("b"))
 		require.ErrorIs(t, err, api.ErrRefused)
 		require.ErrorContains(t, err, text)
 	}
@@ -109,19 +108,19 @@ func TestSecret(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	peers, nodes := startTCPCluster(t, 3, func(c *raftlog.Config) { c.TLS = ours.Config("127.0.0.1") })
-	_, err := nodes[2].Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
+	_, err := nodes[2].Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("a"))
 	require.NoError(t, err)
 	c, err := client.New(client.Config{Cluster: "tcp", Peers: peers, TLS: ours.Config("127.0.0.1"), CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = c.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("b"))
+	_, err = c.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("b"))
 	require.NoError(t, err)
 	config := theirs.Config("127.0.0.1")
 	config.RootCAs = ours.Pool
 	wrong, err := client.New(client.Config{Cluster: "tcp", Peers: peers, TLS: config, CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer wrong.Close()
-	_, err = wrong.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("c"))
+	_, err = wrong.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("c"))
 	require.ErrorIs(t, err, api.ErrRefused)
 }
 
@@ -150,7 +149,7 @@ func TestCertificates_HostName(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = c.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
+	_, err = c.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("a"))
 	require.NoError(t, err)
 
 	join := func(certificate string) (*raftlog.Node, error) {

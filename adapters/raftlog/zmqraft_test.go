@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Z1: streams, and peers that joined, could not continue after a compaction. See
@@ -30,7 +29,7 @@ func TestZ4_FailedWritesReturn(t *testing.T) {
 		p, broken := h.peers[0], errors.New("broken")
 		h.proposeAll(t, p, "a")
 		h.disks[p.ID].FailWith(h.disks[p.ID].Ops()+1, broken)
-		_, err := h.node(p).Propose(t.Context(), requestid.New(), []byte("b"))
+		_, err := h.node(p).Propose(t.Context(), api.NewRequestID(), []byte("b"))
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.ErrorIs(t, err, api.ErrFault)
 		require.ErrorIs(t, err, broken)
@@ -85,12 +84,12 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		heal := h.isolate(leader)
 		for i := range 2000 { // only the leader has these entries
 			go func() {
-				_, _ = h.node(leader).Propose(contextWithin(t, time.Minute), requestid.New(), fmt.Append(nil, i))
+				_, _ = h.node(leader).Propose(contextWithin(t, time.Minute), api.NewRequestID(), fmt.Append(nil, i))
 			}()
 		}
 		waitFor(t, "the leader has appended the updates", func() bool { return h.node(leader).Info().LastIndex > 2000 })
 		for _, u := range numbered("b", 10) {
-			proposeUntilKnown(t, h.node(h.others(leader)[0]), requestid.New(), u)
+			proposeUntilKnown(t, h.node(h.others(leader)[0]), api.NewRequestID(), u)
 		}
 		for _, p := range h.peers { // each request takes 20 ms
 			for _, q := range h.peers {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // library is adapters/raftlog. Every update has a different request ID, by which the log detects
@@ -71,7 +70,7 @@ func (l library) start(_ context.Context, dir string, t timeouts) (cluster, erro
 func (c *libraryCluster) isLeader(node int) bool { return c.nodes[node].Info().Role == "leader" }
 
 func (c *libraryCluster) propose(ctx context.Context, node int, data []byte) error {
-	_, err := c.nodes[node].Propose(ctx, requestid.New(), data)
+	_, err := c.nodes[node].Propose(ctx, api.NewRequestID(), data)
 	return err
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
@@ -217,16 +216,16 @@ func findPeer(peers []api.Peer, text string) (int, error) {
 }
 
 // parseRequestID parses a request ID. If the text is empty, it returns a new ID.
-func parseRequestID(text string) (requestid.ID, error) {
+func parseRequestID(text string) (api.RequestID, error) {
 	if text == "" {
-		return requestid.New(), nil
+		return api.NewRequestID(), nil
 	}
-	id, err := requestid.Parse(text)
+	id, err := api.ParseRequestID(text)
 	if err == nil && id.IsZero() {
 		err = errors.New("must not be zero")
 	}
 	if err != nil {
-		return id, newUsageError("--request-id %q: %w; create one with \"raftlog new-id\", an example is %v", text, err, requestid.New())
+		return id, newUsageError("--request-id %q: %w; create one with \"raftlog new-id\", an example is %v", text, err, api.NewRequestID())
 	}
 	return id, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
@@ -61,7 +60,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 	// The configuration file does not contain the fourth peer.
 	h.startPeer("d", "--addr", h.address("d"))
 	require.Contains(t, h.requireOutput("config", "--dry-run", "--add", "tcp://"+h.address("d")+"/d"), "nothing was changed")
-	change := requestid.New().String()
+	change := api.NewRequestID().String()
 	r := h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", change)
 	require.Zero(t, r.code, r.log)
 	require.Less(t, r.duration, 10*time.Second)
@@ -71,7 +70,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c", "d"}, peerIDs(h.waitForLeader().Peers))
 	// A repeated change returns the first result.
 	require.Contains(t, h.requireOutput("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", change), "complete at entry "+complete)
-	r = h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", requestid.New().String())
+	r = h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", api.NewRequestID().String())
 	require.Equal(t, cmdline.Exists, r.code, "another request ID is another change: %s", r.log)
 
 	// The command exits when the cluster is idle. The tool of ØMQ Raft did not (Z3).
@@ -89,7 +88,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 
 	// The leader is removed.
 	leader := h.waitForLeader().Leader.ID
-	change = requestid.New().String()
+	change = api.NewRequestID().String()
 	r = h.runCommand("config", "--delete", leader, "--request-id", change)
 	require.Zero(t, r.code, r.log)
 	require.Less(t, r.duration, 10*time.Second)
@@ -109,7 +108,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer silent.Close()
-	change = requestid.New().String()
+	change = api.NewRequestID().String()
 	for r.code = cmdline.Unknown; r.code == cmdline.Unknown; { // on a busy machine the reply may come too late
 		r = h.runCommand("config", "--add", silent.Addr().String()+"/x", "--wait", "5s", "--request-id", change)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 func newNewID() *cobra.Command {
@@ -17,7 +17,7 @@ func newNewID() *cobra.Command {
 		Example: "  id=$(raftlog new-id)\n  raftlog propose -c /etc/raftlog.yaml --request-id \"$id\" 'an update'",
 		Args:    maxArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), requestid.New())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), api.NewRequestID())
 			return err
 		},
 	}

@@ -10,13 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestPrintEntry fails if an entry is printed incorrectly, or with control characters.
 func TestPrintEntry(t *testing.T) {
 	e := api.Entry{
-		Index: 7, Term: 2, Kind: api.KindState, ID: requestid.From(time.UnixMilli(1_700_000_000_000), 1, 2),
+		Index: 7, Term: 2, Kind: api.KindState, ID: api.RequestIDFrom(time.UnixMilli(1_700_000_000_000), 1, 2),
 		Time: time.UnixMilli(1_700_000_000_500), Data: []byte("a\x1b[2J\n\xff"), Skipped: true,
 	}
 	committed := false

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
@@ -28,7 +28,7 @@ func TestServe_KilledPeers(t *testing.T) {
 	h := startPeers(t, all...)
 	h.proposeUpdate("before")
 	leader := h.waitForLeader().Leader.ID
-	id := requestid.New().String()
+	id := api.NewRequestID().String()
 	done := make(chan result, 1)
 	go func() {
 		defer close(done)

@@ -14,7 +14,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // demo is a cluster of three peers in one process.
@@ -110,7 +109,7 @@ func (d *demo) writeKeys(ctx context.Context) error {
 		}
 		d.print("%s: %s: %s", d.configs[i%3].ID, line, result)
 	}
-	id, next := requestid.New(), (leader+1)%3
+	id, next := api.NewRequestID(), (leader+1)%3
 	for _, at := range []int{leader, next} {
 		index, err := d.peers[at].proposeUpdate(ctx, id, update{Key: "figs", Value: "1"})
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // peer is a node and its state machine.
@@ -27,7 +27,7 @@ func openPeer(cfg raftlog.Config) (*peer, error) {
 }
 
 // proposeUpdate proposes an update. It is applied once, although it may be proposed again with the same ID.
-func (p *peer) proposeUpdate(ctx context.Context, id requestid.ID, u update) (index uint64, err error) {
+func (p *peer) proposeUpdate(ctx context.Context, id api.RequestID, u update) (index uint64, err error) {
 	data, err := json.Marshal(u)
 	if err != nil {
 		return 0, err
@@ -75,7 +75,7 @@ func (p *peer) runCommand(ctx context.Context, line string) (string, error) {
 	key, value, _ := strings.Cut(rest, " ")
 	switch command {
 	case "set", "delete":
-		index, err := p.proposeUpdate(ctx, requestid.New(), update{Key: key, Value: value, Delete: command == "delete"})
+		index, err := p.proposeUpdate(ctx, api.NewRequestID(), update{Key: key, Value: value, Delete: command == "delete"})
 		return fmt.Sprint("entry ", index), err
 	case "get", "list":
 		if err := p.node.Sync(ctx); err != nil { // waits for all updates that were committed before

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Kind is the kind of an entry.
@@ -45,7 +43,7 @@ type Entry struct {
 	// Kind is the kind of the entry.
 	Kind Kind
 	// ID is the request ID. It is zero for kinds that programs do not propose.
-	ID requestid.ID
+	ID RequestID
 	// Time is when the leader received the update, by its clock. It is zero for a
 	// Checkpoint.
 	Time time.Time

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // maxRedirects is the number of consecutive redirects to another leader after which a call pauses.
@@ -28,7 +27,7 @@ var permanentErrors = []error{api.ErrStale, api.ErrFuture, api.ErrRequestIDReuse
 // [api.ErrRefused] if all peers reject the client, or [api.ErrClosed]. If it also wraps
 // [api.ErrUnknownOutcome], the update may have been applied or may be applied later; otherwise
 // it was not and will not be applied.
-func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
+func (c *Client) Propose(ctx context.Context, id api.RequestID, data []byte) (index uint64, err error) {
 	if id.IsZero() {
 		return 0, fmt.Errorf("%w: the request ID is missing", api.ErrInvalid)
 	}
@@ -43,7 +42,7 @@ func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (ind
 // change. It retries and returns errors like Propose, and [api.ErrChanging]. If ctx has a
 // deadline and the new voters do not answer or do not catch up before it, the error wraps
 // [api.ErrBusy] and not ErrUnknownOutcome: nothing was or will be changed.
-func (c *Client) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (index uint64, err error) {
+func (c *Client) ChangePeers(ctx context.Context, id api.RequestID, voters []api.Peer) (index uint64, err error) {
 	if id.IsZero() || len(voters) == 0 {
 		return 0, fmt.Errorf("%w: the request ID or the voters are missing", api.ErrInvalid)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestPropose_FindsLeader fails if the client does not call the named leader without a pause, does
@@ -23,7 +22,7 @@ func TestPropose_FindsLeader(t *testing.T) {
 	runCluster(t, []api.Peer{b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		start := time.Now()
 		for i := range uint64(3) {
-			index, err := client.Propose(t.Context(), requestid.New(), []byte("x"))
+			index, err := client.Propose(t.Context(), api.NewRequestID(), []byte("x"))
 			require.NoError(t, err)
 			require.Equal(t, i+1, index)
 		}
@@ -39,7 +38,7 @@ func TestPropose_FindsLeader(t *testing.T) {
 func TestPropose_WithoutLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Lead(api.Peer{})
-		_, err := client.Propose(contextWithin(t, 30*time.Second), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, 30*time.Second), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, api.ErrNotLeader)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "no peer has accepted the update")
@@ -54,7 +53,7 @@ func TestPropose_WithoutLeader(t *testing.T) {
 			network.Lead(c)
 		}()
 		start := time.Now()
-		_, err = client.Propose(t.Context(), requestid.New(), nil)
+		_, err = client.Propose(t.Context(), api.NewRequestID(), nil)
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 1500*time.Millisecond)
 	})
@@ -76,7 +75,7 @@ func TestPropose_RedirectLoop(t *testing.T) {
 		}
 		network.Peer(a).Before(redirect(b))
 		network.Peer(b).Before(redirect(a))
-		_, err := client.Propose(contextWithin(t, 3*time.Second), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, 3*time.Second), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.LessOrEqual(t, countCalls(network, "Propose"), 21*(1+maxRedirects))
 	})
@@ -97,7 +96,7 @@ func TestPropose_LostReply(t *testing.T) {
 					network.Peer(a).After(nil)
 					return lose(network)
 				})
-				id := requestid.New()
+				id := api.NewRequestID()
 				index, err := client.Propose(contextWithin(t, time.Minute), id, []byte("x"))
 				require.NoError(t, err)
 				require.EqualValues(t, 1, index)
@@ -114,7 +113,7 @@ func TestPropose_LostReply(t *testing.T) {
 func TestPropose_LostConnection(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Hold()
-		id := requestid.New()
+		id := api.NewRequestID()
 		other := openClient(t, network, Config{Peers: all, Refresh: -1})
 		defer other.Close()
 		var calls sync.WaitGroup
@@ -140,10 +139,10 @@ func TestPropose_LostConnection(t *testing.T) {
 func TestPropose_UnknownOutcome(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Hold()
-		_, err := client.Propose(contextWithin(t, time.Second), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, time.Second), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
-		_, err = client.ChangePeers(contextWithin(t, time.Second), requestid.New(), all)
+		_, err = client.ChangePeers(contextWithin(t, time.Second), api.NewRequestID(), all)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		// An attempt may have been applied before a permanent error.
 		network.Peer(a).Before(func(context.Context, string) error {
@@ -151,20 +150,20 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 			network.Peer(b).Before(func(context.Context, string) error { return api.ErrTooManyIDs })
 			return api.ErrUnknownOutcome
 		})
-		_, err = client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		_, err = client.Propose(contextWithin(t, time.Minute), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, api.ErrTooManyIDs)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		for _, p := range all {
 			network.Down(p.ID, errors.New("no route"))
 		}
 		synctest.Wait() // the client notices that its connections have ended
-		_, err = client.Propose(contextWithin(t, 10*time.Second), requestid.New(), nil)
+		_, err = client.Propose(contextWithin(t, 10*time.Second), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "no route")
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the update was not sent")
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = client.Propose(cancelled, requestid.New(), nil)
+		_, err = client.Propose(cancelled, api.NewRequestID(), nil)
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 	})
@@ -175,14 +174,14 @@ func TestPropose_PermanentErrors(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for i, cause := range permanentErrors {
 			network.Peer(a).Before(func(context.Context, string) error { return fmt.Errorf("rejected: %w", cause) })
-			_, err := client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+			_, err := client.Propose(contextWithin(t, time.Minute), api.NewRequestID(), nil)
 			require.ErrorIs(t, err, cause)
 			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 			require.Equal(t, i+1, countCalls(network, "Propose"))
 		}
-		_, err := client.Propose(t.Context(), requestid.ID{}, nil)
+		_, err := client.Propose(t.Context(), api.RequestID{}, nil)
 		require.ErrorIs(t, err, api.ErrInvalid)
-		_, err = client.ChangePeers(t.Context(), requestid.New(), nil)
+		_, err = client.ChangePeers(t.Context(), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, api.ErrInvalid)
 		require.Equal(t, len(permanentErrors), countCalls(network, "Propose"))
 	})
@@ -197,7 +196,7 @@ func TestPropose_Busy(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, time.Minute), api.NewRequestID(), nil)
 		require.NoError(t, err)
 		require.LessOrEqual(t, countCalls(network, "Propose"), 5)
 	})
@@ -214,7 +213,7 @@ func TestPropose_ReasonOfEarlierAttempt(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		_, err := client.Propose(contextWithin(t, 10*time.Second), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, 10*time.Second), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "the queue is full")
 		require.NotErrorIs(t, err, api.ErrBusy)
@@ -225,12 +224,12 @@ func TestPropose_ReasonOfEarlierAttempt(t *testing.T) {
 // connections and requests, but never replies.
 func TestPropose_UnresponsiveLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
-		_, err := client.Propose(t.Context(), requestid.New(), nil)
+		_, err := client.Propose(t.Context(), api.NewRequestID(), nil)
 		require.NoError(t, err)
 		network.Deaf("a", true)
 		network.Lead(b)
 		start := time.Now()
-		_, err = client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		_, err = client.Propose(contextWithin(t, time.Minute), api.NewRequestID(), nil)
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 5*time.Second)
 		m, err := client.Membership(contextWithin(t, time.Minute))
@@ -257,7 +256,7 @@ func TestPropose_RemovedPeers(t *testing.T) {
 			})
 		}
 		start := time.Now()
-		_, err := client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, time.Minute), api.NewRequestID(), nil)
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 5*time.Second)
 	})

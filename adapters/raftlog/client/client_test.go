@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestNew_InvalidConfig fails if an invalid configuration is accepted.
@@ -40,9 +39,9 @@ func TestNew_InvalidConfig(t *testing.T) {
 // than the membership in each interval. It covers defects Z2 and Z3 of ØMQ Raft.
 func TestClient_Idle(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
-		_, err := client.ChangePeers(t.Context(), requestid.New(), []api.Peer{a, b})
+		_, err := client.ChangePeers(t.Context(), api.NewRequestID(), []api.Peer{a, b})
 		require.NoError(t, err)
-		_, err = client.Propose(t.Context(), requestid.New(), nil)
+		_, err = client.Propose(t.Context(), api.NewRequestID(), nil)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, 1, countCalls(network, "ChangePeers"))
@@ -62,7 +61,7 @@ func TestClient_RejectedByAllPeers(t *testing.T) {
 		for _, p := range all {
 			network.Down(p.ID, api.ErrRefused)
 		}
-		_, err := client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, time.Minute), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, api.ErrRefused)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		s := client.Subscribe(contextWithin(t, time.Minute), 1)
@@ -80,7 +79,7 @@ func TestClose(t *testing.T) {
 		network.Hold()
 		result := make(chan error, 1)
 		go func() {
-			_, err := client.Propose(t.Context(), requestid.New(), nil)
+			_, err := client.Propose(t.Context(), api.NewRequestID(), nil)
 			result <- err
 		}()
 		s := client.Subscribe(t.Context(), 1)
@@ -90,7 +89,7 @@ func TestClose(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrClosed)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.ErrorIs(t, s.Err(), api.ErrClosed)
-		_, err = client.Propose(t.Context(), requestid.New(), nil)
+		_, err = client.Propose(t.Context(), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, api.ErrClosed)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		require.ErrorIs(t, client.Subscribe(t.Context(), 1).Err(), api.ErrClosed)

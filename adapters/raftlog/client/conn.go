@@ -9,7 +9,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // conn is a connection for all calls to a peer, or an attempt to make one.
@@ -109,7 +108,7 @@ func (c *Client) dial(ctx context.Context, p api.Peer, purpose link.Purpose) (rp
 // error wraps ErrInvalid.
 func newDialFunc(cfg Config) (dialFunc, error) {
 	self := link.Identity{
-		Cluster: cfg.Cluster, ID: "client-" + requestid.New().String(),
+		Cluster: cfg.Cluster, ID: "client-" + api.NewRequestID().String(),
 		ClientSecret: cfg.Secret, TLS: cfg.TLS, PeerNames: cfg.AllowedNames, Insecure: cfg.Insecure,
 	}
 	if cfg.GetSecret != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestConnect_Secret fails if a client cannot call a peer with the secret of the cluster over TCP,
@@ -60,7 +59,7 @@ func TestConnect_Secret(t *testing.T) {
 	client, err := New(Config{Cluster: "test", Peers: []api.Peer{{Addr: p.Addr}}, Secret: []byte("the secret of clients"), CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer client.Close()
-	index, err := client.Propose(limited, requestid.New(), []byte("x"))
+	index, err := client.Propose(limited, api.NewRequestID(), []byte("x"))
 	require.NoError(t, err)
 	s := client.Subscribe(limited, 1)
 	require.Equal(t, index, (<-s.Events()).Entry.Index)
@@ -86,7 +85,7 @@ func TestConnect_Secret(t *testing.T) {
 	client, err = New(Config{Cluster: "test", Peers: []api.Peer{{Addr: foreign.Addr().String()}, {Addr: p.Addr}}, Secret: []byte("the secret of clients"), CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer client.Close()
-	index, err = client.Propose(limited, requestid.New(), []byte("y"))
+	index, err = client.Propose(limited, api.NewRequestID(), []byte("y"))
 	require.NoError(t, err)
 	s = client.Subscribe(limited, index)
 	require.Equal(t, index, (<-s.Events()).Entry.Index)
@@ -95,7 +94,7 @@ func TestConnect_Secret(t *testing.T) {
 	stranger, err := New(Config{Cluster: "test", Peers: []api.Peer{p}, Secret: []byte("another secret 16"), CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer stranger.Close()
-	_, err = stranger.Propose(limited, requestid.New(), []byte("x"))
+	_, err = stranger.Propose(limited, api.NewRequestID(), []byte("x"))
 	require.ErrorIs(t, err, api.ErrRefused)
 	require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 }
@@ -111,7 +110,7 @@ func TestConnect_ConcurrentCalls(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 100 {
 			calls.Go(func() {
-				_, err := client.Propose(ctx, requestid.New(), nil)
+				_, err := client.Propose(ctx, api.NewRequestID(), nil)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			})
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestMembership_AllPeersReplaced fails if an idle client loses the cluster when all peers are
@@ -31,7 +30,7 @@ func TestMembership_AllPeersReplaced(t *testing.T) {
 			network.SetMembers(api.Membership{Index: uint64(10 + i), Voters: voters})
 		}
 		time.Sleep(time.Minute)
-		_, err := client.Propose(contextWithin(t, 5*time.Second), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, 5*time.Second), api.NewRequestID(), nil)
 		require.NoError(t, err)
 		m, err := client.Membership(contextWithin(t, 5*time.Second))
 		require.NoError(t, err)

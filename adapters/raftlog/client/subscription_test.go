@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // nextEvent returns the next event, and requires that it is received within a minute.
@@ -234,7 +233,7 @@ func TestSubscribe_UnreadEvents(t *testing.T) {
 			read += network.Peer(p).Read()
 		}
 		require.Less(t, read, uint64(10_000))
-		_, err := client.Propose(contextWithin(t, time.Second), requestid.New(), nil)
+		_, err := client.Propose(contextWithin(t, time.Second), api.NewRequestID(), nil)
 		require.NoError(t, err)
 		for i := range uint64(12_001) {
 			require.Equal(t, i+1, waitForEvent(t, s, EventEntry).Entry.Index)

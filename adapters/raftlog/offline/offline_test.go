@@ -20,7 +20,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var testTime = time.Unix(1_700_000_000, 0)
 
 func newUpdate(index, term uint64, data string) *raftpb.Entry {
-	id := requestid.From(testTime, index, term)
+	id := api.RequestIDFrom(testTime, index, term)
 	h := entry.Header{Kind: api.KindState, ID: id, Time: testTime, Sum: entry.Sum([]byte(data))}
 	return &raftpb.Entry{Index: &index, Term: &term, Data: entry.Encode(h, []byte(data))}
 }
@@ -68,7 +67,7 @@ func TestEntries(t *testing.T) {
 		require.Equal(t, next <= 35, e.Committed)
 		require.Equal(t, next > 30, e.Term == 2)
 		require.Equal(t, api.KindState, e.Kind)
-		require.Equal(t, requestid.From(testTime, e.Index, e.Term), e.ID)
+		require.Equal(t, api.RequestIDFrom(testTime, e.Index, e.Term), e.ID)
 		require.Equal(t, testTime, e.Time)
 		require.True(t, strings.HasPrefix(string(e.Data), fmt.Sprint(next)))
 		require.FileExists(t, filepath.Join(dir, offline.LogDir, e.File))

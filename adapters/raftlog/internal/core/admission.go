@@ -15,7 +15,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // admission introduces this peer to the leader. As the leader, it admits peers that are not members
@@ -27,7 +26,7 @@ type admission struct {
 	rejected   string        // the reason for which a leader has not accepted the last announcement
 	rejectedAt time.Duration // when it was logged
 
-	learnerEntry     requestid.ID // the Admit or Dismiss entry of this leader, until it is applied
+	learnerEntry     api.RequestID // the Admit or Dismiss entry of this leader, until it is applied
 	learnerEntryAt   time.Duration
 	active           map[uint64]time.Duration // when each learner was last active
 	absenceCheckedAt time.Duration
@@ -245,7 +244,7 @@ func (a *admission) proposeLearner(c *Core, phase entry.Phase, p entry.Peer, cha
 // configApplied handles an applied Config entry.
 func (a *admission) configApplied(o replica.Outcome) {
 	if o.ID == a.learnerEntry {
-		a.learnerEntry = requestid.ID{}
+		a.learnerEntry = api.RequestID{}
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestEndedElections_CostNothing fails if a tick of the leader, or a view of the replica, takes longer
@@ -39,7 +38,7 @@ func TestEndedElections_CostNothing(t *testing.T) {
 	}
 	before := fastest(500, heartbeat)
 	for i := range ended {
-		h.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), uint64(i), 1), Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", i)}})
+		h.propose(l, Request{Kind: api.KindControl, ID: api.RequestIDFrom(l.Wall(), uint64(i), 1), Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", i)}})
 	}
 	h.waitFor("the elections are ended", func() bool { return len(l.core.replica.Elections.Names()) == ended })
 	require.Less(t, fastest(500, heartbeat), max(10*before, time.Millisecond/2), "examining each ended election takes several ms")
@@ -73,7 +72,7 @@ func TestCandidates_EarlierProcess(t *testing.T) {
 	require.Empty(t, p.core.candidates.unconfirmed)
 
 	expire := entry.Op{Do: entry.Expire, Peer: p.core.self, Through: 1 << 40}
-	h.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), 1, 1), Op: expire})
+	h.propose(l, Request{Kind: api.KindControl, ID: api.RequestIDFrom(l.Wall(), 1, 1), Op: expire})
 	h.waitFor("the candidate is expired", func() bool { return elections.Get("f").Position("current") < 0 })
 	h.waitFor("the candidate has joined again", func() bool { return elections.Get("f").Position("current") == 0 })
 	p.core.RemoveCandidate("f", "current")

@@ -13,7 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // membershipChange is the leader's part in a change of the voters:
@@ -28,7 +27,7 @@ import (
 //     have Cnew and do not know that it is committed need a majority of both configurations.
 type membershipChange struct {
 	pending       *pendingChange
-	final         requestid.ID  // the Final entry, until it is applied
+	final         api.RequestID // the Final entry, until it is applied
 	finalAt       time.Duration // when it was proposed
 	settleAgain   time.Duration // when a Settled entry is proposed again; 0 if none was proposed
 	handOverUntil time.Duration // until when another leader should write Cnew
@@ -36,7 +35,7 @@ type membershipChange struct {
 
 // pendingChange is a change that was requested from this leader.
 type pendingChange struct {
-	id        requestid.ID
+	id        api.RequestID
 	voters    []entry.Peer
 	sum       uint32 // a checksum of the voters
 	waiters   []origin
@@ -229,7 +228,7 @@ func (x *membershipChange) writeFinal(c *Core, now time.Duration) {
 // configApplied handles an applied Config entry.
 func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	if o.ID == x.final {
-		x.final = requestid.ID{}
+		x.final = api.RequestID{}
 	}
 	m := c.replica.Members
 	if p := x.pending; p != nil && p.id == o.ID && o.Skipped() && m.Change != p.id {

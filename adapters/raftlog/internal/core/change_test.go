@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // peerInfos returns peers by their numbers.
@@ -21,7 +20,7 @@ func peerInfos(numbers ...int) (peers []api.Peer) {
 }
 
 // changeTo returns a request for a change to the peers with the given numbers.
-func changeTo(id requestid.ID, numbers ...int) Request {
+func changeTo(id api.RequestID, numbers ...int) Request {
 	return Request{Kind: api.KindConfig, ID: id, Voters: peerInfos(numbers...)}
 }
 
@@ -35,7 +34,7 @@ func TestChange_Retried(t *testing.T) {
 	var change func(id uint64, numbers ...int) Reply
 	change = func(id uint64, numbers ...int) Reply {
 		l := h.leader()
-		r := h.request(l, changeTo(requestid.From(at, id, id), numbers...))
+		r := h.request(l, changeTo(api.RequestIDFrom(at, id, id), numbers...))
 		h.advance(time.Second)
 		if errors.Is(r.Err, api.ErrUnknownOutcome) { // the leader was removed
 			return change(id, numbers...)
@@ -55,9 +54,9 @@ func TestChange_Retried(t *testing.T) {
 // TestChange_Late fails if a change is written although its ID has become stale, or is the ID of an
 // update, while the leader waited for the new voters.
 func TestChange_Late(t *testing.T) {
-	for want, interfere := range map[error]func(h *harness, id requestid.ID){
-		api.ErrStale: func(h *harness, _ requestid.ID) { h.advance(2 * time.Second) },
-		api.ErrRequestIDReused: func(h *harness, id requestid.ID) {
+	for want, interfere := range map[error]func(h *harness, id api.RequestID){
+		api.ErrStale: func(h *harness, _ api.RequestID) { h.advance(2 * time.Second) },
+		api.ErrRequestIDReused: func(h *harness, id api.RequestID) {
 			token := h.propose(h.leader(), Request{Kind: api.KindState, ID: id})
 			h.advance(50 * time.Millisecond)
 			require.NoError(h.t, h.leader().replies[token].Err)
@@ -65,7 +64,7 @@ func TestChange_Late(t *testing.T) {
 	} {
 		t.Run(want.Error(), func(t *testing.T) {
 			h, l := startCluster(t)
-			id := requestid.From(l.Wall().Add(time.Second-7*time.Hour), 3, 3)
+			id := api.RequestIDFrom(l.Wall().Add(time.Second-7*time.Hour), 3, 3)
 			token := h.propose(l, changeTo(id, 0, 1, 2, 3))
 			interfere(h, id)
 			h.addPeer(3)
@@ -84,7 +83,7 @@ func TestChange_Settled(t *testing.T) {
 	for i := range 3 {
 		h.addPeer(3 + i)
 	}
-	id := requestid.From(h.peers[0].Wall(), 3, 3)
+	id := api.RequestIDFrom(h.peers[0].Wall(), 3, 3)
 	requested, changed, cut := map[*peer]uint64{}, uint64(0), false
 	h.waitFor("the change is complete", func() bool { // according to the leader, which knows it first
 		for _, p := range h.peers {
@@ -140,7 +139,7 @@ func TestChange_UnknownOutcome(t *testing.T) {
 	l := h.leader()
 	h.advance(election)
 	h.setDisksStalled(true, l)
-	token := h.propose(l, changeTo(requestid.ID{}, 0, 1, 2, 3))
+	token := h.propose(l, changeTo(api.RequestID{}, 0, 1, 2, 3))
 	h.advance(election)
 	late.down = true
 	require.ErrorIs(t, h.waitForReply(l, token).Err, api.ErrUnknownOutcome)
@@ -152,7 +151,7 @@ func TestChange_UnknownOutcome(t *testing.T) {
 // changed, if that is certain, or if the change is made later, when the new voter starts.
 func TestAbandonChange(t *testing.T) {
 	h, l := startCluster(t)
-	change := changeTo(requestid.From(l.Wall(), 3, 3), 0, 1, 2, 3)
+	change := changeTo(api.RequestIDFrom(l.Wall(), 3, 3), 0, 1, 2, 3)
 
 	first, second := h.propose(l, change), h.propose(l, change)
 	require.False(t, l.core.AbandonChange(first), "another caller waits for it")
@@ -195,7 +194,7 @@ func TestAbandonChange_NewLeader(t *testing.T) {
 		return l != nil
 	})
 	require.False(t, l.core.proposals.ready)
-	token := h.propose(l, changeTo(requestid.ID{}, 0, 1))
+	token := h.propose(l, changeTo(api.RequestID{}, 0, 1))
 	require.True(t, l.core.AbandonChange(token))
 	h.advance(election)
 	require.ErrorIs(t, l.replies[token].Err, api.ErrBusy)

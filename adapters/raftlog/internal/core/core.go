@@ -24,7 +24,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Clock is the clock of a peer.
@@ -352,14 +351,14 @@ func (c *Core) Peers() []api.Peer {
 }
 
 // newRequestID returns a request ID for an entry of this peer.
-func (c *Core) newRequestID() requestid.ID {
+func (c *Core) newRequestID() api.RequestID {
 	a, b := c.cfg.Random(), c.cfg.Random()
-	return requestid.From(c.cfg.Clock.Wall(), a, b)
+	return api.RequestIDFrom(c.cfg.Clock.Wall(), a, b)
 }
 
 // proposeControl proposes a Control entry as the leader. It returns the ID of the entry, and false
 // if the engine has not accepted it.
-func (c *Core) proposeControl(op entry.Op) (requestid.ID, bool) {
+func (c *Core) proposeControl(op entry.Op) (api.RequestID, bool) {
 	id, data := c.newRequestID(), op.Encode()
 	h := entry.Header{Kind: api.KindControl, ID: id, Time: c.entryTime(), Sum: entry.Sum(data)}
 	return id, c.proposeEntries(&raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: entry.Encode(h, data)})

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // expiry removes the candidates of silent peers from their elections, as the leader: by an entry in
@@ -16,14 +16,14 @@ type expiry struct {
 	lastRequest map[uint64]time.Duration // when each peer last requested a lease
 	// expiring are the Expire entries in flight, by peer. Until the entry is applied, lease requests
 	// of the peer are ignored: a reply could let its candidate lead while the entry removes it.
-	expiring map[uint64]requestid.ID
+	expiring map[uint64]api.RequestID
 
 	// ended contains, for each ended election, the time at which this peer applied the entry that
 	// ended it. For an election timeout after that, the former leader may have a lease and not know
 	// that the election has ended. So the election must not be restarted before.
 	ended map[string]time.Duration
 	// forgetting is the ID of the Forget entry in flight.
-	forgetting requestid.ID
+	forgetting api.RequestID
 
 	lastFollowed   followedLeader // the leader that this peer followed last
 	lastBeforeTerm position       // the last entry before this peer's term as the leader
@@ -32,14 +32,14 @@ type expiry struct {
 type followedLeader struct{ lead, term uint64 }
 
 func newExpiry() expiry {
-	return expiry{lastRequest: map[uint64]time.Duration{}, expiring: map[uint64]requestid.ID{}, ended: map[string]time.Duration{}}
+	return expiry{lastRequest: map[uint64]time.Duration{}, expiring: map[uint64]api.RequestID{}, ended: map[string]time.Duration{}}
 }
 
 // resetExpiry discards the state of a leader.
 func (x *expiry) resetExpiry() {
 	clear(x.lastRequest)
 	clear(x.expiring)
-	x.forgetting = requestid.ID{}
+	x.forgetting = api.RequestID{}
 }
 
 // startTerm starts a term of this peer as the leader.
@@ -152,7 +152,7 @@ func (x *expiry) controlApplied(c *Core, o replica.Outcome) {
 		}
 	}
 	if o.ID == x.forgetting {
-		x.forgetting = requestid.ID{}
+		x.forgetting = api.RequestID{}
 	}
 	for peer, id := range x.expiring {
 		if id == o.ID {

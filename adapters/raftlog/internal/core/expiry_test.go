@@ -9,12 +9,11 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // requestFrame returns the frame of a forwarded request of this peer.
 func (p *peer) requestFrame(number uint64, op entry.Op) []byte {
-	id := requestid.From(p.Wall(), number, 7)
+	id := api.RequestIDFrom(p.Wall(), number, 7)
 	return p.core.encodeFrame(frameRequest, encodeRequest(number, Request{Kind: api.KindControl, ID: id, Op: op}))
 }
 
@@ -80,7 +79,7 @@ func TestForget_AfterWindow(t *testing.T) {
 		l := h.leader()
 		for range each {
 			number++
-			id := requestid.From(l.Wall(), number, 1)
+			id := api.RequestIDFrom(l.Wall(), number, 1)
 			h.propose(l, Request{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", number), Through: l.core.replica.Index}})
 		}
 		last := fmt.Sprint("job-", number)

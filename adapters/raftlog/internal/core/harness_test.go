@@ -15,7 +15,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 const (
@@ -333,7 +332,7 @@ func (h *harness) propose(p *peer, r Request) uint64 {
 	h.token++
 	r.Token = h.token
 	if r.ID.IsZero() {
-		r.ID = requestid.From(p.Wall(), h.rand.Uint64(), h.rand.Uint64())
+		r.ID = api.RequestIDFrom(p.Wall(), h.rand.Uint64(), h.rand.Uint64())
 	}
 	p.core.Propose(r)
 	p.handleOutput()

@@ -10,7 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Request is a request for an entry in the log. It has exactly one [Reply] with its Token: when the
@@ -19,7 +18,7 @@ import (
 type Request struct {
 	Token  uint64 // 0 if no caller waits for the reply
 	Kind   api.Kind
-	ID     requestid.ID
+	ID     api.RequestID
 	Data   []byte      // of KindState; it must not be modified any more
 	Op     entry.Op    // of KindControl
 	Voters []api.Peer  // of KindConfig: the new voters
@@ -40,9 +39,9 @@ type proposals struct {
 	ready     bool // this peer is the leader and has applied the first entry of its term
 	early     []queuedRequest
 	batch     []*raftpb.Entry             // entries to propose to the engine
-	batchIDs  []requestid.ID              // their request IDs
+	batchIDs  []api.RequestID             // their request IDs
 	bytes     int                         // their size
-	pending   map[requestid.ID]*proposal  // proposed by this leader in this term, and not applied yet
+	pending   map[api.RequestID]*proposal // proposed by this leader in this term, and not applied yet
 	results   []result                    // of entries that the state machine has not applied yet
 	forwarded map[uint64]forwardedRequest // requests of this peer to the leader, by their numbers
 	seq       uint64                      // the number of the last forwarded request
@@ -80,7 +79,7 @@ type result struct {
 
 func newProposals(cfg Config) proposals {
 	return proposals{
-		pending: map[requestid.ID]*proposal{}, forwarded: map[uint64]forwardedRequest{},
+		pending: map[api.RequestID]*proposal{}, forwarded: map[uint64]forwardedRequest{},
 		seq: cfg.Random(), // so that a reply to an earlier process is not mistaken for another reply
 	}
 }

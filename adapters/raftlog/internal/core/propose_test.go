@@ -11,14 +11,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestPropose fails if requests with one ID, at the same time or later and at any peer, do not have
 // the outcome of the first one, or if a request with a stale ID is accepted.
 func TestPropose(t *testing.T) {
 	h, l := startCluster(t)
-	id := requestid.From(l.Wall(), 1, 2)
+	id := api.RequestIDFrom(l.Wall(), 1, 2)
 	x := Request{Kind: api.KindState, ID: id, Data: []byte("x")}
 	y := Request{Kind: api.KindState, ID: id, Data: []byte("y")}
 	first, second, other := h.propose(l, x), h.propose(l, x), h.propose(l, y)
@@ -37,7 +36,7 @@ func TestPropose(t *testing.T) {
 		require.ErrorAs(t, p.replies[rejected].Err, &notLeader)
 		require.Equal(t, l.self, notLeader.Leader)
 	}
-	old := h.propose(l, Request{Kind: api.KindState, ID: requestid.From(l.Wall().Add(-8*time.Hour), 1, 2)})
+	old := h.propose(l, Request{Kind: api.KindState, ID: api.RequestIDFrom(l.Wall().Add(-8*time.Hour), 1, 2)})
 	h.advance(10 * time.Millisecond)
 	require.ErrorIs(t, l.replies[old].Err, api.ErrStale)
 	h.token++
@@ -65,7 +64,7 @@ func TestGuard_CheckedByLog(t *testing.T) {
 	h.setDisksStalled(true)
 	l.core.RemoveCandidate("e", "c")
 	h.advance(tick)
-	x := Request{Kind: api.KindState, ID: requestid.From(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard}
+	x := Request{Kind: api.KindState, ID: api.RequestIDFrom(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard}
 	token, again := h.propose(l, x), h.propose(l, x)
 	require.Empty(t, l.replies)
 	unguarded, next := x, x
@@ -85,7 +84,7 @@ func TestGuard_CheckedByLog(t *testing.T) {
 func TestGuard_CheckedBeforeWrite(t *testing.T) {
 	h, l := startCluster(t)
 	guard := h.guardedCandidate(l)
-	guarded := Request{Kind: api.KindState, ID: requestid.From(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard}
+	guarded := Request{Kind: api.KindState, ID: api.RequestIDFrom(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard}
 	applied := h.request(l, guarded)
 	require.NoError(t, applied.Err)
 

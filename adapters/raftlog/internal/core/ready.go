@@ -10,7 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // handleReady handles the output of the engine.
@@ -44,7 +43,7 @@ func (c *Core) updateRole(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.proposals.failPending(c)
 		c.change.cancelChange(c)
 		c.expiry.resetExpiry()
-		c.admission.learnerEntry, c.transfer = requestid.ID{}, transfer{}
+		c.admission.learnerEntry, c.transfer = api.RequestID{}, transfer{}
 		// The next leader may remove the candidates of this peer without waiting. This peer does not
 		// vote for it for an election timeout, so that its candidates have time to stop.
 		c.lease.discardLease()
@@ -291,7 +290,7 @@ func (c *Core) proposeEntries(entries ...*raftpb.Entry) bool {
 }
 
 // configEntry returns an entry that changes the members.
-func (c *Core) configEntry(id requestid.ID, cfg entry.Config, cc *raftpb.ConfChangeV2) (*raftpb.Entry, error) {
+func (c *Core) configEntry(id api.RequestID, cfg entry.Config, cc *raftpb.ConfChangeV2) (*raftpb.Entry, error) {
 	data := cfg.Encode()
 	cc.Context = entry.Encode(entry.Header{Kind: api.KindConfig, ID: id, Time: c.entryTime(), Sum: entry.Sum(data)}, data)
 	raw, err := marshal(cc)

@@ -13,7 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestReceiveRequest_LeadersOperations fails if a peer can request an operation that only a leader
@@ -71,7 +70,7 @@ type sampleFrame struct {
 }
 
 func sampleFrames() []sampleFrame {
-	id := requestid.From(time.Unix(1_700_000_000, 0), 1, 2)
+	id := api.RequestIDFrom(time.Unix(1_700_000_000, 0), 1, 2)
 	return []sampleFrame{
 		{frameRequest, encodeRequest(1, Request{Kind: api.KindState, ID: id, Data: []byte("x")})},
 		{frameRequest, encodeRequest(1, Request{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.Join, Election: "e", Candidate: "c"}})},

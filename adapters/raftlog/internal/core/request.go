@@ -9,7 +9,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // encodeRequest encodes a request to the leader. A Control request contains the data of the
@@ -85,8 +84,8 @@ func decodeReply(body []byte) (seq, index uint64, err, malformed error) {
 func sortedKeys[V any](m map[uint64]V) []uint64 { return slices.Sorted(maps.Keys(m)) }
 
 // sortedPending returns proposals in the order of their IDs, so that a simulation repeats exactly.
-func sortedPending(m map[requestid.ID]*proposal) []*proposal {
-	ids := slices.SortedFunc(maps.Keys(m), func(a, b requestid.ID) int { return slices.Compare(a[:], b[:]) })
+func sortedPending(m map[api.RequestID]*proposal) []*proposal {
+	ids := slices.SortedFunc(maps.Keys(m), func(a, b api.RequestID) int { return slices.Compare(a[:], b[:]) })
 	var all []*proposal
 	for _, id := range ids {
 		all = append(all, m[id])

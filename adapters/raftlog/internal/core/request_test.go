@@ -9,13 +9,12 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestRequest_RoundTrip fails if a request is not decoded as it was encoded, if the data of an update is
 // encoded as text, or if a malformed request is accepted.
 func TestRequest_RoundTrip(t *testing.T) {
-	id := requestid.From(time.Unix(1_700_000_000, 0), 1, 2)
+	id := api.RequestIDFrom(time.Unix(1_700_000_000, 0), 1, 2)
 	update := Request{Kind: api.KindState, ID: id, Data: make([]byte, 1<<20), Guard: entry.Guard{Election: "e", Token: 3}}
 	for _, want := range []Request{
 		update,

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestSpace_Updates fails if a leader accepts updates for which its disk has no space, or rejects
@@ -22,7 +21,7 @@ func TestSpace_Updates(t *testing.T) {
 	h, l := startCluster(t)
 	ofSize := func(size int) Request { return Request{Kind: api.KindState, Data: make([]byte, size)} }
 	known := ofSize(10)
-	known.ID = requestid.From(l.Wall(), 1, 1)
+	known.ID = api.RequestIDFrom(l.Wall(), 1, 1)
 	require.NoError(t, h.request(l, known).Err)
 
 	l.core.SetFreeSpace(10_000, false)
@@ -57,7 +56,7 @@ func TestSpace_Majority(t *testing.T) {
 	for _, r := range []Request{
 		update(""),
 		{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e"}},
-		changeTo(requestid.ID{}, 0, 1),
+		changeTo(api.RequestID{}, 0, 1),
 	} {
 		err := h.request(l, r).Err
 		require.ErrorIs(t, err, api.ErrNoSpace)

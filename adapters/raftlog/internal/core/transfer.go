@@ -8,15 +8,15 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // transfer is a hand-over of leadership by this leader.
 type transfer struct {
 	until   time.Duration // when the leader stops looking for a target
-	entryID requestid.ID  // of the Transfer entry, until it is applied
+	entryID api.RequestID // of the Transfer entry, until it is applied
 	prefer  uint64        // the voter that becomes the leader if it is active, or raft.None
 }
 
@@ -49,7 +49,7 @@ func (t *transfer) transferApplied(c *Core, o replica.Outcome) {
 	if t.entryID.IsZero() || o.ID != t.entryID {
 		return
 	}
-	t.entryID = requestid.ID{}
+	t.entryID = api.RequestID{}
 	if target := c.transferTarget(); target != raft.None {
 		c.rn.TransferLeader(target)
 	}

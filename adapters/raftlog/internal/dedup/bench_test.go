@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 const million = 1_000_000
@@ -15,7 +15,7 @@ func BenchmarkInsert(b *testing.B) {
 	for i, s := range distributions {
 		b.Run(s.name, func(b *testing.B) {
 			table, rng := newTable(million, i), rand.New(rand.NewPCG(4, 4))
-			more := make([]requestid.ID, 200_000)
+			more := make([]api.RequestID, 200_000)
 			for k := range more {
 				more[k] = s.id(rng, million+k, million)
 			}
@@ -31,7 +31,7 @@ func BenchmarkLookup(b *testing.B) {
 	for i, s := range distributions {
 		b.Run(s.name, func(b *testing.B) {
 			table, rng := newTable(million, i), rand.New(rand.NewPCG(1, uint64(i)))
-			known := make([]requestid.ID, 100_000) // the IDs that newTable has inserted
+			known := make([]api.RequestID, 100_000) // the IDs that newTable has inserted
 			for k := range known {
 				known[k] = s.id(rng, k, million)
 				rng.Uint32()

@@ -7,7 +7,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // maxEntries is the maximum number of entries in a bucket. Larger buckets take a little less
@@ -33,18 +33,18 @@ type bucket struct {
 
 // header contains the parameters of a bucket. Its fields are exported for encoding/binary.
 type header struct {
-	First                 requestid.ID // is not after the first entry
-	Base                  uint64       // is not greater than the smallest index
+	First                 api.RequestID // is not after the first entry
+	Base                  uint64        // is not greater than the smallest index
 	TimeWidth, IndexWidth uint8
 }
 
 func (h *header) keySize() int { return int(h.TimeWidth) + len(h.First) - timeBytes }
 func (h *header) stride() int  { return h.keySize() + int(h.IndexWidth) + sumBytes }
 
-func millis(id requestid.ID) uint64 { return binary.BigEndian.Uint64(id[:8]) >> 16 }
+func millis(id api.RequestID) uint64 { return binary.BigEndian.Uint64(id[:8]) >> 16 }
 
 // addMillis returns id with its time changed by ms, modulo 2^48.
-func addMillis(id requestid.ID, ms uint64) requestid.ID {
+func addMillis(id api.RequestID, ms uint64) api.RequestID {
 	binary.BigEndian.PutUint64(id[:8], binary.BigEndian.Uint64(id[:8])+ms<<16)
 	return id
 }
@@ -112,8 +112,8 @@ func (b *bucket) len() int { return len(b.data) / b.stride() }
 
 func (b *bucket) key(i int) []byte { return b.data[i*b.stride():][:b.keySize()] }
 
-func (b *bucket) id(i int) requestid.ID {
-	var relative requestid.ID
+func (b *bucket) id(i int) api.RequestID {
+	var relative api.RequestID
 	copy(relative[timeBytes-b.TimeWidth:], b.key(i))
 	return addMillis(relative, millis(b.First))
 }
@@ -134,7 +134,7 @@ func (b *bucket) last() entry { return b.entry(b.len() - 1) }
 
 // search returns the position of id and whether the bucket contains it. If it does not, the position
 // is the one at which id would be inserted.
-func (b *bucket) search(id requestid.ID) (at int, found bool) {
+func (b *bucket) search(id api.RequestID) (at int, found bool) {
 	if bytes.Compare(id[:], b.First[:]) < 0 {
 		return 0, false
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,8 +21,8 @@ var race bool
 var noon = time.UnixMilli(1_790_000_040_000) // a multiple of a minute
 
 // idAt returns a random ID with the time in milliseconds.
-func idAt(rng *rand.Rand, ms int64) requestid.ID {
-	var id requestid.ID
+func idAt(rng *rand.Rand, ms int64) api.RequestID {
+	var id api.RequestID
 	binary.BigEndian.PutUint64(id[:8], uint64(ms)<<16|rng.Uint64N(1<<16))
 	binary.BigEndian.PutUint64(id[8:], rng.Uint64())
 	return id
@@ -33,32 +33,32 @@ const hour = int64(3_600_000) // ms
 // distributions are distributions of the times of n IDs.
 var distributions = []struct {
 	name  string
-	id    func(rng *rand.Rand, i, n int) requestid.ID
+	id    func(rng *rand.Rand, i, n int) api.RequestID
 	index func(i int) uint64
 }{
-	{"minute", func(rng *rand.Rand, i, n int) requestid.ID {
+	{"minute", func(rng *rand.Rand, i, n int) api.RequestID {
 		return idAt(rng, noon.UnixMilli()+rng.Int64N(60_000))
 	}, nil},
-	{"millisecond", func(rng *rand.Rand, i, n int) requestid.ID {
+	{"millisecond", func(rng *rand.Rand, i, n int) api.RequestID {
 		return idAt(rng, noon.UnixMilli())
 	}, nil},
-	{"7hInOrder", func(rng *rand.Rand, i, n int) requestid.ID {
+	{"7hInOrder", func(rng *rand.Rand, i, n int) api.RequestID {
 		return idAt(rng, noon.UnixMilli()+7*hour*int64(i)/int64(n)+rng.Int64N(300))
 	}, nil},
-	{"7hAnyOrder", func(rng *rand.Rand, i, n int) requestid.ID {
+	{"7hAnyOrder", func(rng *rand.Rand, i, n int) api.RequestID {
 		return idAt(rng, noon.UnixMilli()+rng.Int64N(7*hour))
 	}, nil},
-	{"7hBackwards", func(rng *rand.Rand, i, n int) requestid.ID {
+	{"7hBackwards", func(rng *rand.Rand, i, n int) api.RequestID {
 		return idAt(rng, noon.UnixMilli()-7*hour*int64(i)/int64(n))
 	}, nil},
-	{"edges", func(rng *rand.Rand, i, n int) requestid.ID { // times around multiples of 2^16 ms
+	{"edges", func(rng *rand.Rand, i, n int) api.RequestID { // times around multiples of 2^16 ms
 		return idAt(rng, noon.UnixMilli()&^(1<<16-1)+rng.Int64N(400)<<16-int64(i%2))
 	}, nil},
 	// A log does not have these distributions, because IDs expire.
-	{"allTimes", func(rng *rand.Rand, i, n int) requestid.ID {
+	{"allTimes", func(rng *rand.Rand, i, n int) api.RequestID {
 		return idAt(rng, rng.Int64N(1<<48))
 	}, nil},
-	{"allTimesFarIndexes", func(rng *rand.Rand, i, n int) requestid.ID {
+	{"allTimesFarIndexes", func(rng *rand.Rand, i, n int) api.RequestID {
 		return idAt(rng, rng.Int64N(1<<48))
 	}, func(i int) uint64 { return 1<<40 + uint64(i)*4001 }},
 }
@@ -90,7 +90,7 @@ func encodeView(t testing.TB, v *View) []byte {
 func newSmallTable() *Table {
 	table := New()
 	for i := range 5 {
-		table.Insert(requestid.FromObjectID([12]byte{4, byte(i * i), 11: byte(i)}), uint64(1000-i), uint32(i)<<29)
+		table.Insert(api.RequestIDFromObjectID([12]byte{4, byte(i * i), 11: byte(i)}), uint64(1000-i), uint32(i)<<29)
 	}
 	return table
 }

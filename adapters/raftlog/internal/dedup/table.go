@@ -19,7 +19,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // maxRecent is the number of recent entries that are sorted into buckets together. Larger
@@ -29,12 +29,12 @@ const maxRecent = 256
 
 // entry is an ID with the index and the CRC32C of its update.
 type entry struct {
-	id    requestid.ID
+	id    api.RequestID
 	index uint64
 	sum   uint32
 }
 
-func compareID(e entry, id requestid.ID) int { return bytes.Compare(e.id[:], id[:]) }
+func compareID(e entry, id api.RequestID) int { return bytes.Compare(e.id[:], id[:]) }
 
 // Table is a set of request IDs, each with the index of its entry and the CRC32C of its data.
 // It must not be used concurrently. Its Views may be.
@@ -52,7 +52,7 @@ func New() *Table { return &Table{} }
 
 // bucketOf returns the number of the bucket to which id belongs: the last bucket that does not
 // start after id, or the first bucket.
-func (t *Table) bucketOf(id requestid.ID) int {
+func (t *Table) bucketOf(id api.RequestID) int {
 	startsBefore := func(b *bucket) bool { return bytes.Compare(b.First[:], id[:]) <= 0 }
 	if last := len(t.buckets) - 1; last < 0 || startsBefore(t.buckets[last]) {
 		return max(last, 0) // most IDs are new
@@ -62,7 +62,7 @@ func (t *Table) bucketOf(id requestid.ID) int {
 
 // Lookup returns the index and the sum with which id was inserted, and false if the table
 // does not contain id.
-func (t *Table) Lookup(id requestid.ID) (index uint64, sum uint32, ok bool) {
+func (t *Table) Lookup(id api.RequestID) (index uint64, sum uint32, ok bool) {
 	if at, found := slices.BinarySearchFunc(t.recent, id, compareID); found {
 		return t.recent[at].index, t.recent[at].sum, true
 	}
@@ -79,7 +79,7 @@ func (t *Table) Lookup(id requestid.ID) (index uint64, sum uint32, ok bool) {
 // Insert adds id. If the table contains id already, it keeps the previous index and sum. The
 // time of the ID and the index may have any value. The table uses least memory if indexes increase
 // with the times.
-func (t *Table) Insert(id requestid.ID, index uint64, sum uint32) {
+func (t *Table) Insert(id api.RequestID, index uint64, sum uint32) {
 	if _, _, known := t.Lookup(id); known {
 		return
 	}

@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // model is a simple implementation of a table.
-type model map[requestid.ID]entry
+type model map[api.RequestID]entry
 
 func (m model) insert(e entry) {
 	if _, known := m[e.id]; !known {
@@ -26,7 +26,7 @@ func (m model) insert(e entry) {
 }
 
 func (m model) expire(before time.Time) {
-	maps.DeleteFunc(m, func(id requestid.ID, _ entry) bool { return id.Time().Before(before) })
+	maps.DeleteFunc(m, func(id api.RequestID, _ entry) bool { return id.Time().Before(before) })
 }
 
 func (m model) oldest() (uint64, bool) {
@@ -58,7 +58,7 @@ func (m model) equal(t *testing.T, table *Table) {
 // requireInvariants requires the invariants that the types document.
 func requireInvariants(t *testing.T, table *Table) {
 	t.Helper()
-	var last requestid.ID
+	var last api.RequestID
 	count := 0
 	check := func(ok bool, property string) {
 		if !ok {
@@ -101,7 +101,7 @@ func TestTable_EqualsModel(t *testing.T) {
 			table, m := New(), model{}
 			m.equal(t, table)
 			now, index := noon.UnixMilli(), rng.Uint64N(1<<40)
-			var inserted []requestid.ID
+			var inserted []api.RequestID
 			insert := func(ms int64) {
 				id := idAt(rng, ms)
 				if len(inserted) > 0 && rng.IntN(20) == 0 {
@@ -170,7 +170,7 @@ func TestTable_EqualsModel(t *testing.T) {
 }
 
 // middleID returns an ID of the bucket in the middle.
-func middleID(v *View) requestid.ID {
+func middleID(v *View) api.RequestID {
 	b := v.buckets[len(v.buckets)/2]
 	return b.id(b.len() / 2)
 }
@@ -202,7 +202,7 @@ func TestExpire_ManyBuckets(t *testing.T) {
 		}
 		require.Equal(t, sum, view.Sum(), s.name)
 		require.Equal(t, 100_000, view.Len())
-		table.Insert(requestid.ID{1}, 7, 8)
+		table.Insert(api.RequestID{1}, 7, 8)
 		requireInvariants(t, table)
 	}
 }
@@ -210,7 +210,7 @@ func TestExpire_ManyBuckets(t *testing.T) {
 // TestExpire_Limits fails if Expire removes an ID with the time of the limit, or keeps an ID that is
 // a millisecond older.
 func TestExpire_Limits(t *testing.T) {
-	first, last := requestid.At(time.UnixMilli(0)), requestid.At(time.UnixMilli(1<<48-1))
+	first, last := api.RequestIDAt(time.UnixMilli(0)), api.RequestIDAt(time.UnixMilli(1<<48-1))
 	for _, c := range []struct {
 		before time.Time
 		left   int
@@ -230,7 +230,7 @@ func TestExpire_Limits(t *testing.T) {
 	} {
 		for _, sealed := range []bool{false, true} {
 			table := New()
-			for i, id := range []requestid.ID{last, requestid.At(noon.Add(time.Millisecond)), requestid.At(noon), first} {
+			for i, id := range []api.RequestID{last, api.RequestIDAt(noon.Add(time.Millisecond)), api.RequestIDAt(noon), first} {
 				table.Insert(id, uint64(i), 0)
 			}
 			if sealed {
@@ -258,7 +258,7 @@ func TestSum_DifferentTables(t *testing.T) {
 		}
 		return table.Sum()
 	}
-	a, b := entry{requestid.ID{1}, 2, 3}, entry{requestid.ID{2}, 2, 3}
+	a, b := entry{api.RequestID{1}, 2, 3}, entry{api.RequestID{2}, 2, 3}
 	sums := map[uint64]bool{}
 	for _, s := range []uint64{
 		sum(), sum(a), sum(b), sum(a, b),

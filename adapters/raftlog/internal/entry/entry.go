@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // HeaderSize is the size of a header without a guard: the kind, the ID of the request, the time in
@@ -36,7 +35,7 @@ func Sum(data []byte) uint32 { return crc32.Checksum(data, castagnoli) }
 // Header describes the request that an entry belongs to.
 type Header struct {
 	Kind api.Kind
-	ID   requestid.ID
+	ID   api.RequestID
 	Time time.Time
 	Sum  uint32 // of the data
 	// Guard restricts a State entry to a leadership: the entry is skipped if the leadership is
@@ -98,7 +97,7 @@ func decodeHeader(b []byte) (Header, []byte, error) {
 	}
 	return Header{
 		Kind: kind, Guard: guard,
-		ID:   requestid.ID(b[1:17]),
+		ID:   api.RequestID(b[1:17]),
 		Time: time.Unix(0, int64(binary.BigEndian.Uint64(b[17:25]))),
 		Sum:  binary.BigEndian.Uint32(b[25:29]),
 	}, data, nil

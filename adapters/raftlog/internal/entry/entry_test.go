@@ -9,11 +9,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 func TestDecode_RestoresEntry(t *testing.T) {
-	id, now := requestid.New(), time.Unix(0, time.Now().UnixNano())
+	id, now := api.NewRequestID(), time.Unix(0, time.Now().UnixNano())
 	for _, h := range []Header{
 		{Kind: api.KindState, ID: id, Time: now, Sum: 7},
 		{Kind: api.KindState, ID: id, Time: now, Guard: Guard{"e", 12}},
@@ -39,7 +38,7 @@ func TestDecode_RestoresEntry(t *testing.T) {
 
 func TestDecode_RestoresConfig(t *testing.T) {
 	c := Config{Phase: Joint, Peers: []Peer{{"a", "host:1", 7}}}
-	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: Encode(Header{Kind: api.KindConfig, ID: requestid.New()}, c.Encode())})
+	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: Encode(Header{Kind: api.KindConfig, ID: api.NewRequestID()}, c.Encode())})
 	require.NoError(t, err)
 	d, err := Decode(&raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: raw})
 	require.NoError(t, err)

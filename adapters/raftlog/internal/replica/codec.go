@@ -19,7 +19,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 const (
@@ -89,7 +88,7 @@ func (m *Members) append(b []byte) []byte {
 func decodeMembers(d *wire.Decoder) Members {
 	m := Members{Index: d.Uint64("index"), Voters: entry.DecodePeers(d), Outgoing: entry.DecodePeers(d), Learners: entry.DecodePeers(d)}
 	m.Removed = decodeList(d, "ID of a removed peer", func() string { return decodeString(d) })
-	copy(m.Change[:], d.Raw("request ID", uint64(len(requestid.ID{}))))
+	copy(m.Change[:], d.Raw("request ID", uint64(len(api.RequestID{}))))
 	m.Changed, m.Settled = d.Uint64("index"), d.Uint64("index")
 	return m
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // fullState returns a state in which no field is zero.
@@ -24,9 +23,9 @@ func fullState(t *testing.T) *State {
 	s.Clock, s.Horizon = now.Add(time.Hour), now.Add(time.Nanosecond)
 	m := &s.Members
 	m.Index, m.Outgoing, m.Learners, m.Removed = 50, m.Voters[:1], []entry.Peer{{ID: "c", Addr: "c:1", Raft: 3}}, []string{"d", ""}
-	m.Change, m.Changed, m.Settled = requestid.From(now, 1, 2), 60, 61
+	m.Change, m.Changed, m.Settled = api.RequestIDFrom(now, 1, 2), 60, 61
 	s.Skips = []uint64{3, 99}
-	s.IDs.Insert(requestid.From(now, 3, 4), 80, 5)
+	s.IDs.Insert(api.RequestIDFrom(now, 3, 4), 80, 5)
 	for i := range uint64(3) {
 		require.NoError(t, s.Elections.applyOp(entry.Op{Do: entry.Join, Election: "e", Candidate: fmt.Sprint(i), Name: "n", Peer: i}, 10+i, now))
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Members are the peers of the cluster. Slices of a Members are not modified, but replaced.
@@ -26,7 +25,7 @@ type Members struct {
 	// Change is the ID of the newest change of the voters. Changed is the index of the entry that
 	// completed it, and Settled that of the entry by which most of the new voters know that. They
 	// are 0 before.
-	Change           requestid.ID
+	Change           api.RequestID
 	Changed, Settled uint64
 }
 
@@ -288,6 +287,6 @@ func (m *Members) recoverAs(self entry.Peer) (steps []*raftpb.ConfChangeV2) {
 	}
 	m.Removed = slices.DeleteFunc(slices.Clone(m.Removed), func(id string) bool { return id == self.ID })
 	m.Voters, m.Outgoing, m.Learners = []entry.Peer{self}, nil, nil
-	m.Change, m.Changed, m.Settled = requestid.ID{}, 0, 0
+	m.Change, m.Changed, m.Settled = api.RequestID{}, 0, 0
 	return steps
 }

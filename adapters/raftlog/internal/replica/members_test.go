@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // TestMembers_ChangeInProgress fails if a second change is accepted while one is in progress, or if
@@ -15,7 +14,7 @@ import (
 func TestMembers_ChangeInProgress(t *testing.T) {
 	a, b, c := entry.Peer{ID: "a", Raft: 1}, entry.Peer{ID: "b", Raft: 2}, entry.Peer{ID: "c", Raft: 3}
 	s := newState(a, b, c)
-	first, second := requestid.From(now, 1, 1), requestid.From(now, 2, 2)
+	first, second := api.RequestIDFrom(now, 1, 1), api.RequestIDFrom(now, 2, 2)
 	joint := applyVoters(t, s, first, entry.Joint, a, b)
 	require.NoError(t, joint.Err)
 	require.False(t, joint.Skipped())
@@ -39,7 +38,7 @@ func TestMembers_Move(t *testing.T) {
 	s := newState(a, b)
 	change := func(phase entry.Phase, voters ...entry.Peer) {
 		t.Helper()
-		require.NoError(t, applyVoters(t, s, requestid.From(now, s.Index, 1), phase, voters...).Err)
+		require.NoError(t, applyVoters(t, s, api.RequestIDFrom(now, s.Index, 1), phase, voters...).Err)
 	}
 	move := func(p entry.Peer, addr string) Outcome {
 		t.Helper()

@@ -14,7 +14,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 const (
@@ -85,7 +84,7 @@ func (o Outcome) Skipped() bool { return o.Err != nil || o.First != o.Index }
 // CheckID returns the index of the entry that was applied with an ID, and whether there is one. The
 // error is [api.ErrRequestIDReused] if the entry has other data. If there is none, the error is the
 // reason why an update with this ID would not be applied at the given time, or nil.
-func (s *State) CheckID(id requestid.ID, sum uint32, now time.Time) (index uint64, known bool, err error) {
+func (s *State) CheckID(id api.RequestID, sum uint32, now time.Time) (index uint64, known bool, err error) {
 	if index, was, ok := s.IDs.Lookup(id); ok {
 		if was != sum {
 			return index, true, fmt.Errorf("%w (entry %d)", api.ErrRequestIDReused, index)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // now is the time of entries.
@@ -28,7 +27,7 @@ func applyRaw(t *testing.T, s *State, term uint64, kind raftpb.EntryType, data [
 }
 
 // applyVoters applies a Config entry.
-func applyVoters(t *testing.T, s *State, id requestid.ID, phase entry.Phase, voters ...entry.Peer) Outcome {
+func applyVoters(t *testing.T, s *State, id api.RequestID, phase entry.Phase, voters ...entry.Peer) Outcome {
 	t.Helper()
 	data := entry.Config{Phase: phase, Peers: voters}.Encode()
 	raw, err := proto.Marshal(&raftpb.ConfChangeV2{
@@ -42,7 +41,7 @@ func applyVoters(t *testing.T, s *State, id requestid.ID, phase entry.Phase, vot
 func applyControlOp(t *testing.T, s *State, op entry.Op) Outcome {
 	t.Helper()
 	data := op.Encode()
-	header := entry.Header{Kind: api.KindControl, ID: requestid.From(now, s.Index, 2), Time: now, Sum: entry.Sum(data)}
+	header := entry.Header{Kind: api.KindControl, ID: api.RequestIDFrom(now, s.Index, 2), Time: now, Sum: entry.Sum(data)}
 	return applyRaw(t, s, 1, raftpb.EntryNormal, entry.Encode(header, data))
 }
 
@@ -63,7 +62,7 @@ func reread(t *testing.T, s *State) *State {
 // if a snapshot does not contain it.
 func TestHistory(t *testing.T) {
 	update := func(id uint64, data string) []byte {
-		h := entry.Header{Kind: api.KindState, ID: requestid.From(now, id, 0), Time: now, Sum: entry.Sum([]byte(data))}
+		h := entry.Header{Kind: api.KindState, ID: api.RequestIDFrom(now, id, 0), Time: now, Sum: entry.Sum([]byte(data))}
 		return entry.Encode(h, []byte(data))
 	}
 	type logEntry struct {
@@ -98,7 +97,7 @@ func TestHistory(t *testing.T) {
 		seen[h] = true
 	}
 	// With a shorter window the same entry is rejected.
-	stale := requestid.From(now.Add(-time.Minute), 1, 0)
+	stale := api.RequestIDFrom(now.Add(-time.Minute), 1, 0)
 	e := logEntry{1, entry.Encode(entry.Header{Kind: api.KindState, ID: stale, Time: now, Sum: entry.Sum(nil)}, nil)}
 	applied := history(e)
 	window = time.Second

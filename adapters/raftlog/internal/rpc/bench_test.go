@@ -13,7 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // instantService replies immediately, and has an unlimited number of entries.
@@ -22,7 +21,7 @@ type instantService struct {
 	index atomic.Uint64
 }
 
-func (s *instantService) Propose(context.Context, requestid.ID, []byte) (uint64, error) {
+func (s *instantService) Propose(context.Context, api.RequestID, []byte) (uint64, error) {
 	return s.index.Add(1), nil
 }
 
@@ -83,7 +82,7 @@ func BenchmarkPropose(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/callers=%d", mode, concurrent), func(b *testing.B) {
 				caller := rpc.NewCaller(connectToServer(b, secret, link.PurposeClient))
 				defer caller.Close()
-				data, id := make([]byte, 256), requestid.New()
+				data, id := make([]byte, 256), api.NewRequestID()
 				var left atomic.Int64
 				left.Store(int64(b.N))
 				var callers sync.WaitGroup

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Caller makes the calls of a [Service] at the other end of a connection, except those that
@@ -308,7 +307,7 @@ func (c *Caller) awaitReply(ctx context.Context, k *call) reply {
 }
 
 // Propose implements [Service]. data may be modified after it has returned.
-func (c *Caller) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
+func (c *Caller) Propose(ctx context.Context, id api.RequestID, data []byte) (uint64, error) {
 	if len(data) > wire.MaxData {
 		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), wire.MaxData)
 	}
@@ -318,7 +317,7 @@ func (c *Caller) Propose(ctx context.Context, id requestid.ID, data []byte) (uin
 
 // ChangePeers implements [Service]. If ctx has a deadline, the server is requested before it to
 // cancel a change that has not begun, so that the error is [api.ErrBusy] instead of unknown.
-func (c *Caller) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
+func (c *Caller) ChangePeers(ctx context.Context, id api.RequestID, voters []api.Peer) (uint64, error) {
 	if err := wire.CheckPeers(voters...); err != nil {
 		return 0, err
 	}

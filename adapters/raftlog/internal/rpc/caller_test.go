@@ -17,13 +17,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 func TestCaller_AllCalls(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		ctx := t.Context()
-		id := requestid.New()
+		id := api.NewRequestID()
 		index, err := h.caller.Propose(ctx, id, []byte("x"))
 		require.NoError(t, err)
 		require.EqualValues(t, 1, index)
@@ -31,7 +30,7 @@ func TestCaller_AllCalls(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrRequestIDReused)
 		require.Contains(t, err.Error(), id.String())
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
-		index, err = h.caller.ChangePeers(ctx, requestid.New(), []api.Peer{peerB})
+		index, err = h.caller.ChangePeers(ctx, api.NewRequestID(), []api.Peer{peerB})
 		require.NoError(t, err)
 		require.EqualValues(t, 2, index)
 		m, err := h.caller.Membership(ctx)
@@ -53,7 +52,7 @@ func TestCaller_AllCalls(t *testing.T) {
 		_, err = h.caller.Election(ctx, strings.Repeat("x", 1<<12))
 		require.ErrorIs(t, err, api.ErrInvalid)
 		h.cluster.Lead(peerB)
-		_, err = h.caller.Propose(ctx, requestid.New(), nil)
+		_, err = h.caller.Propose(ctx, api.NewRequestID(), nil)
 		not, ok := errors.AsType[*api.NotLeaderError](err)
 		require.True(t, ok)
 		require.Equal(t, peerB, not.Leader)
@@ -71,7 +70,7 @@ func TestCaller_CallsArePipelined(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range n {
 			calls.Go(func() {
-				_, err := h.caller.Propose(t.Context(), requestid.New(), fmt.Append(nil, i))
+				_, err := h.caller.Propose(t.Context(), api.NewRequestID(), fmt.Append(nil, i))
 				require.NoError(t, err)
 			})
 		}
@@ -103,7 +102,7 @@ func TestCaller_Cancel(t *testing.T) {
 		require.ErrorIs(t, err, cause)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		<-ended // the context of the server is cancelled as well
-		_, err = h.caller.Propose(ctx, requestid.New(), nil)
+		_, err = h.caller.Propose(ctx, api.NewRequestID(), nil)
 		require.ErrorIs(t, err, cause)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the request was not sent")
 	})
@@ -116,7 +115,7 @@ func TestCaller_LostConnection(t *testing.T) {
 		h.cluster.Hold()
 		proposed, changed := startPropose(t.Context(), h.caller), make(chan error, 1)
 		go func() {
-			_, err := h.caller.ChangePeers(t.Context(), requestid.New(), nil)
+			_, err := h.caller.ChangePeers(t.Context(), api.NewRequestID(), nil)
 			changed <- err
 		}()
 		synctest.Wait()
@@ -126,7 +125,7 @@ func TestCaller_LostConnection(t *testing.T) {
 			require.ErrorIs(t, err, rpc.ErrLost)
 			require.ErrorIs(t, err, io.EOF)
 		}
-		_, err := h.caller.Propose(t.Context(), requestid.New(), nil)
+		_, err := h.caller.Propose(t.Context(), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, rpc.ErrLost)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the request was not sent")
 		require.ErrorIs(t, h.caller.Err(), rpc.ErrLost)
@@ -163,7 +162,7 @@ func TestCaller_RequestsThatWereNotSent(t *testing.T) {
 func TestCaller_UnknownErrors(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.peer.After(func(context.Context, string) error { return errors.New("broken") })
-		_, err := h.caller.Propose(t.Context(), requestid.New(), nil)
+		_, err := h.caller.Propose(t.Context(), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.ErrorContains(t, err, "broken")
 	})
@@ -196,7 +195,7 @@ func TestCaller_Alive(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 		}()
-		_, err := h.caller.Propose(ctx, requestid.New(), nil)
+		_, err := h.caller.Propose(ctx, api.NewRequestID(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the connection to a slow peer that answers was closed")
 		h.caller.Close()
 		time.Sleep(time.Second)

@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,7 +68,7 @@ func runInBubble(t *testing.T, test func(t *testing.T, h *harness)) {
 func startPropose(ctx context.Context, c *rpc.Caller) <-chan error {
 	result := make(chan error, 1)
 	go func() {
-		_, err := c.Propose(ctx, requestid.New(), nil)
+		_, err := c.Propose(ctx, api.NewRequestID(), nil)
 		result <- err
 	}()
 	return result

@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // The kinds of messages.
@@ -62,14 +61,14 @@ func decodeMessage(frame []byte) (kind byte, number uint64, body []byte, err err
 }
 
 // decodePropose returns data that is a part of the body.
-func decodePropose(body []byte) (id requestid.ID, data []byte, err error) {
+func decodePropose(body []byte) (id api.RequestID, data []byte, err error) {
 	d := wire.Decoder{B: body}
 	copy(id[:], d.Raw("request ID", uint64(len(id))))
 	data = d.Data("data of an update")
 	return id, data, d.Err
 }
 
-func decodeChangePeers(body []byte) (id requestid.ID, voters []api.Peer, err error) {
+func decodeChangePeers(body []byte) (id api.RequestID, voters []api.Peer, err error) {
 	d := wire.Decoder{B: body}
 	copy(id[:], d.Raw("request ID", uint64(len(id))))
 	voters = d.Peers()

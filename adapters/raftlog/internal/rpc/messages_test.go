@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 var (
@@ -26,7 +25,7 @@ var (
 		Peer: aPeer, Cluster: "c", Role: "leader", Leader: bPeer, Lease: -time.Second, Term: 1, FirstIndex: 2, LastApplied: 3,
 		CommitIndex: 4, LastIndex: 5, PruneIndex: 6, SnapshotIndex: math.MaxUint64, SnapshotSize: 8, RequestIDs: 9, Fault: "disk",
 	}
-	anEntry    = &api.Entry{Index: 3, Term: 2, Kind: api.KindControl, ID: requestid.New(), Time: time.Unix(1763000000, 123456789).UTC(), Data: []byte("data"), Skipped: true}
+	anEntry    = &api.Entry{Index: 3, Term: 2, Kind: api.KindControl, ID: api.NewRequestID(), Time: time.Unix(1763000000, 123456789).UTC(), Data: []byte("data"), Skipped: true}
 	anElection = api.Election{Candidates: []api.Candidate{{ID: "a/1", Name: "n", Value: "v", Token: math.MaxUint64}, {ID: "b/2"}}}
 	aProgress  = &api.Progress{Commit: 3, Term: 2, Leader: aPeer, Fresh: true}
 	aHeader    = snapshotHeader{3, 2, math.MaxInt64}
@@ -163,11 +162,11 @@ func TestDecode_Limits(t *testing.T) {
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(200_000))
 		})
 	}
-	_, err := new(Caller).ChangePeers(t.Context(), requestid.New(), make([]api.Peer, wire.MaxPeers+1))
+	_, err := new(Caller).ChangePeers(t.Context(), api.NewRequestID(), make([]api.Peer, wire.MaxPeers+1))
 	require.ErrorIs(t, err, api.ErrInvalid)
-	_, err = new(Caller).ChangePeers(t.Context(), requestid.New(), []api.Peer{{ID: strings.Repeat("x", wire.MaxString+1)}})
+	_, err = new(Caller).ChangePeers(t.Context(), api.NewRequestID(), []api.Peer{{ID: strings.Repeat("x", wire.MaxString+1)}})
 	require.ErrorIs(t, err, api.ErrInvalid)
-	_, err = new(Caller).Propose(t.Context(), requestid.New(), make([]byte, wire.MaxData+1))
+	_, err = new(Caller).Propose(t.Context(), api.NewRequestID(), make([]byte, wire.MaxData+1))
 	require.ErrorIs(t, err, api.ErrTooLarge)
 	require.ErrorIs(t, wire.CheckMembership(api.Membership{Removed: make([]string, wire.MaxRemoved+1)}), api.ErrTooLarge)
 }

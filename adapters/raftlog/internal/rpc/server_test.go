@@ -20,7 +20,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // serveOn serves one connection of a new server, for a stream or for calls, and returns its other end and
@@ -241,7 +240,7 @@ func TestServer_BackPressure(t *testing.T) {
 			stopped := h.peer.Read()
 			require.Less(t, stopped, uint64(all/2))
 			require.Greater(t, stopped, uint64(100))
-			_, err := h.caller.Propose(t.Context(), requestid.New(), nil)
+			_, err := h.caller.Propose(t.Context(), api.NewRequestID(), nil)
 			require.NoError(t, err)
 			require.Equal(t, stopped, h.peer.Read())
 			time.Sleep(time.Hour)
@@ -264,19 +263,19 @@ func TestServer_LimitsPendingUpdates(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 2 {
 			calls.Go(func() {
-				_, err := h.caller.Propose(t.Context(), requestid.New(), data)
+				_, err := h.caller.Propose(t.Context(), api.NewRequestID(), data)
 				require.NoError(t, err)
 			})
 			synctest.Wait()
 		}
 		for _, size := range []int{1 << 20, 8 << 20} { // without and with a reservation before it is received
-			_, err := h.caller.Propose(t.Context(), requestid.New(), make([]byte, size))
+			_, err := h.caller.Propose(t.Context(), api.NewRequestID(), make([]byte, size))
 			require.ErrorIs(t, err, api.ErrBusy)
 			require.ErrorContains(t, err, "bytes of requests and replies in progress of one connection")
 		}
 		h.cluster.Release()
 		calls.Wait()
-		_, err := h.caller.Propose(t.Context(), requestid.New(), data)
+		_, err := h.caller.Propose(t.Context(), api.NewRequestID(), data)
 		require.NoError(t, err)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // Service is what a peer provides to clients, over the network or in the same process.
@@ -15,11 +14,11 @@ type Service interface {
 	// ID was used for the same data before, it returns the index of the first entry. It
 	// waits until this peer has applied the entry. If the peer is not the leader, it
 	// returns an [api.NotLeaderError].
-	Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error)
+	Propose(ctx context.Context, id api.RequestID, data []byte) (index uint64, err error)
 	// ChangePeers replaces the voters by joint consensus, and returns the index of the
 	// entry that completes the change. If the peer is not the leader, it returns a
 	// NotLeaderError.
-	ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (index uint64, err error)
+	ChangePeers(ctx context.Context, id api.RequestID, voters []api.Peer) (index uint64, err error)
 	// Membership returns the membership according to the entries that this peer has
 	// applied.
 	Membership(ctx context.Context) (api.Membership, error)

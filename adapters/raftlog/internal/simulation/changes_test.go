@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // runChanges replaces voters, one change after another.
@@ -67,8 +66,8 @@ func (c *clients) runChanges() {
 	})
 }
 
-func (h *harness) newID() requestid.ID {
-	return requestid.From(h.wallTime(), h.rand.Uint64(), h.rand.Uint64())
+func (h *harness) newID() api.RequestID {
+	return api.RequestIDFrom(h.wallTime(), h.rand.Uint64(), h.rand.Uint64())
 }
 
 // retirePeer stops a peer permanently.
@@ -82,9 +81,9 @@ func (c *clients) retirePeer(p *peer) {
 }
 
 // changeVoters requests a change until it is complete.
-func (c *clients) changeVoters(id requestid.ID, to []api.Peer, end func()) {
+func (c *clients) changeVoters(id api.RequestID, to []api.Peer, end func()) {
 	h := c.h
-	again := func(id requestid.ID) {
+	again := func(id api.RequestID) {
 		h.schedule(h.duration(10*time.Millisecond, 200*time.Millisecond), func() { c.changeVoters(id, to, end) })
 	}
 	p := h.likelyLeader()

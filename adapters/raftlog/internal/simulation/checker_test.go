@@ -10,22 +10,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // checker contains the observations of all peers, with which later observations must agree.
 type checker struct {
 	h          *harness
-	counts     map[string]int          // of events, to show that they have happened
-	committed  []committedEntry        // the committed entries, from index 2
-	ids        map[requestid.ID]uint64 // the indexes of applied updates
-	leaders    map[uint64]string       // by term
-	logEntries map[position]logEntry   // entries that any log has contained
-	sums       map[uint64]uint64       // checksums of the replica, by index
-	holders    map[string]holder       // the newest leader of each election
-	ended      map[string]bool         // reports whether an election is ended
-	rejected   map[requestid.ID]string // updates that must not be applied, and the reasons
-	changeIDs  int                     // the number of changes of the voters, whose IDs are stored in addition to MaxIDs
+	counts     map[string]int           // of events, to show that they have happened
+	committed  []committedEntry         // the committed entries, from index 2
+	ids        map[api.RequestID]uint64 // the indexes of applied updates
+	leaders    map[uint64]string        // by term
+	logEntries map[position]logEntry    // entries that any log has contained
+	sums       map[uint64]uint64        // checksums of the replica, by index
+	holders    map[string]holder        // the newest leader of each election
+	ended      map[string]bool          // reports whether an election is ended
+	rejected   map[api.RequestID]string // updates that must not be applied, and the reasons
+	changeIDs  int                      // the number of changes of the voters, whose IDs are stored in addition to MaxIDs
 }
 
 // committedEntry is a committed entry.
@@ -33,7 +32,7 @@ type committedEntry struct {
 	term       uint64
 	newestTerm uint64 // the smallest term of a peer that has applied it: it was committed in that term
 	kind       api.Kind
-	id         requestid.ID
+	id         api.RequestID
 	sum, all   uint32
 	skipped    bool
 	first      uint64
@@ -65,8 +64,8 @@ type observation struct {
 
 func (c *checker) init(h *harness) {
 	*c = checker{
-		h: h, counts: map[string]int{}, ids: map[requestid.ID]uint64{}, leaders: map[uint64]string{}, logEntries: map[position]logEntry{},
-		sums: map[uint64]uint64{}, holders: map[string]holder{}, ended: map[string]bool{}, rejected: map[requestid.ID]string{},
+		h: h, counts: map[string]int{}, ids: map[api.RequestID]uint64{}, leaders: map[uint64]string{}, logEntries: map[position]logEntry{},
+		sums: map[uint64]uint64{}, holders: map[string]holder{}, ended: map[string]bool{}, rejected: map[api.RequestID]string{},
 	}
 }
 

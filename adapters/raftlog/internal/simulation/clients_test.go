@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 var errCrashed = errors.New("the process has crashed")
@@ -92,7 +91,7 @@ func (h *harness) likelyLeader() *peer {
 
 // update is an update of a client.
 type update struct {
-	id       requestid.ID
+	id       api.RequestID
 	data     []byte
 	index    uint64 // 0 if it is not known to be applied
 	attempts int
@@ -138,7 +137,7 @@ func (c *clients) nextUpdate() *update {
 }
 
 func (h *harness) newUpdate(created time.Time) *update {
-	return &update{id: requestid.From(created, h.rand.Uint64(), h.rand.Uint64()), data: append([]byte("update"), make([]byte, h.rand.IntN(200))...), others: new(int)}
+	return &update{id: api.RequestIDFrom(created, h.rand.Uint64(), h.rand.Uint64()), data: append([]byte("update"), make([]byte, h.rand.IntN(200))...), others: new(int)}
 }
 
 // proposeUntilKnown proposes an update at one peer after another until its outcome is known.

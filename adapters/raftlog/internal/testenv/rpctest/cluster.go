@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // PulseEvery is the interval at which the streams of peers report their progress.
@@ -26,8 +25,8 @@ type Cluster struct {
 	data     []byte // of the snapshot
 	members  api.Membership
 	leader   api.Peer
-	applied  map[requestid.ID]uint64
-	sums     map[requestid.ID]uint32
+	applied  map[api.RequestID]uint64
+	sums     map[api.RequestID]uint32
 	holding  bool // entries are not applied
 	changed  chan struct{}
 	peers    map[string]*Peer
@@ -38,7 +37,7 @@ type Cluster struct {
 // New returns a cluster of these peers. The first one is the leader.
 func New(peers ...api.Peer) *Cluster {
 	c := &Cluster{
-		applied: map[requestid.ID]uint64{}, sums: map[requestid.ID]uint32{},
+		applied: map[api.RequestID]uint64{}, sums: map[api.RequestID]uint32{},
 		changed: make(chan struct{}), peers: map[string]*Peer{}, leader: peers[0],
 		members: api.Membership{Index: 1, Voters: peers}, elections: map[string]api.Election{},
 	}
@@ -85,7 +84,7 @@ func (c *Cluster) Append(n, size int) {
 }
 
 // Entries returns the entries with that ID.
-func (c *Cluster) Entries(id requestid.ID) (found []*api.Entry) {
+func (c *Cluster) Entries(id api.RequestID) (found []*api.Entry) {
 	c.update(func() {
 		for _, e := range c.entries {
 			if e.ID == id {
@@ -181,7 +180,7 @@ func (p *Peer) startCall(ctx context.Context, call string) error {
 	return before(ctx, call)
 }
 
-func (p *Peer) propose(ctx context.Context, call string, id requestid.ID, data []byte, kind api.Kind) (uint64, error) {
+func (p *Peer) propose(ctx context.Context, call string, id api.RequestID, data []byte, kind api.Kind) (uint64, error) {
 	if err := p.startCall(ctx, call); err != nil {
 		return 0, err
 	}
@@ -229,12 +228,12 @@ func (p *Peer) propose(ctx context.Context, call string, id requestid.ID, data [
 }
 
 // Propose implements rpc.Service.
-func (p *Peer) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
+func (p *Peer) Propose(ctx context.Context, id api.RequestID, data []byte) (uint64, error) {
 	return p.propose(ctx, "Propose", id, data, api.KindState)
 }
 
 // ChangePeers implements rpc.Service.
-func (p *Peer) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
+func (p *Peer) ChangePeers(ctx context.Context, id api.RequestID, voters []api.Peer) (uint64, error) {
 	index, err := p.propose(ctx, "ChangePeers", id, fmt.Append(nil, voters), api.KindConfig)
 	if err == nil {
 		p.cluster.update(func() { p.cluster.members = api.Membership{Index: index, Voters: slices.Clone(voters)} })

@@ -1,4 +1,4 @@
-package requestid
+package api
 
 import (
 	"testing"
@@ -11,33 +11,33 @@ import (
 // parsed, or if two IDs of the same time are equal.
 func TestParse_RoundTrip(t *testing.T) {
 	for _, when := range []time.Time{time.UnixMilli(0), time.UnixMilli(1763000000123), time.UnixMilli(1<<48 - 1)} {
-		a, b := At(when), At(when)
+		a, b := RequestIDAt(when), RequestIDAt(when)
 		require.True(t, a.Time().Equal(when))
 		require.NotEqual(t, a, b)
-		parsed, err := Parse(a.String())
+		parsed, err := ParseRequestID(a.String())
 		require.NoError(t, err)
 		require.Equal(t, a, parsed)
-		var read ID
+		var read RequestID
 		text, err := a.MarshalText()
 		require.NoError(t, err)
 		require.NoError(t, read.UnmarshalText(text))
 		require.Equal(t, a, read)
 	}
-	require.WithinDuration(t, time.Now(), New().Time(), time.Minute)
-	require.True(t, ID{}.IsZero())
-	require.False(t, New().IsZero())
+	require.WithinDuration(t, time.Now(), NewRequestID().Time(), time.Minute)
+	require.True(t, RequestID{}.IsZero())
+	require.False(t, NewRequestID().IsZero())
 }
 
 // TestParse_ObjectID fails if an ID of 12 bytes loses its time, or if the conversion depends on
 // more than its bytes.
 func TestParse_ObjectID(t *testing.T) {
-	id, err := Parse("5f43a1e0aabbccddee010203")
+	id, err := ParseRequestID("5f43a1e0aabbccddee010203")
 	require.NoError(t, err)
 	require.Equal(t, int64(0x5f43a1e0), id.Time().Unix())
-	other, err := Parse("5f43a1e0aabbccddee010204")
+	other, err := ParseRequestID("5f43a1e0aabbccddee010204")
 	require.NoError(t, err)
 	require.NotEqual(t, id, other)
-	again, err := Parse("5f43a1e0aabbccddee010203")
+	again, err := ParseRequestID("5f43a1e0aabbccddee010203")
 	require.NoError(t, err)
 	require.Equal(t, id, again)
 }
@@ -45,11 +45,11 @@ func TestParse_ObjectID(t *testing.T) {
 // TestParse_Invalid fails if an invalid text is accepted, or changes an ID.
 func TestParse_Invalid(t *testing.T) {
 	for _, s := range []string{"", "x", "5f43a1e0", "5f43a1e0aabbccddee0102030405060g", "5f43a1e0aabbccddee01020304050607ff"} {
-		_, err := Parse(s)
-		require.ErrorIs(t, err, ErrSyntax)
-		id := New()
+		_, err := ParseRequestID(s)
+		require.ErrorIs(t, err, ErrRequestIDSyntax)
+		id := NewRequestID()
 		before := id
-		require.ErrorIs(t, id.UnmarshalText([]byte(s)), ErrSyntax)
+		require.ErrorIs(t, id.UnmarshalText([]byte(s)), ErrRequestIDSyntax)
 		require.Equal(t, before, id)
 	}
 }
@@ -59,12 +59,12 @@ func FuzzParse(f *testing.F) {
 	f.Add("0123456789abcdef0123456789abcdef")
 	f.Add("0123456789ABCDEF01234567")
 	f.Fuzz(func(t *testing.T, text string) {
-		id, err := Parse(text)
+		id, err := ParseRequestID(text)
 		if err != nil {
-			require.ErrorIs(t, err, ErrSyntax)
+			require.ErrorIs(t, err, ErrRequestIDSyntax)
 			return
 		}
-		again, err := Parse(id.String())
+		again, err := ParseRequestID(id.String())
 		require.NoError(t, err)
 		require.Equal(t, id, again)
 	})
