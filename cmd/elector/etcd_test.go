@@ -17,13 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// etcdHarness runs electors on an etcd server with TLS.
-type etcdHarness struct {
-	*harness
-	srv *dbserver.EtcdCluster
-}
-
-func newEtcdHarness(t *testing.T) *etcdHarness {
+// newEtcdHarness returns a harness for an etcd server with TLS, and the server.
+func newEtcdHarness(t *testing.T) (*harness, *dbserver.EtcdCluster) {
 	authority := testenv.NewAuthority(t)
 	srv := dbserver.StartEtcd(t, dbserver.EtcdConfig{TLS: authority})
 	ca, cert, key := authority.Files("127.0.0.1")
@@ -32,14 +27,14 @@ func newEtcdHarness(t *testing.T) *etcdHarness {
 		"--ca-file", ca, "--cert-file", cert, "--key-file", key,
 	})
 	h.runFlags = func(string) []string { return []string{"--grace", "10ms"} }
-	return &etcdHarness{h, srv}
+	return h, srv
 }
 
 // TestEtcd fails if a leader that is killed or resigns is not replaced, if two programs work at the same time, or
 // if other commands do not work.
 func TestEtcd(t *testing.T) {
 	t.Parallel()
-	h := newEtcdHarness(t)
+	h, _ := newEtcdHarness(t)
 	h.requireSuccession(func() {
 		status := h.command("status", "--json")
 		var got struct {
@@ -61,7 +56,7 @@ func TestEtcd(t *testing.T) {
 // behind the next leader.
 func TestEtcd_Resign(t *testing.T) {
 	t.Parallel()
-	h := newEtcdHarness(t)
+	h, _ := newEtcdHarness(t)
 	require.Equal(t, cmdline.NoLeader, h.command("resign").exitCode(), "there is no election")
 	a := h.lead("a", stubborn)
 	b := h.follow("b", stubborn)
@@ -76,25 +71,25 @@ func TestEtcd_Resign(t *testing.T) {
 // TestEtcd_WebPages fails if a follower without a connection is ready, or returns an outdated leader.
 func TestEtcd_WebPages(t *testing.T) {
 	t.Parallel()
-	h := newEtcdHarness(t)
+	h, srv := newEtcdHarness(t)
 	h.run("a", stubborn, "--value", "10.0.0.1:80").waitForOutput("works")
 	follower := h.run("b", stubborn, listening...)
 	pages := follower.webClient()
 	follower.waitForLog("follower")
 	pages.waitForPage("/readyz", 200, `{"ok":true}`)
 	pages.waitForPage("/leader", 503, `"name":"a","value":"10.0.0.1:80",`)
-	h.srv.Kill(0)
+	srv.Kill(0)
 	pages.waitForPage("/readyz", 503, `"reason":"disconnected"`)
 	pages.waitForPage("/leader", 503, `"leader":null`)
 	pages.requirePage("/healthz", 200, `{"ok":true}`)
-	h.srv.Restart(0)
+	srv.Restart(0)
 	pages.waitForPage("/readyz", 200, `{"ok":true}`)
 }
 
 // TestEtcd_Top fails if top does not show several elections with one client, or accepts --under.
 func TestEtcd_Top(t *testing.T) {
 	t.Parallel()
-	h := newEtcdHarness(t)
+	h, _ := newEtcdHarness(t)
 	h.run("a", stubborn).waitForOutput("works")
 	s, _, err := parse(t, append([]string{"run"}, h.flags...)...)
 	require.NoError(t, err)

@@ -43,15 +43,19 @@ type harness struct {
 	*testing.T
 	flags    []string                   // of all commands: the backend and the election
 	runFlags func(name string) []string // of run, in addition; it may be nil
-	file     string                     // to which the programs append their actions
+	dir      string                     // of the files of the test
+	file     string                     // in dir, to which the programs append their actions
 
-	srv  *zktest.Server // the server of the backend zookeeper; otherwise nil
-	addr string         // of srv
+	srv   *zktest.Server // the server of the backend zookeeper; otherwise nil
+	addr  string         // of srv
+	peers string         // the value of --peers of the backend raftlog; otherwise empty
 }
 
 // newHarness returns a harness for a backend.
-func newHarness(t *testing.T, flags []string) *harness {
-	return &harness{T: t, flags: flags, file: filepath.Join(t.TempDir(), "actions")}
+func newHarness(t *testing.T, flags []string) *harness { return newHarnessIn(t, t.TempDir(), flags) }
+
+func newHarnessIn(t *testing.T, dir string, flags []string) *harness {
+	return &harness{T: t, flags: flags, dir: dir, file: filepath.Join(dir, "actions")}
 }
 
 // newZooKeeperHarness starts a server, and returns a harness for the backend zookeeper.

@@ -29,19 +29,12 @@ import (
 // hand-over is faster than the expiry of a lease.
 const raftSession = 3 * time.Second
 
-// raftlogHarness runs three electors that are the peers of a log. Their names are a, b and c.
-type raftlogHarness struct {
-	*harness
-	dir   string
-	peers string // the value of --peers
-}
-
-func newRaftlogHarness(t *testing.T) *raftlogHarness {
+// newRaftlogHarness returns a harness for three electors that are the peers of a log. Their names are a, b and c.
+func newRaftlogHarness(t *testing.T) *harness {
 	dir, err := testenv.MakeDir("elector") // on a file system with fast syncs
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	r := &raftlogHarness{harness: newHarness(t, nil), dir: dir}
-	r.file = filepath.Join(dir, "actions")
+	r := newHarnessIn(t, dir, nil)
 	var peers []string
 	for _, name := range []string{"a", "b", "c"} {
 		port, err := testenv.ReservePort()
@@ -61,19 +54,19 @@ func newRaftlogHarness(t *testing.T) *raftlogHarness {
 	return r
 }
 
-func (r *raftlogHarness) writeSecret(name, text string) string {
-	r.Helper()
-	file := filepath.Join(r.dir, name)
-	require.NoError(r, os.WriteFile(file, []byte(text), 0o600))
+func (h *harness) writeSecret(name, text string) string {
+	h.Helper()
+	file := filepath.Join(h.dir, name)
+	require.NoError(h, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
 // runAll starts the three electors, and returns them by name.
-func (r *raftlogHarness) runAll(script string, args ...string) map[string]*process {
-	r.Helper()
+func (h *harness) runAll(script string, args ...string) map[string]*process {
+	h.Helper()
 	all := map[string]*process{}
 	for _, name := range []string{"a", "b", "c"} {
-		all[name] = r.run(name, script, args...)
+		all[name] = h.run(name, script, args...)
 	}
 	return all
 }
@@ -90,8 +83,8 @@ echo "works $ELECTOR_TOKEN"
 while :; do echo "$NAME" >> "$FILE"; sleep 0.01; read -r holder < "$FILE.lock"; [ "$holder" = $$ ] || echo "$NAME overlaps" >> "$FILE.overlap"; done`
 
 // waitForLeader waits until the program of one of the electors starts to work, and returns its name.
-func (r *raftlogHarness) waitForLeader(among map[string]*process) string {
-	r.Helper()
+func (h *harness) waitForLeader(among map[string]*process) string {
+	h.Helper()
 	limit := time.After(2 * patience) // several election timeouts
 	for {
 		for name, p := range among {
@@ -106,22 +99,22 @@ func (r *raftlogHarness) waitForLeader(among map[string]*process) string {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-limit:
-			require.Fail(r, "no program works")
+			require.Fail(h, "no program works")
 		}
 	}
 }
 
 // requireNoOverlap requires that two programs have never run at the same time.
-func (r *raftlogHarness) requireNoOverlap() {
-	r.Helper()
-	text, err := os.ReadFile(r.file + ".overlap")
-	require.ErrorIs(r, err, os.ErrNotExist, "two programs have run at the same time: %s", text)
+func (h *harness) requireNoOverlap() {
+	h.Helper()
+	text, err := os.ReadFile(h.file + ".overlap")
+	require.ErrorIs(h, err, os.ErrNotExist, "two programs have run at the same time: %s", text)
 }
 
 // workOrder returns the names of the electors in the order in which their programs have worked.
-func (r *raftlogHarness) workOrder() []string {
-	r.Helper()
-	return slices.Compact(slices.DeleteFunc(r.actions(), func(a string) bool { return strings.HasSuffix(a, " ends") }))
+func (h *harness) workOrder() []string {
+	h.Helper()
+	return slices.Compact(slices.DeleteFunc(h.actions(), func(a string) bool { return strings.HasSuffix(a, " ends") }))
 }
 
 // without returns the processes except for one.

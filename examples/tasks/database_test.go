@@ -23,10 +23,10 @@ func startDatabase(t *testing.T) string {
 
 // TestDatabase fails if two replicas that start at the same time on an empty database do not lead in turn.
 func TestDatabase(t *testing.T) {
-	h := &harness{T: t, dir: build(t, "./database"), server: "-db=" + startDatabase(t)}
-	first, second := h.start("database", "-name=first"), h.start("database", "-name=second")
+	server := "-db=" + startDatabase(t)
+	first, second := start(t, server, "database", "-name=first"), start(t, server, "database", "-name=second")
 	leader, follower, next := first, second, "second leads with token"
-	if h.waitForLeader(first, second) == second {
+	if waitForLeader(t, first, second) == second {
 		leader, follower, next = second, first, "first leads with token"
 	}
 	leader.interrupt()
@@ -35,25 +35,25 @@ func TestDatabase(t *testing.T) {
 }
 
 // waitForLeader waits until one of two replicas leads, and returns it. Both must still run.
-func (h *harness) waitForLeader(first, second *program) *program {
-	h.Helper()
+func waitForLeader(t *testing.T, first, second *program) *program {
+	t.Helper()
 	limit := time.After(patience)
 	for {
 		p := first
 		var line string
 		var open bool
 		select {
-		case line, open = <-first.lines:
-		case line, open = <-second.lines:
+		case line, open = <-first.output.Unread:
+		case line, open = <-second.output.Unread:
 			p = second
 		case <-limit:
-			require.Fail(h, "no replica leads")
+			require.Fail(t, "no replica leads")
 		}
-		require.True(h, open, "%s has exited", p.cmd.Args)
+		require.True(t, open, "%s has exited", p.cmd.Args)
 		if strings.Contains(line, "leads with token") {
 			return p
 		}
-		h.Log(line)
+		t.Log(line)
 	}
 }
 

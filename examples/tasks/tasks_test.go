@@ -2,7 +2,6 @@
 package tasks
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -21,68 +20,60 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 const patience = time.Minute
 
-// harness runs programs on an embedded server.
-type harness struct {
-	*testing.T
-	dir    string // of the built programs
-	server string // the argument that names the server
-	conn   *zk.Conn
+// dir contains the built programs.
+var dir string
+
+func TestMain(m *testing.M) { os.Exit(buildAndTest(m)) }
+
+func buildAndTest(m *testing.M) int {
+	var err error
+	if dir, err = os.MkdirTemp("", "tasks"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %s\n", err, out)
+		return 1
+	}
+	return m.Run()
 }
 
 // program is a running program.
 type program struct {
 	*testing.T
-	cmd   *exec.Cmd
-	lines chan string // standard output and standard error
-
-	output []string // the lines that requireSuccess has read
+	cmd    *exec.Cmd
+	output *testenv.Output // standard output and standard error
 }
 
-func (h *harness) start(name string, args ...string) *program {
-	h.Helper()
-	cmd := exec.Command(filepath.Join(h.dir, name), append([]string{h.server}, args...)...)
+// start starts a program. server is the argument that names the server.
+func start(t *testing.T, server, name string, args ...string) *program {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(dir, name), append([]string{server}, args...)...)
 	r, w, err := os.Pipe()
-	require.NoError(h, err)
+	require.NoError(t, err)
 	cmd.Stdout, cmd.Stderr = w, w
-	require.NoError(h, cmd.Start())
+	require.NoError(t, cmd.Start())
 	w.Close()
-	running := &program{T: h.T, cmd: cmd, lines: make(chan string, 1000)}
-	go func() {
-		defer r.Close()
-		defer close(running.lines)
-		for s := bufio.NewScanner(r); s.Scan(); {
-			running.lines <- s.Text()
-		}
-	}()
-	h.Cleanup(func() {
+	p := &program{T: t, cmd: cmd, output: testenv.NewOutput(r)}
+	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it has usually exited
 		_ = cmd.Wait()
+		p.output.WaitForEnd(t, patience)
 	})
-	return running
+	return p
 }
 
 // waitForLine waits for a line that contains text, and returns it.
 func (p *program) waitForLine(text string) string {
 	p.Helper()
-	limit := time.After(patience)
-	var before []string
-	for {
-		select {
-		case line, open := <-p.lines:
-			if strings.Contains(line, text) {
-				return line
-			}
-			before = append(before, line)
-			require.True(p, open, "%s has exited without %q: %s", p.cmd.Path, text, before)
-		case <-limit:
-			require.Fail(p, "not printed: "+text, "%s: %s", p.cmd.Path, before)
-		}
-	}
+	return p.output.WaitForLine(p, patience, text, func(line string) bool { return strings.Contains(line, text) })
 }
 
 // interrupt sends INT to the program, which must exit with code 0.
@@ -95,10 +86,8 @@ func (p *program) interrupt() {
 // requireSuccess waits until the program has exited with code 0.
 func (p *program) requireSuccess() {
 	p.Helper()
-	for line := range p.lines { // until the program exits
-		p.output = append(p.output, line)
-	}
-	require.NoError(p, p.cmd.Wait())
+	p.output.WaitForEnd(p, patience)
+	require.NoError(p, p.cmd.Wait(), "%s", p.output.Tail())
 }
 
 // freeAddr returns an address on which a program can listen.
@@ -126,134 +115,125 @@ func get(t *testing.T, url string, status int) string {
 	return string(body)
 }
 
-// build builds programs and returns their directory.
-func build(t *testing.T, packages string) string {
-	dir := t.TempDir()
-	out, err := exec.Command("go", "build", "-o", dir, packages).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return dir
-}
-
 // TestTasks fails if a program of docs/tasks does not do what its page describes.
 func TestTasks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("processes cannot be interrupted")
 	}
-	dir := build(t, "./...")
-	for name, test := range map[string]func(*harness){
-		"job": func(h *harness) {
-			first := h.start("job", "-every=1ms")
+	for name, test := range map[string]func(t *testing.T, server string, conn *zk.Conn){
+		"job": func(t *testing.T, server string, _ *zk.Conn) {
+			first := start(t, server, "job", "-every=1ms")
 			first.waitForLine("leader with token")
 			first.waitForLine("job runs")
 			first.waitForLine("job runs")
-			second := h.start("job")
+			second := start(t, server, "job")
 			first.interrupt()
 			second.waitForLine("job runs")
 			second.interrupt()
 		},
-		"lock": func(h *harness) {
+		"lock": func(t *testing.T, server string, _ *zk.Conn) {
 			for i := range 2 {
-				adding := h.start("lock")
+				adding := start(t, server, "lock")
 				adding.waitForLine(fmt.Sprintf("total %d, written with token", i+1))
 				adding.requireSuccess()
 			}
-			demonstration := h.start("lock", "-embedded")
+			demonstration := start(t, server, "lock", "-embedded")
 			demonstration.waitForLine("ada writes without the lock: recipes: no longer held")
 			demonstration.waitForLine("bob writes total 2")
 			demonstration.requireSuccess()
 		},
-		"leader": func(h *harness) {
-			addr := freeAddr(h.T)
-			first := h.start("leader", "-name=first", "-listen="+addr)
+		"leader": func(t *testing.T, server string, conn *zk.Conn) {
+			addr := freeAddr(t)
+			first := start(t, server, "leader", "-name=first", "-listen="+addr)
 			first.waitForLine("first leads")
-			assert.Contains(h, get(h.T, "http://"+addr+"/leader", http.StatusOK), "leader with token")
-			other := freeAddr(h.T)
-			second := h.start("leader", "-name=second", "-listen="+other)
-			get(h.T, "http://"+other+"/healthz", http.StatusOK)
-			assert.Equal(h, "not the leader\n", get(h.T, "http://"+other+"/leader", http.StatusServiceUnavailable))
-			follower := h.start("leader", "-name=follower", "-listen="+freeAddr(h.T))
-			require.Eventually(h, func() bool {
-				all, err := leaderelection.Candidates(t.Context(), h.conn, "/jobs/report")
-				return assert.NoError(h, err) && len(all) == 3
+			assert.Contains(t, get(t, "http://"+addr+"/leader", http.StatusOK), "leader with token")
+			other := freeAddr(t)
+			second := start(t, server, "leader", "-name=second", "-listen="+other)
+			get(t, "http://"+other+"/healthz", http.StatusOK)
+			assert.Equal(t, "not the leader\n", get(t, "http://"+other+"/leader", http.StatusServiceUnavailable))
+			follower := start(t, server, "leader", "-name=follower", "-listen="+freeAddr(t))
+			require.Eventually(t, func() bool {
+				all, err := leaderelection.Candidates(t.Context(), conn, "/jobs/report")
+				return assert.NoError(t, err) && len(all) == 3
 			}, patience, 20*time.Millisecond)
 			follower.interrupt()
 			first.interrupt()
 			second.waitForLine("second leads")
 			second.interrupt()
 		},
-		"discovery": func(h *harness) {
-			shop := h.start("discovery", "-serve=10.0.0.7:8080")
+		"discovery": func(t *testing.T, server string, _ *zk.Conn) {
+			shop := start(t, server, "discovery", "-serve=10.0.0.7:8080")
 			shop.waitForLine("registered")
-			client := h.start("discovery")
+			client := start(t, server, "discovery")
 			client.waitForLine("found 10.0.0.7:8080")
 			client.requireSuccess()
 			shop.interrupt()
-			h.start("discovery").waitForLine("no instance")
+			start(t, server, "discovery").waitForLine("no instance")
 		},
-		"workqueue": func(h *harness) {
-			h.start("workqueue", "-put=rebuild index").requireSuccess()
-			worker := h.start("workqueue")
+		"workqueue": func(t *testing.T, server string, _ *zk.Conn) {
+			start(t, server, "workqueue", "-put=rebuild index").requireSuccess()
+			worker := start(t, server, "workqueue")
 			worker.waitForLine("doing rebuild index")
-			h.start("workqueue", "-put=send report").requireSuccess()
+			start(t, server, "workqueue", "-put=send report").requireSuccess()
 			worker.waitForLine("doing send report")
 			worker.interrupt()
-			demonstration := h.start("workqueue", "-embedded")
+			demonstration := start(t, server, "workqueue", "-embedded")
 			demonstration.waitForLine("ada loses job-1: ")
 			demonstration.waitForLine("dead letter: bad-job: cannot be done, after 2 attempts")
 			demonstration.requireSuccess()
 		},
-		"config": func(h *harness) {
-			_, err := h.conn.Create("/config", nil, 0, zk.WorldACL(zk.PermAll))
-			require.NoError(h, err)
-			_, err = h.conn.Create("/config/limit", []byte("10"), 0, zk.WorldACL(zk.PermAll))
-			require.NoError(h, err)
-			program := h.start("config")
+		"config": func(t *testing.T, server string, conn *zk.Conn) {
+			_, err := conn.Create("/config", nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+			_, err = conn.Create("/config/limit", []byte("10"), 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+			program := start(t, server, "config")
 			program.waitForLine("starting with limit 10")
-			_, err = h.conn.Set("/config/limit", []byte("20"), -1)
-			require.NoError(h, err)
+			_, err = conn.Set("/config/limit", []byte("20"), -1)
+			require.NoError(t, err)
 			program.waitForLine("/config/limit 20")
 			program.interrupt()
-			demonstration := h.start("config", "-embedded")
+			demonstration := start(t, server, "config", "-embedded")
 			demonstration.waitForLine("starting with limit 10")
 			demonstration.waitForLine("/config/limit 30")
 			demonstration.interrupt()
 		},
-		"observe": func(h *harness) {
-			addr := freeAddr(h.T)
-			candidate := h.start("leader", "-name=first", "-listen="+addr, "-addr="+addr)
+		"observe": func(t *testing.T, server string, _ *zk.Conn) {
+			addr := freeAddr(t)
+			candidate := start(t, server, "leader", "-name=first", "-listen="+addr, "-addr="+addr)
 			candidate.waitForLine("first leads")
-			observer := h.start("observe", "-limit=1ms")
-			assert.Contains(h, observer.waitForLine("first leads with token"), " at "+addr)
+			observer := start(t, server, "observe", "-limit=1ms")
+			assert.Contains(t, observer.waitForLine("first leads with token"), " at "+addr)
 			candidate.interrupt()
 			observer.waitForLine("no leader")
 			observer.waitForLine("WARNING: no leader for 1ms")
 			observer.interrupt()
 		},
-		"metrics": func(h *harness) {
-			addr := freeAddr(h.T)
-			leader := h.start("metrics", "-listen="+addr)
+		"metrics": func(t *testing.T, server string, conn *zk.Conn) {
+			addr := freeAddr(t)
+			leader := start(t, server, "metrics", "-listen="+addr)
 			leader.waitForLine("leader with token")
-			require.Eventually(h, func() bool {
-				return strings.Contains(get(h.T, "http://"+addr+"/metrics", http.StatusOK), `leaderelection_leader{election="/jobs/report"} 1`)
+			require.Eventually(t, func() bool {
+				return strings.Contains(get(t, "http://"+addr+"/metrics", http.StatusOK), `leaderelection_leader{election="/jobs/report"} 1`)
 			}, patience, 20*time.Millisecond)
-			follower := h.start("metrics", "-listen="+freeAddr(h.T))
-			require.Eventually(h, func() bool {
-				all, err := leaderelection.Candidates(t.Context(), h.conn, "/jobs/report")
-				return assert.NoError(h, err) && len(all) == 2
+			follower := start(t, server, "metrics", "-listen="+freeAddr(t))
+			require.Eventually(t, func() bool {
+				all, err := leaderelection.Candidates(t.Context(), conn, "/jobs/report")
+				return assert.NoError(t, err) && len(all) == 2
 			}, patience, 20*time.Millisecond)
 			follower.interrupt()
-			assert.Empty(h, follower.output, "a follower that is stopped has not failed")
-			require.NoError(h, leaderelection.DeleteElection(h.conn, "/jobs/report"))
+			assert.Empty(t, follower.output.Text(), "a follower that is stopped has not failed")
+			require.NoError(t, leaderelection.DeleteElection(conn, "/jobs/report"))
 			leader.waitForLine("ended: ")
 			var exit *exec.ExitError
-			require.ErrorAs(h, leader.cmd.Wait(), &exit, "the candidacy is over")
+			require.ErrorAs(t, leader.cmd.Wait(), &exit, "the candidacy is over")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := zktest.Start(t)
 			conn, _, err := srv.Connect(10 * time.Second)
 			require.NoError(t, err)
-			test(&harness{t, dir, "-zk=" + srv.Addr(), conn})
+			test(t, "-zk="+srv.Addr(), conn)
 		})
 	}
 }
