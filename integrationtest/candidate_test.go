@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // candidate is an Election with the result of ElectLeader.
@@ -82,7 +82,7 @@ func (c *candidate) nextStatus(t testing.TB) leaderelection.Status {
 		require.True(t, ok, "the channel is closed")
 		require.Equal(t, s.Role == leaderelection.Leader, s.Leadership != nil, "leadership of %v", s)
 		return s
-	case <-time.After(harness.WaitLimit):
+	case <-time.After(testenv.WaitLimit):
 		require.Fail(t, "no status")
 		panic("unreachable")
 	}
@@ -114,7 +114,7 @@ func (c *candidate) requireFollower(t testing.TB, ahead *candidate) leaderelecti
 // remainingStatuses reads the statuses until the channel is closed.
 func (c *candidate) remainingStatuses(t testing.TB) (all []leaderelection.Status) {
 	t.Helper()
-	limit := time.After(harness.WaitLimit)
+	limit := time.After(testenv.WaitLimit)
 	for {
 		select {
 		case s, ok := <-c.Status():
@@ -151,7 +151,7 @@ func (c *candidate) waitResult(t testing.TB) error {
 	select {
 	case <-c.returned:
 		return c.err
-	case <-time.After(harness.WaitLimit):
+	case <-time.After(testenv.WaitLimit):
 		require.Fail(t, "ElectLeader does not return")
 		return nil
 	}
@@ -163,7 +163,7 @@ func (c *candidate) requireClosedWithoutStatus(t testing.TB) {
 	select {
 	case s, ok := <-c.Status():
 		require.False(t, ok, "got %v", s)
-	case <-time.After(harness.WaitLimit):
+	case <-time.After(testenv.WaitLimit):
 		require.Fail(t, "the channel is not closed")
 	}
 }
@@ -192,7 +192,7 @@ func requireLost(t testing.TB, l *leaderelection.Leadership, reason error) {
 	t.Helper()
 	select {
 	case <-l.Done():
-	case <-time.After(harness.WaitLimit):
+	case <-time.After(testenv.WaitLimit):
 		require.Fail(t, "the leadership does not end")
 	}
 	require.ErrorIs(t, l.Err(), reason)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 const (
@@ -21,31 +21,31 @@ const (
 	quietTime = 300 * time.Millisecond
 )
 
-type client = harness.Client
+type client = zkproxy.Client
 
 // connect connects a client to the shared server.
 func connect(t testing.TB) *client {
 	t.Helper()
-	return harness.Connect(t, sessionTimeout, shared.Addr(0))
+	return zkproxy.Connect(t, sessionTimeout, shared.Addr(0))
 }
 
 // connectShort is connect with a short session timeout.
 func connectShort(t testing.TB) *client {
 	t.Helper()
-	return harness.Connect(t, shortTimeout, shared.Addr(0))
+	return zkproxy.Connect(t, shortTimeout, shared.Addr(0))
 }
 
 // connectDirectly is connect without a network that the test can break, for tests that send many
 // requests.
 func connectDirectly(t testing.TB) *client {
 	t.Helper()
-	return harness.ConnectDirectly(t, sessionTimeout, shared.Addr(0))
+	return zkproxy.ConnectDirectly(t, sessionTimeout, shared.Addr(0))
 }
 
 // connectTo connects a client to one of the servers, in the given order. The servers may be stopped.
 func connectTo(t testing.TB, timeout time.Duration, addrs ...string) *client {
 	t.Helper()
-	c := harness.Connect(t, timeout, addrs...)
+	c := zkproxy.Connect(t, timeout, addrs...)
 	c.Network.DelayReplies()
 	return c
 }

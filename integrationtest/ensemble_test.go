@@ -11,8 +11,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestEnsemble_DefaultProportions(t *testing.T) {
 	t.Parallel()
 	const tick, timeout = 2 * time.Second, 4 * time.Second
-	ens := harness.StartServers(t, ensemble.Config{Servers: 3, TickTime: tick, InitLimit: 10, SyncLimit: 5})
+	ens := ensemble.StartServers(t, ensemble.Config{Servers: 3, TickTime: tick, InitLimit: 10, SyncLimit: 5})
 	for _, role := range []string{"follower", "leader"} {
 		t.Run("cut off the "+role, func(t *testing.T) { testServerCutOff(t, ens, tick, timeout, role == "leader") })
 	}
@@ -37,7 +38,7 @@ const (
 
 func TestEnsemble_Faults(t *testing.T) {
 	t.Parallel()
-	ens := harness.StartServers(t, ensemble.Config{Servers: 3, TickTime: quickTick, SyncLimit: quickSyncLimit})
+	ens := ensemble.StartServers(t, ensemble.Config{Servers: 3, TickTime: quickTick, SyncLimit: quickSyncLimit})
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *ensemble.Ensemble)
@@ -65,7 +66,7 @@ func TestEnsemble_Faults(t *testing.T) {
 func chooseServer(t *testing.T, ens *ensemble.Ensemble, leader bool) (server int, others []int) {
 	t.Helper()
 	var at int
-	harness.Eventually(t, func() (found bool) {
+	testenv.Eventually(t, func() (found bool) {
 		i, err := ens.Leader()
 		at = i
 		return err == nil
@@ -87,7 +88,7 @@ func chooseServer(t *testing.T, ens *ensemble.Ensemble, leader bool) (server int
 func createVisibleNode(t *testing.T, by, other *client) string {
 	t.Helper()
 	node := createElectionNode(t, by)
-	harness.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		if _, err := other.Sync(node); err != nil {
 			return false
 		}
@@ -130,7 +131,7 @@ func receiveStatuses(t *testing.T, c *candidate) <-chan receivedStatus {
 // waitSuccession waits until a follower becomes leader, and returns the time of its status.
 func waitSuccession(t *testing.T, statuses <-chan receivedStatus) (*leaderelection.Leadership, time.Time) {
 	t.Helper()
-	s := harness.Receive(t, statuses, "the succession")
+	s := testenv.Receive(t, statuses, "the succession")
 	require.Equal(t, leaderelection.Leader, s.Role, "%v", s.Status)
 	return s.Leadership, s.at
 }
@@ -144,7 +145,7 @@ func hasFullLease(l *leaderelection.Leadership, timeout time.Duration) bool {
 // waitFullLease waits until the lease of a leadership has its full length.
 func waitFullLease(t *testing.T, l *leaderelection.Leadership, timeout time.Duration) {
 	t.Helper()
-	harness.Eventually(t, func() bool { return l.Err() != nil || hasFullLease(l, timeout) }, "the lease was not renewed")
+	testenv.Eventually(t, func() bool { return l.Err() != nil || hasFullLease(l, timeout) }, "the lease was not renewed")
 	require.NoError(t, l.Err(), "the leadership has ended before the fault")
 }
 
@@ -153,7 +154,7 @@ func waitFullLease(t *testing.T, l *leaderelection.Leadership, timeout time.Dura
 func waitStableLeader(t *testing.T, c *candidate, statuses <-chan receivedStatus, timeout time.Duration) *leaderelection.Leadership {
 	t.Helper()
 	var l *leaderelection.Leadership
-	harness.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		now := c.Current()
 		l = now.Leadership
 		return now.Role == leaderelection.Leader && l.Err() == nil && hasFullLease(l, timeout)
@@ -167,9 +168,9 @@ func waitStableLeader(t *testing.T, c *candidate, statuses <-chan receivedStatus
 // waitSuspended waits until a candidate reports that it is suspended, after a fault.
 func waitSuspended(t *testing.T, statuses <-chan receivedStatus, fault time.Time) receivedStatus {
 	t.Helper()
-	s := harness.Receive(t, statuses, "the suspension")
+	s := testenv.Receive(t, statuses, "the suspension")
 	for s.at.Before(fault) {
-		s = harness.Receive(t, statuses, "the suspension")
+		s = testenv.Receive(t, statuses, "the suspension")
 	}
 	require.Equal(t, leaderelection.Suspended, s.Role, "%v", s.Status)
 	return s
@@ -197,7 +198,7 @@ func testServerCutOff(t *testing.T, ens *ensemble.Ensemble, tick, timeout time.D
 	require.NoError(t, ens.CutOff(member))
 	since := func(at time.Time) time.Duration { return at.Sub(cut).Round(time.Millisecond) }
 
-	harness.Receive(t, l.Done(), "Done of the old leadership")
+	testenv.Receive(t, l.Done(), "Done of the old leadership")
 	done := time.Now()
 	h.endTerm(term, l.Err())
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
@@ -219,13 +220,13 @@ func testServerCutOff(t *testing.T, ens *ensemble.Ensemble, tick, timeout time.D
 	}
 
 	require.NoError(t, ens.Heal(member))
-	final := harness.Receive(t, statuses, "the final status")
+	final := testenv.Receive(t, statuses, "the final status")
 	require.ErrorIs(t, final.Err, leaderelection.ErrSessionExpired)
 	_, open := <-statuses
 	require.False(t, open)
 	waitStillLeader(t, next, l2)
 	t.Logf("the old candidate ended after %v", since(final.at))
-	harness.WaitReady(t, ens)
+	ensemble.WaitReady(t, ens)
 }
 
 // testServerPaused pauses the server of the leader's client for longer than a session lasts. The client
@@ -252,7 +253,7 @@ func testServerPaused(t *testing.T, ens *ensemble.Ensemble) {
 	t.Logf("Suspended %v after the pause; the next candidate became leader after %v", suspended.at.Sub(at).Round(time.Millisecond), elected.Sub(at).Round(time.Millisecond))
 
 	require.NoError(t, ens.Resume(paused))
-	require.ErrorIs(t, harness.Receive(t, statuses, "the final status").Err, leaderelection.ErrSessionExpired)
+	require.ErrorIs(t, testenv.Receive(t, statuses, "the final status").Err, leaderelection.ErrSessionExpired)
 	waitStillLeader(t, next, l2)
 }
 
@@ -277,7 +278,7 @@ func testShortPause(t *testing.T, ens *ensemble.Ensemble) {
 func requireStillLeader(t *testing.T, c *candidate, l *leaderelection.Leadership) {
 	t.Helper()
 	before := l.Deadline()
-	harness.Eventually(t, func() bool { return l.Err() != nil || l.Deadline().After(before) }, "the lease was not renewed")
+	testenv.Eventually(t, func() bool { return l.Err() != nil || l.Deadline().After(before) }, "the lease was not renewed")
 	require.NoError(t, l.Err())
 	_, err := c.multi()
 	require.NoError(t, err, "the ensemble does not confirm the leadership")
@@ -303,7 +304,7 @@ func testServerKilled(t *testing.T, ens *ensemble.Ensemble) {
 	waitFullLease(t, l, timeout)
 	session := conn.SessionID()
 	require.NoError(t, ens.Kill(killed))
-	harness.Eventually(t, func() bool { return conn.State() == zk.StateHasSession && conn.ServerIndex() != killed }, "the client does not connect to another server")
+	testenv.Eventually(t, func() bool { return conn.State() == zk.StateHasSession && conn.ServerIndex() != killed }, "the client does not connect to another server")
 	requireStillLeader(t, c, l)
 	require.Equal(t, session, conn.SessionID())
 	next.requireNoStatus(t, 0)
@@ -339,12 +340,12 @@ func testEnsembleLeaderKilled(t *testing.T, ens *ensemble.Ensemble) {
 
 	require.NoError(t, ens.Kill(killed))
 	at := time.Now()
-	harness.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		i, err := ens.Leader()
 		return err == nil && i != killed
 	}, "no other server leads")
 	// The lease may end in the meantime. The session does not.
-	harness.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		if c.Current().Role != leaderelection.Leader {
 			return false
 		}
@@ -386,8 +387,8 @@ func testShortDisconnection(t *testing.T, ens *ensemble.Ensemble) {
 	next := startFollower(t, other, node, c)
 	last := startFollower(t, conn, node, next)
 	session := conn.SessionID()
-	for _, fault := range []struct{ inject, repair func(harness.Network) }{
-		{harness.Network.Drop, harness.Network.Restore}, {harness.Network.Cut, harness.Network.Restore}, {harness.Network.Freeze, harness.Network.Thaw},
+	for _, fault := range []struct{ inject, repair func(zkproxy.Network) }{
+		{zkproxy.Network.Drop, zkproxy.Network.Restore}, {zkproxy.Network.Cut, zkproxy.Network.Restore}, {zkproxy.Network.Freeze, zkproxy.Network.Thaw},
 	} {
 		waitFullLease(t, l, timeout)
 		fault.inject(conn.Network)
@@ -453,7 +454,7 @@ func testHistoryFindsOverlap(t *testing.T, ens *ensemble.Ensemble) {
 	h.addTerm("next", next.ID(), next.requireLeader(t))
 	assert.ErrorContains(t, h.checkTerms(), "has not ended yet")
 	require.NoError(t, ens.Heal(member))
-	harness.Receive(t, l.Done(), "the end of the leadership")
+	testenv.Receive(t, l.Done(), "the end of the leadership")
 	h.endTerm(term, l.Err())
 	err = h.checkTerms()
 	require.ErrorContains(t, err, "before the end of old")
@@ -464,7 +465,7 @@ func testHistoryFindsOverlap(t *testing.T, ens *ensemble.Ensemble) {
 // meantime, because a busy server answers late.
 func waitStillLeader(t *testing.T, c *candidate, l *leaderelection.Leadership) {
 	t.Helper()
-	harness.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		now := c.Current()
 		return now.Role == leaderelection.Leader && now.Leadership.Token() == l.Token()
 	}, "the successor does not lead")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // TestErrors_NoPermission uses an election node with the digest ACL of another user.
@@ -16,7 +16,7 @@ func TestErrors_NoPermission(t *testing.T) {
 	t.Parallel()
 	owner, conn := connect(t), connect(t)
 	require.NoError(t, owner.AddAuth("digest", []byte("owner:secret")))
-	node, err := owner.Create(harness.NewPath(t), nil, 0, zk.DigestACL(zk.PermAll, "owner", "secret"))
+	node, err := owner.Create(testenv.NewPath(t), nil, 0, zk.DigestACL(zk.PermAll, "owner", "secret"))
 	require.NoError(t, err)
 
 	c := newCandidate(t, conn, node) // every user may ask whether the node exists

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -24,11 +25,11 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	_, _, deleted, err := admin.ExistsW(c.ID())
 	require.NoError(t, err)
 	// After several checks the lease has its full length.
-	harness.Eventually(t, func() bool { return time.Until(l.Deadline()) > shortTimeout/3 }, "the lease was not renewed")
+	testenv.Eventually(t, func() bool { return time.Until(l.Deadline()) > shortTimeout/3 }, "the lease was not renewed")
 
 	conn.Network.Freeze()
 	frozen := time.Now()
-	harness.Receive(t, l.Done(), "the end of the lease")
+	testenv.Receive(t, l.Done(), "the end of the lease")
 	lasted, left := time.Since(frozen), l.Deadline().Sub(frozen)
 	state := conn.State()
 	require.Equal(t, leaderelection.Suspended, c.nextStatus(t).Role)
@@ -42,7 +43,7 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 		require.Fail(t, "the session has ended before the lease")
 	default:
 	}
-	harness.Receive(t, deleted, "the end of the session")
+	testenv.Receive(t, deleted, "the end of the session")
 	expired := time.Since(frozen)
 	next.requireLeader(t)
 	t.Logf("session %v: Done after %v, in state %v of the client library; the session ended after %v", shortTimeout,
@@ -68,9 +69,9 @@ func (h *hangingProvider) Next() (string, bool) {
 
 func TestLease_HostProviderBlocks(t *testing.T) {
 	t.Parallel()
-	network := harness.NewNetwork(t, shared.Addrs()...)
+	network := zkproxy.NewNetwork(t, shared.Addrs()...)
 	provider := &hangingProvider{HostProvider: zktest.HostProvider(network.Addrs()...), gate: make(chan struct{})}
-	conn := harness.DialWith(t, shortTimeout, network, provider)
+	conn := zkproxy.DialWith(t, shortTimeout, network, provider)
 	t.Cleanup(func() { close(provider.gate) })
 	conn.WaitSession(t)
 	other := connect(t)

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // the preferred backend
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	os.Exit(harness.RunTests(m, serverConfig(1), func(e *ensemble.Ensemble) (func() error, error) {
+	goleak.VerifyTestMain(ensemble.Tests(m, serverConfig(1), func(e *ensemble.Ensemble) (func() error, error) {
 		shared = e
 		return func() error { return errors.Join(oneServer.close(), threeServers.close()) }, nil
 	}))
@@ -59,11 +59,11 @@ func (f *faultyEnsemble) acquire(t *testing.T) *ensemble.Ensemble {
 	t.Cleanup(f.mu.Unlock)
 	if f.e == nil {
 		var err error
-		f.e, err = harness.Start(serverConfig(f.servers))
+		f.e, err = ensemble.StartForTests(serverConfig(f.servers))
 		require.NoError(t, err)
 	}
 	t.Cleanup(func() {
-		harness.LogServers(t, f.e)
+		ensemble.LogServers(t, f.e)
 		repairServers(t, f.e)
 	})
 	return f.e
@@ -86,7 +86,7 @@ func repairServers(t *testing.T, e *ensemble.Ensemble) {
 		require.NoError(t, e.Resume(i))
 		require.NoError(t, e.Start(i))
 	}
-	harness.WaitReady(t, e)
+	ensemble.WaitReady(t, e)
 }
 
 // restartServer starts server 0 after Kill, and lets the clients connect when it serves clients. A
@@ -99,7 +99,7 @@ func restartServer(t *testing.T, e *ensemble.Ensemble, clients ...*client) {
 		c.Network.Cut()
 	}
 	require.NoError(t, e.Start(0))
-	harness.WaitReady(t, e)
+	ensemble.WaitReady(t, e)
 	for _, c := range clients {
 		c.Network.Restore()
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 var (
@@ -148,7 +148,7 @@ func serverFault(inject, repair func(*ensemble.Ensemble, int) error) func(*fault
 	}
 }
 
-func clientFault(inject, repair func(harness.Network)) func(*faultSchedule) (string, func() error, error) {
+func clientFault(inject, repair func(zkproxy.Network)) func(*faultSchedule) (string, func() error, error) {
 	return func(s *faultSchedule) (string, func() error, error) {
 		c := s.chooseContestant()
 		inject(c.conn.Network)
@@ -163,10 +163,10 @@ var faults = []fault{
 	{"kill", serverFault((*ensemble.Ensemble).Kill, (*ensemble.Ensemble).Start)},
 	{"pause", serverFault((*ensemble.Ensemble).Pause, (*ensemble.Ensemble).Resume)},
 	{"cut off", serverFault((*ensemble.Ensemble).CutOff, (*ensemble.Ensemble).Heal)},
-	{"break connections of", clientFault(harness.Network.Drop, harness.Network.Restore)},
-	{"refuse connections of", clientFault(harness.Network.Cut, harness.Network.Restore)},
-	{"freeze and reset the connections of", clientFault(harness.Network.Freeze, harness.Network.Restore)},
-	{"freeze and thaw the connections of", clientFault(harness.Network.Freeze, harness.Network.Thaw)},
+	{"break connections of", clientFault(zkproxy.Network.Drop, zkproxy.Network.Restore)},
+	{"refuse connections of", clientFault(zkproxy.Network.Cut, zkproxy.Network.Restore)},
+	{"freeze and reset the connections of", clientFault(zkproxy.Network.Freeze, zkproxy.Network.Restore)},
+	{"freeze and thaw the connections of", clientFault(zkproxy.Network.Freeze, zkproxy.Network.Thaw)},
 	{"expire session of", expireSessionFault},
 	{"resign", resignFault},
 }
@@ -299,7 +299,7 @@ func TestRandomFaults(t *testing.T) {
 	}
 	t.Logf("-seed=%d -faults.duration=%v", seed, *faultsDuration)
 
-	ens := harness.StartServers(t, ensemble.Config{Servers: 3, TickTime: faultsTick, SyncLimit: faultsSyncLimit})
+	ens := ensemble.StartServers(t, ensemble.Config{Servers: 3, TickTime: faultsTick, SyncLimit: faultsSyncLimit})
 	s := startFaultSchedule(t, ens, 5, seed)
 	defer func() {
 		if t.Failed() {

@@ -13,7 +13,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/zkdial"
@@ -80,7 +79,7 @@ func (r *restartRound) run(t *testing.T) (lost int) {
 		}
 		return true
 	}
-	harness.Eventually(t, haveSessions, "the clients have no sessions")
+	testenv.Eventually(t, haveSessions, "the clients have no sessions")
 	freeze()
 	for i := range r.e.Servers() {
 		server := (r.frozen + 1 + i) % r.e.Servers()
@@ -89,9 +88,9 @@ func (r *restartRound) run(t *testing.T) (lost int) {
 		if server == r.frozen {
 			thaw()
 		}
-		harness.WaitReady(t, r.e)
+		ensemble.WaitReady(t, r.e)
 		ready := time.Since(begin)
-		harness.Eventually(t, haveSessions, "the clients do not connect again")
+		testenv.Eventually(t, haveSessions, "the clients do not connect again")
 		t.Logf("server %d served clients again after %v, and all clients had sessions after %v",
 			server, ready.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 		if server != r.frozen {
@@ -112,11 +111,11 @@ func (r *restartRound) run(t *testing.T) (lost int) {
 // connectNew waits until a client that has tried the frozen server first connects within half of its session
 // timeout. The servers may need longer once on a busy machine.
 func (r *restartRound) connectNew(t *testing.T, timeout time.Duration) {
-	for end := time.Now().Add(harness.WaitLimit); ; {
+	for end := time.Now().Add(testenv.WaitLimit); ; {
 		require.True(t, time.Now().Before(end), "no new client connects within half of %v", timeout)
 		begin := time.Now()
 		c := r.connect(t, timeout)
-		ctx, cancel := context.WithTimeout(t.Context(), harness.WaitLimit)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.WaitLimit)
 		_, err := zkdial.Wait(ctx, c.Conn)
 		cancel()
 		took := time.Since(begin)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
@@ -27,7 +27,7 @@ func formatRecords(log []zkproxy.Record) string {
 // TestRoundTrips_Idle counts the requests, watches, and goroutines of a connection with many idle
 // candidates.
 func TestRoundTrips_Idle(t *testing.T) {
-	server := harness.StartServers(t, ensemble.Config{TickTime: 200 * time.Millisecond})
+	server := ensemble.StartServers(t, ensemble.Config{TickTime: 200 * time.Millisecond})
 	admin, conn := connectTo(t, shortTimeout, server.Addr(0)), connectTo(t, shortTimeout, server.Addr(0))
 	const (
 		queued  = 100 // candidates of one election
@@ -82,7 +82,7 @@ func TestRoundTrips_Idle(t *testing.T) {
 // waitGoroutines waits until there are at most n goroutines, and returns their number. Pending requests have
 // goroutines for a moment.
 func waitGoroutines(n int) (count int) {
-	for end := time.Now().Add(harness.WaitLimit); ; {
+	for end := time.Now().Add(testenv.WaitLimit); ; {
 		if count = runtime.NumGoroutine(); count <= n || time.Now().After(end) {
 			return count
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
@@ -88,7 +88,7 @@ func TestResign_WhileServerIsDown(t *testing.T) {
 // session timeout, or if a candidate that rejoins does not become leader again.
 func TestSession_RebuiltEnsemble(t *testing.T) {
 	t.Parallel()
-	old, rebuilt := harness.StartServers(t, ensemble.Config{}), harness.StartServers(t, ensemble.Config{})
+	old, rebuilt := ensemble.StartServers(t, ensemble.Config{}), ensemble.StartServers(t, ensemble.Config{})
 	var moved atomic.Bool
 	dial := func(network, _ string, timeout time.Duration) (net.Conn, error) {
 		if moved.Load() {
@@ -111,7 +111,7 @@ func TestSession_RebuiltEnsemble(t *testing.T) {
 	go func() { ended <- e.ElectLeader() }()
 	waitLeader := func() *leaderelection.Leadership {
 		var l *leaderelection.Leadership
-		require.Eventually(t, func() bool { l = e.Current().Leadership; return l != nil && l.Err() == nil }, granted+harness.WaitLimit, 10*time.Millisecond)
+		require.Eventually(t, func() bool { l = e.Current().Leadership; return l != nil && l.Err() == nil }, granted+testenv.WaitLimit, 10*time.Millisecond)
 		return l
 	}
 	first := waitLeader()

@@ -7,13 +7,13 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // createElectionNode creates an election node.
 func createElectionNode(t testing.TB, conn *client) string {
 	t.Helper()
-	node, err := conn.Create(harness.NewPath(t), nil, 0, zk.WorldACL(zk.PermAll))
+	node, err := conn.Create(testenv.NewPath(t), nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	return node
 }
@@ -37,7 +37,7 @@ func listChildren(t testing.TB, conn *client, node string) []string {
 // waitDeleted waits until a znode does not exist. The connection may break in the meantime.
 func waitDeleted(t testing.TB, conn *client, node string) {
 	t.Helper()
-	limit := time.After(harness.WaitLimit)
+	limit := time.After(testenv.WaitLimit)
 	for {
 		found, _, watch, err := conn.ExistsW(node)
 		if err == nil && !found {

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
@@ -41,9 +40,9 @@ func TestStart_InvalidVariable(t *testing.T) {
 func TestStart_Auto(t *testing.T) {
 	backends := availableBackends(t)
 	t.Setenv(ensemble.BackendVariable, "")
-	assert.Equal(t, backends[len(backends)-1], harness.StartServers(t, ensemble.Config{}).Backend())
+	assert.Equal(t, backends[len(backends)-1], ensemble.StartServers(t, ensemble.Config{}).Backend())
 	t.Setenv(ensemble.BackendVariable, backends[0].String())
-	assert.Equal(t, backends[0], harness.StartServers(t, ensemble.Config{}).Backend())
+	assert.Equal(t, backends[0], ensemble.StartServers(t, ensemble.Config{}).Backend())
 }
 
 // TestStart_MissingBackend fails if the error does not name the packages to install.

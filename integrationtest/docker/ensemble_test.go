@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestEnsemble_Faults(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
-		e := harness.StartServers(t, ensemble.Config{Servers: 3, Backend: backend})
+		e := ensemble.StartServers(t, ensemble.Config{Servers: 3, Backend: backend})
 		assert.Equal(t, backend, e.Backend())
 		addrs := e.Addrs()
 		conn := connect(t, addrs...)
@@ -71,7 +71,7 @@ func pauseFollower(t *testing.T, e *ensemble.Ensemble) {
 	waitReady(t, e, i)
 	// After a long pause the server may detect only now that it has lost its leader, and then it
 	// closes all connections.
-	harness.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		answer, err := e.FourLetter(i, "ruok")
 		return err == nil && answer == "imok"
 	}, "the server does not answer")
@@ -145,7 +145,7 @@ func cutOffLeader(t *testing.T, e *ensemble.Ensemble) {
 // restarts the server.
 func waitHealed(t *testing.T, e *ensemble.Ensemble, i int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), harness.WaitLimit/3)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.WaitLimit/3)
 	defer cancel()
 	if err := e.WaitReady(ctx, i); err != nil {
 		t.Logf("server %d is restarted after the partition: %v", i, err)
@@ -157,7 +157,7 @@ func waitHealed(t *testing.T, e *ensemble.Ensemble, i int) {
 // waitNotServing waits until server i has detected that it is cut off.
 func waitNotServing(t *testing.T, e *ensemble.Ensemble, i int) {
 	t.Helper()
-	harness.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		answer, err := e.FourLetter(i, "srvr")
 		return err == nil && answer == "This ZooKeeper instance is not currently serving requests\n"
 	}, "the server still serves clients")
@@ -168,7 +168,7 @@ func waitNotServing(t *testing.T, e *ensemble.Ensemble, i int) {
 func TestEnsemble_Standalone(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
-		e := harness.StartServers(t, ensemble.Config{
+		e := ensemble.StartServers(t, ensemble.Config{
 			Backend:    backend,
 			Properties: map[string]string{"maxSessionTimeout": "60000"},
 		})

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 func TestMain(m *testing.M) {
@@ -47,15 +48,15 @@ func forEachBackend(t *testing.T, test func(*testing.T, ensemble.Backend)) {
 	}
 }
 
-func connect(t *testing.T, addrs ...string) *harness.Client {
+func connect(t *testing.T, addrs ...string) *zkproxy.Client {
 	t.Helper()
-	return harness.ConnectDirectly(t, 4*time.Second, addrs...)
+	return zkproxy.ConnectDirectly(t, 4*time.Second, addrs...)
 }
 
 // waitReady waits until server i serves clients.
 func waitReady(t *testing.T, e *ensemble.Ensemble, i int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), harness.WaitLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.WaitLimit)
 	defer cancel()
 	require.NoError(t, e.WaitReady(ctx, i))
 }
@@ -63,7 +64,7 @@ func waitReady(t *testing.T, e *ensemble.Ensemble, i int) {
 // waitLeader waits until another server than old is the leader, and returns it.
 func waitLeader(t *testing.T, e *ensemble.Ensemble, old int) (leader int) {
 	t.Helper()
-	harness.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		var err error
 		leader, err = e.Leader()
 		return err == nil && leader != old

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
@@ -69,7 +68,7 @@ func TestStart_OwnerKilled(t *testing.T) {
 		case ensemble.Process:
 			// The kernel kills the server, and the next Start removes its files.
 			require.Eventually(t, func() bool { return !isListening(addr) }, 10*time.Second, 20*time.Millisecond)
-			harness.StartServers(t, ensemble.Config{Backend: backend})
+			ensemble.StartServers(t, ensemble.Config{Backend: backend})
 			left, err := os.ReadDir(testenv.DirParent())
 			require.NoError(t, err)
 			for _, entry := range left {
@@ -77,7 +76,7 @@ func TestStart_OwnerKilled(t *testing.T) {
 			}
 		case ensemble.Docker:
 			// The next Start removes the container and the network.
-			harness.StartServers(t, ensemble.Config{Backend: backend})
+			ensemble.StartServers(t, ensemble.Config{Backend: backend})
 			require.False(t, isListening(addr))
 			host, err := os.Hostname()
 			require.NoError(t, err)

@@ -14,9 +14,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // accessPage is the page whose blocks of commands TestDocuments_Access runs.
@@ -62,8 +62,8 @@ func TestDocuments_Access(t *testing.T) {
 
 	t.Run("zookeeper", func(t *testing.T) {
 		t.Setenv("PATH", os.Getenv("PATH")+":/usr/share/zookeeper/bin")
-		stranger := harness.ConnectDirectly(t, 10*time.Second, servers.Addrs()...)
-		election := harness.NewPath(t)
+		stranger := zkproxy.ConnectDirectly(t, 10*time.Second, servers.Addrs()...)
+		election := testenv.NewPath(t)
 		_, err := stranger.Create(election, nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		all := strings.Join(servers.Addrs(), ",")
@@ -117,7 +117,7 @@ func TestDocuments_Access(t *testing.T) {
 		for _, id := range []string{"a", "b", "c"} {
 			all = append(all, s.start("id="+id+"\n"+instance))
 		}
-		harness.Eventually(t, func() bool {
+		testenv.Eventually(t, func() bool {
 			return strings.Contains(all[0].output()+all[1].output()+all[2].output(), "\nreport --daily\n")
 		}, "no instance leads")
 	})

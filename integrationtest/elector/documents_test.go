@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
@@ -306,13 +305,13 @@ func (r *running) output() string {
 // waitFor waits until the output contains the text.
 func (r *running) waitFor(text string) {
 	r.Helper()
-	harness.Eventually(r, func() bool { return strings.Contains(r.output(), text) }, text+" is not printed by "+r.line)
+	testenv.Eventually(r, func() bool { return strings.Contains(r.output(), text) }, text+" is not printed by "+r.line)
 }
 
 // requireSuccess waits until the line has ended with code 0.
 func (r *running) requireSuccess() {
 	r.Helper()
-	harness.Receive(r, r.process.Done(), "the end of "+r.line)
+	testenv.Receive(r, r.process.Done(), "the end of "+r.line)
 	require.Zero(r, r.cmd.ProcessState.ExitCode(), "%s: %s", r.line, r.output())
 }
 
@@ -334,7 +333,7 @@ type documentBackend struct {
 // documentBackends starts the servers of a backend.
 var documentBackends = map[string]func(t *testing.T) documentBackend{
 	"zookeeper": func(t *testing.T) documentBackend {
-		election := "/jobs/" + harness.NewPath(t)[1:]
+		election := "/jobs/" + testenv.NewPath(t)[1:]
 		return newDocumentBackend(election, "--backend zookeeper --zookeeper-servers "+strings.Join(servers.Addrs(), ",")+" --election "+election)
 	},
 	"etcd": func(t *testing.T) documentBackend {
@@ -414,7 +413,7 @@ func TestDocuments_Commands(t *testing.T) {
 func (b documentBackend) replacer(t *testing.T, line string, e example) *strings.Replacer {
 	election, flags := b.election, b.flags
 	if e.alone {
-		election = harness.NewPath(t)
+		election = testenv.NewPath(t)
 	}
 	switch {
 	case strings.HasPrefix(line, "elector run"):

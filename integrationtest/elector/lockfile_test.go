@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 const (
@@ -91,10 +91,10 @@ type election struct {
 }
 
 func newElection(t testing.TB) *election {
-	el := &election{t, filepath.Join(t.TempDir(), "lock"), harness.NewPath(t)}
+	el := &election{t, filepath.Join(t.TempDir(), "lock"), testenv.NewPath(t)}
 	t.Cleanup(func() {
 		// The electors have ended, so their programs must end as well.
-		harness.Eventually(t, func() bool { return tryLock(el.lockFile) }, "a program still runs")
+		testenv.Eventually(t, func() bool { return tryLock(el.lockFile) }, "a program still runs")
 		held[len(held)-1].Close()
 		held = held[:len(held)-1]
 		el.requireNoOverlap()
@@ -128,7 +128,7 @@ func (el *election) events() (all []programEvent) {
 // waitEvent waits until the programs of an elector have written an event n times.
 func (el *election) waitEvent(id, event string, n int) {
 	el.t.Helper()
-	harness.Eventually(el.t, func() bool {
+	testenv.Eventually(el.t, func() bool {
 		found := 0
 		for _, e := range el.events() {
 			if e.id == id && e.event == event {

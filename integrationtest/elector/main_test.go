@@ -18,8 +18,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // the preferred backend
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
@@ -50,7 +51,7 @@ func TestMain(m *testing.M) {
 		Servers: 3, TickTime: tick,
 		Properties: map[string]string{"maxSessionTimeout": fmt.Sprint(sessionTimeout.Milliseconds())},
 	}
-	os.Exit(harness.RunTests(m, cfg, func(e *ensemble.Ensemble) (cleanup func() error, err error) {
+	goleak.VerifyTestMain(ensemble.Tests(m, cfg, func(e *ensemble.Ensemble) (cleanup func() error, err error) {
 		servers = e
 		if err := statSources(); err != nil {
 			return nil, err

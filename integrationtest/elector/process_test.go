@@ -16,14 +16,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // elector is a process of the built binary, with a separate network.
 type elector struct {
 	t       testing.TB
 	cmd     *exec.Cmd
-	network harness.Network
+	network zkproxy.Network
 	logFile string
 	read    int // the number of bytes of the log that waitLog has consumed
 }
@@ -46,7 +47,7 @@ func (el *election) start(binary, id string, args ...string) *elector {
 // newElector is like start, but does not start the elector.
 func (el *election) newElector(binary, id string, args ...string) *elector {
 	el.t.Helper()
-	p := &elector{t: el.t, logFile: filepath.Join(el.t.TempDir(), id), network: harness.NewNetwork(el.t, servers.Addrs()...)}
+	p := &elector{t: el.t, logFile: filepath.Join(el.t.TempDir(), id), network: zkproxy.NewNetwork(el.t, servers.Addrs()...)}
 	self, err := os.Executable()
 	require.NoError(el.t, err)
 	env := append(os.Environ(), "GORACE=atexit_sleep_ms=0", "SELF="+self, lockFileVariable+"="+el.lockFile)
@@ -98,7 +99,7 @@ func (p *elector) readLog() string {
 // of earlier calls. It returns the rest of the line.
 func (p *elector) waitLog(text string) (line string) {
 	p.t.Helper()
-	harness.Eventually(p.t, func() bool {
+	testenv.Eventually(p.t, func() bool {
 		all := p.readLog()
 		at := strings.Index(all[p.read:], text)
 		if at < 0 {
@@ -124,7 +125,7 @@ func (p *elector) sendSignal(sig syscall.Signal) {
 // waitExit waits until the process has ended, and returns its exit code.
 func (p *elector) waitExit() int {
 	p.t.Helper()
-	killer := time.AfterFunc(harness.WaitLimit, func() { _ = p.cmd.Process.Kill() })
+	killer := time.AfterFunc(testenv.WaitLimit, func() { _ = p.cmd.Process.Kill() })
 	_ = p.cmd.Wait()
 	require.True(p.t, killer.Stop(), "the process does not end")
 	return p.cmd.ProcessState.ExitCode()
@@ -142,7 +143,7 @@ func (p *elector) getPage(path string) func() (code int, text string) {
 	p.t.Helper()
 	_, address, ok := strings.Cut(p.waitLog("msg=listening"), "address=")
 	require.True(p.t, ok)
-	client := &http.Client{Timeout: harness.WaitLimit, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: testenv.WaitLimit, Transport: &http.Transport{DisableKeepAlives: true}}
 	return func() (int, string) {
 		p.t.Helper()
 		resp, err := client.Get(fmt.Sprintf("http://%s%s", address, path))

@@ -13,7 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 // startTwo starts two electors with programs: a is the leader, b the follower.
@@ -94,7 +95,7 @@ func TestRun_NetworkFrozen(t *testing.T) {
 	a.network.Freeze()
 	start := time.Now()
 	for statusCode(bIsLeader()) != http.StatusOK {
-		require.Less(t, time.Since(start), harness.WaitLimit, "there is no leader")
+		require.Less(t, time.Since(start), testenv.WaitLimit, "there is no leader")
 	}
 	require.Equal(t, http.StatusServiceUnavailable, statusCode(aIsLeader()))
 	el.waitEvent("b", eventBegin, 1)
@@ -147,7 +148,7 @@ func TestRun_ServersStartLater(t *testing.T) {
 	for i := range servers.Servers() {
 		require.NoError(t, servers.Start(i))
 	}
-	harness.WaitReady(t, servers)
+	ensemble.WaitReady(t, servers)
 	a.network.Restore()
 	el.waitEvent("a", eventWork, 1)
 	require.Equal(t, http.StatusOK, statusCode(ready()))

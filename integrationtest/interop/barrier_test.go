@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 )
 
@@ -23,9 +23,9 @@ func TestBarrier_AllLibraries(t *testing.T) {
 			b, err := barrier.New(conn, path)
 			require.NoError(t, err)
 			if what == "set" {
-				require.NoError(t, b.Set(harness.Context(t)))
+				require.NoError(t, b.Set(testenv.ContextOf(t)))
 			} else {
-				require.NoError(t, b.Remove(harness.Context(t)))
+				require.NoError(t, b.Remove(testenv.ContextOf(t)))
 			}
 		case "curator":
 			curator.runCommand(t, "barrier", what, path)
@@ -37,13 +37,13 @@ func TestBarrier_AllLibraries(t *testing.T) {
 	for i, sets := range all {
 		removes := all[(i+1)%len(all)]
 		t.Run(sets+" sets and "+removes+" removes", func(t *testing.T) {
-			path := harness.NewPath(t)
+			path := testenv.NewPath(t)
 			changeBarrier(t, sets, "set", path)
 			changeBarrier(t, sets, "set", path) // no error if it is set already
 			passed := make(chan error, 1)
 			b, err := barrier.New(conn, path)
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(context.Background(), harness.WaitLimit)
+			ctx, cancel := context.WithTimeout(context.Background(), testenv.WaitLimit)
 			defer cancel()
 			go func() { passed <- b.Wait(ctx) }()
 			calls := []*call{curator.sendCommand(t, "barrier", 0, "wait", path), kazoo.sendCommand(t, "barrier", 0, "wait", path)}

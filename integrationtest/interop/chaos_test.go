@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
@@ -242,7 +241,7 @@ func TestChaos(t *testing.T) {
 	}
 	c := &chaos{
 		T: t, dir: t.TempDir(), count: map[string]int{},
-		servers: harness.StartServers(t, ensemble.Config{Servers: 3, TickTime: chaosTimeout / 20}),
+		servers: ensemble.StartServers(t, ensemble.Config{Servers: 3, TickTime: chaosTimeout / 20}),
 	}
 	var processes []*chaosProcess
 	var paths []string
@@ -258,7 +257,7 @@ func TestChaos(t *testing.T) {
 	}
 	defer func() {
 		for _, p := range processes {
-			assert.NoError(t, p.Kill(harness.Context(t)))
+			assert.NoError(t, p.Kill(testenv.ContextOf(t)))
 		}
 		if t.Failed() {
 			for _, language := range []string{"go", "curator", "kazoo"} {
@@ -288,7 +287,7 @@ func TestChaos(t *testing.T) {
 				assert.True(t, slices.ContainsFunc(holds[g.path[1:]+" "+role], afterFaults), "%s %s is not acquired in Go", g.path, role)
 			}
 		}
-	}, harness.WaitLimit, 100*time.Millisecond, "after the faults")
+	}, testenv.WaitLimit, 100*time.Millisecond, "after the faults")
 
 	t.Logf("seed %d, faults %v", seed, c.count)
 	for name, holds := range c.readHolds() {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
@@ -53,7 +53,7 @@ func acquireOnce(ctx context.Context, acquire acquireFunc, r *resource, name, ki
 // acquireRepeatedly lets a Go participant acquire and release r in the background. The function that
 // it returns waits until that is complete.
 func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *resource, name, kind string, rounds int) (wait func()) {
-	ctx := harness.Context(t)
+	ctx := testenv.ContextOf(t)
 	failed := make(chan error, 1)
 	go func() {
 		var err error
@@ -89,7 +89,7 @@ func (c contest) holderKind() string {
 // resource until all of them wait, so that no participant ends before the others start.
 func (c contest) testExclusion(t *testing.T, rounds int) {
 	c.peer.requirePeer(t)
-	c.path = harness.NewPath(t)
+	c.path = testenv.NewPath(t)
 	a, b := connect(t), connect(t)
 	r := exclusion.newResource(t, max(c.max, 1), false)
 	holds := c.acquireAll(t, a)
@@ -117,7 +117,7 @@ func (c contest) testExclusion(t *testing.T, rounds int) {
 // acquireAll acquires the lock, or all leases, for the test itself.
 func (c contest) acquireAll(t *testing.T, conn *zk.Conn) (holds []hold) {
 	for range max(c.max, 1) {
-		h, err := c.open(t, conn, c.path)(harness.Context(t))
+		h, err := c.open(t, conn, c.path)(testenv.ContextOf(t))
 		require.NoError(t, err)
 		holds = append(holds, h)
 	}
@@ -133,7 +133,7 @@ func (c contest) waitQueue(t *testing.T, conn *zk.Conn, n int) {
 // testHandOver lets the peer wait for a Go participant, and then a Go participant for the peer.
 func (c contest) testHandOver(t *testing.T) {
 	c.peer.requirePeer(t)
-	c.path = harness.NewPath(t)
+	c.path = testenv.NewPath(t)
 	conn := connect(t)
 	r := exclusion.newResource(t, 1, true)
 	open := c.open(t, conn, c.path)

@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
@@ -44,13 +44,13 @@ func TestCounter_ConcurrentAdds(t *testing.T) {
 	const times = 40
 	for _, f := range counterFormats {
 		t.Run(f.name, func(t *testing.T) {
-			path, want := harness.NewPath(t), int64(0)
+			path, want := testenv.NewPath(t), int64(0)
 			for p := range f.peers {
 				p.requirePeer(t)
 			}
 			conns := []*zk.Conn{connect(t), connect(t)}
 			failed := make(chan error, len(conns))
-			ctx := harness.Context(t)
+			ctx := testenv.ContextOf(t)
 			for i, conn := range conns {
 				c, err := f.open(conn, path)
 				require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestCounter_CreatedByPeer(t *testing.T) {
 				for _, first := range []string{"add", "get"} {
 					t.Run(f.name+"/"+kind+"/"+first, func(t *testing.T) {
 						p.requirePeer(t)
-						path, want := harness.NewPath(t), int64(2)
+						path, want := testenv.NewPath(t), int64(2)
 						if first == "add" {
 							p.runCommand(t, "add", kind, path, 1, 40)
 							want += 40
@@ -121,7 +121,7 @@ func TestCounter_CreatedByPeer(t *testing.T) {
 						}
 						c, err := f.open(connect(t), path)
 						require.NoError(t, err)
-						got, err := c.Add(harness.Context(t), 2)
+						got, err := c.Add(testenv.ContextOf(t), 2)
 						require.NoError(t, err)
 						require.Equal(t, want, got)
 					})

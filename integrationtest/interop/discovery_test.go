@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 )
@@ -20,17 +20,17 @@ import (
 func TestDiscovery_Curator(t *testing.T) {
 	curator.requirePeer(t)
 	const name = "shop"
-	base := harness.NewPath(t)
+	base := testenv.NewPath(t)
 	d, err := discovery.New(connect(t), base)
 	require.NoError(t, err)
-	ours, err := d.Register(harness.Context(t), discovery.Instance{
+	ours, err := d.Register(testenv.ContextOf(t), discovery.Instance{
 		Name: name, ID: "go", Address: "go.example", Port: 1, Payload: json.RawMessage(`"of Go"`),
 	})
 	require.NoError(t, err)
 	cache := curator.subscribe(base)
 	curator.runCommand(t, "watch", base, base, name)
 	instances := func() string {
-		all, err := d.Instances(harness.Context(t), name)
+		all, err := d.Instances(testenv.ContextOf(t), name)
 		require.NoError(t, err)
 		return describeInstances(all)
 	}
@@ -38,7 +38,7 @@ func TestDiscovery_Curator(t *testing.T) {
 	unquoted := func(s string) string { return strings.ReplaceAll(s, `"`, "") }
 
 	require.Equal(t, unquoted(goInstance), curator.runCommand(t, "discover", base, name))
-	provider, err := d.Provider(harness.Context(t), name)
+	provider, err := d.Provider(testenv.ContextOf(t), name)
 	require.NoError(t, err)
 	curator.runCommand(t, "register", "instance-of"+base, base, name, "java", 2)
 	require.Equal(t, goInstance+","+javaInstance, instances())
@@ -77,7 +77,7 @@ func describeInstances(instances []discovery.Instance) string {
 // waitInstances waits until a provider returns the given instances.
 func waitInstances(t *testing.T, p *discovery.Provider, want string) {
 	t.Helper()
-	limit, last := time.After(harness.WaitLimit), ""
+	limit, last := time.After(testenv.WaitLimit), ""
 	lists := p.Watch(t.Context())
 	for {
 		if all, err := p.Instances(); err == nil || want == "" {
@@ -96,7 +96,7 @@ func waitInstances(t *testing.T, p *discovery.Provider, want string) {
 // waitMessage waits for a message of a peer.
 func waitMessage(t *testing.T, messages <-chan string, want string) {
 	t.Helper()
-	limit, last := time.After(harness.WaitLimit), ""
+	limit, last := time.After(testenv.WaitLimit), ""
 	for {
 		select {
 		case last = <-messages:

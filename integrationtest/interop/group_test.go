@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 )
@@ -18,7 +18,7 @@ func TestGroup_Peers(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)
-			path := harness.NewPath(t)
+			path := testenv.NewPath(t)
 			g, err := group.New(connect(t), path, p.layout())
 			require.NoError(t, err)
 			var data []byte
@@ -29,13 +29,13 @@ func TestGroup_Peers(t *testing.T) {
 				described = map[string]string{"go": "go(1)", "peer": "peer(2)"}
 				members = []any{"member-of" + path}
 			}
-			ours, err := g.Join(harness.Context(t), "go", data)
+			ours, err := g.Join(testenv.ContextOf(t), "go", data)
 			require.NoError(t, err)
-			changes := g.Watch(harness.Context(t))
+			changes := g.Watch(testenv.ContextOf(t))
 			p.runCommand(t, "join", "member-of"+path, path, "peer", "2")
 			waitPeerMembers := func(want string) {
 				t.Helper()
-				harness.Eventually(t, func() bool { return p.runCommand(t, "members", members...) == want }, "the peer does not see "+want)
+				testenv.Eventually(t, func() bool { return p.runCommand(t, "members", members...) == want }, "the peer does not see "+want)
 			}
 			waitPeerMembers(described["go"] + "," + described["peer"])
 			waitMembers(t, changes, "go", "peer")
@@ -51,7 +51,7 @@ func TestGroup_Peers(t *testing.T) {
 // waitMembers waits until a group consists of the given members.
 func waitMembers(t *testing.T, changes <-chan group.View, want ...string) {
 	t.Helper()
-	limit, last := time.After(harness.WaitLimit), []string(nil)
+	limit, last := time.After(testenv.WaitLimit), []string(nil)
 	for {
 		select {
 		case v := <-changes:

@@ -16,9 +16,12 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // the preferred backend
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 const (
@@ -39,7 +42,7 @@ func TestMain(m *testing.M) {
 		runParticipant()
 	}
 	flag.Parse()
-	os.Exit(harness.RunTests(m, ensemble.Config{TickTime: sessionTimeout / 20}, func(e *ensemble.Ensemble) (cleanup func() error, err error) {
+	goleak.VerifyTestMain(ensemble.Tests(m, ensemble.Config{TickTime: sessionTimeout / 20}, func(e *ensemble.Ensemble) (cleanup func() error, err error) {
 		server = e
 		if exclusion, err = newMonitor(); err != nil {
 			return nil, err
@@ -55,13 +58,13 @@ func TestMain(m *testing.M) {
 // connect connects a client that is closed when the test ends.
 func connect(t *testing.T) *zk.Conn {
 	t.Helper()
-	return harness.ConnectDirectly(t, sessionTimeout, server.Addr(0)).Conn
+	return zkproxy.ConnectDirectly(t, sessionTimeout, server.Addr(0)).Conn
 }
 
 // waitChildren waits until a znode has n children. It treats a missing znode as one without children.
 func waitChildren(t *testing.T, conn *zk.Conn, n int, path string) {
 	t.Helper()
-	harness.Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		children, _, err := conn.Children(path)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			t.Error(err)

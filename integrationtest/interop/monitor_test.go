@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // monitor detects violations of mutual exclusion, without any help of ZooKeeper or a library.
@@ -164,7 +164,7 @@ func (m *monitor) newResource(t *testing.T, limit int, block bool) *resource {
 
 func (m *monitor) newUncheckedResource(t *testing.T, limit int, block bool) *resource {
 	r := &resource{
-		name: strings.TrimPrefix(harness.NewPath(t), "/"), limit: limit, closed: make(chan struct{}),
+		name: strings.TrimPrefix(testenv.NewPath(t), "/"), limit: limit, closed: make(chan struct{}),
 		holders: map[string]string{}, items: map[string]string{},
 	}
 	r.close = sync.OnceFunc(func() { close(r.closed) })
@@ -301,7 +301,7 @@ func (r *resource) countHandOvers(previous, next string) (n int) {
 // waitHolder waits for the next holder. If name is not empty, the holder must have that name.
 func (r *resource) waitHolder(t *testing.T, name string) *holder {
 	t.Helper()
-	h := harness.Receive(t, r.blocked, "a holder "+name)
+	h := testenv.Receive(t, r.blocked, "a holder "+name)
 	if name != "" {
 		require.Equal(t, name, h.name)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
@@ -140,7 +140,7 @@ func TestMonitor_FindsOverlap(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) opener { return p.newMutex }, func(t *testing.T, m contest) {
 		m.peer.requirePeer(t)
 		r := exclusion.newUncheckedResource(t, 1, true)
-		m.path = harness.NewPath(t)
+		m.path = testenv.NewPath(t)
 		done := acquireRepeatedly(t, m.open(t, connect(t), m.path), r, "go", "write", 1)
 		v := r.waitHolder(t, "go")
 		m.path += "-other"

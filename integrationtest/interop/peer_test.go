@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
@@ -151,7 +150,7 @@ func (p *peer) requirePeer(t *testing.T) {
 	t.Helper()
 	select {
 	case <-p.ready:
-	case <-time.After(2 * harness.WaitLimit):
+	case <-time.After(2 * testenv.WaitLimit):
 		require.FailNow(t, p.name+" does not start", p.errors.String())
 	}
 	p.mu.Lock()
@@ -200,7 +199,7 @@ func (c *call) wait(t *testing.T) string {
 		verdict, rest, _ := strings.Cut(a, " ")
 		require.Equal(t, "ok", verdict, "%s answers %q to %q\n%s", c.p.name, a, c.words, c.p.errors)
 		return rest
-	case <-time.After(harness.WaitLimit):
+	case <-time.After(testenv.WaitLimit):
 		require.FailNow(t, "no answer", "of %s to %q\n%s", c.p.name, c.words, c.p.errors)
 		return ""
 	}

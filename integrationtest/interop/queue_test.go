@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
 )
@@ -19,7 +19,7 @@ func eachPeer(t *testing.T, f func(t *testing.T, p *peer, r *resource, path stri
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)
-			path := harness.NewPath(t)
+			path := testenv.NewPath(t)
 			q, err := queue.New(connect(t), path, p.layout())
 			require.NoError(t, err)
 			f(t, p, exclusion.newResource(t, 1, true), path, q)
@@ -44,14 +44,14 @@ func TestQueue_BothConsume(t *testing.T) {
 		var theirs []any
 		for i := range 10 {
 			ours, other := fmt.Sprintf("go-item-%d", i), fmt.Sprintf("%s-item-%d", p.name, i)
-			_, err := q.Put(harness.Context(t), []byte(ours))
+			_, err := q.Put(testenv.ContextOf(t), []byte(ours))
 			require.NoError(t, err)
 			theirs = append(theirs, other)
 			want[ours], want[other] = true, true
 		}
 		p.runCommand(t, "put", append([]any{path}, theirs...)...)
 
-		ctx, stop := context.WithCancel(harness.Context(t))
+		ctx, stop := context.WithCancel(testenv.ContextOf(t))
 		defer stop()
 		done := make(chan error, 1)
 		go func() {
@@ -83,8 +83,8 @@ func TestQueue_BothConsume(t *testing.T) {
 		}
 		require.Len(t, took, 2)
 		r.requireNoHolder(t)
-		harness.Eventually(t, func() bool {
-			n, err := q.Len(harness.Context(t))
+		testenv.Eventually(t, func() bool {
+			n, err := q.Len(testenv.ContextOf(t))
 			require.NoError(t, err)
 			return n == 0
 		}, "items are left")
@@ -100,13 +100,13 @@ func TestQueue_Order(t *testing.T) {
 		items := []any{"a", "b", "c"}
 		p.runCommand(t, "put", append([]any{path}, items...)...)
 		for _, want := range items {
-			i, err := q.Take(harness.Context(t))
+			i, err := q.Take(testenv.ContextOf(t))
 			require.NoError(t, err)
 			require.Equal(t, want, string(i.Data()))
 			require.NoError(t, bubble.Repeated(func() error { return i.Ack() }))
 		}
 		for _, item := range items {
-			_, err := q.Put(harness.Context(t), []byte(item.(string)))
+			_, err := q.Put(testenv.ContextOf(t), []byte(item.(string)))
 			require.NoError(t, err)
 		}
 		stopConsumer := p.startConsumer(t, r, path)
@@ -124,13 +124,13 @@ func TestQueue_Order(t *testing.T) {
 func TestQueue_Claim(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
 		p.runCommand(t, "put", path, "first", "second")
-		mine, err := q.Take(harness.Context(t))
+		mine, err := q.Take(testenv.ContextOf(t))
 		require.NoError(t, err)
 		require.Equal(t, "first", string(mine.Data()))
 		stopConsumer := p.startConsumer(t, r, path)
 		v := r.waitHolder(t, p.name)
 		require.Equal(t, "second", v.kind)
-		_, err = q.TryTake(harness.Context(t))
+		_, err = q.TryTake(testenv.ContextOf(t))
 		require.ErrorIs(t, err, queue.ErrEmpty)
 		r.requireNoHolder(t)
 		v.release()
@@ -162,12 +162,12 @@ func TestQueue_Shared(t *testing.T) {
 		t.Run(c.peer.name+" "+c.kind, func(t *testing.T) {
 			const items = 100 // of each participant
 			c.peer.requirePeer(t)
-			r, path := exclusion.newResource(t, 1, false), harness.NewPath(t)
+			r, path := exclusion.newResource(t, 1, false), testenv.NewPath(t)
 			q, err := queue.New(connect(t), path, c.peer.layout())
 			require.NoError(t, err)
-			ctx, stop := context.WithCancel(harness.Context(t))
+			ctx, stop := context.WithCancel(testenv.ContextOf(t))
 			defer stop()
-			consumed := harness.InBackground(t, func() (all error) {
+			consumed := testenv.InBackground(t, func() (all error) {
 				for item, err := range q.Items(ctx) {
 					if err != nil {
 						return errors.Join(all, err)
@@ -193,12 +193,12 @@ func TestQueue_Shared(t *testing.T) {
 				require.NoError(t, err)
 			}
 			sharing.wait(t)
-			harness.Eventually(t, func() bool { return r.countItems() == 2*items }, "not all items were taken")
+			testenv.Eventually(t, func() bool { return r.countItems() == 2*items }, "not all items were taken")
 			time.Sleep(300 * time.Millisecond) // for items that are taken twice
 			require.NotZero(t, r.countAcquisitions()["go"])
 			require.NotZero(t, r.countAcquisitions()[c.peer.name])
 			stop()
-			require.NoError(t, harness.Receive(t, consumed, "the end of the consumer"))
+			require.NoError(t, testenv.Receive(t, consumed, "the end of the consumer"))
 			c.peer.runCommand(t, "close", handle)
 			n, err := q.Len(context.Background())
 			require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
@@ -35,7 +35,7 @@ func TestRWMutex_Peers(t *testing.T) {
 // testHandOverToReader lets a reader of Go wait for a writer of the peer.
 func testHandOverToReader(t *testing.T, p *peer) {
 	p.requirePeer(t)
-	r, path, conn := exclusion.newResource(t, 1, true), harness.NewPath(t), connect(t)
+	r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 	writer := p.sendCommand(t, "contend", 0, "write", path, r.name, p.name, 1, 0)
 	v := r.waitHolder(t, p.name)
 	done := acquireRepeatedly(t, p.newReadLock(t, conn, path), r, "go", "read", 1)
@@ -52,7 +52,7 @@ func testHandOverToReader(t *testing.T, p *peer) {
 func testReadersTogether(t *testing.T, p *peer) {
 	p.requirePeer(t)
 	for _, goFirst := range []bool{true, false} {
-		r, path, conn := exclusion.newResource(t, 1, true), harness.NewPath(t), connect(t)
+		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 		var reader *call
 		var done func()
 		var readers []*holder
@@ -88,9 +88,9 @@ func testReadersTogether(t *testing.T, p *peer) {
 func testReadersAndWriters(t *testing.T, p *peer) {
 	p.requirePeer(t)
 	const rounds = 10
-	r, path, conn := exclusion.newResource(t, 1, false), harness.NewPath(t), connect(t)
+	r, path, conn := exclusion.newResource(t, 1, false), testenv.NewPath(t), connect(t)
 	rw := p.newRWMutex(t, conn, path)
-	h, err := rw.Lock(harness.Context(t))
+	h, err := rw.Lock(testenv.ContextOf(t))
 	require.NoError(t, err)
 	want := map[string]int{}
 	var waits []func()
@@ -122,8 +122,8 @@ func TestRWMutex_Downgrade(t *testing.T) {
 	p := curator
 	t.Run("of Go", func(t *testing.T) {
 		p.requirePeer(t)
-		r, path, conn := exclusion.newResource(t, 1, true), harness.NewPath(t), connect(t)
-		h, err := p.newRWMutex(t, conn, path).Lock(harness.Context(t))
+		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+		h, err := p.newRWMutex(t, conn, path).Lock(testenv.ContextOf(t))
 		require.NoError(t, err)
 		done := make(chan struct{})
 		go func() { defer close(done); r.acquire("go", "write") }()
@@ -153,7 +153,7 @@ func TestRWMutex_Downgrade(t *testing.T) {
 	// writer joins after the downgrade here.
 	t.Run("of Curator without a waiting writer", func(t *testing.T) {
 		p.requirePeer(t)
-		r, path, conn := exclusion.newResource(t, 1, true), harness.NewPath(t), connect(t)
+		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 		c := p.sendCommand(t, "contend", 0, "downgrade", path, r.name, p.name, 1, 0)
 		v := r.waitHolder(t, p.name)
 		reader := acquireRepeatedly(t, p.newReadLock(t, conn, path), r, "reader", "read", 1)
@@ -190,13 +190,13 @@ func TestRWMutex_KazooReaderWaitsForLaterWriter(t *testing.T) {
 	if p.version != kazooWithBug649 {
 		t.Skipf("kazoo %s is not the version with the defect", p.version)
 	}
-	r, path, conn := exclusion.newResource(t, 1, true), harness.NewPath(t), connect(t)
+	r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 	rw := p.newRWMutex(t, conn, path)
-	h, err := rw.Lock(harness.Context(t))
+	h, err := rw.Lock(testenv.ContextOf(t))
 	require.NoError(t, err)
 	reader := p.sendCommand(t, "contend", 0, "read", path, r.name, p.name, 1, 0)
 	waitChildren(t, conn, 2, path)
-	ctx, cancel := context.WithCancel(harness.Context(t))
+	ctx, cancel := context.WithCancel(testenv.ContextOf(t))
 	defer cancel()
 	later := make(chan error, 1)
 	go func() {

@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
@@ -54,7 +54,7 @@ func TestSemaphore_Peers(t *testing.T) {
 // the other.
 func testLeasesTogether(t *testing.T, m contest) {
 	m.peer.requirePeer(t)
-	m.path = harness.NewPath(t)
+	m.path = testenv.NewPath(t)
 	r, conn := exclusion.newResource(t, m.max, true), connect(t)
 	open := m.open(t, conn, m.path)
 	first := acquireRepeatedly(t, open, r, "go1", "write", 1)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // the preferred backend
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -11,9 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
@@ -40,7 +41,7 @@ func TestZooKeeper(t *testing.T) {
 		}},
 		{Name: "RestartedQuickly", Run: func(e *operators.Election, s *zkServers) {
 			require.NoError(e, s.Restart(0))
-			harness.WaitReady(e, s.Ensemble)
+			ensemble.WaitReady(e, s.Ensemble)
 		}},
 		{Name: "Restored", Short: true, Reason: "lost their data", Run: func(e *operators.Election, s *zkServers) { s.replaceData(e, s.backup) }},
 		{Name: "Emptied", Reason: "lost their data", Run: func(e *operators.Election, s *zkServers) { s.replaceData(e, e.TempDir()) }},
@@ -126,14 +127,14 @@ func TestZooKeeper(t *testing.T) {
 			leader, err := s.Leader()
 			require.NoError(e, err)
 			require.NoError(e, s.Kill(leader))
-			harness.WaitReady(e, s.Ensemble)
+			ensemble.WaitReady(e, s.Ensemble)
 		}},
 		// The remaining server serves clients that are content with a read-only server, and closes the
 		// connections of the candidates.
 		{Name: "ReadOnly", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {
 			require.NoError(e, s.Kill(1))
 			require.NoError(e, s.Kill(2))
-			harness.Eventually(e.T, func() bool {
+			testenv.Eventually(e.T, func() bool {
 				answer, err := s.FourLetter(0, "isro")
 				return err == nil && answer == "ro"
 			}, "the server is not read-only")
@@ -150,7 +151,7 @@ func TestZooKeeper(t *testing.T) {
 // startZooKeeper starts servers.
 func startZooKeeper(e *operators.Election, cfg ensemble.Config) *zkServers {
 	cfg.Backend = ensemble.Process
-	return &zkServers{Ensemble: harness.StartServers(e, cfg)}
+	return &zkServers{Ensemble: ensemble.StartServers(e, cfg)}
 }
 
 // startWithCandidates starts servers and two candidates.
@@ -197,14 +198,14 @@ func aclOf(users ...string) (acl []zk.ACL) {
 }
 
 // permit changes the ACL of the election node.
-func permit(e *operators.Election, admin *harness.Client, users ...string) {
+func permit(e *operators.Election, admin *zkproxy.Client, users ...string) {
 	_, err := admin.SetACL(node, aclOf(users...), -1)
 	require.NoError(e, err)
 }
 
 // connect returns a client with the credentials of all users.
-func (s *zkServers) connect(e *operators.Election) *harness.Client {
-	admin := harness.ConnectDirectly(e, operators.Timeout, s.Addr(0))
+func (s *zkServers) connect(e *operators.Election) *zkproxy.Client {
+	admin := zkproxy.ConnectDirectly(e, operators.Timeout, s.Addr(0))
 	for _, user := range []string{oldUser, newUser} {
 		require.NoError(e, admin.AddAuth("digest", []byte(user)))
 	}
@@ -212,9 +213,9 @@ func (s *zkServers) connect(e *operators.Election) *harness.Client {
 }
 
 // expireSessions cuts off the candidates until their sessions have expired.
-func (s *zkServers) expireSessions(e *operators.Election, admin *harness.Client) {
+func (s *zkServers) expireSessions(e *operators.Election, admin *zkproxy.Client) {
 	e.Networks.Cut()
-	harness.Eventually(e.T, func() bool {
+	testenv.Eventually(e.T, func() bool {
 		children, _, err := admin.Children(node)
 		return err == nil && len(children) == 0
 	}, "the sessions do not expire")
@@ -224,7 +225,7 @@ func (s *zkServers) expireSessions(e *operators.Election, admin *harness.Client)
 // start starts the first server, and waits until it serves clients.
 func (s *zkServers) start(e *operators.Election) {
 	require.NoError(e, s.Start(0))
-	harness.WaitReady(e, s.Ensemble)
+	ensemble.WaitReady(e, s.Ensemble)
 }
 
 // replaceData replaces the data of the first server by a directory.

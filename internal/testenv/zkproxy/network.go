@@ -1,23 +1,21 @@
-package harness
+package zkproxy
 
 import (
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // Network is the network between one client and its servers: a proxy for each server.
-type Network []*zkproxy.Proxy
+type Network []*Proxy
 
 // NewNetwork starts a proxy for each server. They are closed when the test ends.
 func NewNetwork(t testing.TB, servers ...string) Network {
 	t.Helper()
 	var n Network
 	for _, addr := range servers {
-		p, err := zkproxy.New(addr)
+		p, err := New(addr)
 		require.NoError(t, err)
 		t.Cleanup(p.Close)
 		n = append(n, p)
@@ -39,7 +37,7 @@ func (n Network) Addrs() (addrs []string) {
 // Because of this race, which can lose watches, the elections read again after each reconnect.
 func (n Network) DelayReplies() {
 	for _, p := range n {
-		p.Delay(zkproxy.ServerToClient, 10*time.Millisecond)
+		p.Delay(ServerToClient, 10*time.Millisecond)
 	}
 }
 
@@ -56,7 +54,7 @@ func (n Network) Cut() {
 func (n Network) Freeze() {
 	n.DelayReplies()
 	for _, p := range n {
-		p.Blackhole(zkproxy.Both)
+		p.Blackhole(Both)
 	}
 }
 

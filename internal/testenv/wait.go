@@ -1,4 +1,4 @@
-package harness
+package testenv
 
 import (
 	"context"
@@ -46,8 +46,8 @@ func InBackground[T any](t testing.TB, f func() T) <-chan T {
 	return c
 }
 
-// Context returns a context that ends after WaitLimit, or when the test ends.
-func Context(t testing.TB) context.Context {
+// ContextOf returns a context that ends after WaitLimit, or when the test ends.
+func ContextOf(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), WaitLimit)
 	t.Cleanup(cancel)
 	return ctx

@@ -1,4 +1,4 @@
-package harness
+package zkproxy
 
 import (
 	"io"
@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -60,13 +61,13 @@ func DialWith(t testing.TB, timeout time.Duration, n Network, provider zk.HostPr
 // WaitSession waits until the client has a session.
 func (c *Client) WaitSession(t testing.TB) {
 	t.Helper()
-	Eventually(t, func() bool { return c.State() == zk.StateHasSession }, "no session")
+	testenv.Eventually(t, func() bool { return c.State() == zk.StateHasSession }, "no session")
 }
 
 // WaitConnected waits until the server answers a request, after the connection was broken.
 func (c *Client) WaitConnected(t testing.TB) {
 	t.Helper()
-	Eventually(t, func() bool {
+	testenv.Eventually(t, func() bool {
 		_, _, err := c.Exists("/")
 		return err == nil && c.State() == zk.StateHasSession
 	}, "the connection is not restored")
