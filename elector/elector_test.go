@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // The tests TestDefectEn reproduce defects of an older elector that the tests of the state table do not cover.
@@ -51,9 +52,9 @@ func TestDefectE5_StaleLeadership(t *testing.T) {
 
 // TestDefectE6_CandidatesWithoutNames fails if two candidates without names are leaders at the same time.
 func TestDefectE6_CandidatesWithoutNames(t *testing.T) {
-	runOnZooKeeper(t, func(h *zkHarness) {
-		a := h.join("a", nil, leaderelection.WithName(""))
-		b := h.join("b", nil, leaderelection.WithName(""))
+	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
+		a := join(h, srv, "a", nil, leaderelection.WithName(""))
+		b := join(h, srv, "b", nil, leaderelection.WithName(""))
 		h.requireEvents("a begins")
 		require.NotEqual(t, a.elector.Current().Candidate.CandidateID, b.elector.Current().Candidate.CandidateID)
 		require.NotEmpty(t, b.elector.Current().Candidate.NowFollowing)

@@ -20,18 +20,10 @@ import (
 // session is the session timeout of the electors on ZooKeeper.
 const session = 4 * time.Second
 
-// zkHarness runs several electors on one ZooKeeper server, in fake time.
-type zkHarness struct {
-	*journal
-	srv *zktest.Server
-
-	working   map[string]bool // names of the members whose Work runs
-	lastToken int64           // the greatest token with which Work has run
-}
-
 // member is an Elector with a separate connection.
 type member struct {
-	harness  *zkHarness
+	journal  *journal
+	srv      *zktest.Server
 	name     string
 	conn     *zk.Conn
 	elector  *Elector
@@ -42,24 +34,24 @@ type member struct {
 }
 
 // runOnZooKeeper calls test in a bubble.
-func runOnZooKeeper(t *testing.T, test func(h *zkHarness)) {
+func runOnZooKeeper(t *testing.T, test func(h *journal, srv *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &zkHarness{journal: &journal{T: t}, srv: zktest.Start(t), working: map[string]bool{}}
+		srv := zktest.Start(t)
 		t.Cleanup(func() {
 			time.Sleep(time.Minute) // no request is in flight when the connections are closed
 		})
 		time.Sleep(time.Second)
-		test(h)
+		test(&journal{T: t}, srv)
 	})
 }
 
 // join starts an Elector, and waits until it has joined the election. configure, which may be nil, can
 // change the fields of the Elector first.
-func (h *zkHarness) join(name string, configure func(m *member), opts ...leaderelection.Option) *member {
+func join(h *journal, srv *zktest.Server, name string, configure func(m *member), opts ...leaderelection.Option) *member {
 	h.Helper()
-	m := &member{harness: h, name: name, done: make(chan error, 1)}
-	conn, _, err := h.srv.Connect(session, zk.WithDialer(m.dial))
+	m := &member{journal: h, srv: srv, name: name, done: make(chan error, 1)}
+	conn, _, err := srv.Connect(session, zk.WithDialer(m.dial))
 	require.NoError(h, err)
 	m.conn = conn
 	opts = append(opts, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(session))
@@ -95,46 +87,35 @@ func (h *zkHarness) join(name string, configure func(m *member), opts ...leadere
 
 // work is a Work that requires that no other member works, and that tokens increase.
 func (m *member) work(ctx context.Context, l *leaderelection.Leadership) error {
-	h := m.harness
-	h.mu.Lock()
-	if len(h.working) > 0 {
-		h.Errorf("%s works at the same time as %v", m.name, h.working)
-	}
-	if l.Token() <= h.lastToken {
-		h.Errorf("%s works with token %d after %d", m.name, l.Token(), h.lastToken)
-	}
-	h.working[m.name], h.lastToken = true, l.Token()
-	h.mu.Unlock()
+	m.journal.beginWork(m.name, l.Token())
+	defer m.journal.endWork(m.name)
 	<-ctx.Done()
-	h.mu.Lock()
-	delete(h.working, m.name)
-	h.mu.Unlock()
 	return ctx.Err()
 }
 
 // isolate drops everything that the member and the server send to each other.
 func (m *member) isolate() {
 	m.isolated.Store(true)
-	m.harness.srv.Blackhole(zktest.BothWays, m.conn.SessionID())
+	m.srv.Blackhole(zktest.BothWays, m.conn.SessionID())
 }
 
 func (m *member) heal() {
 	m.isolated.Store(false)
-	m.harness.srv.Heal(m.conn.SessionID())
+	m.srv.Heal(m.conn.SessionID())
 }
 
 func (m *member) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	if m.isolated.Load() {
 		return nil, errors.New("the network is partitioned")
 	}
-	return m.harness.srv.Dialer()(network, address, timeout)
+	return m.srv.Dialer()(network, address, timeout)
 }
 
 // TestElectorOnZooKeeper_TakesTurns fails if the electors do not lead one after another, or if the next one waits for
 // a timeout.
 func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
-	runOnZooKeeper(t, func(h *zkHarness) {
-		a, b, c := h.join("a", nil), h.join("b", nil), h.join("c", nil)
+	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
+		a, b, c := join(h, srv, "a", nil), join(h, srv, "b", nil), join(h, srv, "c", nil)
 		h.requireEvents("a begins")
 		begin := time.Now()
 		a.stop()
@@ -153,9 +134,9 @@ func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
 // TestElectorOnZooKeeper_PartitionedLeader fails if a partitioned leader does not end before the next
 // leader begins, or does not join again.
 func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
-	runOnZooKeeper(t, func(h *zkHarness) {
-		a := h.join("a", nil)
-		h.join("b", nil)
+	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
+		a := join(h, srv, "a", nil)
+		join(h, srv, "b", nil)
 		a.isolate()
 		h.wait(20 * time.Second)
 		h.requireEvents("a begins", "a ends", "b begins")
@@ -173,8 +154,8 @@ func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
 // TestElectorOnZooKeeper_SuspendedLeaderResumes fails if a leader whose lease has expired does not begin
 // again, as the same candidate, after the lease was confirmed.
 func TestElectorOnZooKeeper_SuspendedLeaderResumes(t *testing.T) {
-	runOnZooKeeper(t, func(h *zkHarness) {
-		a := h.join("a", func(m *member) { m.elector.Work = nil })
+	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
+		a := join(h, srv, "a", func(m *member) { m.elector.Work = nil })
 		token := a.elector.Current().Candidate.Leadership.Token()
 		a.isolate()
 		h.wait(2500 * time.Millisecond)
@@ -189,8 +170,8 @@ func TestElectorOnZooKeeper_SuspendedLeaderResumes(t *testing.T) {
 // TestElectorOnZooKeeper_ElectionEnds fails if an elector tries to join again after the election has
 // ended.
 func TestElectorOnZooKeeper_ElectionEnds(t *testing.T) {
-	runOnZooKeeper(t, func(h *zkHarness) {
-		a, b := h.join("a", nil), h.join("b", nil)
+	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
+		a, b := join(h, srv, "a", nil), join(h, srv, "b", nil)
 		require.NoError(t, leaderelection.DeleteElection(a.conn, "/election"))
 		for _, m := range []*member{a, b} {
 			require.ErrorIs(t, <-m.done, leaderelection.ErrElectionOver)
@@ -202,8 +183,8 @@ func TestElectorOnZooKeeper_ElectionEnds(t *testing.T) {
 // TestElectorOnZooKeeper_CandidateDeleted fails if an elector whose znode an operator has deleted joins
 // again without a wait, or not at all.
 func TestElectorOnZooKeeper_CandidateDeleted(t *testing.T) {
-	runOnZooKeeper(t, func(h *zkHarness) {
-		a := h.join("a", nil)
+	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
+		a := join(h, srv, "a", nil)
 		require.NoError(t, a.conn.Delete(a.elector.Current().Candidate.CandidateID, -1))
 		h.wait(time.Second)
 		h.requireEvents("a begins", "a ends", "a error")
@@ -214,8 +195,8 @@ func TestElectorOnZooKeeper_CandidateDeleted(t *testing.T) {
 
 // TestLeadOnZooKeeper fails if a candidate remains, or if tokens do not increase.
 func TestLeadOnZooKeeper(t *testing.T) {
-	runOnZooKeeper(t, func(h *zkHarness) {
-		conn, _, err := h.srv.Connect(session)
+	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
+		conn, _, err := srv.Connect(session)
 		require.NoError(t, err)
 		var tokens []int64
 		for range 3 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,11 +26,32 @@ var errBoom = errors.New("boom")
 // handler is the type of Begin, Work and End.
 type handler = func(context.Context, *leaderelection.Leadership) error
 
-// journal records the events of a test, in fake time.
+// journal records the events of a test, in fake time, and who works.
 type journal struct {
 	*testing.T
-	mu     sync.Mutex
-	events []string
+	mu        sync.Mutex
+	events    []string
+	working   []string // who is between beginWork and endWork
+	lastToken int64    // the greatest token of beginWork
+}
+
+// beginWork requires that nobody else works, and that tokens increase.
+func (j *journal) beginWork(name string, token int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.working) > 0 {
+		j.Errorf("%s works at the same time as %v", name, j.working)
+	}
+	if token <= j.lastToken {
+		j.Errorf("%s works with token %d after %d", name, token, j.lastToken)
+	}
+	j.working, j.lastToken = append(j.working, name), token
+}
+
+func (j *journal) endWork(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.working = slices.DeleteFunc(j.working, func(other string) bool { return other == name })
 }
 
 func (j *journal) record(format string, args ...any) {

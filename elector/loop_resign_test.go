@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/resign"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestResignRequested_Leader fails if the leadership is released before End, or if the next candidacy
@@ -101,10 +102,10 @@ func TestResignRequested_Lead(t *testing.T) {
 
 // TestResignRequested_OnZooKeeper fails if a leader does not join again behind the other candidates.
 func TestResignRequested_OnZooKeeper(t *testing.T) {
-	runOnZooKeeper(t, func(h *zkHarness) {
-		a, b := h.join("a", nil), h.join("b", nil)
+	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
+		a, b := join(h, srv, "a", nil), join(h, srv, "b", nil)
 		h.requireEvents("a begins")
-		conn, _, err := h.srv.Connect(session)
+		conn, _, err := srv.Connect(session)
 		require.NoError(t, err)
 		request := func(m *member) {
 			require.NoError(t, resign.Request(context.Background(), conn, "/election", m.elector.Current().Candidate.CandidateID))
