@@ -21,7 +21,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
@@ -96,7 +96,7 @@ func parseEndpoint(endpoint string) (server string, address transport.Address, e
 	switch {
 	case scheme == "unix" || scheme == "unixs":
 		server = "/" + strings.TrimPrefix(server, "/")
-	case !peer.IsHostPort(server):
+	case !cmdline.IsHostPort(server):
 		return "", address, usage("--etcd-endpoints: %q is not of the form host:port", endpoint)
 	}
 	return server, address, nil

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
@@ -54,7 +53,7 @@ type settings struct {
 	zookeeper  zooKeeperSettings
 	etcd       etcdSettings
 	changefeed changefeedSettings
-	raftlog    peer.Settings
+	raftlog    cmdline.PeerSettings
 }
 
 func (s *settings) register(flags *pflag.FlagSet) {
@@ -66,7 +65,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 		flags.String(cmdline.FlagConfig, "", "YAML file; its keys are the flags of run, and command: a list of the program and its arguments")
 		flags.DurationVar(&s.sessionTimeout, "session-timeout", 4*time.Second, "session timeout to request; zookeeper servers may grant a different one, which is then used. On raftlog the time after which an unresponsive leader is replaced. On changefeed the lease: an unresponsive leader is replaced after 0.6 to 2.3 times of it")
 	})
-	s.raftlog = peer.Settings{Program: "elector", PeerCommand: "run", Warn: s.warnOnce, Cluster: "elector"}
+	s.raftlog = cmdline.PeerSettings{Program: "elector", PeerCommand: "run", Warn: s.warnOnce, Cluster: "elector"}
 	for name, k := range backendKinds {
 		if k.flags != nil {
 			cmdline.RegisterGroup(flags, groupBackend+name, func(flags *pflag.FlagSet) { k.flags(s, flags) })

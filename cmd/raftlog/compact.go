@@ -18,7 +18,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 const compactHelp = `Create a snapshot from the files of a peer, in a file from which the peer installs it (compact-file).
@@ -149,7 +148,7 @@ func (c *compactCommand) queryPeer(ctx context.Context, owner offline.Owner) (ap
 	if c.peer != "" {
 		id = c.peer
 	}
-	if p, err := peer.Parse(c.peer); err == nil {
+	if p, err := cmdline.ParsePeer(c.peer); err == nil {
 		if id = p.ID; p.ID == p.Addr {
 			id = ""
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 const configHelp = `Show the peers of a running cluster, or change them.
@@ -43,11 +42,11 @@ func newConfig() *cobra.Command {
 	var c configCommand
 	cmd := &cobra.Command{
 		Use: "config [-c FILE] [HOST:PORT...]", Short: "Show and change the peers", Long: configHelp + exitCodes(cmdline.Permanent, cmdline.Missing, cmdline.Exists, cmdline.Unknown),
-		Example: "  raftlog config -c /etc/raftlog.yaml\n  raftlog config -c /etc/raftlog.yaml --add " + peer.Example + " --delete b",
+		Example: "  raftlog config -c /etc/raftlog.yaml\n  raftlog config -c /etc/raftlog.yaml --add " + cmdline.ExamplePeer + " --delete b",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for name, peers := range map[string][]string{"add": c.add, "delete": c.remove, "replace": c.replace} {
 				if cmd.Flags().Changed(name) && len(peers) == 0 {
-					return newUsageError("--%s is empty: give peers, such as --%s %s", name, name, peer.Example) // for example, a variable of a script is empty
+					return newUsageError("--%s is empty: give peers, such as --%s %s", name, name, cmdline.ExamplePeer) // for example, a variable of a script is empty
 				}
 			}
 			return c.changePeers(cmd.Context(), args, cmd.OutOrStdout())
@@ -147,7 +146,7 @@ func (c *configCommand) printMembership(ctx context.Context, cl *client.Client, 
 	if leader == (api.Peer{}) {
 		fmt.Fprintln(out, "leader: none")
 	} else {
-		fmt.Fprintln(out, "leader:", cmdline.Printable(peer.URL(leader)))
+		fmt.Fprintln(out, "leader:", cmdline.Printable(cmdline.PeerURL(leader)))
 	}
 	return m, nil
 }
@@ -159,7 +158,7 @@ func printPeers(out io.Writer, peers []api.Peer, leader api.Peer) {
 		if p == leader {
 			mark = " (leader)"
 		}
-		fmt.Fprintf(out, "  %s%s\n", cmdline.Printable(peer.URL(p)), mark)
+		fmt.Fprintf(out, "  %s%s\n", cmdline.Printable(cmdline.PeerURL(p)), mark)
 	}
 }
 
@@ -188,7 +187,7 @@ func planVoters(current, add []api.Peer, remove []string) ([]api.Peer, error) {
 	}
 	for _, p := range add {
 		if i := slices.IndexFunc(current, func(q api.Peer) bool { return q.ID == p.ID || q.Addr == p.Addr }); i >= 0 {
-			return nil, cmdline.Errorf(cmdline.Exists, "cannot add %s: %s is a peer already", peer.URL(p), peer.URL(current[i]))
+			return nil, cmdline.Errorf(cmdline.Exists, "cannot add %s: %s is a peer already", cmdline.PeerURL(p), cmdline.PeerURL(current[i]))
 		}
 		voters = append(voters, p)
 	}
@@ -205,7 +204,7 @@ func isInEffect(current, add []api.Peer, remove []string) bool {
 func findPeer(peers []api.Peer, text string) (int, error) {
 	i := slices.IndexFunc(peers, func(p api.Peer) bool { return p.ID == text })
 	if i < 0 {
-		if p, err := peer.Parse(text); err == nil {
+		if p, err := cmdline.ParsePeer(text); err == nil {
 			i = slices.IndexFunc(peers, func(q api.Peer) bool { return q == p || p.ID == p.Addr && q.Addr == p.Addr })
 		}
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 // directoryFlags contains the flags that select the directory of a peer.
@@ -197,13 +196,13 @@ func printSnapshot(out io.Writer, s offline.Snapshot) error {
 	fmt.Fprintf(&b, "request IDs: %d, prune index: %d, updates not applied: %d\n", s.RequestIDs, s.PruneIndex, len(s.Skipped))
 	fmt.Fprintf(&b, "peers, by entry %d:\n", s.Membership.Index)
 	for _, p := range s.Membership.Voters {
-		fmt.Fprintf(&b, "  %s\n", cmdline.Printable(peer.URL(p)))
+		fmt.Fprintf(&b, "  %s\n", cmdline.Printable(cmdline.PeerURL(p)))
 	}
 	for _, p := range s.Membership.Outgoing {
-		fmt.Fprintf(&b, "  %s (outgoing)\n", cmdline.Printable(peer.URL(p)))
+		fmt.Fprintf(&b, "  %s (outgoing)\n", cmdline.Printable(cmdline.PeerURL(p)))
 	}
 	for _, p := range s.Membership.Learners {
-		fmt.Fprintf(&b, "  %s (without a vote)\n", cmdline.Printable(peer.URL(p)))
+		fmt.Fprintf(&b, "  %s (without a vote)\n", cmdline.Printable(cmdline.PeerURL(p)))
 	}
 	for _, id := range s.Membership.Removed {
 		fmt.Fprintf(&b, "  %s (removed)\n", cmdline.Printable(id))

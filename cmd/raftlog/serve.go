@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 const serveHelp = `Run a peer until SIGTERM, SIGINT, SIGHUP or SIGQUIT. Then the peer transfers its leadership, if it
@@ -96,7 +95,7 @@ func (s *settings) completePeer() (err error) {
 	case s.Cluster == "":
 		return errClusterMissing
 	case len(s.Peers) == 0:
-		return newUsageError("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", peer.Example)
+		return newUsageError("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", cmdline.ExamplePeer)
 	case s.Dir == "":
 		return newUsageError("the directory of peer %s is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog", s.ID)
 	case s.addr == "":

@@ -12,13 +12,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 // settings contains the settings of all commands. A command has the flags of those that it uses, and
 // variables and the configuration file can contain all of them.
 type settings struct {
-	peer.Settings
+	cmdline.PeerSettings
 	certificates               cmdline.Certificates
 	addr, compactFile          string
 	electionTimeout, heartbeat time.Duration
@@ -43,7 +42,7 @@ const (
 var configuration = cmdline.Settings{Prefix: "RAFTLOG_", Earlier: map[string]string{"listen": "peer-listen"}}
 
 func newSettings() *settings {
-	s := &settings{Settings: peer.Settings{Program: "raftlog", PeerCommand: "serve"}}
+	s := &settings{PeerSettings: cmdline.PeerSettings{Program: "raftlog", PeerCommand: "serve"}}
 	s.clusterFlags = pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.clusterFlags.SortFlags = false
 	s.clusterFlags.StringP(cmdline.FlagConfig, "c", "", "configuration file, YAML (see raftlog defaults)")
@@ -154,7 +153,7 @@ func checkAddress(name, addr string, listen bool) error {
 // parsePeers parses a list of peers.
 func parsePeers(texts []string) (peers []api.Peer, err error) {
 	for _, text := range texts {
-		p, err := peer.Parse(text)
+		p, err := cmdline.ParsePeer(text)
 		if err != nil {
 			return nil, newUsageError("%w", err)
 		}

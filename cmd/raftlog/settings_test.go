@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 // writeFile writes a private file, and returns its name.
@@ -54,7 +53,7 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.completePeer())
 	require.Equal(t, 90*time.Minute, s.window)
-	require.Equal(t, peer.List{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, s.Peers)
+	require.Equal(t, cmdline.PeerList{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, s.Peers)
 	require.Equal(t, "g:2", s.addr)
 	require.Equal(t, "/x/b", s.Dir)
 	require.Equal(t, "y/b/z", s.compactFile)

@@ -1,7 +1,7 @@
 // Package cmdline implements the parts of a command line that the commands elector and raftlog share:
-// settings from flags, the environment and a file, certificates, keys and secrets in files that can be
-// replaced at any time, exit codes, help texts, the command reference, suggestions for mistyped commands and
-// flags, signals, and a log that does not block.
+// settings from flags, the environment and a file, those of peers of a Raft log, certificates, keys and
+// secrets in files that can be replaced at any time, exit codes, help texts, the command reference,
+// suggestions for mistyped commands and flags, signals, and a log that does not block.
 package cmdline
 
 import (

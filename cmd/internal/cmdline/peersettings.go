@@ -1,6 +1,4 @@
-// Package peer declares and reads the settings of peers of a Raft log and of their clients, which the commands
-// elector and raftlog have in common.
-package peer
+package cmdline
 
 import (
 	"crypto/tls"
@@ -13,11 +11,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// Settings contains the settings of a peer and of a client.
-type Settings struct {
+// PeerSettings contains the settings of a peer and of a client.
+type PeerSettings struct {
 	// Program is the name of the program, and PeerCommand that of its command that runs a peer. All other
 	// commands are clients.
 	Program, PeerCommand string
@@ -25,7 +22,7 @@ type Settings struct {
 	Warn func(flag, warning string)
 
 	Cluster, ID, Dir, Listen string
-	Peers                    List
+	Peers                    PeerList
 
 	Secret, SecretFile             string // of peers
 	ClientSecret, ClientSecretFile string
@@ -35,7 +32,7 @@ type Settings struct {
 }
 
 // RegisterPeer registers the flags that identify a peer, and that locate it and the others.
-func (s *Settings) RegisterPeer(flags *pflag.FlagSet) {
+func (s *PeerSettings) RegisterPeer(flags *pflag.FlagSet) {
 	flags.StringVar(&s.ID, "peer-id", "", "ID of the peer, which replaces {id} in paths; an ID must not be used again: a peer that has lost its data returns with a new one")
 	flags.StringVar(&s.Dir, "dir", "", "directory of the data of the peer; {id} stands for its ID")
 	flags.StringVar(&s.Listen, "peer-listen", "", "address on which the peer listens, host:port (default: its address)")
@@ -43,7 +40,7 @@ func (s *Settings) RegisterPeer(flags *pflag.FlagSet) {
 }
 
 // RegisterAccess registers the flags that give access to a cluster.
-func (s *Settings) RegisterAccess(flags *pflag.FlagSet) {
+func (s *PeerSettings) RegisterAccess(flags *pflag.FlagSet) {
 	flags.StringVar(&s.Cluster, "cluster", s.Cluster, "name of the cluster, the same for all peers and clients")
 	usage := func(text string) string {
 		return strings.NewReplacer("COMMAND", s.PeerCommand, "PREFIX_", s.variable("")).Replace(text)
@@ -58,12 +55,12 @@ func (s *Settings) RegisterAccess(flags *pflag.FlagSet) {
 }
 
 // Files returns the files of secrets.
-func (s *Settings) Files() []cmdline.SecretFile {
-	return []cmdline.SecretFile{{Flag: "--secret-file", Name: s.SecretFile}, {Flag: "--client-secret-file", Name: s.ClientSecretFile}}
+func (s *PeerSettings) Files() []SecretFile {
+	return []SecretFile{{Flag: "--secret-file", Name: s.SecretFile}, {Flag: "--client-secret-file", Name: s.ClientSecretFile}}
 }
 
 // ExpandPath replaces {id} in a path by the ID of the peer.
-func (s *Settings) ExpandPath(path string) (string, error) {
+func (s *PeerSettings) ExpandPath(path string) (string, error) {
 	if s.ID == "" && strings.Contains(path, "{id}") {
 		return "", fmt.Errorf("%q contains {id}, and the ID of the peer is missing: set it by --peer-id, such as --peer-id a", path)
 	}
@@ -71,7 +68,7 @@ func (s *Settings) ExpandPath(path string) (string, error) {
 }
 
 // Addr returns the address of the peer in Peers, or "" if they do not contain it.
-func (s *Settings) Addr() string {
+func (s *PeerSettings) Addr() string {
 	if i := slices.IndexFunc(s.Peers, func(p api.Peer) bool { return p.ID == s.ID }); i >= 0 {
 		return s.Peers[i].Addr
 	}
@@ -80,7 +77,7 @@ func (s *Settings) Addr() string {
 
 // Peer returns what authenticates a peer. secrets, which is nil without a secret, returns the current ones.
 // config is nil without certificates. log receives a message each time secrets are replaced.
-func (s *Settings) Peer(files cmdline.Certificates, log *slog.Logger) (secrets func() api.Secrets, config *tls.Config, err error) {
+func (s *PeerSettings) Peer(files Certificates, log *slog.Logger) (secrets func() api.Secrets, config *tls.Config, err error) {
 	peers, err := s.read("secret", s.SecretFile, s.Secret, log)
 	if err != nil {
 		return nil, nil, err
@@ -92,7 +89,7 @@ func (s *Settings) Peer(files cmdline.Certificates, log *slog.Logger) (secrets f
 	if peers == nil && clients != nil {
 		return nil, nil, fmt.Errorf("--client-secret-file: there is a secret of clients, and none of peers, which need another one: set --secret-file or %s as well, for example --secret-file /etc/%s/secret", s.variable("secret"), s.Program)
 	}
-	roles, err := cmdline.NewRoles(peers, clients, log)
+	roles, err := NewRoles(peers, clients, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,7 +105,7 @@ func (s *Settings) Peer(files cmdline.Certificates, log *slog.Logger) (secrets f
 
 // Client returns what authenticates a client. secret, which is nil without a secret, returns the current one.
 // config is nil without certificates. The secret of peers is not read.
-func (s *Settings) Client(files cmdline.Certificates) (secret func() []byte, config *tls.Config, err error) {
+func (s *PeerSettings) Client(files Certificates) (secret func() []byte, config *tls.Config, err error) {
 	clients, err := s.read("client-secret", s.ClientSecretFile, s.ClientSecret, nil)
 	switch {
 	case err != nil:
@@ -123,12 +120,12 @@ func (s *Settings) Client(files cmdline.Certificates) (secret func() []byte, con
 }
 
 // read returns the secrets of a role, or nil if none is set. name is the name of the flag of the secret.
-func (s *Settings) read(name, file, value string, log *slog.Logger) (*cmdline.Secrets, error) {
+func (s *PeerSettings) read(name, file, value string, log *slog.Logger) (*Secrets, error) {
 	flag := fmt.Sprintf("%s (%s)", name, s.variable(name))
 	if file != "" {
 		flag = "--" + name + "-file"
 	}
-	secrets, warning, err := cmdline.ReadSecrets(cmdline.SecretFile{Flag: flag, Name: file}, value, log)
+	secrets, warning, err := ReadSecrets(SecretFile{Flag: flag, Name: file}, value, log)
 	if err == nil && warning != "" {
 		s.Warn(flag, warning)
 	}
@@ -136,14 +133,14 @@ func (s *Settings) read(name, file, value string, log *slog.Logger) (*cmdline.Se
 }
 
 // variable returns the environment variable of a flag.
-func (s *Settings) variable(flag string) string {
+func (s *PeerSettings) variable(flag string) string {
 	return strings.ToUpper(s.Program + "_" + strings.ReplaceAll(flag, "-", "_"))
 }
 
 // certificates returns the configuration for the certificates, or nil without them, after checking that a
 // process with these secrets, from a flag with this name, is authenticated in some way, unless that is not
 // wanted.
-func (s *Settings) certificates(files cmdline.Certificates, secrets *cmdline.Secrets, name string) (*tls.Config, error) {
+func (s *PeerSettings) certificates(files Certificates, secrets *Secrets, name string) (*tls.Config, error) {
 	config, err := files.PeerConfig(slices.Concat(s.AllowedNames, s.AllowedClientNames))
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package peer
+package cmdline
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestParse fails if a valid peer is not parsed, or an invalid one is accepted.
-func TestParse(t *testing.T) {
+// TestParsePeer fails if a valid peer is not parsed, or an invalid one is accepted.
+func TestParsePeer(t *testing.T) {
 	for text, want := range map[string]api.Peer{
 		"tcp://127.0.0.1:8047/foo": {ID: "foo", Addr: "127.0.0.1:8047"},
 		"tcp://1.2.3.4:8047":       {ID: "1.2.3.4:8047", Addr: "1.2.3.4:8047"},
@@ -20,29 +20,29 @@ func TestParse(t *testing.T) {
 		"h:1/a=b:2":                {ID: "a=b:2", Addr: "h:1"},
 		"[::1]:65535":              {ID: "[::1]:65535", Addr: "[::1]:65535"},
 	} {
-		p, err := Parse(text)
+		p, err := ParsePeer(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, p)
-		again, err := Parse(URL(p))
+		again, err := ParsePeer(PeerURL(p))
 		require.NoError(t, err)
 		require.Equal(t, p, again)
 	}
 	for _, text := range []string{
 		"", "a", "http://h:1", "h", "h:", "h:0", "h:65536", "h:x", ":1", "0.0.0.0:1/a", "[::]:1/a", "h:1/", "h:1/a b", "h:1/a,b", "h:1/\x1b", "tcp://", "a=", "a=h", "=h:1", "a=:1", "a=b=h:1",
 	} {
-		_, err := Parse(text)
+		_, err := ParsePeer(text)
 		require.ErrorContains(t, err, "for example", "%q", text)
 	}
 }
 
-// FuzzParse parses arbitrary addresses of peers. A peer that is accepted is the
+// FuzzParsePeer parses arbitrary addresses of peers. A peer that is accepted is the
 // same after it was formatted.
-func FuzzParse(f *testing.F) {
+func FuzzParsePeer(f *testing.F) {
 	f.Add("tcp://127.0.0.1:8047/foo")
 	f.Add("foo=127.0.0.1:8047")
 	f.Fuzz(func(t *testing.T, text string) {
-		if p, err := Parse(text); err == nil {
-			again, err := Parse(URL(p))
+		if p, err := ParsePeer(text); err == nil {
+			again, err := ParsePeer(PeerURL(p))
 			require.NoError(t, err)
 			require.Equal(t, p, again)
 		}

@@ -1,4 +1,4 @@
-package peer
+package cmdline
 
 import (
 	"errors"
@@ -13,13 +13,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// Example is an example of a peer for errors and help texts.
-const Example = "tcp://10.0.0.1:8047/a"
+// ExamplePeer is an example of a peer for errors and help texts.
+const ExamplePeer = "tcp://10.0.0.1:8047/a"
 
-// Parse parses tcp://host:port/id, host:port/id or id=host:port. Without an ID, the ID is host:port.
-func Parse(text string) (api.Peer, error) {
+// ParsePeer parses tcp://host:port/id, host:port/id or id=host:port. Without an ID, the ID is host:port.
+func ParsePeer(text string) (api.Peer, error) {
 	fail := func(reason string) (api.Peer, error) {
-		return api.Peer{}, fmt.Errorf("peer %q: %s; for example %s", text, reason, Example)
+		return api.Peer{}, fmt.Errorf("peer %q: %s; for example %s", text, reason, ExamplePeer)
 	}
 	rest := text
 	if scheme, after, ok := strings.Cut(text, "://"); ok {
@@ -65,25 +65,25 @@ func IsHostPort(addr string) bool {
 	return err == nil && n > 0
 }
 
-// URL returns the text that [Parse] parses.
-func URL(p api.Peer) string {
+// PeerURL returns the text that [ParsePeer] parses.
+func PeerURL(p api.Peer) string {
 	if p.ID == p.Addr {
 		return "tcp://" + p.Addr
 	}
 	return "tcp://" + p.Addr + "/" + p.ID
 }
 
-// List contains peers with different IDs and addresses. It is the value of a flag: a list that is separated by
+// PeerList contains peers with different IDs and addresses. It is the value of a flag: a list that is separated by
 // commas.
-type List []api.Peer
+type PeerList []api.Peer
 
-func (l *List) String() string { return strings.Join(l.GetSlice(), ",") }
+func (l *PeerList) String() string { return strings.Join(l.GetSlice(), ",") }
 
 // Type implements [pflag.Value].
-func (l *List) Type() string { return "peers" }
+func (l *PeerList) Type() string { return "peers" }
 
 // Set adds peers. An empty text contains none.
-func (l *List) Set(text string) error {
+func (l *PeerList) Set(text string) error {
 	if text == "" {
 		return nil
 	}
@@ -96,34 +96,34 @@ func (l *List) Set(text string) error {
 }
 
 // Append implements [pflag.SliceValue].
-func (l *List) Append(text string) error {
-	p, err := Parse(text)
+func (l *PeerList) Append(text string) error {
+	p, err := ParsePeer(text)
 	if err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(*l, func(q api.Peer) bool { return q.ID == p.ID || q.Addr == p.Addr }); i >= 0 {
-		return fmt.Errorf("%s and %s have the same ID or address; IDs and addresses must be unique, such as %s", URL((*l)[i]), URL(p), Example)
+		return fmt.Errorf("%s and %s have the same ID or address; IDs and addresses must be unique, such as %s", PeerURL((*l)[i]), PeerURL(p), ExamplePeer)
 	}
 	*l = append(*l, p)
 	return nil
 }
 
 // Replace implements [pflag.SliceValue].
-func (l *List) Replace(texts []string) error {
+func (l *PeerList) Replace(texts []string) error {
 	*l = nil
 	return l.Set(strings.Join(texts, ","))
 }
 
 // GetSlice implements [pflag.SliceValue].
-func (l *List) GetSlice() (all []string) {
+func (l *PeerList) GetSlice() (all []string) {
 	for _, p := range *l {
-		all = append(all, URL(p))
+		all = append(all, PeerURL(p))
 	}
 	return all
 }
 
-// FromMapping implements [cmdline.ListOfMappings].
-func (l *List) FromMapping(values map[string]string) (string, error) {
+// FromMapping implements [ListOfMappings].
+func (l *PeerList) FromMapping(values map[string]string) (string, error) {
 	if len(values) != 2 || values["id"] == "" || values["addr"] == "" {
 		return "", errors.New("a peer has the keys id and addr, and no others")
 	}
