@@ -26,16 +26,16 @@ var errBoom = errors.New("boom")
 // handler is the type of Begin, Work and End.
 type handler = func(context.Context, *leaderelection.Leadership) error
 
-// journal records the events of a test, in fake time, and who works.
+// journal records the events of a test, in fake time, and the members that work.
 type journal struct {
 	*testing.T
 	mu        sync.Mutex
 	events    []string
-	working   []string // who is between beginWork and endWork
+	working   []string // the members between beginWork and endWork
 	lastToken int64    // the greatest token of beginWork
 }
 
-// beginWork requires that nobody else works, and that tokens increase.
+// beginWork requires that no other member works, and that tokens increase.
 func (j *journal) beginWork(name string, token int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

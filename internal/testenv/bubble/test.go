@@ -17,7 +17,7 @@ const SessionTimeout = 4 * time.Second
 type Test struct {
 	*testing.T
 	Server *zktest.Server
-	// Conn is the connection of what is tested, and Operator that of another program. They are nil unless the
+	// Conn is the connection under test, and Operator that of another program. They are nil unless the
 	// test sets them.
 	Conn, Operator *zk.Conn
 }
