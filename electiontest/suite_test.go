@@ -12,16 +12,16 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/suites"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // runCase runs a case in a bubble and returns its failures.
 func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string {
-	var r *suites.Recorder
+	var r *testenv.Recorder
 	synctest.Test(t, func(*testing.T) {
-		r = suites.Record(func(t testing.TB) { c.Run(t, f) })
+		r = testenv.Record(func(t testing.TB) { c.Run(t, f) })
 		time.Sleep(time.Hour) // goroutines that were too slow end
 	})
 	return r.Failures()

@@ -16,12 +16,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/suites"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // runCase runs a case and returns the failures that it reports.
 func runCase(c storetest.Case, f storetest.Factory) []string {
-	return suites.Record(func(t testing.TB) { c.Run(t, f) }).Failures()
+	return testenv.Record(func(t testing.TB) { c.Run(t, f) }).Failures()
 }
 
 // flawedStore is a store in memory with one flaw.

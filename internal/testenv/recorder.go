@@ -1,6 +1,4 @@
-// Package suites contains what the exported test suites have in common: a count of goroutines, and for
-// their own tests, which use implementations that have defects, a record of the failures that they report.
-package suites
+package testenv
 
 import (
 	"fmt"
@@ -9,8 +7,8 @@ import (
 	"testing"
 )
 
-// Recorder is a test that records the failures of cases of a suite. It implements the methods that suites
-// use. The other methods panic.
+// Recorder is a test that records failures, for tests of test suites with defective implementations. It
+// implements the methods that suites use. The other methods panic.
 type Recorder struct {
 	testing.TB // nil
 
@@ -22,18 +20,18 @@ type Recorder struct {
 // Record calls run and then the functions that run has passed to Cleanup, the last one first.
 func Record(run func(testing.TB)) *Recorder {
 	r := &Recorder{}
-	call(func() { run(r) })
+	callInGoroutine(func() { run(r) })
 	for {
 		cleanup := r.takeCleanup()
 		if cleanup == nil {
 			return r
 		}
-		call(cleanup)
+		callInGoroutine(cleanup)
 	}
 }
 
-// call calls f in a new goroutine, which Fatalf and Skipf end.
-func call(f func()) {
+// callInGoroutine calls f in a new goroutine, which Fatalf and Skipf end.
+func callInGoroutine(f func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
