@@ -1,0 +1,97 @@
+package repository
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The numbers of packages and files of the library through which one candidate may pass, from NewElection to
+// the closed channel. A change that needs fewer lowers them.
+const (
+	maxWalkPackages = 9
+	maxWalkFiles    = 40
+)
+
+// notWalked are the packages of the server and the dialer.
+var notWalked = regexp.MustCompile(`/(zktest|zkdial|internal/wire|internal/testenv)(/|$)`)
+
+// candidateTest joins an election as its only candidate, leads and resigns, in fake time.
+const candidateTest = `package main
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zkdial"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestCandidate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.Start(t)
+		conn, _, err := zkdial.Connect([]string{server.Name()}, 4*time.Second, zkdial.WithDialer(server.Dialer()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		candidate, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go candidate.ElectLeader()
+		for status := range candidate.Status() {
+			if status.Role == leaderelection.Leader {
+				if err := candidate.Resign(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+`
+
+// TestWalk fails if a candidate passes through more packages or files than it did. It runs candidateTest with
+// coverage. With -v it lists them.
+func TestWalk(t *testing.T) {
+	source, profile := filepath.Join(t.TempDir(), "candidate_test.go"), filepath.Join(t.TempDir(), "profile")
+	require.NoError(t, os.WriteFile(source, []byte(candidateTest), 0o600))
+	out, err := exec.Command("go", "test", "-count=1", "-cpu=1", "-coverpkg="+module+"/...", "-coverprofile="+profile, source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	text, err := os.ReadFile(profile)
+	require.NoError(t, err)
+	files := map[string][]string{} // by package
+	for line := range strings.Lines(string(text)) {
+		file, rest, _ := strings.Cut(line, ":")
+		var from, to string
+		var n, count int
+		if _, err := fmt.Sscanf(strings.Replace(rest, ",", " ", 1), "%s %s %d %d", &from, &to, &n, &count); err != nil || count == 0 {
+			continue
+		}
+		if p := path.Dir(file); strings.HasPrefix(p, module) && !notWalked.MatchString(p) && !slices.Contains(files[p], path.Base(file)) {
+			files[p] = append(files[p], path.Base(file))
+		}
+	}
+	total := 0
+	for _, p := range slices.Sorted(maps.Keys(files)) {
+		slices.Sort(files[p])
+		total += len(files[p])
+		t.Logf("%-40s %s", "."+strings.TrimPrefix(p, module), strings.Join(files[p], " "))
+	}
+	t.Logf("%d packages, %d files", len(files), total)
+	require.NotEmpty(t, files)
+	assert.LessOrEqual(t, len(files), maxWalkPackages, "packages")
+	assert.LessOrEqual(t, total, maxWalkFiles, "files")
+}
