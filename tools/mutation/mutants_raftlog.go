@@ -4,27 +4,27 @@ package main
 var raftlogMutants = []mutant{
 	{
 		name: "raftlog/dedup-view", breaks: "a view shares the list of buckets with its table",
-		file: "adapters/raftlog/internal/dedup/table.go",
+		file: "adapters/raftlog/internal/replica/ids.go",
 		edits: []edit{
 			{`slices.Clone(t.buckets)`, `t.buckets`},
 		},
-		tests: "./adapters/raftlog/internal/dedup -run TestView_Immutable",
+		tests: "./adapters/raftlog/internal/replica -run TestIDsView_Immutable",
 	},
 	{
 		name: "raftlog/dedup-expire", breaks: "a bucket keeps its expired IDs until all of them have expired",
-		file: "adapters/raftlog/internal/dedup/table.go",
+		file: "adapters/raftlog/internal/replica/ids.go",
 		edits: []edit{
 			{`t.buckets[expired] = b.from(n)`, `t.len += n`},
 		},
-		tests: "./adapters/raftlog/internal/dedup -run TestExpire_Limits",
+		tests: "./adapters/raftlog/internal/replica -run TestIDs_ExpireLimits",
 	},
 	{
 		name: "raftlog/dedup-fits", breaks: "an index that is too great for its bucket is truncated",
-		file: "adapters/raftlog/internal/dedup/bucket.go",
+		file: "adapters/raftlog/internal/replica/ids_bucket.go",
 		edits: []edit{
 			{` && width(e.index-h.Base) <= h.IndexWidth`, ``},
 		},
-		tests: "./adapters/raftlog/internal/dedup -run TestTable_EqualsModel",
+		tests: "./adapters/raftlog/internal/replica -run TestIDs_EqualsModel",
 	},
 	{
 		name: "raftlog/vote-response", breaks: "every answer counts as a vote that may be written on a full disk",

@@ -12,19 +12,19 @@ var raftlogFileMutants = []mutant{
 	},
 	{
 		name: "raftlog/dedup-order", breaks: "buckets of a snapshot may overlap",
-		file: "adapters/raftlog/internal/dedup/codec.go",
+		file: "adapters/raftlog/internal/replica/ids_codec.go",
 		edits: []edit{
 			{`last >= 0 && compareID`, `last >= 1<<30 && compareID`},
 		},
-		tests: "./adapters/raftlog/internal/dedup -run TestRead_InvalidContent",
+		tests: "./adapters/raftlog/internal/replica -run TestReadIDs_InvalidContent",
 	},
 	{
 		name: "raftlog/dedup-form", breaks: "a bucket of a snapshot may begin at another ID or index",
-		file: "adapters/raftlog/internal/dedup/codec.go",
+		file: "adapters/raftlog/internal/replica/ids_codec.go",
 		edits: []edit{
-			{`packed.header != b.header || `, ``},
+			{`packed.bucketHeader != b.bucketHeader || `, ``},
 		},
-		tests: "./adapters/raftlog/internal/dedup -run TestRead_InvalidContent",
+		tests: "./adapters/raftlog/internal/replica -run TestReadIDs_InvalidContent",
 	},
 	{
 		name: "raftlog/snapshot-sender", breaks: "a peer that is not the leader can send a snapshot",

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
@@ -151,7 +150,7 @@ func (s *State) Sum() uint64 {
 type View struct {
 	Index, Term uint64
 	state       State // without the IDs, and with the elections by name only
-	ids         *dedup.View
+	ids         *IDsView
 }
 
 // View returns the current state. It encodes nothing, so that it takes little time.
@@ -182,13 +181,13 @@ func (v *View) writeLimited(w io.Writer, limit int) (int64, error) {
 }
 
 // Read reads the state that [View.WriteTo] has written. The error wraps [entry.ErrMalformed] or
-// [dedup.ErrCorrupt] if the format is unknown or the bytes are damaged.
+// [ErrCorruptIDs] if the format is unknown or the bytes are damaged.
 func Read(r io.Reader) (*State, error) {
 	s, err := readState(r)
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: read the state of a snapshot: %w", err)
 	}
-	if s.IDs, err = dedup.Read(r); err != nil {
+	if s.IDs, err = readIDs(r); err != nil {
 		return nil, fmt.Errorf("raftlog: read the request IDs of a snapshot: %w", err)
 	}
 	return s, nil

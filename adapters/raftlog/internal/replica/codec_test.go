@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
@@ -121,7 +120,7 @@ func TestSnapshot_Damaged(t *testing.T) {
 	_, err = Read(bytes.NewReader(huge))
 	require.ErrorIs(t, err, entry.ErrMalformed)
 	_, err = Read(io.MultiReader(bytes.NewReader(whole[:len(whole)-1]), strings.NewReader("x")))
-	require.ErrorIs(t, err, dedup.ErrCorrupt)
+	require.ErrorIs(t, err, ErrCorruptIDs)
 }
 
 // TestSnapshot_TooLarge fails if a record is written that is larger than the limit of Read.

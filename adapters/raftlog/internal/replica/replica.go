@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
@@ -34,7 +33,7 @@ type State struct {
 	TransferTerm uint64
 	Members      Members
 	Elections    Elections
-	IDs          *dedup.Table
+	IDs          *IDs
 	// Skips are the indexes of State entries that were not applied, in ascending order: their IDs
 	// were known or outside of the window, or their leaderships had ended. There are few, because
 	// a leader writes no entry that it knows to be skipped. Peers whose logs start at different
@@ -52,7 +51,7 @@ type State struct {
 func New(voters []entry.Peer, window, election time.Duration) *State {
 	return &State{
 		Index: 1, Term: 1, Window: window, Election: election,
-		Members: newMembers(voters), Elections: newElections(), IDs: dedup.New(),
+		Members: newMembers(voters), Elections: newElections(), IDs: newIDs(),
 	}
 }
 

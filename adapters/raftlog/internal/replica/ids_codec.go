@@ -1,4 +1,4 @@
-// The format of a View in a snapshot is
+// The format of an IDsView in a snapshot is
 //
 //	"raftids" version=2, count u64, buckets, crc u32
 //
@@ -6,7 +6,7 @@
 // data; see the types. Numbers are big-endian. crc is the CRC32C of everything before it.
 // Views with the same IDs, indexes and sums have the same bytes.
 
-package dedup
+package replica
 
 import (
 	"bytes"
@@ -17,35 +17,35 @@ import (
 	"io"
 )
 
-// ErrCorrupt is returned if bytes are not an undamaged table.
-var ErrCorrupt = errors.New("dedup: table of request IDs is damaged")
+// ErrCorruptIDs is returned if bytes are not an undamaged table of request IDs.
+var ErrCorruptIDs = errors.New("raftlog: table of request IDs is damaged")
 
-const magic = "raftids\x02"
+const idsMagic = "raftids\x02"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // append appends the encoded bucket to p.
 func (b *bucket) append(p []byte) []byte {
-	p, _ = binary.Append(p, binary.BigEndian, b.header) // cannot fail: its size is fixed
+	p, _ = binary.Append(p, binary.BigEndian, b.bucketHeader) // cannot fail: its size is fixed
 	return append(p, b.data...)
 }
 
-// WriteTo writes the view for [Read] and returns the number of bytes written. It buffers less
+// WriteTo writes the view for readIDs and returns the number of bytes written. It buffers less
 // than 64 KiB.
-func (v *View) WriteTo(w io.Writer) (int64, error) {
+func (v *IDsView) WriteTo(w io.Writer) (int64, error) {
 	written, crc := int64(0), uint32(0)
-	buf := binary.BigEndian.AppendUint64([]byte(magic), uint64(v.len))
+	buf := binary.BigEndian.AppendUint64([]byte(idsMagic), uint64(v.len))
 	flush := func() error {
 		n, err := w.Write(buf)
 		written += int64(n)
 		if err != nil {
-			return fmt.Errorf("dedup: write table: %w", err)
+			return fmt.Errorf("raftlog: write the table of request IDs: %w", err)
 		}
 		crc = crc32.Update(crc, castagnoli, buf)
 		buf = buf[:0]
 		return nil
 	}
-	entries := make([]entry, 0, maxEntries)
+	entries := make([]idEntry, 0, maxEntries)
 	left := v.len
 	for _, b := range v.buckets {
 		for i := range b.len() {
@@ -67,41 +67,41 @@ func (v *View) WriteTo(w io.Writer) (int64, error) {
 	return written, flush()
 }
 
-// Read returns the table that a View has written. It reads the table and no more bytes.
-// Errors wrap ErrCorrupt if the bytes are damaged, or the error of r. The memory that Read
+// readIDs returns the table that an IDsView has written. It reads the table and no more bytes.
+// Errors wrap ErrCorruptIDs if the bytes are damaged, or the error of r. The memory that readIDs
 // allocates is proportional to the bytes of r.
-func Read(r io.Reader) (*Table, error) {
-	t, err := read(r)
+func readIDs(r io.Reader) (*IDs, error) {
+	t, err := decodeIDs(r)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: unexpected end", ErrCorrupt)
+		err = fmt.Errorf("%w: unexpected end", ErrCorruptIDs)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("dedup: read table: %w", err)
+		return nil, fmt.Errorf("raftlog: read the table of request IDs: %w", err)
 	}
 	return t, nil
 }
 
-func read(r io.Reader) (*Table, error) {
+func decodeIDs(r io.Reader) (*IDs, error) {
 	crc := crc32.New(castagnoli)
 	body := io.TeeReader(r, crc)
 	var head struct {
-		Magic [len(magic)]byte
+		Magic [len(idsMagic)]byte
 		Count uint64
 	}
 	if err := binary.Read(body, binary.BigEndian, &head); err != nil {
 		return nil, err
 	}
-	if string(head.Magic[:]) != magic {
-		return nil, fmt.Errorf("%w: starts with %q instead of %q", ErrCorrupt, head.Magic, magic)
+	if string(head.Magic[:]) != idsMagic {
+		return nil, fmt.Errorf("%w: starts with %q instead of %q", ErrCorruptIDs, head.Magic, idsMagic)
 	}
-	t := New()
+	t := newIDs()
 	for left := head.Count; left > 0; left = head.Count - uint64(t.len) {
 		b, err := readBucket(body, int(min(left, maxEntries)))
 		if err != nil {
 			return nil, err
 		}
 		if last := len(t.buckets) - 1; last >= 0 && compareID(t.buckets[last].last(), b.First) >= 0 {
-			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorrupt)
+			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorruptIDs)
 		}
 		t.buckets = append(t.buckets, b)
 		t.len += b.len()
@@ -112,7 +112,7 @@ func read(r io.Reader) (*Table, error) {
 		return nil, err
 	}
 	if sum != want {
-		return nil, fmt.Errorf("%w: wrong CRC", ErrCorrupt)
+		return nil, fmt.Errorf("%w: wrong CRC", ErrCorruptIDs)
 	}
 	return t, nil
 }
@@ -120,27 +120,27 @@ func read(r io.Reader) (*Table, error) {
 // readBucket reads a bucket of n entries.
 func readBucket(r io.Reader, n int) (*bucket, error) {
 	b := new(bucket)
-	if err := binary.Read(r, binary.BigEndian, &b.header); err != nil {
+	if err := binary.Read(r, binary.BigEndian, &b.bucketHeader); err != nil {
 		return nil, err
 	}
 	if b.TimeWidth > timeBytes || b.IndexWidth > 8 {
-		return nil, fmt.Errorf("%w: entries with times of %d bytes and indexes of %d bytes", ErrCorrupt, b.TimeWidth, b.IndexWidth)
+		return nil, fmt.Errorf("%w: entries with times of %d bytes and indexes of %d bytes", ErrCorruptIDs, b.TimeWidth, b.IndexWidth)
 	}
 	b.data = make([]byte, n*b.stride())
 	if _, err := io.ReadFull(r, b.data); err != nil {
 		return nil, err
 	}
-	entries := make([]entry, n)
+	entries := make([]idEntry, n)
 	for i := range entries {
 		entries[i] = b.entry(i)
 		if i > 0 && compareID(entries[i-1], entries[i].id) >= 0 {
-			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorrupt)
+			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorruptIDs)
 		}
 	}
 	// Only the result of pack is accepted, which excludes overflows.
 	packed := pack(entries)
-	if packed.header != b.header || !bytes.Equal(packed.data, b.data) {
-		return nil, fmt.Errorf("%w: a bucket is not in its shortest form", ErrCorrupt)
+	if packed.bucketHeader != b.bucketHeader || !bytes.Equal(packed.data, b.data) {
+		return nil, fmt.Errorf("%w: a bucket is not in its shortest form", ErrCorruptIDs)
 	}
 	return packed, nil
 }

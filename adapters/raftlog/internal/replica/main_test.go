@@ -1,4 +1,4 @@
-package dedup
+package replica
 
 import (
 	"bytes"
@@ -64,9 +64,9 @@ var distributions = []struct {
 }
 
 // newTable returns a table of n IDs with one of the distributions.
-func newTable(n, distribution int) *Table {
+func newTable(n, distribution int) *IDs {
 	rng := rand.New(rand.NewPCG(1, uint64(distribution)))
-	t, s := New(), distributions[distribution]
+	t, s := newIDs(), distributions[distribution]
 	for i := range n {
 		index := uint64(i + 1_000_000_000)
 		if s.index != nil {
@@ -77,8 +77,8 @@ func newTable(n, distribution int) *Table {
 	return t
 }
 
-// encodeView returns the bytes that the View writes.
-func encodeView(t testing.TB, v *View) []byte {
+// encodeView returns the bytes that the IDsView writes.
+func encodeView(t testing.TB, v *IDsView) []byte {
 	var b bytes.Buffer
 	n, err := v.WriteTo(&b)
 	require.NoError(t, err)
@@ -87,8 +87,8 @@ func encodeView(t testing.TB, v *View) []byte {
 }
 
 // newSmallTable returns a table of five IDs.
-func newSmallTable() *Table {
-	table := New()
+func newSmallTable() *IDs {
+	table := newIDs()
 	for i := range 5 {
 		table.Insert(api.RequestIDFromObjectID([12]byte{4, byte(i * i), 11: byte(i)}), uint64(1000-i), uint32(i)<<29)
 	}

@@ -1,4 +1,4 @@
-package dedup
+package replica
 
 import (
 	"bytes"
@@ -26,20 +26,20 @@ const (
 // TimeWidth bytes), the other 10 bytes of the ID, the index less Base (big-endian, IndexWidth
 // bytes), and the sum (big-endian).
 type bucket struct {
-	header
+	bucketHeader
 	oldest uint64 // is the smallest index
 	data   []byte
 }
 
-// header contains the parameters of a bucket. Its fields are exported for encoding/binary.
-type header struct {
+// bucketHeader contains the parameters of a bucket. Its fields are exported for encoding/binary.
+type bucketHeader struct {
 	First                 api.RequestID // is not after the first entry
 	Base                  uint64        // is not greater than the smallest index
 	TimeWidth, IndexWidth uint8
 }
 
-func (h *header) keySize() int { return int(h.TimeWidth) + len(h.First) - timeBytes }
-func (h *header) stride() int  { return h.keySize() + int(h.IndexWidth) + sumBytes }
+func (h *bucketHeader) keySize() int { return int(h.TimeWidth) + len(h.First) - timeBytes }
+func (h *bucketHeader) stride() int  { return h.keySize() + int(h.IndexWidth) + sumBytes }
 
 func millis(id api.RequestID) uint64 { return binary.BigEndian.Uint64(id[:8]) >> 16 }
 
@@ -53,14 +53,14 @@ func addMillis(id api.RequestID, ms uint64) api.RequestID {
 func width(n uint64) uint8 { return uint8((bits.Len64(n) + 7) / 8) }
 
 // pack returns a bucket of sorted entries, which depends on the entries only.
-func pack(entries []entry) *bucket {
+func pack(entries []idEntry) *bucket {
 	first, last := entries[0], entries[len(entries)-1]
 	oldest, newest := first.index, first.index
 	for _, e := range entries {
 		oldest, newest = min(oldest, e.index), max(newest, e.index)
 	}
 	b := &bucket{
-		header{first.id, oldest, width(millis(last.id) - millis(first.id)), width(newest - oldest)},
+		bucketHeader{first.id, oldest, width(millis(last.id) - millis(first.id)), width(newest - oldest)},
 		oldest, nil,
 	}
 	b.data = make([]byte, 0, len(entries)*b.stride())
@@ -71,7 +71,7 @@ func pack(entries []entry) *bucket {
 }
 
 // add appends e to the data of a bucket that is being created.
-func (b *bucket) add(e entry) {
+func (b *bucket) add(e idEntry) {
 	relative := addMillis(e.id, -millis(b.First))
 	b.data = append(b.data, relative[timeBytes-b.TimeWidth:]...)
 	var index [8]byte
@@ -81,19 +81,19 @@ func (b *bucket) add(e entry) {
 }
 
 // fits reports whether a bucket with the header h can contain e.
-func (h *header) fits(e entry) bool {
+func (h *bucketHeader) fits(e idEntry) bool {
 	return bytes.Compare(h.First[:], e.id[:]) <= 0 && width(millis(e.id)-millis(h.First)) <= h.TimeWidth &&
 		h.Base <= e.index && width(e.index-h.Base) <= h.IndexWidth
 }
 
 // with returns a bucket with the same header that also contains more, which is sorted, or
 // false if that is impossible. It copies the entries without decoding them.
-func (b *bucket) with(more []entry) (*bucket, bool) {
+func (b *bucket) with(more []idEntry) (*bucket, bool) {
 	if b.len()+len(more) > maxEntries {
 		return nil, false
 	}
 	stride, copied := b.stride(), 0
-	c := &bucket{b.header, b.oldest, make([]byte, 0, len(b.data)+len(more)*stride)}
+	c := &bucket{b.bucketHeader, b.oldest, make([]byte, 0, len(b.data)+len(more)*stride)}
 	for _, e := range more {
 		if !b.fits(e) {
 			return nil, false
@@ -126,11 +126,11 @@ func (b *bucket) index(i int) uint64 {
 	return b.Base + index
 }
 
-func (b *bucket) entry(i int) entry {
-	return entry{b.id(i), b.index(i), binary.BigEndian.Uint32(b.data[(i+1)*b.stride()-sumBytes:])}
+func (b *bucket) entry(i int) idEntry {
+	return idEntry{b.id(i), b.index(i), binary.BigEndian.Uint32(b.data[(i+1)*b.stride()-sumBytes:])}
 }
 
-func (b *bucket) last() entry { return b.entry(b.len() - 1) }
+func (b *bucket) last() idEntry { return b.entry(b.len() - 1) }
 
 // search returns the position of id and whether the bucket contains it. If it does not, the position
 // is the one at which id would be inserted.
@@ -162,7 +162,7 @@ func (b *bucket) expired(before time.Time) int {
 
 // from returns a bucket of the entries from position i. It shares the memory of b.
 func (b *bucket) from(i int) *bucket {
-	c := &bucket{b.header, b.index(i), b.data[i*b.stride():]}
+	c := &bucket{b.bucketHeader, b.index(i), b.data[i*b.stride():]}
 	for k := range c.len() {
 		c.oldest = min(c.oldest, c.index(k))
 	}

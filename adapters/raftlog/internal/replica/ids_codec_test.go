@@ -1,4 +1,4 @@
-package dedup
+package replica
 
 import (
 	"bytes"
@@ -15,31 +15,31 @@ import (
 // encodeFile returns a file of buckets with a correct CRC, so that Read checks the content of the
 // buckets.
 func encodeFile(count uint64, buckets ...[]byte) []byte {
-	file := binary.BigEndian.AppendUint64([]byte(magic), count)
+	file := binary.BigEndian.AppendUint64([]byte(idsMagic), count)
 	file = append(file, bytes.Join(buckets, nil)...)
 	return binary.BigEndian.AppendUint32(file, crc32.Checksum(file, castagnoli))
 }
 
 // encodeBucket returns a bucket of a file. The entries need not be sorted.
-func encodeBucket(entries ...entry) []byte {
+func encodeBucket(entries ...idEntry) []byte {
 	return pack(entries).append(nil)
 }
 
-// TestRead_InvalidContent fails if Read accepts a file with a correct checksum that WriteTo does
+// TestReadIDs_InvalidContent fails if readIDs accepts a file with a correct checksum that WriteTo does
 // not write.
-func TestRead_InvalidContent(t *testing.T) {
-	a, b := entry{id: [16]byte{0, 1, 6: 5}, index: 3}, entry{id: [16]byte{0, 2, 6: 5}, index: 2}
+func TestReadIDs_InvalidContent(t *testing.T) {
+	a, b := idEntry{id: [16]byte{0, 1, 6: 5}, index: 3}, idEntry{id: [16]byte{0, 2, 6: 5}, index: 2}
 	valid := encodeBucket(a, b)
-	_, err := Read(bytes.NewReader(encodeFile(2, valid)))
+	_, err := readIDs(bytes.NewReader(encodeFile(2, valid)))
 	require.NoError(t, err)
-	c := entry{id: [16]byte{0, 1, 6: 4}} // has the time of a, and is before a
-	full := make([]entry, maxEntries+1)
+	c := idEntry{id: [16]byte{0, 1, 6: 4}} // has the time of a, and is before a
+	full := make([]idEntry, maxEntries+1)
 	for i := range full {
 		binary.BigEndian.PutUint32(full[i].id[6:], uint32(i))
 	}
-	_, err = Read(bytes.NewReader(encodeFile(maxEntries+1, encodeBucket(full[:maxEntries]...), encodeBucket(full[maxEntries]))))
+	_, err = readIDs(bytes.NewReader(encodeFile(maxEntries+1, encodeBucket(full[:maxEntries]...), encodeBucket(full[maxEntries]))))
 	require.NoError(t, err)
-	raw := func(h header, data ...byte) []byte { return (&bucket{header: h, data: data}).append(nil) }
+	raw := func(h bucketHeader, data ...byte) []byte { return (&bucket{bucketHeader: h, data: data}).append(nil) }
 	for name, file := range map[string][]byte{
 		"count":               encodeFile(3, valid),
 		"small count":         encodeFile(1, valid),
@@ -51,70 +51,70 @@ func TestRead_InvalidContent(t *testing.T) {
 		"repeated in buckets": encodeFile(maxEntries+1, encodeBucket(full[:maxEntries]...), encodeBucket(full[maxEntries-1])),
 		"bucket too long":     encodeFile(maxEntries+1, encodeBucket(full...)),
 		"bucket too short":    encodeFile(maxEntries+1, encodeBucket(full[0]), encodeBucket(full[1:]...)),
-		"time too wide":       encodeFile(1, raw(header{TimeWidth: 7}, make([]byte, 7+10+4)...)),
-		"index too wide":      encodeFile(1, raw(header{IndexWidth: 9}, make([]byte, 10+9+4)...)),
-		"unused bytes":        encodeFile(1, raw(header{TimeWidth: 1, IndexWidth: 1}, make([]byte, 1+10+1+4)...)),
-		"first ID":            encodeFile(1, raw(header{First: a.id}, make([]byte, 10+4)...)),
-		"base of indexes":     encodeFile(1, raw(header{First: c.id, Base: 1, IndexWidth: 1}, append(append(c.id[6:], 1), 0, 0, 0, 0)...)),
-		"time overflow": encodeFile(2, raw(header{First: b.id, TimeWidth: 6},
+		"time too wide":       encodeFile(1, raw(bucketHeader{TimeWidth: 7}, make([]byte, 7+10+4)...)),
+		"index too wide":      encodeFile(1, raw(bucketHeader{IndexWidth: 9}, make([]byte, 10+9+4)...)),
+		"unused bytes":        encodeFile(1, raw(bucketHeader{TimeWidth: 1, IndexWidth: 1}, make([]byte, 1+10+1+4)...)),
+		"first ID":            encodeFile(1, raw(bucketHeader{First: a.id}, make([]byte, 10+4)...)),
+		"base of indexes":     encodeFile(1, raw(bucketHeader{First: c.id, Base: 1, IndexWidth: 1}, append(append(c.id[6:], 1), 0, 0, 0, 0)...)),
+		"time overflow": encodeFile(2, raw(bucketHeader{First: b.id, TimeWidth: 6},
 			append(append(make([]byte, 6), append(b.id[6:], 0, 0, 0, 0)...), bytes.Repeat([]byte{0xff}, 20)...)...)),
-		"index overflow": encodeFile(2, raw(header{First: c.id, Base: 1, IndexWidth: 8}, append(append(append(
+		"index overflow": encodeFile(2, raw(bucketHeader{First: c.id, Base: 1, IndexWidth: 8}, append(append(append(
 			append(c.id[6:], make([]byte, 8+4)...), a.id[6:]...), bytes.Repeat([]byte{0xff}, 8)...), 0, 0, 0, 0)...)),
 	} {
-		_, err := Read(bytes.NewReader(file))
-		require.ErrorIs(t, err, ErrCorrupt, name)
+		_, err := readIDs(bytes.NewReader(file))
+		require.ErrorIs(t, err, ErrCorruptIDs, name)
 	}
 }
 
-// FuzzRead fails if Read accepts bytes from which it makes a table that violates the invariants, or
+// FuzzReadIDs fails if readIDs accepts bytes from which it makes a table that violates the invariants, or
 // that differs after it was written and read.
-func FuzzRead(f *testing.F) {
+func FuzzReadIDs(f *testing.F) {
 	f.Add(encodeView(f, newSmallTable().Snapshot()), uint64(0))
-	f.Add(encodeView(f, New().Snapshot()), uint64(0))
-	f.Add(encodeBucket(entry{id: [16]byte{1}, index: 1}), uint64(1))
-	f.Add(encodeBucket(entry{id: [16]byte{1}, index: 1}, entry{id: [16]byte{2, 15: 3}}), uint64(2))
+	f.Add(encodeView(f, newIDs().Snapshot()), uint64(0))
+	f.Add(encodeBucket(idEntry{id: [16]byte{1}, index: 1}), uint64(1))
+	f.Add(encodeBucket(idEntry{id: [16]byte{1}, index: 1}, idEntry{id: [16]byte{2, 15: 3}}), uint64(2))
 	f.Fuzz(func(t *testing.T, data []byte, count uint64) {
 		for _, file := range [][]byte{data, encodeFile(count, data)} {
-			table, err := Read(bytes.NewReader(file))
+			table, err := readIDs(bytes.NewReader(file))
 			if err != nil {
-				require.ErrorIs(t, err, ErrCorrupt)
+				require.ErrorIs(t, err, ErrCorruptIDs)
 				continue
 			}
 			requireInvariants(t, table)
-			again, err := Read(bytes.NewReader(encodeView(t, table.Snapshot())))
+			again, err := readIDs(bytes.NewReader(encodeView(t, table.Snapshot())))
 			require.NoError(t, err)
 			require.Equal(t, table.Sum(), again.Sum())
 		}
 	})
 }
 
-// TestRead_DamagedBytes fails if Read accepts a truncated file or a file with a changed bit, or
+// TestReadIDs_DamagedBytes fails if readIDs accepts a truncated file or a file with a changed bit, or
 // reports an error of the reader as damage.
-func TestRead_DamagedBytes(t *testing.T) {
+func TestReadIDs_DamagedBytes(t *testing.T) {
 	whole := encodeView(t, newSmallTable().Snapshot())
 	for at := range whole {
-		_, err := Read(bytes.NewReader(whole[:at]))
-		require.ErrorIs(t, err, ErrCorrupt, "truncated at %d", at)
+		_, err := readIDs(bytes.NewReader(whole[:at]))
+		require.ErrorIs(t, err, ErrCorruptIDs, "truncated at %d", at)
 		for bit := range 8 {
 			bad := bytes.Clone(whole)
 			bad[at] ^= 1 << bit
-			_, err := Read(bytes.NewReader(bad))
-			require.ErrorIs(t, err, ErrCorrupt, "byte %d, bit %d", at, bit)
+			_, err := readIDs(bytes.NewReader(bad))
+			require.ErrorIs(t, err, ErrCorruptIDs, "byte %d, bit %d", at, bit)
 		}
 	}
 	broken := errors.New("broken")
-	_, err := Read(io.MultiReader(bytes.NewReader(whole[:20]), failingStream{broken}))
+	_, err := readIDs(io.MultiReader(bytes.NewReader(whole[:20]), failingStream{broken}))
 	require.ErrorIs(t, err, broken)
-	require.NotErrorIs(t, err, ErrCorrupt)
+	require.NotErrorIs(t, err, ErrCorruptIDs)
 }
 
-// TestRead_ExchangedBuckets fails if Read accepts a file with exchanged, missing or repeated
+// TestReadIDs_ExchangedBuckets fails if readIDs accepts a file with exchanged, missing or repeated
 // buckets.
-func TestRead_ExchangedBuckets(t *testing.T) {
+func TestReadIDs_ExchangedBuckets(t *testing.T) {
 	whole := encodeView(t, newTable(12_000, 0).Snapshot())
-	const head = len(magic) + 8
+	const head = len(idsMagic) + 8
 	length := func(at int) int {
-		var h header
+		var h bucketHeader
 		n, err := binary.Decode(whole[at:], binary.BigEndian, &h)
 		require.NoError(t, err)
 		return n + maxEntries*h.stride()
@@ -122,17 +122,17 @@ func TestRead_ExchangedBuckets(t *testing.T) {
 	one, two := length(head), length(head+length(head))
 	a, b, rest := whole[head:head+one], whole[head+one:head+one+two], whole[head+one+two:]
 	for _, bad := range [][][]byte{{b, a, rest}, {b, rest}, {a, rest}, {a, a, b, rest}} {
-		_, err := Read(io.MultiReader(bytes.NewReader(whole[:head]), bytes.NewReader(bytes.Join(bad, nil))))
-		require.ErrorIs(t, err, ErrCorrupt)
+		_, err := readIDs(io.MultiReader(bytes.NewReader(whole[:head]), bytes.NewReader(bytes.Join(bad, nil))))
+		require.ErrorIs(t, err, ErrCorruptIDs)
 	}
-	_, err := Read(bytes.NewReader(whole))
+	_, err := readIDs(bytes.NewReader(whole))
 	require.NoError(t, err)
 }
 
-// TestRead_FollowingBytes fails if Read reads bytes after the table.
-func TestRead_FollowingBytes(t *testing.T) {
+// TestReadIDs_FollowingBytes fails if readIDs reads bytes after the table.
+func TestReadIDs_FollowingBytes(t *testing.T) {
 	r := io.MultiReader(bytes.NewReader(encodeView(t, newSmallTable().Snapshot())), bytes.NewReader([]byte("next")))
-	_, err := Read(r)
+	_, err := readIDs(r)
 	require.NoError(t, err)
 	rest, err := io.ReadAll(r)
 	require.NoError(t, err)
@@ -145,8 +145,8 @@ type failingStream struct{ err error }
 func (f failingStream) Read([]byte) (int, error)  { return 0, f.err }
 func (f failingStream) Write([]byte) (int, error) { return 0, f.err }
 
-// TestWriteTo_Errors fails if WriteTo does not return the error of the writer.
-func TestWriteTo_Errors(t *testing.T) {
+// TestIDsView_WriteToErrors fails if WriteTo does not return the error of the writer.
+func TestIDsView_WriteToErrors(t *testing.T) {
 	broken := errors.New("broken")
 	_, err := newTable(10_000, 0).Snapshot().WriteTo(failingStream{broken})
 	require.ErrorIs(t, err, broken)

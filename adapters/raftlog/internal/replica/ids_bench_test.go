@@ -1,4 +1,4 @@
-package dedup
+package replica
 
 import (
 	"io"
@@ -48,7 +48,7 @@ func BenchmarkLookup(b *testing.B) {
 // BenchmarkExpireMinute measures Expire of the 2,381 IDs of a minute, in a table that has a million
 // IDs of 7 hours.
 func BenchmarkExpireMinute(b *testing.B) {
-	table, minute := New(), 0
+	table, minute := newIDs(), 0
 	for b.Loop() {
 		if table.Len() == 0 {
 			b.StopTimer()

@@ -1,5 +1,5 @@
 //go:build race
 
-package dedup
+package replica
 
 func init() { race = true }

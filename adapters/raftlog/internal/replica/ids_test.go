@@ -1,4 +1,4 @@
-package dedup
+package replica
 
 import (
 	"bytes"
@@ -17,16 +17,16 @@ import (
 )
 
 // model is a simple implementation of a table.
-type model map[api.RequestID]entry
+type model map[api.RequestID]idEntry
 
-func (m model) insert(e entry) {
+func (m model) insert(e idEntry) {
 	if _, known := m[e.id]; !known {
 		m[e.id] = e
 	}
 }
 
 func (m model) expire(before time.Time) {
-	maps.DeleteFunc(m, func(id api.RequestID, _ entry) bool { return id.Time().Before(before) })
+	maps.DeleteFunc(m, func(id api.RequestID, _ idEntry) bool { return id.Time().Before(before) })
 }
 
 func (m model) oldest() (uint64, bool) {
@@ -38,7 +38,7 @@ func (m model) oldest() (uint64, bool) {
 }
 
 // equal requires that the table has the content of the model, and satisfies its invariants.
-func (m model) equal(t *testing.T, table *Table) {
+func (m model) equal(t *testing.T, table *IDs) {
 	t.Helper()
 	require.Equal(t, len(m), table.Len())
 	oldest, ok := table.OldestIndex()
@@ -48,7 +48,7 @@ func (m model) equal(t *testing.T, table *Table) {
 		require.Equal(t, want, oldest)
 	}
 	for id, e := range m {
-		if index, sum, ok := table.Lookup(id); !ok || e != (entry{id, index, sum}) {
+		if index, sum, ok := table.Lookup(id); !ok || e != (idEntry{id, index, sum}) {
 			t.Fatalf("%v: want %v, have %v, %v, %v", id, e, index, sum, ok)
 		}
 	}
@@ -56,7 +56,7 @@ func (m model) equal(t *testing.T, table *Table) {
 }
 
 // requireInvariants requires the invariants that the types document.
-func requireInvariants(t *testing.T, table *Table) {
+func requireInvariants(t *testing.T, table *IDs) {
 	t.Helper()
 	var last api.RequestID
 	count := 0
@@ -92,13 +92,13 @@ func requireInvariants(t *testing.T, table *Table) {
 	check(count == table.Len(), "number of IDs")
 }
 
-// TestTable_EqualsModel fails if a table differs from a map after random calls, some of which insert a
+// TestIDs_EqualsModel fails if a table differs from a map after random calls, some of which insert a
 // known ID, or if its bytes depend on the order of the calls.
-func TestTable_EqualsModel(t *testing.T) {
+func TestIDs_EqualsModel(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(2, seed))
-			table, m := New(), model{}
+			table, m := newIDs(), model{}
 			m.equal(t, table)
 			now, index := noon.UnixMilli(), rng.Uint64N(1<<40)
 			var inserted []api.RequestID
@@ -108,7 +108,7 @@ func TestTable_EqualsModel(t *testing.T) {
 					id = inserted[rng.IntN(len(inserted))]
 				}
 				inserted = append(inserted, id)
-				e := entry{id, index, rng.Uint32()}
+				e := idEntry{id, index, rng.Uint32()}
 				table.Insert(e.id, e.index, e.sum)
 				m.insert(e)
 				if index += rng.Uint64N(4); rng.IntN(2000) == 0 {
@@ -142,7 +142,7 @@ func TestTable_EqualsModel(t *testing.T) {
 					table.Expire(limit)
 					m.expire(limit)
 				case 7:
-					read, err := Read(bytes.NewReader(encodeView(t, table.Snapshot())))
+					read, err := readIDs(bytes.NewReader(encodeView(t, table.Snapshot())))
 					require.NoError(t, err)
 					require.Equal(t, table.Sum(), read.Sum())
 					table = read
@@ -158,7 +158,7 @@ func TestTable_EqualsModel(t *testing.T) {
 				}
 			}
 			// The contents of another table are equal after other calls.
-			other := New()
+			other := newIDs()
 			for _, e := range m { // in any order
 				other.Insert(e.id, e.index, e.sum)
 			}
@@ -170,14 +170,14 @@ func TestTable_EqualsModel(t *testing.T) {
 }
 
 // middleID returns an ID of the bucket in the middle.
-func middleID(v *View) api.RequestID {
+func middleID(v *IDsView) api.RequestID {
 	b := v.buckets[len(v.buckets)/2]
 	return b.id(b.len() / 2)
 }
 
-// TestExpire_ManyBuckets fails if Expire removes an ID within the limit or keeps an older ID, or if
-// it changes a View.
-func TestExpire_ManyBuckets(t *testing.T) {
+// TestIDs_ExpireManyBuckets fails if Expire removes an ID within the limit or keeps an older ID, or if
+// it changes an IDsView.
+func TestIDs_ExpireManyBuckets(t *testing.T) {
 	for i, s := range distributions {
 		if race && i%4 > 0 {
 			continue // the race detector is slow
@@ -207,9 +207,9 @@ func TestExpire_ManyBuckets(t *testing.T) {
 	}
 }
 
-// TestExpire_Limits fails if Expire removes an ID with the time of the limit, or keeps an ID that is
+// TestIDs_ExpireLimits fails if Expire removes an ID with the time of the limit, or keeps an ID that is
 // a millisecond older.
-func TestExpire_Limits(t *testing.T) {
+func TestIDs_ExpireLimits(t *testing.T) {
 	first, last := api.RequestIDAt(time.UnixMilli(0)), api.RequestIDAt(time.UnixMilli(1<<48-1))
 	for _, c := range []struct {
 		before time.Time
@@ -229,7 +229,7 @@ func TestExpire_Limits(t *testing.T) {
 		{time.Unix(math.MaxInt64/2, 0), 0},
 	} {
 		for _, sealed := range []bool{false, true} {
-			table := New()
+			table := newIDs()
 			for i, id := range []api.RequestID{last, api.RequestIDAt(noon.Add(time.Millisecond)), api.RequestIDAt(noon), first} {
 				table.Insert(id, uint64(i), 0)
 			}
@@ -248,21 +248,21 @@ func TestExpire_Limits(t *testing.T) {
 	}
 }
 
-// TestSum_DifferentTables fails if tables with different contents have the same sum, or if the
+// TestIDs_SumDifferentTables fails if tables with different contents have the same sum, or if the
 // order of insertion changes the sum.
-func TestSum_DifferentTables(t *testing.T) {
-	sum := func(entries ...entry) uint64 {
-		table := New()
+func TestIDs_SumDifferentTables(t *testing.T) {
+	sum := func(entries ...idEntry) uint64 {
+		table := newIDs()
 		for _, e := range entries {
 			table.Insert(e.id, e.index, e.sum)
 		}
 		return table.Sum()
 	}
-	a, b := entry{api.RequestID{1}, 2, 3}, entry{api.RequestID{2}, 2, 3}
+	a, b := idEntry{api.RequestID{1}, 2, 3}, idEntry{api.RequestID{2}, 2, 3}
 	sums := map[uint64]bool{}
 	for _, s := range []uint64{
 		sum(), sum(a), sum(b), sum(a, b),
-		sum(entry{a.id, 3, 3}), sum(entry{a.id, 2, 4}), sum(entry{a.id, 2, 3 << 8}), sum(entry{}),
+		sum(idEntry{a.id, 3, 3}), sum(idEntry{a.id, 2, 4}), sum(idEntry{a.id, 2, 3 << 8}), sum(idEntry{}),
 	} {
 		sums[s] = true
 	}
@@ -270,9 +270,9 @@ func TestSum_DifferentTables(t *testing.T) {
 	require.Equal(t, sum(a, b), sum(b, a))
 }
 
-// TestView_Immutable fails if changes of the table change a View. With the race detector it also
-// fails if the table writes to memory that a View shares.
-func TestView_Immutable(t *testing.T) {
+// TestIDsView_Immutable fails if changes of the table change an IDsView. With the race detector it also
+// fails if the table writes to memory that an IDsView shares.
+func TestIDsView_Immutable(t *testing.T) {
 	for i, s := range distributions {
 		table := newTable(20_000, i)
 		rng := rand.New(rand.NewPCG(3, uint64(i)))
@@ -294,7 +294,7 @@ func TestView_Immutable(t *testing.T) {
 		table.Expire(middleID(view).Time())
 		wait.Wait()
 		require.Equal(t, want, view.Sum(), s.name)
-		read, err := Read(bytes.NewReader(encodeView(t, view)))
+		read, err := readIDs(bytes.NewReader(encodeView(t, view)))
 		require.NoError(t, err)
 		require.Equal(t, want, read.Sum())
 		require.Equal(t, 20_000, read.Len())
@@ -310,8 +310,8 @@ func measureHeap() (alloc, inuse uint64) {
 	return m.HeapAlloc, m.HeapInuse
 }
 
-// TestTable_Memory fails if a table uses more than 25 bytes per ID.
-func TestTable_Memory(t *testing.T) {
+// TestIDs_Memory fails if a table uses more than 25 bytes per ID.
+func TestIDs_Memory(t *testing.T) {
 	if race {
 		t.Skip("one goroutine, and slow with the race detector")
 	}

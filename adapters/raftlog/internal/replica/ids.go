@@ -1,14 +1,4 @@
-// Package dedup implements the set of request IDs that a log has applied, which is used to recognize
-// retried updates.
-//
-// Each peer stores all IDs of the deduplication window, which is hours long, in memory: 19 to
-// 24 bytes per ID. A Go map takes more than 45. Each snapshot contains the set, and is written
-// while updates are applied. Therefore the IDs are in immutable, sorted buckets, except for a
-// few recent ones. A [View] shares the buckets with the table.
-//
-// The results of all methods depend only on the calls of Insert and Expire, not on the
-// arrangement of the buckets.
-package dedup
+package replica
 
 import (
 	"bytes"
@@ -27,32 +17,40 @@ import (
 // these pauses longer.
 const maxRecent = 256
 
-// entry is an ID with the index and the CRC32C of its update.
-type entry struct {
+// idEntry is an ID with the index and the CRC32C of its update.
+type idEntry struct {
 	id    api.RequestID
 	index uint64
 	sum   uint32
 }
 
-func compareID(e entry, id api.RequestID) int { return bytes.Compare(e.id[:], id[:]) }
+func compareID(e idEntry, id api.RequestID) int { return bytes.Compare(e.id[:], id[:]) }
 
-// Table is a set of request IDs, each with the index of its entry and the CRC32C of its data.
-// It must not be used concurrently. Its Views may be.
-type Table struct {
+// IDs is the table of the request IDs that a log has applied, each with the index of its entry and the CRC32C of its
+// data. It is used to recognize retried updates. It must not be used concurrently. Its views may be.
+//
+// Each peer stores all IDs of the deduplication window, which is hours long, in memory: 19 to
+// 24 bytes per ID. A Go map takes more than 45. Each snapshot contains the table, and is written
+// while updates are applied. Therefore the IDs are in immutable, sorted buckets, except for a
+// few recent ones. An [IDsView] shares the buckets with the table.
+//
+// The results of all methods depend only on the calls of Insert and Expire, not on the
+// arrangement of the buckets.
+type IDs struct {
 	buckets []*bucket // buckets that are not empty, in the order of their IDs
-	recent  []entry   // entries that are not in a bucket yet, in order
+	recent  []idEntry // entries that are not in a bucket yet, in order
 	len     int
 
 	oldest      uint64 // is the smallest index if oldestKnown is set
 	oldestKnown bool   // is reset when entries are removed
 }
 
-// New returns an empty table.
-func New() *Table { return &Table{} }
+// newIDs returns an empty table.
+func newIDs() *IDs { return &IDs{} }
 
 // bucketOf returns the number of the bucket to which id belongs: the last bucket that does not
 // start after id, or the first bucket.
-func (t *Table) bucketOf(id api.RequestID) int {
+func (t *IDs) bucketOf(id api.RequestID) int {
 	startsBefore := func(b *bucket) bool { return bytes.Compare(b.First[:], id[:]) <= 0 }
 	if last := len(t.buckets) - 1; last < 0 || startsBefore(t.buckets[last]) {
 		return max(last, 0) // most IDs are new
@@ -62,7 +60,7 @@ func (t *Table) bucketOf(id api.RequestID) int {
 
 // Lookup returns the index and the sum with which id was inserted, and false if the table
 // does not contain id.
-func (t *Table) Lookup(id api.RequestID) (index uint64, sum uint32, ok bool) {
+func (t *IDs) Lookup(id api.RequestID) (index uint64, sum uint32, ok bool) {
 	if at, found := slices.BinarySearchFunc(t.recent, id, compareID); found {
 		return t.recent[at].index, t.recent[at].sum, true
 	}
@@ -79,12 +77,12 @@ func (t *Table) Lookup(id api.RequestID) (index uint64, sum uint32, ok bool) {
 // Insert adds id. If the table contains id already, it keeps the previous index and sum. The
 // time of the ID and the index may have any value. The table uses least memory if indexes increase
 // with the times.
-func (t *Table) Insert(id api.RequestID, index uint64, sum uint32) {
+func (t *IDs) Insert(id api.RequestID, index uint64, sum uint32) {
 	if _, _, known := t.Lookup(id); known {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(t.recent, id, compareID)
-	t.recent = slices.Insert(t.recent, at, entry{id, index, sum})
+	t.recent = slices.Insert(t.recent, at, idEntry{id, index, sum})
 	t.len++
 	switch {
 	case t.len == 1:
@@ -98,7 +96,7 @@ func (t *Table) Insert(id api.RequestID, index uint64, sum uint32) {
 }
 
 // seal moves the recent entries into buckets.
-func (t *Table) seal() {
+func (t *IDs) seal() {
 	for rest := t.recent; len(rest) > 0; {
 		i, n := t.bucketOf(rest[0].id), len(rest)
 		last := i+1 >= len(t.buckets)
@@ -114,8 +112,8 @@ func (t *Table) seal() {
 
 // merge returns buckets that contain the entries of old, which has at most one bucket, and those of
 // more. last reports whether later entries are likely to be inserted behind these.
-func merge(old []*bucket, more []entry, last bool) []*bucket {
-	var all []entry
+func merge(old []*bucket, more []idEntry, last bool) []*bucket {
+	var all []idEntry
 	for _, b := range old {
 		if with, ok := b.with(more); ok {
 			return []*bucket{with}
@@ -142,7 +140,7 @@ func merge(old []*bucket, more []entry, last bool) []*bucket {
 }
 
 // Expire removes the IDs with an earlier time.
-func (t *Table) Expire(before time.Time) {
+func (t *IDs) Expire(before time.Time) {
 	expired, was := 0, t.len
 	for _, b := range t.buckets {
 		n := b.expired(before)
@@ -168,10 +166,10 @@ func (t *Table) Expire(before time.Time) {
 }
 
 // Len returns the number of IDs.
-func (t *Table) Len() int { return t.len }
+func (t *IDs) Len() int { return t.len }
 
 // OldestIndex returns the smallest index of all IDs, and false if the table is empty.
-func (t *Table) OldestIndex() (uint64, bool) {
+func (t *IDs) OldestIndex() (uint64, bool) {
 	if !t.oldestKnown {
 		t.oldest, t.oldestKnown = math.MaxUint64, true
 		for _, b := range t.buckets {
@@ -185,27 +183,27 @@ func (t *Table) OldestIndex() (uint64, bool) {
 }
 
 // Sum returns a checksum of all IDs, indexes and sums. It reads the whole table.
-func (t *Table) Sum() uint64 { return t.Snapshot().Sum() }
+func (t *IDs) Sum() uint64 { return t.Snapshot().Sum() }
 
 // Snapshot returns the current content of the table. It copies one pointer per bucket, and
-// no IDs. While the View is in use, buckets that the table replaces stay in memory.
-func (t *Table) Snapshot() *View {
+// no IDs. While the IDsView is in use, buckets that the table replaces stay in memory.
+func (t *IDs) Snapshot() *IDsView {
 	t.seal()
-	return &View{slices.Clone(t.buckets), t.len}
+	return &IDsView{slices.Clone(t.buckets), t.len}
 }
 
-// View is the content of a table at one time. It may be used concurrently, also with changes
+// IDsView is the content of a table at one time. It may be used concurrently, also with changes
 // of the table.
-type View struct {
+type IDsView struct {
 	buckets []*bucket
 	len     int
 }
 
 // Len returns the number of IDs.
-func (v *View) Len() int { return v.len }
+func (v *IDsView) Len() int { return v.len }
 
 // Sum returns the Sum of the table at that time.
-func (v *View) Sum() uint64 {
+func (v *IDsView) Sum() uint64 {
 	h := sha256.New()
 	v.WriteTo(h)
 	return binary.BigEndian.Uint64(h.Sum(nil))
