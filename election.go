@@ -18,7 +18,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Election is a candidate in an election on ZooKeeper. It implements [Candidate]. Create it
@@ -136,7 +135,7 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 		e.forgetNode()
 		return limit.Pause(ctx, e.pauses.Next())
 	}
-	rejected := zkerror.IsPassing(err) && e.ID() != ""
+	rejected := connection.IsPassing(err) && e.ID() != ""
 	if !e.rejoin || !errors.Is(err, ErrSessionExpired) && !rejected {
 		return err
 	}
@@ -246,8 +245,8 @@ func (e *Election) reason(err error) error {
 	case errors.Is(err, ErrUnreachable), errors.Is(err, ErrConnClosed):
 		return connection.Explain(e.conn, err)
 	case errors.Is(err, ErrSessionExpired) && connection.RecordOf(e.conn).Facts().Losses != e.lastSeen().losses:
-		return fmt.Errorf("%w: %w", err, zkerror.ErrDataLost)
-	case zkerror.IsRejection(err):
+		return fmt.Errorf("%w: %w", err, connection.ErrDataLost)
+	case connection.IsRejection(err):
 		return fmt.Errorf("election at %s: %w", e.node, err)
 	}
 	return err

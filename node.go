@@ -7,7 +7,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // seenNode is the election node as it was last seen.
@@ -56,7 +55,7 @@ func (e *Election) forgetNode() {
 // checkNode returns an error if no request can be sent for node over conn.
 func checkNode(conn *zk.Conn, node string) error {
 	if conn == nil {
-		return zkerror.ErrNilConn
+		return connection.ErrNilConn
 	}
 	return connection.CheckPath(node)
 }

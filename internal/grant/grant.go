@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // Grant is one grant. Its methods may be called from any goroutine.
@@ -78,7 +78,7 @@ func (g *Grant) Err() error {
 		// expired, even if it is renewed in the meantime.
 		now := time.Now()
 		if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {
-			g.end(zkerror.ErrLeaseExpired)
+			g.end(connection.ErrLeaseExpired)
 		}
 	}
 	if g.ctx.Err() == nil {

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,11 +23,11 @@ func TestGrant_FirstReasonCounts(t *testing.T) {
 	require.True(t, l.Deadline().IsZero())
 	require.NoError(t, l.Context().Err())
 
-	end(zkerror.ErrSessionExpired)
+	end(connection.ErrSessionExpired)
 	end(errors.New("later"))
 	<-l.Context().Done()
-	require.ErrorIs(t, l.Err(), zkerror.ErrSessionExpired)
-	require.ErrorIs(t, context.Cause(l.Context()), zkerror.ErrSessionExpired)
+	require.ErrorIs(t, l.Err(), connection.ErrSessionExpired)
+	require.ErrorIs(t, context.Cause(l.Context()), connection.ErrSessionExpired)
 }
 
 // Err must not depend on a timer: a process that was just resumed may call it before any timer
@@ -39,10 +39,10 @@ func TestErr_LeaseExpiresByTheClock(t *testing.T) {
 		time.Sleep(time.Second - 1)
 		require.NoError(t, l.Err())
 		time.Sleep(time.Nanosecond)
-		require.ErrorIs(t, l.Err(), zkerror.ErrLeaseExpired)
+		require.ErrorIs(t, l.Err(), connection.ErrLeaseExpired)
 		<-l.Context().Done()
 		deadline = deadline.Add(time.Hour)
-		require.ErrorIs(t, l.Err(), zkerror.ErrLeaseExpired, "an expired grant stays expired")
+		require.ErrorIs(t, l.Err(), connection.ErrLeaseExpired, "an expired grant stays expired")
 		require.Equal(t, deadline.Add(-time.Hour), l.Deadline(), "the deadline does not change after the end")
 	})
 }
@@ -57,7 +57,7 @@ func TestDeadline_AdvancesUntilTheEnd(t *testing.T) {
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 	proven = time.Time{}
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
-	end(zkerror.ErrDeleted)
+	end(connection.ErrDeleted)
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 }
 

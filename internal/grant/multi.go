@@ -11,15 +11,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Multi executes ops as one transaction, which the servers apply only if own, the
 // znode of the grant, exists. It returns the responses to ops. If the grant has
 // ended or the znode was deleted, the error is gone, and nothing was applied. If
-// the outcome is unknown, it is zkerror.ErrUnconfirmed. If the servers do not accept
+// the outcome is unknown, it is connection.ErrUnconfirmed. If the servers do not accept
 // the request, because of its size or of an operation, it is
-// zkerror.ErrInvalid, and nothing was sent. If an operation has failed, it is the
+// connection.ErrInvalid, and nothing was sent. If an operation has failed, it is the
 // error of ZooKeeper, with the index, kind and path of that operation.
 //
 // The check is the first operation, so that the responses distinguish its failure from that of
@@ -40,7 +39,7 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 	guarded = append(guarded, ops...)
 	if _, err := txn.Size(guarded); err != nil {
 		// The server would close the connection, and with it endanger all leases.
-		return nil, fmt.Errorf("%w: %w", zkerror.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", connection.ErrInvalid, err)
 	}
 	answered := connection.Start(func() ([]zk.MultiResponse, error) { return conn.Multi(guarded...) })
 	var a connection.Answer[[]zk.MultiResponse]
@@ -52,14 +51,14 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 		select {
 		case a = <-answered:
 		case <-timer.C:
-			return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, g.Err())
+			return nil, fmt.Errorf("%w: %w", connection.ErrUnconfirmed, g.Err())
 		}
 	}
 	switch {
 	case a.Err == nil:
 		return a.Value[len(own):], nil
 	case connection.Transient(a.Err):
-		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
+		return nil, fmt.Errorf("%w: %w", connection.ErrUnconfirmed, a.Err)
 	case len(a.Value) < len(own):
 		return nil, connection.Reject(context.Background(), conn, a.Err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Discovery is a tree of services. Its methods may be called from any goroutine.
@@ -85,7 +84,7 @@ func (d *Discovery) service(name string) recipe.ChildConfig[entry] {
 			return e, err
 		}
 		if err != nil {
-			e.unreadable = &UnreadableError{path.Join(dir, name), zkerror.Refine(err)}
+			e.unreadable = &UnreadableError{path.Join(dir, name), connection.Refine(nil, err)}
 		}
 		return e, nil
 	}}

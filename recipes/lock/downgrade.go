@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -58,7 +58,7 @@ func (h *WriteHold) downgrade(end time.Time) error {
 		h.mu.Unlock()
 		switch {
 		case !limit.Await(inProgress, end):
-			return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, limit.ErrConfirm)
+			return fmt.Errorf("%w: %w", connection.ErrUnconfirmed, limit.ErrConfirm)
 		case outcome != nil:
 			return <-outcome
 		}

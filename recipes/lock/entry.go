@@ -14,7 +14,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -220,7 +219,7 @@ func (t *tracker) changed(s queue.State) {
 		t.granted <- &Hold{t.entry, g, end}
 	case t.end != nil && s.First && !s.Proven:
 		// The grant must not become valid again, because other clients may acquire the lock now.
-		t.lose(zkerror.ErrLeaseExpired)
+		t.lose(connection.ErrLeaseExpired)
 	case t.end != nil && s.Path == "":
 		t.lose(s.Err)
 	case t.noWait && s.Predecessor != "":

@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -116,7 +115,7 @@ func (h *Hold) leave(err error) {
 func (h *Hold) confirm(end time.Time) error {
 	err := h.awaitRemoval(end)
 	if err != nil {
-		err = fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, connection.Refine(h.conn, err))
+		err = fmt.Errorf("%w: %w", connection.ErrUnconfirmed, connection.Refine(h.conn, err))
 	}
 	return recipe.Fail(h.conn, "release", h.znodePath(), err)
 }

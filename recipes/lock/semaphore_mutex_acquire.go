@@ -9,7 +9,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // mutexAcquisition is one acquisition of leases with the protocol of Curator or kazoo. It consists
@@ -148,9 +147,9 @@ func (v *mutexAcquisition) changed(e event) {
 		v.mutexHeld, v.mutexSession = e.First, e.Session
 		v.startLeases()
 	case v.grant != nil && (lost || !e.Proven):
-		err := zkerror.ErrLeaseExpired
+		err := connection.ErrLeaseExpired
 		if lost {
-			err = zkerror.Refine(e.Err)
+			err = connection.Refine(nil, e.Err)
 		}
 		v.leave(err) // the grant must not become valid again, because other clients may acquire the lease now
 	default:

@@ -16,7 +16,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -191,12 +190,12 @@ func (q *Queue) Close() error {
 		go q.shutDown()
 	}
 	if !limit.Await(q.closed, time.Now().Add(limit.Confirm)) {
-		return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, limit.ErrConfirm)
+		return fmt.Errorf("close %s: %w: %w", q.path, connection.ErrUnconfirmed, limit.ErrConfirm)
 	}
 	if q.closeErr == nil {
 		return nil
 	}
-	return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, connection.Refine(q.conn, q.closeErr))
+	return fmt.Errorf("close %s: %w: %w", q.path, connection.ErrUnconfirmed, connection.Refine(q.conn, q.closeErr))
 }
 
 // shutDown is the part of Close that continues in the background.
@@ -265,7 +264,7 @@ func (q *Queue) translateError(err error) error {
 	case errors.Is(err, txn.ErrTooLarge):
 		return fmt.Errorf("%w: %w", recipes.ErrTooLarge, err)
 	case errors.Is(err, txn.ErrOperation):
-		return fmt.Errorf("%w: %w", zkerror.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", connection.ErrInvalid, err)
 	}
 	return connection.Refine(q.conn, err)
 }

@@ -39,7 +39,7 @@ var grantMutants = []mutant{
 		file: "internal/grant/multi.go",
 		edits: []edit{
 			{`	case connection.Transient(a.Err):
-		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
+		return nil, fmt.Errorf("%w: %w", connection.ErrUnconfirmed, a.Err)
 `, ""},
 		},
 		tests: ". -run ^TestTrap07_WriteReplyLost$",

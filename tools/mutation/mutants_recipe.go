@@ -4,9 +4,9 @@ package main
 var recipeMutants = []mutant{
 	{
 		name: "recipe/X1", breaks: "the reply that a session has moved counts as final",
-		file: "internal/zk/zkerror/zkerror.go",
+		file: "internal/zk/connection/errors.go",
 		edits: []edit{
-			{`"SESSIONMOVED", Transient,`, `"SESSIONMOVED", Final,`},
+			{`"SESSIONMOVED", ClassTransient,`, `"SESSIONMOVED", ClassFinal,`},
 		},
 		tests: "./internal/zk/queue -run ^TestTrap10_SessionMovedDuringCreate$",
 	},

@@ -8,8 +8,6 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // changing are the permissions with which a client changes an election or a recipe. In ZooKeeper the
@@ -65,16 +63,16 @@ type Guard struct {
 	Log    *slog.Logger
 }
 
-// CheckStrict returns zkerror.ErrInvalid if there is nothing that a strict Guard can check.
+// CheckStrict returns ErrInvalid if there is nothing that a strict Guard can check.
 func CheckStrict(acl []zk.ACL, strict bool) error {
 	if strict && !Protects(acl) {
-		return fmt.Errorf("%w: WithStrictACL: it needs WithACL with an ACL that does not grant all permissions to all clients", zkerror.ErrInvalid)
+		return fmt.Errorf("%w: WithStrictACL: it needs WithACL with an ACL that does not grant all permissions to all clients", ErrInvalid)
 	}
 	return nil
 }
 
 // OpenError means that the ACL of a znode permits other clients to change it. It wraps
-// zkerror.ErrPermission.
+// ErrPermission.
 type OpenError struct {
 	Path   string
 	Others []zk.ACL
@@ -83,10 +81,10 @@ type OpenError struct {
 
 func (e *OpenError) Error() string {
 	return fmt.Sprintf("%v: the ACL of %s lets other clients change it (%s): set it with zkCli.sh, as a client that may administer it: %s",
-		zkerror.ErrPermission, e.Path, format(e.Others), e.Remedy)
+		ErrPermission, e.Path, format(e.Others), e.Remedy)
 }
 
-func (e *OpenError) Unwrap() error { return zkerror.ErrPermission }
+func (e *OpenError) Unwrap() error { return ErrPermission }
 
 // checks are the znodes that were checked on a connection.
 type checks struct {

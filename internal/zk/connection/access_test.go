@@ -5,8 +5,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Others returns what the ACL of a znode permits to clients other than those that the participant's own
@@ -52,13 +50,13 @@ func TestOthers(t *testing.T) {
 // CheckStrict rejects an ACL with which there is nothing to check.
 func TestCheckStrict(t *testing.T) {
 	open, closed := zk.WorldACL(zk.PermAll), zk.AuthACL(zk.PermAll)
-	require.ErrorIs(t, CheckStrict(open, true), zkerror.ErrInvalid)
+	require.ErrorIs(t, CheckStrict(open, true), ErrInvalid)
 	require.NoError(t, CheckStrict(open, false))
 	require.NoError(t, CheckStrict(closed, true))
 }
 
 func TestOpenError(t *testing.T) {
 	err := error(&OpenError{"/the jobs", zk.WorldACL(zk.PermCreate), remedy("/the jobs", append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...))})
-	require.ErrorIs(t, err, zkerror.ErrPermission)
+	require.ErrorIs(t, err, ErrPermission)
 	require.EqualError(t, err, `not permitted: the ACL of /the jobs lets other clients change it (world:anyone:c): set it with zkCli.sh, as a client that may administer it: addauth digest USER:PASSWORD (those of the participants), and then setAcl "/the jobs" auth::rwcda,world:anyone:r`)
 }

@@ -10,6 +10,8 @@
 //     unchanged are repeated. Callers for which a failure changes the next request, such as a create whose
 //     reply was lost, repeat it themselves, with Transient and Backoff. large.go recognizes replies that
 //     are too large.
+//   - Errors (errors.go): those that elections and recipes have in common, and what the error codes of the
+//     servers mean.
 //   - The monitor of the session (monitor.go), one for each connection. Its state follows from the events
 //     of the record, from acknowledged checks, and from the time. A connection cannot show that a server
 //     which still answers is partitioned from its ensemble. Therefore the monitor sends checks while a

@@ -7,11 +7,9 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// Get is conn.Get, but it returns zkerror.ErrTooLarge, with the Stat, instead of sending a request
+// Get is conn.Get, but it returns ErrTooLarge, with the Stat, instead of sending a request
 // whose reply is known to break the connection. At least one request must have failed before that
 // is known: its error is zk.ErrConnectionClosed, and the caller retries as after any transient
 // failure. If the znode has changed since, the request is sent again. The other functions do the
@@ -33,7 +31,7 @@ func Get(conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
 // IsUnreadable reports whether err is an error with which Get returns the Stat: the znode exists, but
 // this connection cannot read its data.
 func IsUnreadable(err error) bool {
-	return errors.Is(err, zkerror.ErrTooLarge) || errors.Is(err, zk.ErrNoAuth)
+	return errors.Is(err, ErrTooLarge) || errors.Is(err, zk.ErrNoAuth)
 }
 
 // withStat returns err with the Stat that exists returns, or the error of exists.
@@ -48,13 +46,13 @@ func withStat(err error, exists func() (bool, *zk.Stat, error)) ([]byte, *zk.Sta
 	return nil, stat, err
 }
 
-// GetW is conn.GetW. With zkerror.ErrTooLarge it also returns the Stat and a watch, and with
+// GetW is conn.GetW. With ErrTooLarge it also returns the Stat and a watch, and with
 // zk.ErrNoAuth the Stat: servers since 3.8.4 send no events of a znode to a client that must not read
 // it.
 func GetW(conn *zk.Conn, path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
 	data, stat, watch, err := read(conn, part{path, false}, func() ([]byte, *zk.Stat, <-chan zk.Event, error) { return conn.GetW(path) })
 	switch {
-	case errors.Is(err, zkerror.ErrTooLarge):
+	case errors.Is(err, ErrTooLarge):
 		data, stat, err = withStat(err, func() (exists bool, stat *zk.Stat, failed error) {
 			exists, stat, watch, failed = conn.ExistsW(path)
 			return exists, stat, failed
@@ -74,7 +72,7 @@ func Children(conn *zk.Conn, path string) ([]string, *zk.Stat, error) {
 	return names, stat, err
 }
 
-// ChildrenW is conn.ChildrenW. With zkerror.ErrTooLarge no watch is set.
+// ChildrenW is conn.ChildrenW. With ErrTooLarge no watch is set.
 func ChildrenW(conn *zk.Conn, path string) ([]string, *zk.Stat, <-chan zk.Event, error) {
 	return read(conn, part{path, true}, func() ([]string, *zk.Stat, <-chan zk.Event, error) { return conn.ChildrenW(path) })
 }
@@ -212,7 +210,7 @@ func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error
 		return x, nil
 	}
 	return x, fmt.Errorf("%w: the %s (%d bytes of data, %d children) exceeds the connection's receive buffer; connect with a larger zk.WithMaxBufferSize",
-		zkerror.ErrTooLarge, p, stat.DataLength, stat.NumChildren)
+		ErrTooLarge, p, stat.DataLength, stat.NumChildren)
 }
 
 // The number of failures after which a list, whose size is unknown, is considered too large, if it may

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -83,7 +82,7 @@ func TestGet_TooLarge(t *testing.T) {
 		require.Zero(l, l.breaks())
 		for i := range 3 {
 			_, err = get(l, "/b")
-			require.ErrorIs(l, err, zkerror.ErrTooLarge)
+			require.ErrorIs(l, err, connection.ErrTooLarge)
 			require.ErrorContains(l, err, "the data of /b")
 			require.Equal(l, map[bool]int{true: 1}[i == 0], l.breaks())
 		}
@@ -108,7 +107,7 @@ func TestGetW_TooLarge(t *testing.T) {
 			_, _, watch, err := connection.GetW(l.small, "/a")
 			return watch, err
 		})
-		require.ErrorIs(l, err, zkerror.ErrTooLarge)
+		require.ErrorIs(l, err, connection.ErrTooLarge)
 		_, err = l.other.Set("/a", nil, -1)
 		require.NoError(l, err)
 		require.Equal(l, zk.EventNodeDataChanged, (<-watch).Type)
@@ -127,15 +126,15 @@ func TestChildren_TooLarge(t *testing.T) {
 		}
 		l.breaks()
 		_, err := list(l, "/many")
-		require.ErrorIs(l, err, zkerror.ErrTooLarge)
+		require.ErrorIs(l, err, connection.ErrTooLarge)
 		require.ErrorContains(l, err, "the list of children of /many")
 		require.Equal(l, 4, l.breaks())
 		_, err = list(l, "/many")
-		require.ErrorIs(l, err, zkerror.ErrTooLarge)
+		require.ErrorIs(l, err, connection.ErrTooLarge)
 		require.Zero(l, l.breaks())
 		l.create("/many/another", 0)
 		_, err = list(l, "/many")
-		require.ErrorIs(l, err, zkerror.ErrTooLarge)
+		require.ErrorIs(l, err, connection.ErrTooLarge)
 		require.Equal(l, 1, l.breaks(), "it has changed, and may have become smaller")
 
 		names, _, err := l.other.Children("/many")
@@ -163,7 +162,7 @@ func TestGet_OtherReplyBreaksConnection(t *testing.T) {
 		for range 20 {
 			all.Go(func() {
 				_, err := get(l, "/large")
-				require.ErrorIs(l, err, zkerror.ErrTooLarge)
+				require.ErrorIs(l, err, connection.ErrTooLarge)
 			})
 			all.Go(func() {
 				_, err := get(l, "/small")

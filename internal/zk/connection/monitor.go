@@ -11,7 +11,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // slot holds the monitor of one connection.
@@ -227,7 +226,7 @@ func (m *monitor) close() {
 	}
 	m.mu.Unlock()
 	for _, end := range ends {
-		end(Explain(conn, zkerror.ErrConnClosed))
+		end(Explain(conn, ErrConnClosed))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -311,7 +310,7 @@ func (m *monitor) run() {
 			r.Value.report(m.apply(r.Value, r.Err))
 		case a := <-down:
 			down = nil
-			if errors.Is(a.Err, zkerror.ErrConnClosed) {
+			if errors.Is(a.Err, ErrConnClosed) {
 				m.record.Push(Event{Kind: Closed})
 			}
 			m.mu.Lock()
@@ -375,7 +374,7 @@ func (m *monitor) apply(r checked, err error) error {
 	defer m.mu.Unlock()
 	m.observe()
 	if m.seen.Session != r.session {
-		return zkerror.ErrSessionExpired // it may be a proof for the earlier session
+		return ErrSessionExpired // it may be a proof for the earlier session
 	}
 	for _, path := range r.missing {
 		if s := m.proving[path]; s != nil {
@@ -471,7 +470,7 @@ func (r *checked) report(err error) {
 	for _, o := range r.observers {
 		c := Check{r.sent, err}
 		if slices.Contains(r.missing, o.path) {
-			c.Err = zkerror.ErrDeleted
+			c.Err = ErrDeleted
 		}
 		o.check(c)
 	}

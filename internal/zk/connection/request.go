@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Answer is the result of a request.
@@ -49,25 +46,6 @@ func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// Transient reports whether err only means that the connection failed or that the
-// server was busy, so that the request may be retried on the next connection. It is
-// unknown whether the failed request was applied.
-func Transient(err error) bool {
-	switch {
-	case err == nil:
-		return false
-	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer):
-		return true
-	}
-	if code := zkerror.CodeOf(err); code != nil {
-		return code.Class == zkerror.Transient
-	}
-	// A failed write returns the error of the socket, or of a pipe or a tunnel if the owner of the
-	// connection uses such a dialer.
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF)
-}
-
 // Retry is Read for requests that are sent for their effect.
 func Retry(ctx context.Context, conn *zk.Conn, f func() error) error {
 	_, err := Read(ctx, conn, func() (struct{}, error) { return struct{}{}, f() })
@@ -77,7 +55,7 @@ func Retry(ctx context.Context, conn *zk.Conn, f func() error) error {
 // Read calls f, which must be safe to repeat, until it returns no transient
 // failure. If the context is done, Read returns its cause, which wraps the last
 // failure if there was one. If the owner closes the connection, it returns
-// zkerror.ErrConnClosed.
+// ErrConnClosed.
 func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, error) {
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
 		value, err := Do(ctx, f)
@@ -105,7 +83,7 @@ const MaxRejectionPause = 5 * time.Second
 // the removal of a znode that others wait for, in the background.
 func Insist(f func() error) {
 	backoff := Backoff{Max: MaxRejectionPause}
-	for rejected := true; rejected; rejected = zkerror.IsRejection(f()) {
+	for rejected := true; rejected; rejected = IsRejection(f()) {
 		_ = limit.Pause(context.Background(), backoff.Next())
 	}
 }
@@ -135,7 +113,7 @@ func (b *Backoff) Next() time.Duration {
 
 // Final returns the error with which a request ends whose failure is err, or nil if it may be sent
 // again: err itself if it is not transient, with the server that has rejected the request;
-// zkerror.ErrConnClosed if the owner of conn has called Close; or an answer that the server gives to
+// ErrConnClosed if the owner of conn has called Close; or an answer that the server gives to
 // all requests of the connection. It blocks while the connection is down, until ctx is done.
 //
 // zk.Conn has no method that reports Close, so Final sends further requests. A closed connection
@@ -151,7 +129,7 @@ func Final(ctx context.Context, conn *zk.Conn, err error) error {
 	case !Transient(err):
 		return Reject(ctx, conn, err)
 	case errors.Is(err, zk.ErrClosing):
-		return zkerror.ErrConnClosed
+		return ErrConnClosed
 	case !errors.Is(err, zk.ErrConnectionClosed):
 		return nil
 	}
@@ -168,38 +146,17 @@ func Final(ctx context.Context, conn *zk.Conn, err error) error {
 			}
 		}
 		if time.Since(first) < time.Millisecond {
-			return struct{}{}, zkerror.ErrConnClosed
+			return struct{}{}, ErrConnClosed
 		}
 		return struct{}{}, nil
 	})
 	switch {
-	case errors.Is(answer, zkerror.ErrConnClosed):
+	case errors.Is(answer, ErrConnClosed):
 		return answer
-	case zkerror.CodeOf(answer) == nil, Transient(answer), errors.Is(answer, zk.ErrNoAuth): // the ACL of the root
+	case CodeOf(answer) == nil, Transient(answer), errors.Is(answer, zk.ErrNoAuth): // the ACL of the root
 		return nil
 	}
 	return Reject(ctx, conn, answer)
-}
-
-// Reject returns err with the server that conn uses if it is an answer that ends an operation, and
-// otherwise err.
-func Reject(ctx context.Context, conn *zk.Conn, err error) error {
-	return zkerror.Reject(err, func() string { return server(ctx, conn) })
-}
-
-// Refine is zkerror.Refine, with the server that conn uses if err is an answer of it.
-func Refine(conn *zk.Conn, err error) error {
-	return zkerror.Refine(Reject(context.Background(), conn, err))
-}
-
-// server returns the address of the server that conn uses, or "" if it is not known. While the
-// connection is down, the client library holds the lock that Server needs until it has the next
-// address, which may be a DNS lookup that blocks.
-func server(ctx context.Context, conn *zk.Conn) string {
-	ctx, cancel := context.WithTimeout(ctx, ClosingTime)
-	defer cancel()
-	address, _ := Do(ctx, func() (string, error) { return conn.Server(), nil })
-	return address
 }
 
 // ClosingTime is how long a connection that its owner closes may still appear to be open. It is
@@ -218,38 +175,4 @@ func AwaitClosing(ctx context.Context, conn *zk.Conn, d time.Duration) {
 			return
 		}
 	}
-}
-
-// Explain returns err, with which an operation on conn has ended, with the reason why conn has no
-// session, or the server that has not answered. It adds ErrHangs to zkerror.ErrConnClosed if
-// that is the reason. It returns err unchanged if err is an answer of a server, or does not depend on
-// the connection, or if conn is nil.
-func Explain(conn *zk.Conn, err error) error {
-	switch {
-	case err == nil || conn == nil:
-		return err
-	case errors.Is(err, zkerror.ErrConnClosed):
-		reason := RecordOf(conn).Facts().Failure
-		if errors.Is(reason, ErrHangs) && !errors.Is(err, ErrHangs) {
-			return fmt.Errorf("%w: %w", err, reason)
-		}
-		return err
-	case zkerror.CodeOf(err) != nil || errors.Is(err, zkerror.ErrInvalid):
-		return err
-	}
-	if conn.State() != zk.StateHasSession {
-		if failure := RecordOf(conn).Facts().Failure; failure != nil {
-			return fmt.Errorf("%w (%v)", err, failure) // not wrapped: it is not the failure of a request
-		}
-		if !errors.Is(err, zk.ErrNoServer) { // it says the same
-			err = fmt.Errorf("%w (the connection has no session)", err)
-		}
-		return err
-	}
-	if errors.Is(err, zkerror.ErrUnreachable) {
-		if address := server(context.Background(), conn); address != "" {
-			return fmt.Errorf("%w (%s)", err, address)
-		}
-	}
-	return err
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -26,7 +25,7 @@ func TestTransient(t *testing.T) {
 	} {
 		require.True(t, Transient(err), "%v", err)
 	}
-	for _, err := range []error{nil, zk.ErrNoNode, zk.ErrNoAuth, zkerror.ErrConnClosed, context.Canceled, fmt.Errorf("unknown error: %v", -6)} {
+	for _, err := range []error{nil, zk.ErrNoNode, zk.ErrNoAuth, ErrConnClosed, context.Canceled, fmt.Errorf("unknown error: %v", -6)} {
 		require.False(t, Transient(err), "%v", err)
 	}
 }
@@ -48,7 +47,7 @@ func TestRead_AuthenticationIsRequired(t *testing.T) {
 			exists, _, err := conn.Exists("/a")
 			return exists, err
 		})
-		require.ErrorIs(t, err, zkerror.ErrPermission)
+		require.ErrorIs(t, err, ErrPermission)
 		require.ErrorContains(t, err, "SESSIONCLOSEDREQUIRESASLAUTH -124 from "+conn.Server())
 		require.ErrorContains(t, err, "AddAuth")
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Subscription is the access of one election or lock to the state of a connection. Its methods
@@ -88,14 +87,14 @@ func (s *Subscription) Close() {
 // reject records the error of a request if it is a final answer of a server. The caller holds the
 // mutex of the monitor.
 func (s *Subscription) reject(err error) {
-	if zkerror.CodeOf(err) != nil && !Transient(err) {
+	if CodeOf(err) != nil && !Transient(err) {
 		s.rejected = err
 		s.notify()
 	}
 }
 
 // EndOnClose makes the subscription call end, which ends the current grant of its user, with
-// zkerror.ErrConnClosed before the owner of the connection ends the session. It calls end
+// ErrConnClosed before the owner of the connection ends the session. It calls end
 // immediately if that has happened. A later call replaces the function. end may be called again, also
 // while a call runs. It may be set after Close of the subscription. Only package zkdial detects
 // Close in time: on other connections, end is called after the servers have deleted the znodes of
@@ -106,7 +105,7 @@ func (s *Subscription) EndOnClose(end context.CancelCauseFunc) {
 	s.end = end
 	s.m.mu.Unlock()
 	if closed {
-		end(Explain(conn, zkerror.ErrConnClosed))
+		end(Explain(conn, ErrConnClosed))
 	}
 }
 

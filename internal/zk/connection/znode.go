@@ -12,7 +12,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // The limits of what users choose and many requests contain. They keep a transaction about 200 znodes
@@ -22,28 +21,28 @@ const (
 	maxACL  = 64 << 10
 )
 
-// CheckPath returns zkerror.ErrInvalid for the root, for paths that ZooKeeper does not accept, and
+// CheckPath returns ErrInvalid for the root, for paths that ZooKeeper does not accept, and
 // for paths that are too long. Servers handle a character above U+FFFF as two surrogates, which they do
 // not accept.
 func CheckPath(node string) error {
 	switch {
 	case !strings.HasPrefix(node, "/"):
-		return fmt.Errorf("%w: path %q does not begin with a slash", zkerror.ErrInvalid, node)
+		return fmt.Errorf("%w: path %q does not begin with a slash", ErrInvalid, node)
 	case node == "/":
-		return fmt.Errorf("%w: path: the root cannot be used", zkerror.ErrInvalid)
+		return fmt.Errorf("%w: path: the root cannot be used", ErrInvalid)
 	case path.Clean(node) != node:
-		return fmt.Errorf("%w: path %q, did you mean %q?", zkerror.ErrInvalid, node, path.Clean(node))
+		return fmt.Errorf("%w: path %q, did you mean %q?", ErrInvalid, node, path.Clean(node))
 	case strings.ContainsFunc(node, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 	}):
-		return fmt.Errorf("%w: path %q has a character that ZooKeeper does not accept", zkerror.ErrInvalid, node)
+		return fmt.Errorf("%w: path %q has a character that ZooKeeper does not accept", ErrInvalid, node)
 	case len(node) > maxPath:
-		return fmt.Errorf("%w: path %q and so on has %d bytes, at most %d", zkerror.ErrInvalid, node[:40], len(node), maxPath)
+		return fmt.Errorf("%w: path %q and so on has %d bytes, at most %d", ErrInvalid, node[:40], len(node), maxPath)
 	}
 	return nil
 }
 
-// CheckACL returns zkerror.ErrInvalid if acl cannot be that of a znode.
+// CheckACL returns ErrInvalid if acl cannot be that of a znode.
 func CheckACL(acl []zk.ACL) error {
 	size := 0
 	for _, a := range acl {
@@ -51,9 +50,9 @@ func CheckACL(acl []zk.ACL) error {
 	}
 	switch {
 	case len(acl) == 0:
-		return fmt.Errorf("%w: WithACL: the list is empty", zkerror.ErrInvalid)
+		return fmt.Errorf("%w: WithACL: the list is empty", ErrInvalid)
 	case size > maxACL:
-		return fmt.Errorf("%w: WithACL: %d bytes, at most %d", zkerror.ErrInvalid, size, maxACL)
+		return fmt.Errorf("%w: WithACL: %d bytes, at most %d", ErrInvalid, size, maxACL)
 	}
 	return nil
 }
@@ -111,7 +110,7 @@ func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL
 		switch {
 		case err == nil:
 			return nil
-		case zkerror.Is(err, zkerror.Unimplemented):
+		case HasCode(err, Unimplemented):
 			broken = maxBroken
 			continue
 		case errors.Is(err, zk.ErrConnectionClosed):

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -107,6 +106,6 @@ func TestMake_Parents(t *testing.T) {
 func TestMake_ClosedConnection(t *testing.T) {
 	runTest(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		conn.Close()
-		require.ErrorIs(t, makeDir(ctx, conn, "/a"), zkerror.ErrConnClosed)
+		require.ErrorIs(t, makeDir(ctx, conn, "/a"), connection.ErrConnClosed)
 	})
 }

@@ -1,6 +1,6 @@
 package contender
 
-import "github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+import "github.com/go-leaderelection/leaderelection/internal/zk/connection"
 
 // phase is the state of a contender in the diagram of the package documentation.
 type phase uint8
@@ -138,9 +138,9 @@ func (c *Contender) advance() {
 func (c *Contender) over() error {
 	switch {
 	case c.conn.Closed:
-		return zkerror.ErrConnClosed
+		return connection.ErrConnClosed
 	case c.znode.session != 0 && c.conn.Session != c.znode.session:
-		return zkerror.ErrSessionExpired
+		return connection.ErrSessionExpired
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // The znodes of these tests. Scripts write the number of each without zeros: "a-latch-1".
@@ -238,21 +238,21 @@ func TestReceiveReason(t *testing.T) {
 		reply Reply
 		want  error
 	}{
-		"by another client":            {electionConfig, nil, Reply{QueueCzxid: 70}, zkerror.ErrDeleted},
-		"tombstone":                    {electionConfig, nil, Reply{Ended: true}, zkerror.ErrElectionOver},
-		"queue deleted":                {electionConfig, nil, Reply{}, zkerror.ErrElectionOver},
-		"queue deleted, can make it":   {makesQueue, nil, Reply{}, zkerror.ErrDeleted},
-		"another queue":                {electionConfig, nil, Reply{QueueCzxid: 71}, zkerror.ErrElectionOver},
-		"queue deleted, may vanish":    {mayVanish, nil, Reply{}, zkerror.ErrElectionOver},
-		"a later queue, may vanish":    {mayVanish, nil, Reply{QueueCzxid: 78}, zkerror.ErrElectionOver},
-		"its queue, made again":        {mayVanish, nil, Reply{QueueCzxid: 71}, zkerror.ErrDeleted},
-		"any queue":                    {lockConfig, nil, Reply{QueueCzxid: 71}, zkerror.ErrDeleted},
-		"unreadable":                   {electionConfig, nil, Reply{Err: errOther}, zkerror.ErrDeleted},
-		"by Close":                     {electionConfig, nil, Reply{Err: zkerror.ErrConnClosed}, zkerror.ErrConnClosed},
-		"by Close, known from the":     {electionConfig, func(c *Conn) { c.Closed = true }, Reply{QueueCzxid: 70}, zkerror.ErrConnClosed},
-		"with the session":             {electionConfig, func(c *Conn) { c.Session = 2 }, Reply{QueueCzxid: 70}, zkerror.ErrSessionExpired},
-		"with the session and data":    {electionConfig, func(c *Conn) { c.Session = 2 }, Reply{}, zkerror.ErrSessionExpired},
-		"session over, no new session": {electionConfig, func(c *Conn) { c.Session = 0 }, Reply{}, zkerror.ErrSessionExpired},
+		"by another client":            {electionConfig, nil, Reply{QueueCzxid: 70}, connection.ErrDeleted},
+		"tombstone":                    {electionConfig, nil, Reply{Ended: true}, connection.ErrElectionOver},
+		"queue deleted":                {electionConfig, nil, Reply{}, connection.ErrElectionOver},
+		"queue deleted, can make it":   {makesQueue, nil, Reply{}, connection.ErrDeleted},
+		"another queue":                {electionConfig, nil, Reply{QueueCzxid: 71}, connection.ErrElectionOver},
+		"queue deleted, may vanish":    {mayVanish, nil, Reply{}, connection.ErrElectionOver},
+		"a later queue, may vanish":    {mayVanish, nil, Reply{QueueCzxid: 78}, connection.ErrElectionOver},
+		"its queue, made again":        {mayVanish, nil, Reply{QueueCzxid: 71}, connection.ErrDeleted},
+		"any queue":                    {lockConfig, nil, Reply{QueueCzxid: 71}, connection.ErrDeleted},
+		"unreadable":                   {electionConfig, nil, Reply{Err: errOther}, connection.ErrDeleted},
+		"by Close":                     {electionConfig, nil, Reply{Err: connection.ErrConnClosed}, connection.ErrConnClosed},
+		"by Close, known from the":     {electionConfig, func(c *Conn) { c.Closed = true }, Reply{QueueCzxid: 70}, connection.ErrConnClosed},
+		"with the session":             {electionConfig, func(c *Conn) { c.Session = 2 }, Reply{QueueCzxid: 70}, connection.ErrSessionExpired},
+		"with the session and data":    {electionConfig, func(c *Conn) { c.Session = 2 }, Reply{}, connection.ErrSessionExpired},
+		"session over, no new session": {electionConfig, func(c *Conn) { c.Session = 0 }, Reply{}, connection.ErrSessionExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hold(t, c.cfg)
@@ -274,7 +274,7 @@ func TestReceiveTimer_ReasonUnknown(t *testing.T) {
 	s.fired(OwnWatch, own, Deleted, loses, "set reason 10ms", "set patience 3s", "send find reason")
 	s.expired(ReasonTimer, loses)
 	s.expired(PatienceTimer, loses, "rest", "finish <nil>")
-	require.Equal(t, zkerror.ErrDeleted, s.c.Reason())
+	require.Equal(t, connection.ErrDeleted, s.c.Reason())
 }
 
 const renamed = "renamed-latch-0000000005"

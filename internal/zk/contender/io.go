@@ -169,7 +169,7 @@ func (r Request) String() string {
 var ErrLost = errors.New("the reply was lost")
 
 // Reply is the result of a request. Err is nil, zk.ErrNoNode if a znode does not exist,
-// ErrLost, zkerror.ErrConnClosed, or an error that a retry would return again.
+// ErrLost, connection.ErrConnClosed, or an error that a retry would return again.
 type Reply struct {
 	Err        error
 	Prefix     string

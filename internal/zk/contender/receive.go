@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // receive processes the reply to a request.
@@ -41,7 +41,7 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 	case Delete:
 		c.receiveDelete(r, reply)
 	case Notify:
-		if err := reply.Err; c.phase == holding && err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zkerror.ErrConnClosed) {
+		if err := reply.Err; c.phase == holding && err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed) {
 			// The follower would wait although leases are free. After all other failures the znode
 			// does not exist any more, and its deletion wakes the follower as well.
 			c.leave(err, false)
@@ -55,10 +55,10 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 func (c *Contender) receiveEvent(in *Input) {
 	switch in.Event {
 	case ConnClosed:
-		c.leave(zkerror.ErrConnClosed, false)
+		c.leave(connection.ErrConnClosed, false)
 		return
 	case SessionOver:
-		c.leave(zkerror.ErrSessionExpired, false)
+		c.leave(connection.ErrSessionExpired, false)
 		return
 	}
 	switch in.Watch {

@@ -19,7 +19,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Config describes a queue and a contender in it.
@@ -192,7 +191,7 @@ func (r *Removal) Err() error { return r.err }
 // wait waits for the removal for a limited time.
 func (r *Removal) wait(ctx context.Context, reason error, log *slog.Logger) {
 	wait := limit.Confirm
-	over := errors.Is(reason, zkerror.ErrElectionOver)
+	over := errors.Is(reason, connection.ErrElectionOver)
 	if over {
 		wait = endedLimit
 	}
@@ -201,7 +200,7 @@ func (r *Removal) wait(ctx context.Context, reason error, log *slog.Logger) {
 	if !over && ctx.Err() == nil {
 		// The queue may be ended while the contender leaves for another reason.
 		stop := context.AfterFunc(ctx, func() {
-			if errors.Is(context.Cause(ctx), zkerror.ErrElectionOver) {
+			if errors.Is(context.Cause(ctx), connection.ErrElectionOver) {
 				timer.Reset(endedLimit)
 			}
 		})

@@ -25,7 +25,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Errors of transactions, in addition to those of ZooKeeper.
@@ -229,8 +228,8 @@ func (w *Writer) Confirm(ctx context.Context) (Outcome, error) {
 		switch {
 		case !errors.Is(err, ErrUnknown):
 			return o, err
-		case errors.Is(err, zkerror.ErrConnClosed):
-			return o, zkerror.ErrConnClosed
+		case errors.Is(err, connection.ErrConnClosed):
+			return o, connection.ErrConnClosed
 		case ctx.Err() != nil:
 			return o, context.Cause(ctx)
 		}
@@ -314,7 +313,7 @@ func (w *Writer) processCalls() {
 		case batch == nil:
 			return
 		case conn == nil: // the program does not refer to the connection any more
-			w.failBatch(batch, zkerror.ErrConnClosed)
+			w.failBatch(batch, connection.ErrConnClosed)
 		default:
 			w.applyBatch(conn, batch)
 		}
@@ -356,7 +355,7 @@ func (w *Writer) takeBatch(conn *zk.Conn) []*Call {
 
 // failBatch finishes calls that were not sent, with an error.
 func (w *Writer) failBatch(batch []*Call, err error) {
-	if errors.Is(err, zkerror.ErrConnClosed) {
+	if errors.Is(err, connection.ErrConnClosed) {
 		w.failPending(err)
 	}
 	finishBatch(batch, Outcome{Err: err, Failed: -1})

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -147,14 +147,14 @@ func TestWriter_ConnectionIsClosed(t *testing.T) {
 		queued := h.w.Start(createItem())
 		h.conn.Close()
 		require.ErrorIs(h, sent.Outcome().Err, ErrUnknown)
-		require.ErrorIs(h, sent.Outcome().Err, zkerror.ErrConnClosed)
-		require.ErrorIs(h, queued.Outcome().Err, zkerror.ErrConnClosed)
+		require.ErrorIs(h, sent.Outcome().Err, connection.ErrConnClosed)
+		require.ErrorIs(h, queued.Outcome().Err, connection.ErrConnClosed)
 		require.NotErrorIs(h, queued.Outcome().Err, ErrUnknown)
-		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, zkerror.ErrConnClosed)
+		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, connection.ErrConnClosed)
 		_, err := h.w.Confirm(h.Context())
-		require.ErrorIs(h, err, zkerror.ErrConnClosed)
+		require.ErrorIs(h, err, connection.ErrConnClosed)
 		h.close()
-		require.ErrorIs(h, h.w.CloseErr(), zkerror.ErrConnClosed)
+		require.ErrorIs(h, h.w.CloseErr(), connection.ErrConnClosed)
 	})
 }
 
