@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 )
 
@@ -278,30 +279,26 @@ func TestAttempts(t *testing.T) {
 // because its status was not received before.
 func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 	for name, reason := range map[string]error{"deleted": ErrDeleted, "expired": ErrSessionExpired} {
-		t.Run(name, func(t *testing.T) {
-			e := &Election{
-				conn: new(zk.Conn), node: "/election", candidacy: newCandidacy(t.Context(), nil),
-			}
-			e.queueChanged(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Lease: hour{}})
+		synctest.Test(t, func(t *testing.T) {
+			conn := new(zk.Conn)
+			lease := connection.Subscribe(conn, 0)
+			defer lease.Close()
+			lease.Prove("/election/n_0000000000", time.Now())
+			e := &Election{conn: conn, node: "/election", candidacy: newCandidacy(t.Context(), nil)}
+			e.queueChanged(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Lease: lease})
 			leadership := e.Current().Leadership
-			require.NoError(t, leadership.Err())
+			require.NoError(t, leadership.Err(), name)
 			e.queueChanged(queue.State{Err: reason})
-			require.Error(t, leadership.Err())
-			require.Nil(t, e.Current().Leadership)
+			require.Error(t, leadership.Err(), name)
+			require.Nil(t, e.Current().Leadership, name)
 			select {
 			case s := <-e.Status():
-				require.Nil(t, s.Leadership, "the leadership is over")
+				require.Nil(t, s.Leadership, "%s: the leadership is over", name)
 			default:
 			}
 		})
 	}
 }
-
-// hour is a lease that lasts.
-type hour struct{}
-
-func (hour) Deadline() time.Time                { return time.Now().Add(time.Hour) }
-func (hour) EndOnClose(context.CancelCauseFunc) {}
 
 // TestElection_StoppedAsSessionExpires fails if a candidate with WithRejoin that is stopped before it
 // joins again reports session expiry as the reason. Nor may it join again after the election has been

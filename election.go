@@ -14,10 +14,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 )
 
 // Election is a candidate in an election on ZooKeeper. It implements [Candidate]. Create it
@@ -214,7 +214,7 @@ func (e *Election) queueChanged(s queue.State) {
 	switch {
 	case s.Proven && leading:
 	case s.Proven:
-		g, end := grant.OfSession(s.Token, s.Lease)
+		g, end := s.Lease.Grant(s.Token)
 		e.candidacy.lead(&Leadership{grant: g, multi: func(l *Leadership, ops []any) ([]zk.MultiResponse, error) {
 			return e.multi(l, s.Path, ops)
 		}}, end)
@@ -254,7 +254,7 @@ func (e *Election) reason(err error) error {
 
 // multi executes ops while the leadership l lasts, which znode represents.
 func (e *Election) multi(l *Leadership, znode string, ops []any) ([]zk.MultiResponse, error) {
-	responses, err := l.grant.Multi(e.conn, znode, ErrNotLeader, ops)
+	responses, err := txn.Guarded(e.conn, l.grant, []string{znode}, ErrNotLeader, ops)
 	if err != nil && !errors.Is(err, ErrNotLeader) {
 		err = fmt.Errorf("transaction as leader of %s: %w", e.node, err)
 	}

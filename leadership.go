@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // Leadership represents one term of one candidate as the leader. It can be passed to
@@ -23,13 +23,13 @@ import (
 // protected in the system that executes them: it can reject tokens smaller than the greatest
 // it has seen, or in ZooKeeper by [Leadership.Multi].
 type Leadership struct {
-	grant *grant.Grant
+	grant *connection.Grant
 	multi func(*Leadership, []any) ([]zk.MultiResponse, error) // nil except on ZooKeeper
 }
 
 // newLeadership returns a Leadership and a function that ends it: see candidacy.NewLeadership.
 func newLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
-	g, end := grant.New(token, deadline)
+	g, end := connection.NewGrant(token, deadline)
 	return &Leadership{grant: g}, end
 }
 

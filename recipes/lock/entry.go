@@ -9,7 +9,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
@@ -214,7 +213,7 @@ func (t *tracker) changed(s queue.State) {
 	}
 	switch {
 	case s.Proven && t.end == nil:
-		g, end := grant.OfSession(s.Token, s.Lease)
+		g, end := s.Lease.Grant(s.Token)
 		t.end = end
 		t.granted <- &Hold{t.entry, g, end}
 	case t.end != nil && s.First && !s.Proven:

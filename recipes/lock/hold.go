@@ -9,9 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -19,7 +19,7 @@ import (
 // Hold must be released, even if the lock is lost.
 type Hold struct {
 	*entry
-	grant *grant.Grant
+	grant *connection.Grant
 	end   context.CancelCauseFunc // of the grant
 }
 
@@ -77,7 +77,7 @@ func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*
 func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	for {
 		path := h.znodePath()
-		responses, err := h.grant.MultiAll(h.conn, append([]string{path}, h.otherPaths...), recipes.ErrNotHeld, ops)
+		responses, err := txn.Guarded(h.conn, h.grant, append([]string{path}, h.otherPaths...), recipes.ErrNotHeld, ops)
 		switch {
 		case err == nil:
 		case !errors.Is(err, recipes.ErrNotHeld):

@@ -8,7 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -17,14 +18,14 @@ import (
 // called from any goroutine. It must be released, even if it is lost.
 type MultiHold struct {
 	holds []*Hold // by path
-	grant *grant.Grant
+	grant *connection.Grant
 	end   context.CancelCauseFunc
 	stops []func() bool
 }
 
 func newMultiHold(holds []*Hold) *MultiHold {
 	m := &MultiHold{holds: holds}
-	m.grant, m.end = grant.New(0, m.earliest)
+	m.grant, m.end = connection.NewGrant(0, m.earliest)
 	for _, h := range holds {
 		m.stops = append(m.stops, context.AfterFunc(h.Context(), func() { m.end(h.Err()) }))
 		h.grant.EndOnClose(m.end)
@@ -88,7 +89,7 @@ func (m *MultiHold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	for _, h := range m.holds {
 		own = append(own, h.znodePath())
 	}
-	responses, err := m.grant.MultiAll(m.holds[0].conn, own, recipes.ErrNotHeld, ops)
+	responses, err := txn.Guarded(m.holds[0].conn, m.grant, own, recipes.ErrNotHeld, ops)
 	if err != nil && !errors.Is(err, recipes.ErrNotHeld) {
 		err = fmt.Errorf("transaction as holder of %v: %w", own, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
@@ -31,11 +30,11 @@ type mutexAcquisition struct {
 
 	maxLeases     int // the limit; 0 before it is known
 	mutexHeld     bool
-	mutexSession  int64        // the session in which the mutex is held, if first
-	leasesStarted bool         // the contenders for the leases were started
-	paths         []string     // of the leases, once their contenders were started
-	proven        []int64      // the session in which each of them is proven to be held, or 0
-	grant         *grant.Grant // nil before it exists
+	mutexSession  int64             // the session in which the mutex is held, if first
+	leasesStarted bool              // the contenders for the leases were started
+	paths         []string          // of the leases, once their contenders were started
+	proven        []int64           // the session in which each of them is proven to be held, or 0
+	grant         *connection.Grant // nil before it exists
 	end           context.CancelCauseFunc
 	reason        error // why the acquisition or the grant is over
 }
@@ -195,7 +194,7 @@ func (v *mutexAcquisition) grantLeases(e event) {
 	v.path = e.Path
 	v.mu.Unlock()
 	v.otherPaths = slices.Concat(v.paths[:e.lease], v.paths[e.lease+1:])
-	v.grant, v.end = grant.OfSession(e.Token, e.Lease)
+	v.grant, v.end = e.Lease.Grant(e.Token)
 	v.granted <- &Hold{v.entry, v.grant, v.end}
 	v.leaveMutex(errLeaving)
 }

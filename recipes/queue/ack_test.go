@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -425,7 +425,7 @@ func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 		q, other := h.queue(), h.queue()
 		h.put(q, "one")
 		item := h.take(q, "one")
-		item.d.grant, item.d.end = grant.New(item.d.token, nil) // it does not expire
+		item.d.grant, item.d.end = connection.NewGrant(item.d.token, nil) // it does not expire
 		h.srv.Refuse(true)
 		h.srv.DropConnections(q.conn.SessionID())
 		h.advance(0)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 )
@@ -80,7 +79,7 @@ func (d *dispatcher) newDelivery(e entry, o txn.Outcome, early *earlyRead) *deli
 		entry: e, q: d.q, session: o.Session, token: o.Zxid, writing: make(chan struct{}, 1), early: early,
 	}
 	claimed.writing <- struct{}{}
-	claimed.grant, claimed.end = grant.New(o.Zxid, claimed.deadline)
+	claimed.grant, claimed.end = connection.NewGrant(o.Zxid, claimed.deadline)
 	d.q.addDelivery(claimed, o.Record, o.Sent)
 	return claimed
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -150,7 +149,7 @@ type delivery struct {
 	attempt int
 	early   *earlyRead // nil if the item is read after the claim, and after it was read
 
-	grant *grant.Grant
+	grant *connection.Grant
 	end   context.CancelCauseFunc // ends the grant
 	// partsRead means that Parts was called.
 	partsRead atomic.Bool

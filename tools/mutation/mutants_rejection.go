@@ -4,7 +4,7 @@ package main
 var rejectionMutants = []mutant{
 	{
 		name: "request/explain", breaks: "the error of an operation without an answer does not name the server and the reason",
-		file: "internal/zk/connection/request.go",
+		file: "internal/zk/connection/errors.go",
 		edits: []edit{
 			{"failure != nil {", "false {"},
 		},

@@ -16,7 +16,8 @@
 //     of the record, from acknowledged checks, and from the time. A connection cannot show that a server
 //     which still answers is partitioned from its ensemble. Therefore the monitor sends checks while a
 //     subscription requires a lease: transactions that check the subscriptions' znodes and change nothing.
-//     lease.go defines which lease follows from them, and detects that this process was stopped.
+//     lease.go defines which lease follows from them, and detects that this process was stopped. grant.go
+//     contains the grants of leaderships and locks, which such a lease limits.
 //   - Znodes (znode.go, access.go): paths, ACLs, and how the znodes above those of elections and recipes are
 //     created.
 package connection

@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
@@ -24,7 +23,7 @@ import (
 // runs until the znode is lost or removed. Its methods may be called from any goroutine.
 type Node struct {
 	claim *claim
-	grant *grant.Grant
+	grant *connection.Grant
 	stop  context.CancelCauseFunc
 	ended chan struct{}
 	// removal is the reason why it is unknown whether the znode was removed. It is set before
@@ -63,7 +62,7 @@ func (n *Node) Owner() int64 { return n.claim.owner }
 // session expires. Its token is the creation zxid of the znode. If the session has expired or the
 // owner of the connection closes it, the grant may end with connection.ErrDeleted, because the
 // servers delete the znode first.
-func (n *Node) Grant() *grant.Grant { return n.grant }
+func (n *Node) Grant() *connection.Grant { return n.grant }
 
 // Remove ends the grant with the given reason and removes the znode. It returns nil when the
 // removal is confirmed. If the context is done first, Remove returns its cause, and the removal
@@ -97,7 +96,7 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 		created <- err
 		return
 	}
-	g, end := grant.OfSession(n.claim.czxid, n.claim.sub)
+	g, end := n.claim.sub.Grant(n.claim.czxid)
 	n.grant = g
 	created <- nil
 	reason := n.awaitLoss(maintained)

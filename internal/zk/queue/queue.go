@@ -16,7 +16,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
@@ -96,10 +95,10 @@ type State struct {
 	First       bool   // it is the contender's turn
 	// Proven reports that the turn is backed by a valid lease. It implies First.
 	Proven  bool
-	Session int64       // the owner of the znode; set with First
-	Token   int64       // the creation zxid of the znode; set with First
-	Lease   grant.Lease // backs the turn; set with First
-	Err     error       // why the contender has lost or removed its znode
+	Session int64                    // the owner of the znode; set with First
+	Token   int64                    // the creation zxid of the znode; set with First
+	Lease   *connection.Subscription // backs the turn; set with First
+	Err     error                    // why the contender has lost or removed its znode
 }
 
 // endedLimit is how long Run waits for the removal if the queue has ended: the client that has

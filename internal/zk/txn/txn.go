@@ -10,6 +10,8 @@
 //
 // A writer sends one request at a time. Transactions that arrive in the meantime share the next
 // request.
+//
+// [Guarded] sends one transaction that is applied only while a grant lasts.
 package txn
 
 import (

@@ -1,4 +1,4 @@
-package grant
+package txn
 
 import (
 	"context"
@@ -10,25 +10,17 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 )
 
-// Multi executes ops as one transaction, which the servers apply only if own, the
-// znode of the grant, exists. It returns the responses to ops. If the grant has
-// ended or the znode was deleted, the error is gone, and nothing was applied. If
-// the outcome is unknown, it is connection.ErrUnconfirmed. If the servers do not accept
-// the request, because of its size or of an operation, it is
-// connection.ErrInvalid, and nothing was sent. If an operation has failed, it is the
-// error of ZooKeeper, with the index, kind and path of that operation.
+// Guarded executes ops as one transaction, which the servers apply only if own exist, the znodes of the
+// grant. It returns the responses to ops. If the grant has ended or one of its znodes was deleted, the
+// error is gone, and nothing was applied. If the outcome is unknown, it is connection.ErrUnconfirmed. If
+// the servers do not accept the request, because of its size or of an operation, it is
+// connection.ErrInvalid, and nothing was sent. If an operation has failed, it is the error of ZooKeeper,
+// with the index, kind and path of that operation.
 //
-// The check is the first operation, so that the responses distinguish its failure from that of
-// ops.
-func (g *Grant) Multi(conn *zk.Conn, own string, gone error, ops []any) ([]zk.MultiResponse, error) {
-	return g.MultiAll(conn, []string{own}, gone, ops)
-}
-
-// MultiAll is Multi for a grant that consists of several znodes, which must all exist.
-func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]zk.MultiResponse, error) {
+// The checks are the first operations, so that the responses distinguish their failure from that of ops.
+func Guarded(conn *zk.Conn, g *connection.Grant, own []string, gone error, ops []any) ([]zk.MultiResponse, error) {
 	if g.Err() != nil {
 		return nil, gone
 	}
@@ -37,7 +29,7 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
 	}
 	guarded = append(guarded, ops...)
-	if _, err := txn.Size(guarded); err != nil {
+	if _, err := Size(guarded); err != nil {
 		// The server would close the connection, and with it endanger all leases.
 		return nil, fmt.Errorf("%w: %w", connection.ErrInvalid, err)
 	}
@@ -45,7 +37,7 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 	var a connection.Answer[[]zk.MultiResponse]
 	select {
 	case a = <-answered:
-	case <-g.ctx.Done():
+	case <-g.Context().Done():
 		timer := time.NewTimer(limit.Confirm)
 		defer timer.Stop()
 		select {
