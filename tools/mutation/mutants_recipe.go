@@ -82,7 +82,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/large", breaks: "a reply that is too large is not recognized",
-		file: "internal/zk/connection/large.go",
+		file: "internal/zk/connection/request.go",
 		edits: []edit{
 			{"certain := size > s.limit", "certain := false && size > s.limit"},
 		},

@@ -280,13 +280,6 @@ func (m *monitor) notifyAll() {
 	}
 }
 
-func (s *Subscription) notify() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
-
 // run is the goroutine of the monitor.
 func (m *monitor) run() {
 	defer close(m.done)
@@ -428,24 +421,6 @@ type checked struct {
 	observers []observer
 }
 
-// Check is the result of a check, for one subscription.
-type Check struct {
-	Sent time.Time
-	// Err is nil if the check has renewed the lease.
-	Err error
-}
-
-// observer is the callback of a subscription.
-type observer struct {
-	path  string
-	check func(Check)
-}
-
-// OnCheck sets a function that is called after each check of the subscription's znode, on the
-// goroutine of the monitor. It must be set before Prove, and must not block. It may be called
-// during Close, and after it if other subscriptions use the connection.
-func (s *Subscription) OnCheck(f func(Check)) { s.onCheck = f }
-
 // check sends a check of the znodes of all subscriptions that require a lease. The caller holds mu.
 func (m *monitor) check(now time.Time) <-chan Answer[checked] {
 	paths := make([]string, 0, len(m.proving))
@@ -463,17 +438,6 @@ func (m *monitor) check(now time.Time) <-chan Answer[checked] {
 		err = Reject(ctx, conn, err)
 		return checked{now, time.Now(), session, missing, observers}, err
 	})
-}
-
-// report calls the observers of a check that ended with err.
-func (r *checked) report(err error) {
-	for _, o := range r.observers {
-		c := Check{r.sent, err}
-		if slices.Contains(r.missing, o.path) {
-			c.Err = ErrDeleted
-		}
-		o.check(c)
-	}
 }
 
 // confirm checks that paths exist, in one transaction if all do, and returns those that do not

@@ -1,10 +1,15 @@
 package connection
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"reflect"
+	"runtime"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -190,4 +195,209 @@ func (r *Record) Poll(conn *zk.Conn) {
 	case !now.up && r.facts.Idle.IsZero():
 		r.facts.Idle = time.Now()
 	}
+}
+
+// Map holds one value for each connection. Its methods may be called from any
+// goroutine.
+type Map[V any] struct {
+	create func(*zk.Conn) V
+
+	mu      sync.Mutex
+	entries map[weak.Pointer[zk.Conn]]*entry[V]
+}
+
+type entry[V any] struct {
+	once  sync.Once
+	value V
+}
+
+// NewMap returns an empty map. create returns the value of a connection and is
+// called once for each, on the first call of Of. It is called without a lock of
+// the map. Neither the value nor anything that is reachable from it may refer to
+// the connection for longer than a request takes: such a reference would keep both
+// in memory. V is usually a pointer to a struct that contains a mutex.
+func NewMap[V any](create func(*zk.Conn) V) *Map[V] {
+	return &Map[V]{create: create, entries: map[weak.Pointer[zk.Conn]]*entry[V]{}}
+}
+
+// Of returns the value of conn, which must not be nil. All calls for one connection return the
+// same value. A call waits while a concurrent call creates the value.
+func (m *Map[V]) Of(conn *zk.Conn) V {
+	e := m.entryOf(conn)
+	e.once.Do(func() { e.value = m.create(conn) })
+	return e.value
+}
+
+func (m *Map[V]) entryOf(conn *zk.Conn) *entry[V] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := weak.Make(conn)
+	e := m.entries[key]
+	if e == nil {
+		runtime.AddCleanup(conn, m.forget, key)
+		e = &entry[V]{}
+		m.entries[key] = e
+	}
+	return e
+}
+
+// Len returns the number of connections with a value, for tests. A connection that
+// is unreachable may be counted until the garbage collector has found that.
+func (m *Map[V]) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.entries)
+}
+
+func (m *Map[V]) forget(key weak.Pointer[zk.Conn]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, key)
+}
+
+// Both packets begin with their length and the version of the protocol, four bytes
+// each. In a request the last transaction number that the client has seen follows
+// (8 bytes), the requested session timeout in milliseconds (4), and its session (8); in an answer
+// the granted timeout (4) and the session (8).
+const (
+	requestHead = 28
+	answerHead  = 20
+	// The length at the beginning of an answer, which contains at least the fields above and the length
+	// of a password. The longest is far more than any server sends.
+	shortestAnswer = answerHead
+	maxAnswer      = 1 << 10
+)
+
+// ErrNotZooKeeper is the failure of a connection to a server that answers differently from a ZooKeeper server.
+var ErrNotZooKeeper = errors.New("the answer is not that of a ZooKeeper server: check the port, and whether it requires TLS")
+
+// The operations of packets that the dialer recognizes. Packets after the handshake begin with their
+// length, an ID and the operation, four bytes each.
+const (
+	OpAuth         = 100
+	OpCloseSession = -11
+)
+
+// PacketOp returns the operation of a packet of a client after the handshake, or 0 if it has none.
+func PacketOp(packet []byte) int32 {
+	if len(packet) < 12 {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(packet[8:]))
+}
+
+// ConnectRequest is the packet that a client begins with.
+type ConnectRequest []byte
+
+// Session is the session that the client wants to continue, or 0.
+func (r ConnectRequest) Session() int64 {
+	if len(r) < requestHead {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(r[20:]))
+}
+
+// LastSeen is the number of the last transaction that the client has seen. Servers
+// that have not seen it themselves close the connection without an answer.
+func (r ConnectRequest) LastSeen() int64 {
+	if len(r) < requestHead {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(r[8:]))
+}
+
+// Forgetful returns the same request of a client that has seen no transaction. Every server that
+// serves requests accepts it.
+func (r ConnectRequest) Forgetful() ConnectRequest {
+	other := append(ConnectRequest(nil), r...)
+	clear(other[8:16])
+	return other
+}
+
+// ConnectReply is the reply of a server to the request, or the first bytes of the reply.
+type ConnectReply []byte
+
+// Missing returns how many bytes are missing until Timeout and Session may be called.
+func (a ConnectReply) Missing() int { return max(answerHead-len(a), 0) }
+
+// Valid reports whether the length at the beginning of the answer, if it was read, is possible.
+func (a ConnectReply) Valid() bool {
+	n := a.length()
+	return len(a) < 4 || n >= shortestAnswer && n <= maxAnswer
+}
+
+// length returns the length at the beginning of the answer, or 0 if it was not read.
+func (a ConnectReply) length() uint32 {
+	if len(a) < 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(a)
+}
+
+// Timeout returns the session timeout that the server has granted.
+func (a ConnectReply) Timeout() time.Duration {
+	return time.Duration(int32(binary.BigEndian.Uint32(a[8:]))) * time.Millisecond
+}
+
+// Session returns the ID of the client's session, or 0 if the session that the client wanted to
+// continue is over.
+func (a ConnectReply) Session() int64 { return int64(binary.BigEndian.Uint64(a[12:])) }
+
+// ReadConnectReply reads a whole answer.
+func ReadConnectReply(r io.Reader) (ConnectReply, error) {
+	a := make(ConnectReply, 4, 64)
+	if _, err := io.ReadFull(r, a); err != nil {
+		return nil, err
+	}
+	if !a.Valid() {
+		return nil, ErrNotZooKeeper
+	}
+	a = append(a, make([]byte, a.length())...)
+	if _, err := io.ReadFull(r, a[4:]); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Granted returns the session timeout that the servers have granted to conn, by the
+// last handshake. It is 0 if it is not known: the connection has not had a session
+// yet, or it was opened without package zkdial and is down.
+func Granted(conn *zk.Conn) time.Duration { return RecordOf(conn).Granted(conn) }
+
+// Granted is the function Granted for the connection of this record.
+func (r *Record) Granted(conn *zk.Conn) time.Duration {
+	r.mu.Lock()
+	read := r.read
+	r.mu.Unlock()
+	if read > 0 {
+		return read
+	}
+	// Until the first session begins, the field contains the requested timeout.
+	if conn.State() != zk.StateHasSession {
+		return 0
+	}
+	return max(field(conn), 0)
+}
+
+// timeoutField is the index of the client library's field; -1 if this release of the library does
+// not contain it.
+var timeoutField = func() int {
+	f, found := reflect.TypeFor[zk.Conn]().FieldByName("sessionTimeoutMs")
+	if !found || len(f.Index) != 1 || !f.Type.ConvertibleTo(reflect.TypeFor[int64]()) || !reflect.Zero(f.Type).CanInt() {
+		return -1
+	}
+	return f.Index[0]
+}()
+
+// field reads the granted timeout from the connection. The library writes it without a
+// lock when a server has granted it, before the state becomes StateHasSession. A read that
+// coincides with the next handshake returns the timeout granted before or by that handshake. The
+// function is exempt from the race detector, which would report it.
+//
+//go:norace
+func field(conn *zk.Conn) time.Duration {
+	if timeoutField < 0 {
+		return 0
+	}
+	return time.Duration(reflect.ValueOf(conn).Elem().Field(timeoutField).Int()) * time.Millisecond
 }
