@@ -3,7 +3,7 @@
 //
 //   - State that belongs to a connection and is dropped with it (Map).
 //   - The record of a connection (record.go): its session, its servers, and why it has no session. The
-//     dialer of package zkdial pushes events, some of which it finds in packets. For other
+//     dialer of package zkdial pushes events. For other
 //     connections Poll infers them from the state of the client library.
 //   - Requests (request.go): the methods of *zk.Conn take no context, and may block while the connection
 //     is down. Callers can stop waiting; failures are transient or final; requests that can be sent again
