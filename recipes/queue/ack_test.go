@@ -481,7 +481,7 @@ func TestReturn_ReplyAndRecordLost(t *testing.T) {
 		taken := h.startTake(other)
 		h.advance(time.Second)
 		h.srv.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-			require.NoError(h, operator.Delete(q.writer.Record(), -1))
+			require.NoError(h, operator.Delete(q.writer.RecordOf(q.conn.SessionID()), -1))
 			time.Sleep(time.Second) // until the next consumer has claimed the item
 			return zktest.Cut(r)
 		})

@@ -160,7 +160,7 @@ func TestClaim_ReplyAndRecordLost(t *testing.T) {
 				q, other, operator := h.queue(), h.queue(), h.connect()
 				h.put(q, "one")
 				h.srv.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-					require.NoError(h, operator.Delete(q.writer.Record(), -1))
+					require.NoError(h, operator.Delete(q.writer.RecordOf(q.conn.SessionID()), -1))
 					if closeQueue {
 						go func() { _ = q.Close() }()
 					}

@@ -17,7 +17,7 @@ func TestImports(t *testing.T) {
 	p, err := build.ImportDir(".", 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"cmp", "errors", "fmt",
+		"cmp", "encoding/hex", "errors", "fmt",
 		"github.com/go-leaderelection/leaderelection/internal/zk/connection", "github.com/go-zookeeper/zk",
 		"math", "path", "slices", "strconv", "strings", "time",
 	}, slices.Sorted(slices.Values(p.Imports)))

@@ -2,6 +2,7 @@ package contender
 
 import (
 	"cmp"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -275,14 +276,10 @@ const (
 // GUIDOf returns the 32 hex digits of the GUID that consists of random bytes and the mark of
 // this library.
 func GUIDOf(random [guidLength / 2]byte) string {
-	const hex = "0123456789abcdef"
 	random[8] = random[8]&0x3f | 0x80
-	var id [guidLength]byte
-	for i, b := range random {
-		id[2*i], id[2*i+1] = hex[b>>4], hex[b&15]
-	}
+	id := hex.AppendEncode(nil, random[:])
 	copy(id[markAt:], mark)
-	return string(id[:])
+	return string(id)
 }
 
 // NamePrefix returns the name of a new znode without its sequence number.
@@ -342,13 +339,7 @@ func Order(children []string, tombstone string) (contenders, others []string, en
 		}
 	}
 	slices.SortFunc(found, func(a, b contender) int {
-		switch {
-		case a.sequence == b.sequence:
-			return cmp.Compare(a.name, b.name)
-		case IsBefore(a.sequence, b.sequence):
-			return -1
-		}
-		return 1
+		return cmp.Or(int(a.sequence-b.sequence), cmp.Compare(a.name, b.name)) // see IsBefore
 	})
 	for _, c := range found {
 		contenders = append(contenders, c.name)

@@ -345,7 +345,7 @@ func (d *driver) schedule() <-chan time.Time {
 	}
 	if !d.scheduled {
 		d.scheduled = true
-		after := time.Until(d.timers[d.firstTimer()].at)
+		after := time.Until(d.firstTimer().at)
 		if d.timer == nil {
 			d.timer = time.NewTimer(after)
 		} else {
@@ -355,20 +355,14 @@ func (d *driver) schedule() <-chan time.Time {
 	return d.timer.C
 }
 
-// firstTimer returns the index of the timer that expires first.
-func (d *driver) firstTimer() int {
-	first := 0
-	for i := range d.timers {
-		if d.timers[i].at.Before(d.timers[first].at) {
-			first = i
-		}
-	}
-	return first
+// firstTimer returns the timer that expires first.
+func (d *driver) firstTimer() deadline {
+	return slices.MinFunc(d.timers, func(a, b deadline) int { return a.at.Compare(b.at) })
 }
 
 // popTimer removes and returns the timer that expires first.
 func (d *driver) popTimer() contender.Timer {
-	t := d.timers[d.firstTimer()].timer
+	t := d.firstTimer().timer
 	d.stopTimer(t)
 	return t
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -66,22 +67,20 @@ func Guarded(conn *zk.Conn, g *connection.Grant, own []string, gone error, ops [
 // failedOperation returns err with the operation that has failed. It is the first with an error:
 // the operations after it were not tried and have an error as well.
 func failedOperation(ops []any, responses []zk.MultiResponse, err error) error {
-	for i, r := range responses {
-		if r.Error == nil || i >= len(ops) {
-			continue
-		}
-		kind, path := "operation", ""
-		switch op := ops[i].(type) {
-		case *zk.CreateRequest:
-			kind, path = "create", op.Path
-		case *zk.SetDataRequest:
-			kind, path = "set data of", op.Path
-		case *zk.DeleteRequest:
-			kind, path = "delete", op.Path
-		case *zk.CheckVersionRequest:
-			kind, path = "check version of", op.Path
-		}
-		return fmt.Errorf("operation %d of %d (index %d), %s %s: %w", i+1, len(ops), i, kind, path, err)
+	i := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
+	if i < 0 || i >= len(ops) {
+		return err
 	}
-	return err
+	kind, path := "operation", ""
+	switch op := ops[i].(type) {
+	case *zk.CreateRequest:
+		kind, path = "create", op.Path
+	case *zk.SetDataRequest:
+		kind, path = "set data of", op.Path
+	case *zk.DeleteRequest:
+		kind, path = "delete", op.Path
+	case *zk.CheckVersionRequest:
+		kind, path = "check version of", op.Path
+	}
+	return fmt.Errorf("operation %d of %d (index %d), %s %s: %w", i+1, len(ops), i, kind, path, err)
 }

@@ -59,7 +59,7 @@ func TestRecord_PausesIfServerIsBusy(t *testing.T) {
 // If the record was deleted, the writer creates another record.
 func TestRecord_CreatedAgain(t *testing.T) {
 	runWithRecord(t, func(h *harness) {
-		require.NoError(h, h.conn.Delete(h.w.Record(), -1))
+		require.NoError(h, h.conn.Delete(h.w.RecordOf(h.conn.SessionID()), -1))
 		h.apply(createItem())
 		require.Equal(h, 1, h.items())
 	})
@@ -168,7 +168,7 @@ func TestCreatesDir_FailsIfItExists(t *testing.T) {
 			o := h.w.Start(createN).Outcome()
 			require.ErrorIs(h, o.Err, zk.ErrNodeExists)
 			require.Zero(h, o.Failed)
-			require.Empty(h, h.w.Record())
+			require.Empty(h, h.w.RecordOf(h.conn.SessionID()))
 			h.srv.Before(firstMulti, zktest.Cut)
 		}
 	})

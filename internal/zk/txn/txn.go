@@ -250,15 +250,8 @@ func (w *Writer) Withdraw(c *Call) bool {
 	return i >= 0
 }
 
-// Record returns the path of the record, or "" if it does not exist. The record may have been
-// deleted since the last transaction.
-func (w *Writer) Record() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.recordPath
-}
-
-// RecordOf is like Record, but returns "" if the record is not one of that session.
+// RecordOf returns the path of the record, or "" if it does not exist or is not one of that session. The
+// record may have been deleted since the last transaction.
 func (w *Writer) RecordOf(session int64) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
