@@ -39,7 +39,7 @@ type entry struct {
 
 	mu        sync.Mutex
 	path      string        // of the contender's znode
-	renaming  chan struct{} // closed when a rename is over (downgrade.go); nil before the first
+	renaming  chan struct{} // closed when a rename is over (Downgrade); nil before the first
 	watching  chan struct{} // closed when awaitRequest has returned; nil before it is called
 	requested chan struct{} // closed when the release is requested; nil before ReleaseRequested is called
 

@@ -139,7 +139,7 @@ var lockMutants = []mutant{
 	},
 	{
 		name: "recipe/revoked-unreadable", breaks: "requests for a release are not noticed after the data of the holder could not be read",
-		file: "recipes/lock/requested.go",
+		file: "recipes/lock/hold.go",
 		edits: []edit{
 			{"err != nil && !connection.IsUnreadable(err)", "err != nil || connection.IsUnreadable(err)"},
 		},
