@@ -307,7 +307,9 @@ func read[T any](conn *zk.Conn, p part, send func() (T, *zk.Stat, <-chan zk.Even
 	if s.limit == noLimit {
 		return send()
 	}
-	before, known := s.of(p)
+	s.mu.Lock()
+	before, known := s.parts[p]
+	s.mu.Unlock()
 	if known {
 		var none T
 		exists, stat, err := conn.Exists(p.path)
@@ -326,13 +328,6 @@ func read[T any](conn *zk.Conn, p part, send func() (T, *zk.Stat, <-chan zk.Even
 	value, stat, watch, err := send()
 	s.note(p, before.breaks, err)
 	return value, stat, watch, err
-}
-
-func (s *suspicions) of(p part) (suspicion, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x, known := s.parts[p]
-	return x, known
 }
 
 // note records the outcome of a request for a part. breaks is the number of failures when it was

@@ -24,7 +24,7 @@ const (
 // concurrently.
 type Contender struct {
 	cfg  *Config
-	conn Conn // as of the current step; the lease is proven only if its renewal began before the step
+	conn connection.State // as of the current step; the lease is proven only if its renewal began before the step
 	out  []Output
 
 	phase   phase
@@ -90,7 +90,7 @@ func (c *Contender) WatchesQueue() bool { return c.phase == queued && c.watches.
 
 // Step consumes an input, given the current state of the connection, appends the outputs to
 // out and returns it.
-func (c *Contender) Step(conn Conn, in *Input, out []Output) []Output {
+func (c *Contender) Step(conn connection.State, in *Input, out []Output) []Output {
 	c.conn, c.out = conn, out
 	c.conn.Proven = conn.Proven && c.lease.proving
 	switch in.Kind {

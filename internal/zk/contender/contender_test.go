@@ -29,14 +29,14 @@ var errOther = errors.New("other error")
 type script struct {
 	t       *testing.T
 	c       *Contender
-	conn    Conn
+	conn    connection.State
 	sent    [requestKinds]*Request // without a reply
 	outputs []string               // of the last step
 }
 
 // newScript returns a script in session 1, whose connection is up. The first input must be Start.
 func newScript(t *testing.T, cfg Config) *script {
-	return &script{t: t, c: New(&cfg), conn: Conn{Session: 1, Up: true, Epoch: 1}}
+	return &script{t: t, c: New(&cfg), conn: connection.State{Session: 1, Up: true, Epoch: 1}}
 }
 
 // step passes an input to the contender and requires the outputs.
@@ -97,7 +97,7 @@ func (s *script) leave(err error, want ...string) {
 }
 
 // connect changes the state of the connection.
-func (s *script) connect(change func(*Conn), want ...string) {
+func (s *script) connect(change func(*connection.State), want ...string) {
 	s.t.Helper()
 	change(&s.conn)
 	s.step(Input{Kind: ConnChanged}, want...)
@@ -209,13 +209,13 @@ func TestStep_AnotherSession_PlainName(t *testing.T) {
 	} {
 		t.Run(state, func(t *testing.T) {
 			s := reach(t)
-			s.connect(func(c *Conn) { c.Session = 2 }, "report session expired", "rest", finishes)
+			s.connect(func(c *connection.State) { c.Session = 2 }, "report session expired", "rest", finishes)
 		})
 		t.Run(state+", leaves while disconnected", func(t *testing.T) {
 			s := reach(t)
 			s.conn.Up = false
 			s.leave(errOther, reports, "rest")
-			s.connect(func(c *Conn) { c.Session, c.Up = 2, true }, finishes)
+			s.connect(func(c *connection.State) { c.Session, c.Up = 2, true }, finishes)
 		})
 	}
 	t.Run("created in the previous session", func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestReceiveReason(t *testing.T) {
 	mayVanish.QueueMayVanish = true
 	for name, c := range map[string]struct {
 		cfg   Config
-		conn  func(*Conn)
+		conn  func(*connection.State)
 		reply Reply
 		want  error
 	}{
@@ -249,10 +249,10 @@ func TestReceiveReason(t *testing.T) {
 		"any queue":                    {lockConfig, nil, Reply{QueueCzxid: 71}, connection.ErrDeleted},
 		"unreadable":                   {electionConfig, nil, Reply{Err: errOther}, connection.ErrDeleted},
 		"by Close":                     {electionConfig, nil, Reply{Err: connection.ErrConnClosed}, connection.ErrConnClosed},
-		"by Close, known from the":     {electionConfig, func(c *Conn) { c.Closed = true }, Reply{QueueCzxid: 70}, connection.ErrConnClosed},
-		"with the session":             {electionConfig, func(c *Conn) { c.Session = 2 }, Reply{QueueCzxid: 70}, connection.ErrSessionExpired},
-		"with the session and data":    {electionConfig, func(c *Conn) { c.Session = 2 }, Reply{}, connection.ErrSessionExpired},
-		"session over, no new session": {electionConfig, func(c *Conn) { c.Session = 0 }, Reply{}, connection.ErrSessionExpired},
+		"by Close, known from the":     {electionConfig, func(c *connection.State) { c.Closed = true }, Reply{QueueCzxid: 70}, connection.ErrConnClosed},
+		"with the session":             {electionConfig, func(c *connection.State) { c.Session = 2 }, Reply{QueueCzxid: 70}, connection.ErrSessionExpired},
+		"with the session and data":    {electionConfig, func(c *connection.State) { c.Session = 2 }, Reply{}, connection.ErrSessionExpired},
+		"session over, no new session": {electionConfig, func(c *connection.State) { c.Session = 0 }, Reply{}, connection.ErrSessionExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hold(t, c.cfg)
@@ -290,7 +290,7 @@ func TestRename(t *testing.T) {
 	s.rename("send replace own-latch-5 to renamed-latch-5")
 	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted, Safe: true}) // by the rename
 	require.True(t, s.c.Holding())
-	s.connect(func(c *Conn) { c.Missing = true })
+	s.connect(func(c *connection.State) { c.Missing = true })
 	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
 	require.Equal(t, renamed, s.c.Name())
 	s.conn.Missing = false

@@ -240,8 +240,8 @@ func TestJoin_Patience(t *testing.T) {
 	s := newScript(t, cfg)
 	s.conn.Up = false
 	s.start("set patience 1s", "send create")
-	s.connect(func(c *Conn) { c.Up = true }, "stop patience")
-	s.connect(func(c *Conn) { c.Up = false }, "set patience 1s")
+	s.connect(func(c *connection.State) { c.Up = true }, "stop patience")
+	s.connect(func(c *connection.State) { c.Up = false }, "set patience 1s")
 	s.expired(PatienceTimer, "report ZooKeeper does not answer")
 	require.Equal(t, connection.ErrUnreachable, s.c.Reason())
 	s.reply(Create, Reply{Err: zk.ErrNoNode}, "finish <nil>")
@@ -354,7 +354,7 @@ func TestReceiveList_PlainNames(t *testing.T) {
 
 // After a reconnect, watches are set again. Only the next contender lists the queue.
 func TestResetWatches(t *testing.T) {
-	reconnect := func(c *Conn) { c.Epoch++ }
+	reconnect := func(c *connection.State) { c.Epoch++ }
 	s := follow(t, electionConfig)
 	s.connect(reconnect, "send read own own-latch-5 reset", "send list reset")
 	s.reply(List, names(a, own), "send read predecessor a-latch-1 reset")
@@ -384,9 +384,9 @@ func TestSucceeds_OwnWatchInDoubt(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")
 	s.reply(List, names(a, own))
-	s.connect(func(c *Conn) { c.Up, c.Epoch = false, 2 })
+	s.connect(func(c *connection.State) { c.Up, c.Epoch = false, 2 })
 	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
-	s.connect(func(c *Conn) { c.Up = true }, "send list reset")
+	s.connect(func(c *connection.State) { c.Up = true }, "send list reset")
 	s.do(s.replied(ReadPredecessor, Reply{Owner: 2}))
 	s.reply(ReadOwn, Reply{Owner: 1, Token: 77, Doubt: true}, "set doubt 2s")
 	s.reply(List, names(a, own))
@@ -414,7 +414,7 @@ func TestHold_EarlierLease(t *testing.T) {
 	s.do(s.replied(Create, created))
 	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 	s.reply(List, names(own), "prove own-latch-5", first)
-	s.connect(func(*Conn) {}, first+" proven")
+	s.connect(func(*connection.State) {}, first+" proven")
 }
 
 // Without a GUID, another contender can have the name of the contender's znode after the queue was
@@ -434,8 +434,8 @@ func TestHold_PlainName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hold(t, cfg)
-			s.connect(func(c *Conn) { c.Up = false })
-			s.connect(func(c *Conn) { c.Up, c.Epoch = true, c.Epoch+1 }, "send read own own-latch-5 reset", "set own 2ms")
+			s.connect(func(c *connection.State) { c.Up = false })
+			s.connect(func(c *connection.State) { c.Up, c.Epoch = true, c.Epoch+1 }, "send read own own-latch-5 reset", "set own 2ms")
 			s.reply(ReadOwn, c.reply, c.want...)
 		})
 	}

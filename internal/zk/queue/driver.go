@@ -115,12 +115,7 @@ var frames = sync.Pool{New: func() any { return new(frame) }}
 
 // step passes the input of f to the state machine and executes its outputs.
 func (d *driver) step(f *frame) {
-	s := d.sub.State()
-	conn := contender.Conn{
-		Session: s.Session, Up: s.Up, Closed: s.Closed, Epoch: s.Epoch,
-		Missing: s.Missing, Proven: s.Proven, Lapses: s.Lapses,
-	}
-	f.out = d.machine.Step(conn, &f.in, f.out[:0])
+	f.out = d.machine.Step(d.sub.State(), &f.in, f.out[:0])
 	last := -1 // the last request
 	for i := range f.out {
 		if f.out[i].Kind == contender.Send {

@@ -36,7 +36,7 @@ func TestReceive_LeavingIsNotObserved(t *testing.T) {
 		}
 		receive()
 		require.Equal(t, 1, observed, name)
-		d.machine.Step(contender.Conn{}, &contender.Input{Kind: contender.Leave, Err: connection.ErrElectionOver}, nil)
+		d.machine.Step(connection.State{}, &contender.Input{Kind: contender.Leave, Err: connection.ErrElectionOver}, nil)
 		receive()
 		require.Equal(t, 1, observed, name)
 	}
@@ -51,7 +51,7 @@ func TestExecute_TimersUntilLeaving(t *testing.T) {
 	deleted := &contender.Output{Kind: contender.Report, State: contender.State{Err: connection.ErrDeleted}}
 	d.execute(deleted)
 	require.Len(t, d.timers, 1)
-	d.machine.Step(contender.Conn{}, &contender.Input{Kind: contender.Leave, Err: connection.ErrDeleted}, nil)
+	d.machine.Step(connection.State{}, &contender.Input{Kind: contender.Leave, Err: connection.ErrDeleted}, nil)
 	d.execute(deleted)
 	require.Empty(t, d.timers)
 }
