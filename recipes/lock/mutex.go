@@ -9,6 +9,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
+// Errors of this package in addition to those of package recipes, to be tested with
+// errors.Is.
+var (
+	// ErrHeld is returned if another client holds the lock or waits for it.
+	ErrHeld = errors.New("lock: held by another client")
+	// ErrEarly is returned by [Period.Try] if a hold has begun in this period.
+	ErrEarly = errors.New("lock: the period has not ended")
+	// ErrUpgrade is returned if Lock is called with the context of a read lock of the same
+	// RWMutex. It would wait for that read lock.
+	ErrUpgrade = errors.New("lock: a read lock cannot become a write lock")
+	// ErrReentrant is returned if Lock is called with the context of a hold of the same
+	// lock, and would or could wait for that hold.
+	ErrReentrant = errors.New("lock: already held by the caller")
+)
+
 // Mutex is a mutual-exclusion lock. It does not keep local state: any number of Mutex values can
 // refer to the lock at one path, and one value may be used by any number of goroutines,
 // each of which is a separate contender.
@@ -69,18 +84,3 @@ func try(ctx context.Context, q *lockQueue, toWrite bool, blocks func(string) bo
 	}
 	return c.wait(ctx)
 }
-
-// Errors of this package in addition to those of package recipes, to be tested with
-// errors.Is.
-var (
-	// ErrHeld is returned if another client holds the lock or waits for it.
-	ErrHeld = errors.New("lock: held by another client")
-	// ErrEarly is returned by [Period.Try] if a hold has begun in this period.
-	ErrEarly = errors.New("lock: the period has not ended")
-	// ErrUpgrade is returned if Lock is called with the context of a read lock of the same
-	// RWMutex. It would wait for that read lock.
-	ErrUpgrade = errors.New("lock: a read lock cannot become a write lock")
-	// ErrReentrant is returned if Lock is called with the context of a hold of the same
-	// lock, and would or could wait for that hold.
-	ErrReentrant = errors.New("lock: already held by the caller")
-)
