@@ -1,11 +1,13 @@
 package connection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -46,6 +48,32 @@ func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	}
+}
+
+// InFlight is how many requests are sent at the same time for a long list, which would otherwise take as
+// many round trips as it has elements.
+const InFlight = 64
+
+// Each calls f for each name and its index, for up to n of them at the same time, and returns the results in
+// the order of names. After a call has failed, Each starts no other, and returns the error.
+func Each[T any](names []string, n int, f func(i int, name string) (T, error)) ([]T, error) {
+	results, errs := make([]T, len(names)), make([]error, len(names))
+	var failed atomic.Bool
+	var calls sync.WaitGroup
+	turns := make(chan struct{}, n)
+	for i, name := range names {
+		if turns <- struct{}{}; failed.Load() {
+			break
+		}
+		calls.Go(func() {
+			defer func() { <-turns }()
+			if results[i], errs[i] = f(i, name); errs[i] != nil {
+				failed.Store(true)
+			}
+		})
+	}
+	calls.Wait()
+	return results, cmp.Or(errs...)
 }
 
 // Retry is Read for requests that are sent for their effect.

@@ -86,6 +86,35 @@ func TestDo_ContextIsDone(t *testing.T) {
 	})
 }
 
+// Fails if results are out of order, if more calls than permitted run, or if calls start after a failure.
+func TestEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names, running, most := []string{"a", "bb", "ccc", "dddd", "eeeee"}, 0, 0
+		var mu sync.Mutex
+		run := func(change int) {
+			mu.Lock()
+			defer mu.Unlock()
+			running += change
+			most = max(most, running)
+		}
+		call := func(_ int, name string) (int, error) {
+			run(1)
+			defer run(-1)
+			time.Sleep(time.Second / time.Duration(len(name)))
+			return len(name), nil
+		}
+		lengths, err := Each(names, 3, call)
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 2, 3, 4, 5}, lengths)
+		require.Equal(t, 3, most)
+
+		failure, calls := errors.New("failure"), 0
+		_, err = Each(names, 1, func(int, string) (int, error) { calls++; return 0, failure })
+		require.Equal(t, failure, err)
+		require.Equal(t, 1, calls)
+	})
+}
+
 func TestRead_ReturnsResultsAndFinalErrors(t *testing.T) {
 	n, err := Read(t.Context(), nil, func() (int, error) { return 7, zk.ErrNoNode })
 	require.Equal(t, 7, n)

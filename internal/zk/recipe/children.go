@@ -60,43 +60,26 @@ func (c *ChildConfig[T]) filter(names []string) []string {
 // read reads children concurrently, and calls store for each that exists, one at a time.
 func (c *ChildConfig[T]) read(names []string, read func(name string) (watch.Found, error), store func(name string, value T, found watch.Found)) error {
 	type result struct {
-		name  string
 		found watch.Found
 		err   error
 	}
-	next, results := make(chan string), make(chan result)
-	var readers sync.WaitGroup
-	for range min(len(names), maxConcurrent) {
-		readers.Go(func() {
-			for name := range next {
-				var found watch.Found
-				var err error
-				if !c.NamesOnly {
-					found, err = read(name)
-				}
-				results <- result{name, found, err}
-			}
-		})
-	}
-	go func() {
-		for _, name := range names {
-			next <- name
+	results, _ := connection.Each(names, maxConcurrent, func(_ int, name string) (r result, _ error) {
+		if !c.NamesOnly {
+			r.found, r.err = read(name)
 		}
-		close(next)
-		readers.Wait()
-		close(results)
-	}()
+		return r, nil // one child must not end the reading of others
+	})
 	var failure error
-	for r := range results {
+	for i, r := range results {
 		if errors.Is(r.err, zk.ErrNoNode) {
 			continue // it was deleted after the listing
 		}
-		value, err := c.Parse(r.name, r.found, r.err)
+		value, err := c.Parse(names[i], r.found, r.err)
 		if err != nil {
-			failure = fmt.Errorf("child %q: %w", r.name, err)
+			failure = fmt.Errorf("child %q: %w", names[i], err)
 			continue
 		}
-		store(r.name, value, r.found)
+		store(names[i], value, r.found)
 	}
 	return failure
 }
