@@ -85,10 +85,7 @@ func (v *observer) run(ctx context.Context) {
 // leader may have changed.
 func (v *observer) findLeader(ctx context.Context) (*watch.Reader, error) {
 	for {
-		children, err := connection.Read(ctx, v.conn, func() ([]string, error) {
-			children, _, err := connection.Children(v.conn, v.node)
-			return children, err
-		})
+		children, err := connection.List(ctx, v.conn, v.node)
 		name, err := v.firstOf(ctx, children, err)
 		if err == nil && name == "" {
 			var found watch.Found

@@ -31,10 +31,7 @@ func New(conn *zk.Conn, base string, options ...Option) (*Discovery, error) {
 // connection uses. A service without instances may be included until ZooKeeper removes its
 // node.
 func (d *Discovery) Names(ctx context.Context) ([]string, error) {
-	names, err := connection.Read(ctx, d.setup.Conn, func() ([]string, error) {
-		names, _, err := connection.Children(d.setup.Conn, d.setup.Path)
-		return names, err
-	})
+	names, err := connection.List(ctx, d.setup.Conn, d.setup.Path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, d.setup.Fail("list", d.setup.Path, err)
 	}

@@ -82,10 +82,7 @@ func (d *delayFilter) waitAndMark(own string, since time.Time) {
 func (d *delayFilter) createMarker(own string, since time.Time) error {
 	name := markerOf(path.Base(own))
 	for {
-		children, err := connection.Read(d.ctx, d.cfg.Conn, func() ([]string, error) {
-			children, _, err := connection.Children(d.cfg.Conn, d.cfg.Dir)
-			return children, err
-		})
+		children, err := connection.List(d.ctx, d.cfg.Conn, d.cfg.Dir)
 		if err != nil {
 			return err
 		}

@@ -155,10 +155,7 @@ func (q *Queue) stat(ctx context.Context, path string) (*zk.Stat, error) {
 
 // names returns the names of the children of a directory, or none if it does not exist.
 func (q *Queue) names(ctx context.Context, dir string) ([]string, error) {
-	names, err := connection.Read(ctx, q.conn, func() ([]string, error) {
-		names, _, err := connection.Children(q.conn, dir)
-		return names, err
-	})
+	names, err := connection.List(ctx, q.conn, dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}

@@ -270,6 +270,14 @@ func Children(conn *zk.Conn, path string) ([]string, *zk.Stat, error) {
 	return names, stat, err
 }
 
+// List is Children, which it repeats as Read does.
+func List(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
+	return Read(ctx, conn, func() ([]string, error) {
+		names, _, err := Children(conn, path)
+		return names, err
+	})
+}
+
 // ChildrenW is conn.ChildrenW. With ErrTooLarge no watch is set.
 func ChildrenW(conn *zk.Conn, path string) ([]string, *zk.Stat, <-chan zk.Event, error) {
 	return read(conn, part{path, true}, func() ([]string, *zk.Stat, <-chan zk.Event, error) { return conn.ChildrenW(path) })
