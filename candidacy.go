@@ -343,18 +343,14 @@ type attempt struct {
 }
 
 // run calls end in a goroutine and returns its error. If end was called before and has not
-// failed, run waits for that call instead. It waits for at most limit; done is false if end has
-// not returned by then.
-func (a *attempts) run(limit time.Duration, end func() error) (done bool, err error) {
+// failed, run waits for that call instead. It waits for at most d; done is false if end has not
+// returned by then.
+func (a *attempts) run(d time.Duration, end func() error) (done bool, err error) {
 	current := a.start(end)
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-current.done:
-		return true, current.err
-	case <-timer.C:
+	if !limit.Await(current.done, time.Now().Add(d)) {
 		return false, nil
 	}
+	return true, current.err
 }
 
 // start starts an attempt, or returns an attempt that is in progress or has succeeded.

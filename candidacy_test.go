@@ -3,8 +3,10 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 )
 
@@ -278,30 +281,26 @@ func TestAttempts(t *testing.T) {
 // because its status was not received before.
 func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 	for name, reason := range map[string]error{"deleted": ErrDeleted, "expired": ErrSessionExpired} {
-		t.Run(name, func(t *testing.T) {
-			e := &Election{
-				conn: new(zk.Conn), node: "/election", candidacy: newCandidacy(t.Context(), nil),
-			}
-			e.queueChanged(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Lease: hour{}})
+		synctest.Test(t, func(t *testing.T) {
+			conn := new(zk.Conn)
+			lease := connection.Subscribe(conn, 0)
+			defer lease.Close()
+			lease.Prove("/election/n_0000000000", time.Now())
+			e := &Election{conn: conn, node: "/election", candidacy: newCandidacy(t.Context(), nil)}
+			e.queueChanged(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Lease: lease})
 			leadership := e.Current().Leadership
-			require.NoError(t, leadership.Err())
+			require.NoError(t, leadership.Err(), name)
 			e.queueChanged(queue.State{Err: reason})
-			require.Error(t, leadership.Err())
-			require.Nil(t, e.Current().Leadership)
+			require.Error(t, leadership.Err(), name)
+			require.Nil(t, e.Current().Leadership, name)
 			select {
 			case s := <-e.Status():
-				require.Nil(t, s.Leadership, "the leadership is over")
+				require.Nil(t, s.Leadership, "%s: the leadership is over", name)
 			default:
 			}
 		})
 	}
 }
-
-// hour is a lease that lasts.
-type hour struct{}
-
-func (hour) Deadline() time.Time                { return time.Now().Add(time.Hour) }
-func (hour) EndOnClose(context.CancelCauseFunc) {}
 
 // TestElection_StoppedAsSessionExpires fails if a candidate with WithRejoin that is stopped before it
 // joins again reports session expiry as the reason. Nor may it join again after the election has been
@@ -334,4 +333,35 @@ func TestElection_ConfigOfRemoval(t *testing.T) {
 	second := e.queueConfig()
 	require.EqualValues(t, 1, first.QueueSession)
 	require.EqualValues(t, 2, second.QueueSession)
+}
+
+// TestRefine fails if an error of the client library is not wrapped by the error that describes it,
+// or is wrapped twice.
+func TestRefine(t *testing.T) {
+	for cause, want := range map[error]error{
+		fmt.Errorf("x: %w", zk.ErrNoAuth): ErrPermission,
+		zk.ErrAuthFailed:                  ErrPermission,
+		zk.ErrInvalidACL:                  ErrPermission,
+		zk.ErrInvalidPath:                 ErrInvalid,
+	} {
+		err := refine(cause)
+		require.ErrorIs(t, err, want)
+		require.ErrorIs(t, err, cause)
+		require.Equal(t, err, refine(err))
+	}
+	for _, err := range []error{nil, zk.ErrBadVersion, ErrElectionOver} {
+		require.Equal(t, err, refine(err))
+	}
+}
+
+// TestCheckNode fails if a path is accepted that ZooKeeper rejects, or the other way round.
+func TestCheckNode(t *testing.T) {
+	require.ErrorIs(t, checkNode(nil, "/election"), ErrInvalid)
+	conn := new(zk.Conn)
+	for _, node := range []string{"", "/", "election", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a\x00b", "/a\u0085b", "/\ufff0", "/a/\U0001f402", "/a\xffb", "/" + strings.Repeat("a", 4096)} {
+		require.ErrorIs(t, checkNode(conn, node), ErrInvalid, "%q", node)
+	}
+	for _, node := range []string{"/election", "/a/b.c/..d", "/käse/選挙", "/a b", "/" + strings.Repeat("a", 4095)} {
+		require.NoError(t, checkNode(conn, node), "%q", node)
+	}
 }

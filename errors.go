@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // Errors returned by this package, to be tested with errors.Is. Errors that were caused by
@@ -14,14 +14,14 @@ var (
 	// ErrInvalid is returned if an argument is invalid: the connection is nil, the path is the root
 	// or not accepted by ZooKeeper, or the value of an option, or an operation of
 	// [Leadership.Multi], is invalid. Nothing was changed. The text says what is wrong.
-	ErrInvalid = zkerror.ErrInvalid
+	ErrInvalid = connection.ErrInvalid
 	// ErrConnClosed is returned if the owner of the connection has closed it. It ends a
 	// candidacy. ZooKeeper removes the candidate's znode when the session ends.
-	ErrConnClosed = zkerror.ErrConnClosed
+	ErrConnClosed = connection.ErrConnClosed
 	// ErrUnreachable is returned if no ZooKeeper server has answered for a session timeout.
 	// It ends a candidacy only before the candidate has joined the election, and not with
 	// [WithRejoin]. A candidate that has joined waits for the connection.
-	ErrUnreachable = zkerror.ErrUnreachable
+	ErrUnreachable = connection.ErrUnreachable
 	// ErrNoElection is returned if the election node does not exist. It ends a candidacy if, in a
 	// new session, the election node does not exist or was re-created. Either the servers have
 	// lost their data (see docs/servers.md), or a client has deleted the node in the meantime. A
@@ -31,7 +31,7 @@ var (
 	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL, because the
 	// connection is not authenticated, or because a quota is exceeded; with [WithStrictACL] also if
 	// the ACL of the node permits other clients to change it.
-	ErrPermission = zkerror.ErrPermission
+	ErrPermission = connection.ErrPermission
 	// ErrAlreadyStarted is returned if ElectLeader is called a second time. Create a new
 	// candidate to join again.
 	ErrAlreadyStarted = errors.New("candidate was started before")
@@ -39,7 +39,7 @@ var (
 	ErrNotLeader = errors.New("not the leader")
 	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.
 	// The documentation of the method describes what happens next.
-	ErrUnconfirmed = zkerror.ErrUnconfirmed
+	ErrUnconfirmed = connection.ErrUnconfirmed
 	// ErrForeignChildren is returned if an election cannot be deleted because its node has
 	// children that are not candidates. Nothing was changed, unless such a child was created
 	// during the deletion; the error text distinguishes the two cases. It ends a candidacy if
@@ -51,27 +51,27 @@ var (
 	// children: ZooKeeper's sequence numbers are exhausted and do not give the order of
 	// further candidates. Candidates that have joined before are not affected. To continue,
 	// delete the election node, for instance with [DeleteElection], and create it again.
-	ErrNodeExhausted = zkerror.ErrNodeExhausted
+	ErrNodeExhausted = connection.ErrNodeExhausted
 
 	// ErrTooLarge is returned if a reply, usually the list of candidates, is larger than
 	// the connection's receive buffer, which zk.WithMaxBufferSize limits. By default it is
 	// unlimited, and on connections of package zkdial larger than any reply. The error names
 	// the znode. It ends a candidacy.
-	ErrTooLarge = zkerror.ErrTooLarge
+	ErrTooLarge = connection.ErrTooLarge
 
 	// ErrElectionOver ends a candidacy if the election was ended for all candidates.
-	ErrElectionOver = zkerror.ErrElectionOver
+	ErrElectionOver = connection.ErrElectionOver
 	// ErrDeleted indicates that another client has deleted the candidate's znode.
 	// If it is the error of a final status, the election continues without this candidate.
 	// If it is the error of a Leadership, it can also be the first indication that the
 	// election was ended or that the connection was closed.
-	ErrDeleted = zkerror.ErrDeleted
+	ErrDeleted = connection.ErrDeleted
 	// ErrSessionExpired indicates that the ZooKeeper session has expired. The error also wraps
 	// zkdial.ErrDataLost if the servers are known to have lost their data.
-	ErrSessionExpired = zkerror.ErrSessionExpired
+	ErrSessionExpired = connection.ErrSessionExpired
 	// ErrLeaseExpired indicates that leadership could not be confirmed in time. The
 	// candidate may become leader again.
-	ErrLeaseExpired = zkerror.ErrLeaseExpired
+	ErrLeaseExpired = connection.ErrLeaseExpired
 	// ErrResigned indicates that the candidate has resigned.
 	ErrResigned = errors.New("candidate has resigned")
 	// ErrNotTransferred is returned if a leadership was not transferred to the candidate that was to lead.
@@ -81,8 +81,8 @@ var (
 // refine returns err, wrapped by the error above that describes it, if the client library or package
 // contender has returned it.
 func refine(err error) error {
-	if errors.Is(err, zkerror.ErrAmbiguous) && !errors.Is(err, ErrForeignChildren) {
+	if errors.Is(err, connection.ErrAmbiguous) && !errors.Is(err, ErrForeignChildren) {
 		return fmt.Errorf("%w: %w", ErrForeignChildren, err)
 	}
-	return zkerror.Refine(err)
+	return connection.Refine(nil, err)
 }

@@ -1,41 +1,375 @@
-package leaderelection
+package leaderelection_test
 
 import (
-	"fmt"
+	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRefine fails if an error of the client library is not wrapped by the error that describes it,
-// or is wrapped twice.
-func TestRefine(t *testing.T) {
-	for cause, want := range map[error]error{
-		fmt.Errorf("x: %w", zk.ErrNoAuth): ErrPermission,
-		zk.ErrAuthFailed:                  ErrPermission,
-		zk.ErrInvalidACL:                  ErrPermission,
-		zk.ErrInvalidPath:                 ErrInvalid,
-	} {
-		err := refine(cause)
-		require.ErrorIs(t, err, want)
-		require.ErrorIs(t, err, cause)
-		require.Equal(t, err, refine(err))
+// TestFinalStatus_Errors fails if the error of the final status does not identify the reason.
+func TestFinalStatus_Errors(t *testing.T) {
+	all := []error{
+		leaderelection.ErrElectionOver, leaderelection.ErrDeleted, leaderelection.ErrSessionExpired,
+		leaderelection.ErrConnClosed, leaderelection.ErrPermission, leaderelection.ErrUnreachable,
 	}
-	for _, err := range []error{nil, zk.ErrBadVersion, ErrElectionOver} {
-		require.Equal(t, err, refine(err))
+	for name, end := range map[string]struct {
+		want error
+		do   func(h *harness, c *candidate) error
+	}{
+		"the election is deleted": {leaderelection.ErrElectionOver, func(h *harness, _ *candidate) error {
+			return leaderelection.DeleteElection(h.operator, node)
+		}},
+		"the znode is deleted": {leaderelection.ErrDeleted, func(h *harness, c *candidate) error {
+			return h.operator.Delete(c.ID(), -1)
+		}},
+		"the session ends": {leaderelection.ErrSessionExpired, func(h *harness, c *candidate) error {
+			return h.srv.ExpireSession(c.conn.SessionID())
+		}},
+		"the session ends, without a connection": {leaderelection.ErrSessionExpired, func(h *harness, c *candidate) error {
+			h.srv.Refuse(true)
+			h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
+			h.advance(2 * timeout)
+			h.heal()
+			return nil
+		}},
+		"the connection is closed": {leaderelection.ErrConnClosed, func(_ *harness, c *candidate) error {
+			c.conn.Close()
+			return nil
+		}},
+	} {
+		for _, role := range []leaderelection.Role{leaderelection.Leader, leaderelection.Follower} {
+			runWithServers(t, name+" of a "+role.String(), 1, func(h *harness) {
+				if role == leaderelection.Follower {
+					h.join(h.connect())
+				}
+				c := h.join(h.connect())
+				first := c.newest()
+				require.Equal(h, role, first.Role)
+				require.NoError(h, end.do(h, c))
+				h.advance(timeout)
+				got := c.requireOver()
+				for _, err := range all {
+					if err == end.want {
+						require.ErrorIs(h, got, err)
+					} else {
+						require.NotErrorIs(h, got, err)
+					}
+				}
+				require.Equal(h, got, c.newest().Err)
+				require.Equal(h, c.newest().Status, c.Current())
+				if role == leaderelection.Leader {
+					require.Error(h, first.Leadership.Err())
+				}
+			})
+		}
 	}
 }
 
-// TestCheckNode fails if a path is accepted that ZooKeeper rejects, or the other way round.
-func TestCheckNode(t *testing.T) {
-	require.ErrorIs(t, checkNode(nil, "/election"), ErrInvalid)
-	conn := new(zk.Conn)
-	for _, node := range []string{"", "/", "election", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a\x00b", "/a\u0085b", "/\ufff0", "/a/\U0001f402", "/a\xffb", "/" + strings.Repeat("a", 4096)} {
-		require.ErrorIs(t, checkNode(conn, node), ErrInvalid, "%q", node)
+// TestElectLeader_ReasonUnknown fails if a candidate whose znode was deleted waits without a limit
+// for the reason while ZooKeeper does not answer.
+func TestElectLeader_ReasonUnknown(t *testing.T) {
+	for _, role := range []leaderelection.Role{leaderelection.Leader, leaderelection.Follower} {
+		runWithServers(t, role.String(), 1, func(h *harness) {
+			if role == leaderelection.Follower {
+				h.join(h.connect())
+			}
+			c := h.join(h.connect())
+			require.Equal(h, role, c.newest().Role)
+			unreachable := h.srv.Before(zktest.Match{Op: zktest.OpExists, Path: path.Join(node, "DONE"), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+				h.srv.Refuse(true)
+				return zktest.Cut(q)
+			})
+			h.remove(c.ID())
+			h.advance(timeout + 3*time.Second)
+			bubble.RequireRun(h, unreachable)
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
+			h.srv.Refuse(false)
+		})
 	}
-	for _, node := range []string{"/election", "/a/b.c/..d", "/käse/選挙", "/a b", "/" + strings.Repeat("a", 4095)} {
-		require.NoError(t, checkNode(conn, node), "%q", node)
+}
+
+// TestNewElection_Errors fails if an error of NewElection, or of ElectLeader before the candidate
+// has joined, does not identify the reason.
+func TestNewElection_Errors(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		_, err := leaderelection.NewElection(nil, node)
+		require.ErrorIs(h, err, leaderelection.ErrInvalid)
+		_, err = leaderelection.NewElection(conn, node+"/")
+		require.ErrorIs(h, err, leaderelection.ErrInvalid)
+		_, err = leaderelection.NewElection(conn, "/missing")
+		require.ErrorIs(h, err, leaderelection.ErrNoElection)
+		_, err = h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		require.NoError(h, err)
+		c := h.join(conn)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrPermission)
+		require.ErrorIs(h, c.requireOver(), zk.ErrNoAuth, "the error of ZooKeeper is not wrapped")
+
+		// If no server answers, both calls wait for a session timeout.
+		late := h.newCandidate(node, conn)
+		h.srv.Refuse(true)
+		h.srv.DropConnections(conn.SessionID())
+		h.advance(0)
+		begin := time.Now()
+		_, err = leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
+		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
+		require.ErrorContains(h, err, "election at "+node+": ZooKeeper does not answer (")
+		require.Equal(h, timeout, time.Since(begin))
+		late.start()
+		h.advance(timeout - time.Millisecond)
+		require.Empty(h, late.received())
+		h.advance(timeout / 2) // it waits for the removal of a znode that it may have created
+		require.ErrorIs(h, late.requireOver(), leaderelection.ErrUnreachable)
+		require.ErrorContains(h, late.requireOver(), "the connection has no session")
+	})
+}
+
+// TestElectLeader_ForeignParticipant fails if a candidate whose znode was written in an unusual way
+// prevents the others from following it, from leading after it, or from being observed.
+func TestElectLeader_ForeignParticipant(t *testing.T) {
+	secret := zk.DigestACL(zk.PermAll, "u", "p")
+	withoutRead := zk.WorldACL(zk.PermAll &^ zk.PermRead)
+	for name, c := range map[string]struct {
+		prefix string
+		data   []byte
+		acl    []zk.ACL
+		edit   []byte // written later
+	}{
+		"no right to read":             {"n_", nil, withoutRead, nil},
+		"no right at all":              {"n_", []byte("name"), secret, nil},
+		"protected, no right to read":  {"_c_00000000-0000-4000-8000-000000000000-latch-", nil, withoutRead, nil},
+		"data is not text":             {"n_", []byte{0xff, 0xfe, 0}, openACL, nil},
+		"data is JSON of another kind": {"n_", []byte(`{"name":[1,2`), openACL, []byte(`[]`)},
+		"data is larger than buffers":  {"n_", make([]byte, 100<<10), openACL, nil},
+		"data becomes too large":       {"n_", nil, openACL, make([]byte, 100<<10)},
+		"data is edited":               {"n_", []byte("name"), openACL, []byte("other\x00name")},
+		"name is long":                 {strings.Repeat("x", 10_000) + "-", nil, openACL, nil},
+		"name has special signs":       {"ü %s-", nil, openACL, nil},
+	} {
+		runWithServers(t, name, 1, func(h *harness) {
+			earlier := h.join(h.connect())
+			foreign := h.connectUnlimited()
+			id, err := foreign.Create(node+"/"+c.prefix, c.data, zk.FlagEphemeral|zk.FlagSequence, c.acl)
+			require.NoError(h, err)
+			second, third := h.join(h.connect()), h.join(h.connect(), leaderelection.WithRejoin())
+			h.advance(timeout)
+			require.Equal(h, id, second.newest().NowFollowing)
+			if c.edit != nil {
+				_, err := foreign.Set(id, c.edit, -1)
+				require.NoError(h, err)
+				h.advance(timeout)
+			}
+			third.requireFollows(second)
+			earlier.requireLeads()
+			require.NoError(h, earlier.Resign())
+			h.advance(timeout)
+			observed, err := leaderelection.Observe(h.Context(), second.conn, node)
+			require.NoError(h, err)
+			require.Equal(h, id, (<-observed).Leader.ID)
+			all, err := leaderelection.Candidates(h.Context(), second.conn, node)
+			require.NoError(h, err)
+			require.Len(h, all, 3)
+			require.Equal(h, id, all[0].ID)
+			require.Equal(h, h.stat(id).Czxid, all[0].Token)
+			if max(len(c.data), len(c.edit)) > 64<<10 {
+				require.Empty(h, all[0].Name)
+			}
+
+			require.NoError(h, foreign.Delete(id, -1))
+			h.advance(15 * time.Second) // if no event is sent, the znode is read again
+			second.requireLeads()
+			require.Equal(h, second.ID(), (<-observed).Leader.ID)
+			require.NoError(h, second.Resign())
+			h.advance(0)
+			third.requireLeads()
+		})
+	}
+}
+
+// kazoo #594: after authentication was enforced on the servers, a client that is not authenticated
+// retries without an end. Fails if a leader, a follower or a new candidate does not end with the
+// server's answer.
+func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, follower := h.join(h.connect()), h.join(h.connect())
+		both, late := []*candidate{leader, follower}, h.newCandidate(node, h.connect())
+		stop := bubble.RequireAuthentication(h.srv)
+		h.srv.DropConnections()
+		h.advance(30 * time.Second)
+		late.start()
+		h.advance(30 * time.Second)
+		for _, c := range append(both, late) {
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrPermission)
+			require.ErrorContains(h, c.requireOver(), "SESSIONCLOSEDREQUIRESASLAUTH -124 from "+c.conn.Server())
+		}
+		conn := h.connect()
+		_, err := leaderelection.NewElection(conn, node)
+		require.ErrorIs(h, err, leaderelection.ErrPermission)
+		require.ErrorIs(h, leaderelection.DeleteElection(conn, node), leaderelection.ErrPermission)
+		stop()
+	})
+}
+
+// A condition that passes: fails if a candidate with WithRejoin ends that has joined before, if one of
+// its earlier znodes remains, or if another candidate continues.
+func TestElectLeader_ConditionPasses(t *testing.T) {
+	authentication := func(h *harness) func() {
+		end := bubble.RequireAuthentication(h.srv)
+		h.srv.DropConnections()
+		return end
+	}
+	for _, c := range []struct {
+		name  string
+		lasts time.Duration
+		begin func(h *harness) (end func())
+	}{
+		{"quota", time.Minute, func(h *harness) func() {
+			hook := h.srv.Before(zktest.Match{Op: zktest.OpCreate}, zktest.Fail(zktest.Code(-125)))
+			for _, c := range h.candidates {
+				h.expire(c.conn)
+			}
+			return hook.Remove
+		}},
+		{"authentication, for less than the session timeout", 3 * time.Second, authentication},
+		{"authentication", time.Minute, authentication},
+	} {
+		runWithServers(t, c.name, 1, func(h *harness) {
+			a := h.join(h.connect(), leaderelection.WithRejoin())
+			b := h.join(h.connect(), leaderelection.WithRejoin())
+			first := h.newCandidate(node, h.connect(), leaderelection.WithRejoin())
+			a.requireLeads()
+			begin := time.Now()
+			end := c.begin(h)
+			first.start()
+			h.advance(c.lasts)
+			require.Error(h, first.requireOver(), "it has not joined before")
+			require.ErrorContains(h, first.requireOver(), " from "+first.conn.Server()+"): ")
+			for _, x := range []*candidate{a, b} {
+				require.Zero(h, x.Current().Role, "it is a follower without a znode")
+				require.NoError(h, x.Current().Err)
+			}
+			creates := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpCreate && e.Time.After(begin) })
+			require.Less(h, len(creates), 60, "they pause")
+			end()
+			h.advance(10 * time.Second)
+			h.requireChildren(names(a, b)...)
+			if a.Current().Role != leaderelection.Leader {
+				a, b = b, a
+			}
+			a.requireLeads()
+			b.requireFollows(a)
+		})
+	}
+}
+
+// A check of the lease is answered with a final code. Fails if the leader only loses its lease.
+func TestElectLeader_CheckIsRejected(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, next := h.join(h.connect()), h.join(h.connect())
+		leader.requireLeads()
+		hook := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: leader.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-1)))
+		h.advance(timeout)
+		bubble.RequireRun(h, hook)
+		require.ErrorContains(h, leader.requireOver(), "SYSTEMERROR -1 from")
+		next.requireLeads()
+	})
+}
+
+// Fails if a candidate joins again behind its znode, whose deletion was rejected as well, or reports later
+// that this znode may exist.
+func TestElectLeader_RemovalIsRejected(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		a := h.join(h.connect(), leaderelection.WithRejoin())
+		a.requireLeads()
+		before, session := a.ID(), a.conn.SessionID()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-124)))
+		removal := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-124)))
+		h.advance(timeout)
+		bubble.RequireRun(h, removal)
+		require.NotEqual(h, before, a.ID())
+		a.requireLeads()
+		h.requireChildren(names(a)...)
+		require.NoError(h, a.Resign())
+	})
+}
+
+// ZOOKEEPER-2886: a server that always replies that the session has moved, without a delay, does
+// not receive requests without pauses.
+func TestTrap09_RetriesPause(t *testing.T) {
+	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpMulti} {
+		runWithServers(t, op.String(), 1, func(h *harness) {
+			ahead, conn := h.createContender(), h.connect()
+			moved := h.srv.Before(zktest.Match{Op: op, Session: conn.SessionID()}, zktest.Fail(zk.ErrSessionMoved))
+			h.srv.ResetLog()
+			c := h.join(conn)
+			h.advance(time.Minute)
+			require.Less(h, h.srv.Log().Session(conn.SessionID()).Count(op), 300, "more than five requests a second")
+			c.requireNeverLed()
+			moved.Remove()
+			h.advance(timeout)
+			require.Equal(h, ahead, c.newest().NowFollowing)
+			h.remove(ahead)
+			h.advance(timeout)
+			c.requireLeads()
+			c.requireOnlyCandidate()
+		})
+	}
+}
+
+// CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597: an error ends the loop of a candidate
+// silently, and the process never becomes the leader again.
+func TestTrap41_PermissionDenied(t *testing.T) {
+	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
+	for _, c := range []struct {
+		name string
+		acl  []zk.ACL // of the election node
+		own  []zk.ACL // of the znodes that the candidate creates
+	}{
+		{"create", without(zk.PermCreate), openACL},
+		{"list", without(zk.PermRead), openACL},
+		{"read its own znode", openACL, without(zk.PermRead)},
+	} {
+		runWithServers(t, c.name, 1, func(h *harness) {
+			_, err := h.operator.SetACL(node, c.acl, -1)
+			require.NoError(h, err)
+			e := h.join(h.connect(), leaderelection.WithRejoin(), leaderelection.WithACL(c.own))
+			require.ErrorIs(h, e.requireOver(), leaderelection.ErrPermission)
+			h.requireIDs()
+		})
+	}
+}
+
+// CURATOR-671: an unknown error code ends the candidacy with an error, or has no effect. The code of a
+// server that is busy has none.
+func TestTrap41_UnknownError(t *testing.T) {
+	for code, busy := range map[zktest.Code]bool{-99: false, -127: true} {
+		k := 1
+		for met := true; met; k++ {
+			withServers(t, 1, func(h *harness) {
+				ahead, c := h.createContender(), h.newCandidate(node, h.connect())
+				strange := h.srv.Before(zktest.Match{Session: c.conn.SessionID(), Path: node + "*", Nth: k}, zktest.Fail(code))
+				c.start()
+				h.advance(timeout)
+				h.remove(ahead)
+				h.advance(timeout)
+				met = bubble.HasRun(strange)
+				if busy || c.newest().Err == nil {
+					c.requireLeads()
+					return
+				}
+				require.ErrorContains(h, c.requireOver(), "-99", "request %d", k)
+				require.NoError(h, c.Resign())
+				h.requireIDs()
+			})
+		}
+		require.Greater(t, k, 12)
 	}
 }

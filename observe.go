@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -86,10 +85,7 @@ func (v *observer) run(ctx context.Context) {
 // leader may have changed.
 func (v *observer) findLeader(ctx context.Context) (*watch.Reader, error) {
 	for {
-		children, err := connection.Read(ctx, v.conn, func() ([]string, error) {
-			children, _, err := connection.Children(v.conn, v.node)
-			return children, err
-		})
+		children, err := connection.List(ctx, v.conn, v.node)
 		name, err := v.firstOf(ctx, children, err)
 		if err == nil && name == "" {
 			var found watch.Found
@@ -218,23 +214,16 @@ func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]Cand
 	if err != nil {
 		return nil, err
 	}
-	// Several requests are in flight, so that a long queue does not take as many round trips.
-	const inFlight = 64
-	type result = connection.Answer[*CandidateInfo]
+	infos, err := connection.Each(names, connection.InFlight, func(_ int, name string) (*CandidateInfo, error) {
+		return describe(o, conn, path.Join(node, name))
+	})
+	if err != nil {
+		return nil, err
+	}
 	var all []CandidateInfo
-	for chunk := range slices.Chunk(names, inFlight) {
-		results := make([]<-chan result, len(chunk))
-		for i, name := range chunk {
-			results[i] = connection.Start(func() (*CandidateInfo, error) { return describe(o, conn, path.Join(node, name)) })
-		}
-		for _, c := range results {
-			r := <-c
-			if r.Err != nil {
-				return nil, r.Err
-			}
-			if r.Value != nil {
-				all = append(all, *r.Value)
-			}
+	for _, info := range infos {
+		if info != nil {
+			all = append(all, *info)
 		}
 	}
 	return all, nil

@@ -1,8 +1,15 @@
 package leaderelection
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // Role is the current role of a candidate in its election. The zero value is Follower. Only
@@ -72,4 +79,86 @@ func (s Status) String() string {
 		fmt.Fprintf(&b, ": %v", s.Err)
 	}
 	return b.String()
+}
+
+// Leadership represents one term of one candidate as the leader. It can be passed to
+// goroutines that act as leader and to systems that check its token. Its methods may be
+// called from any goroutine.
+//
+// Done is closed before another candidate can become leader, provided that clocks run at
+// the same rate and that this process is not stopped. If the program closes the connection
+// itself, this holds for connections of package zkdial; on a connection that zk.Connect has
+// opened, resign first. A process that is stopped between a check of Done and the following
+// action can still act too late. Operations that must not overlap should therefore be
+// protected in the system that executes them: it can reject tokens smaller than the greatest
+// it has seen, or in ZooKeeper by [Leadership.Multi].
+type Leadership struct {
+	grant *connection.Grant
+	multi func(*Leadership, []any) ([]zk.MultiResponse, error) // nil except on ZooKeeper
+}
+
+// newLeadership returns a Leadership and a function that ends it: see candidacy.NewLeadership.
+func newLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
+	g, end := connection.NewGrant(token, deadline)
+	return &Leadership{grant: g}, end
+}
+
+// Token returns the fencing token. Of two leaderships of an election the later one has the
+// greater token. A leadership that was suspended and resumed keeps its token. On ZooKeeper
+// the token is the creation zxid of the candidate's znode. Zxids increase during the life
+// of an ensemble, and restart if the ensemble is rebuilt without its data.
+//
+// A resource can reject the writes of a former leader only after it has seen the token of
+// the new one. So send the token to the resource before you read anything that you will
+// write: docs/tasks/database.md shows the statements in SQL.
+//
+// Only tokens of the same election may be compared. Tokens of different elections, locks,
+// queues or partitions are unrelated, although all are zxids: if one record is checked
+// against both, it rejects the holder of the smaller token. Keep a separate record for
+// each, for instance keyed by the path of the election node.
+func (l *Leadership) Token() int64 { return l.grant.Token() }
+
+// Done returns a channel that is closed when leadership is lost or the lease has expired.
+// The status [Suspended], or the final status, follows.
+func (l *Leadership) Done() <-chan struct{} { return l.grant.Context().Done() }
+
+// Err returns nil while the lease is valid, and afterwards the reason why the leadership ended. On
+// ZooKeeper it is [ErrResigned], [ErrLeaseExpired], [ErrSessionExpired], [ErrDeleted],
+// [ErrElectionOver] or [ErrConnClosed], to be tested with errors.Is. Err compares the lease with
+// the clock, so it is accurate even if this process has just been resumed.
+func (l *Leadership) Err() error { return l.grant.Err() }
+
+// Deadline returns the time at which the lease expires unless it is renewed. It increases
+// while the leadership lasts, and does not change after the leadership has ended. The zero
+// time means that it is unlimited.
+func (l *Leadership) Deadline() time.Time { return l.grant.Deadline() }
+
+// Context returns a context that is done when the leadership ends. Its cause is the error
+// that Err returns.
+func (l *Leadership) Context() context.Context { return l.grant.Context() }
+
+// Multi executes ops as one ZooKeeper transaction that commits only during this leadership: the
+// transaction begins with a check of the candidate's znode. Nothing is applied after the
+// leadership has ended, even if this process was stopped or requests were delayed. A call
+// without ops verifies at the ensemble that the leadership lasts. See [WithNamePrefix] for the
+// exception if the names contain no random digits.
+//
+// ops must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or
+// *[zk.CheckVersionRequest]. The responses correspond to ops. The error wraps
+//   - [ErrInvalid] if ops are of another type, or together larger than a server accepts
+//     by default (a megabyte); nothing was sent,
+//   - [ErrNotLeader] if the leadership has ended; nothing was applied,
+//   - [ErrUnconfirmed] if the leadership or the connection was lost during the call, so that
+//     the outcome is unknown,
+//   - otherwise ZooKeeper's error, and names the index, kind and path of the operation that
+//     failed; nothing was applied.
+//
+// Multi blocks until ZooKeeper answers, but for at most two seconds after the leadership
+// ends. Leaderships of implementations of [Candidate] other than [Election] return
+// [errors.ErrUnsupported]; their documentation describes how to protect writes.
+func (l *Leadership) Multi(ops ...any) ([]zk.MultiResponse, error) {
+	if l.multi == nil {
+		return nil, fmt.Errorf("transaction as leader: %w: the election is not on ZooKeeper: on etcd, use Election.Txn; elsewhere, let the resource compare Leadership.Token with the greatest token that it has seen", errors.ErrUnsupported)
+	}
+	return l.multi(l, ops)
 }

@@ -1,13 +1,19 @@
 package leaderelection_test
 
 import (
+	"sync/atomic"
 	"testing"
+	"time"
+	"unsafe"
 
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -61,4 +67,230 @@ func TestStatus_String(t *testing.T) {
 		leaderelection.Status{CandidateID: "/e/n", Role: leaderelection.Leader, Leadership: l, WasFollowing: "/e/m"}.String())
 	require.Equal(t, "follower /e/n following /e/m: session expired",
 		leaderelection.Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: leaderelection.ErrSessionExpired}.String())
+}
+
+// TestLeadership_DoneBeforeSuspended fails if the status Suspended is published before Done is
+// closed.
+func TestLeadership_DoneBeforeSuspended(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		var leadership atomic.Pointer[leaderelection.Leadership]
+		var suspended, early atomic.Int64
+		conn := h.connect()
+		c := h.join(conn, onStatus(func(s leaderelection.Status) {
+			switch s.Role {
+			case leaderelection.Leader:
+				leadership.Store(s.Leadership)
+			case leaderelection.Suspended:
+				suspended.Add(1)
+				if leadership.Load().Context().Err() == nil {
+					early.Add(1)
+				}
+			}
+		}))
+		c.requireLeads()
+		h.srv.Blackhole(zktest.BothWays, conn.SessionID())
+		h.advance(timeout * 3 / 4)
+		require.EqualValues(h, 1, suspended.Load())
+		require.Zero(h, early.Load())
+	})
+}
+
+// druid PR 17546: the next leadership begins before the previous one has ended.
+func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		c := h.join(h.connect(), leaderelection.WithRejoin())
+		terms := []*leaderelection.Leadership{c.requireLeads()}
+		for range 2 { // suspended and resumed
+			h.advance(timeout)
+			h.eachServer(func(s *zktest.Server) { s.Blackhole(zktest.BothWays, c.conn.SessionID()) })
+			h.advance(timeout)
+			terms = append(terms, c.requireLeads())
+			require.Equal(h, terms[0].Token(), c.requireLeads().Token())
+		}
+		h.expire(c.conn)
+		h.advance(timeout)
+		terms = append(terms, c.requireLeads())
+		require.Greater(h, c.requireLeads().Token(), terms[0].Token())
+		for _, l := range terms[:3] {
+			require.Error(h, l.Err())
+		}
+		// Each leadership was delivered once, and another status between two of them.
+		var delivered []*leaderelection.Leadership
+		for i, s := range c.received() {
+			if s.Role == leaderelection.Leader {
+				require.True(h, i == 0 || c.received()[i-1].Role != leaderelection.Leader)
+				delivered = append(delivered, s.Leadership)
+			}
+		}
+		require.Len(h, delivered, len(terms))
+		for i := range terms {
+			require.Same(h, terms[i], delivered[i])
+		}
+	})
+}
+
+// TestLease_OtherSession fails if a lease that was confirmed in one session is still valid in the
+// next session of the connection.
+func TestLease_OtherSession(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		conn := h.connect()
+		id, err := conn.Create(node+"/latch-", nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
+		require.NoError(h, err)
+		sub := connection.Subscribe(conn, timeout)
+		defer sub.Close()
+		sub.Prove(id, time.Now())
+		h.advance(timeout + 60*time.Millisecond)
+		old := sub.State()
+		require.True(h, old.Proven)
+
+		// The checks of the new session are blocked, so it has no lease.
+		hold, release := bubble.Hold(h)
+		defer release()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti}, hold)
+		h.whileDisconnected(conn, func() { assert.NoError(h, h.srv.ExpireSession(old.Session)) })
+		h.advance(0)
+		is := sub.State()
+		require.True(h, is.Up)
+		require.NotEqual(h, old.Session, is.Session)
+		require.True(h, time.Now().Before(old.Deadline), "the test does not test this")
+		require.False(h, is.Proven)
+		require.Zero(h, is.Deadline)
+		require.Equal(h, old.Lapses+1, is.Lapses)
+	})
+}
+
+// golang/go#24595: the monotonic clock stops while a virtual machine is suspended. A wall clock
+// that is set back must not extend a lease either. This test uses real time, because a bubble has
+// only one clock.
+func TestTrap17_LeaseExpiresByEitherClock(t *testing.T) {
+	for name, deadline := range map[string]time.Time{
+		"the monotonic clock has stopped": withMonotonic(time.Now().Add(-time.Second), time.Hour),
+		"the wall clock was set back":     withMonotonic(time.Now().Add(time.Hour), -2*time.Hour),
+	} {
+		l, _ := candidacy.NewLeadership(1, func() time.Time { return deadline })
+		require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired, name)
+		<-l.Done()
+	}
+	l, _ := candidacy.NewLeadership(1, func() time.Time { return withMonotonic(time.Now().Add(time.Hour), time.Hour) })
+	require.NoError(t, l.Err())
+}
+
+// withMonotonic returns t with its monotonic reading changed by d. Package time cannot create a
+// time whose clock readings differ.
+func withMonotonic(t time.Time, d time.Duration) time.Time {
+	fields := (*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&t))
+	fields.ext += int64(d)
+	return t
+}
+
+// kazoo's NonBlockingLease compares the clocks of two machines. Here the server's clock stops and
+// then jumps. No lease depends on it.
+func TestTrap23_ServerClock(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		c, next := h.join(h.connect()), h.join(h.connect())
+		l := c.requireLeads()
+		h.advance(10 * timeout)
+		for range 5 {
+			h.srv.Advance(timeout - time.Second)
+			h.advance(timeout/2 + shortTime) // the client sends a ping
+			require.WithinDuration(h, time.Now().Add(timeout/2), l.Deadline(), timeout/8+timeout/32)
+		}
+		require.NoError(h, l.Err())
+		require.Len(h, next.received(), 1)
+		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
+		left := time.Until(l.Deadline())
+		h.advance(left)
+		require.Equal(h, leaderelection.Suspended, c.newest().Role)
+		require.Equal(h, time.Now(), c.newest().at)
+		next.requireFollows(c)
+		h.srv.Refuse(true)
+		for range 2 { // the second client sends pings in between
+			h.srv.Advance(timeout - time.Second)
+			h.advance(timeout / 2)
+		}
+		next.requireLeads()
+		h.srv.Refuse(false)
+		h.srv.Heal()
+		h.advance(2 * timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
+	}, zktest.WithManualClock())
+}
+
+// requireSuspendedInTime requires that a leader whose checks fail from now on is suspended when
+// its lease expires, half a session timeout after the last successful check.
+func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leadership) {
+	h.Helper()
+	left := time.Until(l.Deadline())
+	require.LessOrEqual(h, left, timeout/2)
+	require.Greater(h, left, timeout/2-timeout/8-timeout/32, "the last check was too long ago")
+	require.Greater(h, h.serverSession(c).ExpiresIn-left, timeout/8, "the session expires too early")
+	h.advance(left - 1)
+	require.Same(h, l, c.requireLeads())
+	h.advance(1)
+	require.Equal(h, leaderelection.Suspended, c.newest().Role)
+	require.Equal(h, time.Now(), c.newest().at)
+	require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
+}
+
+// CURATOR-444: the client connects to another server before its session expires.
+func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
+		l := c.requireLeads()
+		h.advance(2*timeout + shortTime)
+		h.srv.Partition()
+		h.requireSuspendedInTime(c, l)
+		h.advance(timeout)
+		require.NotEqual(h, h.srv.Name(), c.conn.Server())
+		require.Equal(h, l.Token(), c.requireLeads().Token())
+		next.requireFollows(c)
+		require.Len(h, next.received(), 1)
+	})
+}
+
+// FLINK-10052, CURATOR-87, CURATOR-505: a connection that breaks repeatedly makes the leader
+// change repeatedly.
+func TestTrap21_FlappingConnection(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		conn := h.connect()
+		c, next := h.join(conn), h.join(conn)
+		last := h.join(h.connect())
+		grant, session := c.requireLeads(), conn.SessionID()
+		for range 20 {
+			h.eachServer(func(s *zktest.Server) { s.DropConnections(session) })
+			h.advance(timeout/5 + shortTime)
+			h.disconnect(conn)
+			h.reconnect() // takes longer than a second
+			h.advance(timeout / 2)
+		}
+		require.NoError(h, grant.Err())
+		require.Equal(h, session, conn.SessionID())
+		for _, each := range []*candidate{c, next, last} {
+			require.Len(h, each.received(), 1)
+		}
+		h.requireIDs(c.ID(), next.ID(), last.ID())
+		require.Len(h, h.createdIDs(), 3)
+	})
+}
+
+// FLINK-10052: replies that are so late that each extends the lease only for a moment do not make
+// the role change repeatedly.
+func TestTrap21_SlowConnection(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		c, next := h.join(h.connect()), h.join(h.connect())
+		grant := c.requireLeads()
+		h.srv.Delay(zktest.BothWays, timeout*3/16, c.conn.SessionID())
+		h.advance(20 * timeout)
+		require.Len(h, c.received(), 2)
+		require.Equal(h, leaderelection.Suspended, c.newest().Role)
+		next.requireFollows(c)
+		h.srv.Heal()
+		h.advance(timeout)
+		require.Equal(h, grant.Token(), c.requireLeads().Token())
+		require.Len(h, c.received(), 3)
+	})
 }

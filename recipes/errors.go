@@ -3,7 +3,7 @@ package recipes
 import (
 	"errors"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // Errors that the recipes share, to be tested with errors.Is. Where the root package has an
@@ -26,32 +26,32 @@ var (
 	// ErrInvalid is returned if an argument is invalid: the connection is nil, the path is the root
 	// or not accepted by ZooKeeper, or the value of an option is invalid or does not
 	// apply to the recipe. Nothing was changed. The text says what is wrong.
-	ErrInvalid = zkerror.ErrInvalid
+	ErrInvalid = connection.ErrInvalid
 	// ErrConnClosed is returned if the owner of the connection has closed it.
-	ErrConnClosed = zkerror.ErrConnClosed
+	ErrConnClosed = connection.ErrConnClosed
 	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL, because the
 	// connection is not authenticated, or because a quota is exceeded; with [WithStrictACL] also if
 	// the ACL of the node permits other clients to change it.
-	ErrPermission = zkerror.ErrPermission
+	ErrPermission = connection.ErrPermission
 	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.
 	// The documentation of the method describes what happens next.
-	ErrUnconfirmed = zkerror.ErrUnconfirmed
+	ErrUnconfirmed = connection.ErrUnconfirmed
 	// ErrDeleted is returned if another client has deleted the znode of this participant.
-	ErrDeleted = zkerror.ErrDeleted
+	ErrDeleted = connection.ErrDeleted
 	// ErrNodeExhausted is returned if the recipe's node has had 2147483647 children:
 	// ZooKeeper's sequence numbers are exhausted and do not give the order of further
 	// children. Participants that have joined before are not affected. New ones can join
 	// after the node was deleted and created again, which a queue does as soon as it is empty.
-	ErrNodeExhausted = zkerror.ErrNodeExhausted
+	ErrNodeExhausted = connection.ErrNodeExhausted
 	// ErrTooLarge is returned if a reply is larger than the connection's receive buffer,
 	// which zk.WithMaxBufferSize limits; the error names the znode. By default the buffer is
 	// unlimited, and on connections of package zkdial larger than any reply. It is also returned if an item or a value is larger than a server with default
 	// settings accepts, which is one megabyte including overhead; then nothing was sent.
-	ErrTooLarge = zkerror.ErrTooLarge
+	ErrTooLarge = connection.ErrTooLarge
 	// ErrSessionExpired is returned if the ZooKeeper session has expired. Everything that
 	// was held in the session is lost.
-	ErrSessionExpired = zkerror.ErrSessionExpired
+	ErrSessionExpired = connection.ErrSessionExpired
 	// ErrLeaseExpired is returned if ZooKeeper has not answered for so long that the
 	// session may have expired. Everything that was held must be considered lost.
-	ErrLeaseExpired = zkerror.ErrLeaseExpired
+	ErrLeaseExpired = connection.ErrLeaseExpired
 )

@@ -23,7 +23,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 var (
@@ -52,7 +51,7 @@ var (
 // the data or the ACL of the election node.
 func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 	if conn == nil {
-		return zkerror.ErrNilConn
+		return connection.ErrNilConn
 	}
 	if err := connection.CheckPath(node); err != nil {
 		return err

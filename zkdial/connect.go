@@ -13,7 +13,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // ErrDataLost is wrapped by the errors of elections, in addition to
@@ -21,7 +20,7 @@ import (
 // transactions that this client has seen: they were rebuilt without their data or restored from a
 // backup. It is detected only on connections of this package. Other connections are unusable after
 // such a loss, and candidates on them wait indefinitely: open a new connection.
-var ErrDataLost = zkerror.ErrDataLost
+var ErrDataLost = connection.ErrDataLost
 
 // Option configures [Connect].
 type Option interface{ apply(*dialer) }
@@ -80,16 +79,16 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 	}
 	d := &dialer{requested: sessionTimeout, servers: len(addresses), log: slog.Default(), open: net.DialTimeout}
 	if sessionTimeout < shortestTimeout || sessionTimeout > longestTimeout {
-		return nil, nil, fmt.Errorf("%w: session timeout %v: must be from %v to %v", zkerror.ErrInvalid, sessionTimeout, shortestTimeout, longestTimeout)
+		return nil, nil, fmt.Errorf("%w: session timeout %v: must be from %v to %v", connection.ErrInvalid, sessionTimeout, shortestTimeout, longestTimeout)
 	}
 	for _, o := range options {
 		if o == nil {
-			return nil, nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
+			return nil, nil, fmt.Errorf("%w: an option is nil", connection.ErrInvalid)
 		}
 		o.apply(d)
 	}
 	if d.open == nil || d.log == nil || slices.ContainsFunc(d.clientOptions, func(o func(*zk.Conn)) bool { return o == nil }) {
-		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: the argument is nil", zkerror.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: the argument is nil", connection.ErrInvalid)
 	}
 	d.outage.log = d.log
 	return zk.Connect(addresses, sessionTimeout, func(conn *zk.Conn) {
@@ -132,7 +131,7 @@ func Wait(ctx context.Context, conn *zk.Conn) (granted time.Duration, err error)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			err := fmt.Errorf("%w: %w", zkerror.ErrUnreachable, context.Cause(ctx))
+			err := fmt.Errorf("%w: %w", connection.ErrUnreachable, context.Cause(ctx))
 			if failure := connection.RecordOf(conn).Facts().Failure; failure != nil {
 				err = fmt.Errorf("%w: %w", err, failure)
 			}

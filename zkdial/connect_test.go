@@ -19,7 +19,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -99,12 +98,12 @@ func TestConnect_InvalidArguments(t *testing.T) {
 	}{
 		"chroot":     {[]string{"a:1/b"}, timeout, WithLogger(slog.Default()), ErrServers},
 		"no server":  {nil, timeout, WithLogger(slog.Default()), ErrServers},
-		"too short":  {[]string{"a"}, 99 * time.Millisecond, WithLogger(slog.Default()), zkerror.ErrInvalid},
-		"too long":   {[]string{"a"}, 1 << 31 * time.Millisecond, WithLogger(slog.Default()), zkerror.ErrInvalid},
-		"nil option": {[]string{"a"}, timeout, nil, zkerror.ErrInvalid},
-		"nil dialer": {[]string{"a"}, timeout, WithDialer(nil), zkerror.ErrInvalid},
-		"nil log":    {[]string{"a"}, timeout, WithLogger(nil), zkerror.ErrInvalid},
-		"nil client": {[]string{"a"}, timeout, WithClient(nil), zkerror.ErrInvalid},
+		"too short":  {[]string{"a"}, 99 * time.Millisecond, WithLogger(slog.Default()), connection.ErrInvalid},
+		"too long":   {[]string{"a"}, 1 << 31 * time.Millisecond, WithLogger(slog.Default()), connection.ErrInvalid},
+		"nil option": {[]string{"a"}, timeout, nil, connection.ErrInvalid},
+		"nil dialer": {[]string{"a"}, timeout, WithDialer(nil), connection.ErrInvalid},
+		"nil log":    {[]string{"a"}, timeout, WithLogger(nil), connection.ErrInvalid},
+		"nil client": {[]string{"a"}, timeout, WithClient(nil), connection.ErrInvalid},
 	} {
 		_, _, err := Connect(c.servers, c.timeout, c.option)
 		require.ErrorIs(t, err, c.want, name)
@@ -128,7 +127,7 @@ func TestWait_ErrorNamesTheServer(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, err := Wait(ctx, open(t, []string{"zk.example:2181"}, timeout, append(options, WithDialer(srv.Dialer()))...))
-			require.ErrorIs(t, err, zkerror.ErrUnreachable)
+			require.ErrorIs(t, err, connection.ErrUnreachable)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			return err
 		}

@@ -130,13 +130,13 @@ func (d *dialer) connect(network, address string, timeout time.Duration) (net.Co
 }
 
 // recordAnswer records the answer of a server, which has granted a session if hasSession is true.
-func (d *dialer) recordAnswer(a connection.ConnectReply) (hasSession bool) {
-	hasSession = a.Session() != 0 && a.Timeout() > 0
+func (d *dialer) recordAnswer(a connectReply) (hasSession bool) {
+	hasSession = a.session() != 0 && a.timeout() > 0
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.askAfter, d.silent = time.Time{}, 0
 	if hasSession {
-		d.granted = a.Timeout()
+		d.granted = a.timeout()
 	}
 	return hasSession
 }
@@ -174,10 +174,10 @@ type handshakeConn struct {
 	timeout  time.Duration
 	deadline time.Time // of the handshake; includes the time that dial has taken
 
-	request connection.ConnectRequest // the first request that the client library has written
-	answer  connection.ConnectReply   // the part of the answer that was read
-	pending []byte                    // unread part of an answer from another connection
-	lost    bool                      // the answer says that the servers have lost their data
+	request connectRequest // the first request that the client library has written
+	answer  connectReply   // the part of the answer that was read
+	pending []byte         // unread part of an answer from another connection
+	lost    bool           // the answer says that the servers have lost their data
 
 	established    atomic.Bool // a server has granted a session
 	over           atomic.Bool // the end of the connection was recorded
@@ -205,8 +205,8 @@ func (c *handshakeConn) end(err error) {
 		c.dialer.outage.begin()
 		c.dialer.push(connection.Event{Kind: connection.Broken, Server: c.address, Err: err})
 	case err == nil: // no Read or Write has failed, so the answer is invalid
-		c.dialer.fail(c.address, connection.ErrNotZooKeeper)
-	case c.answer.Missing() > 0:
+		c.dialer.fail(c.address, errNotZooKeeper)
+	case c.answer.missing() > 0:
 		c.dialer.fail(c.address, err)
 	}
 }
@@ -250,7 +250,7 @@ func (c *handshakeConn) limit(t time.Time) time.Time {
 func (c *handshakeConn) Write(b []byte) (int, error) {
 	if !c.established.Load() {
 		if c.request == nil {
-			c.request = append(connection.ConnectRequest{}, b...)
+			c.request = append(connectRequest{}, b...)
 		}
 		n, err := c.Conn.Write(b)
 		if err != nil {
@@ -258,9 +258,9 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 		}
 		return n, err
 	}
-	op := connection.PacketOp(b)
-	c.authenticating.Store(op == connection.OpAuth)
-	if op == connection.OpCloseSession {
+	op := packetOp(b)
+	c.authenticating.Store(op == opAuth)
+	if op == opCloseSession {
 		// The servers delete the znodes of the session as soon as they receive this packet.
 		c.dialer.outage.close()
 		c.dialer.push(connection.Event{Kind: connection.Closing, Server: c.address})
@@ -272,7 +272,7 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 }
 
 func (c *handshakeConn) Read(b []byte) (int, error) {
-	missing := c.answer.Missing()
+	missing := c.answer.missing()
 	if missing == 0 && len(c.pending) == 0 {
 		n, err := c.Conn.Read(b)
 		if err != nil {
@@ -304,10 +304,10 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	}
 	if missing > 0 && n > 0 {
 		c.answer = append(c.answer, b[:min(n, missing)]...)
-		if !c.answer.Valid() { // the client library would allocate up to 4 GB for it
-			return 0, connection.ErrNotZooKeeper
+		if !c.answer.valid() { // the client library would allocate up to 4 GB for it
+			return 0, errNotZooKeeper
 		}
-		if c.answer.Missing() == 0 {
+		if c.answer.missing() == 0 {
 			c.answered()
 		}
 	}
@@ -320,10 +320,10 @@ func (c *handshakeConn) answered() {
 		c.established.Store(true)
 		c.dialer.outage.end(c.address)
 		c.dialer.push(connection.Event{
-			Kind: connection.Established, Server: c.address, Session: c.answer.Session(), Timeout: c.answer.Timeout(),
+			Kind: connection.Established, Server: c.address, Session: c.answer.session(), Timeout: c.answer.timeout(),
 		})
 	} else if !c.lost {
-		c.dialer.push(connection.Event{Kind: connection.Expired, Server: c.address, Session: c.request.Session()})
+		c.dialer.push(connection.Event{Kind: connection.Expired, Server: c.address, Session: c.request.session()})
 	}
 }
 
@@ -332,9 +332,9 @@ func (c *handshakeConn) answered() {
 // seen answers only clients that claim to have seen none. The request uses a separate connection, so
 // that the client library never reads from a server with old data. A server that is not ready answers
 // no client. A server that knows the session extends it.
-func (c *handshakeConn) confirmExpiry() connection.ConnectReply {
-	session := c.request.Session()
-	if session == 0 || c.request.LastSeen() == 0 {
+func (c *handshakeConn) confirmExpiry() connectReply {
+	session := c.request.session()
+	if session == 0 || c.request.lastSeen() == 0 {
 		return nil
 	}
 	answer, err := c.requestSession()
@@ -342,22 +342,22 @@ func (c *handshakeConn) confirmExpiry() connection.ConnectReply {
 	switch {
 	case err != nil:
 		log.Debug("cannot determine whether the session has expired", "err", err)
-	case answer.Session() == 0:
+	case answer.session() == 0:
 		c.lost = true
 		c.dialer.push(connection.Event{Kind: connection.Expired, Server: c.address, Session: session, Lost: true})
 		log.Warn("the servers have lost their data: they know neither the session nor the transactions that this client has seen, so the session has expired",
-			"session", fmt.Sprintf("%#x", uint64(session)), "transaction", fmt.Sprintf("%#x", uint64(c.request.LastSeen())))
+			"session", fmt.Sprintf("%#x", uint64(session)), "transaction", fmt.Sprintf("%#x", uint64(c.request.lastSeen())))
 		return answer
 	default:
 		// The server lags behind, or was restored from a backup that contains the session.
-		c.dialer.recordExtension(answer.Timeout())
+		c.dialer.recordExtension(answer.timeout())
 	}
 	return nil
 }
 
 // requestSession sends the client's request on a new connection, without the transaction that the
 // client has seen.
-func (c *handshakeConn) requestSession() (connection.ConnectReply, error) {
+func (c *handshakeConn) requestSession() (connectReply, error) {
 	conn, err := c.redial()
 	if err != nil {
 		return nil, err
@@ -366,8 +366,8 @@ func (c *handshakeConn) requestSession() (connection.ConnectReply, error) {
 	if err := conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return nil, err
 	}
-	if _, err := conn.Write(c.request.Forgetful()); err != nil {
+	if _, err := conn.Write(c.request.forgetful()); err != nil {
 		return nil, err
 	}
-	return connection.ReadConnectReply(conn)
+	return readConnectReply(conn)
 }

@@ -76,25 +76,25 @@ func TestDialer_ConfirmExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		d := &dialer{servers: 1, log: slog.New(slog.DiscardHandler), outage: outage{log: slog.New(slog.DiscardHandler)}, record: connection.RecordOf(new(zk.Conn))}
-		request := make(connection.ConnectRequest, 48) // with a password of 16 bytes
+		request := make(connectRequest, 48) // with a password of 16 bytes
 		request[3], request[18], request[31] = 44, 0x27, 16
 		redial := func() (net.Conn, error) { return srv.Dialer()("tcp", srv.Name(), time.Second) }
 		answer, err := (&handshakeConn{dialer: d, request: request, timeout: time.Second, redial: redial}).requestSession()
 		require.NoError(t, err)
-		require.NotZero(t, answer.Session())
-		confirm := func(session int64, seen byte) connection.ConnectReply {
+		require.NotZero(t, answer.session())
+		confirm := func(session int64, seen byte) connectReply {
 			binary.BigEndian.PutUint64(request[20:], uint64(session))
 			copy(request[32:], answer[24:40])
 			request[15] = seen
 			return (&handshakeConn{dialer: d, request: request, timeout: time.Second, redial: redial}).confirmExpiry()
 		}
-		require.Nil(t, confirm(answer.Session(), 1), "the server knows the session")
-		require.Nil(t, confirm(answer.Session()+1, 0), "the client has seen no transaction")
+		require.Nil(t, confirm(answer.session(), 1), "the server knows the session")
+		require.Nil(t, confirm(answer.session()+1, 0), "the client has seen no transaction")
 		require.Nil(t, confirm(0, 1), "there is no session")
 		require.Zero(t, d.record.Facts().Losses)
-		expired := confirm(answer.Session()+1, 1)
+		expired := confirm(answer.session()+1, 1)
 		require.NotNil(t, expired)
-		require.Zero(t, expired.Session())
+		require.Zero(t, expired.session())
 		require.Equal(t, 1, d.record.Facts().Losses)
 	})
 }
@@ -138,7 +138,7 @@ type aheadConn struct {
 
 func (c *aheadConn) Write(b []byte) (int, error) {
 	c.write.Do(func() {
-		if connection.ConnectRequest(b).LastSeen() != 0 {
+		if connectRequest(b).lastSeen() != 0 {
 			b = bytes.Clone(b)
 			binary.BigEndian.PutUint64(b[8:], math.MaxInt64)
 		}

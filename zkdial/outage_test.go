@@ -146,8 +146,8 @@ func TestOutage_NotZooKeeper(t *testing.T) {
 						return client, nil
 					}))
 				time.Sleep(time.Hour)
-				require.ErrorIs(t, connection.RecordOf(conn).Facts().Failure, connection.ErrNotZooKeeper)
-				require.Greater(t, strings.Count(log.String(), connection.ErrNotZooKeeper.Error()), 4, "%s", &log)
+				require.ErrorIs(t, connection.RecordOf(conn).Facts().Failure, errNotZooKeeper)
+				require.Greater(t, strings.Count(log.String(), errNotZooKeeper.Error()), 4, "%s", &log)
 			})
 		})
 	}

@@ -37,10 +37,7 @@ func Retry[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, e
 // the list is too large for a reply, the error wraps leaderelection.ErrTooLarge; conn.Children would lose
 // the connection with each attempt.
 func Children(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
-	return connection.Read(ctx, conn, func() ([]string, error) {
-		children, _, err := connection.Children(conn, path)
-		return children, err
-	})
+	return connection.List(ctx, conn, path)
 }
 
 // CheckPath returns leaderelection.ErrInvalid if path cannot be the node of an election: for the

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // EndElection implements [leaderelection.Candidate]. It marks the record as ended, as
@@ -104,7 +105,7 @@ func endElection(ctx context.Context, o *options, store Store) (Record, error) {
 		case err != nil && (ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsuitable)):
 			return Record{}, wrapUnconfirmed(ctx, err)
 		}
-		if !sleep(ctx, o.heartbeat>>6) {
+		if limit.Pause(ctx, o.heartbeat>>6) != nil {
 			return Record{}, wrapUnconfirmed(ctx, ctx.Err())
 		}
 	}

@@ -70,7 +70,7 @@ func transfer(ctx context.Context, o *options, store Store, id string) error {
 		case r.Nominee == "":
 			return fmt.Errorf("%w: the request was removed from the record", ErrNotTransferred)
 		}
-		if !sleep(o.ctx, o.heartbeat/8) {
+		if limit.Pause(o.ctx, o.heartbeat/8) != nil {
 			break
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // updateRecord applies change to the record by compare-and-set, and returns the record afterwards.
@@ -25,7 +26,7 @@ func updateRecord(ctx context.Context, o *options, store Store, change func(*Rec
 		case errors.Is(err, ErrConflict):
 			failures = min(failures, 2) // Another client makes progress: retry soon.
 		}
-		if !sleep(ctx, o.heartbeat>>max(1, 7-failures)) {
+		if limit.Pause(ctx, o.heartbeat>>max(1, 7-failures)) != nil {
 			return r, wrapUnconfirmed(ctx, err)
 		}
 	}
@@ -68,16 +69,4 @@ func wrapUnconfirmed(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w: %w", leaderelection.ErrUnconfirmed, context.Cause(ctx), err)
 	}
 	return err
-}
-
-// sleep waits for d. It returns false if ctx is done first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

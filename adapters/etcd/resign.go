@@ -56,15 +56,12 @@ func (e *Election) waitForRevocations(reason error) {
 	if errors.Is(reason, leaderelection.ErrElectionOver) {
 		d = limit.Confirm / 4
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	end := time.Now().Add(d)
 	e.mu.Lock()
 	all := slices.Clone(e.revocations)
 	e.mu.Unlock()
 	for _, r := range all {
-		select {
-		case <-r.done:
-		case <-timer.C:
+		if !limit.Await(r.done, end) {
 			return
 		}
 	}

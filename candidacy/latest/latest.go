@@ -10,3 +10,16 @@ func Send[T any](c chan T, v T) {
 	}
 	c <- v
 }
+
+// Changes finds the values that differ from the one before. The zero Changes has had no value.
+type Changes[T comparable] struct {
+	last  T
+	known bool
+}
+
+// Add adds a value, and reports whether it is the first one or differs from the last one.
+func (c *Changes[T]) Add(v T) (changed bool) {
+	changed = !c.known || v != c.last
+	c.last, c.known = v, true
+	return changed
+}

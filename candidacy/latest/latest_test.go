@@ -19,3 +19,13 @@ func TestSend(t *testing.T) {
 	latest.Send(c, 3)
 	require.Equal(t, 3, <-c)
 }
+
+func TestChanges(t *testing.T) {
+	var c latest.Changes[int]
+	for _, step := range []struct {
+		value   int
+		changed bool
+	}{{0, true}, {0, false}, {1, true}, {1, false}, {0, true}} {
+		require.Equal(t, step.changed, c.Add(step.value), "%+v", step)
+	}
+}

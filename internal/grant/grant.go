@@ -1,105 +1,21 @@
-// Package grant implements the common part of leaderships and holds of locks: a fencing token, a
-// lease that expires by the clock, and a channel that is closed on loss.
+// Package grant contains what leaderships and holds of locks share on all backends: the context of the
+// work during a grant, and constructors of the root package for package candidacy.
 package grant
 
 import (
 	"context"
-	"sync"
+	"log/slog"
 	"time"
-
-	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// Grant is one grant. Its methods may be called from any goroutine.
-type Grant struct {
-	token    int64
-	deadline func() time.Time
-	lease    Lease // nil except after OfSession
-	ctx      context.Context
-	end      context.CancelCauseFunc
-
-	mu     sync.Mutex
-	latest time.Time // the last deadline before the end
-}
-
-// New returns a grant and a function that ends it with a reason. Only the first
-// reason counts. deadline returns the time at which the lease currently expires. It
-// must not call methods of the grant. If it is nil, or returns the zero time from
-// the start, the lease is unlimited.
-func New(token int64, deadline func() time.Time) (*Grant, context.CancelCauseFunc) {
-	ctx, end := context.WithCancelCause(context.Background())
-	if deadline == nil {
-		deadline = func() time.Time { return time.Time{} }
-	}
-	return &Grant{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}, end
-}
-
-// Lease is the lease of a session: see connection.Subscription.
-type Lease interface {
-	Deadline() time.Time
-	EndOnClose(end context.CancelCauseFunc)
-}
-
-// OfSession returns a grant that lasts as long as the lease of a session at most, and ends before the
-// owner of the connection ends the session.
-func OfSession(token int64, lease Lease) (*Grant, context.CancelCauseFunc) {
-	g, end := New(token, lease.Deadline)
-	if g.latest.IsZero() {
-		g.latest = time.Unix(0, 0) // the lease has ended since it was proven
-	}
-	g.lease = lease
-	lease.EndOnClose(end)
-	return g, end
-}
-
-// EndOnClose makes a grant of OfSession call also, in addition, when it ends because the owner closes
-// the connection.
-func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
-	if g.lease != nil {
-		g.lease.EndOnClose(func(err error) {
-			g.end(err)
-			also(err)
-		})
-	}
-}
-
-// Token returns the fencing token.
-func (g *Grant) Token() int64 { return g.token }
-
-// Context returns a context that is done when the grant ends. Its cause is the error of Err.
-func (g *Grant) Context() context.Context { return g.ctx }
-
-// Err returns nil while the lease is valid, and the reason of the end afterwards. It compares the
-// deadline with the clock, so the result is correct even if the process was suspended until now.
-func (g *Grant) Err() error {
-	if g.ctx.Err() == nil {
-		// Read the clock before the deadline: if the deadline has passed then, the lease has
-		// expired, even if it is renewed in the meantime.
-		now := time.Now()
-		if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {
-			g.end(zkerror.ErrLeaseExpired)
-		}
-	}
-	if g.ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(g.ctx)
-}
-
-// Deadline returns the time at which the lease currently expires. It advances while
-// the lease is renewed, and does not change after the end of the grant. The zero
-// time means that the lease is unlimited.
-func (g *Grant) Deadline() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ctx.Err() == nil {
-		if d := g.deadline(); !d.IsZero() {
-			g.latest = d
-		}
-	}
-	return g.latest
-}
+// Constructors of types of the root package, for package candidacy. Only implementations of Candidate need
+// them, so the root package sets these variables instead of exporting functions.
+var (
+	// NewCandidacy returns a new candidacy.Candidacy.
+	NewCandidacy func(ctx context.Context, log *slog.Logger) any
+	// NewLeadership returns a new *leaderelection.Leadership and the function that ends it.
+	NewLeadership func(token int64, deadline func() time.Time) (leadership any, end context.CancelCauseFunc)
+)
 
 // Work returns the context of a function that works during a grant. It is derived from the context of the grant, so
 // that it ends in the same step. It also ends with the caller's context, of which it has the values and the deadline.

@@ -17,7 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -116,7 +115,7 @@ func (d *Double) enter(ctx context.Context) (*Round, error) {
 
 // isLost reports whether the error means that the znode of a participant does not exist any more.
 func isLost(err error) bool {
-	return errors.Is(err, zkerror.ErrSessionExpired) || errors.Is(err, zkerror.ErrLeaseExpired) || errors.Is(err, zkerror.ErrDeleted)
+	return errors.Is(err, connection.ErrSessionExpired) || errors.Is(err, connection.ErrLeaseExpired) || errors.Is(err, connection.ErrDeleted)
 }
 
 // join creates a znode and blocks until a round begins in which it participates. If it returns an error of
@@ -218,7 +217,7 @@ func (d *Double) beginRound(ctx context.Context, r roundState, names []string) e
 		ops = append(ops, &zk.CheckVersionRequest{Path: path.Join(d.setup.Path, name), Version: -1})
 	}
 	if _, err := txn.Size(ops); err != nil {
-		return fmt.Errorf("%w: %d participants: %w", zkerror.ErrInvalid, len(names), err)
+		return fmt.Errorf("%w: %d participants: %w", connection.ErrInvalid, len(names), err)
 	}
 	err := connection.Retry(ctx, d.setup.Conn, func() error {
 		_, err := d.setup.Conn.Multi(ops...)

@@ -159,10 +159,7 @@ func (d *Double) ready(number int64) string {
 
 // present returns the names of the participants' znodes, in the order of their arrivals.
 func (d *Double) present(ctx context.Context) ([]string, error) {
-	names, err := connection.Read(ctx, d.setup.Conn, func() ([]string, error) {
-		names, _, err := connection.Children(d.setup.Conn, d.setup.Path)
-		return names, err
-	})
+	names, err := connection.List(ctx, d.setup.Conn, d.setup.Path)
 	names = slices.DeleteFunc(names, func(name string) bool { return !isParticipant(name) })
 	slices.Sort(names)
 	return names, err

@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -39,7 +38,7 @@ func (u *updater) handleReply(f *fetch) {
 		return
 	case transient:
 		u.handleBreak(p, f)
-	case errors.Is(f.err, zkerror.ErrTooLarge):
+	case errors.Is(f.err, connection.ErrTooLarge):
 		u.markTooLarge(p, f)
 	case f.op == fetchList:
 		u.applyList(n, f)

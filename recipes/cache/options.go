@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Scope is the number of levels below its path that a cache keeps. It must not be negative.
@@ -59,9 +59,9 @@ func WithFilter(keep func(path string) bool) Option {
 func (o *cacheOptions) validate(scope Scope) error {
 	switch {
 	case scope < 0:
-		return fmt.Errorf("%w: unknown scope %d", zkerror.ErrInvalid, scope)
+		return fmt.Errorf("%w: unknown scope %d", connection.ErrInvalid, scope)
 	case o.concurrency < 1:
-		return fmt.Errorf("%w: WithConcurrency(%d)", zkerror.ErrInvalid, o.concurrency)
+		return fmt.Errorf("%w: WithConcurrency(%d)", connection.ErrInvalid, o.concurrency)
 	}
 	return nil
 }

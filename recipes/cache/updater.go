@@ -9,7 +9,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -149,7 +148,7 @@ func (u *updater) stop() {
 	u.tree.fresh = false
 	u.tree.err = recipes.ErrClosed
 	if u.connClosed {
-		u.tree.err = zkerror.Refine(zkerror.ErrConnClosed)
+		u.tree.err = connection.Refine(nil, connection.ErrConnClosed)
 	}
 	u.tree.mu.Unlock()
 	close(u.cache.events)

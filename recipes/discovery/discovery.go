@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Discovery is a tree of services. Its methods may be called from any goroutine.
@@ -32,10 +31,7 @@ func New(conn *zk.Conn, base string, options ...Option) (*Discovery, error) {
 // connection uses. A service without instances may be included until ZooKeeper removes its
 // node.
 func (d *Discovery) Names(ctx context.Context) ([]string, error) {
-	names, err := connection.Read(ctx, d.setup.Conn, func() ([]string, error) {
-		names, _, err := connection.Children(d.setup.Conn, d.setup.Path)
-		return names, err
-	})
+	names, err := connection.List(ctx, d.setup.Conn, d.setup.Path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, d.setup.Fail("list", d.setup.Path, err)
 	}
@@ -85,7 +81,7 @@ func (d *Discovery) service(name string) recipe.ChildConfig[entry] {
 			return e, err
 		}
 		if err != nil {
-			e.unreadable = &UnreadableError{path.Join(dir, name), zkerror.Refine(err)}
+			e.unreadable = &UnreadableError{path.Join(dir, name), connection.Refine(nil, err)}
 		}
 		return e, nil
 	}}

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
@@ -159,7 +158,7 @@ func decode(data []byte) (Instance, error) {
 // checkName returns an error if name cannot be an element of a path. what is used in the error.
 func checkName(what, name string) error {
 	if name == "" || strings.Contains(name, "/") || !utf8.ValidString(name) || connection.CheckPath("/"+name) != nil {
-		return fmt.Errorf("%w: %s %q is not a valid znode name", zkerror.ErrInvalid, what, name)
+		return fmt.Errorf("%w: %s %q is not a valid znode name", connection.ErrInvalid, what, name)
 	}
 	return nil
 }
@@ -174,11 +173,11 @@ func (i Instance) check() error {
 	}
 	switch {
 	case i.Type != Dynamic && i.Type != Static && i.Type != Permanent:
-		return fmt.Errorf("%w: unknown type %q", zkerror.ErrInvalid, i.Type)
+		return fmt.Errorf("%w: unknown type %q", connection.ErrInvalid, i.Type)
 	case i.Port < 0 || i.Port > 65535 || i.SSLPort < 0 || i.SSLPort > 65535:
-		return fmt.Errorf("%w: invalid ports %d and %d", zkerror.ErrInvalid, i.Port, i.SSLPort)
+		return fmt.Errorf("%w: invalid ports %d and %d", connection.ErrInvalid, i.Port, i.SSLPort)
 	case i.Payload != nil && !json.Valid(i.Payload):
-		return fmt.Errorf("%w: payload is not JSON", zkerror.ErrInvalid)
+		return fmt.Errorf("%w: payload is not JSON", connection.ErrInvalid)
 	}
 	if !bytes.HasPrefix(bytes.TrimLeft(i.Payload, " \t\r\n"), []byte("[")) {
 		return nil
@@ -186,7 +185,7 @@ func (i Instance) check() error {
 	var pair []json.RawMessage
 	var class string
 	if json.Unmarshal(i.Payload, &pair) != nil || len(pair) != 2 || json.Unmarshal(pair[0], &class) != nil || class == "" {
-		return fmt.Errorf("%w: payload is an array, which Curator cannot read", zkerror.ErrInvalid)
+		return fmt.Errorf("%w: payload is an array, which Curator cannot read", connection.ErrInvalid)
 	}
 	return nil
 }

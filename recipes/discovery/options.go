@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Option is an option of a [Discovery]. Every [recipes.Option] is one.
@@ -30,7 +30,7 @@ type choice struct {
 func WithStrategy(s Strategy) ProviderOption {
 	return providerOption(func(c *choice) {
 		if c.strategy = s; s == nil {
-			c.err = fmt.Errorf("%w: WithStrategy(nil)", zkerror.ErrInvalid)
+			c.err = fmt.Errorf("%w: WithStrategy(nil)", connection.ErrInvalid)
 		}
 	})
 }
@@ -41,7 +41,7 @@ func WithStrategy(s Strategy) ProviderOption {
 func WithDownAfter(reports int, timeout time.Duration) ProviderOption {
 	return providerOption(func(c *choice) {
 		if c.downReports, c.downTimeout = reports, timeout; reports < 1 || timeout <= 0 {
-			c.err = fmt.Errorf("%w: WithDownAfter(%d, %v): must be positive", zkerror.ErrInvalid, reports, timeout)
+			c.err = fmt.Errorf("%w: WithDownAfter(%d, %v): must be positive", connection.ErrInvalid, reports, timeout)
 		}
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -59,7 +58,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, opts ...ProviderO
 	var c choice
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
+			return nil, fmt.Errorf("%w: an option is nil", connection.ErrInvalid)
 		}
 		opt.applyProvider(&c)
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -50,7 +50,7 @@ func newStatus(s ephemeral.State) Status {
 		return Status{State: Pending, Err: s.Err}
 	case errors.As(s.Err, &taken):
 		return Status{State: Pending, Cause: fmt.Errorf("%w: %w", recipes.ErrTaken, taken)}
-	case errors.Is(s.Err, zkerror.ErrDeleted), errors.Is(s.Err, zkerror.ErrSessionExpired):
+	case errors.Is(s.Err, connection.ErrDeleted), errors.Is(s.Err, connection.ErrSessionExpired):
 		return Status{State: Pending} // it is created again
 	case s.Err != nil || !s.Present:
 		return Status{State: Pending, Cause: s.Err}
@@ -160,7 +160,7 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 		i.Registered = was.Registered
 	}
 	if i.Name != was.Name || i.ID != was.ID || i.Type != was.Type {
-		return fmt.Errorf("%w: name, ID or type cannot be updated: %s, %s, %s to %s, %s, %s", zkerror.ErrInvalid, was.Name, was.ID, was.Type, i.Name, i.ID, i.Type)
+		return fmt.Errorf("%w: name, ID or type cannot be updated: %s, %s, %s to %s, %s, %s", connection.ErrInvalid, was.Name, was.ID, was.Type, i.Name, i.ID, i.Type)
 	}
 	if err := i.check(); err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // URISpec is the template of an instance's URI, or nil if it is not set.
@@ -29,14 +29,14 @@ func ParseURISpec(template string) (URISpec, error) {
 		case at < 0:
 			return append(spec, URIPart{Value: rest}), nil
 		case rest[at] == '}':
-			return nil, fmt.Errorf("%w: URI %q: } without {", zkerror.ErrInvalid, template)
+			return nil, fmt.Errorf("%w: URI %q: } without {", connection.ErrInvalid, template)
 		case at > 0:
 			spec = append(spec, URIPart{Value: rest[:at]})
 		}
 		rest = rest[at+1:]
 		end := strings.IndexAny(rest, "{}")
 		if end < 0 || rest[end] == '{' {
-			return nil, fmt.Errorf("%w: URI %q: { without }", zkerror.ErrInvalid, template)
+			return nil, fmt.Errorf("%w: URI %q: { without }", connection.ErrInvalid, template)
 		}
 		if end > 0 {
 			spec = append(spec, URIPart{Value: strings.TrimSpace(rest[:end]), Variable: true})

@@ -11,7 +11,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // View is the set of members of a group at one time.
@@ -99,7 +98,7 @@ func publishViews(ctx context.Context, reader *recipe.ChildReader[Member], views
 // children describes the znodes of the members.
 func (g *Group) children() recipe.ChildConfig[Member] {
 	c := recipe.ChildConfig[Member]{Path: g.setup.Path, NamesOnly: g.namesOnly, Parse: func(name string, found watch.Found, err error) (Member, error) {
-		m := Member{ID: name, Data: found.Data, Err: zkerror.Refine(err)}
+		m := Member{ID: name, Data: found.Data, Err: connection.Refine(nil, err)}
 		if found.Stat != nil {
 			m.Token, m.Revision, m.Session = found.Stat.Czxid, found.Stat.Mzxid, found.Stat.EphemeralOwner
 		}

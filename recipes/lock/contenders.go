@@ -37,31 +37,19 @@ type Contender struct {
 // is that of the server that the connection uses, and may be slightly out of date.
 func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 	names, err := q.names(ctx)
+	var found []*Contender
+	if err == nil {
+		found, err = connection.Each(names, connection.InFlight, func(i int, name string) (*Contender, error) {
+			return q.describe(ctx, name, holds(names, i), contender.Reads(name))
+		})
+	}
 	if err != nil {
 		return nil, q.setup.Fail("contenders", q.setup.Path, err)
 	}
-	// Read several znodes concurrently: otherwise a long queue would take as many round trips.
-	type answer = connection.Answer[*Contender]
 	var all []Contender
-	i := 0
-	for chunk := range slices.Chunk(names, 64) {
-		var answers []<-chan answer
-		for _, name := range chunk {
-			reads, holds := contender.Reads(name), holds(names, i)
-			i++
-			answers = append(answers, connection.Start(func() (*Contender, error) { return q.describe(ctx, name, holds, reads) }))
-		}
-		for _, c := range answers {
-			a := <-c
-			if a.Err != nil && err == nil {
-				err = a.Err
-			}
-			if a.Value != nil {
-				all = append(all, *a.Value)
-			}
-		}
-		if err != nil {
-			return nil, q.setup.Fail("contenders", q.setup.Path, err)
+	for _, c := range found {
+		if c != nil {
+			all = append(all, *c)
 		}
 	}
 	return all, nil

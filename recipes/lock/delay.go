@@ -15,7 +15,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // The prefixes of the markers of holders, which are followed by the GUID in the contender's name.
@@ -73,7 +72,7 @@ func (d *delayFilter) waitAndMark(own string, since time.Time) {
 	case err == nil:
 		d.ready = true
 		d.forward()
-	case !errors.Is(err, zkerror.ErrDeleted): // the contender's state reports it
+	case !errors.Is(err, connection.ErrDeleted): // the contender's state reports it
 		d.stop(err)
 	}
 }
@@ -83,10 +82,7 @@ func (d *delayFilter) waitAndMark(own string, since time.Time) {
 func (d *delayFilter) createMarker(own string, since time.Time) error {
 	name := markerOf(path.Base(own))
 	for {
-		children, err := connection.Read(d.ctx, d.cfg.Conn, func() ([]string, error) {
-			children, _, err := connection.Children(d.cfg.Conn, d.cfg.Dir)
-			return children, err
-		})
+		children, err := connection.List(d.ctx, d.cfg.Conn, d.cfg.Dir)
 		if err != nil {
 			return err
 		}
@@ -133,7 +129,7 @@ func (d *delayFilter) replaceMarkers(own, name string, stale []string) error {
 		case err == nil && len(rest) == 0, errors.Is(err, zk.ErrNodeExists):
 			return nil
 		case errors.Is(err, zk.ErrNoNode) && len(responses) > 0 && errors.Is(responses[0].Error, zk.ErrNoNode):
-			return zkerror.ErrDeleted
+			return connection.ErrDeleted
 		case errors.Is(err, zk.ErrNotEmpty):
 			failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return errors.Is(r.Error, zk.ErrNotEmpty) })
 			i := failed - (len(ops) - len(deletes))
@@ -156,7 +152,7 @@ func (d *delayFilter) replaceMarkers(own, name string, stale []string) error {
 func (d *delayFilter) parting(reason error) []any {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.name == "" || errors.Is(reason, zkerror.ErrLeaseExpired) {
+	if d.name == "" || errors.Is(reason, connection.ErrLeaseExpired) {
 		return nil
 	}
 	return []any{&zk.DeleteRequest{Path: path.Join(d.cfg.Dir, d.name), Version: -1}}

@@ -9,12 +9,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -41,7 +39,7 @@ type entry struct {
 
 	mu        sync.Mutex
 	path      string        // of the contender's znode
-	renaming  chan struct{} // closed when a rename is over (downgrade.go); nil before the first
+	renaming  chan struct{} // closed when a rename is over (Downgrade); nil before the first
 	watching  chan struct{} // closed when awaitRequest has returned; nil before it is called
 	requested chan struct{} // closed when the release is requested; nil before ReleaseRequested is called
 
@@ -215,12 +213,12 @@ func (t *tracker) changed(s queue.State) {
 	}
 	switch {
 	case s.Proven && t.end == nil:
-		g, end := grant.OfSession(s.Token, s.Lease)
+		g, end := s.Lease.Grant(s.Token)
 		t.end = end
 		t.granted <- &Hold{t.entry, g, end}
 	case t.end != nil && s.First && !s.Proven:
 		// The grant must not become valid again, because other clients may acquire the lock now.
-		t.lose(zkerror.ErrLeaseExpired)
+		t.lose(connection.ErrLeaseExpired)
 	case t.end != nil && s.Path == "":
 		t.lose(s.Err)
 	case t.noWait && s.Predecessor != "":

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -20,7 +22,7 @@ import (
 // Hold must be released, even if the lock is lost.
 type Hold struct {
 	*entry
-	grant *grant.Grant
+	grant *connection.Grant
 	end   context.CancelCauseFunc // of the grant
 }
 
@@ -78,7 +80,7 @@ func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*
 func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	for {
 		path := h.znodePath()
-		responses, err := h.grant.MultiAll(h.conn, append([]string{path}, h.otherPaths...), recipes.ErrNotHeld, ops)
+		responses, err := txn.Guarded(h.conn, h.grant, append([]string{path}, h.otherPaths...), recipes.ErrNotHeld, ops)
 		switch {
 		case err == nil:
 		case !errors.Is(err, recipes.ErrNotHeld):
@@ -116,7 +118,89 @@ func (h *Hold) leave(err error) {
 func (h *Hold) confirm(end time.Time) error {
 	err := h.awaitRemoval(end)
 	if err != nil {
-		err = fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, connection.Refine(h.conn, err))
+		err = fmt.Errorf("%w: %w", connection.ErrUnconfirmed, connection.Refine(h.conn, err))
 	}
 	return recipe.Fail(h.conn, "release", h.znodePath(), err)
+}
+
+// holding is the context of one or several holds. From it, Lock finds out which locks its caller
+// holds: a hold is a value and belongs to no goroutine.
+type holding struct {
+	context.Context
+	holds []*Hold
+}
+
+// lockKey is the key of the value of a context that is a hold of this lock.
+type lockKey struct {
+	conn *zk.Conn
+	dir  string
+}
+
+func (c holding) Value(key any) any {
+	if k, ok := key.(lockKey); ok {
+		for _, h := range c.holds {
+			if h.conn == k.conn && h.dir == k.dir {
+				return h
+			}
+		}
+	}
+	return c.Context.Value(key)
+}
+
+// checkReentry returns an error if a contender would or could wait for a hold of the caller. A reader
+// could, because it waits for an earlier writer that waits for the caller's read lock.
+func checkReentry(ctx context.Context, s *recipe.Setup, toWrite bool) error {
+	h, _ := ctx.Value(lockKey{s.Conn, s.Path}).(*Hold)
+	switch {
+	case h == nil, ctx.Err() != nil, h.Err() != nil: // a context can outlive its hold
+		return nil
+	case toWrite && contender.Reads(path.Base(h.znodePath())):
+		return ErrUpgrade
+	}
+	return ErrReentrant
+}
+
+// ReleaseRequested returns a channel that is closed when a client requests the release of this
+// lock, by [Mutex.RequestRelease] or by Curator's Revoker. The request does nothing else: the
+// holder should finish its work and call Release. The channel is not closed when the hold ends,
+// so callers should also wait for Done. The first call sets a watch on the holder's znode until
+// the lock is released. Without a call of ReleaseRequested, requests are not noticed.
+// [WriteHold.Downgrade] loses requests that arrive during the downgrade, and, if
+// ReleaseRequested was not called before, earlier requests.
+func (h *Hold) ReleaseRequested() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.requested == nil {
+		h.requested, h.watching = make(chan struct{}), make(chan struct{})
+		go h.awaitRequest(h.requested, h.watching)
+	}
+	return h.requested
+}
+
+// awaitRequest closes requested when the release is requested. It closes over when it returns,
+// at the latest when the grant ends.
+func (h *Hold) awaitRequest(requested, over chan<- struct{}) {
+	defer close(over)
+	ctx := h.grant.Context()
+	sub := connection.Subscribe(h.conn, h.timeout)
+	defer sub.Close()
+	own := h.znodePath()
+	znode := watch.NewReader(h.conn, sub, own, watch.Data)
+	for {
+		found, err := znode.Read(ctx)
+		switch {
+		case errors.Is(err, zk.ErrNoNode) && h.wasRenamed(own):
+			own = h.znodePath()
+			znode = watch.NewReader(h.conn, sub, own, watch.Data)
+			continue
+		case err != nil && !connection.IsUnreadable(err):
+			return // if the znode was deleted, the grant ends as well
+		case string(found.Data) == releaseRequest:
+			close(requested)
+			return
+		}
+		if _, err := znode.Wait(ctx, nil); err != nil {
+			return
+		}
+	}
 }

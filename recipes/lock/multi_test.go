@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -113,7 +113,7 @@ func TestMultiHold_Deadline(t *testing.T) {
 	begin := time.Now()
 	var holds []*Hold
 	for _, left := range []time.Duration{2 * time.Hour, time.Hour, 3 * time.Hour} {
-		g, end := grant.New(1, func() time.Time { return begin.Add(left) })
+		g, end := connection.NewGrant(1, func() time.Time { return begin.Add(left) })
 		holds = append(holds, &Hold{&entry{}, g, end})
 	}
 	m := newMultiHold(holds)

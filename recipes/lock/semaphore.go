@@ -151,10 +151,7 @@ func (s *Semaphore) free(ctx context.Context, n int) error {
 
 // list returns the children of dir, or none if dir does not exist.
 func list(ctx context.Context, conn *zk.Conn, dir string) ([]string, error) {
-	children, err := connection.Read(ctx, conn, func() ([]string, error) {
-		children, _, err := connection.Children(conn, dir)
-		return children, err
-	})
+	children, err := connection.List(ctx, conn, dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}

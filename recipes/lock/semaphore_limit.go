@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -81,7 +80,7 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, txn.ErrUnknown):
-			return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, err)
+			return fmt.Errorf("%w: %w", connection.ErrUnconfirmed, err)
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 			continue // another client has changed the limit, or the node was deleted
 		case errors.Is(err, zk.ErrNotEmpty) && outcome.Failed > 0:

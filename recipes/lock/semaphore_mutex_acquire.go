@@ -5,11 +5,9 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // mutexAcquisition is one acquisition of leases with the protocol of Curator or kazoo. It consists
@@ -32,11 +30,11 @@ type mutexAcquisition struct {
 
 	maxLeases     int // the limit; 0 before it is known
 	mutexHeld     bool
-	mutexSession  int64        // the session in which the mutex is held, if first
-	leasesStarted bool         // the contenders for the leases were started
-	paths         []string     // of the leases, once their contenders were started
-	proven        []int64      // the session in which each of them is proven to be held, or 0
-	grant         *grant.Grant // nil before it exists
+	mutexSession  int64             // the session in which the mutex is held, if first
+	leasesStarted bool              // the contenders for the leases were started
+	paths         []string          // of the leases, once their contenders were started
+	proven        []int64           // the session in which each of them is proven to be held, or 0
+	grant         *connection.Grant // nil before it exists
 	end           context.CancelCauseFunc
 	reason        error // why the acquisition or the grant is over
 }
@@ -148,9 +146,9 @@ func (v *mutexAcquisition) changed(e event) {
 		v.mutexHeld, v.mutexSession = e.First, e.Session
 		v.startLeases()
 	case v.grant != nil && (lost || !e.Proven):
-		err := zkerror.ErrLeaseExpired
+		err := connection.ErrLeaseExpired
 		if lost {
-			err = zkerror.Refine(e.Err)
+			err = connection.Refine(nil, e.Err)
 		}
 		v.leave(err) // the grant must not become valid again, because other clients may acquire the lease now
 	default:
@@ -196,7 +194,7 @@ func (v *mutexAcquisition) grantLeases(e event) {
 	v.path = e.Path
 	v.mu.Unlock()
 	v.otherPaths = slices.Concat(v.paths[:e.lease], v.paths[e.lease+1:])
-	v.grant, v.end = grant.OfSession(e.Token, e.Lease)
+	v.grant, v.end = e.Lease.Grant(e.Token)
 	v.granted <- &Hold{v.entry, v.grant, v.end}
 	v.leaveMutex(errLeaving)
 }

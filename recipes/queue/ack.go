@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // Ack acknowledges the item: one transaction deletes the item and executes ops, and commits
@@ -48,7 +48,7 @@ func AckAll(items ...*Item) error {
 	}
 	q := items[0].d.q
 	if slices.ContainsFunc(items, func(i *Item) bool { return i.d.q != q }) {
-		return fmt.Errorf("acknowledge: %w: items of several queues", zkerror.ErrInvalid)
+		return fmt.Errorf("acknowledge: %w: items of several queues", connection.ErrInvalid)
 	}
 	return q.wrapError("acknowledge items of", q.newAcknowledgement(items...).run())
 }

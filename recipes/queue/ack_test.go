@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -425,7 +425,7 @@ func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
 		item := takeItem(h, q, "one")
-		item.d.grant, item.d.end = grant.New(item.d.token, nil) // it does not expire
+		item.d.grant, item.d.end = connection.NewGrant(item.d.token, nil) // it does not expire
 		h.Server.Refuse(true)
 		h.Server.DropConnections(q.conn.SessionID())
 		bubble.Advance(0)
@@ -481,7 +481,7 @@ func TestReturn_ReplyAndRecordLost(t *testing.T) {
 		taken := startTake(h, other)
 		bubble.Advance(time.Second)
 		h.Server.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-			require.NoError(h, operator.Delete(q.writer.Record(), -1))
+			require.NoError(h, operator.Delete(q.writer.RecordOf(q.conn.SessionID()), -1))
 			time.Sleep(time.Second) // until the next consumer has claimed the item
 			return zktest.Cut(r)
 		})

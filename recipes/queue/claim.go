@@ -10,10 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // attemptNode is the child of an item that the transaction of a claim creates and deletes. The Stat
@@ -58,11 +56,11 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 			remove[e.name] = true
 			lostRaces++
 		case o.Failed > 0 || errors.Is(o.Err, txn.ErrTooLarge): // because of the item: its name, ACL, type or children
-			d.skip(e.name, fmt.Errorf("the item cannot be claimed: %w", zkerror.Refine(o.Err)))
+			d.skip(e.name, fmt.Errorf("the item cannot be claimed: %w", connection.Refine(nil, o.Err)))
 		case errors.Is(o.Err, txn.ErrUnknown):
 			d.uncertain[e.name], d.claims.stale = ids[i], true
-			if errors.Is(o.Err, zkerror.ErrConnClosed) {
-				failed = zkerror.ErrConnClosed
+			if errors.Is(o.Err, connection.ErrConnClosed) {
+				failed = connection.ErrConnClosed
 			}
 		default:
 			failed = o.Err
@@ -81,7 +79,7 @@ func (d *dispatcher) newDelivery(e entry, o txn.Outcome, early *earlyRead) *deli
 		entry: e, q: d.q, session: o.Session, token: o.Zxid, writing: make(chan struct{}, 1), early: early,
 	}
 	claimed.writing <- struct{}{}
-	claimed.grant, claimed.end = grant.New(o.Zxid, claimed.deadline)
+	claimed.grant, claimed.end = connection.NewGrant(o.Zxid, claimed.deadline)
 	d.q.addDelivery(claimed, o.Record, o.Sent)
 	return claimed
 }
@@ -148,7 +146,7 @@ func (r *earlyRead) contentOf(session, zxid int64) (c content, ok bool) {
 // concernsZnode reports whether the error of a read means that this znode cannot be read, and does
 // not concern the connection, the caller or other znodes.
 func concernsZnode(ctx context.Context, err error) bool {
-	return err != nil && ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zkerror.ErrConnClosed)
+	return err != nil && ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed)
 }
 
 // readItems reads the items that were claimed, concurrently, and returns those that can be handed
@@ -177,9 +175,9 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 		case !concernsZnode(context.Background(), a.Err) && a.Err != nil:
 			d.abandon(item, a.Err) // a client that ignores claims has deleted the item, or the connection was closed
 		case a.Err != nil && item.isLastAttempt():
-			d.moveToDeadLetters(item, "the data cannot be read: "+zkerror.Refine(a.Err).Error())
+			d.moveToDeadLetters(item, "the data cannot be read: "+connection.Refine(nil, a.Err).Error())
 		case a.Err != nil:
-			d.skip(item.name, fmt.Errorf("the item cannot be read: %w", zkerror.Refine(a.Err)))
+			d.skip(item.name, fmt.Errorf("the item cannot be read: %w", connection.Refine(nil, a.Err)))
 			d.abandon(item, a.Err)
 		case malformed != nil:
 			d.moveToDeadLetters(item, malformed.Error())
@@ -215,7 +213,7 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	c.build = func(item *delivery) ([]operation, error) { return c.buildLetter(item, reason), nil }
 	if err := c.apply(); err != nil {
 		if item.grant.Err() == nil { // otherwise the next consumer that claims the item tries again
-			d.skip(item.name, fmt.Errorf("the item cannot be moved to the dead letters (%s): %w", reason, zkerror.Refine(err)))
+			d.skip(item.name, fmt.Errorf("the item cannot be moved to the dead letters (%s): %w", reason, connection.Refine(nil, err)))
 		}
 		d.abandon(item, err)
 		return

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -17,7 +16,7 @@ import (
 // background, because the item cannot be claimed as long as the claim exists.
 func (q *Queue) deleteClaim(d *delivery) {
 	o := q.writer.Start(txn.Transaction{Ops: []any{d.deleteClaimOp().op}, Session: d.session}).Outcome()
-	if zkerror.IsRejection(o.Err) {
+	if connection.IsRejection(o.Err) {
 		go q.deleteClaimLater(d)
 	}
 }
@@ -72,7 +71,7 @@ func (q *Queue) returnClaim(d *delivery) {
 	switch {
 	case errors.Is(o.Err, txn.ErrUnknown):
 		q.deleteClaimIfOwn(d)
-	case zkerror.IsRejection(o.Err):
+	case connection.IsRejection(o.Err):
 		q.deleteClaim(d)
 	case o.Err != nil && o.Failed != 0 && len(ops) > 1 && !errors.Is(o.Err, txn.ErrSession):
 		// Another client has changed or deleted the item, or its data is too large to be written.

@@ -160,7 +160,7 @@ func TestClaim_ReplyAndRecordLost(t *testing.T) {
 				q, other, operator := newQueue(h), newQueue(h), h.Connect()
 				putItems(h, q, "one")
 				h.Server.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-					require.NoError(h, operator.Delete(q.writer.Record(), -1))
+					require.NoError(h, operator.Delete(q.writer.RecordOf(q.conn.SessionID()), -1))
 					if closeQueue {
 						go func() { _ = q.Close() }()
 					}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -110,7 +110,7 @@ func (c *completion) buildOperations() error {
 		case d.grant.Err() != nil:
 			return fmt.Errorf("%w: %w", recipes.ErrNotHeld, d.grant.Err())
 		case d.session != c.items[0].session:
-			return fmt.Errorf("%w: %w", recipes.ErrNotHeld, zkerror.ErrSessionExpired)
+			return fmt.Errorf("%w: %w", recipes.ErrNotHeld, connection.ErrSessionExpired)
 		}
 		operations, err := c.build(d)
 		if err != nil {
@@ -164,9 +164,9 @@ func (c *completion) finish(o txn.Outcome) error {
 		c.finishDeliveries(c.as, errSettled)
 		return nil
 	case errors.Is(o.Err, txn.ErrUnknown):
-		err := fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err)
+		err := fmt.Errorf("%w: %w", connection.ErrUnconfirmed, o.Err)
 		if c.isNotApplied() {
-			err = fmt.Errorf("%w: %w", recipes.ErrNotHeld, zkerror.ErrSessionExpired)
+			err = fmt.Errorf("%w: %w", recipes.ErrNotHeld, connection.ErrSessionExpired)
 		}
 		c.finishDeliveries(err, err)
 		for _, d := range c.items {
@@ -175,8 +175,8 @@ func (c *completion) finish(o txn.Outcome) error {
 		}
 		return err
 	case errors.Is(o.Err, txn.ErrSession):
-		err := fmt.Errorf("%w: %w", recipes.ErrNotHeld, zkerror.ErrSessionExpired)
-		c.finishDeliveries(err, zkerror.ErrSessionExpired)
+		err := fmt.Errorf("%w: %w", recipes.ErrNotHeld, connection.ErrSessionExpired)
+		c.finishDeliveries(err, connection.ErrSessionExpired)
 		return err
 	}
 	var failed operation
@@ -185,14 +185,14 @@ func (c *completion) finish(o txn.Outcome) error {
 	}
 	switch failed.kind {
 	case claimDeletion:
-		err := fmt.Errorf("%w: %w", recipes.ErrNotHeld, zkerror.ErrDeleted)
-		c.q.finishDelivery(failed.d, err, zkerror.ErrDeleted)
+		err := fmt.Errorf("%w: %w", recipes.ErrNotHeld, connection.ErrDeleted)
+		c.q.finishDelivery(failed.d, err, connection.ErrDeleted)
 		c.q.addReturnedItem(failed.d)
 		return err
 	case itemDeletion:
-		c.q.finishDelivery(failed.d, zkerror.ErrDeleted, zkerror.ErrDeleted)
+		c.q.finishDelivery(failed.d, connection.ErrDeleted, connection.ErrDeleted)
 		c.q.deleteClaim(failed.d)
-		return zkerror.ErrDeleted
+		return connection.ErrDeleted
 	}
 	if c.as == errReturned { // the deliveries have ended, so their claims must be deleted
 		c.finishDeliveries(errReturned, errSettled)

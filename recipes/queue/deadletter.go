@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -135,13 +134,13 @@ func (q *Queue) readDeadLetter(ctx context.Context, name string) (DeadLetter, er
 	}
 	if err == nil && r.InPlace {
 		if data, err = q.readContent(ctx, q.itemPath(r.Item)); errors.Is(err, zk.ErrNoNode) {
-			l.Err = zkerror.ErrDeleted
+			l.Err = connection.ErrDeleted
 			return l, nil
 		}
 	}
 	switch {
 	case concernsZnode(ctx, err):
-		l.Err = zkerror.Refine(err)
+		l.Err = connection.Refine(nil, err)
 	case err != nil:
 		return DeadLetter{}, err
 	default:
@@ -163,7 +162,7 @@ func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, erro
 		return r, err
 	}
 	if err != nil {
-		r = reasonData{Item: itemOfDeadLetter(letter), Reason: "unknown: " + zkerror.Refine(err).Error()}
+		r = reasonData{Item: itemOfDeadLetter(letter), Reason: "unknown: " + connection.Refine(nil, err).Error()}
 	}
 	return r, nil
 }
@@ -197,7 +196,7 @@ func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
 	}
 	e, ok := parseName(q.layout, l.Item)
 	if !ok {
-		return q.wrapError("requeue", fmt.Errorf("%w: %q is not the name of an item", zkerror.ErrInvalid, l.Item))
+		return q.wrapError("requeue", fmt.Errorf("%w: %q is not the name of an item", connection.ErrInvalid, l.Item))
 	}
 	return q.wrapError("requeue", q.deleteDeadLetter(ctx, l, &zk.CreateRequest{
 		Path: q.itemPath(prefixOf(e)), Data: l.Raw, Acl: q.acl, Flags: zk.FlagSequence,
@@ -227,7 +226,7 @@ func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any
 	}
 	switch r, err := q.readReason(ctx, l.ID); {
 	case errors.Is(err, zk.ErrNoNode):
-		return zkerror.ErrDeleted
+		return connection.ErrDeleted
 	case err != nil:
 		return err
 	case r.InPlace:
@@ -242,7 +241,7 @@ func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any
 	case err != nil:
 		return err
 	case o.Failed >= 0 && o.Failed < len(deletes) && errors.Is(o.Err, zk.ErrNoNode):
-		return zkerror.ErrDeleted
+		return connection.ErrDeleted
 	case errors.Is(o.Err, zk.ErrNotEmpty):
 		return fmt.Errorf("%s or its item has children of another client, which must be deleted first: %w", dir, o.Err)
 	}

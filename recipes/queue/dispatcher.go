@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -82,7 +81,7 @@ func (d *dispatcher) run() {
 		err := d.serveRequests(min(n, d.batch))
 		switch {
 		case err == nil || d.q.ctx.Err() != nil:
-		case errors.Is(err, zkerror.ErrConnClosed):
+		case errors.Is(err, connection.ErrConnClosed):
 			d.setConnClosed()
 			return
 		default:
@@ -95,7 +94,7 @@ func (d *dispatcher) run() {
 
 // setConnClosed fails the current and all later requests.
 func (d *dispatcher) setConnClosed() {
-	err := d.q.translateError(zkerror.ErrConnClosed)
+	err := d.q.translateError(connection.ErrConnClosed)
 	d.q.mu.Lock()
 	d.q.connErr = err
 	d.q.mu.Unlock()

@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -70,7 +69,7 @@ func (q *Queue) info(ctx context.Context, id string) (Info, error) {
 	}
 	i, err := q.readInfo(ctx, e, claim)
 	if errors.Is(err, zk.ErrNoNode) {
-		err = zkerror.ErrDeleted
+		err = connection.ErrDeleted
 	}
 	return i, err
 }
@@ -78,7 +77,7 @@ func (q *Queue) info(ctx context.Context, id string) (Info, error) {
 func (q *Queue) parseID(id string) (entry, error) {
 	e, ok := parseName(q.layout, id)
 	if !ok {
-		return e, fmt.Errorf("%w: %q is not the ID of an item", zkerror.ErrInvalid, id)
+		return e, fmt.Errorf("%w: %q is not the ID of an item", connection.ErrInvalid, id)
 	}
 	return e, nil
 }
@@ -106,7 +105,7 @@ func (q *Queue) readInfo(ctx context.Context, e entry, claim *zk.Stat) (Info, er
 	}
 	switch {
 	case concernsZnode(ctx, err):
-		i.Err = zkerror.Refine(err)
+		i.Err = connection.Refine(nil, err)
 	case err != nil:
 		return i, err
 	default:
@@ -120,7 +119,7 @@ func (q *Queue) readInfo(ctx context.Context, e entry, claim *zk.Stat) (Info, er
 // be missing, and each State is that of a different moment.
 func (q *Queue) List(ctx context.Context, n int) ([]Info, error) {
 	if n < 1 {
-		return nil, q.wrapError("list", fmt.Errorf("%w: List(%d)", zkerror.ErrInvalid, n))
+		return nil, q.wrapError("list", fmt.Errorf("%w: List(%d)", connection.ErrInvalid, n))
 	}
 	infos, err := q.list(ctx, n)
 	return infos, q.wrapError("list", err)
@@ -148,7 +147,7 @@ func (q *Queue) list(ctx context.Context, n int) ([]Info, error) {
 		switch {
 		case a.Err == nil:
 			infos = append(infos, a.Value)
-		case !errors.Is(a.Err, zkerror.ErrDeleted):
+		case !errors.Is(a.Err, connection.ErrDeleted):
 			err = a.Err
 		}
 	}
@@ -254,7 +253,7 @@ func (q *Queue) withdraw(ctx context.Context, id string) error {
 				return err
 			}
 		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
-			return zkerror.ErrDeleted
+			return connection.ErrDeleted
 		default:
 			return o.Err
 		}

@@ -10,9 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -111,7 +110,7 @@ func (i *Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 			if d.q.writer.Withdraw(call) {
 				return nil, d.claimLost(d.grant.Err())
 			}
-			return nil, d.wrapError("write for", fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, d.grant.Err()))
+			return nil, d.wrapError("write for", fmt.Errorf("%w: %w", connection.ErrUnconfirmed, d.grant.Err()))
 		}
 	}
 	switch o := call.Outcome(); {
@@ -120,13 +119,13 @@ func (i *Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	case o.Err == nil:
 		return o.Responses[1:], nil
 	case errors.Is(o.Err, txn.ErrUnknown):
-		return nil, d.wrapError("write for", fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err))
+		return nil, d.wrapError("write for", fmt.Errorf("%w: %w", connection.ErrUnconfirmed, o.Err))
 	case errors.Is(o.Err, txn.ErrSession):
-		return nil, d.claimLost(zkerror.ErrSessionExpired)
+		return nil, d.claimLost(connection.ErrSessionExpired)
 	case errors.Is(o.Err, txn.ErrClosed):
 		return nil, d.claimLost(recipes.ErrClosed)
 	case o.Failed == 0 && errors.Is(o.Err, zk.ErrNoNode):
-		return nil, d.claimLost(zkerror.ErrDeleted)
+		return nil, d.claimLost(connection.ErrDeleted)
 	default:
 		return nil, d.wrapError("write for", o.Err)
 	}
@@ -150,7 +149,7 @@ type delivery struct {
 	attempt int
 	early   *earlyRead // nil if the item is read after the claim, and after it was read
 
-	grant *grant.Grant
+	grant *connection.Grant
 	end   context.CancelCauseFunc // ends the grant
 	// partsRead means that Parts was called.
 	partsRead atomic.Bool

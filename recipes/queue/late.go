@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // run applies the completion, and returns its result, or ErrUnconfirmed if it takes too long. If an
@@ -33,7 +33,7 @@ func (c *completion) run() error {
 	}
 	if !limit.Await(r.done, end) {
 		r.addLate()
-		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, limit.ErrConfirm)
+		return fmt.Errorf("%w: %w", connection.ErrUnconfirmed, limit.ErrConfirm)
 	}
 	r.removeLate()
 	return r.err

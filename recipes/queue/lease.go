@@ -5,7 +5,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // monitorLease ends deliveries when the session or its lease has expired, until the queue or the
@@ -49,13 +48,13 @@ func (q *Queue) endOnClose(reason error) {
 func (d *delivery) lossReason(state connection.State) error {
 	switch {
 	case state.Closed:
-		return zkerror.ErrConnClosed
+		return connection.ErrConnClosed
 	case state.Session != d.session:
-		return zkerror.ErrSessionExpired
+		return connection.ErrSessionExpired
 	case d.assigned && (!state.Proven || state.Lapses != d.lapses):
 		// Other code may rely on the loss from now on, so the item remains lost even if the lease
 		// is valid again.
-		return zkerror.ErrLeaseExpired
+		return connection.ErrLeaseExpired
 	}
 	return nil
 }

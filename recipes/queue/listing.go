@@ -11,7 +11,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // directory is a directory that the dispatcher lists and watches.
@@ -55,7 +54,7 @@ func (d *directory) list(ctx context.Context) ([]string, error) {
 func (d *dispatcher) refresh(force bool) error {
 	state := d.sub.State()
 	if state.Closed {
-		return zkerror.ErrConnClosed
+		return connection.ErrConnClosed
 	}
 	if state.Epoch != d.epoch {
 		// The client library restores its watches, but does not retry if that fails, and can lose

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // entry is the information in the name of an item.
@@ -126,17 +126,17 @@ func (p position) prefix(layout recipe.Layout) (string, error) {
 		}
 		switch {
 		case n < 0 || n > 999:
-			return "", fmt.Errorf("%w: Priority(%d): kazoo's layout supports 0 to 999", zkerror.ErrInvalid, n)
+			return "", fmt.Errorf("%w: Priority(%d): kazoo's layout supports 0 to 999", connection.ErrInvalid, n)
 		case p.due != 0:
-			return "", fmt.Errorf("%w: At: kazoo's layout does not support delayed items", zkerror.ErrInvalid)
+			return "", fmt.Errorf("%w: At: kazoo's layout does not support delayed items", connection.ErrInvalid)
 		}
 		return fmt.Sprintf("%s%03d-", kazooPrefix, n), nil
 	}
 	switch {
 	case p.hasPriority && p.due != 0:
-		return "", fmt.Errorf("%w: an item cannot have both a priority and a time", zkerror.ErrInvalid)
+		return "", fmt.Errorf("%w: an item cannot have both a priority and a time", connection.ErrInvalid)
 	case int(int32(p.priority)) != p.priority:
-		return "", fmt.Errorf("%w: Priority(%d): does not fit into 32 bits", zkerror.ErrInvalid, p.priority)
+		return "", fmt.Errorf("%w: Priority(%d): does not fit into 32 bits", connection.ErrInvalid, p.priority)
 	case p.due != 0:
 		return fmt.Sprintf("%s|%08X|", curatorPrefix, p.due), nil
 	case p.hasPriority:

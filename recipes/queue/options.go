@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Option is an option of a [Queue]: those of this package, and every [recipes.Option].
@@ -64,11 +63,11 @@ func (c *config) applyDefaults(queue string, layout recipe.Layout) (items string
 	switch {
 	case c.maxItems < 0, c.maxAttempts < 0, c.prefetch < 0:
 		return "", fmt.Errorf("%w: WithMaxItems(%d), WithMaxAttempts(%d), WithPrefetch(%d): must not be negative",
-			zkerror.ErrInvalid, c.maxItems, c.maxAttempts, c.prefetch)
+			connection.ErrInvalid, c.maxItems, c.maxAttempts, c.prefetch)
 	case c.prefetch > maxPrefetch:
-		return "", fmt.Errorf("%w: WithPrefetch(%d): is greater than %d", zkerror.ErrInvalid, c.prefetch, maxPrefetch)
+		return "", fmt.Errorf("%w: WithPrefetch(%d): is greater than %d", connection.ErrInvalid, c.prefetch, maxPrefetch)
 	case layout == recipe.Kazoo && c.claims != "":
-		return "", fmt.Errorf("%w: WithClaims: kazoo's layout uses %s/taken", zkerror.ErrInvalid, queue)
+		return "", fmt.Errorf("%w: WithClaims: kazoo's layout uses %s/taken", connection.ErrInvalid, queue)
 	}
 	items, claims, dead := queue, queue+"-claims", queue+"-dead"
 	if layout == recipe.Kazoo {
@@ -86,7 +85,7 @@ func (c *config) applyDefaults(queue string, layout recipe.Layout) (items string
 		}
 	}
 	if c.claims == items || c.dead == items || c.claims == c.dead {
-		return "", fmt.Errorf("%w: items, claims and dead letters need different directories", zkerror.ErrInvalid)
+		return "", fmt.Errorf("%w: items, claims and dead letters need different directories", connection.ErrInvalid)
 	}
 	c.prefetch = max(c.prefetch, 1)
 	return items, nil

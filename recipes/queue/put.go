@@ -14,9 +14,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -279,7 +279,7 @@ func (q *Queue) runTransaction(ctx context.Context, t txn.Transaction) (txn.Outc
 	o, err := q.writer.Run(ctx, t)
 	switch {
 	case errors.Is(err, txn.ErrUnknown):
-		return o, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, err)
+		return o, fmt.Errorf("%w: %w", connection.ErrUnconfirmed, err)
 	case o.Failed < 0:
 		return o, err
 	}

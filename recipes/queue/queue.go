@@ -16,7 +16,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -156,10 +155,7 @@ func (q *Queue) stat(ctx context.Context, path string) (*zk.Stat, error) {
 
 // names returns the names of the children of a directory, or none if it does not exist.
 func (q *Queue) names(ctx context.Context, dir string) ([]string, error) {
-	names, err := connection.Read(ctx, q.conn, func() ([]string, error) {
-		names, _, err := connection.Children(q.conn, dir)
-		return names, err
-	})
+	names, err := connection.List(ctx, q.conn, dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}
@@ -191,12 +187,12 @@ func (q *Queue) Close() error {
 		go q.shutDown()
 	}
 	if !limit.Await(q.closed, time.Now().Add(limit.Confirm)) {
-		return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, limit.ErrConfirm)
+		return fmt.Errorf("close %s: %w: %w", q.path, connection.ErrUnconfirmed, limit.ErrConfirm)
 	}
 	if q.closeErr == nil {
 		return nil
 	}
-	return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, connection.Refine(q.conn, q.closeErr))
+	return fmt.Errorf("close %s: %w: %w", q.path, connection.ErrUnconfirmed, connection.Refine(q.conn, q.closeErr))
 }
 
 // shutDown is the part of Close that continues in the background.
@@ -265,7 +261,7 @@ func (q *Queue) translateError(err error) error {
 	case errors.Is(err, txn.ErrTooLarge):
 		return fmt.Errorf("%w: %w", recipes.ErrTooLarge, err)
 	case errors.Is(err, txn.ErrOperation):
-		return fmt.Errorf("%w: %w", zkerror.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", connection.ErrInvalid, err)
 	}
 	return connection.Refine(q.conn, err)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -44,7 +44,7 @@ func (q *Queue) TryTake(ctx context.Context) (*Item, error) {
 // the same items.
 func (q *Queue) TakeUpTo(ctx context.Context, n int) ([]*Item, error) {
 	if n < 1 {
-		return nil, q.wrapError("take from", fmt.Errorf("%w: TakeUpTo(%d)", zkerror.ErrInvalid, n))
+		return nil, q.wrapError("take from", fmt.Errorf("%w: TakeUpTo(%d)", connection.ErrInvalid, n))
 	}
 	return q.takeItems(ctx, n, false)
 }

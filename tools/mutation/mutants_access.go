@@ -4,7 +4,7 @@ package main
 var accessMutants = []mutant{
 	{
 		name: "access/others", breaks: "nothing that the ACL of a znode permits to others is found",
-		file: "internal/zk/connection/access.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{`changing &^ granted`, `0`},
 		},
@@ -12,7 +12,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/admin", breaks: "the permission to change the ACL does not count",
-		file: "internal/zk/connection/access.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{`zk.PermWrite | zk.PermAdmin`, `zk.PermWrite`},
 		},
@@ -20,7 +20,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/auth", breaks: "with the scheme auth, the permissions of all clients count as own",
-		file: "internal/zk/connection/access.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{`return a.Scheme != "world" && a.Scheme != "ip"`, `return true`},
 		},
@@ -28,7 +28,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/user", breaks: "the permissions of another user of the same scheme count as own",
-		file: "internal/zk/connection/access.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{`return own.ID == a.ID || own.Scheme`, `return own.Scheme`},
 		},
@@ -36,7 +36,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/strict", breaks: "WithStrictACL only logs a warning",
-		file: "internal/zk/connection/access.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{`if g.Strict && len`, `if false && len`},
 		},
@@ -44,7 +44,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/strict/unreadable", breaks: "WithStrictACL accepts a znode whose ACL cannot be read",
-		file: "internal/zk/connection/access.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{`err == zk.ErrNoAuth && g.Strict:`, `false:`},
 		},
@@ -52,7 +52,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/strict/option", breaks: "WithStrictACL without WithACL is accepted",
-		file: "internal/zk/connection/access.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{`if strict && !Protects(acl)`, `if false && strict`},
 		},
@@ -60,7 +60,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/cost", breaks: "participants without WithACL read the ACL",
-		file: "internal/zk/connection/access.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{`	if !Protects(g.ACL) {
 		return true
@@ -71,7 +71,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/once", breaks: "each attempt reads the ACL",
-		file: "internal/zk/connection/access.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{`(czxid == 0 || czxid == known)`, `czxid != 0 && czxid == known`},
 		},

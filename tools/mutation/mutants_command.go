@@ -159,7 +159,7 @@ var commandMutants = []mutant{
 	},
 	{
 		name: "command/name-of-candidate", breaks: "the name of a candidate may contain control characters",
-		file: "candidacy/record/data.go",
+		file: "candidacy/record/record.go",
 		edits: []edit{
 			{`strings.ContainsFunc(name, unicode.IsControl)`, `strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) && r == 0 })`},
 		},
@@ -167,7 +167,7 @@ var commandMutants = []mutant{
 	},
 	{
 		name: "command/value-of-candidate", breaks: "the value of a candidate may contain a null character",
-		file: "candidacy/record/data.go",
+		file: "candidacy/record/record.go",
 		edits: []edit{
 			{`case strings.Contains(value, separator):`, `case false:`},
 		},

@@ -120,7 +120,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/event/before", breaks: "the deletion of the contender before the predecessor is ignored",
-		file: "internal/zk/contender/receive.go",
+		file: "internal/zk/contender/contender.go",
 		edits: []edit{
 			{`			if in.Event == Deleted {
 				c.listAgain()
@@ -319,7 +319,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/event/own", breaks: "the deletion of the contender's znode is ignored",
-		file: "internal/zk/contender/receive.go",
+		file: "internal/zk/contender/contender.go",
 		edits: []edit{
 			{`		case in.Event == Deleted:
 			c.lose()

@@ -8,7 +8,7 @@ var contenderEndMutants = []mutant{
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
 			{`	case c.znode.session != 0 && c.conn.Session != c.znode.session:
-		return zkerror.ErrSessionExpired
+		return connection.ErrSessionExpired
 `, ""},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Replacement$",
@@ -18,7 +18,7 @@ var contenderEndMutants = []mutant{
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{
 			{`	case c.znode.session == 0:
-		c.leave(zkerror.ErrSessionExpired, false) // the session has changed during the create
+		c.leave(connection.ErrSessionExpired, false) // the session has changed during the create
 `, ""},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_AllFaults$",

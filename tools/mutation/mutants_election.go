@@ -62,7 +62,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "election/T1", breaks: "the loss of a leadership is not delivered",
-		file: "statusfeed.go",
+		file: "streams.go",
 		edits: []edit{
 			{"\tif s.Leadership == nil || f.held == nil || s.Leadership == f.held {", "\tif true {"},
 		},
@@ -70,7 +70,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "election/statuses-order", breaks: "a loss is forgotten whose reader has not received the next leadership yet",
-		file: "statusfeed.go",
+		file: "streams.go",
 		edits: []edit{
 			{"if <-f.next.sent { // then", "if <-f.next.sent || true { // then"},
 		},
@@ -150,7 +150,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "election/sync", breaks: "a lagging server is read without Sync",
-		file: "node.go",
+		file: "election.go",
 		edits: []edit{
 			{"if _, err := e.conn.Sync(e.node); err != nil {", "if _, err := \"\", error(nil); err != nil {"},
 		},
@@ -254,7 +254,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "events/order", breaks: "a new event is dropped, and not the oldest",
-		file: "eventstream.go",
+		file: "streams.go",
 		edits: []edit{
 			{"		case s.c <- e:\n			return\n		default:\n		}\n", "		case s.c <- e:\n			return\n		default:\n			s.missed = e.Missed + 1\n			return\n		}\n"},
 		},
@@ -262,7 +262,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "events/frequent", breaks: "checks displace other events",
-		file: "eventstream.go",
+		file: "streams.go",
 		edits: []edit{
 			{"if isFrequent(e.Kind) && len(s.c) >= maxFrequent {", "if false {"},
 		},
@@ -270,7 +270,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "events/resumed", breaks: "a resumed leadership is reported as a new one",
-		file: "eventstream.go",
+		file: "streams.go",
 		edits: []edit{
 			{"s.token == e.Token:", "s.token != e.Token:"},
 		},
@@ -366,7 +366,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "election/container/ending", breaks: "a candidate creates the node again that its EndElection deletes",
-		file: "node.go",
+		file: "election.go",
 		edits: []edit{
 			{"stat == nil && e.isEnding()", "false"},
 		},

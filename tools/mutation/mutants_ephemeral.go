@@ -54,7 +54,7 @@ var ephemeralMutants = []mutant{
 		name: "ephemeral/write-session", breaks: "a write that waits for a connection is sent in the next session",
 		file: "internal/zk/ephemeral/claim.go",
 		edits: []edit{
-			{"case state.Up && !c.static && state.Session != c.owner:\n\t\t\treturn zkerror.ErrSessionExpired\n\t\tcase state.Up:", "case true:"},
+			{"case state.Up && !c.static && state.Session != c.owner:\n\t\t\treturn connection.ErrSessionExpired\n\t\tcase state.Up:", "case true:"},
 		},
 		tests: "./recipes/group -run ^TestTrap19_SetWaitsWhileTheSessionExpires$",
 	},

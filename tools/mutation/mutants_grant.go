@@ -4,25 +4,25 @@ package main
 var grantMutants = []mutant{
 	{
 		name: "grant/Q1", breaks: "Err does not read the clock",
-		file: "internal/grant/grant.go",
+		file: "internal/zk/connection/grant.go",
 		edits: []edit{
 			{"if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {", "if d := g.Deadline(); false && limit.Expired(d, now) {"},
 		},
-		tests: "./internal/grant -run ^TestErr_LeaseExpiresByTheClock$",
+		tests: "./internal/zk/connection -run ^TestErr_LeaseExpiresByTheClock$",
 	},
 	{
 		name: "grant/Q2", breaks: "deadline moves after the end",
-		file: "internal/grant/grant.go",
+		file: "internal/zk/connection/grant.go",
 		edits: []edit{
 			{`	if g.ctx.Err() == nil {
 		if d := g.deadline(); !d.IsZero() {`, `	{
 		if d := g.deadline(); !d.IsZero() {`},
 		},
-		tests: "./internal/grant -run ^TestErr_LeaseExpiresByTheClock$",
+		tests: "./internal/zk/connection -run ^TestErr_LeaseExpiresByTheClock$",
 	},
 	{
 		name: "grant/U1", breaks: "the check of the grant's znode is the last operation",
-		file: "internal/grant/multi.go",
+		file: "internal/zk/txn/guarded.go",
 		edits: []edit{
 			{`	for _, path := range own {
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
@@ -36,25 +36,25 @@ var grantMutants = []mutant{
 	},
 	{
 		name: "grant/U2", breaks: "a lost reply is reported as an error of ZooKeeper",
-		file: "internal/grant/multi.go",
+		file: "internal/zk/txn/guarded.go",
 		edits: []edit{
 			{`	case connection.Transient(a.Err):
-		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
+		return nil, fmt.Errorf("%w: %w", connection.ErrUnconfirmed, a.Err)
 `, ""},
 		},
 		tests: ". -run ^TestTrap07_WriteReplyLost$",
 	},
 	{
 		name: "grant/size", breaks: "a transaction is sent that is larger than the servers accept",
-		file: "internal/grant/multi.go",
+		file: "internal/zk/txn/guarded.go",
 		edits: []edit{
-			{"if _, err := txn.Size(guarded); err != nil {", "if _, err := txn.Size(guarded); false {"},
+			{"if _, err := Size(guarded); err != nil {", "if _, err := Size(guarded); false {"},
 		},
 		tests: ". -run ^TestMulti_NotSent$",
 	},
 	{
 		name: "grant/operation", breaks: "the error of a transaction does not name the operation",
-		file: "internal/grant/multi.go",
+		file: "internal/zk/txn/guarded.go",
 		edits: []edit{
 			{"failedOperation(ops, a.Value[len(own):], a.Err)", "a.Err"},
 		},

@@ -4,7 +4,7 @@ package main
 var queueMutants = []mutant{
 	{
 		name: "queue/deferred", breaks: "a reply is lost if the contender leaves because of an event that precedes it",
-		file: "internal/zk/queue/wait.go",
+		file: "internal/zk/queue/inputs.go",
 		edits: []edit{
 			{"	if f := d.nextReady(); f != nil {\n\t\treturn f\n\t}\n", ""},
 		},

@@ -4,9 +4,9 @@ package main
 var recipeMutants = []mutant{
 	{
 		name: "recipe/X1", breaks: "the reply that a session has moved counts as final",
-		file: "internal/zk/zkerror/zkerror.go",
+		file: "internal/zk/connection/errors.go",
 		edits: []edit{
-			{`"SESSIONMOVED", Transient,`, `"SESSIONMOVED", Final,`},
+			{`"SESSIONMOVED", ClassTransient,`, `"SESSIONMOVED", ClassFinal,`},
 		},
 		tests: "./internal/zk/queue -run ^TestTrap10_SessionMovedDuringCreate$",
 	},
@@ -82,7 +82,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/large", breaks: "a reply that is too large is not recognized",
-		file: "internal/zk/connection/large.go",
+		file: "internal/zk/connection/request.go",
 		edits: []edit{
 			{"certain := size > s.limit", "certain := false && size > s.limit"},
 		},

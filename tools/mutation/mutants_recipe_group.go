@@ -38,7 +38,7 @@ var groupMutants = []mutant{
 		name: "recipe/barrier-place", breaks: "a participant that is not needed for a round loses its place",
 		file: "recipes/barrier/double.go",
 		edits: []edit{
-			{"		if err := d.awaitEnd(ctx, sub, current.number); err != nil {\n			return 0, err", "		if d.awaitEnd(ctx, sub, current.number); true {\n			return 0, zkerror.ErrDeleted"},
+			{"		if err := d.awaitEnd(ctx, sub, current.number); err != nil {\n			return 0, err", "		if d.awaitEnd(ctx, sub, current.number); true {\n			return 0, connection.ErrDeleted"},
 		},
 		tests: "./recipes/barrier -run ^TestDouble_OrderOfArrival$",
 	},

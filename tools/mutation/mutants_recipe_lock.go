@@ -71,7 +71,7 @@ var lockMutants = []mutant{
 		name: "recipe/rL7", breaks: "the marker is deleted although the lease has expired",
 		file: "recipes/lock/delay.go",
 		edits: []edit{
-			{"if d.name == \"\" || errors.Is(reason, zkerror.ErrLeaseExpired) {", "if _ = errors.Is(reason, zkerror.ErrLeaseExpired); d.name == \"\" {"},
+			{"if d.name == \"\" || errors.Is(reason, connection.ErrLeaseExpired) {", "if _ = errors.Is(reason, connection.ErrLeaseExpired); d.name == \"\" {"},
 		},
 		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
 	},
@@ -91,7 +91,7 @@ var lockMutants = []mutant{
 		name: "recipe/rL13", breaks: "a grant becomes valid again after its lease has expired",
 		file: "recipes/lock/entry.go",
 		edits: []edit{
-			{"		t.lose(zkerror.ErrLeaseExpired)", "		_ = zkerror.ErrLeaseExpired"},
+			{"		t.lose(connection.ErrLeaseExpired)", "		_ = connection.ErrLeaseExpired"},
 		},
 		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
 	},
@@ -139,7 +139,7 @@ var lockMutants = []mutant{
 	},
 	{
 		name: "recipe/revoked-unreadable", breaks: "requests for a release are not noticed after the data of the holder could not be read",
-		file: "recipes/lock/requested.go",
+		file: "recipes/lock/hold.go",
 		edits: []edit{
 			{"err != nil && !connection.IsUnreadable(err)", "err != nil || connection.IsUnreadable(err)"},
 		},

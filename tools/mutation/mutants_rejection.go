@@ -4,7 +4,7 @@ package main
 var rejectionMutants = []mutant{
 	{
 		name: "request/explain", breaks: "the error of an operation without an answer does not name the server and the reason",
-		file: "internal/zk/connection/request.go",
+		file: "internal/zk/connection/errors.go",
 		edits: []edit{
 			{"failure != nil {", "false {"},
 		},
@@ -33,7 +33,7 @@ var rejectionMutants = []mutant{
 		name: "rejection/rejoin", breaks: "a candidate with WithRejoin ends because of a condition that passes",
 		file: "election.go",
 		edits: []edit{
-			{`rejected := zkerror.IsPassing(err) && e.ID() != ""`, "rejected := false"},
+			{`rejected := connection.IsPassing(err) && e.ID() != ""`, "rejected := false"},
 		},
 		tests: ". -run ^TestElectLeader_ConditionPasses$",
 	},
@@ -41,7 +41,7 @@ var rejectionMutants = []mutant{
 		name: "rejection/first", breaks: "a candidate that has never joined waits until the servers accept its requests",
 		file: "election.go",
 		edits: []edit{
-			{`rejected := zkerror.IsPassing(err) && e.ID() != ""`, "rejected := zkerror.IsPassing(err)"},
+			{`rejected := connection.IsPassing(err) && e.ID() != ""`, "rejected := connection.IsPassing(err)"},
 		},
 		tests: ". -run ^TestElectLeader_ConditionPasses$",
 	},
@@ -57,7 +57,7 @@ var rejectionMutants = []mutant{
 		name: "rejection/keeper", breaks: "a group member ends because of a condition that passes",
 		file: "internal/zk/ephemeral/keeper.go",
 		edits: []edit{
-			{"case k.retry, k.created && zkerror.IsPassing(err):", "case k.retry:"},
+			{"case k.retry, k.created && connection.IsPassing(err):", "case k.retry:"},
 		},
 		tests: "./recipes/group -run ^TestPersistent_QuotaExceeded$",
 	},

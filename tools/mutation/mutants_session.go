@@ -36,7 +36,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/L5", breaks: "leases expire only by the monotonic clock",
-		file: "candidacy/limit/lease.go",
+		file: "candidacy/limit/limit.go",
 		edits: []edit{
 			{"return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))", "return b.Sub(a)"},
 		},
@@ -47,7 +47,7 @@ var sessionMutants = []mutant{
 		file: "internal/zk/connection/monitor.go",
 		edits: []edit{
 			{`	if m.seen.Session != r.session {
-		return zkerror.ErrSessionExpired // it may be a proof for the earlier session
+		return ErrSessionExpired // it may be a proof for the earlier session
 	}
 `, ""},
 		},

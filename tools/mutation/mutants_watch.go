@@ -4,7 +4,7 @@ package main
 var watchMutants = []mutant{
 	{
 		name: "watch/verify/children", breaks: "a lost event of the children of a znode is not noticed",
-		file: "internal/zk/watch/verify.go",
+		file: "internal/zk/watch/pool.go",
 		edits: []edit{
 			{"return stat.Pzxid", "return stat.Mzxid"},
 		},
@@ -12,7 +12,7 @@ var watchMutants = []mutant{
 	},
 	{
 		name: "watch/verify/once", breaks: "watches are verified in one round only",
-		file: "internal/zk/watch/verify.go",
+		file: "internal/zk/watch/pool.go",
 		edits: []edit{
 			{"for ctx.Err() == nil {", "for range 1 {"},
 		},
@@ -20,7 +20,7 @@ var watchMutants = []mutant{
 	},
 	{
 		name: "watch/verify/step", breaks: "the watches of a connection are verified as fast as there are many",
-		file: "internal/zk/watch/verify.go",
+		file: "internal/zk/watch/pool.go",
 		edits: []edit{
 			{"max(round/time.Duration(len(paths)), minStep)", "round/time.Duration(len(paths))"},
 		},
@@ -44,7 +44,7 @@ var watchMutants = []mutant{
 	},
 	{
 		name: "watch/lost/contender", breaks: "a contender does not notice that the watches on the candidates before it were lost",
-		file: "internal/zk/queue/wait.go",
+		file: "internal/zk/queue/inputs.go",
 		edits: []edit{
 			{"case d.others[0].watch.Fired():", "case false:"},
 			{"case d.others[1].watch.Fired():", "case d.checkWatches == false:"},
@@ -53,7 +53,7 @@ var watchMutants = []mutant{
 	},
 	{
 		name: "watch/lost/own", breaks: "a candidate does not notice that the watch on its znode was lost",
-		file: "internal/zk/queue/wait.go",
+		file: "internal/zk/queue/inputs.go",
 		edits: []edit{
 			{"case d.own.watch.Fired():", "case false:"},
 		},

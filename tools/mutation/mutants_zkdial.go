@@ -14,7 +14,7 @@ var zkdialMutants = []mutant{
 		name: "zkdial/closing", breaks: "the dialer does not recognize the packet that ends the session",
 		file: "zkdial/dialer.go",
 		edits: []edit{
-			{"if op == connection.OpCloseSession {", "if op == 0 {"},
+			{"if op == opCloseSession {", "if op == 0 {"},
 		},
 		tests: ". -run ^TestClose_GrantsEndFirst$",
 	},
@@ -46,7 +46,7 @@ var zkdialMutants = []mutant{
 		name: "zkdial/no-zookeeper", breaks: "a server that is not a ZooKeeper server is not reported",
 		file: "zkdial/dialer.go",
 		edits: []edit{
-			{"c.dialer.fail(c.address, connection.ErrNotZooKeeper)", "c.dialer.outage.close()"},
+			{"c.dialer.fail(c.address, errNotZooKeeper)", "c.dialer.outage.close()"},
 		},
 		tests: "./zkdial -run ^TestOutage_NotZooKeeper$",
 	},

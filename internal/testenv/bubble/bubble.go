@@ -4,16 +4,20 @@
 package bubble
 
 import (
+	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -185,4 +189,67 @@ func RequireAuthentication(srv *zktest.Server) (end func()) {
 		return zktest.Fail(zktest.Code(-124))(q)
 	})
 	return hook.Remove
+}
+
+// Fault is a fault of one request, after which a client does not know whether the request was applied.
+type Fault struct {
+	Name    string
+	Applied bool // the request is applied
+	Silent  bool // the connection is not closed
+	// Set makes the server cause the fault at the first request that matches.
+	Set func(s *zktest.Server, m zktest.Match) *zktest.Hook
+}
+
+// ConnectionLost are the faults of the connection.
+var ConnectionLost = []Fault{
+	{"cut before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.Before(m, zktest.Cut)
+	}},
+	{"cut before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.After(m, zktest.Cut)
+	}},
+	{"silence instead of the reply", true, true, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.After(m, func(q *zktest.Request) zktest.Verdict {
+			q.Server.Blackhole(zktest.BothWays, q.Session)
+			return zktest.Pass(q)
+		})
+	}},
+}
+
+// SessionMoved are replies that the session has moved to another server. The connection is not
+// affected.
+var SessionMoved = []Fault{
+	{"session moved before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.Before(m, zktest.Fail(zk.ErrSessionMoved))
+	}},
+	{"session moved before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.After(m, zktest.Fail(zk.ErrSessionMoved))
+	}},
+}
+
+// LostReplies are the faults of both lists.
+var LostReplies = slices.Concat(ConnectionLost, SessionMoved)
+
+// Watches returns the number of channels that conn holds for watches that have not fired, for tests that
+// no watch is leaked. The client library has no method for that. Watches may be called from any goroutine,
+// also outside of bubbles.
+func Watches(conn *zk.Conn) (n int) {
+	fields := reflect.ValueOf(conn).Elem()
+	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
+	lock.Lock()
+	defer lock.Unlock()
+	for _, channels := range fields.FieldByName("watchers").Seq2() {
+		n += channels.Len()
+	}
+	return n
+}
+
+// Repeated calls f, which releases, acknowledges or closes something, until the servers have
+// answered. Each call takes some time, so Repeated does not spin.
+func Repeated(f func() error) error {
+	err := f()
+	for errors.Is(err, limit.ErrConfirm) {
+		err = f()
+	}
+	return err
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -28,7 +28,7 @@ type Fault struct {
 	// Closes reports that the client closes its connection.
 	Closes bool
 	// Code is not nil if the server answers with it.
-	Code *zkerror.Code
+	Code *connection.Code
 }
 
 // Timeout is that of the sessions.
@@ -108,9 +108,9 @@ const condition = 2 * time.Second
 // codes are faults of a server that answers a request, and the next requests for the same operation
 // until the condition has passed, with each code of the table that is not the state of a znode.
 func codes() (all []Fault) {
-	for i := range zkerror.Codes {
-		code := &zkerror.Codes[i]
-		if code.Class == zkerror.Answer || code.Number == -116 { // which only client libraries use
+	for i := range connection.Codes {
+		code := &connection.Codes[i]
+		if code.Class == connection.ClassAnswer || code.Number == -116 { // which only client libraries use
 			continue
 		}
 		all = append(all, Fault{
@@ -138,10 +138,10 @@ func (f *Fault) permits(err error) string {
 			return "" // the lease was not confirmed while the condition lasted
 		}
 	}
-	if f.Code == nil || f.Code.Class == zkerror.Transient {
+	if f.Code == nil || f.Code.Class == connection.ClassTransient {
 		return "the operation must succeed"
 	}
-	if c := zkerror.CodeOf(err); c == nil || c.Number != f.Code.Number {
+	if c := connection.CodeOf(err); c == nil || c.Number != f.Code.Number {
 		return "the error does not contain the code"
 	}
 	for what, text := range map[string]string{

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -160,7 +160,7 @@ func (r *Run) Once(operation string, f func(ctx context.Context) error) (ok, unk
 func (r *Run) Finish(operation string, f func() error) {
 	r.operate(context.Background(), operation, func(context.Context) error {
 		err := f()
-		if r.k > 0 && zkerror.CodeOf(err) == nil && errors.Is(err, leaderelection.ErrUnconfirmed) {
+		if r.k > 0 && connection.CodeOf(err) == nil && errors.Is(err, leaderelection.ErrUnconfirmed) {
 			return nil
 		}
 		return err

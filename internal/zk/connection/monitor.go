@@ -11,7 +11,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // slot holds the monitor of one connection.
@@ -227,7 +226,7 @@ func (m *monitor) close() {
 	}
 	m.mu.Unlock()
 	for _, end := range ends {
-		end(Explain(conn, zkerror.ErrConnClosed))
+		end(Explain(conn, ErrConnClosed))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,13 +280,6 @@ func (m *monitor) notifyAll() {
 	}
 }
 
-func (s *Subscription) notify() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
-
 // run is the goroutine of the monitor.
 func (m *monitor) run() {
 	defer close(m.done)
@@ -311,7 +303,7 @@ func (m *monitor) run() {
 			r.Value.report(m.apply(r.Value, r.Err))
 		case a := <-down:
 			down = nil
-			if errors.Is(a.Err, zkerror.ErrConnClosed) {
+			if errors.Is(a.Err, ErrConnClosed) {
 				m.record.Push(Event{Kind: Closed})
 			}
 			m.mu.Lock()
@@ -375,7 +367,7 @@ func (m *monitor) apply(r checked, err error) error {
 	defer m.mu.Unlock()
 	m.observe()
 	if m.seen.Session != r.session {
-		return zkerror.ErrSessionExpired // it may be a proof for the earlier session
+		return ErrSessionExpired // it may be a proof for the earlier session
 	}
 	for _, path := range r.missing {
 		if s := m.proving[path]; s != nil {
@@ -429,24 +421,6 @@ type checked struct {
 	observers []observer
 }
 
-// Check is the result of a check, for one subscription.
-type Check struct {
-	Sent time.Time
-	// Err is nil if the check has renewed the lease.
-	Err error
-}
-
-// observer is the callback of a subscription.
-type observer struct {
-	path  string
-	check func(Check)
-}
-
-// OnCheck sets a function that is called after each check of the subscription's znode, on the
-// goroutine of the monitor. It must be set before Prove, and must not block. It may be called
-// during Close, and after it if other subscriptions use the connection.
-func (s *Subscription) OnCheck(f func(Check)) { s.onCheck = f }
-
 // check sends a check of the znodes of all subscriptions that require a lease. The caller holds mu.
 func (m *monitor) check(now time.Time) <-chan Answer[checked] {
 	paths := make([]string, 0, len(m.proving))
@@ -464,17 +438,6 @@ func (m *monitor) check(now time.Time) <-chan Answer[checked] {
 		err = Reject(ctx, conn, err)
 		return checked{now, time.Now(), session, missing, observers}, err
 	})
-}
-
-// report calls the observers of a check that ended with err.
-func (r *checked) report(err error) {
-	for _, o := range r.observers {
-		c := Check{r.sent, err}
-		if slices.Contains(r.missing, o.path) {
-			c.Err = zkerror.ErrDeleted
-		}
-		o.check(c)
-	}
 }
 
 // confirm checks that paths exist, in one transaction if all do, and returns those that do not

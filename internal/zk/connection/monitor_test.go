@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -444,7 +443,7 @@ func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, ctx.Err())
 		RecordOf(w.conn).Push(Event{Kind: Closing})
-		require.ErrorIs(t, context.Cause(ctx), zkerror.ErrConnClosed)
+		require.ErrorIs(t, context.Cause(ctx), ErrConnClosed)
 		close(resume)
 		<-first
 	})
@@ -459,6 +458,15 @@ func TestEndOnClose_AfterClose(t *testing.T) {
 		sub.Close()
 		ctx, end := context.WithCancelCause(t.Context())
 		sub.EndOnClose(end)
-		require.ErrorIs(t, context.Cause(ctx), zkerror.ErrConnClosed)
+		require.ErrorIs(t, context.Cause(ctx), ErrConnClosed)
+	})
+}
+
+// A check finds every missing znode, although a transaction fails at the first one.
+func TestConfirm_FindsAllMissing(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		missing, err := confirm(w.conn, []string{w.path, "/missing-1", w.path, "/missing-2", w.path})
+		require.NoError(t, err)
+		require.Equal(t, []string{"/missing-1", "/missing-2"}, missing)
 	})
 }

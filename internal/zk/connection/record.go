@@ -3,8 +3,11 @@ package connection
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"runtime"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -190,4 +193,105 @@ func (r *Record) Poll(conn *zk.Conn) {
 	case !now.up && r.facts.Idle.IsZero():
 		r.facts.Idle = time.Now()
 	}
+}
+
+// Map holds one value for each connection. Its methods may be called from any
+// goroutine.
+type Map[V any] struct {
+	create func(*zk.Conn) V
+
+	mu      sync.Mutex
+	entries map[weak.Pointer[zk.Conn]]*entry[V]
+}
+
+type entry[V any] struct {
+	once  sync.Once
+	value V
+}
+
+// NewMap returns an empty map. create returns the value of a connection and is
+// called once for each, on the first call of Of. It is called without a lock of
+// the map. Neither the value nor anything that is reachable from it may refer to
+// the connection for longer than a request takes: such a reference would keep both
+// in memory. V is usually a pointer to a struct that contains a mutex.
+func NewMap[V any](create func(*zk.Conn) V) *Map[V] {
+	return &Map[V]{create: create, entries: map[weak.Pointer[zk.Conn]]*entry[V]{}}
+}
+
+// Of returns the value of conn, which must not be nil. All calls for one connection return the
+// same value. A call waits while a concurrent call creates the value.
+func (m *Map[V]) Of(conn *zk.Conn) V {
+	e := m.entryOf(conn)
+	e.once.Do(func() { e.value = m.create(conn) })
+	return e.value
+}
+
+func (m *Map[V]) entryOf(conn *zk.Conn) *entry[V] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := weak.Make(conn)
+	e := m.entries[key]
+	if e == nil {
+		runtime.AddCleanup(conn, m.forget, key)
+		e = &entry[V]{}
+		m.entries[key] = e
+	}
+	return e
+}
+
+// Len returns the number of connections with a value, for tests. A connection that
+// is unreachable may be counted until the garbage collector has found that.
+func (m *Map[V]) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.entries)
+}
+
+func (m *Map[V]) forget(key weak.Pointer[zk.Conn]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, key)
+}
+
+// Granted returns the session timeout that the servers have granted to conn, by the
+// last handshake. It is 0 if it is not known: the connection has not had a session
+// yet, or it was opened without package zkdial and is down.
+func Granted(conn *zk.Conn) time.Duration { return RecordOf(conn).Granted(conn) }
+
+// Granted is the function Granted for the connection of this record.
+func (r *Record) Granted(conn *zk.Conn) time.Duration {
+	r.mu.Lock()
+	read := r.read
+	r.mu.Unlock()
+	if read > 0 {
+		return read
+	}
+	// Until the first session begins, the field contains the requested timeout.
+	if conn.State() != zk.StateHasSession {
+		return 0
+	}
+	return max(field(conn), 0)
+}
+
+// timeoutField is the index of the client library's field; -1 if this release of the library does
+// not contain it.
+var timeoutField = func() int {
+	f, found := reflect.TypeFor[zk.Conn]().FieldByName("sessionTimeoutMs")
+	if !found || len(f.Index) != 1 || !f.Type.ConvertibleTo(reflect.TypeFor[int64]()) || !reflect.Zero(f.Type).CanInt() {
+		return -1
+	}
+	return f.Index[0]
+}()
+
+// field reads the granted timeout from the connection. The library writes it without a
+// lock when a server has granted it, before the state becomes StateHasSession. A read that
+// coincides with the next handshake returns the timeout granted before or by that handshake. The
+// function is exempt from the race detector, which would report it.
+//
+//go:norace
+func field(conn *zk.Conn) time.Duration {
+	if timeoutField < 0 {
+		return 0
+	}
+	return time.Duration(reflect.ValueOf(conn).Elem().Field(timeoutField).Int()) * time.Millisecond
 }

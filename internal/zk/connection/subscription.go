@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Subscription is the access of one election or lock to the state of a connection. Its methods
@@ -88,14 +86,14 @@ func (s *Subscription) Close() {
 // reject records the error of a request if it is a final answer of a server. The caller holds the
 // mutex of the monitor.
 func (s *Subscription) reject(err error) {
-	if zkerror.CodeOf(err) != nil && !Transient(err) {
+	if CodeOf(err) != nil && !Transient(err) {
 		s.rejected = err
 		s.notify()
 	}
 }
 
 // EndOnClose makes the subscription call end, which ends the current grant of its user, with
-// zkerror.ErrConnClosed before the owner of the connection ends the session. It calls end
+// ErrConnClosed before the owner of the connection ends the session. It calls end
 // immediately if that has happened. A later call replaces the function. end may be called again, also
 // while a call runs. It may be set after Close of the subscription. Only package zkdial detects
 // Close in time: on other connections, end is called after the servers have deleted the znodes of
@@ -106,7 +104,7 @@ func (s *Subscription) EndOnClose(end context.CancelCauseFunc) {
 	s.end = end
 	s.m.mu.Unlock()
 	if closed {
-		end(Explain(conn, zkerror.ErrConnClosed))
+		end(Explain(conn, ErrConnClosed))
 	}
 }
 
@@ -313,45 +311,38 @@ func (m *monitor) warn(s *Subscription) {
 		"stated", s.stated, "granted", m.granted)
 }
 
-// Granted returns the session timeout that the servers have granted to conn, by the
-// last handshake. It is 0 if it is not known: the connection has not had a session
-// yet, or it was opened without package zkdial and is down.
-func Granted(conn *zk.Conn) time.Duration { return RecordOf(conn).Granted(conn) }
-
-// Granted is the function Granted for the connection of this record.
-func (r *Record) Granted(conn *zk.Conn) time.Duration {
-	r.mu.Lock()
-	read := r.read
-	r.mu.Unlock()
-	if read > 0 {
-		return read
-	}
-	// Until the first session begins, the field contains the requested timeout.
-	if conn.State() != zk.StateHasSession {
-		return 0
-	}
-	return max(field(conn), 0)
+// Check is the result of a check, for one subscription.
+type Check struct {
+	Sent time.Time
+	// Err is nil if the check has renewed the lease.
+	Err error
 }
 
-// timeoutField is the index of the client library's field; -1 if this release of the library does
-// not contain it.
-var timeoutField = func() int {
-	f, found := reflect.TypeFor[zk.Conn]().FieldByName("sessionTimeoutMs")
-	if !found || len(f.Index) != 1 || !f.Type.ConvertibleTo(reflect.TypeFor[int64]()) || !reflect.Zero(f.Type).CanInt() {
-		return -1
-	}
-	return f.Index[0]
-}()
+// observer is the callback of a subscription.
+type observer struct {
+	path  string
+	check func(Check)
+}
 
-// field reads the granted timeout from the connection. The library writes it without a
-// lock when a server has granted it, before the state becomes StateHasSession. A read that
-// coincides with the next handshake returns the timeout granted before or by that handshake. The
-// function is exempt from the race detector, which would report it.
-//
-//go:norace
-func field(conn *zk.Conn) time.Duration {
-	if timeoutField < 0 {
-		return 0
+// OnCheck sets a function that is called after each check of the subscription's znode, on the
+// goroutine of the monitor. It must be set before Prove, and must not block. It may be called
+// during Close, and after it if other subscriptions use the connection.
+func (s *Subscription) OnCheck(f func(Check)) { s.onCheck = f }
+
+// report calls the observers of a check that ended with err.
+func (r *checked) report(err error) {
+	for _, o := range r.observers {
+		c := Check{r.sent, err}
+		if slices.Contains(r.missing, o.path) {
+			c.Err = ErrDeleted
+		}
+		o.check(c)
 	}
-	return time.Duration(reflect.ValueOf(conn).Elem().Field(timeoutField).Int()) * time.Millisecond
+}
+
+func (s *Subscription) notify() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
 }

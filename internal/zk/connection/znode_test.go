@@ -1,4 +1,4 @@
-package connection_test
+package connection
 
 import (
 	"context"
@@ -11,15 +11,13 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // container is the ephemeralOwner of a container of the servers in these tests.
 const container int64 = math.MinInt64
 
-func runTest(t *testing.T, f func(ctx context.Context, srv *zktest.Server, conn *zk.Conn), opts ...zktest.Option) {
+func runMake(t *testing.T, f func(ctx context.Context, srv *zktest.Server, conn *zk.Conn), opts ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, append(opts, zktest.WithContainerOwner(container))...)
@@ -32,7 +30,7 @@ func runTest(t *testing.T, f func(ctx context.Context, srv *zktest.Server, conn 
 }
 
 func makeDir(ctx context.Context, conn *zk.Conn, node string) error {
-	return connection.MakeZnode(ctx, conn, node, zk.WorldACL(zk.PermAll), true)
+	return MakeZnode(ctx, conn, node, zk.WorldACL(zk.PermAll), true)
 }
 
 func owner(t *testing.T, conn *zk.Conn, node string) int64 {
@@ -45,7 +43,7 @@ func owner(t *testing.T, conn *zk.Conn, node string) int64 {
 // The server closes the connection at a request for a container. Fails if Make does not create a
 // persistent znode instead, or requests a container again on the same connection.
 func TestMake_ServerClosesTheConnectionAtContainers(t *testing.T) {
-	runTest(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		require.NoError(t, makeDir(ctx, conn, "/locks/a"))
 		require.Zero(t, owner(t, conn, "/locks/a"))
 		require.Equal(t, 3, srv.Log().Count(zktest.OpCreateContainer))
@@ -56,7 +54,7 @@ func TestMake_ServerClosesTheConnectionAtContainers(t *testing.T) {
 
 // ZooKeeper before release 3.5 does not implement containers. Fails if Make requests one again.
 func TestMake_ServerReturnsUnimplemented(t *testing.T) {
-	runTest(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		_, err := conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		srv.Before(zktest.Match{Op: zktest.OpCreateContainer}, zktest.Fail(zktest.Code(-6)))
@@ -68,20 +66,20 @@ func TestMake_ServerReturnsUnimplemented(t *testing.T) {
 
 // Fails if a connection that breaks for another reason leads to a persistent znode.
 func TestMake_ContainerAfterConnectionLosses(t *testing.T) {
-	runTest(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		for n := 1; n <= 2; n++ {
 			srv.Before(zktest.Match{Op: zktest.OpCreateContainer, Nth: n}, zktest.Cut)
 		}
 		require.NoError(t, makeDir(ctx, conn, "/a"))
 		require.Equal(t, container, owner(t, conn, "/a"))
 	})
-	runTest(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		srv.After(zktest.Match{Op: zktest.OpCreateContainer}, zktest.Cut)
 		require.NoError(t, makeDir(ctx, conn, "/a"))
 		require.Equal(t, container, owner(t, conn, "/a"))
 		require.Equal(t, 1, srv.Log().Count(zktest.OpCreateContainer), "it was created, although the reply was lost")
 	})
-	runTest(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
+	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		srv.Stop()
 		time.AfterFunc(10*time.Second, func() { srv.Restart(zktest.KeepTree) })
 		require.NoError(t, makeDir(ctx, conn, "/a"))
@@ -91,11 +89,11 @@ func TestMake_ContainerAfterConnectionLosses(t *testing.T) {
 
 // Fails if a parent that Make has created remains after its last child was deleted.
 func TestMake_Parents(t *testing.T) {
-	runTest(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
+	runMake(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		_, err := conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		for node, is := range map[string]int64{"/locks/tenant/order": container, "/queues/tenant/jobs": 0} {
-			require.NoError(t, connection.MakeZnode(ctx, conn, node, zk.WorldACL(zk.PermAll), is == container))
+			require.NoError(t, MakeZnode(ctx, conn, node, zk.WorldACL(zk.PermAll), is == container))
 			require.Equal(t, is, owner(t, conn, node), node)
 			require.Equal(t, container, owner(t, conn, path.Dir(node)), node)
 		}
@@ -105,8 +103,62 @@ func TestMake_Parents(t *testing.T) {
 }
 
 func TestMake_ClosedConnection(t *testing.T) {
-	runTest(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
+	runMake(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		conn.Close()
-		require.ErrorIs(t, makeDir(ctx, conn, "/a"), zkerror.ErrConnClosed)
+		require.ErrorIs(t, makeDir(ctx, conn, "/a"), ErrConnClosed)
 	})
+}
+
+// Others returns what the ACL of a znode permits to clients other than those that the participant's own
+// ACL names.
+func TestOthers(t *testing.T) {
+	me, mallory := zk.DigestACL(zk.PermAll, "me", "secret")[0], zk.DigestACL(zk.PermAll, "mallory", "secret")[0]
+	world := func(perms int32) zk.ACL { return zk.WorldACL(perms)[0] }
+	ip := zk.ACL{Perms: zk.PermAll, Scheme: "ip", ID: "10.0.0.0/8"}
+	auth := zk.AuthACL(zk.PermAll)[0]
+	concealed := zk.ACL{Perms: zk.PermAll, Scheme: "digest", ID: "me:x"}
+	for name, x := range map[string]struct {
+		node, own []zk.ACL
+		want      string
+	}{
+		"open, with credentials":              {zk.WorldACL(zk.PermAll), []zk.ACL{auth, world(zk.PermRead)}, "world:anyone:wcda"},
+		"open, with a digest":                 {zk.WorldACL(zk.PermAll), []zk.ACL{me}, "world:anyone:wcda"},
+		"open, as the participant's":          {zk.WorldACL(zk.PermAll), zk.WorldACL(zk.PermAll), ""},
+		"open, participants may be created":   {zk.WorldACL(zk.PermAll), []zk.ACL{me, world(zk.PermRead | zk.PermCreate)}, "world:anyone:wda"},
+		"readable":                            {[]zk.ACL{me, world(zk.PermRead)}, []zk.ACL{me}, ""},
+		"others may create":                   {[]zk.ACL{me, world(zk.PermRead | zk.PermCreate)}, []zk.ACL{me}, "world:anyone:c"},
+		"others may delete":                   {[]zk.ACL{me, world(zk.PermDelete)}, []zk.ACL{auth}, "world:anyone:d"},
+		"others may write":                    {[]zk.ACL{me, world(zk.PermWrite)}, []zk.ACL{auth}, "world:anyone:w"},
+		"others may administer":               {[]zk.ACL{me, world(zk.PermAdmin)}, []zk.ACL{auth}, "world:anyone:a"},
+		"own, resolved by the servers":        {[]zk.ACL{me, world(zk.PermRead)}, []zk.ACL{auth, world(zk.PermRead)}, ""},
+		"own, whose hash is concealed":        {[]zk.ACL{concealed}, []zk.ACL{me}, ""},
+		"another user":                        {[]zk.ACL{me, mallory}, []zk.ACL{me}, "digest:" + mallory.ID + ":wcda"},
+		"another user, own is not known":      {[]zk.ACL{me, mallory}, []zk.ACL{auth}, ""},
+		"another user, concealed":             {[]zk.ACL{{Perms: zk.PermWrite, Scheme: "digest", ID: "mallory:x"}}, []zk.ACL{me}, "digest:mallory:x:w"},
+		"own, with more permissions":          {[]zk.ACL{me}, []zk.ACL{{Perms: zk.PermRead | zk.PermCreate, Scheme: me.Scheme, ID: me.ID}}, "digest:" + me.ID + ":wda"},
+		"addresses":                           {[]zk.ACL{me, ip}, []zk.ACL{auth}, "ip:10.0.0.0/8:wcda"},
+		"addresses, as the participant's":     {[]zk.ACL{me, ip}, []zk.ACL{me, ip}, ""},
+		"certificates, with credentials":      {[]zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=a"}}, []zk.ACL{auth}, ""},
+		"certificates, with a digest":         {[]zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=a"}}, []zk.ACL{me}, "x509:CN=a:wcda"},
+		"the same name with another scheme":   {[]zk.ACL{{Perms: zk.PermAll, Scheme: "sasl", ID: me.ID}}, []zk.ACL{me}, "sasl:" + me.ID + ":wcda"},
+		"permissions in two entries":          {zk.WorldACL(zk.PermWrite | zk.PermCreate), []zk.ACL{world(zk.PermWrite), world(zk.PermCreate)}, ""},
+		"no ACL":                              {nil, []zk.ACL{me}, ""},
+		"participant that grants only a read": {zk.WorldACL(zk.PermRead), zk.WorldACL(zk.PermRead), ""},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, x.want, format(Others(x.node, x.own))) })
+	}
+}
+
+// CheckStrict rejects an ACL with which there is nothing to check.
+func TestCheckStrict(t *testing.T) {
+	open, closed := zk.WorldACL(zk.PermAll), zk.AuthACL(zk.PermAll)
+	require.ErrorIs(t, CheckStrict(open, true), ErrInvalid)
+	require.NoError(t, CheckStrict(open, false))
+	require.NoError(t, CheckStrict(closed, true))
+}
+
+func TestOpenError(t *testing.T) {
+	err := error(&OpenError{"/the jobs", zk.WorldACL(zk.PermCreate), remedy("/the jobs", append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...))})
+	require.ErrorIs(t, err, ErrPermission)
+	require.EqualError(t, err, `not permitted: the ACL of /the jobs lets other clients change it (world:anyone:c): set it with zkCli.sh, as a client that may administer it: addauth digest USER:PASSWORD (those of the participants), and then setAcl "/the jobs" auth::rwcda,world:anyone:r`)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // The znodes of these tests. Scripts write the number of each without zeros: "a-latch-1".
@@ -29,14 +29,14 @@ var errOther = errors.New("other error")
 type script struct {
 	t       *testing.T
 	c       *Contender
-	conn    Conn
+	conn    connection.State
 	sent    [requestKinds]*Request // without a reply
 	outputs []string               // of the last step
 }
 
 // newScript returns a script in session 1, whose connection is up. The first input must be Start.
 func newScript(t *testing.T, cfg Config) *script {
-	return &script{t: t, c: New(&cfg), conn: Conn{Session: 1, Up: true, Epoch: 1}}
+	return &script{t: t, c: New(&cfg), conn: connection.State{Session: 1, Up: true, Epoch: 1}}
 }
 
 // step passes an input to the contender and requires the outputs.
@@ -97,7 +97,7 @@ func (s *script) leave(err error, want ...string) {
 }
 
 // connect changes the state of the connection.
-func (s *script) connect(change func(*Conn), want ...string) {
+func (s *script) connect(change func(*connection.State), want ...string) {
 	s.t.Helper()
 	change(&s.conn)
 	s.step(Input{Kind: ConnChanged}, want...)
@@ -209,13 +209,13 @@ func TestStep_AnotherSession_PlainName(t *testing.T) {
 	} {
 		t.Run(state, func(t *testing.T) {
 			s := reach(t)
-			s.connect(func(c *Conn) { c.Session = 2 }, "report session expired", "rest", finishes)
+			s.connect(func(c *connection.State) { c.Session = 2 }, "report session expired", "rest", finishes)
 		})
 		t.Run(state+", leaves while disconnected", func(t *testing.T) {
 			s := reach(t)
 			s.conn.Up = false
 			s.leave(errOther, reports, "rest")
-			s.connect(func(c *Conn) { c.Session, c.Up = 2, true }, finishes)
+			s.connect(func(c *connection.State) { c.Session, c.Up = 2, true }, finishes)
 		})
 	}
 	t.Run("created in the previous session", func(t *testing.T) {
@@ -234,25 +234,25 @@ func TestReceiveReason(t *testing.T) {
 	mayVanish.QueueMayVanish = true
 	for name, c := range map[string]struct {
 		cfg   Config
-		conn  func(*Conn)
+		conn  func(*connection.State)
 		reply Reply
 		want  error
 	}{
-		"by another client":            {electionConfig, nil, Reply{QueueCzxid: 70}, zkerror.ErrDeleted},
-		"tombstone":                    {electionConfig, nil, Reply{Ended: true}, zkerror.ErrElectionOver},
-		"queue deleted":                {electionConfig, nil, Reply{}, zkerror.ErrElectionOver},
-		"queue deleted, can make it":   {makesQueue, nil, Reply{}, zkerror.ErrDeleted},
-		"another queue":                {electionConfig, nil, Reply{QueueCzxid: 71}, zkerror.ErrElectionOver},
-		"queue deleted, may vanish":    {mayVanish, nil, Reply{}, zkerror.ErrElectionOver},
-		"a later queue, may vanish":    {mayVanish, nil, Reply{QueueCzxid: 78}, zkerror.ErrElectionOver},
-		"its queue, made again":        {mayVanish, nil, Reply{QueueCzxid: 71}, zkerror.ErrDeleted},
-		"any queue":                    {lockConfig, nil, Reply{QueueCzxid: 71}, zkerror.ErrDeleted},
-		"unreadable":                   {electionConfig, nil, Reply{Err: errOther}, zkerror.ErrDeleted},
-		"by Close":                     {electionConfig, nil, Reply{Err: zkerror.ErrConnClosed}, zkerror.ErrConnClosed},
-		"by Close, known from the":     {electionConfig, func(c *Conn) { c.Closed = true }, Reply{QueueCzxid: 70}, zkerror.ErrConnClosed},
-		"with the session":             {electionConfig, func(c *Conn) { c.Session = 2 }, Reply{QueueCzxid: 70}, zkerror.ErrSessionExpired},
-		"with the session and data":    {electionConfig, func(c *Conn) { c.Session = 2 }, Reply{}, zkerror.ErrSessionExpired},
-		"session over, no new session": {electionConfig, func(c *Conn) { c.Session = 0 }, Reply{}, zkerror.ErrSessionExpired},
+		"by another client":            {electionConfig, nil, Reply{QueueCzxid: 70}, connection.ErrDeleted},
+		"tombstone":                    {electionConfig, nil, Reply{Ended: true}, connection.ErrElectionOver},
+		"queue deleted":                {electionConfig, nil, Reply{}, connection.ErrElectionOver},
+		"queue deleted, can make it":   {makesQueue, nil, Reply{}, connection.ErrDeleted},
+		"another queue":                {electionConfig, nil, Reply{QueueCzxid: 71}, connection.ErrElectionOver},
+		"queue deleted, may vanish":    {mayVanish, nil, Reply{}, connection.ErrElectionOver},
+		"a later queue, may vanish":    {mayVanish, nil, Reply{QueueCzxid: 78}, connection.ErrElectionOver},
+		"its queue, made again":        {mayVanish, nil, Reply{QueueCzxid: 71}, connection.ErrDeleted},
+		"any queue":                    {lockConfig, nil, Reply{QueueCzxid: 71}, connection.ErrDeleted},
+		"unreadable":                   {electionConfig, nil, Reply{Err: errOther}, connection.ErrDeleted},
+		"by Close":                     {electionConfig, nil, Reply{Err: connection.ErrConnClosed}, connection.ErrConnClosed},
+		"by Close, known from the":     {electionConfig, func(c *connection.State) { c.Closed = true }, Reply{QueueCzxid: 70}, connection.ErrConnClosed},
+		"with the session":             {electionConfig, func(c *connection.State) { c.Session = 2 }, Reply{QueueCzxid: 70}, connection.ErrSessionExpired},
+		"with the session and data":    {electionConfig, func(c *connection.State) { c.Session = 2 }, Reply{}, connection.ErrSessionExpired},
+		"session over, no new session": {electionConfig, func(c *connection.State) { c.Session = 0 }, Reply{}, connection.ErrSessionExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hold(t, c.cfg)
@@ -274,7 +274,7 @@ func TestReceiveTimer_ReasonUnknown(t *testing.T) {
 	s.fired(OwnWatch, own, Deleted, loses, "set reason 10ms", "set patience 3s", "send find reason")
 	s.expired(ReasonTimer, loses)
 	s.expired(PatienceTimer, loses, "rest", "finish <nil>")
-	require.Equal(t, zkerror.ErrDeleted, s.c.Reason())
+	require.Equal(t, connection.ErrDeleted, s.c.Reason())
 }
 
 const renamed = "renamed-latch-0000000005"
@@ -290,7 +290,7 @@ func TestRename(t *testing.T) {
 	s.rename("send replace own-latch-5 to renamed-latch-5")
 	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted, Safe: true}) // by the rename
 	require.True(t, s.c.Holding())
-	s.connect(func(c *Conn) { c.Missing = true })
+	s.connect(func(c *connection.State) { c.Missing = true })
 	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
 	require.Equal(t, renamed, s.c.Name())
 	s.conn.Missing = false

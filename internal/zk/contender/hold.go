@@ -39,7 +39,7 @@ func (c *Contender) hold() {
 // lease is the lease of the session as far as the contender uses it.
 type lease struct {
 	proving bool   // it is renewed by checks of the contender's znode
-	lapses  uint64 // Conn.Lapses when the turn was reported last
+	lapses  uint64 // those of the connection when the turn was reported last
 }
 
 // prove starts or ends the renewal of the lease.

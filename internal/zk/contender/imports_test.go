@@ -12,17 +12,22 @@ import (
 
 // TestImports fails if the state machine imports a package that can make its outputs depend on
 // anything except its inputs, such as the time, random numbers or other goroutines. It may use
-// durations of package time, and the errors of the client library.
+// durations of package time, the state of a connection, and the errors of package connection and of
+// the client library.
 func TestImports(t *testing.T) {
 	p, err := build.ImportDir(".", 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"cmp", "errors", "fmt",
-		"github.com/go-leaderelection/leaderelection/internal/zk/zkerror", "github.com/go-zookeeper/zk",
+		"cmp", "encoding/hex", "errors", "fmt",
+		"github.com/go-leaderelection/leaderelection/internal/zk/connection", "github.com/go-zookeeper/zk",
 		"math", "path", "slices", "strconv", "strings", "time",
 	}, slices.Sorted(slices.Values(p.Imports)))
-	identifier := regexp.MustCompile(`\b(time|zk)\.[A-Z]\w*`)
-	allowed := []string{"time.Duration", "time.Millisecond", "time.Second", "zk.ErrNoNode", "zk.ErrNodeExists"}
+	identifier := regexp.MustCompile(`\b(connection|time|zk)\.[A-Z]\w*`)
+	allowed := []string{
+		"connection.ErrAmbiguous", "connection.ErrConnClosed", "connection.ErrDeleted", "connection.ErrElectionOver",
+		"connection.ErrNodeExhausted", "connection.ErrSessionExpired", "connection.ErrUnreachable", "connection.State",
+		"time.Duration", "time.Millisecond", "time.Second", "zk.ErrNoNode", "zk.ErrNodeExists",
+	}
 	for _, file := range p.GoFiles {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -7,27 +7,13 @@ import (
 	"time"
 )
 
-// Conn is the state of the connection and of the session's lease at the moment of a step.
-type Conn struct {
-	Session int64  // the current session, 0 before the first
-	Up      bool   // a server answers in that session
-	Closed  bool   // the owner has closed the connection
-	Epoch   uint64 // increases whenever the connection was seen to break; not 0
-	// Missing reports that a check of the lease has not found the contender's znode.
-	Missing bool
-	// Proven reports that the lease is valid.
-	Proven bool
-	// Lapses counts the expirations of the lease.
-	Lapses uint64
-}
-
 // InputKind is the kind of an [Input].
 type InputKind uint8
 
 const (
 	// Start is the first input.
 	Start InputKind = iota
-	// ConnChanged reports that the Conn of the step may differ from that of the last step.
+	// ConnChanged reports that the state of the connection may differ from that of the last step.
 	ConnChanged
 	// Replied delivers the reply to a request.
 	Replied
@@ -169,7 +155,7 @@ func (r Request) String() string {
 var ErrLost = errors.New("the reply was lost")
 
 // Reply is the result of a request. Err is nil, zk.ErrNoNode if a znode does not exist,
-// ErrLost, zkerror.ErrConnClosed, or an error that a retry would return again.
+// ErrLost, connection.ErrConnClosed, or an error that a retry would return again.
 type Reply struct {
 	Err        error
 	Prefix     string

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // join creates the contender's znode.
@@ -37,7 +37,7 @@ func (c *Contender) join() {
 	case c.znode.name == "":
 		c.send(Request{Kind: Create})
 	case c.cfg.Naming.isExhausted(c.znode.name):
-		c.leave(zkerror.ErrNodeExhausted, false)
+		c.leave(connection.ErrNodeExhausted, false)
 	default:
 		c.stopPatience()
 		c.phase, c.watches.epoch = queued, c.conn.Epoch
@@ -60,7 +60,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	case errors.Is(reply.Err, ErrLost):
 		c.creates.prefixes = append(c.creates.prefixes, reply.Prefix)
 		c.creates.unanswered = true
-	case errors.Is(reply.Err, zkerror.ErrConnClosed):
+	case errors.Is(reply.Err, connection.ErrConnClosed):
 		c.creates.prefixes = append(c.creates.prefixes, reply.Prefix)
 		c.leave(reply.Err, false)
 	case c.phase != joining:
@@ -72,7 +72,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 		c.leave(c.noQueue(), false) // an earlier create may have been applied
 	case errors.Is(reply.Err, zk.ErrNodeExists):
 		// Without a GUID: the servers give the last number to all contenders.
-		c.leave(zkerror.ErrNodeExhausted, false)
+		c.leave(connection.ErrNodeExhausted, false)
 	default:
 		c.leave(reply.Err, false)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // knowledge is what a contender knows of the queue. It is that of the last listing, except that
@@ -319,13 +319,13 @@ func (c *Contender) receiveTimer(t Timer) {
 	case PatienceTimer:
 		switch {
 		case c.phase == joining && !c.conn.Up:
-			c.leave(zkerror.ErrUnreachable, false)
+			c.leave(connection.ErrUnreachable, false)
 		case c.phase == lost:
-			c.leave(zkerror.ErrDeleted, false)
+			c.leave(connection.ErrDeleted, false)
 		}
 	case ReasonTimer:
 		if c.phase == lost {
-			c.out = append(c.out, Output{Kind: Report, State: State{Err: zkerror.ErrDeleted}})
+			c.out = append(c.out, Output{Kind: Report, State: State{Err: connection.ErrDeleted}})
 		}
 	case PrepareTimer:
 		if c.phase == queued {

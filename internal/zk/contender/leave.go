@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // leave ends the contender for a reason. given reports that the caller has given the reason, so
@@ -21,11 +21,11 @@ func (c *Contender) leave(reason error, given bool) {
 	c.prove(false)
 	c.creates.found, c.creates.orphans = nil, nil
 	switch {
-	case vanished, !given && errors.Is(reason, zkerror.ErrDeleted):
+	case vanished, !given && errors.Is(reason, connection.ErrDeleted):
 		c.forget()
-	case !given && errors.Is(reason, zkerror.ErrSessionExpired) && c.znode.session != 0 && c.znode.session != c.conn.Session:
+	case !given && errors.Is(reason, connection.ErrSessionExpired) && c.znode.session != 0 && c.znode.session != c.conn.Session:
 		c.outlive()
-	case !given && errors.Is(reason, zkerror.ErrConnClosed) && len(c.creates.prefixes) > 0:
+	case !given && errors.Is(reason, connection.ErrConnClosed) && len(c.creates.prefixes) > 0:
 		c.finish(reason) // no request is answered any more
 	}
 }
@@ -42,7 +42,7 @@ func (c *Contender) remove() {
 	case len(c.creates.prefixes) == 0:
 		c.finish(nil)
 	case c.conn.Closed:
-		c.finish(zkerror.ErrConnClosed)
+		c.finish(connection.ErrConnClosed)
 	case !c.conn.Up:
 	case c.znode.name != "":
 		c.send(Request{Kind: Delete, Name: c.znode.name, Last: true, Err: c.reason})
@@ -109,7 +109,7 @@ func (c *Contender) lose() {
 	if c.phase != queued && c.phase != holding {
 		return
 	}
-	c.report(State{Err: zkerror.ErrDeleted})
+	c.report(State{Err: connection.ErrDeleted})
 	c.phase = lost
 	c.setTimer(ReasonTimer, reasonDelay)
 	if c.cfg.Patience > 0 {
@@ -123,22 +123,22 @@ func (c *Contender) receiveReason(reply *Reply) {
 		return
 	}
 	switch {
-	case errors.Is(reply.Err, zkerror.ErrConnClosed):
-		c.leave(zkerror.ErrConnClosed, false) // Close deletes the znode first
+	case errors.Is(reply.Err, connection.ErrConnClosed):
+		c.leave(connection.ErrConnClosed, false) // Close deletes the znode first
 	case c.over() != nil:
 		c.leave(c.over(), false) // expiry deletes the znode first
 	case c.znode.session == 0:
-		c.leave(zkerror.ErrSessionExpired, false) // the session has changed during the create
+		c.leave(connection.ErrSessionExpired, false) // the session has changed during the create
 	case reply.Err != nil:
-		c.leave(zkerror.ErrDeleted, false)
+		c.leave(connection.ErrDeleted, false)
 	case reply.Ended:
-		c.leave(zkerror.ErrElectionOver, false)
+		c.leave(connection.ErrElectionOver, false)
 	case c.cfg.QueueMayVanish && reply.QueueCzxid != 0 && c.znode.token > reply.QueueCzxid:
-		c.leave(zkerror.ErrDeleted, false) // the znode was created in this queue, see joinedOther
+		c.leave(connection.ErrDeleted, false) // the znode was created in this queue, see joinedOther
 	case reply.QueueCzxid == 0, c.isOther(reply.QueueCzxid):
 		c.leave(c.noQueue(), false)
 	default:
-		c.leave(zkerror.ErrDeleted, false)
+		c.leave(connection.ErrDeleted, false)
 	}
 }
 
@@ -157,18 +157,18 @@ func (c *Contender) noQueue() error {
 	}
 	switch {
 	case seen != 0 && c.conn.Session != seen:
-		return zkerror.ErrSessionExpired
+		return connection.ErrSessionExpired
 	case c.cfg.CanMakeQueue:
-		return zkerror.ErrDeleted
+		return connection.ErrDeleted
 	}
-	return zkerror.ErrElectionOver
+	return connection.ErrElectionOver
 }
 
 // noQueueToJoin is noQueue for a contender that has not joined the queue: no create of it may have
 // been applied there.
 func (c *Contender) noQueueToJoin() error {
 	err := c.noQueue()
-	if c.cfg.QueueMayVanish && errors.Is(err, zkerror.ErrElectionOver) {
+	if c.cfg.QueueMayVanish && errors.Is(err, connection.ErrElectionOver) {
 		return zk.ErrNoNode
 	}
 	return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // This file contains what must be true in every state.
@@ -150,15 +150,15 @@ func (w *model) verifyReason(m *member) {
 	c, cfg := w.conns[m.conn], m.machine.cfg
 	operated := w.scenario.budget[operators] > w.budget[operators]
 	switch reason := m.machine.reason; {
-	case reason == zkerror.ErrSessionExpired && c.count == 1 && c.session != 0:
+	case reason == connection.ErrSessionExpired && c.count == 1 && c.session != 0:
 		w.fail("the session has not expired")
-	case errors.Is(reason, zkerror.ErrAmbiguous):
+	case errors.Is(reason, connection.ErrAmbiguous):
 		w.fail("two contenders have the same sequence number")
-	case reason == zkerror.ErrElectionOver && w.deleting == 0 && cfg.QueueCzxid == w.tree.queue:
+	case reason == connection.ErrElectionOver && w.deleting == 0 && cfg.QueueCzxid == w.tree.queue:
 		w.fail("the queue has not ended")
 	case reason == zk.ErrNoNode && (!cfg.QueueMayVanish || cfg.QueueCzxid == w.tree.queue):
 		w.fail("the queue that the contender has found exists")
-	case reason == zkerror.ErrDeleted && !operated && !cfg.CanMakeQueue && cfg.Patience == 0:
+	case reason == connection.ErrDeleted && !operated && !cfg.CanMakeQueue && cfg.Patience == 0:
 		w.fail("no operator has deleted the znode")
 	}
 }

@@ -3,6 +3,8 @@ package contender
 import (
 	"fmt"
 	"slices"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // This file contains the client: the client library, the watch pool and the monitor of a
@@ -140,7 +142,7 @@ func (w *model) step(i int, in *Input) {
 	m := w.member(i)
 	c := w.conn(m.conn)
 	machine, before := m.fork(), m.user
-	out := machine.Step(Conn{
+	out := machine.Step(connection.State{
 		Session: c.session, Up: c.up, Closed: c.closed, Epoch: c.epoch, Missing: m.missing, Proven: c.proven, Lapses: c.lapses,
 	}, in, nil)
 	m.notified = false

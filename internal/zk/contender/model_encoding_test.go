@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // This file contains the canonical encoding of states: two states with the same encoding have the
@@ -60,8 +60,8 @@ func (e *encoder) prefix(prefix string) { e.byte(prefix[0], prefix[1]) }
 
 // errorsOfModel are the errors that a state of the model contains.
 var errorsOfModel = []error{
-	nil, zk.ErrNoNode, ErrLost, zkerror.ErrConnClosed, zkerror.ErrSessionExpired, zkerror.ErrDeleted,
-	zkerror.ErrElectionOver, zkerror.ErrUnreachable, zkerror.ErrNodeExhausted, zkerror.ErrAmbiguous, errAsked,
+	nil, zk.ErrNoNode, ErrLost, connection.ErrConnClosed, connection.ErrSessionExpired, connection.ErrDeleted,
+	connection.ErrElectionOver, connection.ErrUnreachable, connection.ErrNodeExhausted, connection.ErrAmbiguous, errAsked,
 }
 
 // errAsked is the reason of contenders that are asked to leave.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // This file contains the servers.
@@ -98,7 +98,7 @@ func (w *model) serve(i, k int) {
 	reply := &answered{request: q.request, set: q.set, watch: q.watch, doubt: q.doubt, session: q.session}
 	r := &reply.reply
 	if c.shut {
-		r.Err, r.Prefix = zkerror.ErrConnClosed, q.prefix
+		r.Err, r.Prefix = connection.ErrConnClosed, q.prefix
 		m.calls = slices.Delete(m.calls, k, k+1)
 		m.inbox = append(m.inbox, reply)
 		return
@@ -244,7 +244,7 @@ func (w *model) breakConn(i, received int, stay, lateCreate bool) {
 		m := w.member(member)
 		err := ErrLost
 		if c.closing {
-			err = zkerror.ErrConnClosed
+			err = connection.ErrConnClosed
 		}
 		m.inbox = append(m.inbox, &answered{request: *q, reply: Reply{Err: err, Prefix: prefix}})
 	}

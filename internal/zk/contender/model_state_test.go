@@ -41,7 +41,7 @@ type session struct {
 	conn  int8 // the connection that has created it; -1 for a foreign one
 	alive bool
 	// leased reports that a lease of this session may be valid. The session does not expire
-	// in the meantime: this is what session/lease.go guarantees.
+	// in the meantime: this is what connection/lease.go guarantees.
 	leased bool
 }
 

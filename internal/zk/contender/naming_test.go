@@ -1,9 +1,14 @@
 package contender
 
 import (
-	"crypto/rand"
+	cryptorand "crypto/rand"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +17,7 @@ import (
 // guid returns a new GUID.
 func guid() string {
 	var random [16]byte
-	_, _ = rand.Read(random[:])
+	_, _ = cryptorand.Read(random[:])
 	return GUIDOf(random)
 }
 
@@ -122,4 +127,153 @@ func TestIsExhausted(t *testing.T) {
 			require.Equal(t, want, n.isExhausted(name), name)
 		}
 	}
+}
+
+const tombstone = "DONE"
+
+func latch(sequence int32) string {
+	return fmt.Sprintf("%s%010d", CuratorLatch.NamePrefix(guid()), sequence)
+}
+
+func TestOrder(t *testing.T) {
+	a, b, c := latch(9), fmt.Sprintf("%032x__lock__%010d", 1, 10), "le_0000000011"
+	contenders, foreign, ended := Order([]string{"config", c, tombstone, b, "ABANDONED", a}, tombstone)
+	require.Equal(t, []string{a, b, c}, contenders)
+	require.ElementsMatch(t, []string{"config", "ABANDONED"}, foreign)
+	require.True(t, ended)
+
+	contenders, foreign, ended = Order(nil, tombstone)
+	require.Empty(t, contenders)
+	require.Empty(t, foreign)
+	require.False(t, ended)
+}
+
+// The counter overflows from 2147483647 to -2147483648. Contenders that are created after the
+// overflow come later, although their names and numbers are smaller.
+func TestOrder_AcrossTheOverflow(t *testing.T) {
+	var want []string
+	for i := range 20 {
+		want = append(want, latch(math.MaxInt32-9+int32(i)))
+	}
+	shuffled := append([]string(nil), want...)
+	rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	got, _, _ := Order(shuffled, tombstone)
+	require.Equal(t, want, got)
+	for i, own := range want {
+		require.Equal(t, expected(want, i), (&view{tombstone: tombstone}).neighborsOf(own, shuffled))
+	}
+}
+
+// expected returns the neighbors of the i-th of ordered.
+func expected(ordered []string, i int) neighbors {
+	n := neighbors{present: true, blocking: i}
+	if i > 0 {
+		n.predecessor = ordered[i-1]
+	}
+	if i > 1 {
+		n.before = ordered[i-2]
+	}
+	return n
+}
+
+func TestNeighborsOf(t *testing.T) {
+	first, second, third, own, last := latch(1), latch(3), latch(4), latch(7), latch(8)
+	prefix := CuratorLatch.NamePrefix(guid())
+	orphan := prefix + "0000000005"
+	ours := view{tombstone: tombstone, prefixes: []string{prefix}}
+
+	n := ours.neighborsOf(own, []string{last, "config", own, orphan, third, first, second})
+	require.Equal(t, neighbors{present: true, predecessor: third, before: second, blocking: 3, orphans: []string{orphan}}, n)
+
+	n = ours.neighborsOf(own, []string{own, orphan, first})
+	require.Equal(t, neighbors{present: true, predecessor: first, blocking: 1, orphans: []string{orphan}}, n, "an orphan of the contender does not count")
+
+	n = (&view{tombstone: tombstone}).neighborsOf(own, []string{"0", tombstone})
+	require.Equal(t, neighbors{ended: true}, n)
+
+	n = (&view{ignored: []string{second}}).neighborsOf(own, []string{first, second, own})
+	require.Equal(t, neighbors{present: true, predecessor: first, blocking: 1}, n)
+
+	n = (&view{blocks: func(name string) bool { return name != third }}).neighborsOf(own, []string{third, first, own, second})
+	require.Equal(t, neighbors{present: true, predecessor: second, before: first, blocking: 2}, n)
+
+	twin := latch(7)
+	n = (&view{}).neighborsOf(own, []string{twin, own})
+	require.Equal(t, []string{twin}, n.twins)
+}
+
+// TestUnverified fails if the wrong children are inspected: those after the last contender with a
+// recognized name must be, except for ignored children and the contender's own znodes.
+func TestUnverified(t *testing.T) {
+	own, prefix := latch(9), "own-latch-"
+	v := view{prefixes: []string{prefix}, ignored: []string{"n_0000000006"}}
+	uncertain := func(name string) bool { return !Recognized(name) }
+	got := v.unverified(own, "n_0000000008", []string{
+		"n_0000000001", latch(2), "n_0000000003", prefix + "0000000004", "n_0000000005", "n_0000000006", own,
+		"n_0000000007", "n_0000000008", "n_0000000009", "n_0000000010", "config",
+	}, uncertain)
+	require.Equal(t, []string{"n_0000000008", "n_0000000007", "n_0000000005", "n_0000000003"}, got)
+
+	// If two znodes have the number of the predecessor, the predecessor comes first.
+	got = v.unverified(own, "a_0000000008", []string{"a_0000000008", "b_0000000008", own}, uncertain)
+	require.Equal(t, []string{"a_0000000008", "b_0000000008"}, got)
+
+	v.blocks = func(name string) bool { return name != "n_0000000002" }
+	got = v.unverified(own, "n_0000000003", []string{"n_0000000001", "n_0000000002", "n_0000000003", own}, uncertain)
+	require.Equal(t, []string{"n_0000000003", "n_0000000001"}, got)
+}
+
+// FuzzOrder orders arbitrary names of children. All children but the tombstone are in the result once, and
+// the neighbors of each contender, with names without a twin, follow from the order.
+func FuzzOrder(f *testing.F) {
+	f.Add("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000007\nn_0000000003\nDONE\nx", 1)
+	f.Add("a-2147483647\nb--2147483648\nc-0000000000", 0)
+	f.Fuzz(func(t *testing.T, text string, i int) {
+		children := strings.Split(text, "\n")
+		slices.Sort(children)
+		children = slices.Compact(children)
+		contenders, others, ended := Order(children, "DONE")
+		all := slices.Concat(contenders, others)
+		if ended {
+			all = append(all, "DONE")
+		}
+		slices.Sort(all)
+		require.Equal(t, children, all)
+		for _, name := range children {
+			require.True(t, !IsOurs(name) || strings.Contains(name, mark), name)
+		}
+		if len(contenders) == 0 {
+			return
+		}
+		own := contenders[uint(i)%uint(len(contenders))]
+		n := (&view{tombstone: "DONE"}).neighborsOf(own, children)
+		require.True(t, n.present)
+		require.Equal(t, ended, n.ended)
+		sequence, _ := sequenceOfAny(own)
+		before := 0
+		for _, name := range contenders {
+			if other, _ := sequenceOfAny(name); IsBefore(other, sequence) {
+				before++
+			}
+		}
+		require.Equal(t, before, n.blocking)
+		require.Equal(t, before == 0, n.predecessor == "")
+	})
+}
+
+// FuzzLimit parses arbitrary names of znodes with the limit of a semaphore, and counts.
+func FuzzLimit(f *testing.F) {
+	f.Add("limit-3-0000000001")
+	f.Add("limit-999999999--000000001")
+	f.Add("3")
+	f.Fuzz(func(t *testing.T, name string) {
+		if limit, _, ok := ParseLimit(name); ok {
+			require.True(t, strings.HasPrefix(name, LimitPrefix+strconv.Itoa(limit)+"-"))
+			require.True(t, limit >= 1 && limit <= MaxCount)
+		}
+		if n, ok := ParseCount(name); ok {
+			require.Equal(t, name, strconv.Itoa(n))
+			require.True(t, n >= 1 && n <= MaxCount)
+		}
+	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // These tests contain what the exploration does not: rejections, patience, lost data of the servers, names
@@ -54,8 +54,8 @@ func TestReceive_Rejections(t *testing.T) {
 		want  error
 	}{
 		"create":                       {lockConfig, start, Create, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
-		"create, last number, no GUID": {lockConfig, start, Create, Reply{Err: zk.ErrNodeExists}, zkerror.ErrNodeExhausted},
-		"create, closed":               {lockConfig, start, Create, Reply{Err: zkerror.ErrConnClosed, Prefix: ownPrefix}, zkerror.ErrConnClosed},
+		"create, last number, no GUID": {lockConfig, start, Create, Reply{Err: zk.ErrNodeExists}, connection.ErrNodeExhausted},
+		"create, closed":               {lockConfig, start, Create, Reply{Err: connection.ErrConnClosed, Prefix: ownPrefix}, connection.ErrConnClosed},
 		"make queue": {lockConfig, func(s *script) {
 			start(s)
 			s.do(s.replied(Create, Reply{Err: zk.ErrNoNode}))
@@ -85,7 +85,7 @@ func TestReceive_Rejections(t *testing.T) {
 		// The contender learns later that it is next, or its follower wakes anyway.
 		"read before":    {electionConfig, listed(a, b), ReadBefore, Reply{Err: zk.ErrNoAuth}, nil},
 		"notify, gone":   {followed, listed(), Notify, Reply{Err: zk.ErrNoNode}, nil},
-		"notify, closed": {followed, listed(), Notify, Reply{Err: zkerror.ErrConnClosed}, nil},
+		"notify, closed": {followed, listed(), Notify, Reply{Err: connection.ErrConnClosed}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t, c.cfg)
@@ -181,7 +181,7 @@ func TestJoin_NextSession(t *testing.T) {
 		s.conn.Session, s.conn.Epoch = 3, 3
 		s.do(Input{Kind: ConnChanged})
 		s.do(s.replied(List, Reply{Err: zk.ErrNoNode}))
-		require.Equal(t, zkerror.ErrSessionExpired, s.c.Reason())
+		require.Equal(t, connection.ErrSessionExpired, s.c.Reason())
 	})
 	t.Run("the queue is deleted later", func(t *testing.T) {
 		s := joinNext(t)
@@ -208,20 +208,20 @@ func TestJoin_QueueMayVanish(t *testing.T) {
 		want   error
 	}{
 		"no queue":                       {func(*script) {}, Create, Reply{Err: zk.ErrNoNode}, zk.ErrNoNode},
-		"no queue, created":              {create, List, Reply{Err: zk.ErrNoNode}, zkerror.ErrElectionOver},
-		"no queue, perhaps created":      {lost, Search, Reply{Err: zk.ErrNoNode}, zkerror.ErrElectionOver},
+		"no queue, created":              {create, List, Reply{Err: zk.ErrNoNode}, connection.ErrElectionOver},
+		"no queue, perhaps created":      {lost, Search, Reply{Err: zk.ErrNoNode}, connection.ErrElectionOver},
 		"another queue":                  {create, List, other(own), zk.ErrNoNode},
-		"another queue, not created":     {create, List, other(), zkerror.ErrElectionOver},
-		"another queue, which has ended": {create, List, other(own, tombstone), zkerror.ErrElectionOver},
+		"another queue, not created":     {create, List, other(), connection.ErrElectionOver},
+		"another queue, which has ended": {create, List, other(own, tombstone), connection.ErrElectionOver},
 		"no queue for the second create": {func(s *script) {
 			lost(s)
 			s.do(s.replied(Search, Reply{}))
-		}, Create, Reply{Err: zk.ErrNoNode}, zkerror.ErrElectionOver},
+		}, Create, Reply{Err: zk.ErrNoNode}, connection.ErrElectionOver},
 		"another queue, second create": {func(s *script) {
 			lost(s)
 			s.do(s.replied(Search, Reply{}))
 			s.do(s.replied(Create, Reply{Prefix: "second-latch-", Name: "second-latch-0000000006", Session: 1}))
-		}, List, other("second-latch-0000000006"), zkerror.ErrElectionOver},
+		}, List, other("second-latch-0000000006"), connection.ErrElectionOver},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t, cfg)
@@ -240,10 +240,10 @@ func TestJoin_Patience(t *testing.T) {
 	s := newScript(t, cfg)
 	s.conn.Up = false
 	s.start("set patience 1s", "send create")
-	s.connect(func(c *Conn) { c.Up = true }, "stop patience")
-	s.connect(func(c *Conn) { c.Up = false }, "set patience 1s")
+	s.connect(func(c *connection.State) { c.Up = true }, "stop patience")
+	s.connect(func(c *connection.State) { c.Up = false }, "set patience 1s")
 	s.expired(PatienceTimer, "report ZooKeeper does not answer")
-	require.Equal(t, zkerror.ErrUnreachable, s.c.Reason())
+	require.Equal(t, connection.ErrUnreachable, s.c.Reason())
 	s.reply(Create, Reply{Err: zk.ErrNoNode}, "finish <nil>")
 
 	// A timer that expires when the connection is up again does not count.
@@ -332,7 +332,7 @@ func TestReceiveFound(t *testing.T) {
 	t.Run("same number, contender", func(t *testing.T) {
 		s := join(t, electionConfig, twin)
 		s.do(s.replied(FindContender, Reply{Name: twin}))
-		require.ErrorIs(t, s.c.Reason(), zkerror.ErrAmbiguous)
+		require.ErrorIs(t, s.c.Reason(), connection.ErrAmbiguous)
 		require.ErrorContains(t, s.c.Reason(), "/e/n_0000000005")
 	})
 }
@@ -354,7 +354,7 @@ func TestReceiveList_PlainNames(t *testing.T) {
 
 // After a reconnect, watches are set again. Only the next contender lists the queue.
 func TestResetWatches(t *testing.T) {
-	reconnect := func(c *Conn) { c.Epoch++ }
+	reconnect := func(c *connection.State) { c.Epoch++ }
 	s := follow(t, electionConfig)
 	s.connect(reconnect, "send read own own-latch-5 reset", "send list reset")
 	s.reply(List, names(a, own), "send read predecessor a-latch-1 reset")
@@ -384,9 +384,9 @@ func TestSucceeds_OwnWatchInDoubt(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")
 	s.reply(List, names(a, own))
-	s.connect(func(c *Conn) { c.Up, c.Epoch = false, 2 })
+	s.connect(func(c *connection.State) { c.Up, c.Epoch = false, 2 })
 	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
-	s.connect(func(c *Conn) { c.Up = true }, "send list reset")
+	s.connect(func(c *connection.State) { c.Up = true }, "send list reset")
 	s.do(s.replied(ReadPredecessor, Reply{Owner: 2}))
 	s.reply(ReadOwn, Reply{Owner: 1, Token: 77, Doubt: true}, "set doubt 2s")
 	s.reply(List, names(a, own))
@@ -414,7 +414,7 @@ func TestHold_EarlierLease(t *testing.T) {
 	s.do(s.replied(Create, created))
 	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 	s.reply(List, names(own), "prove own-latch-5", first)
-	s.connect(func(*Conn) {}, first+" proven")
+	s.connect(func(*connection.State) {}, first+" proven")
 }
 
 // Without a GUID, another contender can have the name of the contender's znode after the queue was
@@ -434,8 +434,8 @@ func TestHold_PlainName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hold(t, cfg)
-			s.connect(func(c *Conn) { c.Up = false })
-			s.connect(func(c *Conn) { c.Up, c.Epoch = true, c.Epoch+1 }, "send read own own-latch-5 reset", "set own 2ms")
+			s.connect(func(c *connection.State) { c.Up = false })
+			s.connect(func(c *connection.State) { c.Up, c.Epoch = true, c.Epoch+1 }, "send read own own-latch-5 reset", "set own 2ms")
 			s.reply(ReadOwn, c.reply, c.want...)
 		})
 	}
@@ -445,6 +445,6 @@ func TestHold_PlainName(t *testing.T) {
 func TestLeave_Twice(t *testing.T) {
 	s := hold(t, electionConfig)
 	s.leave(errOther, reports, "rest", deletesOwn)
-	s.leave(zkerror.ErrElectionOver)
+	s.leave(connection.ErrElectionOver)
 	require.Equal(t, errOther, s.c.Reason())
 }

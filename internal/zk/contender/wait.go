@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // wait requests what a queued contender does not know yet.
@@ -128,7 +128,7 @@ func (c *Contender) receiveFound(r *Request, reply *Reply) {
 	switch first := r.Names[0]; {
 	case isTwin(first, c.znode.name) && reply.Name != "":
 		c.leave(fmt.Errorf("%w: %s and %s; delete the one that was not created as a sequential znode",
-			zkerror.ErrAmbiguous, c.path(c.znode.name), c.path(reply.Name)), false)
+			connection.ErrAmbiguous, c.path(c.znode.name), c.path(reply.Name)), false)
 	case isTwin(first, c.znode.name):
 		c.listAgain()
 	case first != c.queue.predecessor.name: // a listing has shown another predecessor since
@@ -149,7 +149,7 @@ func (c *Contender) receiveOwn(r *Request, reply *Reply) {
 	case !c.cfg.Naming.HasGUID() && reply.Err == nil && c.znode.token != 0 && reply.Token != c.znode.token:
 		c.lose() // the znode is another contender's
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.znode.session == 0:
-		c.leave(zkerror.ErrSessionExpired, false) // it has changed during the create
+		c.leave(connection.ErrSessionExpired, false) // it has changed during the create
 		c.forget()
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.lose()
@@ -157,7 +157,7 @@ func (c *Contender) receiveOwn(r *Request, reply *Reply) {
 		c.leave(reply.Err, false)
 	case reply.Owner != c.conn.Session:
 		c.znode.session = reply.Owner
-		c.leave(zkerror.ErrSessionExpired, false)
+		c.leave(connection.ErrSessionExpired, false)
 	default:
 		c.znode.session, c.znode.token = reply.Owner, reply.Token
 		switch {
@@ -237,10 +237,10 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 	n := v.neighborsOf(c.znode.name, reply.Names)
 	switch {
 	case n.ended:
-		c.leave(zkerror.ErrElectionOver, false)
+		c.leave(connection.ErrElectionOver, false)
 		return
 	case !n.present && c.conn.Session != c.znode.session:
-		c.leave(zkerror.ErrSessionExpired, false)
+		c.leave(connection.ErrSessionExpired, false)
 		return
 	case !n.present:
 		// The reads of a session do not go back in time, so the znode existed and was deleted.

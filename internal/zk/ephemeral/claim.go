@@ -16,7 +16,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // TakenError is returned if a znode that does not belong to the caller exists, or if another
@@ -173,7 +172,7 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 		switch {
 		case errors.Is(err, zk.ErrNoNode) && !sent.IsZero():
 			c.mayExist = false
-			return sent, zkerror.ErrDeleted
+			return sent, connection.ErrDeleted
 		case errors.Is(err, zk.ErrNoNode) && c.acquired:
 			c.occupied = false // it was deleted after the create
 			continue
@@ -268,7 +267,7 @@ func (c *claim) isOwn(data []byte, stat *zk.Stat) bool {
 }
 
 // verify reads the znode that obtain has found. If it was deleted, or if its session has
-// expired, verify returns zkerror.ErrDeleted or zkerror.ErrSessionExpired.
+// expired, verify returns connection.ErrDeleted or connection.ErrSessionExpired.
 func (c *claim) verify(ctx context.Context) error {
 	stat, err := c.read(ctx)
 	missing := errors.Is(err, zk.ErrNoNode)
@@ -276,10 +275,10 @@ func (c *claim) verify(ctx context.Context) error {
 	case err != nil && !missing:
 		return err
 	case !c.static && c.setup.Conn.SessionID() != c.owner:
-		return zkerror.ErrSessionExpired
+		return connection.ErrSessionExpired
 	case missing, stat.Czxid != c.czxid:
 		c.mayExist = !missing
-		return zkerror.ErrDeleted
+		return connection.ErrDeleted
 	}
 	c.version = stat.Version
 	return nil
@@ -327,9 +326,9 @@ func (c *claim) awaitSession(ctx context.Context) error {
 		state := c.sub.State()
 		switch {
 		case state.Closed:
-			return zkerror.ErrConnClosed
+			return connection.ErrConnClosed
 		case state.Up && !c.static && state.Session != c.owner:
-			return zkerror.ErrSessionExpired
+			return connection.ErrSessionExpired
 		case state.Up:
 			return nil
 		}
@@ -346,7 +345,7 @@ func (c *claim) awaitSession(ctx context.Context) error {
 // request, which are errors.
 func (c *claim) remove() error {
 	err := c.tryRemove()
-	if zkerror.IsRejection(err) {
+	if connection.IsRejection(err) {
 		c.removing = true
 		go c.removeLater()
 	}

@@ -12,14 +12,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// CheckSize returns zkerror.ErrInvalid if the servers do not accept data of this size in a
+// CheckSize returns connection.ErrInvalid if the servers do not accept data of this size in a
 // znode with this ACL.
 func CheckSize(path string, data []byte, acl []zk.ACL) error {
 	if _, err := txn.Size([]any{&zk.CreateRequest{Path: path, Data: data, Acl: acl}}); err != nil {
-		return fmt.Errorf("%w: %d bytes of data: %w", zkerror.ErrInvalid, len(data), err)
+		return fmt.Errorf("%w: %d bytes of data: %w", connection.ErrInvalid, len(data), err)
 	}
 	return nil
 }
@@ -48,8 +47,8 @@ type State struct {
 	// Owner is the session of the znode and Czxid its creation zxid, also if it belongs to
 	// another client. Both are 0 if it does not exist.
 	Owner, Czxid int64
-	// Err is the reason why the znode is not present: a TakenError, zkerror.ErrSessionExpired,
-	// zkerror.ErrDeleted, or the error with which the servers have rejected a request, also of a
+	// Err is the reason why the znode is not present: a TakenError, connection.ErrSessionExpired,
+	// connection.ErrDeleted, or the error with which the servers have rejected a request, also of a
 	// write into a znode that is present. If Ended is set, it is the reason why.
 	Err error
 	// Ended reports whether the Keeper has ended. Such a State is the last one.
@@ -179,7 +178,7 @@ func (k *Keeper) Err() error {
 func (k *Keeper) run() {
 	reason := k.keep()
 	k.stop(reason) // releases the context
-	if k.removal = reason; !errors.Is(reason, zkerror.ErrConnClosed) {
+	if k.removal = reason; !errors.Is(reason, connection.ErrConnClosed) {
 		k.removal = k.claim.remove()
 	}
 	k.claim.close()
@@ -208,7 +207,7 @@ func (k *Keeper) keep() error {
 		switch {
 		case k.ctx.Err() != nil:
 			return context.Cause(k.ctx)
-		case errors.Is(err, zkerror.ErrConnClosed):
+		case errors.Is(err, connection.ErrConnClosed):
 			return err
 		case errors.As(err, &taken):
 			k.setState(State{Owner: taken.Owner, Czxid: taken.Czxid, Err: taken})
@@ -216,11 +215,11 @@ func (k *Keeper) keep() error {
 				return err
 			}
 			continue
-		case errors.Is(err, zkerror.ErrSessionExpired), errors.Is(err, zkerror.ErrDeleted):
+		case errors.Is(err, connection.ErrSessionExpired), errors.Is(err, connection.ErrDeleted):
 			k.setState(State{Err: err})
 			// If the owner closes the connection, the servers delete the znode first.
 			connection.AwaitClosing(k.ctx, k.claim.setup.Conn, connection.ClosingTime)
-		case k.retry, k.created && zkerror.IsPassing(err):
+		case k.retry, k.created && connection.IsPassing(err):
 			_, wanted := k.wantedData()
 			k.reject(wanted, err)
 			k.setState(State{Err: err})
@@ -308,9 +307,9 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 		state := sub.State()
 		switch {
 		case state.Closed:
-			return false, zkerror.ErrConnClosed
+			return false, connection.ErrConnClosed
 		case state.Up && !k.claim.static && state.Session != k.claim.owner:
-			return false, zkerror.ErrSessionExpired
+			return false, connection.ErrSessionExpired
 		case state.Epoch != k.claim.epoch:
 			k.setState(State{Present: true, Unsure: true, Owner: k.claim.owner, Czxid: k.claim.czxid})
 			if state.Up {
@@ -339,7 +338,7 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 // lossByEvent is the function of that name, for a znode that may be persistent.
 func (k *Keeper) lossByEvent(event zk.Event) error {
 	err := lossByEvent(event)
-	if k.claim.static && errors.Is(err, zkerror.ErrSessionExpired) {
+	if k.claim.static && errors.Is(err, connection.ErrSessionExpired) {
 		return nil
 	}
 	return err

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -67,28 +67,28 @@ func TestKeeper_ReportsTheLossOfTheZnode(t *testing.T) {
 		lose func(w fixture, s *recipe.Setup)
 		want error
 	}{
-		"session expired, deletion reported first": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
+		"session expired, deletion reported first": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, connection.ErrDeleted},
 		"session expired while disconnected": {func(w fixture, s *recipe.Setup) {
 			w.srv.Refuse(true)
 			w.srv.DropConnections()
 			require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
 			time.Sleep(time.Second)
 			w.srv.Refuse(false)
-		}, zkerror.ErrSessionExpired},
-		"deleted": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
+		}, connection.ErrSessionExpired},
+		"deleted": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, connection.ErrDeleted},
 		"deleted while disconnected, and the watch is not set again": {func(w fixture, s *recipe.Setup) {
 			other := w.connect().Conn
 			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 			w.srv.DropConnections(s.Conn.SessionID())
 			require.NoError(w, other.Delete(node, -1))
-		}, zkerror.ErrDeleted},
-		"connection closed, deletion reported first": {func(w fixture, s *recipe.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
+		}, connection.ErrDeleted},
+		"connection closed, deletion reported first": {func(w fixture, s *recipe.Setup) { s.Conn.Close() }, connection.ErrDeleted},
 		"connection closed while disconnected": {func(w fixture, s *recipe.Setup) {
 			w.srv.Refuse(true)
 			w.srv.DropConnections()
 			time.Sleep(time.Second)
 			s.Conn.Close()
-		}, zkerror.ErrConnClosed},
+		}, connection.ErrConnClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, func(w fixture) {
@@ -104,7 +104,7 @@ func TestKeeper_ReportsTheLossOfTheZnode(t *testing.T) {
 				require.ErrorIs(w, (<-losses).Err, test.want)
 				s.Conn.Close()
 				<-k.Done()
-				require.ErrorIs(w, k.Err(), zkerror.ErrConnClosed)
+				require.ErrorIs(w, k.Err(), connection.ErrConnClosed)
 			})
 		})
 	}
@@ -218,7 +218,7 @@ func TestKeeper_WriteIsRejected(t *testing.T) {
 		s := w.connect()
 		k, states := w.keepPresent(s)
 		w.srv.Before(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
-		require.ErrorIs(w, k.AwaitWritten(w.Context(), k.Set([]byte("rejected"))), zkerror.ErrPermission)
+		require.ErrorIs(w, k.AwaitWritten(w.Context(), k.Set([]byte("rejected"))), connection.ErrPermission)
 		require.NoError(w, k.AwaitWritten(w.Context(), k.Set([]byte("accepted"))))
 		require.Contains(w, w.srv.Tree(), "accepted")
 		require.Len(w, states(), 1, "%v", states())
@@ -232,15 +232,15 @@ func TestKeeper_RetriesRejectedRequests(t *testing.T) {
 		s := w.connect()
 		hook := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: node}, zktest.Fail(zk.ErrNoAuth))
 		k := Keep(s, Config{Path: node, Data: []byte("first"), Retry: true, Report: func(State) {}})
-		require.ErrorIs(w, k.AwaitWritten(w.Context(), 1), zkerror.ErrPermission)
+		require.ErrorIs(w, k.AwaitWritten(w.Context(), 1), connection.ErrPermission)
 		time.Sleep(time.Minute)
 		hook.Remove()
 		time.Sleep(time.Minute)
 		require.Contains(w, w.srv.Tree(), "first")
 		hook = w.srv.Before(zktest.Match{Op: zktest.OpSetData, Path: node}, zktest.Fail(zk.ErrNoAuth))
-		require.ErrorIs(w, k.AwaitWritten(w.Context(), k.Set([]byte("second"))), zkerror.ErrPermission)
+		require.ErrorIs(w, k.AwaitWritten(w.Context(), k.Set([]byte("second"))), connection.ErrPermission)
 		time.Sleep(time.Minute)
-		require.ErrorIs(w, k.State().Err, zkerror.ErrPermission)
+		require.ErrorIs(w, k.State().Err, connection.ErrPermission)
 		hook.Remove()
 		time.Sleep(time.Minute)
 		require.Contains(w, w.srv.Tree(), "second")

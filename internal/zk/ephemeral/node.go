@@ -15,17 +15,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Node is an ephemeral znode of the session in which it was created, with a grant. Its goroutine
 // runs until the znode is lost or removed. Its methods may be called from any goroutine.
 type Node struct {
 	claim *claim
-	grant *grant.Grant
+	grant *connection.Grant
 	stop  context.CancelCauseFunc
 	ended chan struct{}
 	// removal is the reason why it is unknown whether the znode was removed. It is set before
@@ -62,9 +60,9 @@ func (n *Node) Owner() int64 { return n.claim.owner }
 
 // Grant returns the grant, which ends when the znode is lost or removed, or when the lease of the
 // session expires. Its token is the creation zxid of the znode. If the session has expired or the
-// owner of the connection closes it, the grant may end with zkerror.ErrDeleted, because the
+// owner of the connection closes it, the grant may end with connection.ErrDeleted, because the
 // servers delete the znode first.
-func (n *Node) Grant() *grant.Grant { return n.grant }
+func (n *Node) Grant() *connection.Grant { return n.grant }
 
 // Remove ends the grant with the given reason and removes the znode. It returns nil when the
 // removal is confirmed. If the context is done first, Remove returns its cause, and the removal
@@ -98,13 +96,13 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 		created <- err
 		return
 	}
-	g, end := grant.OfSession(n.claim.czxid, n.claim.sub)
+	g, end := n.claim.sub.Grant(n.claim.czxid)
 	n.grant = g
 	created <- nil
 	reason := n.awaitLoss(maintained)
 	end(connection.Refine(n.claim.setup.Conn, reason))
 	n.claim.sub.StopProving()
-	if !errors.Is(reason, zkerror.ErrSessionExpired) && !errors.Is(reason, zkerror.ErrDeleted) {
+	if !errors.Is(reason, connection.ErrSessionExpired) && !errors.Is(reason, connection.ErrDeleted) {
 		n.removal = n.claim.remove()
 	}
 }
@@ -114,7 +112,7 @@ func (n *Node) create(ctx context.Context, data []byte) error {
 	sent, err := n.claim.obtain(ctx, data)
 	var taken *TakenError
 	if errors.As(err, &taken) && taken.Earlier {
-		return zkerror.ErrSessionExpired
+		return connection.ErrSessionExpired
 	} else if err != nil {
 		return err
 	}
@@ -137,11 +135,11 @@ func (n *Node) create(ctx context.Context, data []byte) error {
 func (n *Node) lossBy(state connection.State) error {
 	switch {
 	case state.Closed:
-		return zkerror.ErrConnClosed
+		return connection.ErrConnClosed
 	case state.Session != n.claim.owner:
-		return zkerror.ErrSessionExpired
+		return connection.ErrSessionExpired
 	case state.Missing:
-		return zkerror.ErrDeleted
+		return connection.ErrDeleted
 	}
 	return state.Rejected
 }
@@ -158,7 +156,7 @@ func (n *Node) awaitLoss(ctx context.Context) error {
 			return err
 		}
 		if !state.Proven || state.Lapses != lapses {
-			return zkerror.ErrLeaseExpired
+			return connection.ErrLeaseExpired
 		}
 		select {
 		case event := <-own.C():
@@ -178,11 +176,11 @@ func (n *Node) awaitLoss(ctx context.Context) error {
 func lossByEvent(event zk.Event) error {
 	switch {
 	case errors.Is(event.Err, zk.ErrClosing):
-		return zkerror.ErrConnClosed
+		return connection.ErrConnClosed
 	case event.Type == zk.EventNotWatching:
-		return zkerror.ErrSessionExpired
+		return connection.ErrSessionExpired
 	case event.Type == zk.EventNodeDeleted:
-		return zkerror.ErrDeleted // an expired or closed session is reported later
+		return connection.ErrDeleted // an expired or closed session is reported later
 	}
 	return nil
 }

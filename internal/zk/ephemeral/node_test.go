@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -111,15 +111,15 @@ func TestGrant_EndsWithTheZnodeOrTheLease(t *testing.T) {
 		lose func(w fixture, s *recipe.Setup)
 		want error
 	}{
-		"session expired, deletion reported first": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, zkerror.ErrDeleted},
-		"server unreachable":                       {func(w fixture, s *recipe.Setup) { w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID()) }, zkerror.ErrLeaseExpired},
+		"session expired, deletion reported first": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, connection.ErrDeleted},
+		"server unreachable":                       {func(w fixture, s *recipe.Setup) { w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID()) }, connection.ErrLeaseExpired},
 		"session expired while disconnected": {func(w fixture, s *recipe.Setup) {
 			w.srv.Refuse(true)
 			w.srv.DropConnections() // otherwise the client may receive the event of the deletion
 			require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
-		}, zkerror.ErrLeaseExpired},
-		"deleted": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
-		"connection closed, deletion reported first": {func(w fixture, s *recipe.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
+		}, connection.ErrLeaseExpired},
+		"deleted": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, connection.ErrDeleted},
+		"connection closed, deletion reported first": {func(w fixture, s *recipe.Setup) { s.Conn.Close() }, connection.ErrDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, func(w fixture) {
@@ -165,7 +165,7 @@ func TestCreate_WithoutPermission(t *testing.T) {
 		_, err := s.Conn.Create("/members", nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
 		require.NoError(w, err)
 		_, err = Create(w.Context(), s, node, nil)
-		require.ErrorIs(w, zkerror.Refine(err), zkerror.ErrPermission)
+		require.ErrorIs(w, connection.Refine(nil, err), connection.ErrPermission)
 	})
 }
 
@@ -178,6 +178,6 @@ func TestCreate_DeletedBeforeItIsRead(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		_, err := Create(w.Context(), s, node, nil)
-		require.ErrorIs(w, err, zkerror.ErrDeleted)
+		require.ErrorIs(w, err, connection.ErrDeleted)
 	})
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"path"
-	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -11,15 +10,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// inFlight is how many requests are sent at the same time, so that a long queue does not take
-// as many round trips.
-const inFlight = 64
-
 // Contenders returns those of names, which contender.Order takes for contenders by their names,
 // that are contenders, in the same order, and the others. A znode that does not exist is in
 // neither. It sends a request for each name that is not contender.Recognized.
 func Contenders(ctx context.Context, conn *zk.Conn, dir string, names []string) (contenders, others []string, err error) {
-	stats, err := parallel(names, func(name string) (*zk.Stat, error) {
+	stats, err := connection.Each(names, connection.InFlight, func(_ int, name string) (*zk.Stat, error) {
 		if contender.Recognized(name) {
 			return nil, nil
 		}
@@ -47,7 +42,7 @@ func Contenders(ctx context.Context, conn *zk.Conn, dir string, names []string) 
 // that it has found not to be contenders. If the first of names is a contender, it reads only that
 // znode. Otherwise it reads more and more of them at the same time.
 func FirstContender(ctx context.Context, conn *zk.Conn, dir string, names []string) (first string, others []string, err error) {
-	for n := 1; len(names) > 0; n = min(2*n, inFlight) {
+	for n := 1; len(names) > 0; n = min(2*n, connection.InFlight) {
 		n = min(n, len(names))
 		contenders, foreign, err := Contenders(ctx, conn, dir, names[:n])
 		if err != nil {
@@ -64,7 +59,7 @@ func FirstContender(ctx context.Context, conn *zk.Conn, dir string, names []stri
 
 // filter returns those of names for which f returns true.
 func filter(names []string, f func(name string) (bool, error)) ([]string, error) {
-	results, err := parallel(names, f)
+	results, err := connection.Each(names, connection.InFlight, func(_ int, name string) (bool, error) { return f(name) })
 	if err != nil {
 		return nil, err
 	}
@@ -75,26 +70,4 @@ func filter(names []string, f func(name string) (bool, error)) ([]string, error)
 		}
 	}
 	return found, nil
-}
-
-// parallel calls f for all names, for several at the same time, and returns the results in
-// their order, or the last error.
-func parallel[T any](names []string, f func(name string) (T, error)) (results []T, err error) {
-	for chunk := range slices.Chunk(names, inFlight) {
-		answers := make([]<-chan connection.Answer[T], len(chunk))
-		for i, name := range chunk {
-			answers[i] = connection.Start(func() (T, error) { return f(name) })
-		}
-		for _, c := range answers {
-			a := <-c
-			if a.Err != nil {
-				err = a.Err
-			}
-			results = append(results, a.Value)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return results, nil
 }

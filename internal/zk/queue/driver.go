@@ -115,12 +115,7 @@ var frames = sync.Pool{New: func() any { return new(frame) }}
 
 // step passes the input of f to the state machine and executes its outputs.
 func (d *driver) step(f *frame) {
-	s := d.sub.State()
-	conn := contender.Conn{
-		Session: s.Session, Up: s.Up, Closed: s.Closed, Epoch: s.Epoch,
-		Missing: s.Missing, Proven: s.Proven, Lapses: s.Lapses,
-	}
-	f.out = d.machine.Step(conn, &f.in, f.out[:0])
+	f.out = d.machine.Step(d.sub.State(), &f.in, f.out[:0])
 	last := -1 // the last request
 	for i := range f.out {
 		if f.out[i].Kind == contender.Send {
@@ -345,7 +340,7 @@ func (d *driver) schedule() <-chan time.Time {
 	}
 	if !d.scheduled {
 		d.scheduled = true
-		after := time.Until(d.timers[d.firstTimer()].at)
+		after := time.Until(d.firstTimer().at)
 		if d.timer == nil {
 			d.timer = time.NewTimer(after)
 		} else {
@@ -355,20 +350,14 @@ func (d *driver) schedule() <-chan time.Time {
 	return d.timer.C
 }
 
-// firstTimer returns the index of the timer that expires first.
-func (d *driver) firstTimer() int {
-	first := 0
-	for i := range d.timers {
-		if d.timers[i].at.Before(d.timers[first].at) {
-			first = i
-		}
-	}
-	return first
+// firstTimer returns the timer that expires first.
+func (d *driver) firstTimer() deadline {
+	return slices.MinFunc(d.timers, func(a, b deadline) int { return a.at.Compare(b.at) })
 }
 
 // popTimer removes and returns the timer that expires first.
 func (d *driver) popTimer() contender.Timer {
-	t := d.timers[d.firstTimer()].timer
+	t := d.firstTimer().timer
 	d.stopTimer(t)
 	return t
 }

@@ -16,10 +16,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Config describes a queue and a contender in it.
@@ -97,10 +95,10 @@ type State struct {
 	First       bool   // it is the contender's turn
 	// Proven reports that the turn is backed by a valid lease. It implies First.
 	Proven  bool
-	Session int64       // the owner of the znode; set with First
-	Token   int64       // the creation zxid of the znode; set with First
-	Lease   grant.Lease // backs the turn; set with First
-	Err     error       // why the contender has lost or removed its znode
+	Session int64                    // the owner of the znode; set with First
+	Token   int64                    // the creation zxid of the znode; set with First
+	Lease   *connection.Subscription // backs the turn; set with First
+	Err     error                    // why the contender has lost or removed its znode
 }
 
 // endedLimit is how long Run waits for the removal if the queue has ended: the client that has
@@ -192,7 +190,7 @@ func (r *Removal) Err() error { return r.err }
 // wait waits for the removal for a limited time.
 func (r *Removal) wait(ctx context.Context, reason error, log *slog.Logger) {
 	wait := limit.Confirm
-	over := errors.Is(reason, zkerror.ErrElectionOver)
+	over := errors.Is(reason, connection.ErrElectionOver)
 	if over {
 		wait = endedLimit
 	}
@@ -201,7 +199,7 @@ func (r *Removal) wait(ctx context.Context, reason error, log *slog.Logger) {
 	if !over && ctx.Err() == nil {
 		// The queue may be ended while the contender leaves for another reason.
 		stop := context.AfterFunc(ctx, func() {
-			if errors.Is(context.Cause(ctx), zkerror.ErrElectionOver) {
+			if errors.Is(context.Cause(ctx), connection.ErrElectionOver) {
 				timer.Reset(endedLimit)
 			}
 		})

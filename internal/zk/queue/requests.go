@@ -14,7 +14,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // requests executes requests of one contender. Its methods may be called from any goroutine.
@@ -69,10 +68,10 @@ var results = sync.Pool{New: func() any { return new(result) }}
 func (r *requests) perform(res *result) {
 	for {
 		r.try(res)
-		if r.cfg.Rejoins && res.request.Last && zkerror.IsPassing(res.reply.Err) && r.pause() == nil {
+		if r.cfg.Rejoins && res.request.Last && connection.IsPassing(res.reply.Err) && r.pause() == nil {
 			continue
 		}
-		if res.request.Kind == contender.Delete && r.plain == nil && zkerror.IsRejection(res.reply.Err) {
+		if res.request.Kind == contender.Delete && r.plain == nil && connection.IsRejection(res.reply.Err) {
 			go deleteLater(r.cfg, res.path)
 		}
 		return

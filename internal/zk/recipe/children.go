@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // ChildConfig describes the children to read, as values of type T.
@@ -33,7 +32,7 @@ const maxConcurrent = 16
 
 // List returns the children by name, according to the server that the connection uses. If the
 // znode does not exist, the map is empty. If the list is larger than the connection accepts, the
-// error is zkerror.ErrTooLarge.
+// error is connection.ErrTooLarge.
 func ListChildren[T any](ctx context.Context, conn *zk.Conn, c ChildConfig[T]) (map[string]T, error) {
 	list, err := connection.Read(ctx, conn, func() (watch.Found, error) { return watch.Listing(conn, c.Path) })
 	if errors.Is(err, zk.ErrNoNode) {
@@ -61,43 +60,26 @@ func (c *ChildConfig[T]) filter(names []string) []string {
 // read reads children concurrently, and calls store for each that exists, one at a time.
 func (c *ChildConfig[T]) read(names []string, read func(name string) (watch.Found, error), store func(name string, value T, found watch.Found)) error {
 	type result struct {
-		name  string
 		found watch.Found
 		err   error
 	}
-	next, results := make(chan string), make(chan result)
-	var readers sync.WaitGroup
-	for range min(len(names), maxConcurrent) {
-		readers.Go(func() {
-			for name := range next {
-				var found watch.Found
-				var err error
-				if !c.NamesOnly {
-					found, err = read(name)
-				}
-				results <- result{name, found, err}
-			}
-		})
-	}
-	go func() {
-		for _, name := range names {
-			next <- name
+	results, _ := connection.Each(names, maxConcurrent, func(_ int, name string) (r result, _ error) {
+		if !c.NamesOnly {
+			r.found, r.err = read(name)
 		}
-		close(next)
-		readers.Wait()
-		close(results)
-	}()
+		return r, nil // one child must not end the reading of others
+	})
 	var failure error
-	for r := range results {
+	for i, r := range results {
 		if errors.Is(r.err, zk.ErrNoNode) {
 			continue // it was deleted after the listing
 		}
-		value, err := c.Parse(r.name, r.found, r.err)
+		value, err := c.Parse(names[i], r.found, r.err)
 		if err != nil {
-			failure = fmt.Errorf("child %q: %w", r.name, err)
+			failure = fmt.Errorf("child %q: %w", names[i], err)
 			continue
 		}
-		store(r.name, value, r.found)
+		store(names[i], value, r.found)
 	}
 	return failure
 }
@@ -157,7 +139,7 @@ func (r *ChildReader[T]) Close() {
 
 // Read returns the children by name. It reads those that have changed. If the znode does not
 // exist, the map is empty. If the list is larger than the connection accepts, the error is
-// zkerror.ErrTooLarge, and Read may be called again after a pause. With other errors the ChildReader
+// connection.ErrTooLarge, and Read may be called again after a pause. With other errors the ChildReader
 // cannot be used any more.
 func (r *ChildReader[T]) Read(ctx context.Context) (map[string]T, error) {
 	epoch := r.sub.State().Epoch
@@ -172,7 +154,7 @@ func (r *ChildReader[T]) Read(ctx context.Context) (map[string]T, error) {
 	r.doubtful = r.doubtful && !all
 	if all || r.list == nil {
 		if err := r.readList(ctx); err != nil {
-			if errors.Is(err, zkerror.ErrTooLarge) {
+			if errors.Is(err, connection.ErrTooLarge) {
 				// The reply has broken the connection, which may have lost watches.
 				r.epoch, r.reset = r.sub.State().Epoch, true
 			}
@@ -258,12 +240,12 @@ func (r *ChildReader[T]) forward(name string, w *watch.Watch) {
 }
 
 // Wait blocks until there may be a change for the next Read, or retry has an element. It returns
-// the cause of the context, or zkerror.ErrConnClosed.
+// the cause of the context, or connection.ErrConnClosed.
 func (r *ChildReader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
 	for changed := false; !changed; {
 		switch state := r.sub.State(); {
 		case state.Closed:
-			return zkerror.ErrConnClosed
+			return connection.ErrConnClosed
 		case state.Up && state.Epoch != r.epoch:
 			return nil // Read detects that the connection has broken
 		}
@@ -271,7 +253,7 @@ func (r *ChildReader[T]) Wait(ctx context.Context, retry <-chan time.Time) error
 		case event := <-r.list.C():
 			closed := errors.Is(r.list.Take(event).Err, zk.ErrClosing)
 			if r.list, changed = nil, true; closed {
-				return zkerror.ErrConnClosed
+				return connection.ErrConnClosed
 			}
 		case f := <-r.fired:
 			var err error
@@ -309,7 +291,7 @@ func (r *ChildReader[T]) recordLost() (changed bool, err error) {
 			return false
 		}
 		if errors.Is(w.Take(zk.Event{}).Err, zk.ErrClosing) {
-			err = zkerror.ErrConnClosed
+			err = connection.ErrConnClosed
 		}
 		return true
 	}
@@ -328,7 +310,7 @@ func (r *ChildReader[T]) recordLost() (changed bool, err error) {
 // current watch.
 func (r *ChildReader[T]) recordFired(f firedWatch) (changed bool, err error) {
 	if f.closed {
-		return false, zkerror.ErrConnClosed
+		return false, connection.ErrConnClosed
 	}
 	c := r.children[f.name]
 	if c == nil || c.watch != f.watch {

@@ -15,7 +15,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Layout selects the library whose znode names and data formats a recipe uses.
@@ -52,7 +51,7 @@ func Own[T any](name string, set func(*T)) func(*Setup) {
 		if own, ok := s.own.(*T); ok {
 			set(own)
 		} else if s.err == nil {
-			s.err = fmt.Errorf("%w: %s does not apply to this recipe", zkerror.ErrInvalid, name)
+			s.err = fmt.Errorf("%w: %s does not apply to this recipe", connection.ErrInvalid, name)
 		}
 	}
 }
@@ -63,11 +62,11 @@ func New[O any](conn *zk.Conn, path string, options []O, apply func(O, *Setup)) 
 	return NewOwn[struct{}](conn, path, nil, options, apply)
 }
 
-// EachOption calls apply with each option. It returns the first error, or zkerror.ErrInvalid if an option is nil.
+// EachOption calls apply with each option. It returns the first error, or connection.ErrInvalid if an option is nil.
 func EachOption[O any](options []O, apply func(O) error) error {
 	for _, o := range options {
 		if any(o) == nil {
-			return fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
+			return fmt.Errorf("%w: an option is nil", connection.ErrInvalid)
 		}
 		if err := apply(o); err != nil {
 			return err
@@ -87,7 +86,7 @@ func NewOwn[T, O any](conn *zk.Conn, path string, own *T, options []O, apply fun
 // NewReader is NewOwn for recipes that write nothing. They accept the root as well.
 func NewReader[T, O any](conn *zk.Conn, path string, own *T, options []O, apply func(O, *Setup)) (*Setup, error) {
 	if conn == nil {
-		return nil, zkerror.ErrNilConn
+		return nil, connection.ErrNilConn
 	}
 	if err := connection.CheckPath(path); err != nil && path != "/" {
 		return nil, err
@@ -103,7 +102,7 @@ func NewReader[T, O any](conn *zk.Conn, path string, own *T, options []O, apply 
 	case s.err != nil:
 		return nil, s.err
 	case s.Log == nil:
-		return nil, fmt.Errorf("%w: WithLogger(nil)", zkerror.ErrInvalid)
+		return nil, fmt.Errorf("%w: WithLogger(nil)", connection.ErrInvalid)
 	}
 	if err := connection.CheckACL(s.ACL); err != nil {
 		return nil, err
@@ -112,7 +111,7 @@ func NewReader[T, O any](conn *zk.Conn, path string, own *T, options []O, apply 
 		return nil, err
 	}
 	if err := connection.ValidateTimeout(conn, s.Timeout); err != nil {
-		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", zkerror.ErrInvalid, s.Timeout, err)
+		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", connection.ErrInvalid, s.Timeout, err)
 	}
 	return s, nil
 }
@@ -190,7 +189,7 @@ func AcrossSessions[T any](ctx context.Context, isLost func(error) bool, join fu
 }
 
 // SessionExpired is a function for AcrossSessions.
-func SessionExpired(err error) bool { return errors.Is(err, zkerror.ErrSessionExpired) }
+func SessionExpired(err error) bool { return errors.Is(err, connection.ErrSessionExpired) }
 
 // Sync blocks until the server that the connection uses has applied all writes to path that were
 // acknowledged before the call. After a reconnect the new server may lag behind the previous one.
@@ -242,7 +241,7 @@ func WithLayout(l Layout) Shared { return Shared{func(s *Setup) { s.Layout = l }
 func WithTimeout(d time.Duration) Shared {
 	return Shared{func(s *Setup) {
 		if s.Timeout = d; d < 100*time.Millisecond && s.err == nil {
-			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", zkerror.ErrInvalid, d)
+			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", connection.ErrInvalid, d)
 		}
 	}}
 }
@@ -251,7 +250,7 @@ func WithTimeout(d time.Duration) Shared {
 func WithCheckInterval(d time.Duration) Shared {
 	return Shared{func(s *Setup) {
 		if s.CheckInterval = d; d <= 0 && s.err == nil {
-			s.err = fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", zkerror.ErrInvalid, d)
+			s.err = fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", connection.ErrInvalid, d)
 		}
 	}}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // Fails if a recipe silently ignores an option of another recipe.
@@ -23,8 +23,8 @@ func TestOwn_RejectedByOtherRecipes(t *testing.T) {
 	require.Equal(t, 7, m.size)
 
 	_, err = NewOwn(new(zk.Conn), "/a", &others{}, options{option}, apply)
-	require.ErrorIs(t, err, zkerror.ErrInvalid)
+	require.ErrorIs(t, err, connection.ErrInvalid)
 	require.ErrorContains(t, err, "mine.WithSize")
 	_, err = New(new(zk.Conn), "/a", options{option}, apply)
-	require.ErrorIs(t, err, zkerror.ErrInvalid)
+	require.ErrorIs(t, err, connection.ErrInvalid)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // applyBatch applies the transactions of a batch and finishes all of its calls.
@@ -64,7 +63,7 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 			case unknown:
 				w.cfg.Log.Warn("outcome of a transaction is unknown", "record", r.path, "err", err)
 				o := Outcome{Err: ErrUnknown, Failed: -1, Session: r.session}
-				if errors.Is(err, zkerror.ErrConnClosed) {
+				if errors.Is(err, connection.ErrConnClosed) {
 					o.Err = fmt.Errorf("%w: %w", ErrUnknown, err)
 					w.failPending(err)
 				}

@@ -96,7 +96,7 @@ func TestTransaction_BoundToSession(t *testing.T) {
 func TestTransaction_BoundToRecord(t *testing.T) {
 	for name, replace := range map[string]func(h *harness){
 		"directory is created again": func(h *harness) {
-			require.NoError(h, h.conn.Delete(h.w.Record(), -1))
+			require.NoError(h, h.conn.Delete(h.w.RecordOf(h.conn.SessionID()), -1))
 			require.NoError(h, h.conn.Delete("/n", -1))
 			_, err := h.conn.Create("/n", nil, 0, openACL)
 			require.NoError(h, err)
@@ -110,12 +110,12 @@ func TestTransaction_BoundToRecord(t *testing.T) {
 			runShared(t, func(h *harness) {
 				h.apply(createN)
 				bound := setN(0)
-				bound.Record = h.w.Record()
+				bound.Record = h.w.RecordOf(h.conn.SessionID())
 				replace(h)
 				require.ErrorIs(h, h.w.Start(bound).Outcome().Err, ErrRecord)
 				require.Zero(h, h.versionOfN())
-				require.NotEqual(h, bound.Record, h.w.Record())
-				bound.Record = h.w.Record()
+				require.NotEqual(h, bound.Record, h.w.RecordOf(h.conn.SessionID()))
+				bound.Record = h.w.RecordOf(h.conn.SessionID())
 				h.apply(bound)
 			})
 		})

@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // record is the writer's ephemeral znode. No other client writes to it.
@@ -249,7 +248,7 @@ func (w *Writer) deleteLastRecord(conn *zk.Conn) error {
 	case failed != nil || w.record == nil:
 		return failed
 	case conn == nil:
-		return zkerror.ErrConnClosed
+		return connection.ErrConnClosed
 	}
 	return deleteRecord(context.Background(), conn, w.record.path)
 }

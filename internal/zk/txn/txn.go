@@ -10,6 +10,8 @@
 //
 // A writer sends one request at a time. Transactions that arrive in the meantime share the next
 // request.
+//
+// [Guarded] sends one transaction that is applied only while a grant lasts.
 package txn
 
 import (
@@ -25,7 +27,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Errors of transactions, in addition to those of ZooKeeper.
@@ -229,8 +230,8 @@ func (w *Writer) Confirm(ctx context.Context) (Outcome, error) {
 		switch {
 		case !errors.Is(err, ErrUnknown):
 			return o, err
-		case errors.Is(err, zkerror.ErrConnClosed):
-			return o, zkerror.ErrConnClosed
+		case errors.Is(err, connection.ErrConnClosed):
+			return o, connection.ErrConnClosed
 		case ctx.Err() != nil:
 			return o, context.Cause(ctx)
 		}
@@ -249,15 +250,8 @@ func (w *Writer) Withdraw(c *Call) bool {
 	return i >= 0
 }
 
-// Record returns the path of the record, or "" if it does not exist. The record may have been
-// deleted since the last transaction.
-func (w *Writer) Record() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.recordPath
-}
-
-// RecordOf is like Record, but returns "" if the record is not one of that session.
+// RecordOf returns the path of the record, or "" if it does not exist or is not one of that session. The
+// record may have been deleted since the last transaction.
 func (w *Writer) RecordOf(session int64) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -314,7 +308,7 @@ func (w *Writer) processCalls() {
 		case batch == nil:
 			return
 		case conn == nil: // the program does not refer to the connection any more
-			w.failBatch(batch, zkerror.ErrConnClosed)
+			w.failBatch(batch, connection.ErrConnClosed)
 		default:
 			w.applyBatch(conn, batch)
 		}
@@ -356,7 +350,7 @@ func (w *Writer) takeBatch(conn *zk.Conn) []*Call {
 
 // failBatch finishes calls that were not sent, with an error.
 func (w *Writer) failBatch(batch []*Call, err error) {
-	if errors.Is(err, zkerror.ErrConnClosed) {
+	if errors.Is(err, connection.ErrConnClosed) {
 		w.failPending(err)
 	}
 	finishBatch(batch, Outcome{Err: err, Failed: -1})

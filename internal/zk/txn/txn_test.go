@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -147,14 +147,14 @@ func TestWriter_ConnectionIsClosed(t *testing.T) {
 		queued := h.w.Start(createItem())
 		h.conn.Close()
 		require.ErrorIs(h, sent.Outcome().Err, ErrUnknown)
-		require.ErrorIs(h, sent.Outcome().Err, zkerror.ErrConnClosed)
-		require.ErrorIs(h, queued.Outcome().Err, zkerror.ErrConnClosed)
+		require.ErrorIs(h, sent.Outcome().Err, connection.ErrConnClosed)
+		require.ErrorIs(h, queued.Outcome().Err, connection.ErrConnClosed)
 		require.NotErrorIs(h, queued.Outcome().Err, ErrUnknown)
-		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, zkerror.ErrConnClosed)
+		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, connection.ErrConnClosed)
 		_, err := h.w.Confirm(h.Context())
-		require.ErrorIs(h, err, zkerror.ErrConnClosed)
+		require.ErrorIs(h, err, connection.ErrConnClosed)
 		h.close()
-		require.ErrorIs(h, h.w.CloseErr(), zkerror.ErrConnClosed)
+		require.ErrorIs(h, h.w.CloseErr(), connection.ErrConnClosed)
 	})
 }
 
@@ -187,5 +187,20 @@ func TestWriter_NoPermission(t *testing.T) {
 		require.NoError(h, err)
 		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, zk.ErrNoAuth)
 		require.Zero(h, h.items())
+	})
+}
+
+// Transactions that are too large, or contain anything but operations, are not sent.
+func TestWriter_RejectsInvalidTransactions(t *testing.T) {
+	runWithRecord(t, func(h *harness) {
+		h.srv.ResetLog()
+		create := &zk.CreateRequest{Path: "/n", Data: make([]byte, maxBytes), Acl: openACL}
+		large := Transaction{Ops: []any{create}}
+		require.ErrorIs(h, h.w.Start(large).Outcome().Err, ErrTooLarge)
+		require.ErrorIs(h, h.w.Start(Transaction{Ops: []any{42}}).Outcome().Err, ErrOperation)
+		require.Empty(h, h.srv.Log().Requests())
+
+		create.Data = make([]byte, maxBytes-100)
+		h.apply(large)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // What selects the result of a read, and the event for which its watch waits.
@@ -59,8 +58,8 @@ type Found struct {
 }
 
 // Read calls Try until it returns no transient failure. It also returns the cause of the context,
-// or zkerror.ErrConnClosed. With an error of connection.IsUnreadable a read of data lacks only the data.
-// With zkerror.ErrTooLarge a list of children lacks everything but the Stat.
+// or connection.ErrConnClosed. With an error of connection.IsUnreadable a read of data lacks only the data.
+// With connection.ErrTooLarge a list of children lacks everything but the Stat.
 func Read(ctx context.Context, conn *zk.Conn, q Query) (Found, error) {
 	q.canceled = ctx.Done()
 	return connection.Read(ctx, conn, func() (Found, error) { return Try(conn, q) })
@@ -220,7 +219,7 @@ func send(conn *zk.Conn, k key, set bool) (f Found, c <-chan zk.Event, err error
 	default:
 		exists, f.Stat, err = conn.Exists(k.path)
 	}
-	unreadable := k.kind == data && connection.IsUnreadable(err) || errors.Is(err, zkerror.ErrTooLarge)
+	unreadable := k.kind == data && connection.IsUnreadable(err) || errors.Is(err, connection.ErrTooLarge)
 	if k.kind == creation && !exists || err != nil && !unreadable {
 		f.Stat = nil
 	}

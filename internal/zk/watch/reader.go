@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Patience is after how long a reader reads again if its watch is in doubt. Readers
@@ -42,7 +41,7 @@ func NewReader(conn *zk.Conn, sub *connection.Subscription, path string, what Wh
 }
 
 // Read reads the znode and sets a watch, unless there is one. It retries after transient failures,
-// and otherwise returns the cause of the context or zkerror.ErrConnClosed. After
+// and otherwise returns the cause of the context or connection.ErrConnClosed. After
 // an error of connection.IsUnreadable because of the data Wait waits for a change.
 func (r *Reader) Read(ctx context.Context) (Found, error) {
 	q, now := r.query, time.Now()
@@ -76,7 +75,7 @@ func (r *Reader) Read(ctx context.Context) (Found, error) {
 func (r *Reader) Watch() *Watch { return r.watch }
 
 // Wait returns true when there is a reason to read again, and false for an element
-// of other. The error is the cause of the context or zkerror.ErrConnClosed.
+// of other. The error is the cause of the context or connection.ErrConnClosed.
 func (r *Reader) Wait(ctx context.Context, other <-chan struct{}) (changed bool, err error) {
 	return r.WaitEither(ctx, &none, other)
 }
@@ -104,7 +103,7 @@ func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan st
 			case second.watch.Fired():
 				return woken(second.watch.Take(zk.Event{}))
 			case state.Closed:
-				return false, zkerror.ErrConnClosed
+				return false, connection.ErrConnClosed
 			case state.Up && (r.isOlder(state) || second.isOlder(state)):
 				return true, nil
 			}
@@ -123,7 +122,7 @@ func (r *Reader) isOlder(state connection.State) bool {
 
 func woken(event zk.Event) (bool, error) {
 	if errors.Is(event.Err, zk.ErrClosing) {
-		return false, zkerror.ErrConnClosed
+		return false, connection.ErrConnClosed
 	}
 	return true, nil
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -386,9 +385,9 @@ func TestReader_Errors(t *testing.T) {
 		u := w.follower("/a", Data)
 		w.conn.Close()
 		_, err = r.Wait(w.Context(), nil)
-		require.ErrorIs(w, err, zkerror.ErrConnClosed)
+		require.ErrorIs(w, err, connection.ErrConnClosed)
 		<-u.ended
-		require.ErrorIs(w, u.err, zkerror.ErrConnClosed)
+		require.ErrorIs(w, u.err, connection.ErrConnClosed)
 	})
 }
 

@@ -1,4 +1,4 @@
-package grant
+package connection
 
 import (
 	"context"
@@ -8,26 +8,22 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 func TestGrant_FirstReasonCounts(t *testing.T) {
-	l, end := New(42, nil)
+	l, end := NewGrant(42, nil)
 	require.Equal(t, int64(42), l.Token())
 	require.NoError(t, l.Err())
 	require.True(t, l.Deadline().IsZero())
 	require.NoError(t, l.Context().Err())
 
-	end(zkerror.ErrSessionExpired)
+	end(ErrSessionExpired)
 	end(errors.New("later"))
 	<-l.Context().Done()
-	require.ErrorIs(t, l.Err(), zkerror.ErrSessionExpired)
-	require.ErrorIs(t, context.Cause(l.Context()), zkerror.ErrSessionExpired)
+	require.ErrorIs(t, l.Err(), ErrSessionExpired)
+	require.ErrorIs(t, context.Cause(l.Context()), ErrSessionExpired)
 }
 
 // Err must not depend on a timer: a process that was just resumed may call it before any timer
@@ -35,14 +31,14 @@ func TestGrant_FirstReasonCounts(t *testing.T) {
 func TestErr_LeaseExpiresByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deadline := time.Now().Add(time.Second)
-		l, _ := New(1, func() time.Time { return deadline })
+		l, _ := NewGrant(1, func() time.Time { return deadline })
 		time.Sleep(time.Second - 1)
 		require.NoError(t, l.Err())
 		time.Sleep(time.Nanosecond)
-		require.ErrorIs(t, l.Err(), zkerror.ErrLeaseExpired)
+		require.ErrorIs(t, l.Err(), ErrLeaseExpired)
 		<-l.Context().Done()
 		deadline = deadline.Add(time.Hour)
-		require.ErrorIs(t, l.Err(), zkerror.ErrLeaseExpired, "an expired grant stays expired")
+		require.ErrorIs(t, l.Err(), ErrLeaseExpired, "an expired grant stays expired")
 		require.Equal(t, deadline.Add(-time.Hour), l.Deadline(), "the deadline does not change after the end")
 	})
 }
@@ -51,13 +47,13 @@ func TestErr_LeaseExpiresByTheClock(t *testing.T) {
 func TestDeadline_AdvancesUntilTheEnd(t *testing.T) {
 	now := time.Now()
 	proven := now.Add(time.Minute)
-	l, end := New(1, func() time.Time { return proven })
+	l, end := NewGrant(1, func() time.Time { return proven })
 	require.Equal(t, now.Add(time.Minute), l.Deadline())
 	proven = now.Add(time.Hour)
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 	proven = time.Time{}
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
-	end(zkerror.ErrDeleted)
+	end(ErrDeleted)
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // A reply that the event of the contender's znode has preceded is not lost if the contender leaves because
@@ -36,7 +36,7 @@ func TestReceive_LeavingIsNotObserved(t *testing.T) {
 		}
 		receive()
 		require.Equal(t, 1, observed, name)
-		d.machine.Step(contender.Conn{}, &contender.Input{Kind: contender.Leave, Err: zkerror.ErrElectionOver}, nil)
+		d.machine.Step(connection.State{}, &contender.Input{Kind: contender.Leave, Err: connection.ErrElectionOver}, nil)
 		receive()
 		require.Equal(t, 1, observed, name)
 	}
@@ -48,10 +48,10 @@ func TestExecute_TimersUntilLeaving(t *testing.T) {
 	cfg := &Config{Conn: new(zk.Conn)}
 	d := &driver{cfg: cfg, machine: contender.New(&cfg.Config), report: func(State) {}}
 	d.execute(&contender.Output{Kind: contender.Set, Timer: contender.PatienceTimer, After: time.Hour})
-	deleted := &contender.Output{Kind: contender.Report, State: contender.State{Err: zkerror.ErrDeleted}}
+	deleted := &contender.Output{Kind: contender.Report, State: contender.State{Err: connection.ErrDeleted}}
 	d.execute(deleted)
 	require.Len(t, d.timers, 1)
-	d.machine.Step(contender.Conn{}, &contender.Input{Kind: contender.Leave, Err: zkerror.ErrDeleted}, nil)
+	d.machine.Step(connection.State{}, &contender.Input{Kind: contender.Leave, Err: connection.ErrDeleted}, nil)
 	d.execute(deleted)
 	require.Empty(t, d.timers)
 }

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -125,7 +125,7 @@ func TestReader_ConnectionClosed(t *testing.T) {
 		_, err := r.Read(w.Context())
 		require.NoError(w, err)
 		w.setup.Conn.Close()
-		require.ErrorIs(w, r.Wait(w.Context(), nil), zkerror.ErrConnClosed)
+		require.ErrorIs(w, r.Wait(w.Context(), nil), connection.ErrConnClosed)
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -28,21 +27,21 @@ func TestExplain(t *testing.T) {
 		require.NoError(t, err)
 		explain := func(err error) error { return connection.Explain(conn, err) }
 
-		require.EqualError(t, explain(zkerror.ErrUnreachable), "ZooKeeper does not answer (zk.example:2181)")
+		require.EqualError(t, explain(connection.ErrUnreachable), "ZooKeeper does not answer (zk.example:2181)")
 		require.Equal(t, context.DeadlineExceeded, explain(context.DeadlineExceeded), "the operation may have waited for another client")
 		srv.Stop()
 		time.Sleep(5 * time.Second)
-		for _, err := range []error{zkerror.ErrUnreachable, context.DeadlineExceeded, errors.New("cause")} {
+		for _, err := range []error{connection.ErrUnreachable, context.DeadlineExceeded, errors.New("cause")} {
 			require.ErrorIs(t, explain(err), err)
 			require.ErrorContains(t, explain(err), err.Error()+" (zk.example:2181: dial zktest")
 		}
-		for _, err := range []error{nil, zk.ErrNoAuth, zkerror.ErrConnClosed, zkerror.ErrInvalid} {
+		for _, err := range []error{nil, zk.ErrNoAuth, connection.ErrConnClosed, connection.ErrInvalid} {
 			require.Equal(t, err, explain(err))
 		}
 
 		connection.RecordOf(conn).Push(connection.Event{Kind: connection.Closed, Err: connection.ErrHangs})
-		closed := explain(zkerror.ErrConnClosed)
-		require.EqualError(t, closed, zkerror.ErrConnClosed.Error()+": "+connection.ErrHangs.Error())
+		closed := explain(connection.ErrConnClosed)
+		require.EqualError(t, closed, connection.ErrConnClosed.Error()+": "+connection.ErrHangs.Error())
 		require.Equal(t, closed, explain(closed))
 
 		other, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second, zk.WithDialer(srv.Dialer()), zk.WithLogInfo(false))

@@ -6,6 +6,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Decode returns what Encode has encoded, for the name and the value in any data.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("name"))
+	f.Add(Encode("name", "value"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		name, value := Decode(data)
+		again, same := Decode(Encode(name, value))
+		require.Equal(t, []string{name, value}, []string{again, same})
+	})
+}
+
 // TestParseRequests_InverseOfFormat fails if a request is lost.
 func TestParseRequests_InverseOfFormat(t *testing.T) {
 	for _, names := range [][]string{nil, {"a"}, {"a", "b"}} {

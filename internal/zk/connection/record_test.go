@@ -1,20 +1,48 @@
-package connection_test
+package connection
 
 import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
+
+// From the first session on, the client library's private field contains the granted timeout, even
+// while the connection breaks and is restored.
+func TestGranted_ByReflection(t *testing.T) {
+	require.GreaterOrEqual(t, timeoutField, 0, "this release of the client library does not contain the field")
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
+		hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
+		conn, _, err := srv.Connect(4 * time.Second)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Millisecond)
+		require.Zero(t, Granted(conn), "requested, and not granted yet")
+		hook.Remove()
+		for i := range 50 {
+			for conn.State() != zk.StateHasSession {
+				time.Sleep(time.Millisecond)
+			}
+			require.Equal(t, 2*time.Second, Granted(conn))
+			if i%2 == 0 {
+				srv.DropConnections()
+			}
+			time.Sleep(time.Duration(i) * time.Millisecond)
+		}
+		conn.Close()
+	})
+}
 
 // All calls for one connection return the same value, and other connections have different values.
 func TestOf(t *testing.T) {
 	created := 0
-	m := connection.NewMap(func(*zk.Conn) *int {
+	m := NewMap(func(*zk.Conn) *int {
 		created++
 		n := created
 		return &n
@@ -32,7 +60,7 @@ func TestOf(t *testing.T) {
 
 // Concurrent calls create one value, and all of them return it.
 func TestOf_ConcurrentCalls(t *testing.T) {
-	m := connection.NewMap(func(*zk.Conn) *int { return new(int) })
+	m := NewMap(func(*zk.Conn) *int { return new(int) })
 	conn := new(zk.Conn)
 	values := make([]*int, 50)
 	var calls sync.WaitGroup
@@ -50,8 +78,8 @@ func TestOf_ConcurrentCalls(t *testing.T) {
 // create may use the map for another connection.
 func TestOf_CreateUsesTheMap(t *testing.T) {
 	outer, inner := new(zk.Conn), new(zk.Conn)
-	var m *connection.Map[int]
-	m = connection.NewMap(func(conn *zk.Conn) int {
+	var m *Map[int]
+	m = NewMap(func(conn *zk.Conn) int {
 		if conn == outer {
 			return 1 + m.Of(inner)
 		}
@@ -64,7 +92,7 @@ func TestOf_CreateUsesTheMap(t *testing.T) {
 
 // A value is dropped with its connection, and values of other connections stay.
 func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
-	m := connection.NewMap(func(*zk.Conn) *[1 << 10]byte { return new([1 << 10]byte) })
+	m := NewMap(func(*zk.Conn) *[1 << 10]byte { return new([1 << 10]byte) })
 	kept := new(zk.Conn)
 	value := m.Of(kept)
 	for range 1000 {

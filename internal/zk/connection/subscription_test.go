@@ -179,3 +179,26 @@ func TestPause_ShorterTimeout(t *testing.T) {
 		require.WithinDuration(t, sent.Add(2500*time.Millisecond), time.Now(), 200*time.Millisecond)
 	})
 }
+
+// The shortest interval of the subscriptions that require a lease applies.
+func TestSubscription_CheckEvery(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		slow, quick := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
+		defer slow.Close()
+		defer quick.Close()
+		slow.CheckEvery(time.Second)
+		slow.Prove(w.path, time.Now())
+		perMinute := func() int {
+			time.Sleep(5 * time.Second)
+			w.srv.ResetLog()
+			time.Sleep(time.Minute)
+			return w.srv.Log().Requests().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti }).Count()
+		}
+		require.InDelta(t, 57, perMinute(), 4)
+		quick.Prove(create(t, w.conn), time.Now())
+		require.InDelta(t, 120, perMinute(), 5)
+		quick.StopProving()
+		require.InDelta(t, 57, perMinute(), 4)
+		require.True(t, slow.State().Proven)
+	})
+}

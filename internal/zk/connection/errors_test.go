@@ -1,4 +1,4 @@
-package zkerror
+package connection
 
 import (
 	"errors"
@@ -37,42 +37,44 @@ func TestCodeOf(t *testing.T) {
 		if err == nil {
 			err = fmt.Errorf("unknown error: %d", c.Number)
 		}
-		for _, err := range []error{err, fmt.Errorf("x: %w", err), errors.Join(errors.New("y"), fmt.Errorf("%w: %w", zk.ErrNoServer, err)), Refine(err)} {
+		for _, err := range []error{err, fmt.Errorf("x: %w", err), errors.Join(errors.New("y"), fmt.Errorf("%w: %w", zk.ErrNoServer, err)), Refine(nil, err)} {
 			require.Equal(t, c.Number, CodeOf(err).Number, "%v", err)
-			require.Equal(t, c.Class == Passing, IsPassing(err))
+			require.Equal(t, c.Class == ClassPassing, IsPassing(err))
 		}
 	}
-	require.Equal(t, Final, CodeOf(errors.New("unknown error: -999")).Class)
+	require.Equal(t, ClassFinal, CodeOf(errors.New("unknown error: -999")).Class)
 	for _, err := range []error{nil, zk.ErrConnectionClosed, zk.ErrNoServer, errors.New("unknown error: x"), errors.New("-125")} {
 		require.Nil(t, CodeOf(err), "%v", err)
-		require.False(t, Is(err, -125))
+		require.False(t, HasCode(err, -125))
 	}
 }
 
 // The error of a rejection wraps the error for users and that of the client library, and names code,
 // server and remedy once. Answers and transient codes remain as they are.
 func TestReject(t *testing.T) {
-	server := func() string { return "zk1:2181" }
 	for _, c := range Codes {
 		cause := c.library
 		if cause == nil {
 			cause = fmt.Errorf("unknown error: %d", c.Number)
 		}
-		err := Reject(fmt.Errorf("create /x: %w", cause), server)
+		err := Reject(t.Context(), nil, fmt.Errorf("create /x: %w", cause))
 		require.ErrorIs(t, err, cause)
-		if c.Class == Answer || c.Class == Transient {
+		if c.Class == ClassAnswer || c.Class == ClassTransient {
 			require.Equal(t, "create /x: "+cause.Error(), err.Error())
 			continue
 		}
 		if c.sentinel != nil {
 			require.ErrorIs(t, err, c.sentinel)
 		}
-		require.Equal(t, err, Refine(err))
+		require.Equal(t, err, Refine(nil, err))
+		var rejected *Rejection
+		require.ErrorAs(t, err, &rejected)
+		rejected.Server = "zk1:2181"
 		require.Contains(t, err.Error(), fmt.Sprintf("(%s %d from zk1:2181): %s", c.Name, c.Number, c.Remedy))
 		require.NotContains(t, err.Error(), "unknown error")
 	}
-	require.EqualError(t, Refine(errors.New("unknown error: -125")),
+	require.EqualError(t, Refine(nil, errors.New("unknown error: -125")),
 		"not permitted: the quota of a parent of the znode is exceeded (QUOTAEXCEEDED -125): raise the quota (setquota), or delete znodes below that parent")
-	require.EqualError(t, Refine(errors.New("unknown error: -999")), "the server rejects the request (-999): read the server's log")
-	require.ErrorIs(t, Refine(zk.ErrInvalidPath), ErrInvalid)
+	require.EqualError(t, Refine(nil, errors.New("unknown error: -999")), "the server rejects the request (-999): read the server's log")
+	require.ErrorIs(t, Refine(nil, zk.ErrInvalidPath), ErrInvalid)
 }

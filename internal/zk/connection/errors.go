@@ -1,0 +1,305 @@
+package connection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// The errors that elections and recipes on ZooKeeper have in common. The packages for users export each
+// of them, with its documentation.
+var (
+	ErrInvalid        = errors.New("invalid argument")
+	ErrConnClosed     = errors.New("connection is closed")
+	ErrUnreachable    = errors.New("ZooKeeper does not answer")
+	ErrPermission     = errors.New("not permitted")
+	ErrUnconfirmed    = errors.New("not confirmed by the servers")
+	ErrDataLost       = errors.New("the ZooKeeper servers have lost their data")
+	ErrElectionOver   = errors.New("election is over")
+	ErrNodeExhausted  = errors.New("sequence numbers of the node are exhausted")
+	ErrAmbiguous      = errors.New("two candidates have the same sequence number")
+	ErrDeleted        = errors.New("znode was deleted by another client")
+	ErrSessionExpired = errors.New("session expired")
+	ErrLeaseExpired   = errors.New("lease expired: it was not confirmed in time")
+
+	// ErrTooLarge means that a reply is larger than the receive buffer of the connection, which
+	// zk.WithMaxBufferSize limits. The client library closes the connection when it receives
+	// such a reply, so that the request appears to have failed with the connection, and would
+	// do so each time that it is repeated. Recipes also return it for a request that is larger
+	// than servers accept.
+	ErrTooLarge = errors.New("request or reply is too large")
+)
+
+// ErrNilConn is the error if the connection is nil.
+var ErrNilConn = fmt.Errorf("%w: the connection is nil", ErrInvalid)
+
+// Class determines what follows from an error code of the servers.
+type Class string
+
+const (
+	// ClassAnswer is the state of a znode, from which the caller of the request decides what follows.
+	ClassAnswer Class = "answer"
+	// ClassTransient means that the server was busy or about to lose its connections. The request is
+	// sent again; it is unknown whether the first one was applied.
+	ClassTransient Class = "transient"
+	// ClassPassing ends the operation, because only a person can end the condition. But a participant that
+	// joins again, and has joined before, repeats it until it succeeds.
+	ClassPassing Class = "passing"
+	// ClassFinal ends the operation. The same request would fail again.
+	ClassFinal Class = "final"
+)
+
+// Code is an error code of the servers.
+type Code struct {
+	Number  int32
+	Name    string // in the servers' source
+	Class   Class
+	Meaning string
+	Remedy  string // what the user can do
+
+	sentinel error // for users, or nil
+	library  error // of the client library, or nil: its text is then "unknown error: NUMBER"
+}
+
+const (
+	seeLog    = "read the server's log"
+	byLibrary = "none: the library reacts to it"
+	again     = "none: the library sends the request again"
+)
+
+// Codes are the error codes of the servers. docs/servers.md has the same table.
+var Codes = []Code{
+	{-1, "SYSTEMERROR", ClassFinal, "the server has failed to process the request", seeLog, nil, nil},
+	{-2, "RUNTIMEINCONSISTENCY", ClassFinal, "the server has found an inconsistency", seeLog, nil, nil},
+	{-3, "DATAINCONSISTENCY", ClassFinal, "the server has found inconsistent data", seeLog, nil, nil},
+	{-4, "CONNECTIONLOSS", ClassTransient, "the server has lost its connection", again, nil, nil},
+	{-5, "MARSHALLINGERROR", ClassFinal, "the server cannot decode the request", "use servers that implement the ZooKeeper protocol completely", nil, nil},
+	{-6, "UNIMPLEMENTED", ClassFinal, "the server does not implement the operation", "use ZooKeeper 3.5 or later", nil, nil},
+	{-7, "OPERATIONTIMEOUT", ClassTransient, "the server has not executed the request in time", again, nil, nil},
+	{-8, "BADARGUMENTS", ClassFinal, "the server does not accept an argument of the request", "check the path and the options", nil, zk.ErrBadArguments},
+	{-9, "INVALIDSTATE", ClassFinal, "the connection is in a wrong state", "open a new connection", nil, nil},
+	{-12, "UNKNOWNSESSION", ClassFinal, "the server does not know the session", "open a new connection", nil, nil},
+	{-13, "NEWCONFIGNOQUORUM", ClassFinal, "no quorum of the new configuration is connected", "repeat the reconfiguration when its servers run", nil, nil},
+	{-14, "RECONFIGINPROGRESS", ClassFinal, "another reconfiguration is in progress", "repeat the reconfiguration", nil, nil},
+	{-100, "APIERROR", ClassFinal, "the server rejects the request", seeLog, nil, zk.ErrAPIError},
+	{-101, "NONODE", ClassAnswer, "the znode does not exist", byLibrary, nil, zk.ErrNoNode},
+	{-102, "NOAUTH", ClassFinal, "the ACL of the znode, or of its parent, does not permit the request", "call AddAuth on the connection, or change the ACL", ErrPermission, zk.ErrNoAuth},
+	{-103, "BADVERSION", ClassAnswer, "the znode has changed", byLibrary, nil, zk.ErrBadVersion},
+	{-108, "NOCHILDRENFOREPHEMERALS", ClassFinal, "the parent is ephemeral and cannot have children", "use a path whose parents are not ephemeral", nil, zk.ErrNoChildrenForEphemerals},
+	{-110, "NODEEXISTS", ClassAnswer, "the znode exists", byLibrary, nil, zk.ErrNodeExists},
+	{-111, "NOTEMPTY", ClassAnswer, "the znode has children", byLibrary, nil, zk.ErrNotEmpty},
+	{-112, "SESSIONEXPIRED", ClassTransient, "the session has expired", "none: the library continues in the next session, or reports that the session is lost", nil, zk.ErrSessionExpired},
+	{-113, "INVALIDCALLBACK", ClassFinal, "the callback is invalid", seeLog, nil, nil},
+	{-114, "INVALIDACL", ClassFinal, "the ACL is invalid, or has no entry that applies to the connection", "change the ACL; with scheme auth, call AddAuth on the connection first", ErrPermission, zk.ErrInvalidACL},
+	{-115, "AUTHFAILED", ClassPassing, "the server rejects the credentials of the connection", "correct the credentials, or the authentication providers of the server", ErrPermission, zk.ErrAuthFailed},
+	{-116, "CLOSING", ClassTransient, "the connection is being closed", "none: the operation ends with ErrConnClosed", nil, zk.ErrClosing},
+	{-117, "NOTHING", ClassFinal, "the server has not sent a response", seeLog, nil, zk.ErrNothing},
+	{-118, "SESSIONMOVED", ClassTransient, "the session is connected to another server", again, nil, zk.ErrSessionMoved},
+	{-119, "NOTREADONLY", ClassTransient, "the server is read-only, because it is not connected to a quorum", again, nil, nil},
+	{-120, "EPHEMERALONLOCALSESSION", ClassFinal, "a local session cannot create ephemeral znodes", "set localSessionsUpgradingEnabled=true on the servers", nil, nil},
+	{-121, "NOWATCHER", ClassAnswer, "the watch does not exist", byLibrary, nil, nil},
+	{-122, "REQUESTTIMEOUT", ClassTransient, "the quorum has not confirmed the request in time", again, nil, nil},
+	{-123, "RECONFIGDISABLED", ClassFinal, "reconfiguration is disabled", "set reconfigEnabled=true on the servers", nil, zk.ErrReconfigDisabled},
+	{-124, "SESSIONCLOSEDREQUIRESASLAUTH", ClassPassing, "the server serves only authenticated connections", "call AddAuth on the connection with a scheme that enforce.auth.schemes contains; the client library does not implement SASL, which sessionRequireClientSASLAuth requires", ErrPermission, nil},
+	{-125, "QUOTAEXCEEDED", ClassPassing, "the quota of a parent of the znode is exceeded", "raise the quota (setquota), or delete znodes below that parent", ErrPermission, nil},
+	{-127, "THROTTLEDOP", ClassTransient, "the server is overloaded and has rejected the request", again, nil, nil},
+}
+
+// unknownPrefix begins the errors of the client library for codes that it does not define.
+const unknownPrefix = "unknown error: "
+
+// CodeOf returns the error code that err wraps, or nil if err is not an answer of a server. A number
+// that is not in the table is a final code without a name.
+func CodeOf(err error) *Code {
+	if err == nil {
+		return nil
+	}
+	var rejected *Rejection
+	if errors.As(err, &rejected) {
+		return rejected.Code
+	}
+	for i := range Codes {
+		if c := &Codes[i]; c.library != nil && errors.Is(err, c.library) {
+			return c
+		}
+	}
+	return undefinedCode(err)
+}
+
+// undefinedCode returns the code of an error for which the client library has only a text.
+func undefinedCode(err error) *Code {
+	switch wrapper := err.(type) { //nolint:errorlint // it visits the tree
+	case nil:
+		return nil
+	case interface{ Unwrap() error }:
+		return undefinedCode(wrapper.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range wrapper.Unwrap() {
+			if c := undefinedCode(err); c != nil {
+				return c
+			}
+		}
+		return nil
+	}
+	digits, found := strings.CutPrefix(err.Error(), unknownPrefix)
+	number, failed := strconv.ParseInt(digits, 10, 32)
+	if !found || failed != nil {
+		return nil
+	}
+	for i := range Codes {
+		if c := &Codes[i]; c.Number == int32(number) {
+			return c
+		}
+	}
+	return &Code{Number: int32(number), Class: ClassFinal, Meaning: "the server rejects the request", Remedy: seeLog}
+}
+
+// HasCode reports whether err wraps an answer with this number.
+func HasCode(err error, number int32) bool {
+	c := CodeOf(err)
+	return c != nil && c.Number == number
+}
+
+// IsPassing reports whether err wraps an answer whose cause a person can remove, so that a
+// participant that joins again may succeed.
+func IsPassing(err error) bool {
+	c := CodeOf(err)
+	return c != nil && c.Class == ClassPassing
+}
+
+// IsRejection reports whether err wraps an answer that ends an operation.
+func IsRejection(err error) bool {
+	c := CodeOf(err)
+	return c != nil && (c.Class == ClassPassing || c.Class == ClassFinal)
+}
+
+// Unimplemented is the number of the code of servers that do not implement an operation.
+const Unimplemented = -6
+
+// Rejection is an error with which a server has rejected a request.
+type Rejection struct {
+	Code   *Code
+	Server string // the address of the server, or "" if it is not known
+	Err    error  // of the client library
+}
+
+// Error returns the meaning of the code, the code and the server, and what the user can do.
+func (r *Rejection) Error() string {
+	var b strings.Builder
+	if r.Code.sentinel != nil {
+		b.WriteString(r.Code.sentinel.Error() + ": ")
+	}
+	text := r.Err.Error()
+	number := strconv.Itoa(int(r.Code.Number))
+	if cause := unknownPrefix + number; strings.HasSuffix(text, cause) {
+		text = strings.TrimSuffix(text, cause) + r.Code.Meaning
+	}
+	b.WriteString(text + " (")
+	if r.Code.Name != "" {
+		b.WriteString(r.Code.Name + " ")
+	}
+	b.WriteString(number)
+	if r.Server != "" {
+		b.WriteString(" from " + r.Server)
+	}
+	b.WriteString("): " + r.Code.Remedy)
+	return b.String()
+}
+
+// Unwrap returns the error for users, if there is one, and the error of the client library.
+func (r *Rejection) Unwrap() []error {
+	if r.Code.sentinel == nil {
+		return []error{r.Err}
+	}
+	return []error{r.Code.sentinel, r.Err}
+}
+
+// Reject returns err as a Rejection by the server that conn uses if it is an answer that ends an
+// operation, and otherwise err. conn may be nil.
+func Reject(ctx context.Context, conn *zk.Conn, err error) error {
+	var rejected *Rejection
+	if !IsRejection(err) || errors.As(err, &rejected) {
+		return err
+	}
+	return &Rejection{CodeOf(err), server(ctx, conn), err}
+}
+
+// Refine is Reject, and makes the error of an invalid path ErrInvalid.
+func Refine(conn *zk.Conn, err error) error {
+	if errors.Is(err, zk.ErrInvalidPath) && !errors.Is(err, ErrInvalid) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return Reject(context.Background(), conn, err)
+}
+
+// server returns the address of the server that conn uses, or "" if it is not known or conn is
+// nil. While the connection is down, the client library holds the lock that Server needs until it has the next
+// address, which may be a DNS lookup that blocks.
+func server(ctx context.Context, conn *zk.Conn) string {
+	if conn == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, ClosingTime)
+	defer cancel()
+	address, _ := Do(ctx, func() (string, error) { return conn.Server(), nil })
+	return address
+}
+
+// Transient reports whether err only means that the connection failed or that the
+// server was busy, so that the request may be retried on the next connection. It is
+// unknown whether the failed request was applied.
+func Transient(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer):
+		return true
+	}
+	if code := CodeOf(err); code != nil {
+		return code.Class == ClassTransient
+	}
+	// A failed write returns the error of the socket, or of a pipe or a tunnel if the owner of the
+	// connection uses such a dialer.
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF)
+}
+
+// Explain returns err, with which an operation on conn has ended, with the reason why conn has no
+// session, or the server that has not answered. It adds ErrHangs to ErrConnClosed if
+// that is the reason. It returns err unchanged if err is an answer of a server, or does not depend on
+// the connection, or if conn is nil.
+func Explain(conn *zk.Conn, err error) error {
+	switch {
+	case err == nil || conn == nil:
+		return err
+	case errors.Is(err, ErrConnClosed):
+		reason := RecordOf(conn).Facts().Failure
+		if errors.Is(reason, ErrHangs) && !errors.Is(err, ErrHangs) {
+			return fmt.Errorf("%w: %w", err, reason)
+		}
+		return err
+	case CodeOf(err) != nil || errors.Is(err, ErrInvalid):
+		return err
+	}
+	if conn.State() != zk.StateHasSession {
+		if failure := RecordOf(conn).Facts().Failure; failure != nil {
+			return fmt.Errorf("%w (%v)", err, failure) // not wrapped: it is not the failure of a request
+		}
+		if !errors.Is(err, zk.ErrNoServer) { // it says the same
+			err = fmt.Errorf("%w (the connection has no session)", err)
+		}
+		return err
+	}
+	if errors.Is(err, ErrUnreachable) {
+		if address := server(context.Background(), conn); address != "" {
+			return fmt.Errorf("%w (%s)", err, address)
+		}
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package connection
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+)
+
+// Grant is the common part of leaderships and holds of locks: a fencing token, a lease that expires by
+// the clock, and a context that is done when the grant ends. Its methods may be called from any goroutine.
+type Grant struct {
+	token    int64
+	deadline func() time.Time
+	sub      *Subscription // nil unless Subscription.Grant has returned it
+	ctx      context.Context
+	end      context.CancelCauseFunc
+
+	mu     sync.Mutex
+	latest time.Time // the last deadline before the end
+}
+
+// NewGrant returns a grant and a function that ends it with a reason. Only the first
+// reason counts. deadline returns the time at which the lease currently expires. It
+// must not call methods of the grant. If it is nil, or returns the zero time from
+// the start, the lease is unlimited.
+func NewGrant(token int64, deadline func() time.Time) (*Grant, context.CancelCauseFunc) {
+	ctx, end := context.WithCancelCause(context.Background())
+	if deadline == nil {
+		deadline = func() time.Time { return time.Time{} }
+	}
+	return &Grant{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}, end
+}
+
+// Grant returns a grant that lasts as long as the lease of the session at most, and ends before the
+// owner of the connection ends the session.
+func (s *Subscription) Grant(token int64) (*Grant, context.CancelCauseFunc) {
+	g, end := NewGrant(token, s.Deadline)
+	if g.latest.IsZero() {
+		g.latest = time.Unix(0, 0) // the lease has ended since it was proven
+	}
+	g.sub = s
+	s.EndOnClose(end)
+	return g, end
+}
+
+// EndOnClose makes a grant of Subscription.Grant call also, in addition, when it ends because the owner closes
+// the
+func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
+	if g.sub != nil {
+		g.sub.EndOnClose(func(err error) {
+			g.end(err)
+			also(err)
+		})
+	}
+}
+
+// Token returns the fencing token.
+func (g *Grant) Token() int64 { return g.token }
+
+// Context returns a context that is done when the grant ends. Its cause is the error of Err.
+func (g *Grant) Context() context.Context { return g.ctx }
+
+// Err returns nil while the lease is valid, and the reason of the end afterwards. It compares the
+// deadline with the clock, so the result is correct even if the process was suspended until now.
+func (g *Grant) Err() error {
+	if g.ctx.Err() == nil {
+		// Read the clock before the deadline: if the deadline has passed then, the lease has
+		// expired, even if it is renewed in the meantime.
+		now := time.Now()
+		if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {
+			g.end(ErrLeaseExpired)
+		}
+	}
+	if g.ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(g.ctx)
+}
+
+// Deadline returns the time at which the lease currently expires. It advances while
+// the lease is renewed, and does not change after the end of the grant. The zero
+// time means that the lease is unlimited.
+func (g *Grant) Deadline() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ctx.Err() == nil {
+		if d := g.deadline(); !d.IsZero() {
+			g.latest = d
+		}
+	}
+	return g.latest
+}

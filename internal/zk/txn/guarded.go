@@ -1,0 +1,86 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+)
+
+// Guarded executes ops as one transaction, which the servers apply only if own exist, the znodes of the
+// grant. It returns the responses to ops. If the grant has ended or one of its znodes was deleted, the
+// error is gone, and nothing was applied. If the outcome is unknown, it is connection.ErrUnconfirmed. If
+// the servers do not accept the request, because of its size or of an operation, it is
+// connection.ErrInvalid, and nothing was sent. If an operation has failed, it is the error of ZooKeeper,
+// with the index, kind and path of that operation.
+//
+// The checks are the first operations, so that the responses distinguish their failure from that of ops.
+func Guarded(conn *zk.Conn, g *connection.Grant, own []string, gone error, ops []any) ([]zk.MultiResponse, error) {
+	if g.Err() != nil {
+		return nil, gone
+	}
+	guarded := make([]any, 0, len(own)+len(ops))
+	for _, path := range own {
+		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
+	}
+	guarded = append(guarded, ops...)
+	if _, err := Size(guarded); err != nil {
+		// The server would close the connection, and with it endanger all leases.
+		return nil, fmt.Errorf("%w: %w", connection.ErrInvalid, err)
+	}
+	answered := connection.Start(func() ([]zk.MultiResponse, error) { return conn.Multi(guarded...) })
+	var a connection.Answer[[]zk.MultiResponse]
+	select {
+	case a = <-answered:
+	case <-g.Context().Done():
+		timer := time.NewTimer(limit.Confirm)
+		defer timer.Stop()
+		select {
+		case a = <-answered:
+		case <-timer.C:
+			return nil, fmt.Errorf("%w: %w", connection.ErrUnconfirmed, g.Err())
+		}
+	}
+	switch {
+	case a.Err == nil:
+		return a.Value[len(own):], nil
+	case connection.Transient(a.Err):
+		return nil, fmt.Errorf("%w: %w", connection.ErrUnconfirmed, a.Err)
+	case len(a.Value) < len(own):
+		return nil, connection.Reject(context.Background(), conn, a.Err)
+	}
+	for _, check := range a.Value[:len(own)] {
+		if errors.Is(check.Error, zk.ErrNoNode) {
+			return nil, gone
+		}
+	}
+	err := failedOperation(ops, a.Value[len(own):], a.Err)
+	return a.Value[len(own):], connection.Reject(context.Background(), conn, err)
+}
+
+// failedOperation returns err with the operation that has failed. It is the first with an error:
+// the operations after it were not tried and have an error as well.
+func failedOperation(ops []any, responses []zk.MultiResponse, err error) error {
+	i := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
+	if i < 0 || i >= len(ops) {
+		return err
+	}
+	kind, path := "operation", ""
+	switch op := ops[i].(type) {
+	case *zk.CreateRequest:
+		kind, path = "create", op.Path
+	case *zk.SetDataRequest:
+		kind, path = "set data of", op.Path
+	case *zk.DeleteRequest:
+		kind, path = "delete", op.Path
+	case *zk.CheckVersionRequest:
+		kind, path = "check version of", op.Path
+	}
+	return fmt.Errorf("operation %d of %d (index %d), %s %s: %w", i+1, len(ops), i, kind, path, err)
+}
