@@ -1,0 +1,182 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	dir     = "/app/shards"
+	timeout = 4 * time.Second
+)
+
+var openACL = zk.WorldACL(zk.PermAll)
+
+// fixture is a test in a bubble with a server.
+type fixture struct {
+	*testing.T
+	srv *zktest.Server
+}
+
+func runTest(t *testing.T, f func(w fixture)) {
+	synctest.Test(t, func(t *testing.T) { f(fixture{t, zktest.Start(t)}) })
+}
+
+func (w fixture) connect() *zk.Conn {
+	return bubble.Connect(w, w.srv, timeout, zk.WithMaxBufferSize(4<<20))
+}
+
+func (w fixture) group(conn *zk.Conn, opts ...Option) *Group {
+	g, err := NewGroup(conn, dir, append([]Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
+	require.NoError(w, err)
+	return g
+}
+
+func (w fixture) setShards(n int, change ...func(*Spec)) {
+	_, err := w.group(w.connect()).Update(w.Context(), func(s *Spec) error {
+		s.Shards = names("s", n)
+		for _, f := range change {
+			f(s)
+		}
+		return nil
+	})
+	require.NoError(w, err)
+}
+
+func (w fixture) update(f func(*Spec)) {
+	_, err := w.group(w.connect()).Update(w.Context(), func(s *Spec) error { f(s); return nil })
+	require.NoError(w, err)
+}
+
+// settle waits until everything in progress has ended. The time is not a multiple of the intervals of checks of
+// sessions: a request in flight while the connection is closed can hang the client library.
+func settle() { bubble.Advance(30*time.Second + time.Millisecond) }
+
+// recorder records who owns which shard, as the functions of Run observe it. It fails the test if a shard is granted
+// while an earlier grant of it is valid.
+type recorder struct {
+	w       fixture
+	mu      sync.Mutex
+	grants  map[string]*Shard    // the newest grants, by shard
+	owners  map[string]string    // their members, by shard
+	count   int                  // the number of grants
+	expired map[string]time.Time // when the test has expired the session of a member
+}
+
+func (w fixture) recorder() *recorder {
+	return &recorder{w: w, grants: map[string]*Shard{}, owners: map[string]string{}, expired: map[string]time.Time{}}
+}
+
+func (r *recorder) grant(id string, s *Shard) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.Err() != nil {
+		return // it was lost before it was received
+	}
+	r.count++
+	if before := r.grants[s.Name()]; before != nil {
+		owner := r.owners[s.Name()]
+		// A session that the test expires ends before its lease.
+		if at, ok := r.expired[owner]; before.Err() == nil && (!ok || time.Since(at) > timeout/2) {
+			r.w.Errorf("%s is granted to %s and is held by %s", s.Name(), id, owner)
+		}
+		if s.Token() <= before.Token() {
+			r.w.Errorf("the token of %s does not increase", s.Name())
+		}
+	}
+	r.grants[s.Name()], r.owners[s.Name()] = s, id
+}
+
+// current returns the owners, by shard.
+func (r *recorder) current() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := map[string]string{}
+	for name, s := range r.grants {
+		if s.Err() == nil {
+			now[name] = r.owners[name]
+		}
+	}
+	return now
+}
+
+func (r *recorder) loads() map[string]int { return Plan{Owners: r.current()}.loads() }
+
+func (r *recorder) granted(name string) *Shard {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.grants[name]
+}
+
+// requireEven requires that all shards are owned by these members, in numbers that differ by one at most, and that the
+// plan says the same.
+func (r *recorder) requireEven(shards int, ids ...string) {
+	r.w.Helper()
+	require.Len(r.w, r.current(), shards)
+	loads := r.loads()
+	require.ElementsMatch(r.w, ids, slices.Collect(maps.Keys(loads)))
+	require.LessOrEqual(r.w, slices.Max(slices.Collect(maps.Values(loads)))-slices.Min(slices.Collect(maps.Values(loads))), 1, "%v", loads)
+	plan, err := r.w.group(r.w.connect()).Plan(r.w.Context())
+	require.NoError(r.w, err)
+	require.Equal(r.w, r.current(), plan.Owners)
+	require.Empty(r.w, plan.Moves)
+}
+
+// worker is a program with a member that runs.
+type worker struct {
+	id   string
+	conn *zk.Conn
+	stop context.CancelFunc
+	done <-chan error
+}
+
+// start starts a member that works on its shards, and needs the time drain to finish.
+func (r *recorder) start(id string, drain time.Duration, opts ...Option) *worker {
+	return r.startOn(r.w.connect(), id, drain, opts...)
+}
+
+func (r *recorder) startOn(conn *zk.Conn, id string, drain time.Duration, opts ...Option) *worker {
+	ctx, stop := context.WithCancel(context.Background())
+	g := r.w.group(conn, opts...)
+	k := &worker{id: id, conn: conn, stop: stop}
+	k.done = bubble.Async(func() error {
+		return g.Run(ctx, id, func(ctx context.Context, s *Shard) error {
+			r.grant(id, s)
+			<-ctx.Done()
+			if s.Err() == nil {
+				time.Sleep(drain)
+			}
+			return context.Cause(ctx)
+		})
+	})
+	return k
+}
+
+// leave ends the member and waits for it.
+func (k *worker) leave(t testing.TB) {
+	k.stop()
+	require.NoError(t, <-k.done)
+}
+
+func numbered(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprint("m", i))
+	}
+	return ids
+}
