@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -140,15 +141,55 @@ func (r *recorder) requireEven(shards int, ids ...string) {
 
 // worker is a program with a member that runs.
 type worker struct {
-	id   string
-	conn *zk.Conn
-	stop context.CancelFunc
-	done <-chan error
+	id      string
+	conn    *zk.Conn
+	network *network
+	stop    context.CancelFunc
+	done    <-chan error
 }
 
 // start starts a member that works on its shards, and needs the time drain to finish.
 func (r *recorder) start(id string, drain time.Duration, opts ...Option) *worker {
-	return r.startOn(r.w.connect(), id, drain, opts...)
+	n := &network{}
+	dial := r.w.srv.Dialer()
+	conn := bubble.Connect(r.w, r.w.srv, timeout, zk.WithMaxBufferSize(4<<20), zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.down {
+			return nil, net.ErrClosed
+		}
+		link, err := dial(network, address, limit)
+		if err == nil {
+			n.link = link
+		}
+		return link, err
+	}))
+	k := r.startOn(conn, id, drain, opts...)
+	k.network = n
+	return k
+}
+
+// network is the network of one program.
+type network struct {
+	mu   sync.Mutex
+	down bool
+	link net.Conn // the newest connection
+}
+
+// crash makes the program unreachable, in any state of its connection: it may not have a session yet, by which
+// the server could close it.
+func (n *network) crash() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = true
+	n.link.Close()
+}
+
+// repair ends crash.
+func (n *network) repair() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = false
 }
 
 func (r *recorder) startOn(conn *zk.Conn, id string, drain time.Duration, opts ...Option) *worker {

@@ -260,7 +260,7 @@ func (p *planner) confirmations(now time.Time) map[string]record {
 func (p *planner) wakeup(now time.Time) time.Time {
 	at := now.Add(idle)
 	for _, m := range p.plan.Members {
-		if !m.Away.IsZero() {
+		if m.Away.After(now) {
 			at = earlier(at, m.Away)
 		}
 	}
@@ -269,7 +269,9 @@ func (p *planner) wakeup(now time.Time) time.Time {
 		if begun.IsZero() {
 			begun = now
 		}
-		at = earlier(at, begun.Add(p.roundLimit()))
+		if end := begun.Add(p.roundLimit()); end.After(now) { // otherwise the move counts as confirmed
+			at = earlier(at, end)
+		}
 	}
 	return at
 }
