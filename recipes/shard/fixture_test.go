@@ -43,6 +43,15 @@ func (w fixture) connect() *zk.Conn {
 	return bubble.Connect(w, w.srv, timeout, zk.WithMaxBufferSize(4<<20))
 }
 
+// connectSlowly connects to a server with latency.
+func (w fixture) connectSlowly() *zk.Conn {
+	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(4<<20))
+	require.NoError(w, err)
+	bubble.Advance(20 * time.Millisecond)
+	require.Equal(w, zk.StateHasSession, conn.State())
+	return conn
+}
+
 func (w fixture) group(conn *zk.Conn, opts ...Option) *Group {
 	g, err := NewGroup(conn, dir, append([]Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
 	require.NoError(w, err)
@@ -115,6 +124,13 @@ func (r *recorder) current() map[string]string {
 		}
 	}
 	return now
+}
+
+// granting returns the number of shards that have been granted.
+func (r *recorder) granting() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.grants)
 }
 
 func (r *recorder) loads() map[string]int { return Plan{Owners: r.current()}.loads() }
