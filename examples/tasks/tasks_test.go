@@ -202,6 +202,18 @@ func TestTasks(t *testing.T) {
 			demonstration.waitForLine("dead letter: bad-job: cannot be done, after 2 attempts")
 			demonstration.requireSuccess()
 		},
+		"shards": func(h *harness) {
+			first := h.start("shards", "-name=worker-1")
+			first.waitForLine("tenant-63: working, with token")
+			second := h.start("shards", "-name=worker-2")
+			first.waitForLine("saved for worker-2: joined")
+			second.waitForLine("working")
+			second.interrupt()
+			again := h.start("shards", "-name=worker-2")
+			again.waitForLine("working")
+			again.interrupt()
+			first.interrupt()
+		},
 		"config": func(h *harness) {
 			_, err := h.conn.Create("/config", nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(h, err)

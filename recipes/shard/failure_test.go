@@ -105,8 +105,8 @@ func TestRun_RollingRestart(t *testing.T) {
 		r := w.recorder()
 		w.setShards(100, func(s *Spec) { s.RestartDelay = time.Minute })
 		workers := map[string]*worker{}
-		for _, id := range numbered(20) {
-			workers[id] = r.start(id, 50*time.Millisecond, WithRestart())
+		for i, id := range numbered(20) {
+			workers[id] = r.start(id, time.Duration(i%2)*50*time.Millisecond, WithRestart())
 		}
 		settle()
 		r.requireEven(100, numbered(20)...)
@@ -157,6 +157,7 @@ func TestRun_MaxMoves(t *testing.T) {
 		b := r.start("b", time.Second)
 		for len(r.loads()) < 2 || r.loads()["b"] < 6 {
 			require.GreaterOrEqual(w, len(r.current()), 10)
+			require.LessOrEqual(w, r.asked(), 2)
 			time.Sleep(100 * time.Millisecond)
 		}
 		settle()
@@ -189,8 +190,11 @@ func TestRun_ForeignProgram(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r := w.recorder()
 		w.setShards(9)
-		a, b := r.start("a", 0), r.start("b", 0)
+		a := r.start("a", 0)
 		settle()
+		b := r.start("b", 0)
+		settle()
+		require.Equal(w, 13, r.count)
 		operator := w.connect()
 		for name, spoil := range map[string]func() error{
 			"delete the plan": func() error { return operator.Delete(dir+"/plan", -1) },
@@ -211,7 +215,7 @@ func TestRun_ForeignProgram(t *testing.T) {
 			settle()
 			settle()
 			r.requireEven(9, "a", "b")
-			require.Equal(w, 9, r.count, name)
+			require.Equal(w, 13, r.count, name)
 		}
 		a.leave(w)
 		b.leave(w)

@@ -133,6 +133,18 @@ func (r *recorder) granting() int {
 	return len(r.grants)
 }
 
+// asked returns the number of shards that are held although their release was requested.
+func (r *recorder) asked() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.grants {
+		if s.Moved() != nil && s.Err() == nil {
+			n++
+		}
+	}
+	return n
+}
+
 func (r *recorder) loads() map[string]int { return Plan{Owners: r.current()}.loads() }
 
 func (r *recorder) granted(name string) *Shard {

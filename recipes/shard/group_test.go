@@ -45,6 +45,25 @@ func TestRun_ShardsAreDivided(t *testing.T) {
 	})
 }
 
+// TestRun_StartTogether fails if shards move because members that start together do not do so in the same instant.
+func TestRun_StartTogether(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(20)
+		var workers []*worker
+		for _, id := range numbered(4) {
+			workers = append(workers, r.start(id, 0))
+			bubble.Advance(150 * time.Millisecond)
+		}
+		settle()
+		r.requireEven(20, numbered(4)...)
+		require.Equal(w, 20, r.count)
+		for _, k := range workers {
+			k.leave(w)
+		}
+	})
+}
+
 // TestRun_HandOver fails if the old or the new owner does not learn why a shard moves, if the new one starts before the
 // old one has finished, or if the shard is not held while the function finishes.
 func TestRun_HandOver(t *testing.T) {

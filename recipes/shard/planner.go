@@ -87,20 +87,19 @@ func (p *planner) run(ctx context.Context) error {
 		}
 		timer.Reset(time.Until(due))
 	}
+	wakeSoon := func() { wake(earlier(due, time.Now().Add(batchTime))) }
 	for {
-		now := time.Now()
-		soon := now.Add(batchTime)
 		select {
 		case v := <-views:
 			if v.Err != nil {
 				return v.Err
 			}
 			is := records(v.Members)
-			if len(is) != len(p.members) && now.Before(p.quiet) {
+			if now := time.Now(); len(is) != len(p.members) && now.Before(p.quiet) {
 				p.quiet = earlier(now.Add(quietTime), begin.Add(maxQuietTime))
 			}
 			p.members = is
-			wake(earlier(due, soon))
+			wakeSoon()
 		case c := <-specs:
 			switch {
 			case c.Err != nil:
@@ -110,14 +109,14 @@ func (p *planner) run(ctx context.Context) error {
 				continue
 			}
 			p.spec = &c
-			wake(earlier(due, soon))
+			wakeSoon()
 		case c := <-plans:
 			if c.Err != nil {
 				return c.Err
 			}
 			if z := c.Version.Zxid(); p.stat != nil && (z == 0 || z > p.stat.Mzxid) {
 				p.stat = nil // another program has changed or deleted it
-				wake(earlier(due, soon))
+				wakeSoon()
 			}
 		case <-timer.C:
 			at, err := p.update(ctx)
