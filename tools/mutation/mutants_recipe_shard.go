@@ -143,7 +143,7 @@ var shardMutants = []mutant{
 		name: "shard/max-moves", breaks: "moves in progress do not count",
 		file: "recipes/shard/next.go",
 		edits: []edit{
-			{"if m.Reason.byChoice() && p.inProgress(m) {", "if false {"},
+			{"if m.Reason.byChoice() && p.inProgress(m) {", "if m.Reason == \"\" {"},
 		},
 		tests: "./recipes/shard -run ^TestNext_MaxMoves$",
 	},
