@@ -62,6 +62,34 @@ func TestRun_Crash(t *testing.T) {
 	}
 }
 
+// TestTrap51_MembersJoinAndLeaveRepeatedly fails if two members own a shard while a member joins and leaves, or if that moves the
+// shards of members that stay more than necessary (kazoo #271, #283, #298, #392).
+func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(12)
+		a, b := r.start("a", 100*time.Millisecond), r.start("b", 100*time.Millisecond)
+		settle()
+		kept := r.current()
+		flapping := w.connect()
+		for range 20 {
+			c := r.startOn(flapping, "c", 100*time.Millisecond)
+			time.Sleep(700 * time.Millisecond)
+			c.leave(w)
+			for shard, owner := range r.current() {
+				if kept[shard] != owner {
+					delete(kept, shard)
+				}
+			}
+		}
+		settle()
+		r.requireEven(12, "a", "b")
+		require.GreaterOrEqual(w, len(kept), 8, "shards that have never moved to another member that stays")
+		a.leave(w)
+		b.leave(w)
+	})
+}
+
 // TestRun_NoLeader fails if the members do not divide the shards evenly if nobody makes plans.
 func TestRun_NoLeader(t *testing.T) {
 	runTest(t, func(w fixture) {
