@@ -175,9 +175,9 @@ func (g *Group) Owner(ctx context.Context, shard string) (Ownership, error) {
 // shards are released. If another member has the ID, Run waits until it has left, which takes up to a session timeout
 // if it has crashed. Run continues across sessions.
 //
-// The context of f ends when the release of the shard is requested, with a [*MovedError] as its cause, when
-// the shard is lost, and when ctx is done. In the first and the last case the shard is still held: f can save
-// its state until the grace period ends ([WithGrace]), with [Shard.Context]. The shard is released when f returns.
+// The context of f ends when the shard is lost, or when its release is requested, also because ctx is done. Then its cause
+// is a [*MovedError], and the shard is still held: f can save its state until the grace period ends
+// ([WithGrace]), with [Shard.Context]. The shard is released when f returns.
 //
 // If f returns nil before its context is done, the shard remains with the member, which does nothing for it. If f
 // returns an error before its context is done, the member leaves and Run returns the error. Later errors of f are

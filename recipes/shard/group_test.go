@@ -110,7 +110,7 @@ func TestRun_HandOver(t *testing.T) {
 		require.Equal(w, "b", owner.Member)
 		require.Greater(w, owner.Token, x.token)
 		stopA()
-		require.Nil(w, (<-spans).moved, "the context of Run is done")
+		require.Equal(w, Left, (<-spans).moved.Reason, "the context of Run is done")
 		settle()
 		stopB()
 		y, z := <-spans, <-spans

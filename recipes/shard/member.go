@@ -18,8 +18,8 @@ import (
 type Member struct {
 	group  *Group
 	id     string
-	run    func(context.Context, *Shard) error // of Run; nil for Join
-	caller context.Context                     // of Run
+	run    func(context.Context, *Shard) error // of Run, without its end; nil for Join
+	caller context.Context                     // of Run, without its end
 	keeper *ephemeral.Keeper                   // of the znode of the member
 	leads  atomic.Bool                         // this member makes the plans
 
@@ -46,7 +46,7 @@ func (g *Group) join(ctx context.Context, id string, run func(context.Context, *
 		return nil, fmt.Errorf("%w: ID %q is not a valid znode name", recipes.ErrInvalid, id)
 	}
 	m := &Member{
-		group: g, id: id, run: run, caller: ctx,
+		group: g, id: id, run: run, caller: context.WithoutCancel(ctx),
 		owned: make(chan Owned, 1), drained: make(chan struct{}), ended: make(chan struct{}),
 	}
 	f := newFollower(m)

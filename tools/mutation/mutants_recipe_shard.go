@@ -73,7 +73,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"		if !f.mine[name] {\n", "		if false {\n"},
 		},
-		tests: "./recipes/shard -run ^TestRun_HandOver$",
+		tests: "./recipes/shard -run ^TestRun_ShardsAreDivided$",
 	},
 	{
 		name: "shard/not-received", breaks: "a shard that was not received is kept for the grace period",
