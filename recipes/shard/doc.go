@@ -19,7 +19,7 @@
 // members of equal weight each owns K/N of them, rounded up or down. When a member joins or leaves, no more shards
 // move than this requires. While a member restarts ([WithRestart]), its shards do not move if it returns in time.
 //
-// The plan, which assigns the shards, is made by a leader among the members. If there is no leader, every member computes it from the last
+// The plan, which assigns the shards, is made by a leader among the members. Without a leader, every member computes it from the last
 // plan. Errors in a plan cost time, and never lead to two owners.
 //
 // # Limits
@@ -27,7 +27,7 @@
 // The plan is one znode, and a server accepts a megabyte: 10,000 shards fit if their names have up to 70 bytes, with some
 // hundred members. [Group.Update] rejects more. Every member and every router reads each new plan.
 //
-// While a shard moves, nobody owns it. If a member crashes, its shards have no owner until its session ends. If an
+// A shard that moves has no owner for a moment, and the shards of a member that crashes have none until its session ends. If an
 // operator closes a session or deletes the znode of a lock, the next owner can start an instant before the last one
 // is notified; tokens and Multi still protect.
 //

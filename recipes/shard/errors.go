@@ -13,7 +13,7 @@ var ErrRevoked = errors.New("shard: not released in time")
 // requested. The shard is still held then.
 type MovedError struct {
 	Shard string
-	// To is the next owner according to the plan, or "" if there is none yet.
+	// To is the next owner according to the plan, or "" if the shard has no new owner yet.
 	To     string
 	Reason Reason
 }

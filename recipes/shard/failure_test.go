@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_Crash fails if the shards of a member that has crashed are not owned again soon after the end of its session. m0 is
+// TestRun_Crash fails if the shards of a member that has crashed are not owned again soon after its session has expired. m0 is
 // the leader.
 func TestRun_Crash(t *testing.T) {
 	for _, crashes := range [][]int{{0}, {1}, {0, 1, 2}} {
@@ -90,7 +90,7 @@ func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 	})
 }
 
-// TestRun_NoLeader fails if the members do not divide the shards evenly if nobody makes plans.
+// TestRun_NoLeader fails if the members do not divide the shards evenly without a leader.
 func TestRun_NoLeader(t *testing.T) {
 	runTest(t, func(w fixture) {
 		foreign, err := lock.NewMutex(w.connect(), dir+"/leader")
@@ -213,7 +213,7 @@ func TestRun_MaxMoves(t *testing.T) {
 }
 
 // TestRun_ForeignProgram fails if members lose their shards because another program deletes or overwrites the plan or the Spec,
-// or adds a member that is none, or if the leader does not repair the plan.
+// or adds a znode that is not a member, or if the leader does not repair the plan.
 func TestRun_ForeignProgram(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r := w.recorder()
@@ -299,7 +299,7 @@ func TestGroup_Watch(t *testing.T) {
 	})
 }
 
-// TestGroup_CostAtRest fails if the number of requests of a member at rest depends on the number of shards, except for the
+// TestGroup_CostAtRest fails if the number of requests of an idle member depends on the number of shards, except for the
 // verification of watches.
 func TestGroup_CostAtRest(t *testing.T) {
 	costs := map[int]float64{}
@@ -331,7 +331,7 @@ func TestGroup_CostAtRest(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("requests per member and minute: %v; the session timeout is %v", costs, timeout)
+	t.Logf("requests per idle member and minute: %v; the session timeout is %v", costs, timeout)
 	require.InDelta(t, costs[10], costs[200], 1)
 }
 

@@ -358,7 +358,7 @@ func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison
 	return c
 }
 
-// specZxid returns the zxid of the last change of the Spec, or 0 if there is none.
+// specZxid returns the zxid of the last change of the Spec, or 0 if it does not exist.
 func (g *Group) specZxid(ctx context.Context) (int64, error) {
 	stat, err := connection.Read(ctx, g.setup.Conn, func() (*zk.Stat, error) {
 		exists, stat, err := g.setup.Conn.Exists(g.specPath())

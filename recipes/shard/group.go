@@ -110,7 +110,7 @@ func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 }
 
 // Plan returns the current plan, including the moves in progress. It sends one request, without a watch. The zero
-// Plan means that there is none yet. Errors are those of [value.Value.Get].
+// Plan means that no plan exists yet. Errors are those of [value.Value.Get].
 func (g *Group) Plan(ctx context.Context) (Plan, error) {
 	plan, _, err := g.plan.Get(ctx)
 	return plan, g.setup.Fail("read the plan of", g.setup.Path, err)
@@ -150,7 +150,7 @@ type Ownership struct {
 	Token int64
 }
 
-// Owner returns the owner of a shard, according to the lock of the shard, or the zero Ownership if nobody holds it. It
+// Owner returns the owner of a shard, according to the lock of the shard, or the zero Ownership without an owner. It
 // sends one request to list the contenders and one for each of them. The result may be slightly out of date. Errors
 // are those of [lock.Mutex.Contenders].
 func (g *Group) Owner(ctx context.Context, shard string) (Ownership, error) {
@@ -186,6 +186,9 @@ func (g *Group) Owner(ctx context.Context, shard string) (Ownership, error) {
 // Other errors: [recipes.ErrInvalid], [recipes.ErrConnClosed], [recipes.ErrPermission]. If one shard cannot be locked,
 // Run keeps the others, logs a warning and tries again.
 func (g *Group) Run(ctx context.Context, id string, f func(ctx context.Context, s *Shard) error) error {
+	if f == nil {
+		return fmt.Errorf("%w: the function is nil", recipes.ErrInvalid)
+	}
 	m, err := g.join(ctx, id, f)
 	switch {
 	case ctx.Err() != nil:

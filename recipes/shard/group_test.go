@@ -186,12 +186,14 @@ func TestRun_Error(t *testing.T) {
 			require.Zero(w, owner)
 		}
 		g := w.group(w.connect())
+		idle := func(context.Context, *Shard) error { return nil }
 		for _, id := range []string{"", "a/b"} {
-			require.ErrorIs(w, g.Run(w.Context(), id, nil), recipes.ErrInvalid)
+			require.ErrorIs(w, g.Run(w.Context(), id, idle), recipes.ErrInvalid)
 		}
+		require.ErrorIs(w, g.Run(w.Context(), "a", nil), recipes.ErrInvalid)
 		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
-		require.NoError(w, g.Run(ctx, "a", nil))
+		require.NoError(w, g.Run(ctx, "a", idle))
 		settle() // the znode of the member is removed in the background
 		_, err = NewGroup(g.setup.Conn, "/")
 		require.ErrorIs(w, err, recipes.ErrInvalid)

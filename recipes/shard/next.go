@@ -209,7 +209,7 @@ func (p *planning) lossReason(from string) Reason {
 	return Lost
 }
 
-// neediest returns the member that lacks most shards, or nil if there is none.
+// neediest returns the member that lacks most shards, or nil without members.
 func (p *planning) neediest() (to *share) {
 	most := 0
 	for _, s := range p.order {

@@ -237,7 +237,7 @@ func TestNext_MaxMoves(t *testing.T) {
 	require.Equal(t, 100, m.plan.loads()["m00001"])
 }
 
-// TestNext_Operators fails if a decision of an operator has no effect, or another one than documented.
+// TestNext_Operators fails if a decision of an operator has no effect, or an effect that is not documented.
 func TestNext_Operators(t *testing.T) {
 	m := newModel(12, 3)
 	change := func(f func(*Spec)) {

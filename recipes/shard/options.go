@@ -26,7 +26,7 @@ type settings struct {
 }
 
 // WithGrace sets how long a member may keep a shard after its release was requested. Then the shard is released. The
-// default is 10 s. With 0 shards are released at once.
+// default is 10 s. With 0 shards are released immediately.
 func WithGrace(d time.Duration) Option {
 	return ownOption(recipe.Own("shard.WithGrace", func(s *settings) { s.grace = d }))
 }
@@ -44,8 +44,8 @@ func WithWeight(n int) Option {
 }
 
 // WithRestart declares that a member that leaves will return with the same ID, for example because the
-// program is updated. If it returns within [Spec.RestartDelay], it has the same shards again. Until then nobody
-// owns them.
+// program is updated. If it returns within [Spec.RestartDelay], it has the same shards again. Until then they
+// have no owner.
 func WithRestart() Option {
 	return ownOption(recipe.Own("shard.WithRestart", func(s *settings) { s.restart = true }))
 }

@@ -25,7 +25,7 @@ type Spec struct {
 	// 0 means no limit. A member that leaves, and members that are gone, are not affected.
 	MaxMoves int `json:"maxMoves,omitempty"`
 	// RestartDelay is how long a member that has announced a restart keeps its shards ([WithRestart]).
-	// Nobody owns them meanwhile. 0 means that they are assigned to others at once.
+	// They have no owner during that time. 0 means that they are assigned to others immediately.
 	RestartDelay time.Duration `json:"restartDelayNanoseconds,omitempty"`
 	// Pins are the members, by shard, that own a shard whenever they have joined and are not
 	// drained. At other times the shard is placed like every other.
