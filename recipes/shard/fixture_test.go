@@ -83,17 +83,18 @@ func settle() { bubble.Advance(30*time.Second + time.Millisecond) }
 type recorder struct {
 	w       fixture
 	mu      sync.Mutex
-	grants  map[string]*Shard    // the newest grants, by shard
-	owners  map[string]string    // their members, by shard
-	count   int                  // the number of grants
-	expired map[string]time.Time // when the test has expired the session of a member
+	grants  map[string]*Shard          // the newest grants, by shard
+	owners  map[string]string          // their members, by shard
+	works   map[string]context.Context // of their functions, by shard
+	count   int                        // the number of grants
+	expired map[string]time.Time       // when the test has expired the session of a member
 }
 
 func (w fixture) recorder() *recorder {
-	return &recorder{w: w, grants: map[string]*Shard{}, owners: map[string]string{}, expired: map[string]time.Time{}}
+	return &recorder{w: w, grants: map[string]*Shard{}, owners: map[string]string{}, works: map[string]context.Context{}}
 }
 
-func (r *recorder) grant(id string, s *Shard) {
+func (r *recorder) grant(ctx context.Context, id string, s *Shard) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.Err() != nil {
@@ -101,16 +102,17 @@ func (r *recorder) grant(id string, s *Shard) {
 	}
 	r.count++
 	if before := r.grants[s.Name()]; before != nil {
-		owner := r.owners[s.Name()]
-		// A session that the test expires ends before its lease.
-		if at, ok := r.expired[owner]; before.Err() == nil && (!ok || time.Since(at) > timeout/2) {
-			r.w.Errorf("%s is granted to %s and is held by %s", s.Name(), id, owner)
+		if before.Err() == nil {
+			r.w.Errorf("%s is granted to %s and is held by %s", s.Name(), id, r.owners[s.Name()])
 		}
 		if s.Token() <= before.Token() {
 			r.w.Errorf("the token of %s does not increase", s.Name())
 		}
 	}
-	r.grants[s.Name()], r.owners[s.Name()] = s, id
+	if before := r.works[s.Name()]; before != nil && before.Err() == nil {
+		r.w.Errorf("%s works on %s and is not told to stop, and %s begins", r.owners[s.Name()], s.Name(), id)
+	}
+	r.grants[s.Name()], r.owners[s.Name()], r.works[s.Name()] = s, id, ctx
 }
 
 // current returns the owners, by shard.
@@ -226,7 +228,7 @@ func (r *recorder) startOn(conn *zk.Conn, id string, drain time.Duration, opts .
 	k := &worker{id: id, conn: conn, stop: stop}
 	k.done = bubble.Async(func() error {
 		return g.Run(ctx, id, func(ctx context.Context, s *Shard) error {
-			r.grant(id, s)
+			r.grant(ctx, id, s)
 			<-ctx.Done()
 			if s.Err() == nil {
 				time.Sleep(drain)

@@ -87,6 +87,7 @@ type trial struct {
 }
 
 type granted struct {
+	ctx   context.Context // of the function
 	id    string
 	shard *Shard
 }
@@ -147,7 +148,7 @@ func (x *trial) join(p *program, n int) {
 	go func() {
 		defer close(over)
 		err := g.Run(ctx, p.id, func(ctx context.Context, s *Shard) error {
-			x.grant(p.id, s)
+			x.grant(ctx, p.id, s)
 			<-ctx.Done()
 			if s.Err() == nil {
 				time.Sleep(work)
@@ -162,7 +163,7 @@ func (x *trial) join(p *program, n int) {
 }
 
 // grant records that a member owns a shard.
-func (x *trial) grant(id string, s *Shard) {
+func (x *trial) grant(ctx context.Context, id string, s *Shard) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s.Err() != nil {
@@ -172,14 +173,18 @@ func (x *trial) grant(id string, s *Shard) {
 	if before, ok := x.grants[s.Name()]; ok {
 		// A session that is expired by force, or a znode that is deleted, ends before the lease.
 		at, forced := x.taken[before.id]
-		if before.shard.Err() == nil && (!forced || time.Since(at) > x.schedule.Timeout) {
+		switch {
+		case forced && time.Since(at) <= x.schedule.Timeout:
+		case before.shard.Err() == nil:
 			x.Violate("%s is granted to %s and is held by %s", s.Name(), id, before.id)
+		case before.ctx.Err() == nil:
+			x.Violate("%s works on %s and is not told to stop, and %s begins", before.id, s.Name(), id)
 		}
 		if s.Token() <= before.shard.Token() {
 			x.Violate("the token of %s does not increase", s.Name())
 		}
 	}
-	x.grants[s.Name()] = granted{id, s}
+	x.grants[s.Name()] = granted{ctx, id, s}
 }
 
 // change changes the Spec at random.

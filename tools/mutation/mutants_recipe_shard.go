@@ -76,6 +76,14 @@ var shardMutants = []mutant{
 		tests: "./recipes/shard -run ^TestRun_ShardsAreDivided$",
 	},
 	{
+		name: "shard/lost", breaks: "a function continues after the shard is lost",
+		file: "recipes/shard/lend.go",
+		edits: []edit{
+			{"grant.Work(s.Context(), m.caller)", "grant.Work(context.Background(), m.caller)"},
+		},
+		tests: "./recipes/shard -run ^TestRun_Crash$",
+	},
+	{
 		name: "shard/not-received", breaks: "a shard that was not received is kept for the grace period",
 		file: "recipes/shard/lend.go",
 		edits: []edit{
