@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,9 +91,9 @@ func (p *planner) run(ctx context.Context) error {
 	wakeSoon := func() { wake(earlier(due, time.Now().Add(batchTime))) }
 	for {
 		select {
-		case v := <-views:
-			if v.Err != nil {
-				return v.Err
+		case v, ok := <-views:
+			if !ok || v.Err != nil {
+				return cmp.Or(v.Err, context.Cause(ctx))
 			}
 			is := records(v.Members)
 			if now := time.Now(); len(is) != len(p.members) && now.Before(p.quiet) {
@@ -100,19 +101,19 @@ func (p *planner) run(ctx context.Context) error {
 			}
 			p.members = is
 			wakeSoon()
-		case c := <-specs:
+		case c, ok := <-specs:
 			switch {
-			case c.Err != nil:
-				return c.Err
+			case !ok || c.Err != nil:
+				return cmp.Or(c.Err, context.Cause(ctx))
 			case c.Cause != nil:
 				p.group.setup.Log.Warn("cannot read the spec of the shards: keeping the previous one", "err", c.Cause)
 				continue
 			}
 			p.spec = &c
 			wakeSoon()
-		case c := <-plans:
-			if c.Err != nil {
-				return c.Err
+		case c, ok := <-plans:
+			if !ok || c.Err != nil {
+				return cmp.Or(c.Err, context.Cause(ctx))
 			}
 			if z := c.Version.Zxid(); p.stat != nil && (z == 0 || z > p.stat.Mzxid) {
 				p.stat = nil // another program has changed or deleted it
@@ -155,7 +156,10 @@ const idle = time.Hour
 // update writes the next plan if it differs. It returns when the next plan may differ although nothing is reported.
 func (p *planner) update(ctx context.Context) (time.Time, error) {
 	now := time.Now()
-	if p.members == nil || p.spec == nil {
+	switch {
+	case ctx.Err() != nil:
+		return now, context.Cause(ctx)
+	case p.members == nil || p.spec == nil:
 		return now.Add(idle), nil
 	}
 	if p.stat == nil {

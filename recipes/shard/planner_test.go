@@ -41,6 +41,23 @@ func TestPlanner_FormerLeader(t *testing.T) {
 	})
 }
 
+// TestPlanner_Leaves fails if a leader plans although it leaves: the channels of its inputs may be closed.
+func TestPlanner_Leaves(t *testing.T) {
+	runTest(t, func(w fixture) {
+		p, hold := w.planner()
+		require.NoError(w, p.read(w.Context()))
+		ctx, cancel := context.WithCancel(w.Context())
+		cancel()
+		_, err := p.update(ctx)
+		require.ErrorIs(w, err, context.Canceled)
+		require.ErrorIs(w, p.run(ctx), context.Canceled)
+		plan, err := p.group.Plan(w.Context())
+		require.NoError(w, err)
+		require.Zero(w, plan.Version)
+		require.NoError(w, hold.Release())
+	})
+}
+
 // TestPlanner_ChangedPlan fails if a leader replaces a plan that it has not read.
 func TestPlanner_ChangedPlan(t *testing.T) {
 	runTest(t, func(w fixture) {

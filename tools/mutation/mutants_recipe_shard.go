@@ -11,6 +11,14 @@ var shardMutants = []mutant{
 		tests: "./recipes/shard -run ^TestPlanner_FormerLeader$",
 	},
 	{
+		name: "shard/leaves", breaks: "a leader that leaves plans without members",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{"	case ctx.Err() != nil:\n		return now, context.Cause(ctx)\n", ""},
+		},
+		tests: "./recipes/shard -run ^TestPlanner_Leaves$",
+	},
+	{
 		name: "shard/changed-plan", breaks: "a leader replaces a plan that it has not read",
 		file: "recipes/shard/planner.go",
 		edits: []edit{
