@@ -81,13 +81,12 @@ func settle() { bubble.Advance(30*time.Second + time.Millisecond) }
 // recorder records who owns which shard, as the functions of Run observe it. It fails the test if a shard is granted
 // while an earlier grant of it is valid.
 type recorder struct {
-	w       fixture
-	mu      sync.Mutex
-	grants  map[string]*Shard          // the newest grants, by shard
-	owners  map[string]string          // their members, by shard
-	works   map[string]context.Context // of their functions, by shard
-	count   int                        // the number of grants
-	expired map[string]time.Time       // when the test has expired the session of a member
+	w      fixture
+	mu     sync.Mutex
+	grants map[string]*Shard          // the newest grants, by shard
+	owners map[string]string          // their members, by shard
+	works  map[string]context.Context // of their functions, by shard
+	count  int                        // the number of grants
 }
 
 func (w fixture) recorder() *recorder {
