@@ -6,7 +6,8 @@
 //	queue      work queues: FIFO, by priority, delayed; at-least-once delivery
 //	value      Value, by compare-and-set, with the formats of package codec; Counter and IDs: numbers to
 //	           which clients add, blocks of IDs
-//	group      Group, Persistent and Partitioner: membership, and parts divided among members
+//	group      Group and Persistent: membership
+//	shard      shards of work divided among members, each owned by one
 //	discovery  services and their instances, in Curator's layout
 //	cache      in-memory copies of a znode, its children or a subtree, with events
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/recipes/shard"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
@@ -24,6 +25,7 @@ var (
 	_ group.Option        = recipes.Option{}
 	_ lock.Option         = recipes.Option{}
 	_ queue.Option        = recipes.Option{}
+	_ shard.Option        = recipes.Option{}
 	_ value.Option        = recipes.Option{}
 )
 

@@ -182,6 +182,18 @@ func TestTasks(t *testing.T) {
 			demonstration.waitForLine("dead letter: bad-job: cannot be done, after 2 attempts")
 			demonstration.requireSuccess()
 		},
+		"shards": func(t *testing.T, server string, _ *zk.Conn) {
+			first := start(t, server, "shards", "-name=worker-1")
+			first.waitForLine("tenant-63: working, with token")
+			second := start(t, server, "shards", "-name=worker-2")
+			first.waitForLine("saved for worker-2: joined")
+			second.waitForLine("working")
+			second.interrupt()
+			again := start(t, server, "shards", "-name=worker-2")
+			again.waitForLine("working")
+			again.interrupt()
+			first.interrupt()
+		},
 		"config": func(t *testing.T, server string, conn *zk.Conn) {
 			_, err := conn.Create("/config", nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)

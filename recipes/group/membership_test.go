@@ -43,13 +43,6 @@ func TestNew_InvalidParameters(t *testing.T) {
 			_, err = w.group(conn).Join(w.Context(), id, nil)
 			require.ErrorIs(w, err, recipes.ErrInvalid, "%q", id)
 		}
-		_, err = NewPartitioner(conn, "/")
-		require.ErrorIs(w, err, recipes.ErrInvalid)
-		p, err := NewPartitioner(conn, dir)
-		require.NoError(w, err)
-		require.ErrorIs(w, p.SetParts(w.Context(), []string{"a", ""}), recipes.ErrInvalid)
-		_, err = p.Join(w.Context(), "a", -1)
-		require.ErrorIs(w, err, recipes.ErrInvalid)
 		require.Equal(w, "/\n", w.srv.Tree())
 	})
 }

@@ -2,7 +2,7 @@ package group
 
 import "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 
-// Option is an option of a [Group], a [Persistent] or a [Partitioner]: every [recipes.Option], and
+// Option is an option of a [Group] or a [Persistent]: every [recipes.Option], and
 // [WithoutData] of a Group.
 type Option interface{ ApplyGroup(*recipe.Setup) }
 

@@ -29,7 +29,7 @@ type edit struct{ old, new string }
 // table returns all mutants.
 func table() []mutant {
 	return slices.Concat(sessionMutants, rejectionMutants, accessMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
-		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, lockMutants, workQueueMutants, cacheMutants, counterMutants, groupMutants, ephemeralMutants,
+		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, lockMutants, workQueueMutants, cacheMutants, counterMutants, groupMutants, shardMutants, ephemeralMutants,
 		changefeedMutants, etcdMutants,
 		raftlogMutants, raftlogElectionMutants, raftlogFileMutants, raftlogClientMutants, raftlogPeerMutants, roleMutants, commandMutants, transportMutants, migrationMutants)
 }

@@ -1,6 +1,6 @@
 package main
 
-// groupMutants break rules of groups, partitioners and barriers.
+// groupMutants break rules of groups and barriers.
 var groupMutants = []mutant{
 	{
 		name: "recipe/unreadable-member", breaks: "a member whose data cannot be read ends the views of all",
@@ -9,14 +9,6 @@ var groupMutants = []mutant{
 			{"		if connection.IsUnreadable(err) {", "		if false && connection.IsUnreadable(err) {"},
 		},
 		tests: "./recipes/group -run ^TestChanges_ForeignParticipant$",
-	},
-	{
-		name: "recipe/part-lock", breaks: "a member leaves because one part cannot be locked",
-		file: "recipes/group/share.go",
-		edits: []edit{
-			{"		case errors.Is(err, recipes.ErrConnClosed):\n", "		case !errors.Is(err, recipes.ErrSessionExpired):\n"},
-		},
-		tests: "./recipes/group -run ^TestPartitioner_ForeignParticipant$",
 	},
 	{
 		name: "recipe/barrier-stray", breaks: "a child that is not a participant counts as one",

@@ -29,6 +29,7 @@ func TestCodeOfDocuments(t *testing.T) {
 		},
 		"docs/tasks/lock.md":      {"examples/tasks/lock/main.go"},
 		"docs/tasks/observe.md":   {"examples/tasks/observe/main.go", "examples/tasks/metrics/main.go"},
+		"docs/tasks/shards.md":    {"examples/tasks/shards/main.go"},
 		"docs/tasks/workqueue.md": {"examples/tasks/workqueue/main.go"},
 	} {
 		text, err := os.ReadFile(document)

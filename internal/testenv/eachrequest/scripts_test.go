@@ -19,6 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/recipes/shard"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
@@ -103,7 +104,7 @@ var scripts = []Script{
 	{Name: "counter", Use: useCounter},
 	{Name: "value", Use: useValue},
 	{Name: "group", Use: useGroup},
-	{Name: "partitioner", Use: usePartitioner},
+	{Name: "shards", Use: useShards},
 	{Name: "discovery", Use: useDiscovery},
 	{Name: "cache", Use: useCache},
 }
@@ -563,29 +564,44 @@ func useGroup(r *Run) {
 	}
 }
 
-func usePartitioner(r *Run) {
-	client, other := both(r, func(conn *zk.Conn) (*group.Partitioner, error) { return group.NewPartitioner(conn, "/app/parts") })
-	r.Once("set parts", func(ctx context.Context) error { return client.SetParts(ctx, []string{"a", "b"}) })
-	r.Require("set parts", func(ctx context.Context) error { return other.SetParts(ctx, []string{"a", "b"}) })
-	var mine, theirs *group.Share
-	r.Try("join", func(ctx context.Context) (err error) { mine, err = client.Join(ctx, "client", time.Second); return err })
-	hold := func(s *group.Share, ofClient bool) {
-		for part := range s.Parts() {
-			r.Held(part.Name(), 1, ofClient, part)
-			r.Background(func() {
-				select {
-				case <-part.Wanted():
-				case <-part.Done():
+func useShards(r *Run) {
+	client, other := both(r, func(conn *zk.Conn) (*shard.Group, error) {
+		return shard.NewGroup(conn, "/app/shards", shard.WithGrace(time.Second))
+	})
+	set := func(g *shard.Group) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := g.Update(ctx, func(s *shard.Spec) error { s.Shards = []string{"a", "b"}; return nil })
+			return err
+		}
+	}
+	r.Once("update", set(client))
+	r.Require("update", set(other))
+	var mine, theirs *shard.Member
+	r.Try("join", func(ctx context.Context) (err error) { mine, err = client.Join(ctx, "client"); return err })
+	hold := func(m *shard.Member, ofClient bool) {
+		seen := map[*shard.Shard]bool{}
+		for owned := range m.Owned() {
+			for _, s := range owned.Shards {
+				if seen[s] {
+					continue
 				}
-				_ = part.Release()
-			})
+				seen[s] = true
+				r.Held(s.Name(), 1, ofClient, s)
+				r.Background(func() {
+					select {
+					case <-s.ReleaseRequested():
+					case <-s.Done():
+					}
+					_ = s.Release()
+				})
+			}
 		}
 	}
 	if mine != nil {
 		r.Background(func() { hold(mine, true) })
 	}
 	time.Sleep(pause)
-	r.Require("join", func(ctx context.Context) (err error) { theirs, err = other.Join(ctx, "other", time.Second); return err })
+	r.Require("join", func(ctx context.Context) (err error) { theirs, err = other.Join(ctx, "other"); return err })
 	if theirs != nil {
 		r.Background(func() { hold(theirs, false) })
 	}

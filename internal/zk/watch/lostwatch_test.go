@@ -20,6 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/recipes/shard"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 	resignation "github.com/go-leaderelection/leaderelection/resign"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -310,19 +311,27 @@ var lostWatchScenarios = []struct {
 		require.NoError(w, m.Close())
 		await(0, "")
 	}},
-	{"partitioner", func(w *lostWatch, ctx context.Context) {
-		p := func() *group.Partitioner {
-			p, err := group.NewPartitioner(w.connect(), "/parts")
+	{"shards", func(w *lostWatch, ctx context.Context) {
+		g := func() *shard.Group {
+			g, err := shard.NewGroup(w.connect(), "/shards")
 			require.NoError(w, err)
-			return p
+			return g
 		}
-		require.NoError(w, p().SetParts(ctx, []string{"1", "2", "3", "4"}))
-		a, err := p().Join(ctx, "a", time.Second)
+		_, err := g().Update(ctx, func(s *shard.Spec) error { s.Shards = []string{"1", "2", "3", "4"}; return nil })
 		require.NoError(w, err)
-		for range 4 {
-			go func(part *group.Part) {
-				<-part.Done()
-			}(<-a.Parts())
+		a, err := g().Join(ctx, "a")
+		require.NoError(w, err)
+		for owned := range a.Owned() {
+			require.NoError(w, owned.Err)
+			if len(owned.Shards) == 4 {
+				for _, s := range owned.Shards {
+					go func() {
+						<-s.ReleaseRequested()
+						_ = s.Release()
+					}()
+				}
+				break
+			}
 		}
 		w.waiting()
 		require.NoError(w, a.Close())

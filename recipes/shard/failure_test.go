@@ -1,0 +1,359 @@
+package shard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestRun_Crash fails if the shards of a member that has crashed are not owned again soon after its session has expired. m0 is
+// the leader.
+func TestRun_Crash(t *testing.T) {
+	for _, crashes := range [][]int{{0}, {1}, {0, 1, 2}} {
+		t.Run(fmt.Sprint(crashes), func(t *testing.T) {
+			runTest(t, func(w fixture) {
+				r := w.recorder()
+				w.setShards(60)
+				var workers []*worker
+				for _, id := range numbered(6) {
+					workers = append(workers, r.start(id, 0))
+					bubble.Advance(time.Second)
+				}
+				settle()
+				r.requireEven(60, numbered(6)...)
+				begin := time.Now()
+				for _, i := range crashes {
+					workers[i].network.crash()
+				}
+				tick := 10 * time.Millisecond
+				for len(r.current()) < 60 || slices.ContainsFunc(crashes, func(i int) bool { return r.loads()[workers[i].id] > 0 }) {
+					time.Sleep(tick)
+					require.Less(t, time.Since(begin), time.Minute)
+				}
+				t.Logf("%d members crash: owned again after a session timeout and %v", len(crashes), time.Since(begin)-timeout)
+				require.LessOrEqual(t, time.Since(begin), timeout+time.Second)
+				plan, err := w.group(w.connect()).Plan(w.Context())
+				require.NoError(t, err)
+				for _, m := range plan.Moves {
+					require.Equal(t, Lost, m.Reason)
+				}
+				for _, i := range crashes {
+					workers[i].network.repair()
+				}
+				settle()
+				settle()
+				r.requireEven(60, numbered(6)...)
+				for _, k := range workers {
+					k.leave(w)
+				}
+			})
+		})
+	}
+}
+
+// TestTrap51_MembersJoinAndLeaveRepeatedly fails if two members own a shard while a member joins and leaves, or if that moves the
+// shards of members that stay more than necessary (kazoo #271, #283, #298, #392).
+func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(12)
+		a, b := r.start("a", 100*time.Millisecond), r.start("b", 100*time.Millisecond)
+		settle()
+		kept := r.current()
+		flapping := w.connect()
+		for range 20 {
+			c := r.startOn(flapping, "c", 100*time.Millisecond)
+			time.Sleep(700 * time.Millisecond)
+			c.leave(w)
+			for shard, owner := range r.current() {
+				if kept[shard] != owner {
+					delete(kept, shard)
+				}
+			}
+		}
+		settle()
+		r.requireEven(12, "a", "b")
+		require.GreaterOrEqual(w, len(kept), 8, "shards that have never moved to another member that stays")
+		a.leave(w)
+		b.leave(w)
+	})
+}
+
+// TestRun_NoLeader fails if the members do not divide the shards evenly without a leader.
+func TestRun_NoLeader(t *testing.T) {
+	runTest(t, func(w fixture) {
+		foreign, err := lock.NewMutex(w.connect(), dir+"/leader")
+		require.NoError(w, err)
+		hold, err := foreign.Lock(w.Context())
+		require.NoError(w, err)
+		r := w.recorder()
+		w.setShards(20)
+		var workers []*worker
+		for _, id := range numbered(3) {
+			workers = append(workers, r.start(id, 0))
+		}
+		settle()
+		require.Len(w, r.current(), 20)
+		require.ElementsMatch(w, []int{6, 7, 7}, slices.Collect(maps.Values(r.loads())))
+		before := r.current()
+		crashed := workers[2]
+		crashed.network.crash()
+		settle()
+		require.Equal(w, map[string]int{"m0": 10, "m1": 10}, r.loads())
+		crashed.network.repair()
+		settle()
+		require.Len(w, r.current(), 20)
+		require.ElementsMatch(w, []int{6, 7, 7}, slices.Collect(maps.Values(r.loads())))
+		require.Equal(w, before, r.current(), "it is computed from the same plan")
+		require.NoError(w, hold.Release())
+		settle()
+		r.requireEven(20, numbered(3)...)
+		require.Equal(w, before, r.current())
+		for _, k := range workers {
+			k.leave(w)
+		}
+	})
+}
+
+// TestRun_RollingRestart fails if a shard changes its owner while 20 members restart one after another, or if another member
+// runs a shard of a member that is away.
+func TestRun_RollingRestart(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(100, func(s *Spec) { s.RestartDelay = time.Minute })
+		workers := map[string]*worker{}
+		for i, id := range numbered(20) {
+			workers[id] = r.start(id, time.Duration(i%2)*50*time.Millisecond, WithRestart())
+		}
+		settle()
+		r.requireEven(100, numbered(20)...)
+		before := r.current()
+		require.Equal(w, 100, r.count)
+		for _, id := range numbered(20) {
+			workers[id].leave(w)
+			workers[id].conn.Close()
+			time.Sleep(30 * time.Second)
+			require.Len(w, r.current(), 95)
+			workers[id] = r.start(id, 50*time.Millisecond, WithRestart())
+			time.Sleep(5 * time.Second)
+			require.Equal(w, before, r.current())
+		}
+		require.Equal(w, 200, r.count, "each shard was granted once more, to the same member")
+
+		// A member that does not return.
+		workers["m7"].leave(w)
+		time.Sleep(50 * time.Second)
+		require.Len(w, r.current(), 95)
+		time.Sleep(12 * time.Second)
+		require.Len(w, r.current(), 100)
+		delete(workers, "m7")
+		for _, k := range workers {
+			k.stop()
+		}
+		for _, k := range workers {
+			require.NoError(w, <-k.done)
+		}
+	})
+}
+
+// TestRun_MaxMoves fails if more shards are without an owner than moves are permitted, or if a member that cannot lock its
+// shards stops all moves.
+func TestRun_MaxMoves(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(12, func(s *Spec) { s.MaxMoves = 2 })
+		operator := w.connect()
+		_, err := operator.Create(dir+"/locks", nil, 0, openACL)
+		require.NoError(w, err)
+		for _, shard := range names("s", 12) {
+			_, err := operator.Create(dir+"/locks/"+shard, nil, 0, openACL)
+			require.NoError(w, err)
+		}
+		a := r.start("a", time.Second)
+		settle()
+		b := r.start("b", time.Second)
+		for len(r.loads()) < 2 || r.loads()["b"] < 6 {
+			require.GreaterOrEqual(w, len(r.current()), 10)
+			require.LessOrEqual(w, r.asked(), 2)
+			time.Sleep(100 * time.Millisecond)
+		}
+		settle()
+		r.requireEven(12, "a", "b")
+
+		// b must not lock the shards of a.
+		for shard, owner := range r.current() {
+			if owner == "a" {
+				_, err := operator.SetACL(dir+"/locks/"+shard, zk.WorldACL(zk.PermRead|zk.PermDelete|zk.PermWrite|zk.PermAdmin), -1)
+				require.NoError(w, err)
+			}
+		}
+		w.update(func(s *Spec) { s.Drained = []string{"a"} })
+		time.Sleep(5 * time.Minute)
+		require.Equal(w, map[string]int{"b": 6}, r.loads(), "the rounds continue")
+		for _, shard := range names("s", 12) {
+			_, err := operator.SetACL(dir+"/locks/"+shard, openACL, -1)
+			require.NoError(w, err)
+		}
+		time.Sleep(2 * time.Minute)
+		require.Equal(w, map[string]int{"b": 12}, r.loads())
+		a.leave(w)
+		b.leave(w)
+	})
+}
+
+// TestRun_ForeignProgram fails if members lose their shards because another program deletes or overwrites the plan or the Spec,
+// or adds a znode that is not a member, or if the leader does not repair the plan.
+func TestRun_ForeignProgram(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(9)
+		a := r.start("a", 0)
+		settle()
+		b := r.start("b", 0)
+		settle()
+		require.Equal(w, 13, r.count)
+		operator := w.connect()
+		for name, spoil := range map[string]func() error{
+			"delete the plan": func() error { return operator.Delete(dir+"/plan", -1) },
+			"overwrite the plan": func() error {
+				_, err := operator.Set(dir+"/plan", []byte("{"), -1)
+				return err
+			},
+			"overwrite the spec": func() error {
+				_, err := operator.Set(dir+"/spec", []byte("{"), -1)
+				return err
+			},
+			"add a member": func() error {
+				_, err := operator.Create(dir+"/members/x", []byte("?"), 0, openACL)
+				return err
+			},
+		} {
+			require.NoError(w, spoil(), name)
+			settle()
+			settle()
+			r.requireEven(9, "a", "b")
+			require.Equal(w, 13, r.count, name)
+		}
+		a.leave(w)
+		b.leave(w)
+	})
+}
+
+// TestMember_ConnectionClosed fails if a member does not end when the connection is closed.
+func TestMember_ConnectionClosed(t *testing.T) {
+	runTest(t, func(w fixture) {
+		w.setShards(3)
+		conn := w.connect()
+		m, err := w.group(conn).Join(w.Context(), "a")
+		require.NoError(w, err)
+		settle()
+		all := (<-m.Owned()).Shards
+		require.Len(w, all, 3)
+		conn.Close()
+		<-m.Done()
+		require.ErrorIs(w, m.Err(), recipes.ErrConnClosed)
+		for _, s := range all {
+			require.Error(w, s.Err())
+		}
+		settle() // the contenders end in the background
+	})
+}
+
+// TestGroup_Watch fails if a router does not see the changes of the plan, or sets more watches with more shards or members, and if
+// members that have left leave watches behind.
+func TestGroup_Watch(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(50)
+		router := w.connect()
+		maps := w.group(router).Watch(w.Context())
+		require.Zero(w, (<-maps).Version)
+		conn := w.connect()
+		for range 20 {
+			k := r.startOn(conn, "a", 0)
+			settle()
+			seen := <-maps
+			require.NoError(w, seen.Cause)
+			require.Len(w, seen.Owners, 50)
+			require.LessOrEqual(w, bubble.Watches(router), 4)
+			k.leave(w)
+			settle()
+			<-maps
+			// The watch of the Spec is set again in each term of the leader, eight times at most: see docs/design.md.
+			require.LessOrEqual(w, bubble.Watches(conn), 9)
+			require.LessOrEqual(w, len(w.srv.Watches()), 3)
+		}
+		router.Close()
+		require.ErrorIs(w, (<-maps).Err, recipes.ErrConnClosed)
+	})
+}
+
+// TestGroup_CostAtRest fails if the number of requests of an idle member depends on the number of shards, except for the
+// verification of watches.
+func TestGroup_CostAtRest(t *testing.T) {
+	costs := map[int]float64{}
+	for _, shards := range []int{10, 200} {
+		runTest(t, func(w fixture) {
+			r := w.recorder()
+			w.setShards(shards)
+			var workers []*worker
+			for _, id := range numbered(5) {
+				workers = append(workers, r.start(id, 0))
+			}
+			settle()
+			w.srv.ResetLog()
+			time.Sleep(10 * time.Minute)
+			requests, verified := 0, 0
+			for _, e := range w.srv.Log() {
+				switch {
+				case e.Op == zktest.OpExists && e.Path != dir+"/spec":
+					verified++
+				case e.Op != zktest.OpPing:
+					requests++
+				}
+			}
+			// The library reads every watched znode once in three to five minutes. An owner watches the znodes of its locks.
+			require.LessOrEqual(w, float64(verified)/10, float64(shards+5*4)/3)
+			costs[shards] = float64(requests) / 10 / 5
+			for _, k := range workers {
+				k.leave(w)
+			}
+		})
+	}
+	t.Logf("requests per idle member and minute: %v; the session timeout is %v", costs, timeout)
+	require.InDelta(t, costs[10], costs[200], 1)
+}
+
+// TestUpdate_Same fails if an update that changes nothing writes.
+func TestUpdate_Same(t *testing.T) {
+	runTest(t, func(w fixture) {
+		w.setShards(3)
+		g := w.group(w.connect())
+		spec, err := g.Spec(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, names("s", 3), spec.Shards)
+		before, _, err := g.spec.Get(w.Context())
+		require.NoError(w, err)
+		w.setShards(3)
+		_, version, err := g.spec.Get(w.Context())
+		require.NoError(w, err)
+		after, again, err := g.spec.Get(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, before, after)
+		require.Equal(w, version, again)
+		_, err = g.Update(w.Context(), func(s *Spec) error { s.MaxMoves = -1; return nil })
+		require.ErrorIs(w, err, recipes.ErrInvalid)
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,399 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
+)
+
+// follower is the goroutine of a member. It decides for which shards the member contends.
+type follower struct {
+	member *Member
+	record record
+	ctx    context.Context // of watches and comparisons, also while the member leaves
+
+	plans    <-chan value.Change[Plan]
+	written  Plan            // the last plan of a leader
+	plan     Plan            // the plan that is followed: written, or one that this member has computed
+	mine     map[string]bool // the shards that the plan gives to this member
+	reasons  map[string]Move // why shards come to this member or leave it
+	contends map[string]*contention
+	events   chan contentionEvent
+	held     int      // contentions with a shard that should be kept
+	confirm  bool     // the leader waits for a confirmation of the plan
+	changed  bool     // the set of owned shards differs from the last one that was sent
+	sent     []*Shard // the set that was sent last, unless it is known whether it was received
+	computed bool     // plan was computed by this member
+	closing  bool     // the member leaves
+
+	comparing bool // a comparison is running
+	compared  chan comparison
+	differed  int64 // the version of the plan that differed from the facts, in the last comparison; or -1
+}
+
+// contention is the contention for one shard, until its goroutine has ended.
+type contention struct {
+	stop    context.CancelCauseFunc
+	stopped bool
+	shard   *Shard // nil if it is not held
+}
+
+// contentionEvent is reported by the goroutine that contends for a shard.
+type contentionEvent struct {
+	name  string
+	shard *Shard // nil if it is not held any more
+	ended bool   // the goroutine has ended
+	err   error  // the reason, or nil if it was stopped
+}
+
+func newFollower(m *Member) *follower {
+	return &follower{
+		member:   m,
+		record:   record{Zone: m.group.settings.zone, Weight: m.group.settings.weight},
+		contends: map[string]*contention{}, events: make(chan contentionEvent), compared: make(chan comparison, 1), differed: -1,
+	}
+}
+
+// run follows plans until the member has left.
+func (f *follower) run(life context.Context) {
+	m := f.member
+	ctx, cancel := context.WithCancel(context.Background())
+	f.ctx = ctx
+	f.plans = m.group.plan.Watch(ctx)
+	led := connection.Start(func() (struct{}, error) { m.lead(ctx); return struct{}{}, nil })
+	m.reason = f.follow(life)
+	m.stop(m.reason) // releases the context
+	f.leave()
+	close(m.drained)
+	f.awaitPlanned()
+	cancel()
+	<-led
+	m.removal = m.keeper.Close(context.Background(), recipes.ErrClosed)
+	for range f.plans { // closed when its goroutine ends
+	}
+	if f.comparing {
+		<-f.compared
+	}
+	close(m.ended)
+}
+
+// follow follows plans until the context is done or the member cannot continue, and returns the reason.
+func (f *follower) follow(life context.Context) error {
+	interval := 2 * f.member.group.setup.SessionTimeout()
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		f.deliver()
+		f.confirmPlan()
+		select {
+		case c := <-f.plans:
+			if c.Err != nil {
+				return c.Err
+			}
+			f.receivePlan(c)
+		case e := <-f.events:
+			if err := f.receive(e); err != nil {
+				return err
+			}
+		case <-timer.C:
+			timer.Reset(interval)
+			f.compare()
+		case c := <-f.compared:
+			f.receiveComparison(c)
+		case <-f.member.keeper.Done():
+			return f.member.keeper.Err()
+		case <-life.Done():
+			return context.Cause(life)
+		}
+	}
+}
+
+// leave announces that the member leaves, and releases all shards.
+func (f *follower) leave() {
+	m, why := f.member, Left
+	f.closing, f.record.State = true, leaving
+	if m.group.settings.restart {
+		why, f.record.State = Restarted, restarting
+	}
+	f.announce()
+	for name, c := range f.contends {
+		f.stop(c, &MovedError{Shard: name, Reason: why})
+	}
+	for len(f.contends) > 0 {
+		_ = f.receive(<-f.events)
+	}
+	if m.run == nil {
+		f.takeBack()
+		m.owned <- Owned{Err: m.reason}
+		close(m.owned)
+	}
+}
+
+// plannedLimit is how long a member that leaves waits for a plan that says so. Without it, others would believe that the
+// member has crashed.
+const plannedLimit = time.Second
+
+// awaitPlanned waits until the plan contains that the member leaves or is away.
+func (f *follower) awaitPlanned() {
+	timer := time.NewTimer(plannedLimit)
+	defer timer.Stop()
+	for {
+		me, _ := f.written.member(f.member.id)
+		owns := false
+		for _, owner := range f.written.Owners {
+			owns = owns || owner == f.member.id
+		}
+		if !owns || !me.Away.IsZero() {
+			return
+		}
+		select {
+		case c, ok := <-f.plans:
+			if !ok || c.Err != nil {
+				return
+			}
+			f.written = c.Value
+		case <-f.member.keeper.Done():
+			return
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// announce writes the record of the member.
+func (f *follower) announce() {
+	data, _ := json.Marshal(f.record) // strings and numbers
+	f.member.keeper.Set(data)
+}
+
+// receivePlan follows a plan that was written.
+func (f *follower) receivePlan(c value.Change[Plan]) {
+	switch {
+	case c.Cause != nil:
+		f.member.group.setup.Log.Warn("cannot read the plan: keeping the previous one", "err", c.Cause)
+	case c.Value.Version == 0 && f.written.Version > 0: // it was deleted
+	default:
+		f.written, f.computed, f.differed = c.Value, false, -1
+		f.adopt(c.Value)
+	}
+}
+
+// adopt contends for the shards that a plan gives to this member, and stops contending for others.
+func (f *follower) adopt(plan Plan) {
+	id := f.member.id
+	f.plan, f.mine, f.reasons, f.confirm = plan, map[string]bool{}, map[string]Move{}, false
+	for shard, owner := range plan.Owners {
+		if owner == id {
+			f.mine[shard] = true
+		}
+	}
+	for _, m := range plan.Moves {
+		if m.To == id || m.From == id {
+			f.reasons[m.Shard] = m
+		}
+		f.confirm = f.confirm || m.To == id && m.Version > f.record.Confirmed && !f.computed
+	}
+	for name, c := range f.contends {
+		if !f.mine[name] {
+			why := f.reasons[name].Reason
+			if why == "" {
+				why = Balanced // several plans ago
+			}
+			f.stop(c, &MovedError{Shard: name, To: plan.Owners[name], Reason: why})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.mine)) {
+		if f.contends[name] == nil {
+			f.start(name)
+		}
+	}
+}
+
+// start starts to contend for a shard.
+func (f *follower) start(name string) {
+	ctx, stop := context.WithCancelCause(context.Background())
+	f.contends[name] = &contention{stop: stop}
+	reason := Reason("")
+	if move := f.reasons[name]; move.To == f.member.id {
+		reason = move.Reason
+	}
+	go func() {
+		err := f.member.contend(ctx, name, reason, func(s *Shard) { f.events <- contentionEvent{name: name, shard: s} })
+		stop(nil)
+		f.events <- contentionEvent{name: name, ended: true, err: err}
+	}()
+}
+
+// stop requests the end of a contention.
+func (f *follower) stop(c *contention, why *MovedError) {
+	if c.stopped {
+		return
+	}
+	f.takeBack()
+	if c.stopped = true; c.shard != nil {
+		f.held--
+		f.changed = true
+	}
+	c.stop(why)
+}
+
+// receive records an event. It returns an error if the member cannot continue.
+func (f *follower) receive(e contentionEvent) error {
+	c := f.contends[e.name]
+	if e.ended {
+		delete(f.contends, e.name)
+		if e.err == nil && f.mine[e.name] && !f.closing {
+			f.start(e.name) // a later plan has given it back
+		}
+		return e.err
+	}
+	if !c.stopped {
+		f.changed = true
+		if e.shard != nil {
+			f.held++
+		} else {
+			f.held--
+		}
+	}
+	c.shard = e.shard
+	return nil
+}
+
+// deliver sends the set of owned shards if it has changed.
+func (f *follower) deliver() {
+	if f.member.run != nil || !f.changed {
+		return
+	}
+	f.takeBack()
+	var set []*Shard
+	for _, c := range f.contends {
+		if c.shard != nil && !c.stopped {
+			set = append(set, c.shard)
+		}
+	}
+	slices.SortFunc(set, func(a, b *Shard) int { return strings.Compare(a.name, b.name) })
+	f.changed, f.sent = false, set
+	f.member.owned <- Owned{Shards: slices.Clone(set)} // the channel is empty
+}
+
+// takeBack removes a set that was not received from the channel, or records that it was received.
+func (f *follower) takeBack() {
+	select {
+	case <-f.member.owned:
+		f.changed = true
+	default:
+		for _, s := range f.sent {
+			s.delivered.Store(true)
+		}
+	}
+	f.sent = nil
+}
+
+// confirmPlan confirms the plan when all of its shards are held.
+func (f *follower) confirmPlan() {
+	if f.confirm && f.held == len(f.mine) {
+		f.confirm, f.record.Confirmed = false, f.plan.Version
+		f.announce()
+	}
+}
+
+// comparison is the result of comparing a plan with the facts.
+type comparison struct {
+	version int64 // of the plan
+	err     error
+	differs bool
+	plan    *Plan // that follows, if it was requested
+}
+
+// compare compares the last plan with the facts, unless this member is the leader.
+func (f *follower) compare() {
+	if f.comparing || f.member.leads.Load() {
+		return
+	}
+	f.comparing = true
+	g, plan, compute := f.member.group, f.written, f.differed == f.written.Version
+	go func() { f.compared <- g.compare(f.ctx, plan, compute) }()
+}
+
+// compare compares a plan with the members and the Spec. If they differ, and compute is set, it computes the next plan.
+func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison {
+	c := comparison{version: plan.Version}
+	present, err := g.ids.Members(ctx)
+	var zxid int64
+	if err == nil {
+		zxid, err = g.specZxid(ctx)
+	}
+	if c.err = err; err != nil {
+		return c
+	}
+	ids := map[string]bool{}
+	for _, m := range present {
+		_, planned := plan.member(m.ID)
+		ids[m.ID], c.differs = true, c.differs || !planned
+	}
+	for _, m := range plan.Members {
+		c.differs = c.differs || m.Away.IsZero() && !ids[m.ID]
+	}
+	if c.differs = c.differs || zxid != plan.SpecZxid; !c.differs || !compute {
+		return c
+	}
+	members, err := g.members.Members(ctx)
+	if err == nil {
+		spec, version, err := g.spec.Get(ctx)
+		if c.err = err; err == nil {
+			computed := next(plan, records(members), spec, version.Zxid(), time.Now())
+			c.plan = &computed
+		}
+	}
+	return c
+}
+
+// specZxid returns the zxid of the last change of the Spec, or 0 if it does not exist.
+func (g *Group) specZxid(ctx context.Context) (int64, error) {
+	stat, err := connection.Read(ctx, g.setup.Conn, func() (*zk.Stat, error) {
+		exists, stat, err := g.setup.Conn.Exists(g.specPath())
+		if err == nil && !exists {
+			err = zk.ErrNoNode
+		}
+		return stat, err
+	})
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return stat.Mzxid, nil
+}
+
+// receiveComparison follows a plan that this member has computed, if the leader has not written one for the facts in
+// the meantime.
+func (f *follower) receiveComparison(c comparison) {
+	f.comparing = false
+	switch {
+	case c.err != nil || c.version != f.written.Version:
+		return
+	case !c.differs:
+		if f.differed = -1; f.computed {
+			f.computed = false
+			f.adopt(f.written)
+		}
+		return
+	}
+	f.differed = c.version
+	if c.plan != nil {
+		f.member.group.setup.Log.Warn("no leader has planned for the present members: following a computed plan", "version", c.version)
+		f.computed = true
+		f.adopt(*c.plan)
+	}
+}

@@ -1,0 +1,275 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// TestRun_ShardsAreDivided fails if a shard is not owned by the planned member, or if more shards than necessary move
+// when members join, leave and crash.
+func TestRun_ShardsAreDivided(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(20)
+		a := r.start("a", 100*time.Millisecond)
+		settle()
+		r.requireEven(20, "a")
+		require.Equal(w, 20, r.count)
+		b := r.start("b", 100*time.Millisecond)
+		settle()
+		r.requireEven(20, "a", "b")
+		require.Equal(w, 30, r.count)
+		c := r.start("c", 100*time.Millisecond)
+		settle()
+		r.requireEven(20, "a", "b", "c")
+		require.Equal(w, 36, r.count)
+		a.leave(w) // it is the leader
+		settle()
+		r.requireEven(20, "b", "c")
+		require.Equal(w, 43, r.count)
+		b.leave(w)
+		c.leave(w)
+		require.Empty(w, r.current())
+	})
+}
+
+// TestRun_StartTogether fails if shards move because members that start together do not do so in the same instant.
+func TestRun_StartTogether(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(20)
+		var workers []*worker
+		for _, id := range numbered(4) {
+			workers = append(workers, r.start(id, 0))
+			bubble.Advance(150 * time.Millisecond)
+		}
+		settle()
+		r.requireEven(20, numbered(4)...)
+		require.Equal(w, 20, r.count)
+		for _, k := range workers {
+			k.leave(w)
+		}
+	})
+}
+
+// TestRun_HandOver fails if the old or the new owner does not learn why a shard moves, if the new one starts before the
+// old one has finished, or if the shard is not held while the function finishes.
+func TestRun_HandOver(t *testing.T) {
+	runTest(t, func(w fixture) {
+		w.setShards(2)
+		type span struct {
+			id, name      string
+			reason        Reason
+			begin, finish time.Time
+			token         int64
+			moved         *MovedError
+		}
+		spans := make(chan span, 100)
+		run := func(id string) (stop func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			done := bubble.Async(func() error {
+				return w.group(w.connect()).Run(ctx, id, func(ctx context.Context, s *Shard) error {
+					x := span{id: id, name: s.Name(), reason: s.Reason(), begin: time.Now(), token: s.Token()}
+					<-ctx.Done()
+					time.Sleep(3 * time.Second)
+					_, err := s.Multi(&zk.CreateRequest{Path: dir + "/saved-" + id + s.Name(), Acl: openACL})
+					assert.NoError(w, err)
+					errors.As(context.Cause(ctx), &x.moved)
+					x.finish = time.Now()
+					spans <- x
+					return errors.New("ignored")
+				})
+			})
+			return func() {
+				cancel()
+				require.NoError(w, <-done)
+			}
+		}
+		stopA := run("a")
+		settle()
+		stopB := run("b")
+		settle()
+		x := <-spans
+		require.Equal(w, &MovedError{x.name, "b", Joined}, x.moved)
+		require.Equal(w, Added, x.reason)
+		require.ErrorContains(w, x.moved, "must be released for b: joined")
+		owner, err := w.group(w.connect()).Owner(w.Context(), x.name)
+		require.NoError(w, err)
+		require.Equal(w, "b", owner.Member)
+		require.Greater(w, owner.Token, x.token)
+		stopA()
+		require.Equal(w, Left, (<-spans).moved.Reason, "the context of Run is done")
+		settle()
+		stopB()
+		y, z := <-spans, <-spans
+		if y.name != x.name {
+			y, z = z, y
+		}
+		require.Equal(w, Joined, y.reason)
+		require.Equal(w, Left, z.reason)
+		require.Equal(w, owner.Token, y.token)
+		require.False(w, y.begin.Before(x.finish))
+		require.WithinDuration(w, x.finish, y.begin, time.Second)
+		owner, err = w.group(w.connect()).Owner(w.Context(), x.name)
+		require.NoError(w, err)
+		require.Zero(w, owner)
+	})
+}
+
+// TestRun_GracePeriod fails if a shard is not revoked after the grace period, or if a function runs twice for a shard.
+func TestRun_GracePeriod(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(1)
+		a := r.start("a", time.Minute, WithGrace(5*time.Second))
+		settle()
+		one := r.granted("s00000")
+		w.update(func(s *Spec) { s.Pins = map[string]string{"s00000": "b"} })
+		b := r.start("b", 0)
+		<-one.ReleaseRequested()
+		begin := time.Now()
+		require.NoError(w, one.Err())
+		require.Equal(w, "b", one.Moved().To)
+		<-one.Done()
+		require.Equal(w, 5*time.Second, time.Since(begin).Round(10*time.Millisecond))
+		require.ErrorIs(w, one.Err(), ErrRevoked)
+		_, err := one.Multi()
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
+		time.Sleep(time.Second)
+		require.Equal(w, map[string]string{"s00000": "b"}, r.current())
+		b.leave(w)
+		time.Sleep(5 * time.Second)
+		require.Empty(w, r.current(), "the function of a still runs")
+		settle()
+		settle()
+		require.Equal(w, map[string]string{"s00000": "a"}, r.current())
+		a.leave(w)
+	})
+}
+
+// TestRun_Error fails if Run does not return the error of a function, or does not release the shards.
+func TestRun_Error(t *testing.T) {
+	runTest(t, func(w fixture) {
+		w.setShards(5)
+		failure := errors.New("failure")
+		var running atomic.Int32
+		err := w.group(w.connect()).Run(w.Context(), "a", func(ctx context.Context, s *Shard) error {
+			running.Add(1)
+			defer running.Add(-1)
+			switch s.Name() {
+			case "s00003":
+				time.Sleep(time.Second)
+				return failure
+			case "s00001":
+				return nil // the shard remains, idle
+			}
+			<-ctx.Done()
+			return nil
+		})
+		require.ErrorIs(w, err, failure)
+		require.Zero(w, running.Load())
+		for _, name := range names("s", 5) {
+			owner, err := w.group(w.connect()).Owner(w.Context(), name)
+			require.NoError(w, err)
+			require.Zero(w, owner)
+		}
+		g := w.group(w.connect())
+		idle := func(context.Context, *Shard) error { return nil }
+		for _, id := range []string{"", "a/b"} {
+			require.ErrorIs(w, g.Run(w.Context(), id, idle), recipes.ErrInvalid)
+		}
+		require.ErrorIs(w, g.Run(w.Context(), "a", nil), recipes.ErrInvalid)
+		ctx, cancel := context.WithCancel(w.Context())
+		cancel()
+		require.NoError(w, g.Run(ctx, "a", idle))
+		settle() // the znode of the member is removed in the background
+		_, err = NewGroup(g.setup.Conn, "/")
+		require.ErrorIs(w, err, recipes.ErrInvalid)
+		for _, option := range []Option{WithGrace(-1), WithWeight(0), WithZone(strings.Repeat("z", 300))} {
+			_, err = NewGroup(g.setup.Conn, dir, option)
+			require.ErrorIs(w, err, recipes.ErrInvalid)
+		}
+	})
+}
+
+// TestMember_Owned fails if a set of owned shards is wrong, or if the member does not wait for the release of a shard.
+func TestMember_Owned(t *testing.T) {
+	runTest(t, func(w fixture) {
+		w.setShards(4)
+		a, err := w.group(w.connect(), WithGrace(time.Hour)).Join(w.Context(), "a")
+		require.NoError(w, err)
+		settle()
+		first := (<-a.Owned()).Shards
+		require.Len(w, first, 4)
+		b, err := w.group(w.connect(), WithGrace(time.Hour)).Join(w.Context(), "b")
+		require.NoError(w, err)
+		settle()
+		second := (<-a.Owned()).Shards
+		require.Len(w, second, 2)
+		require.Empty(w, b.Owned(), "the shards are not released")
+		for _, s := range first {
+			require.NoError(w, s.Err())
+			if !slices.Contains(second, s) {
+				require.Equal(w, &MovedError{s.Name(), "b", Joined}, s.Moved())
+				require.NoError(w, s.Release())
+			} else {
+				require.Nil(w, s.Moved())
+			}
+		}
+		settle()
+		require.Empty(w, a.Owned(), "nothing has changed")
+		third := (<-b.Owned()).Shards
+		require.Len(w, third, 2)
+		require.NoError(w, a.Err())
+		require.ErrorIs(w, a.Close(), recipes.ErrUnconfirmed)
+		for _, s := range second {
+			require.Equal(w, Left, s.Moved().Reason)
+			require.NoError(w, s.Release())
+		}
+		require.NoError(w, a.Close())
+		require.NoError(w, a.Close())
+		require.ErrorIs(w, (<-a.Owned()).Err, recipes.ErrClosed)
+		_, ok := <-a.Owned()
+		require.False(w, ok)
+		require.ErrorIs(w, a.Err(), recipes.ErrClosed)
+		settle()
+		all := (<-b.Owned()).Shards
+		require.Len(w, all, 4)
+		closed := bubble.Async(b.Close)
+		for _, s := range all {
+			<-s.ReleaseRequested()
+			require.NoError(w, s.Release())
+		}
+		require.NoError(w, <-closed)
+	})
+}
+
+// TestMember_NotReceived fails if a shard that was not received is kept for the grace period.
+func TestMember_NotReceived(t *testing.T) {
+	runTest(t, func(w fixture) {
+		w.setShards(4)
+		idle, err := w.group(w.connect(), WithGrace(time.Hour)).Join(w.Context(), "idle")
+		require.NoError(w, err)
+		settle()
+		r := w.recorder()
+		busy := r.start("busy", 0)
+		settle()
+		require.Equal(w, map[string]int{"busy": 2}, r.loads())
+		require.NoError(w, idle.Close())
+		settle()
+		r.requireEven(4, "busy")
+		busy.leave(w)
+	})
+}

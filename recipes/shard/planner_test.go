@@ -1,0 +1,82 @@
+package shard
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
+)
+
+// planner returns a leader that has not planned, and its hold.
+func (w fixture) planner() (*planner, *lock.Hold) {
+	g := w.group(w.connect())
+	mutex, err := lock.NewMutex(g.setup.Conn, dir+"/leader")
+	require.NoError(w, err)
+	hold, err := mutex.Lock(context.Background())
+	require.NoError(w, err)
+	p := newPlanner(g, hold)
+	p.members = map[string]record{"a": {Weight: 1}}
+	p.spec = &value.Change[Spec]{Value: Spec{Shards: []string{"s"}}}
+	return p, hold
+}
+
+// TestPlanner_FormerLeader fails if a leader that does not know yet that its term is over replaces the plan of its successor.
+func TestPlanner_FormerLeader(t *testing.T) {
+	runTest(t, func(w fixture) {
+		former, hold := w.planner()
+		require.NoError(w, former.read(w.Context()))
+		require.NoError(w, w.connect().Delete(hold.Path(), -1))
+		_, err := former.update(w.Context())
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
+		plan, err := former.group.Plan(w.Context())
+		require.NoError(w, err)
+		require.Zero(w, plan.Version)
+		require.NoError(w, hold.Release())
+	})
+}
+
+// TestPlanner_Leaves fails if a leader plans although it leaves: the channels of its inputs may be closed.
+func TestPlanner_Leaves(t *testing.T) {
+	runTest(t, func(w fixture) {
+		p, hold := w.planner()
+		require.NoError(w, p.read(w.Context()))
+		ctx, cancel := context.WithCancel(w.Context())
+		cancel()
+		_, err := p.update(ctx)
+		require.ErrorIs(w, err, context.Canceled)
+		require.ErrorIs(w, p.run(ctx), context.Canceled)
+		plan, err := p.group.Plan(w.Context())
+		require.NoError(w, err)
+		require.Zero(w, plan.Version)
+		require.NoError(w, hold.Release())
+	})
+}
+
+// TestPlanner_ChangedPlan fails if a leader replaces a plan that it has not read.
+func TestPlanner_ChangedPlan(t *testing.T) {
+	runTest(t, func(w fixture) {
+		p, hold := w.planner()
+		require.NoError(w, p.read(w.Context()))
+		other := Plan{Version: 7, Members: []PlannedMember{{ID: "a", Weight: 1}}, Owners: map[string]string{"s": "a"}}
+		data, err := encodePlan(other)
+		require.NoError(w, err)
+		_, err = w.connect().Set(dir+"/plan", data, -1)
+		require.NoError(w, err)
+		at, err := p.update(w.Context())
+		require.NoError(w, err)
+		require.Less(w, time.Until(at), time.Second)
+		plan, err := p.group.Plan(w.Context())
+		require.NoError(w, err)
+		require.True(w, plan.equal(other))
+		_, err = p.update(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, other.Version, p.plan.Version, "it is read again, and is the same")
+		require.NoError(w, bubble.Repeated(hold.Release))
+	})
+}

@@ -1,0 +1,80 @@
+package shard
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// share is the share of a member, or of a zone, in the shards.
+type share struct {
+	name   string
+	zone   string // of a member
+	weight int
+	held   int // shards that it has now, without those pinned to other members
+	pinned int // shards that are pinned to it
+	quota  int // shards that it should have
+}
+
+// setQuotas divides total among the members. The sum of the quotas is total, and no quota is less than
+// the number of pinned shards. A member with more pinned shards than its share gets only them. Each other quota is the
+// share by weight of what remains, rounded up or down, and so is the sum of the quotas of each zone.
+// Within these bounds the members have as few shards in excess of their quotas as possible, if there is
+// one zone.
+func setQuotas(members []*share, total int) {
+	rest := slices.Clone(members)
+	weights := 0
+	for _, m := range rest {
+		weights += m.weight
+	}
+	for {
+		i := slices.IndexFunc(rest, func(m *share) bool { return m.pinned > total*m.weight/weights })
+		if i < 0 {
+			break
+		}
+		m := rest[i]
+		m.quota = m.pinned
+		total, weights = total-m.pinned, weights-m.weight
+		rest = slices.Delete(rest, i, i+1)
+	}
+	zones, inZone := map[string]*share{}, map[string][]*share{}
+	for _, m := range rest {
+		z := zones[m.zone]
+		if z == nil {
+			z = &share{name: m.zone}
+			zones[m.zone] = z
+		}
+		z.weight, z.held = z.weight+m.weight, z.held+m.held
+		inZone[m.zone] = append(inZone[m.zone], m)
+	}
+	all := slices.Collect(maps.Values(zones))
+	roundShares(all, total, total, weights)
+	for _, z := range all {
+		roundShares(inZone[z.name], z.quota, total, weights)
+	}
+}
+
+// roundShares sets the quotas so that their sum is sum. Each is total*weight/weights, rounded up or down. Those
+// that have more than the rounded-down number are preferred, because they then have to give away one shard less.
+func roundShares(all []*share, sum, total, weights int) {
+	for _, s := range all {
+		s.quota = total * s.weight / weights
+		sum -= s.quota
+	}
+	rank := func(s *share) int {
+		if s.held > s.quota {
+			return 0
+		}
+		return 1
+	}
+	fraction := func(s *share) int { return total * s.weight % weights }
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b *share) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(fraction(b), fraction(a)), cmp.Compare(a.name, b.name))
+	})
+	for _, s := range sorted {
+		if sum > 0 && fraction(s) > 0 {
+			s.quota++
+			sum--
+		}
+	}
+}

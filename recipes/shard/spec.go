@@ -1,0 +1,59 @@
+package shard
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// Spec is what operators decide about a group. [Group.Update] changes it. The zero Spec has no shards.
+type Spec struct {
+	// Shards are the names of the shards. A name can be any non-empty text. Update sorts them
+	// and removes duplicates.
+	Shards []string `json:"shards,omitempty"`
+	// Paused are shards that no member owns. Names that are not in Shards have no effect.
+	Paused []string `json:"paused,omitempty"`
+	// Drained are members that hand over their shards and get none.
+	Drained []string `json:"drained,omitempty"`
+	// PauseRebalancing stops moves of shards from members that are alive: for the balance, for a drain and
+	// for a pin. Shards without an owner are still assigned.
+	PauseRebalancing bool `json:"pauseRebalancing,omitempty"`
+	// MaxMoves limits the moves of shards from members that are alive which are in progress at a time;
+	// 0 means no limit. A member that leaves, and members that are gone, are not affected.
+	MaxMoves int `json:"maxMoves,omitempty"`
+	// RestartDelay is how long a member that has announced a restart keeps its shards ([WithRestart]).
+	// They have no owner during that time. 0 means that they are assigned to others immediately.
+	RestartDelay time.Duration `json:"restartDelayNanoseconds,omitempty"`
+	// Pins are the members, by shard, that own a shard whenever they have joined and are not
+	// drained. At other times the shard is placed like every other.
+	Pins map[string]string `json:"pins,omitempty"`
+	// Priorities are numbers by shard; the default is 0. If MaxMoves limits the moves, shards with
+	// greater numbers move first to pinned members and from drained members, and last for the balance.
+	Priorities map[string]int `json:"priorities,omitempty"`
+}
+
+// maxSpecSize limits a Spec, with room for the owners, so that the plan fits into a znode.
+const maxSpecSize, placeSize = 896 << 10, 16
+
+// normalize sorts the shards, and returns recipes.ErrInvalid if the Spec is not valid.
+func (s *Spec) normalize() error {
+	s.Shards = slices.Clone(s.Shards)
+	slices.Sort(s.Shards)
+	s.Shards = slices.Compact(s.Shards)
+	text, err := json.Marshal(s)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", recipes.ErrInvalid, err)
+	case len(s.Shards) > 0 && s.Shards[0] == "":
+		return fmt.Errorf("%w: the name of a shard is empty", recipes.ErrInvalid)
+	case s.MaxMoves < 0 || s.RestartDelay < 0:
+		return fmt.Errorf("%w: MaxMoves %d and RestartDelay %v must not be negative", recipes.ErrInvalid, s.MaxMoves, s.RestartDelay)
+	case len(text)+placeSize*len(s.Shards) > maxSpecSize:
+		return fmt.Errorf("%w: %d shards with %d bytes: the limit is %d bytes with %d for each shard; use several groups, or shorter names",
+			recipes.ErrInvalid, len(s.Shards), len(text), maxSpecSize, placeSize)
+	}
+	return nil
+}

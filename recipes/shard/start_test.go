@@ -1,0 +1,55 @@
+package shard
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestRun_Start fails if it takes five seconds or ten requests per shard until all shards are owned, when all members start
+// at the same time and a round trip takes 2 ms. With -shard.full there are 10,000 shards and 100 members.
+func TestRun_Start(t *testing.T) {
+	shards, members := 500, 10
+	if *full {
+		shards, members = 10_000, 100
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := fixture{t, zktest.Start(t, zktest.WithLogLimit(30*shards))}
+		r := w.recorder()
+		w.setShards(shards)
+		w.srv.Delay(zktest.BothWays, time.Millisecond)
+		var conns []*worker
+		for range members {
+			conns = append(conns, &worker{conn: w.connectSlowly()})
+		}
+		w.srv.ResetLog()
+		begin := time.Now()
+		var workers []*worker
+		for i, k := range conns {
+			workers = append(workers, r.startOn(k.conn, names("m", members)[i], 0))
+		}
+		for r.granting() < shards {
+			time.Sleep(time.Millisecond)
+			require.Less(w, time.Since(begin), time.Minute)
+		}
+		took := time.Since(begin)
+		requests := len(w.srv.Log().Requests())
+		w.srv.Delay(zktest.BothWays, 0)
+		settle()
+		r.requireEven(shards, names("m", members)...)
+		require.Equal(w, shards, r.count, "each shard was granted once")
+		t.Logf("%d shards, %d members: all owned after %v and %.1f requests per shard", shards, members, took, float64(requests)/float64(shards))
+		require.Less(w, took, 5*time.Second)
+		require.Less(w, requests, 10*shards)
+		for _, k := range workers {
+			k.stop()
+		}
+		for _, k := range workers {
+			require.NoError(w, <-k.done)
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package main
+
+// shardMutants break rules of package shard.
+var shardMutants = []mutant{
+	{
+		name: "shard/former-leader", breaks: "a former leader can replace the plan of its successor",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{"p.hold.Multi(&zk", "p.group.setup.Conn.Multi(&zk"},
+		},
+		tests: "./recipes/shard -run ^TestPlanner_FormerLeader$",
+	},
+	{
+		name: "shard/leaves", breaks: "a leader that leaves plans without members",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{"	case ctx.Err() != nil:\n		return now, context.Cause(ctx)\n", ""},
+		},
+		tests: "./recipes/shard -run ^TestPlanner_Leaves$",
+	},
+	{
+		name: "shard/changed-plan", breaks: "a leader replaces a plan that it has not read",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{"Version: p.stat.Version}", "Version: -1}"},
+		},
+		tests: "./recipes/shard -run ^TestPlanner_ChangedPlan$",
+	},
+	{
+		name: "shard/deleted-plan", breaks: "all shards move if another program deletes the plan",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{"		case plan.Version >= p.plan.Version:\n", "		default:\n"},
+		},
+		tests: "./recipes/shard -run ^TestRun_ForeignProgram$",
+	},
+	{
+		name: "shard/quiet", breaks: "the first member of a group that starts gets all shards",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{"	quietTime    = 250 * time.Millisecond\n", "	quietTime    = 0\n"},
+			{"batchTime = 50 * time.Millisecond", "batchTime = 0"},
+		},
+		tests: "./recipes/shard -run ^TestRun_StartTogether$",
+	},
+	{
+		name: "shard/round-limit", breaks: "a member that cannot lock its shards stops all moves",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{"return 2 * (p.group.settings.grace", "return 1000 * (p.group.settings.grace"},
+		},
+		tests: "./recipes/shard -run ^TestRun_MaxMoves$",
+	},
+	{
+		name: "shard/no-leader", breaks: "shards have no owner if there is no leader",
+		file: "recipes/shard/follower.go",
+		edits: []edit{
+			{"	if c.plan != nil {\n", "	if false {\n"},
+		},
+		tests: "./recipes/shard -run ^TestRun_NoLeader$",
+	},
+	{
+		name: "shard/announced", breaks: "a member that restarts leaves before the plan says so",
+		file: "recipes/shard/follower.go",
+		edits: []edit{
+			{"const plannedLimit = time.Second", "const plannedLimit = time.Nanosecond"},
+		},
+		tests: "./recipes/shard -run ^TestRun_RollingRestart$",
+	},
+	{
+		name: "shard/confirmed", breaks: "a member confirms a plan before it holds the shards",
+		file: "recipes/shard/follower.go",
+		edits: []edit{
+			{"f.confirm && f.held == len(f.mine)", "f.confirm"},
+		},
+		tests: "./recipes/shard -run ^TestRun_MaxMoves$",
+	},
+	{
+		name: "shard/stop", breaks: "a member keeps shards that the plan gives to others",
+		file: "recipes/shard/follower.go",
+		edits: []edit{
+			{"		if !f.mine[name] {\n", "		if false {\n"},
+		},
+		tests: "./recipes/shard -run ^TestRun_ShardsAreDivided$",
+	},
+	{
+		name: "shard/lost", breaks: "a function continues after the shard is lost",
+		file: "recipes/shard/lend.go",
+		edits: []edit{
+			{"grant.Work(s.Context(), m.caller)", "grant.Work(context.Background(), m.caller)"},
+		},
+		tests: "./recipes/shard -run ^TestRun_Crash$",
+	},
+	{
+		name: "shard/not-received", breaks: "a shard that was not received is kept for the grace period",
+		file: "recipes/shard/lend.go",
+		edits: []edit{
+			{"	if finished == nil && !s.delivered.Load() {", "	if false {"},
+		},
+		tests: "./recipes/shard -run ^TestMember_NotReceived$",
+	},
+	{
+		name: "shard/received", breaks: "a shard that was received is released at once",
+		file: "recipes/shard/follower.go",
+		edits: []edit{
+			{"			s.delivered.Store(true)\n", "			_ = s\n"},
+		},
+		tests: "./recipes/shard -run ^TestMember_Owned$",
+	},
+	{
+		name: "shard/grace", breaks: "a shard is not revoked after the grace period",
+		file: "recipes/shard/lend.go",
+		edits: []edit{
+			{"	case <-timer.C:\n		s.revoked.Store(s.Hold.Err() == nil)\n", ""},
+		},
+		tests: "./recipes/shard -run ^TestRun_GracePeriod$",
+	},
+	{
+		name: "shard/once", breaks: "a function runs twice for a shard",
+		file: "recipes/shard/lend.go",
+		edits: []edit{
+			{"	if interrupt(s.Err()); finished != nil {\n		<-finished\n	}\n", "	interrupt(s.Err())\n"},
+		},
+		tests: "./recipes/shard -run ^TestRun_GracePeriod$",
+	},
+	{
+		name: "shard/one-lock", breaks: "a member leaves because one shard cannot be locked",
+		file: "recipes/shard/lend.go",
+		edits: []edit{
+			{"		case errors.Is(err, recipes.ErrConnClosed):\n", "		case !errors.Is(err, recipes.ErrSessionExpired):\n"},
+		},
+		tests: "./recipes/shard -run ^TestRun_MaxMoves$",
+	},
+	{
+		name: "shard/fewest-moves", breaks: "the larger shares go to members that have fewer shards",
+		file: "recipes/shard/quota.go",
+		edits: []edit{
+			{"if s.held > s.quota {", "if s.held < s.quota {"},
+		},
+		tests: "./recipes/shard -run ^TestNext_Sizes$",
+	},
+	{
+		name: "shard/zones", breaks: "the larger shares can all be in one zone",
+		file: "recipes/shard/quota.go",
+		edits: []edit{
+			{"		z := zones[m.zone]\n", "		m.zone = \"\"\n		z := zones[m.zone]\n"},
+		},
+		tests: "./recipes/shard -run ^TestNext_Zones$",
+	},
+	{
+		name: "shard/pins", breaks: "a member with many pins gets other shards in addition",
+		file: "recipes/shard/quota.go",
+		edits: []edit{
+			{"m.pinned > total*m.weight/weights", "false"},
+		},
+		tests: "./recipes/shard -run ^TestNext_Random$",
+	},
+	{
+		name: "shard/max-moves", breaks: "moves in progress do not count",
+		file: "recipes/shard/next.go",
+		edits: []edit{
+			{"if m.Reason.byChoice() && p.inProgress(m) {", "if m.Reason == \"\" {"},
+		},
+		tests: "./recipes/shard -run ^TestNext_MaxMoves$",
+	},
+	{
+		name: "shard/away", breaks: "shards of a member that restarts are given to others",
+		file: "recipes/shard/next.go",
+		edits: []edit{
+			{"			p.keeps[m.ID], p.away[m.ID] = true, true\n", "			p.away[m.ID] = true\n"},
+		},
+		tests: "./recipes/shard -run ^TestNext_RollingRestart$",
+	},
+	{
+		name: "shard/away-limit", breaks: "a leader with a wrong clock extends the absence of a member",
+		file: "recipes/shard/next.go",
+		edits: []edit{
+			{"!m.Away.IsZero() && m.Away.Before(until)", "!m.Away.IsZero()"},
+		},
+		tests: "./recipes/shard -run ^TestNext_RestartTooLong$",
+	},
+	{
+		name: "shard/pause", breaks: "shards move although rebalancing is paused",
+		file: "recipes/shard/next.go",
+		edits: []edit{
+			{"	if !spec.PauseRebalancing {\n", "	if true {\n"},
+		},
+		tests: "./recipes/shard -run ^TestNext_Operators$",
+	},
+	{
+		name: "shard/spec-size", breaks: "a Spec is accepted whose plan does not fit into a znode",
+		file: "recipes/shard/spec.go",
+		edits: []edit{
+			{"len(text)+placeSize*len(s.Shards) > maxSpecSize", "len(text) > maxSpecSize"},
+		},
+		tests: "./recipes/shard -run ^TestSpec_Normalize$",
+	},
+}
