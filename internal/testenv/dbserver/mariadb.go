@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -75,7 +76,14 @@ func (s *Server) startMariaDB(install, binary string, settings []string) error {
 		return cmd
 	}
 	const logSize = "--innodb-log-file-size=8M"
-	if out, err := command(install, "--auth-root-authentication-method=normal", "--skip-name-resolve", logSize).CombinedOutput(); err != nil {
+	// The database test that the program creates by default permits everything to every user.
+	script := filepath.Join(s.dir, "create.sql")
+	if err := os.WriteFile(script, []byte("CREATE DATABASE test;\n"), 0o644); err != nil {
+		return fmt.Errorf("dbserver: %w", err)
+	}
+	out, err := command(install, "--auth-root-authentication-method=normal", "--skip-test-db", "--extra-file="+script,
+		"--skip-name-resolve", logSize).CombinedOutput()
+	if err != nil {
 		return fmt.Errorf("dbserver: %s: %w\n%s", install, err, out)
 	}
 	args := []string{
