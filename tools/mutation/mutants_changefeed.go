@@ -11,6 +11,22 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed/postgres -run ^TestFence_",
 	},
 	{
+		name: "sqlfence/mysql-smaller", breaks: "a fence on MySQL accepts a smaller token",
+		file: "sqlfence/sqlfence.go",
+		edits: []edit{
+			{" AND token <= ?", " AND ? IS NOT NULL"},
+		},
+		tests: "./adapters/changefeed/mysql -run ^TestFence_",
+	},
+	{
+		name: "sqlfence/mysql-uses", breaks: "the second transaction of a holder does not change the row of a fence on MySQL",
+		file: "sqlfence/sqlfence.go",
+		edits: []edit{
+			{", uses = uses + 1 WHERE", " WHERE"},
+		},
+		tests: "./adapters/changefeed/mysql -run ^TestFence_Guard$",
+	},
+	{
 		name: "sqlfence/ended", breaks: "a fence accepts a grant that has ended",
 		file: "sqlfence/sqlfence.go",
 		edits: []edit{
