@@ -58,6 +58,7 @@ have_c_compiler || missing="$missing gcc libc6-dev"
 # Databases that store elections. The tests start their own servers, and do not use those that Debian
 # starts.
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
+command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || missing="$missing pgbouncer"
 command -v redis-server >/dev/null || missing="$missing redis-server"
 command -v mariadb-install-db >/dev/null || missing="$missing mariadb-server" # with Galera
 
@@ -77,7 +78,7 @@ if [ -n "$missing" ]; then
 	# shellcheck disable=SC2086
 	apt-get install -q -y --no-install-recommends $missing
 	# These packages start servers. The tests start their own.
-	for package in etcd-server:etcd mariadb-server:mariadb; do
+	for package in etcd-server:etcd mariadb-server:mariadb pgbouncer:pgbouncer; do
 		case $missing in
 		*"${package%:*}"*)
 			if [ -d /run/systemd/system ]; then

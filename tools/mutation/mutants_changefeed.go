@@ -350,6 +350,30 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed/postgres -run TestFeed_IdleSessions",
 	},
 	{
+		name: "changefeed/postgres-pooler-settings", breaks: "a store behind a pooler changes settings of sessions that others use",
+		file: "adapters/changefeed/postgres/shared.go",
+		edits: []edit{
+			{"if s.polled { // The settings", "if false { // The settings"},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Settings$",
+	},
+	{
+		name: "changefeed/postgres-pooler-prepared", breaks: "a store behind a pooler uses prepared statements",
+		file: "adapters/changefeed/postgres/shared.go",
+		edits: []edit{
+			{"		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec\n", ""},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Store$",
+	},
+	{
+		name: "changefeed/postgres-pooler-rejected", breaks: "Start accepts a pooler that delivers no notifications",
+		file: "adapters/changefeed/postgres/start.go",
+		edits: []edit{
+			{"if s.polled != nil {", "if true {"},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Rejected$",
+	},
+	{
 		name: "changefeed/postgres-commit", breaks: "a write is acknowledged before its transaction was committed",
 		file: "adapters/changefeed/postgres/store.go",
 		edits: []edit{

@@ -1,7 +1,8 @@
 //go:build unix
 
 // Package dbserver runs databases for tests, as child processes with separate data: those of
-// Debian's packages postgresql, mariadb-server, redis-server and nats-server. A test can kill a server and start
+// Debian's packages postgresql, mariadb-server, redis-server and nats-server, and a
+// pooler, pgbouncer. A test can kill a server and start
 // it again with its data. No server outlives the tests.
 package dbserver
 
