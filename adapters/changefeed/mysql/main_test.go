@@ -73,10 +73,12 @@ func startReplica(t testing.TB, server *dbserver.Server, settings ...string) *db
 	db := connect(t, replica.Addr(), nil)
 	execSQL(t, db, "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_USER='root', MASTER_USE_GTID=slave_pos, MASTER_PORT="+server.Port())
 	execSQL(t, db, "START SLAVE")
-	require.Eventually(t, func() bool {
-		var name, running string
-		return db.QueryRow("SHOW GLOBAL STATUS LIKE 'Slaves_running'").Scan(&name, &running) == nil && running == "1"
-	}, fixture.Patience, 10*time.Millisecond)
+	for status, db := range map[string]*sql.DB{"Slaves_running": db, "Slaves_connected": connect(t, server.Addr(), nil)} {
+		require.Eventually(t, func() bool {
+			var name, n string
+			return db.QueryRow("SHOW GLOBAL STATUS LIKE '"+status+"'").Scan(&name, &n) == nil && n == "1"
+		}, fixture.Patience, 10*time.Millisecond, status)
+	}
 	return replica
 }
 

@@ -34,7 +34,7 @@ func newStatements(table string) statements {
 		insert: limited + "INSERT INTO " + table + " (epoch, leader, session, nominee, term, seq, ttl, ended, version, election, time)" +
 			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))",
 		update: limited + "UPDATE " + table + " SET epoch = ?, leader = ?, session = ?, nominee = ?, term = ?, seq = ?, ttl = ?, ended = ?, version = ?," +
-			" time = UTC_TIMESTAMP(6) WHERE election = ? AND version = ? AND epoch = ?",
+			" time = UTC_TIMESTAMP(6) WHERE election = ? AND version = ?",
 		read: limited + "SELECT epoch, leader, session, nominee, term, seq, ttl, ended, version, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', time)" +
 			" FROM " + table + " WHERE election = ?",
 		checkInsert: "INSERT INTO " + table + " SELECT * FROM " + table + " WHERE FALSE",
@@ -42,11 +42,11 @@ func newStatements(table string) statements {
 }
 
 // arguments returns the arguments of insert and update, without those of the condition of update.
-func (t *table) arguments(r changefeed.Record, more ...any) []any {
-	return append([]any{
+func (t *table) arguments(r changefeed.Record) []any {
+	return []any{
 		[]byte(r.Epoch), []byte(r.Leader), []byte(r.Session), []byte(r.Nominee), int64(r.Term), int64(r.Seq), int64(r.TTL), r.Ended,
 		[]byte(r.Version), []byte(t.key),
-	}, more...)
+	}
 }
 
 // maxAttempts limits the attempts of a transaction that concurrent ones cause to fail.
@@ -119,7 +119,7 @@ func (t *table) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 func (t *table) replaceRecord(ctx context.Context, prev, next changefeed.Record) (now changefeed.Record, err error) {
 	var missing error
 	err = t.transact(ctx, func(conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, t.sql.update, t.arguments(next, []byte(prev.Version), []byte(prev.Epoch))...)
+		_, err := conn.ExecContext(ctx, t.sql.update, append(t.arguments(next), []byte(prev.Version))...)
 		if err == nil {
 			now, err = t.readRecord(ctx, conn)
 		}

@@ -31,8 +31,10 @@ func TestStore_Connections(t *testing.T) {
 		"Interpolated":  func(c *driver.Config) { c.InterpolateParams = true },
 		"FoundRows":     func(c *driver.Config) { c.ClientFoundRows = true },
 		"Latin1": func(c *driver.Config) {
-			c.Params, c.Collation = map[string]string{"charset": "latin1"}, "latin1_swedish_ci"
-			c.ParseTime, c.Loc = true, time.FixedZone("east", 3600)
+			latin1, err := driver.ParseDSN("tcp(" + c.Addr + ")/test?charset=latin1&collation=latin1_swedish_ci&parseTime=true&loc=Asia%2FTokyo")
+			require.NoError(t, err)
+			latin1.User = c.User
+			*c = *latin1
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
