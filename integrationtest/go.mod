@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/go-leaderelection/leaderelection v0.1.0
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/moby/moby/api v1.55.0
@@ -26,7 +27,6 @@ require (
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb v0.1.0 // indirect
-	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
