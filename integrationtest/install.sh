@@ -60,7 +60,7 @@ have_c_compiler || missing="$missing gcc libc6-dev"
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
 command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || missing="$missing pgbouncer"
 command -v redis-server >/dev/null || missing="$missing redis-server"
-command -v mariadb-install-db >/dev/null || missing="$missing mariadb-server" # with Galera
+command -v mariadb-install-db >/dev/null || missing="$missing mariadb-server" # with Galera and rsync
 
 build=no
 if have_engine && ! have_image && ! pull_image; then

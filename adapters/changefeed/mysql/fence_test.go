@@ -3,6 +3,7 @@
 package mysql_test
 
 import (
+	"database/sql"
 	"errors"
 	"testing"
 
@@ -19,15 +20,18 @@ func testFence(t *testing.T, run func(t *testing.T, db *fixture.FencedDB)) {
 		"FoundRows": func(c *driver.Config) { c.ClientFoundRows, c.InterpolateParams = true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := connect(t, shared.Get(t).Addr(), change)
-			execSQL(t, db, "DROP TABLE IF EXISTS fences, amounts, entries")
-			execSQL(t, db, "CREATE TABLE fences (resource varbinary(255) PRIMARY KEY, token bigint NOT NULL, uses bigint NOT NULL) ENGINE=InnoDB")
-			run(t, &fixture.FencedDB{DB: db, Dialect: sqlfence.MySQL, Table: "test.fences", MayRepeat: func(err error) bool {
-				var e *driver.MySQLError
-				return errors.As(err, &e) && e.Number == 1213 // deadlock
-			}})
+			run(t, newFencedDB(t, connect(t, shared.Get(t).Addr(), change)))
 		})
 	}
+}
+
+func newFencedDB(t *testing.T, db *sql.DB) *fixture.FencedDB {
+	execSQL(t, db, "DROP TABLE IF EXISTS fences, amounts, entries")
+	execSQL(t, db, "CREATE TABLE fences (resource varbinary(255) PRIMARY KEY, token bigint NOT NULL, uses bigint NOT NULL) ENGINE=InnoDB")
+	return &fixture.FencedDB{DB: db, Dialect: sqlfence.MySQL, Table: "test.fences", MayRepeat: func(err error) bool {
+		var e *driver.MySQLError
+		return errors.As(err, &e) && e.Number == 1213 // deadlock
+	}}
 }
 
 func TestFence_NoLostUpdate(t *testing.T) { testFence(t, fixture.RunNoLostUpdate) }

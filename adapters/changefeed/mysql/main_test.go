@@ -4,6 +4,7 @@ package mysql_test
 
 import (
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -29,6 +30,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Tests(m)) }
 // connect returns a database of the superuser that is closed when the test ends. change may be nil.
 func connect(t testing.TB, addr string, change func(*driver.Config)) *sql.DB {
 	t.Helper()
+	db := sql.OpenDB(newConnector(t, addr, change))
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+func newConnector(t testing.TB, addr string, change func(*driver.Config)) sqldriver.Connector {
+	t.Helper()
 	cfg := driver.NewConfig()
 	cfg.User, cfg.Net, cfg.Addr, cfg.DBName = "root", "tcp", addr, "test"
 	cfg.Timeout, cfg.Logger = 5*time.Second, &driver.NopLogger{}
@@ -37,9 +45,7 @@ func connect(t testing.TB, addr string, change func(*driver.Config)) *sql.DB {
 	}
 	connector, err := driver.NewConnector(cfg)
 	require.NoError(t, err)
-	db := sql.OpenDB(connector)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	return db
+	return connector
 }
 
 // withSetting sets a variable of the sessions of a database.

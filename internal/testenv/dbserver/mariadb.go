@@ -23,13 +23,26 @@ func MariaDB(settings ...string) (*Server, error) {
 // Galera starts a cluster of one MariaDB server, with the library of Debian's package galera-4, which
 // mariadb-server requires.
 func Galera(settings ...string) (*Server, error) {
+	return startGalera("gcomm://", append([]string{"wsrep-new-cluster"}, settings...))
+}
+
+// GaleraNode starts another server of a cluster that Galera has started. It copies the data by rsync.
+func GaleraNode(first *Server, settings ...string) (*Server, error) {
+	return startGalera(fmt.Sprintf("gcomm://127.0.0.1:%d", first.clusterPort.Number), settings)
+}
+
+func startGalera(cluster string, settings []string) (*Server, error) {
 	return startMariaDB(func(s *Server) (own []string, err error) {
 		if s.clusterPort, err = testenv.ReservePort(); err != nil {
 			return nil, err
 		}
+		if s.copyPort, err = testenv.ReservePort(); err != nil {
+			return nil, err
+		}
 		return append([]string{
-			"wsrep-on=ON", "wsrep-provider=/usr/lib/galera/libgalera_smm.so", "wsrep-cluster-address=gcomm://", "wsrep-new-cluster",
+			"wsrep-on=ON", "wsrep-provider=/usr/lib/galera/libgalera_smm.so", "wsrep-cluster-address=" + cluster,
 			fmt.Sprintf("wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:%d", s.clusterPort.Number),
+			"wsrep-sst-method=rsync", fmt.Sprintf("wsrep-sst-receive-address=127.0.0.1:%d", s.copyPort.Number),
 			"wsrep-node-address=127.0.0.1", "binlog-format=ROW", "innodb-autoinc-lock-mode=2",
 		}, settings...), nil
 	})

@@ -36,6 +36,8 @@ type Server struct {
 	port *testenv.Port
 	// clusterPort is for the other servers of a cluster. It is nil for a single server.
 	clusterPort *testenv.Port
+	// copyPort receives the data of another server of a cluster. It is nil for others.
+	copyPort *testenv.Port
 	command     func() *exec.Cmd
 	// ready returns nil if the server answers.
 	ready func(ctx context.Context) error
@@ -183,7 +185,7 @@ func (s *Server) Thaw() {
 // Close kills the server and deletes its data.
 func (s *Server) Close() error {
 	err := s.Kill()
-	for _, p := range []*testenv.Port{s.port, s.clusterPort} {
+	for _, p := range []*testenv.Port{s.port, s.clusterPort, s.copyPort} {
 		if p != nil {
 			p.Release()
 		}
