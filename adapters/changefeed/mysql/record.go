@@ -52,9 +52,9 @@ func (t *table) arguments(r changefeed.Record) []any {
 // maxAttempts limits the attempts of a transaction that concurrent ones cause to fail.
 const maxAttempts = 10
 
-// transact executes f in a transaction, again if the server has rolled it back because of a concurrent
-// one, or if the connection had failed before. It does not use [sql.Tx], whose Commit ignores ctx. The
-// transaction is explicit, because autocommit can be off.
+// transact executes f in a transaction. It repeats that after a deadlock, and with another connection
+// after one that had failed before. It does not use [sql.Tx], because its Commit ignores ctx, and does not
+// rely on autocommit, which can be off.
 func (t *table) transact(ctx context.Context, f func(conn *sql.Conn) error) (err error) {
 	for range maxAttempts {
 		err = t.transactOnce(ctx, f)
@@ -115,7 +115,7 @@ func (t *table) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 }
 
 // replaceRecord replaces prev by next, or returns the reason for which it was not replaced. The version
-// of next is new, so the record has it only if the update has changed it, in this attempt or before.
+// of next is new, so a record with that version was written by this call, in any of its attempts.
 func (t *table) replaceRecord(ctx context.Context, prev, next changefeed.Record) (now changefeed.Record, err error) {
 	var missing error
 	err = t.transact(ctx, func(conn *sql.Conn) error {

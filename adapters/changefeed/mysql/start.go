@@ -60,7 +60,7 @@ func (t *table) checkSettings(settings map[string]string) error {
 	case settings["read_only"] != "OFF":
 		return t.runner.Unsuitable("read_only is %q: the server is a replica, or does not accept writes; connect to the primary", settings["read_only"])
 	case settings["autocommit"] != "ON":
-		return t.runner.Unsuitable("autocommit is %q, so a feed would read the same state for ever; let the connections set autocommit=1", settings["autocommit"])
+		return t.runner.Unsuitable("autocommit is %q, so a feed would always read the same state; let the connections set autocommit=1", settings["autocommit"])
 	case settings["tx_isolation"] == "READ-UNCOMMITTED" || settings["transaction_isolation"] == "READ-UNCOMMITTED":
 		return t.runner.Unsuitable("transaction_isolation is READ-UNCOMMITTED, so a feed would deliver records that are rolled back; use READ-COMMITTED or a stricter level")
 	case settings["innodb_flush_log_at_trx_commit"] == "":

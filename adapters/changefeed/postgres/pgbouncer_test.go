@@ -50,7 +50,7 @@ func newPooledFactory(serverOf func(testing.TB) *dbserver.Server) storetest.Fact
 	}
 }
 
-// TestPgBouncer_Store fails if polled stores behind PgBouncer do not satisfy the contract, also beside stores that
+// TestPgBouncer_Store fails if polled stores behind PgBouncer do not satisfy the contract, also together with stores that
 // are not behind it.
 func TestPgBouncer_Store(t *testing.T) { storetest.Run(t, newPooledFactory(shared.Get)) }
 

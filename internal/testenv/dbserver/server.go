@@ -38,7 +38,7 @@ type Server struct {
 	clusterPort *testenv.Port
 	// copyPort receives the data of another server of a cluster. It is nil for others.
 	copyPort *testenv.Port
-	command     func() *exec.Cmd
+	command  func() *exec.Cmd
 	// ready returns nil if the server answers.
 	ready func(ctx context.Context) error
 
