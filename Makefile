@@ -165,7 +165,7 @@ cross:
 
 # sizes builds elector with the store that a build tag adds, without each backend that a build tag
 # excludes, and without all of them, and prints the sizes of the stripped binaries.
-TAGS  = no_changefeed no_etcd no_mongodb no_nats no_postgres no_raftlog no_redis
+TAGS  = no_changefeed no_etcd no_mongodb no_mysql no_nats no_postgres no_raftlog no_redis
 empty =
 comma = ,
 

@@ -27,6 +27,7 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
@@ -34,10 +35,12 @@ require (
 	github.com/coreos/go-systemd/v22 v22.5.0 // indirect
 	github.com/gdamore/encoding v1.0.1 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb v0.1.0 // indirect
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/mysql v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb v0.1.0 // indirect
+	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect

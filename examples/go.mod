@@ -16,12 +16,15 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb v0.1.0 // indirect
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/mysql v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb v0.1.0 // indirect
+	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/hailocab/go-hostpool v0.0.0-20160125115350-e80d13ce29ed // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect

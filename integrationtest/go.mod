@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/go-leaderelection/leaderelection v0.1.0
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/moby/moby/api v1.55.0
@@ -17,9 +18,11 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.5.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb v0.1.0 // indirect
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/mysql v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis v0.1.0 // indirect

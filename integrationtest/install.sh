@@ -58,7 +58,9 @@ have_c_compiler || missing="$missing gcc libc6-dev"
 # Databases that store elections. The tests start their own servers, and do not use those that Debian
 # starts.
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
+command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || missing="$missing pgbouncer"
 command -v redis-server >/dev/null || missing="$missing redis-server"
+command -v mariadb-install-db >/dev/null || missing="$missing mariadb-server" # with Galera and rsync
 
 build=no
 if have_engine && ! have_image && ! pull_image; then
@@ -75,14 +77,16 @@ if [ -n "$missing" ]; then
 	# The words of $missing are packages.
 	# shellcheck disable=SC2086
 	apt-get install -q -y --no-install-recommends $missing
-	case $missing in
-	*etcd-server*)
-		# The package starts a server. The tests start their own.
-		if [ -d /run/systemd/system ]; then
-			systemctl disable -q --now etcd.service || true
-		fi
-		;;
-	esac
+	# These packages start servers. The tests start their own.
+	for package in etcd-server:etcd mariadb-server:mariadb pgbouncer:pgbouncer; do
+		case $missing in
+		*"${package%:*}"*)
+			if [ -d /run/systemd/system ]; then
+				systemctl disable -q --now "${package#*:}.service" || true
+			fi
+			;;
+		esac
+	done
 fi
 
 if [ "$build" = yes ]; then

@@ -1,7 +1,7 @@
 // Package sqlfence lets a SQL database reject the transactions of a former leader, or of a former holder of a
 // lock, whatever server elects. It needs only database/sql.
 //
-//	fence, err := sqlfence.NewFence(sqlfence.PostgreSQL, "report")
+//	fence, err := sqlfence.NewFence(sqlfence.PostgreSQL, "report") // or sqlfence.MySQL
 //	...
 //	tx, err := db.BeginTx(ctx, nil)
 //	...
@@ -11,23 +11,33 @@
 //	}
 //	// Read and write by tx, and commit.
 //
-// The tokens are in a table, which the program creates once:
+// The tokens are in a table, which the program creates once, on PostgreSQL and on MySQL or MariaDB:
 //
 //	CREATE TABLE fence (resource text PRIMARY KEY, token bigint NOT NULL);
+//
+//	CREATE TABLE fence (resource varbinary(255) PRIMARY KEY, token bigint NOT NULL, uses bigint NOT NULL) ENGINE=InnoDB;
 //
 // # Guarantees
 //
 // If the transaction of a holder commits, then all transactions of holders with smaller tokens that commit have
 // committed before it began to read, and no such transaction commits afterwards. This holds at each isolation
 // level from READ COMMITTED on. The transactions of one resource are executed one after the other, because each
-// locks the row of the resource until it ends. At REPEATABLE READ and SERIALIZABLE, a transaction that had to
-// wait for that fails with a serialization error (40001), and can be repeated.
+// locks the row of the resource until it ends; those of different resources are independent.
+//
+// On PostgreSQL, at REPEATABLE READ and SERIALIZABLE, a transaction that had to wait for that fails with a
+// serialization error (40001), and can be repeated. On MySQL and MariaDB it reads what the others have
+// committed, at any level. The wait ends with an error after innodb_lock_wait_timeout.
 //
 // # Limits
 //
 // A transaction that does not call Guard, or reads before it does, is not protected. Nor are reads outside of
 // transactions, and other databases. All programs must compare tokens of the same election or lock: those
 // of different ones are unrelated.
+//
+// If a statement fails, roll back. On MySQL and MariaDB, the server may have ended the transaction, and would execute
+// later statements without one. Statements that commit implicitly there, such as CREATE TABLE, end the protection as
+// well. All tables must have the engine InnoDB. The column uses changes with each transaction, so that
+// of concurrent transactions on different nodes of Galera only one is committed.
 package sqlfence
 
 import (
@@ -63,11 +73,43 @@ type Dialect int
 // The dialects.
 const (
 	PostgreSQL Dialect = iota + 1 // 9.5 or later
+	MySQL                         // MariaDB 10.6 or later, which the tests use, and MySQL 8.0 or later
 )
 
 // Fence rejects the transactions of former holders of one resource. Its methods may be called from any goroutine.
 type Fence struct {
-	resource, statement string
+	resource   string
+	statements []statement
+}
+
+// statement is a statement of Guard. The last one changes no row if a greater token is registered.
+type statement struct {
+	text      string
+	arguments func(resource string, token int64) []any
+}
+
+// statementsOf returns the statements for a table. They lock the row of the resource also if a greater token is
+// registered, and do not depend on what the driver counts as a changed row.
+var statementsOf = map[Dialect]func(table string) []statement{
+	PostgreSQL: func(table string) []statement {
+		return []statement{{
+			"INSERT INTO " + table + " AS f (resource, token) VALUES ($1, $2)" +
+				" ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token",
+			func(resource string, token int64) []any { return []any{resource, token} },
+		}}
+	},
+	MySQL: func(table string) []statement {
+		return []statement{
+			{
+				"INSERT INTO " + table + " (resource, token, uses) VALUES (?, ?, 0) ON DUPLICATE KEY UPDATE uses = uses",
+				func(resource string, token int64) []any { return []any{[]byte(resource), token} },
+			},
+			{
+				"UPDATE " + table + " SET token = ?, uses = uses + 1 WHERE resource = ? AND token <= ?",
+				func(resource string, token int64) []any { return []any{token, []byte(resource), token} },
+			},
+		}
+	},
 }
 
 // Option is an option of [NewFence].
@@ -95,16 +137,14 @@ func NewFence(dialect Dialect, resource string, opts ...Option) (*Fence, error) 
 		o.apply(&s)
 	}
 	switch {
-	case dialect != PostgreSQL:
+	case statementsOf[dialect] == nil:
 		return nil, fmt.Errorf("sqlfence: %w: dialect %d is unknown", leaderelection.ErrInvalid, dialect)
 	case resource == "":
 		return nil, fmt.Errorf("sqlfence: %w: the resource has no name", leaderelection.ErrInvalid)
 	case !identifier.MatchString(s.table):
 		return nil, fmt.Errorf("sqlfence: %w: WithTable(%q): must consist of letters, digits and underscores", leaderelection.ErrInvalid, s.table)
 	}
-	// The conflict locks the row also if the condition does not hold.
-	return &Fence{resource, "INSERT INTO " + s.table + " AS f (resource, token) VALUES ($1, $2)" +
-		" ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token"}, nil
+	return &Fence{resource, statementsOf[dialect](s.table)}, nil
 }
 
 // Guard registers the token of a grant in a transaction, which must not have read anything before, and blocks
@@ -126,13 +166,18 @@ func (f *Fence) Guard(ctx context.Context, tx Tx, g Grant) error {
 }
 
 func (f *Fence) register(ctx context.Context, tx Tx, token int64) error {
-	result, err := tx.ExecContext(ctx, f.statement, f.resource, token)
-	if err != nil {
-		return err
+	var rows int64
+	for _, s := range f.statements {
+		result, err := tx.ExecContext(ctx, s.text, s.arguments(f.resource, token)...)
+		if err == nil {
+			rows, err = result.RowsAffected()
+		}
+		if err != nil {
+			return err
+		}
 	}
-	rows, err := result.RowsAffected()
-	if err == nil && rows == 0 {
-		err = fmt.Errorf("%w: %d is too old", ErrFenced, token)
+	if rows == 0 {
+		return fmt.Errorf("%w: %d is too old", ErrFenced, token)
 	}
-	return err
+	return nil
 }

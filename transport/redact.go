@@ -17,7 +17,7 @@ const (
 // shownParameters are the parameters, in lower case, whose values never contain a password.
 var shownParameters = []string{
 	"application_name", "appname", "authmechanism", "authsource", "bucket", "collection", "connect_timeout", "directconnection",
-	"pool_max_conns", "replicaset", "sslmode", "ssl", "table", "target_session_attrs", "tls", "unsafe",
+	"poll", "pool_max_conns", "replicaset", "sslmode", "ssl", "table", "target_session_attrs", "tls", "unsafe", "wsrep_sync_wait",
 }
 
 // maskedParameters are parameters, in lower case, whose names are shown and whose values are not. The name of any
@@ -28,7 +28,7 @@ var maskedParameters = []string{
 
 // usersShown are the schemes whose addresses contain a name, and not a password or token, if they contain
 // no colon before the host.
-var usersShown = []string{"mongodb", "mongodb+srv", "postgres", "postgresql", "rethinkdb"}
+var usersShown = []string{"mariadb", "mongodb", "mongodb+srv", "mysql", "postgres", "postgresql", "rethinkdb"}
 
 var (
 	validHosts   = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?(,([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?)*$`)

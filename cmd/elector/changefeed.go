@@ -67,7 +67,7 @@ func checkChangefeed(s *settings) error {
 func (s *settings) storeConfig() (c storeurl.Config, err error) {
 	// The drivers of the other stores do not tell a configuration to which server they connect.
 	scheme, _, _ := strings.Cut(s.changefeed.store, ":")
-	perServer := slices.Contains([]string{"postgres", "postgresql", "redis", "rediss"}, scheme)
+	perServer := slices.Contains([]string{"mariadb", "mysql", "postgres", "postgresql", "redis", "rediss"}, scheme)
 	tls, err := s.tls.clientConfig(false, !perServer)
 	if err != nil {
 		return c, err
@@ -109,6 +109,7 @@ func adviseUnsafe(err error) error {
 // credentials. Their clients do not share a type for these errors.
 var credentialErrors = []string{
 	"password authentication failed", "no pg_hba.conf entry", // PostgreSQL
+	"access denied for user",        // MySQL and MariaDB
 	"wrongpass", "noauth", "noperm", // Redis
 	"authorization violation",        // NATS
 	"authenticationfailed",           // MongoDB

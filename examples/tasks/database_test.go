@@ -139,7 +139,7 @@ func TestFencing(t *testing.T) {
 		require.Equal(t, 1, b.exec(report[1], next, "text"))
 	})
 	t.Run("Transaction", func(t *testing.T) {
-		s := statements(t, "../../docs/tasks/database.md", "CREATE TABLE fence", "INSERT INTO fence",
+		s := statements(t, "../../docs/tasks/fencing.md", "CREATE TABLE fence", "INSERT INTO fence",
 			"UPDATE fence SET token", "SELECT token", "INSERT INTO entry (text) VALUES", "UPDATE total", "INSERT INTO entry (text) SELECT")
 		register, check, insert, count, insertChecked := s[2], s[3], s[4], s[5], s[6]
 		a.exec(s[0])

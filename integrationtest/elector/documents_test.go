@@ -36,7 +36,7 @@ type example struct {
 
 var (
 	zookeeper   = []string{"zookeeper"}
-	allBackends = []string{"zookeeper", "etcd", "postgres", "redis", "nats", "raftlog"}
+	allBackends = []string{"zookeeper", "etcd", "postgres", "mysql", "redis", "nats", "raftlog"}
 	resigning   = []string{"zookeeper", "etcd", "raftlog"}
 )
 
@@ -342,6 +342,10 @@ var documentBackends = map[string]func(t *testing.T) documentBackend{
 	"postgres": func(t *testing.T) documentBackend {
 		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres("fsync=on") })
 		return newStoreBackend("postgres://postgres@" + srv.Addr() + "/postgres?sslmode=disable")
+	},
+	"mysql": func(t *testing.T) documentBackend {
+		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.MariaDB() })
+		return newStoreBackend("mysql://root@" + srv.Addr() + "/test")
 	},
 	"redis": func(t *testing.T) documentBackend {
 		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis() })

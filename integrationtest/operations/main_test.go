@@ -1,4 +1,4 @@
-// Package operations tests elections on ZooKeeper, etcd, PostgreSQL, Redis and NATS while operators work
+// Package operations tests elections on ZooKeeper, etcd, PostgreSQL, MariaDB, Redis and NATS while operators work
 // on their servers.
 package operations
 

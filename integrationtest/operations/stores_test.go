@@ -4,11 +4,13 @@ package operations
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	_ "github.com/go-sql-driver/mysql" // the driver of execMySQL
 	"github.com/jackc/pgx/v5"
 	natsclient "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -117,6 +119,49 @@ func TestPostgres(t *testing.T) {
 		return s.addCandidates(func(addrs string) string {
 			return "postgres://elector@" + addrs + "/postgres?sslmode=disable&target_session_attrs=read-write&unsafe=power-loss"
 		})
+	})
+}
+
+// execMySQL executes statements as the superuser of a MariaDB server.
+func (s *storeServer) execMySQL(statements ...string) {
+	db, err := sql.Open("mysql", "root@tcp("+s.Addr()+")/test")
+	require.NoError(s.t, err)
+	defer db.Close()
+	for _, statement := range statements {
+		_, err := db.ExecContext(s.t.Context(), statement)
+		require.NoError(s.t, err, statement)
+	}
+}
+
+// TestMariaDB fails if an operation on a MariaDB server leads to two leaders, to none afterwards, or to none
+// without a reason in the log. A disk that is full is simulated by a trigger.
+func TestMariaDB(t *testing.T) {
+	t.Parallel()
+	const kill = "KILL CONNECTION USER elector"
+	operators.Test(t, operators.OfStore(
+		operators.Operation[*storeServer]{Name: "Emptied", Short: true, Reason: "the record of the election was deleted", Run: func(_ *operators.Election, s *storeServer) {
+			s.execMySQL("DROP TABLE leaderelection")
+		}},
+		operators.InShort(operators.Harmless("ConnectionsKilled", func(s *storeServer) { s.execMySQL(kill) })),
+		operators.Harmless("IdleTimeout", func(s *storeServer) { s.execMySQL("SET GLOBAL wait_timeout = 1", kill) }),
+		operators.Lasting("ReadOnly", "--read-only", func(s *storeServer, on bool) {
+			s.execMySQL("SET GLOBAL read_only = " + map[bool]string{true: "ON", false: "OFF"}[on])
+		}),
+		operators.Lasting("Full", "No space left on device", func(s *storeServer, on bool) {
+			if on {
+				s.execMySQL(`CREATE TRIGGER reject BEFORE UPDATE ON leaderelection FOR EACH ROW
+					SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'No space left on device'`)
+			} else {
+				s.execMySQL("DROP TRIGGER reject")
+			}
+		}),
+		operators.Lasting("CredentialsRotated", "account is locked", func(s *storeServer, on bool) {
+			s.execMySQL("ALTER USER elector ACCOUNT "+map[bool]string{true: "LOCK", false: "UNLOCK"}[on], kill)
+		}),
+	), func(e *operators.Election) *storeServer {
+		s := newStoreServer(e, func() (*dbserver.Server, error) { return dbserver.MariaDB() })
+		s.execMySQL("CREATE USER elector IDENTIFIED BY 'secret'", "GRANT ALL ON test.* TO elector")
+		return s.addCandidates(func(addr string) string { return "mysql://elector:secret@" + addr + "/test" })
 	})
 }
 

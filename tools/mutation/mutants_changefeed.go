@@ -11,6 +11,22 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed/postgres -run ^TestFence_",
 	},
 	{
+		name: "sqlfence/mysql-smaller", breaks: "a fence on MySQL accepts a smaller token",
+		file: "sqlfence/sqlfence.go",
+		edits: []edit{
+			{" AND token <= ?", " AND ? IS NOT NULL"},
+		},
+		tests: "./adapters/changefeed/mysql -run ^TestFence_",
+	},
+	{
+		name: "sqlfence/mysql-uses", breaks: "the second transaction of a holder does not change the row of a fence on MySQL",
+		file: "sqlfence/sqlfence.go",
+		edits: []edit{
+			{", uses = uses + 1 WHERE", " WHERE"},
+		},
+		tests: "./adapters/changefeed/mysql -run ^TestFence_Guard$",
+	},
+	{
 		name: "sqlfence/ended", breaks: "a fence accepts a grant that has ended",
 		file: "sqlfence/sqlfence.go",
 		edits: []edit{
@@ -332,6 +348,30 @@ var changefeedMutants = []mutant{
 			{"IN ('idle_session_timeout', 'lock_timeout')", "IN ('lock_timeout')"},
 		},
 		tests: "./adapters/changefeed/postgres -run TestFeed_IdleSessions",
+	},
+	{
+		name: "changefeed/postgres-pooler-settings", breaks: "a store behind a pooler changes settings of sessions that others use",
+		file: "adapters/changefeed/postgres/shared.go",
+		edits: []edit{
+			{"if s.polled { // The settings", "if false { // The settings"},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Settings$",
+	},
+	{
+		name: "changefeed/postgres-pooler-prepared", breaks: "a store behind a pooler uses prepared statements",
+		file: "adapters/changefeed/postgres/shared.go",
+		edits: []edit{
+			{"		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec\n", ""},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Store$",
+	},
+	{
+		name: "changefeed/postgres-pooler-rejected", breaks: "Start accepts a pooler that delivers no notifications",
+		file: "adapters/changefeed/postgres/start.go",
+		edits: []edit{
+			{"if s.polled != nil {", "if true {"},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Rejected$",
 	},
 	{
 		name: "changefeed/postgres-commit", breaks: "a write is acknowledged before its transaction was committed",

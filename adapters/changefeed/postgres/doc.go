@@ -53,7 +53,7 @@
 // are detected.
 //
 // LISTEN does not work through connection poolers in transaction mode, such as
-// PgBouncer's; Start rejects them.
+// PgBouncer's; Start rejects them, unless [WithPoll] makes feeds read the record at an interval.
 //
 // # Layout
 //

@@ -11,6 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
+// transactionMode is for errors that a connection pooler causes: prepared statements are missing, or
+// exist already, and notifications are not delivered.
+const transactionMode = "use the option WithPoll of the store or the parameter poll of its address, or no connection pooler in transaction mode"
+
 // adviceByCode contains the SQLSTATEs of permanent failures, and how to resolve them.
 var adviceByCode = map[string]string{
 	"42501": "grant SELECT, INSERT and UPDATE on the table, and CREATE on its schema if the store must create it",
@@ -26,6 +30,8 @@ var adviceByCode = map[string]string{
 	"23502": "additional columns must have defaults or permit NULL",
 	"23514": "a CHECK of the table rejects the record",
 	"22001": "a column is too short for the record; the columns are of type text",
+	"26000": transactionMode,
+	"42P05": transactionMode,
 	"22P05": "the encoding of the database lacks a character; use UTF8",
 }
 

@@ -67,7 +67,15 @@ func TestSafetyTable(t *testing.T) {
 			return newStore(t, pool, table, postgres.WithRisk(accepted...)).Start(fixture.Context(t))
 		}},
 		"PgBouncer in transaction mode": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
-			return newStore(t, newSplitPool(t), newTable(), postgres.WithRisk(accepted...), postgres.WithQuiet(2*time.Second)).Start(fixture.Context(t))
+			pooler := startPgBouncer(t, shared.Get(t))
+			return newStore(t, newPool(t, pooler.Addr(), nil), newTable(), postgres.WithRisk(accepted...)).Start(fixture.Context(t))
+		}},
+		"PgBouncer in transaction mode, with WithPoll": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
+			pooler := startPgBouncer(t, startServer(t, "fsync=on"))
+			s, err := postgres.NewStore(newPool(t, pooler.Addr(), nil), newTable(), "an election", postgres.WithPoll(time.Second))
+			require.NoError(t, err)
+			defer s.Close()
+			return s.Start(fixture.Context(t))
 		}},
 	})
 	t.Run("standbys that the setting does not name", func(t *testing.T) {

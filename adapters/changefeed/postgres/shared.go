@@ -18,7 +18,7 @@ const reservedConnections = 4
 // shared is what the stores on one pool share: connections that the queries of the program cannot
 // occupy, and the listener.
 type shared struct {
-	pool     *pgxpool.Pool // pool is the pool of the program.
+	shareKey
 	listener *listener
 	cancel   context.CancelCauseFunc // cancel ends the listener.
 	ended    sync.Once               // ended is done by end.
@@ -29,22 +29,29 @@ type shared struct {
 	closed   bool
 }
 
+// shareKey identifies what stores share.
+type shareKey struct {
+	pool   *pgxpool.Pool // pool is the pool of the program.
+	polled bool          // polled reports whether a connection pooler can share the sessions among clients.
+}
+
 // registry contains the shared part of the stores on each pool.
 var registry = struct {
 	sync.Mutex
-	pools map[*pgxpool.Pool]*shared
-}{pools: map[*pgxpool.Pool]*shared{}}
+	pools map[shareKey]*shared
+}{pools: map[shareKey]*shared{}}
 
-// share returns the shared part of the stores on a pool. The store must release it.
-func share(pool *pgxpool.Pool) *shared {
+// share returns the shared part of the stores on a pool that are polled, or not. The store must release it.
+func share(pool *pgxpool.Pool, polled bool) *shared {
 	registry.Lock()
 	defer registry.Unlock()
-	s := registry.pools[pool]
+	key := shareKey{pool, polled}
+	s := registry.pools[key]
 	if s == nil {
-		s = &shared{pool: pool}
+		s = &shared{shareKey: key}
 		s.listener = &listener{connect: s.connect, check: s.closedError, channels: map[string]map[*subscription]bool{}}
 		s.listener.ctx, s.cancel = context.WithCancelCause(context.Background())
-		registry.pools[pool] = s
+		registry.pools[key] = s
 	}
 	s.users++
 	return s
@@ -94,8 +101,8 @@ func (s *shared) release() {
 // unregister makes the next store on the pool share other connections. The caller must hold the
 // registry's mu.
 func (s *shared) unregister() {
-	if registry.pools[s.pool] == s {
-		delete(registry.pools, s.pool)
+	if registry.pools[s.shareKey] == s {
+		delete(registry.pools, s.shareKey)
 	}
 }
 
@@ -163,6 +170,9 @@ func (s *shared) requests(ctx context.Context) (*pgxpool.Pool, error) {
 	config.MaxConns, config.MinConns, config.MinIdleConns = reservedConnections, 0, 0
 	config.AfterConnect = s.afterConnect
 	limitConnecting(config.ConnConfig)
+	if s.polled {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
 	reserved, err := pgxpool.NewWithConfig(context.Background(), config)
 	s.reserved = reserved
 	return reserved, err
@@ -201,6 +211,9 @@ func (s *shared) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 		if err := after(ctx, conn); err != nil {
 			return err
 		}
+	}
+	if s.polled { // The settings would remain for other clients of the pooler.
+		return nil
 	}
 	_, err := conn.Exec(ctx, `SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN $1::text ELSE '0' END, false)
 FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout')`, milliseconds(maxLockLimit))

@@ -11,12 +11,15 @@ import (
 )
 
 // Start implements [changefeed.Store]: it checks the server, its settings and standbys,
-// the table and the privileges, and that a notification passes from the pool to a
-// listening connection. If the server can lose acknowledged writes, Start returns a
+// the table and the privileges, and, without [WithPoll], that a notification passes from the
+// pool to a listening connection. If the server can lose acknowledged writes, Start returns a
 // [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
 	if err := s.runner.Do(ctx, "check table "+s.table, s.checkServer); err != nil {
 		return err
+	}
+	if s.polled != nil {
+		return nil
 	}
 	return s.runner.Do(ctx, "check that notifications are delivered", s.checkNotifications)
 }
@@ -135,6 +138,6 @@ func (s *Store) checkNotifications(ctx context.Context) error {
 	case <-sub.notifications:
 		return nil
 	case <-timer.C:
-		return s.runner.Unsuitable("a notification from the pool did not reach a listening connection within %v; do not use a pooler in transaction mode", limit)
+		return s.runner.Unsuitable("a notification from the pool did not reach a listening connection within %v; "+transactionMode, limit)
 	}
 }

@@ -30,6 +30,7 @@ type Store struct {
 	changes       string // changes is the default channel of Changes.
 	quiet         time.Duration
 	sql           statements
+	polled        changefeed.Store // polled has the feeds of WithPoll, or is nil.
 	accepted      store.AcceptedRisks
 	runner        store.Runner
 }
@@ -60,6 +61,25 @@ func WithoutCreate() Option {
 func WithQuiet(d time.Duration) Option {
 	return optionFunc(func(s *Store) error { return store.SetQuietTime(&s.quiet, d) })
 }
+
+// WithPoll makes feeds read the record at an interval, as [store.Poll] describes, instead of
+// receiving notifications. It is for connection poolers in transaction mode, such as PgBouncer's,
+// which do not deliver notifications. The requests of the store then use neither prepared statements
+// nor settings of sessions, and Changes returns an error that wraps [errors.ErrUnsupported]. Half a
+// heartbeat is a suitable interval. Candidates with and without this option can compete with each
+// other.
+func WithPoll(interval time.Duration) Option {
+	return optionFunc(func(s *Store) (err error) {
+		s.polled, err = store.Poll(unowned{s}, interval)
+		return err
+	})
+}
+
+// unowned is a store that its polled store does not close.
+type unowned struct{ *Store }
+
+// Close does nothing.
+func (unowned) Close() error { return nil }
 
 // WithRisk accepts servers that Start rejects with a [changefeed.UnsafeError].
 // [changefeed.RiskFailover] accepts standbys that can lack acknowledged commits; use it
@@ -109,7 +129,7 @@ func NewStore(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Opti
 		return nil, err
 	}
 	s.sql = newStatements(s.table)
-	s.shared = share(pool)
+	s.shared = share(pool, s.polled != nil)
 	s.runner = store.Runner{Feeds: store.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "postgres: ", Suffix: " at " + servers(pool), MeaningOf: meaningOf}
 	return s, nil
 }
@@ -139,6 +159,9 @@ func servers(pool *pgxpool.Pool) string {
 // open. The last store on a pool that is closed also closes the connections that the
 // stores share.
 func (s *Store) Close() error {
+	if s.polled != nil {
+		_ = s.polled.Close()
+	}
 	err := s.runner.Close()
 	s.released.Do(s.shared.release)
 	return err

@@ -14,6 +14,9 @@ import (
 
 // Subscribe implements [changefeed.Store].
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
+	if s.polled != nil {
+		return s.polled.Subscribe(ctx)
+	}
 	return s.runner.Subscribe(ctx)
 }
 
@@ -68,6 +71,9 @@ type Change struct {
 //
 // Changes uses the connection of feeds, which all stores on the pool share.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
+	if s.polled != nil {
+		return s.polled.Changes(ctx, place)
+	}
 	channel := cmp.Or(place, s.changes)
 	if err := checkName("channel", channel); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
@@ -76,6 +77,20 @@ func (a *address) takeParameter(name string) string {
 		return defaultName
 	}
 	return value
+}
+
+// takePoll removes and returns the interval of the parameter poll, or 0.
+func (a *address) takePoll() (time.Duration, error) {
+	value := a.query.Get("poll")
+	a.query.Del("poll")
+	if value == "" {
+		return 0, nil
+	}
+	interval, err := time.ParseDuration(value)
+	if err != nil || interval <= 0 {
+		return 0, fmt.Errorf("the parameter poll is not a positive duration, such as 500ms: %q", value)
+	}
+	return interval, nil
 }
 
 // unsafeParameter is the name of the parameter that lists risks.

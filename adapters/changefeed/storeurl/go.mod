@@ -5,10 +5,12 @@ go 1.26.0
 require (
 	github.com/go-leaderelection/leaderelection v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb v0.1.0
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/mysql v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb v0.1.0
+	github.com/go-sql-driver/mysql v1.8.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats.go v1.53.1
 	github.com/redis/go-redis/v9 v9.23.0
@@ -19,6 +21,7 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.1.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/golang/protobuf v1.3.4 // indirect

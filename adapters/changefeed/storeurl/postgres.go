@@ -23,6 +23,10 @@ func init() { drivers["postgres"], drivers["postgresql"] = openPostgres, openPos
 
 func openPostgres(a address) (connector, error) {
 	table := pgx.Identifier(strings.Split(a.takeParameter("table"), "."))
+	poll, err := a.takePoll()
+	if err != nil {
+		return nil, err
+	}
 	if a.config.Password != "" {
 		a.query.Del("password") // pgx prefers it to the password before the host.
 	}
@@ -48,7 +52,11 @@ func openPostgres(a address) (connector, error) {
 			return nil, err
 		}
 		return newOpener(func() (changefeed.Store, error) {
-			return postgres.NewStore(pool, table, a.config.Election, postgres.WithRisk(a.risks...))
+			options := []postgres.Option{postgres.WithRisk(a.risks...)}
+			if poll > 0 {
+				options = append(options, postgres.WithPoll(poll))
+			}
+			return postgres.NewStore(pool, table, a.config.Election, options...)
 		}, func() error { pool.Close(); return nil }), nil
 	}, nil
 }

@@ -22,6 +22,7 @@ var stores = []struct {
 	driver    string   // driver is the beginning of the import paths of its driver.
 }{
 	{"mongodb", "MongoDB", []string{"mongodb", "mongodb+srv"}, "go.mongodb.org/"},
+	{"mysql", "MySQL and MariaDB", []string{"mysql", "mariadb"}, "github.com/go-sql-driver/mysql"},
 	{"nats", "NATS", []string{"nats", "tls"}, "github.com/nats-io/"},
 	{"postgres", "PostgreSQL", []string{"postgres", "postgresql"}, "github.com/jackc/pgx/"},
 	{"redis", "Redis", []string{"redis", "rediss"}, "github.com/redis/go-redis/"},

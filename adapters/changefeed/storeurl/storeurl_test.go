@@ -94,6 +94,17 @@ func TestOpen_InvalidAddress(t *testing.T) {
 		{"postgres://app@db/x?sslpassword=secret&connect_timeout=soon", "jobs", "connect_timeout"},
 		{"mongodb://me@host/db?tlsCertificateKeyFilePassword=secret&connectTimeoutMS=soon", "jobs", "connectTimeoutMS"},
 		{"memory:app:secret@db?password=secret", "jobs", "password"},
+		{"mysql://app:secret@127.0.0.1", "jobs", "no database: expected mysql://host/database"},
+		{"mysql://app:secret@127.0.0.1/db?password=secret", "jobs", `unknown parameter "password"`},
+		{"mysql://app@127.0.0.1/db?allowCleartextPasswords=true", "jobs", `"allowCleartextPasswords"`},
+		{"mysql://app@127.0.0.1/db?tls=maybe", "jobs", "tls is not true"},
+		{"mysql://app@127.0.0.1,127.0.0.2/db", "jobs", "one server"},
+		{"mysql://app@127.0.0.1/db?poll=0", "jobs", "poll"},
+		{"mysql://app:secret@127.0.0.1/db?timeout=soon", "jobs", "soon"},
+		{"postgres://app:secret@127.0.0.1/db?poll=often", "jobs", "poll"},
+		{"mysql://app:secret@host/db", "jobs", "the password of MySQL would be sent to host"},
+		{"mariadb://app:secret@host:3306/db?tls=preferred", "jobs", "AllowPlainCredentials"},
+		{"mariadb://app:secret@host/db?tls=false", "jobs", "AllowPlainCredentials"},
 		{"redis://host?password=secret", "jobs", "password"},
 		{"nats://host?password=secret", "jobs", "password"},
 		{"memory:?unsafe=failover", "jobs", "no risks to accept"},
@@ -147,6 +158,12 @@ func TestCheck_Credentials(t *testing.T) {
 		{URL: "mongodb+srv://me:secret@host/db"},
 		{URL: "mongodb://me:secret@host/db", TLS: new(tls.Config)},
 		{URL: "mongodb://me:secret@host/db", AllowPlainCredentials: true},
+		{URL: "mysql://me@host/db"},
+		{URL: "mysql://me:secret@[::1]/db?tls=preferred"},
+		{URL: "mariadb://me:secret@host/db?tls=true"},
+		{URL: "mysql://me:secret@host/db?tls=skip-verify"},
+		{URL: "mysql://me:secret@host/db", TLS: new(tls.Config)},
+		{URL: "mysql://me:secret@host/db", AllowPlainCredentials: true},
 		{URL: "postgres://me:secret@host/db"}, // uses verify-full
 		{URL: "postgres://me:secret@host/db?sslmode=disable"},
 	} {
@@ -156,6 +173,10 @@ func TestCheck_Credentials(t *testing.T) {
 	for _, parameter := range []string{"sslmode=disable", "sslmode=allow", "sslmode=prefer"} {
 		err := storeurl.Check(storeurl.Config{URL: "postgres://me@127.0.0.1/db?" + parameter, Election: "jobs", TLS: new(tls.Config)})
 		require.ErrorIs(t, err, leaderelection.ErrInvalid)
+		require.ErrorContains(t, err, parameter+" permits connections without TLS")
+	}
+	for _, parameter := range []string{"tls=false", "tls=preferred"} {
+		err := storeurl.Check(storeurl.Config{URL: "mysql://127.0.0.1/db?" + parameter, Election: "jobs", TLS: new(tls.Config)})
 		require.ErrorContains(t, err, parameter+" permits connections without TLS")
 	}
 	for _, parameter := range []string{"tls=false", "ssl=false"} {
@@ -320,6 +341,7 @@ func TestOpen(t *testing.T) {
 	for _, url := range []string{
 		"memory:",
 		"postgres://me:secret@127.0.0.1:1/db?table=apps.elections&sslmode=disable", "redis://:secret@127.0.0.1:1/3",
+		"postgres://127.0.0.1:1/db?poll=1s", "mysql://me:secret@127.0.0.1:1/db?table=apps.elections&wsrep_sync_wait=1", "mariadb://127.0.0.1:1/db?poll=1s",
 		"nats://127.0.0.1:1?bucket=b",
 		"mongodb://me:secret@127.0.0.1:1/db?collection=c&authSource=admin&directConnection=true",
 	} {
@@ -384,7 +406,7 @@ func TestOpen_NoAnswer(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { silent.Close() }) // which closes the connections that were not accepted
-	for _, url := range []string{"mongodb://%s/db", "nats://%s", "postgres://me@%s/db?sslmode=disable", "redis://%s", "rethinkdb://%s/db"} {
+	for _, url := range []string{"mongodb://%s/db", "nats://%s", "postgres://me@%s/db?sslmode=disable", "mysql://me@%s/db", "redis://%s", "rethinkdb://%s/db"} {
 		if strings.HasPrefix(url, "rethinkdb") && !hasRethinkDB {
 			continue
 		}

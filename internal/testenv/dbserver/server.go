@@ -1,7 +1,8 @@
 //go:build unix
 
 // Package dbserver runs databases for tests, as child processes with separate data: those of
-// Debian's packages postgresql, redis-server, nats-server and etcd-server. A test can kill a server and start
+// Debian's packages postgresql, mariadb-server, redis-server, nats-server and etcd-server, and a pooler,
+// pgbouncer. A test can kill a server and start
 // it again with its data. No server outlives the tests.
 package dbserver
 
@@ -35,7 +36,9 @@ type Server struct {
 	port *testenv.Port
 	// clusterPort is for the other servers of a cluster. It is nil for a single server.
 	clusterPort *testenv.Port
-	command     func() *exec.Cmd
+	// copyPort receives the data of another server of a cluster. It is nil for others.
+	copyPort *testenv.Port
+	command  func() *exec.Cmd
 	// ready returns nil if the server answers.
 	ready func(ctx context.Context) error
 
@@ -182,7 +185,7 @@ func (s *Server) Thaw() {
 // Close kills the server and deletes its data.
 func (s *Server) Close() error {
 	err := s.Kill()
-	for _, p := range []*testenv.Port{s.port, s.clusterPort} {
+	for _, p := range []*testenv.Port{s.port, s.clusterPort, s.copyPort} {
 		if p != nil {
 			p.Release()
 		}

@@ -17,6 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func sharedServers() map[string]*dbserver.Shared {
 	return map[string]*dbserver.Shared{
 		"Postgres": {Start: func() (*dbserver.Server, error) { return dbserver.Postgres() }},
+		"MariaDB":  {Start: func() (*dbserver.Server, error) { return dbserver.MariaDB() }},
+		"Galera":   {Start: func() (*dbserver.Server, error) { return dbserver.Galera() }},
 		"Redis":    {Start: func() (*dbserver.Server, error) { return dbserver.Redis() }},
 		"NATS":     {Start: func() (*dbserver.Server, error) { return dbserver.NATS() }},
 	}

@@ -1,0 +1,167 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
+)
+
+// columns are the columns of the table. Texts are binary, because a comparison of others can ignore
+// case and trailing spaces, and depends on the character set of the connection.
+var columns = []string{
+	"election varbinary(255)", "epoch varbinary(255)", "leader varbinary(4000)", "session varbinary(255)", "nominee varbinary(4000)",
+	"term bigint", "seq bigint", "ttl bigint", "ended tinyint", "version varbinary(255)", "time datetime(6)",
+}
+
+// statements contains the SQL for one table.
+type statements struct{ createTable, insert, update, read, checkInsert string }
+
+// limited makes a statement wait for a row that another client has locked for a second at most. It is
+// a comment for MySQL, which waits for innodb_lock_wait_timeout.
+const limited = "/*M!100103 SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR */ "
+
+// newStatements returns the statements for a table with the given quoted name.
+func newStatements(table string) statements {
+	return statements{
+		createTable: "CREATE TABLE IF NOT EXISTS " + table + " (" + strings.Join(columns, " NOT NULL, ") + " NOT NULL, PRIMARY KEY (election)) ENGINE=InnoDB",
+		insert: limited + "INSERT INTO " + table + " (epoch, leader, session, nominee, term, seq, ttl, ended, version, election, time)" +
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))",
+		update: limited + "UPDATE " + table + " SET epoch = ?, leader = ?, session = ?, nominee = ?, term = ?, seq = ?, ttl = ?, ended = ?, version = ?," +
+			" time = UTC_TIMESTAMP(6) WHERE election = ? AND version = ?",
+		read: limited + "SELECT epoch, leader, session, nominee, term, seq, ttl, ended, version, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', time)" +
+			" FROM " + table + " WHERE election = ?",
+		checkInsert: "INSERT INTO " + table + " SELECT * FROM " + table + " WHERE FALSE",
+	}
+}
+
+// arguments returns the arguments of insert and update, without those of the condition of update.
+func (t *table) arguments(r changefeed.Record) []any {
+	return []any{
+		[]byte(r.Epoch), []byte(r.Leader), []byte(r.Session), []byte(r.Nominee), int64(r.Term), int64(r.Seq), int64(r.TTL), r.Ended,
+		[]byte(r.Version), []byte(t.key),
+	}
+}
+
+// maxAttempts limits the attempts of a transaction that concurrent ones cause to fail.
+const maxAttempts = 10
+
+// transact executes f in a transaction. It repeats that after a deadlock, and with another connection
+// after one that had failed before. It does not use [sql.Tx], because its Commit ignores ctx, and does not
+// rely on autocommit, which can be off.
+func (t *table) transact(ctx context.Context, f func(conn *sql.Conn) error) (err error) {
+	for range maxAttempts {
+		err = t.transactOnce(ctx, f)
+		if code := errorCode(err); code != deadlock && !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
+	}
+	return err
+}
+
+func (t *table) transactOnce(ctx context.Context, f func(conn *sql.Conn) error) error {
+	conn, err := t.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err = conn.ExecContext(ctx, "START TRANSACTION"); err == nil {
+		err = f(conn)
+	}
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "COMMIT")
+	}
+	if err != nil { // The server rolls back when the connection is closed.
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return err
+}
+
+// Create implements [changefeed.Store].
+func (t *table) Create(ctx context.Context, blank changefeed.Record) error {
+	return t.runner.Create(ctx, "create the record in table "+t.quoted, blank, t.createRecord)
+}
+
+// createRecord creates the record. If the table does not exist, it creates it first.
+func (t *table) createRecord(ctx context.Context, blank changefeed.Record) error {
+	insert := func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, t.sql.insert, t.arguments(blank)...)
+		return err
+	}
+	err := t.transact(ctx, insert)
+	if errorCode(err) == noSuchTable { // If the table exists, the privilege to create it is not required.
+		if t.withoutCreate {
+			return fmt.Errorf("%w: table %s does not exist, and the store is configured not to create it", changefeed.ErrNoRecord, t.quoted)
+		}
+		if _, err = t.db.ExecContext(ctx, t.sql.createTable); err == nil {
+			err = t.transact(ctx, insert)
+		}
+	}
+	if errorCode(err) == duplicateKey {
+		return nil // The record exists.
+	}
+	return err
+}
+
+// Heartbeat implements [changefeed.Store].
+func (t *table) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	return t.runner.Heartbeat(ctx, "heartbeat on table "+t.quoted, prev, next, t.replaceRecord)
+}
+
+// replaceRecord replaces prev by next, or returns the reason for which it was not replaced. The version
+// of next is new, so a record with that version was written by this call, in any of its attempts.
+func (t *table) replaceRecord(ctx context.Context, prev, next changefeed.Record) (now changefeed.Record, err error) {
+	var missing error
+	err = t.transact(ctx, func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, t.sql.update, append(t.arguments(next), []byte(prev.Version))...)
+		if err == nil {
+			now, err = t.readRecord(ctx, conn)
+		}
+		if missing = err; errors.Is(err, changefeed.ErrNoRecord) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case err == nil && missing != nil:
+		return changefeed.Record{}, missing
+	case err == nil && now.Version != next.Version:
+		return changefeed.Record{}, changefeed.ErrConflict
+	case errorCode(err) == noSuchTable:
+		return changefeed.Record{}, fmt.Errorf("%w: table %s was deleted", changefeed.ErrNoRecord, t.quoted)
+	}
+	return now, err
+}
+
+// Read implements [changefeed.Store].
+func (t *table) Read(ctx context.Context) (changefeed.Record, error) {
+	return t.runner.Read(ctx, "read table "+t.quoted, func(ctx context.Context) (changefeed.Record, error) { return t.readRecord(ctx, t.db) })
+}
+
+// readRecord reads the record by the database or a connection.
+func (t *table) readRecord(ctx context.Context, by interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (changefeed.Record, error) {
+	d := store.Document[int64]{Format: store.Format}
+	var micros int64
+	err := by.QueryRowContext(ctx, t.sql.read, []byte(t.key)).
+		Scan(&d.Epoch, &d.Leader, &d.Session, &d.Nominee, &d.Term, &d.Seq, &d.TTL, &d.Ended, &d.Version, &micros)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	case errorCode(err) == noSuchTable:
+		return changefeed.Record{}, fmt.Errorf("%w: table %s does not exist", changefeed.ErrNoRecord, t.quoted)
+	case err != nil:
+		return changefeed.Record{}, err
+	}
+	r, err := d.Record()
+	r.Time = time.UnixMicro(micros).UTC()
+	return r, err
+}

@@ -1,0 +1,19 @@
+package sqlfence
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestStatements_Documented fails if the page for administrators lacks a statement of Guard.
+func TestStatements_Documented(t *testing.T) {
+	page, err := os.ReadFile("../docs/tasks/fencing.md")
+	require.NoError(t, err)
+	for _, statementsOf := range statementsOf {
+		for _, s := range statementsOf("fence") {
+			require.Contains(t, string(page), "`"+s.text+"`")
+		}
+	}
+}
