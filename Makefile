@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser reference api test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser reference api test checks unit unit386 stress chaos operations kubernetes faults fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -111,6 +111,15 @@ operations: prepare
 	ZKTEST_REAL=required $(GO) test -count 1 -v ./integrationtest/operations -args -operations.complete
 	$(GO) test -count 1 -v ./adapters/changefeed/mongodb -run '^TestOperations$$' -args -operations.complete
 
+# kubernetes tests elections on Leases, managers of controller-runtime, a migration from client-go and the manifests
+# of deploy/kubernetes on a real kube-apiserver, which it builds first: that takes five minutes on two idle
+# cores. KUBERNETESFLAGS="-chaos 10m -runs 50" sets the time of the chaos and the number of leaders that are cut off.
+KUBERNETESFLAGS = -chaos 2m
+
+kubernetes: prepare
+	apiserver=$$(sh integrationtest/kubernetes/install.sh) && \
+	ZKTEST_REAL=required $(GO) test -count 1 -v -timeout 0 ./integrationtest/kubernetes -args -apiserver $$apiserver $(KUBERNETESFLAGS)
+
 # faults causes each fault, and each error code of the servers, at each request of an election and of
 # every recipe, in fake time. make test runs a sample.
 faults:
@@ -161,7 +170,7 @@ cross:
 
 # sizes builds elector with the store that a build tag adds, without each backend that a build tag
 # excludes, and without all of them, and prints the sizes of the stripped binaries.
-TAGS  = no_changefeed no_etcd no_mongodb no_nats no_postgres no_raftlog no_redis
+TAGS  = no_changefeed no_etcd no_kubernetes no_mongodb no_nats no_postgres no_raftlog no_redis
 empty =
 comma = ,
 

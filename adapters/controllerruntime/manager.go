@@ -222,6 +222,6 @@ func (noLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, 
 func (noLock) Create(context.Context, resourcelock.LeaderElectionRecord) error { return nil }
 func (noLock) Update(context.Context, resourcelock.LeaderElectionRecord) error { return nil }
 func (noLock) RecordEvent(string)                                              {}
-func (noLock) Identity() string { return "candidate" }
+func (noLock) Identity() string                                                { return "candidate" }
 
 func (noLock) Describe() string { return "candidate" }

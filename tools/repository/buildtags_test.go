@@ -15,14 +15,15 @@ import (
 // compiles these builds.
 func TestBuildTags(t *testing.T) {
 	drivers := map[string][]string{
-		"no_etcd":     {"go.etcd.io/etcd/"},
-		"no_mongodb":  {"go.mongodb.org/"},
-		"no_nats":     {"github.com/nats-io/"},
-		"no_postgres": {"github.com/jackc/pgx/"},
-		"no_raftlog":  {"go.etcd.io/raft/"},
-		"no_redis":    {"github.com/redis/go-redis/"},
+		"no_etcd":       {"go.etcd.io/etcd/"},
+		"no_kubernetes": {"k8s.io/"},
+		"no_mongodb":    {"go.mongodb.org/"},
+		"no_nats":       {"github.com/nats-io/"},
+		"no_postgres":   {"github.com/jackc/pgx/"},
+		"no_raftlog":    {"go.etcd.io/raft/"},
+		"no_redis":      {"github.com/redis/go-redis/"},
 	}
-	drivers["no_changefeed"] = slices.Concat(drivers["no_mongodb"], drivers["no_nats"], drivers["no_postgres"],
+	drivers["no_changefeed"] = slices.Concat(drivers["no_kubernetes"], drivers["no_mongodb"], drivers["no_nats"], drivers["no_postgres"],
 		drivers["no_redis"])
 	optional := map[string][]string{"rethinkdb": {"gopkg.in/rethinkdb/"}}
 	list := func(tag string) string {

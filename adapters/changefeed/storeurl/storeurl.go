@@ -1,8 +1,8 @@
 // Package storeurl opens stores for elections by address. It is for programs whose users
 // configure at run time where an election is stored, such as the command elector. It
 // links the drivers of all stores; programs that use only one store should import the
-// package of that store. The build tags no_mongodb, no_nats, no_postgres and no_redis exclude
-// drivers. That of RethinkDB, which is not maintained, is excluded unless the build tag rethinkdb
+// package of that store. The build tags no_kubernetes, no_mongodb, no_nats, no_postgres and
+// no_redis exclude drivers. That of RethinkDB, which is not maintained, is excluded unless the build tag rethinkdb
 // is set. Addresses of excluded drivers are rejected.
 //
 //	postgres://user@host/database?table=t       any address that pgx accepts; the default table is leaderelection
@@ -10,11 +10,12 @@
 //	nats://host:port?bucket=b                   the default bucket is leaderelection; tls:// uses TLS
 //	mongodb://host/database?collection=c        any address that the driver accepts, also mongodb+srv://
 //	rethinkdb://user@host:port/database?table=t with the build tag rethinkdb
+//	kubernetes://namespace                      a Lease, with the service account of the pod, or with ?kubeconfig=file&context=name
 //	memory:                                     within this process
 //
 // The parameter unsafe lists risks to accept, separated by commas, for example
 // redis://host?unsafe=failover,restart: see [changefeed.Risk]. It applies to all stores
-// except memory.
+// except memory and Kubernetes, which have none.
 //
 // Passwords are part of the address, or are given separately in Config.Password. They are not sent
 // without TLS to other machines unless Config.AllowPlainCredentials is set: other servers that a server
