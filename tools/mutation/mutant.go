@@ -30,7 +30,7 @@ type edit struct{ old, new string }
 func table() []mutant {
 	return slices.Concat(sessionMutants, rejectionMutants, accessMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
 		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, lockMutants, workQueueMutants, cacheMutants, counterMutants, groupMutants, ephemeralMutants,
-		changefeedMutants, etcdMutants,
+		changefeedMutants, etcdMutants, kubernetesMutants,
 		raftlogMutants, raftlogElectionMutants, raftlogFileMutants, raftlogClientMutants, raftlogPeerMutants, roleMutants, commandMutants, transportMutants)
 }
 
