@@ -13,7 +13,7 @@ var kubernetesMutants = []mutant{
 		name:   "kubernetes/L2",
 		breaks: "a Lease that another program has changed is used",
 		file:   "adapters/changefeed/kubernetes/record.go",
-		edits:  []edit{{"if holder != r.Leader {", "if false {"}},
+		edits:  []edit{{"if holder != r.Leader {", "if holder != r.Leader && false {"}},
 		tests:  "./adapters/changefeed/kubernetes -run ^TestLease_OtherHolder$",
 	},
 	{
@@ -27,7 +27,7 @@ var kubernetesMutants = []mutant{
 		name:   "kubernetes/L4",
 		breaks: "a feed ends with a watch that the API server has ended",
 		file:   "adapters/changefeed/kubernetes/watch.go",
-		edits:  []edit{{"time.Since(start) > minWatch", "false"}},
+		edits:  []edit{{"time.Since(start) > minWatch", "time.Since(start) < 0"}},
 		tests:  "./adapters/changefeed/kubernetes -run ^TestFeed_LongWatch$",
 	},
 	{
@@ -48,7 +48,7 @@ var kubernetesMutants = []mutant{
 		name:   "kubernetes/M2",
 		breaks: "the candidate resigns while a controller still runs",
 		file:   "adapters/controllerruntime/manager.go",
-		edits:  []edit{{"if working || !m.waits || errors.Is(err, context.DeadlineExceeded) {", "if false {"}},
+		edits:  []edit{{"if working || !m.waits || errors.Is(err, context.DeadlineExceeded) {", "if working && false {"}},
 		tests:  "./adapters/controllerruntime -run ^TestManager_HungController$",
 	},
 	{
