@@ -38,21 +38,22 @@ const (
 type apiServer struct {
 	t       testing.TB
 	dir     string
+	args    []string
 	etcd    string
 	port    *testenv.Port
 	process *testenv.Process
 	logs    *os.File
 }
 
-// startAPIServer starts an API server until the test ends. It authorizes users by RBAC.
-func startAPIServer(t testing.TB) *apiServer {
+// startAPIServer starts an API server with additional arguments until the test ends. It authorizes users by RBAC.
+func startAPIServer(t testing.TB, args ...string) *apiServer {
 	t.Helper()
 	if *apiServerPath == "" {
 		t.Skip("not run: no kube-apiserver: make kubernetes builds it")
 	}
 	dir, err := testenv.MakeDir("apiserver")
 	require.NoError(t, err)
-	s := &apiServer{t: t, dir: dir, etcd: etcdserver.Start(t, etcdserver.Config{}).URL(0)}
+	s := &apiServer{t: t, dir: dir, args: args, etcd: etcdserver.Start(t, etcdserver.Config{}).URL(0)}
 	t.Cleanup(func() {
 		s.stop()
 		_ = os.RemoveAll(dir)
@@ -90,11 +91,13 @@ func (s *apiServer) writeKeys() {
 // start starts the process, and waits until it is ready and has its default namespace.
 func (s *apiServer) start() {
 	s.t.Helper()
-	cmd := exec.Command(*apiServerPath,
-		"--etcd-servers="+s.etcd, fmt.Sprint("--secure-port=", s.port.Number), "--bind-address=127.0.0.1", "--cert-dir="+s.dir,
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+s.path("sa.pub"),
-		"--service-account-signing-key-file="+s.path("sa.key"), "--token-auth-file="+s.path("tokens.csv"),
-		"--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount")
+	args := append([]string{
+		"--etcd-servers=" + s.etcd, fmt.Sprint("--secure-port=", s.port.Number), "--bind-address=127.0.0.1", "--cert-dir=" + s.dir,
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + s.path("sa.pub"),
+		"--service-account-signing-key-file=" + s.path("sa.key"), "--token-auth-file=" + s.path("tokens.csv"),
+		"--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount",
+	}, s.args...)
+	cmd := exec.Command(*apiServerPath, args...)
 	cmd.Stdout, cmd.Stderr = s.logs, s.logs
 	var err error
 	s.process, err = testenv.StartProcess(cmd)

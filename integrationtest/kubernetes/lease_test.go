@@ -65,21 +65,20 @@ func TestLease_Chaos(t *testing.T) {
 	t.Logf("%d rounds, each with four leaders that were cut off and a killed API server", rounds)
 }
 
-// TestLease_PreferredHolder shows why the nominee is in an annotation: the API server drops preferredHolder, and
-// rejects it in a Lease that has one but no strategy.
+// TestLease_PreferredHolder shows why the nominee is in an annotation: the API server drops preferredHolder. With the
+// feature gate it rejects a Lease that has one but no strategy.
 func TestLease_PreferredHolder(t *testing.T) {
+	gated := startAPIServer(t, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
 	s := startAPIServer(t)
 	leases := s.client(adminToken, coordination.SchemeGroupVersion)
 	holder := "pod-2"
 	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: newName()}, Spec: coordination.LeaseSpec{PreferredHolder: &holder}}
 	var created coordination.Lease
-	err := leases.Post().Namespace("default").Resource("leases").Body(lease).Do(t.Context()).Into(&created)
-	t.Logf("created with preferredHolder %v, error %v", created.Spec.PreferredHolder, err)
-	if err == nil {
-		require.Nil(t, created.Spec.PreferredHolder)
-	} else {
-		require.True(t, apierrors.IsInvalid(err), err)
-	}
+	require.NoError(t, leases.Post().Namespace("default").Resource("leases").Body(lease).Do(t.Context()).Into(&created))
+	require.Nil(t, created.Spec.PreferredHolder)
+	err := gated.client(adminToken, coordination.SchemeGroupVersion).Post().Namespace("default").Resource("leases").Body(lease).Do(t.Context()).Error()
+	require.True(t, apierrors.IsInvalid(err), err)
+	require.ErrorContains(t, err, "strategy")
 
 	name := newName()
 	st := s.newStore(t, s.config(), name)
