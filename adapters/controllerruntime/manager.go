@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// stopLimit is how long Start waits for the controllers after the leadership has ended. It is less
-// than the time after which another candidate can lead, and controllers that ignore their contexts
-// end only with the process.
+// stopLimit is how long Start waits for the controllers after the leadership has ended. Controllers that
+// ignore their contexts end only with the process, which should exit before another candidate can lead: with
+// a session timeout of two seconds that is 160 ms later, or more.
 const stopLimit = 100 * time.Millisecond
 
 // NewManager returns a manager whose controllers run only while the candidate leads.
@@ -213,7 +213,7 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return l.Interface.Update(ctx, r)
 }
 
-// noLock is a lock that nobody else holds.
+// noLock is a lock that is always free.
 type noLock struct{}
 
 func (noLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
