@@ -18,6 +18,7 @@ require (
 	go.uber.org/goleak v1.3.0
 	gopkg.in/rethinkdb/rethinkdb-go.v6 v6.2.1
 	k8s.io/client-go v0.35.0
+	k8s.io/klog/v2 v2.130.1
 )
 
 require (
@@ -61,7 +62,6 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/api v0.35.0 // indirect
 	k8s.io/apimachinery v0.35.0 // indirect
-	k8s.io/klog/v2 v2.130.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20250910181357-589584f1c912 // indirect
 	k8s.io/utils v0.0.0-20251002143259-bc988d571ff4 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect

@@ -6,16 +6,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/kubernetes"
 )
 
-func init() { drivers["kubernetes"] = openKubernetes }
+func init() {
+	drivers["kubernetes"] = openKubernetes
+	driverLogs = append(driverLogs, func(log *slog.Logger) { klog.SetSlogLogger(slog.New(debugHandler{log.Handler()})) })
+}
+
+// debugHandler handles all messages with level Debug.
+type debugHandler struct{ slog.Handler }
+
+func (h debugHandler) Enabled(ctx context.Context, _ slog.Level) bool {
+	return h.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (h debugHandler) Handle(ctx context.Context, r slog.Record) error {
+	if !h.Enabled(ctx, slog.LevelDebug) { // klog does not ask before it logs an error.
+		return nil
+	}
+	r.Level, r.Message = slog.LevelDebug, "kubernetes: "+r.Message
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h debugHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return debugHandler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h debugHandler) WithGroup(name string) slog.Handler {
+	return debugHandler{h.Handler.WithGroup(name)}
+}
 
 // openKubernetes checks an address. Its host is the namespace of the Lease.
 func openKubernetes(a address) (connector, error) {

@@ -1,7 +1,10 @@
 package storeurl_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/klog/v2"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
@@ -49,4 +53,17 @@ func TestOpen_Kubernetes(t *testing.T) {
 	_, err = storeurl.Open(t.Context(), storeurl.Config{URL: "kubernetes://team", Election: "report"})
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	require.ErrorContains(t, err, "kubeconfig")
+}
+
+// TestLogDrivers_Kubernetes fails if client-go prints on standard error, or with another level than Debug.
+func TestLogDrivers_Kubernetes(t *testing.T) {
+	var text bytes.Buffer
+	t.Cleanup(func() { storeurl.LogDrivers(slog.New(slog.DiscardHandler)) })
+	storeurl.LogDrivers(slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	klog.ErrorS(errors.New("reset"), "reading failed", "server", 1)
+	require.Contains(t, text.String(), `level=DEBUG msg="kubernetes: reading failed" err=reset server=1`)
+	text.Reset()
+	storeurl.LogDrivers(slog.New(slog.NewTextHandler(&text, nil)))
+	klog.ErrorS(errors.New("reset"), "reading failed")
+	require.Empty(t, text.String())
 }

@@ -108,10 +108,10 @@ var natives = map[string]string{
 var driverLogs []func(log *slog.Logger)
 
 // LogDrivers passes the messages that drivers print on standard error by default to log, with level
-// Debug: those of go-redis, for example that a connection failed, and those of nats.go, for example
-// that a permission is missing. The errors of requests contain the same causes. The logger of go-redis
-// is a variable of the process, so only a program should call LogDrivers, before Open, and not a
-// library. Other drivers print nothing.
+// Debug: those of go-redis, for example that a connection failed, those of nats.go, for example
+// that a permission is missing, and those of client-go. The errors of requests contain the same causes. The
+// loggers of go-redis and client-go are variables of the process, so only a program should call
+// LogDrivers, before Open, and not a library. Other drivers print nothing.
 func LogDrivers(log *slog.Logger) {
 	for _, set := range driverLogs {
 		set(log)
