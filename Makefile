@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser reference api test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser reference api test checks unit unit386 stress chaos operations kubernetes faults fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -55,7 +55,13 @@ SIMULATION = ./adapters/raftlog/internal/simulation
 # The store on RethinkDB is not part of the default build.
 STORES = ./adapters/changefeed/storeurl
 
-SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
+# The packages of Kubernetes with which controllers are linked take three minutes of processor time to compile
+# without a cache, and longer for the race detector. go vet compiles them without it in any case. So these tests
+# run without it, and make cross does not compile them for other platforms. With it:
+# make test PACKAGES=./adapters/controllerruntime CONTROLLERS=
+CONTROLLERS = ./adapters/controllerruntime ./examples/tasks/kubernetes ./integrationtest/kubernetes
+
+SERVED     = $(filter-out $(BUBBLES) $(SIMULATION) $(CONTROLLERS),$(ALL))
 
 # test runs everything: lint, unit and integration tests, with the race detector.
 # With ZKTEST_REAL=required, a test fails, and is not skipped, if a server or client that it needs
@@ -74,6 +80,7 @@ bubbles:
 
 served:
 	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 30m $(TESTFLAGS) $(SERVED))
+	$(if $(filter $(CONTROLLERS),$(ALL)),ZKTEST_REAL=required $(GO) test -timeout 30m $(TESTFLAGS) $(filter $(CONTROLLERS),$(ALL)))
 	$(if $(filter $(STORES),$(SERVED)),$(GO) test -tags rethinkdb $(TESTFLAGS) $(STORES))
 
 simulated:
@@ -115,6 +122,15 @@ operations: prepare
 	ZKTEST_REAL=required $(GO) test -count 1 -v ./integrationtest/operations -args -operations.complete
 	$(GO) test -count 1 -v ./adapters/changefeed/mongodb -run '^TestOperations$$' -args -operations.complete
 
+# kubernetes tests elections on Leases, managers of controller-runtime, a migration from client-go and the manifests
+# of deploy/kubernetes on a real kube-apiserver, which it builds first: that takes five minutes on two idle
+# cores. KUBERNETESFLAGS="-chaos 10m -runs 50" sets the time of the chaos and the number of leaders that are cut off.
+KUBERNETESFLAGS = -chaos 2m
+
+kubernetes: prepare
+	apiserver=$$(sh integrationtest/kubernetes/install.sh) && \
+	ZKTEST_REAL=required $(GO) test -count 1 -v -timeout 0 ./integrationtest/kubernetes -args -apiserver $$apiserver $(KUBERNETESFLAGS)
+
 # faults causes each fault, and each error code of the servers, at each request of an election and of
 # every recipe, in fake time. make test runs a sample.
 faults:
@@ -154,18 +170,18 @@ lint:
 	@$(MAKE) --no-print-directory cross PLATFORMS='linux/386 windows/amd64 darwin/arm64'
 
 # cross compiles everything for platforms other than this one, and on 32-bit Linux the tests as well,
-# some of which need Unix. "go list -export" does that without linking, which takes most of the time.
+# some of which need Unix. Controllers are excluded. "go list -export" does that without linking, which takes most of the time.
 PLATFORMS = linux/386 linux/arm windows/amd64 darwin/arm64 freebsd/amd64
 
 cross:
 	@for platform in $(PLATFORMS); do \
 		echo "compile for $$platform"; \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) list $$(test $$platform != linux/386 || echo -test) -export -f '{{.Export}}' work >/dev/null || exit 1; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) list $$(test $$platform != linux/386 || echo -test) -export -f '{{.Export}}' $(filter-out $(CONTROLLERS),$(ALL)) >/dev/null || exit 1; \
 	done
 
 # sizes builds elector with the store that a build tag adds, without each backend that a build tag
 # excludes, and without all of them, and prints the sizes of the stripped binaries.
-TAGS  = no_changefeed no_etcd no_mongodb no_mysql no_nats no_postgres no_raftlog no_redis
+TAGS  = no_changefeed no_etcd no_kubernetes no_mongodb no_mysql no_nats no_postgres no_raftlog no_redis
 empty =
 comma = ,
 

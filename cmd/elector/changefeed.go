@@ -116,6 +116,12 @@ var credentialErrors = []string{
 	"wrong password", "unknown user", // RethinkDB
 }
 
+// withoutPassword contains the addresses of stores whose credentials are not in settings of elector. Their errors
+// name what is missing.
+var withoutPassword = []string{
+	"kubernetes://", // Kubernetes
+}
+
 // tlsErrors are parts of the errors, in lower case, of a client of PostgreSQL that requires TLS.
 var tlsErrors = []string{"server refused tls connection", "failed to verify certificate"}
 
@@ -125,7 +131,8 @@ func adviseChangefeed(s *settings, err error) error {
 	if slices.ContainsFunc(tlsErrors, contained) && s.changefeed.impliesTLS() && !s.tls.isSet() {
 		return fmt.Errorf("%w; because it would receive a password, --store implies sslmode=verify-full: enable TLS at the server, with a certificate that this machine trusts or --ca-file, or set sslmode in --store", err)
 	}
-	if !errors.Is(err, leaderelection.ErrPermission) && !slices.ContainsFunc(credentialErrors, contained) {
+	if slices.ContainsFunc(withoutPassword, func(prefix string) bool { return strings.HasPrefix(s.changefeed.store, prefix) }) ||
+		!errors.Is(err, leaderelection.ErrPermission) && !slices.ContainsFunc(credentialErrors, contained) {
 		return err
 	}
 	given := s.changefeed.password != "" || strings.Contains(s.changefeed.store, "@")

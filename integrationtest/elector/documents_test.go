@@ -42,8 +42,9 @@ var (
 
 // notRunOn contains the backends on which no command line is run, each with the reason.
 var notRunOn = map[string]string{
-	"mongodb":   needsServer,
-	"rethinkdb": needsServer,
+	"kubernetes": "make kubernetes runs the tests of Leases",
+	"mongodb":    needsServer,
+	"rethinkdb":  needsServer,
 }
 
 const needsServer = "Debian does not package the server"
@@ -166,8 +167,8 @@ func TestDocuments_Listed(t *testing.T) {
 			assert.Contains(t, allBackends, name, "a store on which no command line is run, without a reason")
 		}
 	}
-	assert.Regexp(t, `not\srun on RethinkDB and MongoDB`, string(page))
-	assert.Len(t, notRunOn, 2, "the page names two backends")
+	assert.Regexp(t, `not\srun on RethinkDB, MongoDB and Kubernetes`, string(page))
+	assert.Len(t, notRunOn, 3, "the page names three backends")
 	for line, e := range examples {
 		if e.testedBy != "" {
 			assert.NoError(t, exec.Command("git", "-C", "../..", "grep", "--untracked", "-qw", "func "+e.testedBy).Run(), "%s: %s", line, e.testedBy)

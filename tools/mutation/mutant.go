@@ -30,7 +30,7 @@ type edit struct{ old, new string }
 func table() []mutant {
 	return slices.Concat(sessionMutants, rejectionMutants, accessMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
 		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, lockMutants, workQueueMutants, cacheMutants, counterMutants, groupMutants, shardMutants, ephemeralMutants,
-		changefeedMutants, mysqlMutants, etcdMutants,
+		changefeedMutants, mysqlMutants, etcdMutants, kubernetesMutants,
 		raftlogMutants, raftlogElectionMutants, raftlogFileMutants, raftlogClientMutants, raftlogPeerMutants, roleMutants, commandMutants, transportMutants, migrationMutants)
 }
 

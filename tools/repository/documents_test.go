@@ -24,6 +24,10 @@ func TestCodeOfDocuments(t *testing.T) {
 		"docs/tasks/database.md":  {"examples/tasks/database/main.go"},
 		"docs/tasks/discovery.md": {"examples/tasks/discovery/main.go"},
 		"docs/tasks/job.md":       {"examples/tasks/job/main.go"},
+		"docs/tasks/kubernetes.md": {
+			"examples/tasks/kubernetes/main.go", "deploy/kubernetes/base/deployment.yaml", "deploy/kubernetes/base/rbac.yaml",
+			"deploy/kubernetes/sidecar/sidecar.yaml",
+		},
 		"docs/tasks/leader.md": {
 			"examples/tasks/leader/main.go", "examples/tasks/leader/deployment.yaml", "examples/tasks/leader/report.service",
 		},

@@ -21,6 +21,7 @@ var stores = []struct {
 	schemes   []string // schemes are the schemes of its addresses.
 	driver    string   // driver is the beginning of the import paths of its driver.
 }{
+	{"kubernetes", "Kubernetes", []string{"kubernetes"}, "k8s.io/"},
 	{"mongodb", "MongoDB", []string{"mongodb", "mongodb+srv"}, "go.mongodb.org/"},
 	{"mysql", "MySQL and MariaDB", []string{"mysql", "mariadb"}, "github.com/go-sql-driver/mysql"},
 	{"nats", "NATS", []string{"nats", "tls"}, "github.com/nats-io/"},

@@ -1,8 +1,8 @@
 // Package storeurl opens stores for elections by address. It is for programs whose users
 // configure at run time where an election is stored, such as the command elector. It
 // links the drivers of all stores; programs that use only one store should import the
-// package of that store. The build tags no_mongodb, no_mysql, no_nats, no_postgres and no_redis
-// exclude drivers. That of RethinkDB, which is not maintained, is excluded unless the build tag rethinkdb
+// package of that store. The build tags no_kubernetes, no_mongodb, no_mysql, no_nats,
+// no_postgres and no_redis exclude drivers. That of RethinkDB, which is not maintained, is excluded unless the build tag rethinkdb
 // is set. Addresses of excluded drivers are rejected.
 //
 //	postgres://user@host/database?table=t       any address that pgx accepts; the default table is leaderelection
@@ -11,6 +11,7 @@
 //	nats://host:port?bucket=b                   the default bucket is leaderelection; tls:// uses TLS
 //	mongodb://host/database?collection=c        any address that the driver accepts, also mongodb+srv://
 //	rethinkdb://user@host:port/database?table=t with the build tag rethinkdb
+//	kubernetes://namespace                      a Lease, with the service account of the pod, or with ?kubeconfig=file&context=name
 //	memory:                                     within this process
 //
 // The parameter poll, for example poll=500ms, is the interval at which the feeds of MySQL read the record.
@@ -18,7 +19,7 @@
 //
 // The parameter unsafe lists risks to accept, separated by commas, for example
 // redis://host?unsafe=failover,restart: see [changefeed.Risk]. It applies to all stores
-// except memory.
+// except memory and Kubernetes, which have none.
 //
 // Passwords are part of the address, or are given separately in Config.Password. They are not sent
 // without TLS to other machines unless Config.AllowPlainCredentials is set: other servers that a server
@@ -111,9 +112,9 @@ var natives = map[string]string{
 var driverLogs []func(log *slog.Logger)
 
 // LogDrivers passes the messages that drivers print on standard error by default to log, with level
-// Debug: those of go-redis and go-sql-driver/mysql, for example that a connection failed, and those of
-// nats.go, for example that a permission is missing. The errors of requests contain the same causes. The
-// loggers of go-redis and go-sql-driver/mysql are variables of the process, so only a program should call
+// Debug: those of go-redis and go-sql-driver/mysql, for example that a connection failed, those of
+// nats.go, for example that a permission is missing, and those of client-go. The errors of requests contain the same causes. The
+// loggers of go-redis, go-sql-driver/mysql and client-go are variables of the process, so only a program should call
 // LogDrivers, before Open, and not a library. Other drivers print nothing.
 func LogDrivers(log *slog.Logger) {
 	for _, set := range driverLogs {

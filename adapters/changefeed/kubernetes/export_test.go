@@ -1,0 +1,4 @@
+package kubernetes
+
+// Decode is decode, for tests.
+var Decode = decode

@@ -1,0 +1,248 @@
+package kubernetes_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/kubernetes"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+)
+
+func TestStore(t *testing.T) { storetest.Run(t, newFactory(startStandIn)) }
+
+// TestElections runs the cases in parallel, each on a server of its own.
+func TestElections(t *testing.T) {
+	fixture.RunElections(t, newFactory(startStandIn), newFactory(startStandIn))
+}
+
+// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+func TestNewStore_InvalidArguments(t *testing.T) {
+	config := &rest.Config{Host: "http://127.0.0.1:1"}
+	for name, create := range map[string]func() (*kubernetes.Store, error){
+		"NoConfig":    func() (*kubernetes.Store, error) { return kubernetes.NewStore(nil, "default", "x") },
+		"NoNamespace": func() (*kubernetes.Store, error) { return kubernetes.NewStore(config, "", "x") },
+		"NoName":      func() (*kubernetes.Store, error) { return kubernetes.NewStore(config, "default", "") },
+		"Slash":       func() (*kubernetes.Store, error) { return kubernetes.NewStore(config, "default", "jobs/report") },
+		"UpperCase":   func() (*kubernetes.Store, error) { return kubernetes.NewStore(config, "default", "Report") },
+		"NilOption":   func() (*kubernetes.Store, error) { return kubernetes.NewStore(config, "default", "x", nil) },
+		"QuietTooShort": func() (*kubernetes.Store, error) {
+			return kubernetes.NewStore(config, "default", "x", kubernetes.WithQuiet(0))
+		},
+		"Config": func() (*kubernetes.Store, error) {
+			return kubernetes.NewStore(&rest.Config{Host: "http://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAFile: "/none"}}, "default", "x")
+		},
+	} {
+		_, err := create()
+		require.ErrorIs(t, err, leaderelection.ErrInvalid, name)
+	}
+}
+
+// TestLease_Fields fails if kubectl does not show the leader, or if the fields of a Lease do not follow
+// from the record.
+func TestLease_Fields(t *testing.T) {
+	name := newName()
+	server, s, r := createRecord(t, name)
+	next := r
+	next.Seq, next.Term, next.Leader, next.Session, next.Nominee, next.TTL = 2, 1<<40, "pod-1", "s", "pod-2", 1500*time.Millisecond
+	before := time.Now().Truncate(time.Microsecond)
+	next, err := s.Heartbeat(fixture.Context(t), r, next)
+	require.NoError(t, err)
+	first := server.lease(name)
+	require.Equal(t, "pod-1", *first.Spec.HolderIdentity)
+	require.EqualValues(t, 2, *first.Spec.LeaseDurationSeconds, "1.5 s, rounded up")
+	require.False(t, first.Spec.RenewTime.Time.Before(before))
+	require.Equal(t, first.Spec.RenewTime, first.Spec.AcquireTime)
+	require.EqualValues(t, 2, *first.Spec.LeaseTransitions, "the record began with a leader")
+	require.Nil(t, first.Spec.PreferredHolder)
+
+	next = fixture.Heartbeat(t, s, next)
+	second := server.lease(name)
+	require.Equal(t, first.Spec.AcquireTime, second.Spec.AcquireTime, "a heartbeat is not an acquisition")
+	require.Equal(t, first.Spec.LeaseTransitions, second.Spec.LeaseTransitions)
+
+	released := fixture.Next(next)
+	released.Leader, released.Session, released.TTL = "", "", 0
+	_, err = s.Heartbeat(fixture.Context(t), next, released)
+	require.NoError(t, err)
+	third := server.lease(name)
+	require.Nil(t, third.Spec.HolderIdentity)
+	require.Nil(t, third.Spec.LeaseDurationSeconds, "0 is invalid")
+	require.EqualValues(t, 2, *third.Spec.LeaseTransitions)
+}
+
+// TestLease_OtherMetadata fails if a heartbeat removes what other programs have added to the Lease.
+func TestLease_OtherMetadata(t *testing.T) {
+	name := newName()
+	server, s, r := createRecord(t, name)
+	server.put(name, func(l *coordination.Lease) *coordination.Lease {
+		l.Labels = map[string]string{"app": "report"}
+		l.Annotations["note"] = "keep"
+		return l
+	})
+	_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
+	require.ErrorIs(t, err, changefeed.ErrConflict, "another program has written")
+	fixture.Heartbeat(t, s, fixture.Read(t, s))
+	l := server.lease(name)
+	require.Equal(t, "report", l.Labels["app"])
+	require.Equal(t, "keep", l.Annotations["note"])
+}
+
+// TestLease_OtherHolder fails if a Lease that client-go's election has changed is used: its candidate leads.
+func TestLease_OtherHolder(t *testing.T) {
+	name := newName()
+	server, s, r := createRecord(t, name)
+	holder := "a candidate of client-go"
+	server.put(name, func(l *coordination.Lease) *coordination.Lease { l.Spec.HolderIdentity = &holder; return l })
+	_, err := s.Read(fixture.Context(t))
+	fixture.RequireUnsuitable(t, err, "holderIdentity")
+	_, err = s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
+	fixture.RequireUnsuitable(t, err, "holderIdentity")
+	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "holderIdentity")
+	err = fixture.AwaitError(t, fixture.Subscribe(t, s))
+	fixture.RequireUnsuitable(t, err, "holderIdentity")
+
+	other := newName()
+	server.put(other, func(*coordination.Lease) *coordination.Lease {
+		return &coordination.Lease{Spec: coordination.LeaseSpec{HolderIdentity: &holder}}
+	})
+	fixture.RequireUnsuitable(t, newStore(t, server.config(), other).Start(fixture.Context(t)), "annotation")
+}
+
+// TestWithoutCreate fails if the store creates a Lease, or does not accept an empty one.
+func TestWithoutCreate(t *testing.T) {
+	server, name := startStandIn(t), newName()
+	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost {
+			t.Error("the store sends a request to create")
+		}
+		return false
+	})
+	s := newStore(t, server.config(), name, kubernetes.WithoutCreate())
+	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "create it")
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+	server.put(name, func(*coordination.Lease) *coordination.Lease { return &coordination.Lease{} })
+	_, err := s.Read(fixture.Context(t))
+	require.ErrorIs(t, err, changefeed.ErrNoRecord)
+	r := fixture.CreateRecord(t, s)
+	require.NoError(t, s.Create(fixture.Context(t), changefeed.Record{Epoch: "another"}))
+	require.Equal(t, r, fixture.Read(t, s))
+}
+
+// TestErrors fails if an error of the API server has another meaning than documented.
+func TestErrors(t *testing.T) {
+	_, s, r := createRecord(t, newName())
+	for name, c := range map[string]struct {
+		code    int
+		reason  meta.StatusReason
+		meaning error // meaning is nil if the outcome of a write is unknown.
+	}{
+		"Forbidden":     {http.StatusForbidden, meta.StatusReasonForbidden, leaderelection.ErrPermission},
+		"Unauthorized":  {http.StatusUnauthorized, meta.StatusReasonUnauthorized, leaderelection.ErrPermission},
+		"Invalid":       {http.StatusUnprocessableEntity, meta.StatusReasonInvalid, changefeed.ErrUnsuitable},
+		"TooLarge":      {http.StatusRequestEntityTooLarge, meta.StatusReasonRequestEntityTooLarge, changefeed.ErrUnsuitable},
+		"Throttled":     {http.StatusTooManyRequests, meta.StatusReasonTooManyRequests, nil},
+		"ServerTimeout": {http.StatusInternalServerError, meta.StatusReasonServerTimeout, nil},
+		"Timeout":       {http.StatusGatewayTimeout, meta.StatusReasonTimeout, nil},
+		"Unavailable":   {http.StatusServiceUnavailable, meta.StatusReasonServiceUnavailable, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, name := startStandIn(t), newName()
+			s := newStore(t, server.config(), name)
+			requests := 0
+			server.setIntercept(func(w http.ResponseWriter, _ *http.Request) bool {
+				requests++
+				w.Header().Set("Retry-After", "1")
+				fail(w, c.code, c.reason)
+				return true
+			})
+			r := r
+			r.Version = "uid/1/0"
+			start := time.Now()
+			_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
+			require.Equal(t, 1, requests, "the client repeats the request")
+			if c.meaning == nil {
+				fixture.RequireUnknownOutcome(t, err)
+			} else {
+				require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+				require.ErrorIs(t, err, c.meaning)
+				require.ErrorIs(t, s.Start(fixture.Context(t)), c.meaning)
+			}
+			require.ErrorContains(t, err, "Lease default/"+name)
+			t.Log(err, time.Since(start))
+		})
+	}
+	fixture.Heartbeat(t, s, r)
+}
+
+// TestStart_NoNamespace fails if Start accepts a namespace that does not exist.
+func TestStart_NoNamespace(t *testing.T) {
+	s, err := kubernetes.NewStore(startStandIn(t).config(), "missing", "x")
+	require.NoError(t, err)
+	defer s.Close()
+	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "namespace does not exist")
+	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "namespace does not exist")
+}
+
+// TestStart_WritesNothing fails if Start creates or changes a Lease.
+func TestStart_WritesNothing(t *testing.T) {
+	server, name := startStandIn(t), newName()
+	s := newStore(t, server.config(), name)
+	require.NoError(t, s.Start(fixture.Context(t)))
+	require.Nil(t, server.lease(name))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	before := server.lease(name)
+	require.NoError(t, s.Start(fixture.Context(t)))
+	require.Equal(t, before, server.lease(name))
+}
+
+// TestSafety compares the documentation of deployments with what Start accepts.
+func TestSafety(t *testing.T) {
+	server := startStandIn(t)
+	start := func(t *testing.T, _ ...changefeed.Risk) error {
+		return newStore(t, server.config(), newName()).Start(fixture.Context(t))
+	}
+	const hidden = "an API server does not reveal its storage"
+	fixture.CheckSafety(t, "Kubernetes", map[string]fixture.SafetyCase{
+		"etcd with its default settings":                         {Start: start},
+		"etcd with --unsafe-no-fsync, or restored from a backup": {Start: start, NotChecked: hidden},
+		"kine (k3s) on an SQL database":                          {Start: start, NotChecked: hidden},
+	})
+}
+
+// TestDependencies fails if a program that imports this store links the driver of another store, or all APIs
+// of Kubernetes.
+func TestDependencies(t *testing.T) {
+	fixture.RequireOneDriver(t, "k8s.io/client-go/rest")
+	require.False(t, linksClientset(t), "the clientset of client-go is linked")
+}
+
+// FuzzDecode decodes arbitrary annotations.
+func FuzzDecode(f *testing.F) {
+	valid, err := store.Encode(fixture.Blank())
+	require.NoError(f, err)
+	f.Add(string(valid), strings.Repeat("p", 3000))
+	f.Add("{}", "")
+	f.Fuzz(func(t *testing.T, annotation, holder string) {
+		l := &coordination.Lease{Spec: coordination.LeaseSpec{HolderIdentity: &holder}}
+		l.Annotations, l.UID, l.ResourceVersion = map[string]string{kubernetes.Annotation: annotation}, "uid", "1"
+		r, err := kubernetes.Decode(l)
+		if err != nil {
+			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+			return
+		}
+		require.Equal(t, holder, r.Leader)
+		require.Equal(t, "uid/1/0", r.Version)
+		require.NotEmpty(t, r.Epoch)
+	})
+}

@@ -1,0 +1,185 @@
+package kubernetes_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	coordination "k8s.io/api/coordination/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/kubernetes"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+)
+
+// linksClientset reports whether the package links the clientset of client-go.
+func linksClientset(t testing.TB) bool {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	return strings.Contains(string(out), "k8s.io/client-go/kubernetes")
+}
+
+// TestFeed_Events fails if a feed does not deliver later writes after an event or an end of its watch that API
+// servers cause: a bookmark, an expired resourceVersion (410), and the end of the watch after some minutes.
+func TestFeed_Events(t *testing.T) {
+	bookmark := map[string]any{"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": map[string]any{"resourceVersion": "99"}}
+	for name, c := range map[string]struct {
+		cause func(server *standIn, lease string)
+		ends  bool // ends reports whether the feed may end, because its watch has just begun.
+	}{
+		"Bookmark": {cause: func(s *standIn, lease string) { s.sendEvent("BOOKMARK", lease, bookmark) }},
+		"Expired": {ends: true, cause: func(s *standIn, lease string) {
+			s.sendEvent("ERROR", lease, failure(http.StatusGone, meta.StatusReasonExpired))
+		}},
+		"Ended": {ends: true, cause: func(s *standIn, _ string) { s.endWatches() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lease := newName()
+			server, s, r := createRecord(t, lease, kubernetes.WithQuiet(time.Hour))
+			f := fixture.SubscribeTo(t, s, r)
+			require.Eventually(t, func() bool { return server.watching() == 1 }, fixture.Patience, time.Millisecond)
+			c.cause(server, lease)
+			r = fixture.Heartbeat(t, s, r)
+			ctx := fixture.Context(t)
+			for {
+				e, err := f.Next(ctx)
+				require.NoError(t, ctx.Err())
+				if err != nil {
+					require.True(t, c.ends, err)
+					fixture.SubscribeTo(t, s, r)
+					return
+				}
+				if e.Record.Version == r.Version {
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestFeed_LongWatch fails if a feed ends because the API server has ended a watch that has lasted.
+func TestFeed_LongWatch(t *testing.T) {
+	for name, end := range map[string]func(server *standIn, lease string){
+		"Ended": func(s *standIn, _ string) { s.endWatches() },
+		"Expired": func(s *standIn, lease string) {
+			s.sendEvent("ERROR", lease, failure(http.StatusGone, meta.StatusReasonExpired))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lease := newName()
+			server, s, r := createRecord(t, lease, kubernetes.WithQuiet(time.Hour))
+			f := fixture.SubscribeTo(t, s, r)
+			opened := time.Now()
+			for time.Since(opened) < 1200*time.Millisecond { // The watch lasts a second.
+				r = fixture.Heartbeat(t, s, r)
+				fixture.AwaitRecord(t, f, r)
+				time.Sleep(50 * time.Millisecond)
+			}
+			end(server, lease)
+			for range 3 {
+				r = fixture.Heartbeat(t, s, r)
+				fixture.AwaitRecord(t, f, r)
+			}
+		})
+	}
+}
+
+// TestFeed_Throttled fails if a feed does not report that the API server rejects its watch.
+func TestFeed_Throttled(t *testing.T) {
+	server, s, _ := createRecord(t, newName())
+	server.setIntercept(func(w http.ResponseWriter, _ *http.Request) bool { throttle(w); return true })
+	err := fixture.AwaitError(t, fixture.Subscribe(t, s))
+	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, "TooManyRequests")
+}
+
+// TestFeed_WithoutReads fails if followers read the record although the watch delivers it, or if a heartbeat
+// is more than one request.
+func TestFeed_WithoutReads(t *testing.T) {
+	name := newName()
+	server, leader, r := createRecord(t, name)
+	follower := newStore(t, server.config(), name, kubernetes.WithQuiet(time.Hour))
+	f := fixture.SubscribeTo(t, follower, r)
+	r = fixture.Heartbeat(t, leader, r)
+	fixture.AwaitRecord(t, f, r)
+	var requests, patches atomic.Int64
+	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		requests.Add(1)
+		if r.Method == http.MethodPatch {
+			patches.Add(1)
+		}
+		return false
+	})
+	for range 20 {
+		r = fixture.Heartbeat(t, leader, r)
+		fixture.AwaitRecord(t, f, r)
+	}
+	require.EqualValues(t, 20, patches.Load())
+	require.EqualValues(t, 20, requests.Load())
+}
+
+// TestStore_SilentConnection fails if the store continues to use a connection that has failed silently, for
+// example because a load balancer has forgotten it. With HTTP/2 the client would notice after 45 seconds.
+func TestStore_SilentConnection(t *testing.T) {
+	server := &standIn{leases: map[string]*coordination.Lease{}, watches: map[*watcher]bool{}}
+	secure := httptest.NewUnstartedServer(server)
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	addr := secure.Listener.Addr().String()
+	proxy := startProxy(t, addr)
+	var dials atomic.Int64
+	config := &rest.Config{
+		Host: secure.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			target := addr
+			if dials.Add(1) == 1 {
+				target = proxy.Addr()
+			}
+			return new(net.Dialer).DialContext(ctx, network, target)
+		},
+	}
+	s := newStore(t, config, newName())
+	r := fixture.CreateRecord(t, s)
+	require.EqualValues(t, 1, dials.Load(), "HTTP/2 uses one connection")
+	proxy.Cut()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		got, err := s.Read(ctx)
+		return err == nil && got == r
+	}, fixture.Patience, 10*time.Millisecond)
+}
+
+// TestPartitions fails if a leader that is cut off from the API server still acts when the next leader starts.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	server, name := startStandIn(t), newName()
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network := startProxy(t, server.addr)
+		return storetest.Client{
+			Store: newStore(t, &rest.Config{Host: "http://" + network.Addr()}, name), Cut: network.Cut, Heal: network.Heal,
+		}
+	}, func() { server.restart(t) })
+}
+
+// startProxy starts a proxy for the server at target until the test ends.
+func startProxy(t testing.TB, target string) *testenv.Proxy {
+	t.Helper()
+	p, err := testenv.NewProxy(testenv.ProxyConfig{Target: target})
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}

@@ -1,0 +1,227 @@
+package controllerruntime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/elector"
+)
+
+// stopLimit is how long Start waits for the controllers after the leadership has ended. Controllers that
+// ignore their contexts end only with the process, which should exit before another candidate can lead: with
+// a session timeout of two seconds that is 160 ms later, or more.
+const stopLimit = 100 * time.Millisecond
+
+// NewManager returns a manager whose controllers run only while the candidate leads.
+//
+// The manager runs the candidacy: the caller must not call ElectLeader, and creates a new candidate
+// for each manager. The other options are those of controller-runtime. LeaderElection must be
+// false. If LeaderElectionResourceLockInterface is set, the controllers run only while the manager
+// also holds that lock; this is for programs that replace client-go's election. The values of
+// BaseContext are kept.
+//
+// The method Start of the manager returns
+//   - the error of controller-runtime, or nil, if its context is done or the manager fails. The
+//     candidate then resigns, unless the controllers have not stopped within
+//     GracefulShutdownTimeout: it stays the leader until the program exits, because another leader
+//     must not begin before;
+//   - an error that wraps the reason, such as [leaderelection.ErrLeaseExpired], if the leadership
+//     has ended. Controllers that have not returned 100 ms after that still run;
+//   - the error of ElectLeader if the candidacy ends before;
+//   - [elector.ErrWithdrawn] if the candidate was requested to resign, after the controllers have
+//     stopped;
+//   - [leaderelection.ErrAlreadyStarted] in a second call.
+//
+// As with controller-runtime's own election, the program must exit when Start returns: the next
+// start of the container is the next candidacy.
+//
+// Errors of NewManager: [leaderelection.ErrInvalid] if the candidate is nil or LeaderElection is
+// true, and those of manager.New.
+func NewManager(config *rest.Config, options manager.Options, candidate leaderelection.Candidate) (manager.Manager, error) {
+	switch {
+	case candidate == nil:
+		return nil, fmt.Errorf("controllerruntime: %w: the candidate is nil", leaderelection.ErrInvalid)
+	case options.LeaderElection:
+		return nil, fmt.Errorf("controllerruntime: %w: LeaderElection is true, but the candidate elects: omit it, or set LeaderElectionResourceLockInterface to hold a lock of client-go as well", leaderelection.ErrInvalid)
+	}
+	m := &electedManager{candidate: candidate, join: make(chan struct{}), leads: make(chan struct{})}
+	m.ready = sync.OnceFunc(func() { close(m.join) })
+	m.waits = options.GracefulShutdownTimeout == nil || *options.GracefulShutdownTimeout != 0
+	base := context.Background()
+	if options.BaseContext != nil {
+		base = options.BaseContext()
+	}
+	m.base, m.cancelBase = context.WithCancelCause(context.WithValue(base, key{}, m))
+	options.BaseContext = func() context.Context { return m.base }
+	options.LeaderElection = true
+	options.LeaderElectionResourceLockInterface = &lock{Interface: cmp.Or[resourcelock.Interface](options.LeaderElectionResourceLockInterface, noLock{}), manager: m}
+	var err error
+	if m.Manager, err = manager.New(config, options); err != nil {
+		m.cancelBase(err)
+		return nil, err
+	}
+	return m, nil
+}
+
+// Leadership returns the leadership of the manager that has created ctx, which is the context of a
+// reconciler or of another runnable. It returns nil for other contexts, and while the candidate
+// follows.
+func Leadership(ctx context.Context) *leaderelection.Leadership {
+	if m, ok := ctx.Value(key{}).(*electedManager); ok {
+		return m.leadership.Load()
+	}
+	return nil
+}
+
+type key struct{} // key is the key of the manager in its contexts.
+
+// electedManager is a manager with a candidate.
+type electedManager struct {
+	manager.Manager
+	candidate leaderelection.Candidate
+	// waits reports whether Start of the manager waits for the controllers.
+	waits bool
+
+	base       context.Context // base is the parent of the contexts of all runnables.
+	cancelBase context.CancelCauseFunc
+
+	started    atomic.Bool
+	ready      func()        // ready closes join, once.
+	join       chan struct{} // join is closed when the caches are filled.
+	leads      chan struct{} // leads is closed after leadership was set.
+	leadership atomic.Pointer[leaderelection.Leadership]
+}
+
+// Start implements [manager.Manager].
+func (m *electedManager) Start(ctx context.Context) error {
+	if m.started.Swap(true) {
+		return fmt.Errorf("controllerruntime: Start was called before: %w", leaderelection.ErrAlreadyStarted)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	stopped := make(chan error, 1)
+	go func() { stopped <- m.Manager.Start(ctx) }()
+	var candidacy sync.WaitGroup
+	candidacy.Go(func() { m.elect(ctx) })
+	candidacy.Go(func() { m.follow(stop) })
+
+	var err error
+	working := false
+	select {
+	case err = <-stopped:
+	case <-m.base.Done():
+		stop(nil)
+		select {
+		case err = <-stopped:
+		case <-time.After(stopLimit):
+			working = true
+		}
+	}
+	ended := context.Cause(m.base)
+	if ended == nil && errors.Is(context.Cause(ctx), elector.ErrWithdrawn) {
+		ended = elector.ErrWithdrawn
+	}
+	err = errors.Join(ended, err)
+	if working || !m.waits || errors.Is(err, context.DeadlineExceeded) {
+		return err // Another leader must not begin before this program has exited.
+	}
+	stop(nil)
+	m.cancelBase(nil)
+	if unconfirmed := m.candidate.Resign(); unconfirmed != nil {
+		return errors.Join(err, unconfirmed)
+	}
+	candidacy.Wait()
+	return err
+}
+
+// elect runs the candidacy when the manager is ready to lead, and ends everything that the manager
+// runs if the candidacy ends.
+func (m *electedManager) elect(ctx context.Context) {
+	select {
+	case <-m.join:
+	case <-ctx.Done():
+		return
+	}
+	err := cmp.Or(m.candidate.ElectLeader(), elector.ErrWithdrawn)
+	m.cancelBase(fmt.Errorf("controllerruntime: the candidacy has ended: %w", err))
+}
+
+// follow receives the first leadership, and ends everything that the manager runs when it ends. If
+// the candidate is requested to resign, follow stops the manager.
+func (m *electedManager) follow(stop context.CancelCauseFunc) {
+	statuses := m.candidate.Status()
+	var requested, ended <-chan struct{}
+	if c, ok := m.candidate.(interface{ ResignRequested() <-chan struct{} }); ok {
+		requested = c.ResignRequested()
+	}
+	for {
+		select {
+		case status, ok := <-statuses:
+			switch {
+			case !ok: // ElectLeader returns.
+				statuses = nil
+			case status.Leadership != nil:
+				m.leadership.Store(status.Leadership)
+				close(m.leads)
+				statuses, ended = nil, status.Leadership.Done()
+			}
+		case <-requested:
+			stop(elector.ErrWithdrawn)
+			requested = nil
+		case <-ended:
+			m.cancelBase(fmt.Errorf("controllerruntime: the leadership has ended: %w", m.leadership.Load().Err()))
+			return
+		case <-m.base.Done():
+			return
+		}
+	}
+}
+
+// lock makes client-go's election wait for the leadership. It also holds the lock of the user, if
+// there is one.
+type lock struct {
+	resourcelock.Interface
+	manager *electedManager
+}
+
+// Get implements [resourcelock.Interface]. It is called first when the caches are filled.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.manager.ready()
+	select {
+	case <-l.manager.leads:
+		return l.Interface.Get(ctx)
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+}
+
+// Update implements [resourcelock.Interface].
+func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	if err := l.manager.leadership.Load().Err(); err != nil {
+		return err
+	}
+	return l.Interface.Update(ctx, r)
+}
+
+// noLock is a lock that is always free.
+type noLock struct{}
+
+func (noLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &resourcelock.LeaderElectionRecord{}, nil, nil
+}
+func (noLock) Create(context.Context, resourcelock.LeaderElectionRecord) error { return nil }
+func (noLock) Update(context.Context, resourcelock.LeaderElectionRecord) error { return nil }
+func (noLock) RecordEvent(string)                                              {}
+func (noLock) Identity() string                                                { return "candidate" }
+
+func (noLock) Describe() string { return "candidate" }

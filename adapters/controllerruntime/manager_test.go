@@ -1,0 +1,303 @@
+package controllerruntime_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/controllerruntime"
+	"github.com/go-leaderelection/leaderelection/elector"
+)
+
+const patience = 30 * time.Second
+
+// candidateOf returns a candidate of a table, and the network between them.
+func candidateOf(t testing.TB, table *memory.Table, id string) (*changefeed.Election, *changefeedtest.Faulty) {
+	t.Helper()
+	network := changefeedtest.NewFaulty(table.Store("manager"), 1)
+	t.Cleanup(func() { require.NoError(t, network.Close()) })
+	c, err := changefeed.NewElection(network, changefeed.WithID(id), changefeed.WithHeartbeat(200*time.Millisecond))
+	require.NoError(t, err)
+	return c, network
+}
+
+// newOptions returns options of a manager that needs no API server.
+func newOptions() manager.Options {
+	return manager.Options{
+		Metrics:        server.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
+	}
+}
+
+// replica is a manager that runs, with one controller.
+type replica struct {
+	manager.Manager
+	started chan context.Context // started receives the context of the controller.
+	stop    context.CancelFunc
+	ended   chan error // ended receives the result of Start.
+}
+
+// start starts a manager whose controller is run, or waits for its context if run is nil.
+func start(t testing.TB, candidate leaderelection.Candidate, options manager.Options, run manager.RunnableFunc) *replica {
+	t.Helper()
+	m, err := controllerruntime.NewManager(&rest.Config{Host: "http://127.0.0.1:9"}, options, candidate)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	r := &replica{Manager: m, started: make(chan context.Context, 1), stop: stop, ended: make(chan error, 1)}
+	require.NoError(t, m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		r.started <- ctx
+		if run != nil {
+			return run(ctx)
+		}
+		<-ctx.Done()
+		return nil
+	})))
+	go func() { r.ended <- m.Start(ctx) }()
+	t.Cleanup(stop)
+	return r
+}
+
+// receive returns what a channel delivers.
+func receive[T any](t testing.TB, from <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s: not received", what)
+		panic("unreachable")
+	}
+}
+
+// TestManager_Stop fails if the controllers run while the candidate follows, if a reconciler does not receive
+// the leadership, or if the next manager leads before the controllers of the first have stopped.
+func TestManager_Stop(t *testing.T) {
+	table := memory.NewTable()
+	one, _ := candidateOf(t, table, "one")
+	two, _ := candidateOf(t, table, "two")
+	stopping, stopped := make(chan struct{}), make(chan struct{})
+	first := start(t, one, newOptions(), func(ctx context.Context) error {
+		<-ctx.Done()
+		close(stopping)
+		<-stopped
+		return nil
+	})
+	ctx := receive(t, first.started, "the first controller")
+	token := controllerruntime.Leadership(ctx).Token()
+	require.Positive(t, token)
+	require.Nil(t, controllerruntime.Leadership(context.Background()))
+
+	always := make(chan context.Context, 1)
+	second := start(t, two, newOptions(), nil)
+	require.NoError(t, second.Add(alwaysRunning(func(ctx context.Context) error {
+		always <- ctx
+		<-ctx.Done()
+		return nil
+	})))
+	following := receive(t, always, "a runnable without election")
+	require.Nil(t, controllerruntime.Leadership(following), "a follower has no leadership")
+
+	first.stop()
+	receive(t, stopping, "the end of the first controller's context")
+	require.NoError(t, controllerruntime.Leadership(ctx).Err(), "the leadership lasts until the controller has returned")
+	require.Empty(t, second.started)
+	close(stopped)
+	require.NoError(t, receive(t, first.ended, "the result of the first Start"))
+	later := receive(t, second.started, "the second controller")
+	require.Greater(t, controllerruntime.Leadership(later).Token(), token)
+	require.Equal(t, controllerruntime.Leadership(later), controllerruntime.Leadership(following))
+	second.stop()
+	require.NoError(t, receive(t, second.ended, "the result of the second Start"))
+}
+
+// alwaysRunning runs while the candidate follows, as a webhook does.
+type alwaysRunning manager.RunnableFunc
+
+func (f alwaysRunning) Start(ctx context.Context) error { return f(ctx) }
+func (alwaysRunning) NeedLeaderElection() bool          { return false }
+
+// TestManager_CutOff fails if a manager whose candidate is cut off does not stop its controllers before the
+// next one starts, if something that does not stop delays that, or if Start waits for it.
+func TestManager_CutOff(t *testing.T) {
+	table := memory.NewTable()
+	one, network := candidateOf(t, table, "one")
+	two, _ := candidateOf(t, table, "two")
+	release := make(chan struct{})
+	hung := make(chan struct{})
+	first := start(t, one, newOptions(), nil)
+	require.NoError(t, first.Add(alwaysRunning(func(context.Context) error {
+		defer close(hung)
+		<-release
+		return nil
+	})))
+	ctx := receive(t, first.started, "the first controller")
+	second := start(t, two, newOptions(), nil)
+	heal := network.Cut()
+	receive(t, ctx.Done(), "the end of the first controller's context")
+	require.Error(t, context.Cause(ctx))
+	require.ErrorIs(t, receive(t, first.ended, "the result of the first Start"), leaderelection.ErrLeaseExpired)
+	later := receive(t, second.started, "the second controller")
+	require.Error(t, ctx.Err())
+	require.NoError(t, later.Err())
+	close(release)
+	receive(t, hung, "the end of the runnable that did not stop")
+	second.stop()
+	require.NoError(t, receive(t, second.ended, "the result of the second Start"))
+	heal()
+	require.NoError(t, one.Resign()) // In a program, the process has exited.
+}
+
+// TestManager_HungController fails if a candidate resigns although the manager has not waited for a controller.
+func TestManager_HungController(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"Limited": 50 * time.Millisecond, "None": 0} {
+		t.Run(name, func(t *testing.T) {
+			table := memory.NewTable()
+			c, _ := candidateOf(t, table, "one")
+			options := newOptions()
+			options.GracefulShutdownTimeout = &timeout
+			release, returned := make(chan struct{}), make(chan struct{})
+			r := start(t, c, options, func(context.Context) error {
+				defer close(returned)
+				<-release
+				return nil
+			})
+			ctx := receive(t, r.started, "the controller")
+			r.stop()
+			err := receive(t, r.ended, "the result of Start")
+			require.Equal(t, timeout > 0, errors.Is(err, context.DeadlineExceeded), err)
+			require.NoError(t, controllerruntime.Leadership(ctx).Err(), "the controller still runs")
+			close(release)
+			receive(t, returned, "the end of the controller")
+			require.NoError(t, c.Resign())
+		})
+	}
+}
+
+// TestManager_CandidacyEnds fails if Start does not return when the candidacy ends without a leadership.
+func TestManager_CandidacyEnds(t *testing.T) {
+	table := memory.NewTable()
+	over, _ := candidateOf(t, table, "one")
+	require.NoError(t, over.EndElection())
+	r := start(t, over, newOptions(), nil)
+	require.ErrorIs(t, receive(t, r.ended, "the result of Start"), leaderelection.ErrElectionOver)
+	require.Empty(t, r.started)
+
+	used, _ := candidateOf(t, memory.NewTable(), "one")
+	go func() { _ = used.ElectLeader() }()
+	for status := range used.Status() {
+		if status.Role == leaderelection.Leader {
+			break
+		}
+	}
+	r = start(t, used, newOptions(), nil)
+	require.ErrorIs(t, receive(t, r.ended, "the result of Start"), leaderelection.ErrAlreadyStarted)
+}
+
+// TestManager_ResignRequested fails if a request to resign does not stop the manager, in order.
+func TestManager_ResignRequested(t *testing.T) {
+	c, _ := candidateOf(t, memory.NewTable(), "one")
+	requested := make(chan struct{})
+	r := start(t, requestable{c, requested}, newOptions(), nil)
+	ctx := receive(t, r.started, "the controller")
+	close(requested)
+	require.ErrorIs(t, receive(t, r.ended, "the result of Start"), elector.ErrWithdrawn)
+	require.ErrorIs(t, controllerruntime.Leadership(ctx).Err(), leaderelection.ErrResigned)
+}
+
+// requestable is a candidate that can be requested to resign.
+type requestable struct {
+	leaderelection.Candidate
+	requested chan struct{}
+}
+
+func (c requestable) ResignRequested() <-chan struct{} { return c.requested }
+
+// TestManager_OtherLock fails if the controllers start before the manager holds the other lock, or before the
+// candidate leads.
+func TestManager_OtherLock(t *testing.T) {
+	table := memory.NewTable()
+	c, _ := candidateOf(t, table, "one")
+	other := &otherLock{allowed: make(chan struct{}), asked: make(chan struct{}, 1)}
+	options := newOptions()
+	options.LeaderElectionResourceLockInterface = other
+	options.LeaderElectionReleaseOnCancel = true
+	r := start(t, c, options, nil)
+	receive(t, other.asked, "a request for the other lock")
+	require.Equal(t, leaderelection.Leader, c.Current().Role)
+	require.Empty(t, r.started)
+	close(other.allowed)
+	receive(t, r.started, "the controller")
+	r.stop()
+	require.NoError(t, receive(t, r.ended, "the result of Start"))
+	require.Empty(t, other.record.HolderIdentity, "the other lock is released")
+}
+
+// otherLock is a lock of client-go that is free when allowed is closed.
+type otherLock struct {
+	allowed chan struct{}
+	asked   chan struct{}
+	record  resourcelock.LeaderElectionRecord
+}
+
+func (l *otherLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	select {
+	case l.asked <- struct{}{}:
+	default:
+	}
+	select {
+	case <-l.allowed:
+		r := l.record
+		return &r, []byte(r.HolderIdentity), nil
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+}
+
+func (l *otherLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.Update(ctx, r)
+}
+
+func (l *otherLock) Update(_ context.Context, r resourcelock.LeaderElectionRecord) error {
+	l.record = r
+	return nil
+}
+func (*otherLock) RecordEvent(string) {}
+func (*otherLock) Identity() string   { return "one" }
+func (*otherLock) Describe() string   { return "other" }
+
+// TestNewManager_Invalid fails if NewManager accepts arguments that cannot be used, or Start a second call.
+func TestNewManager_Invalid(t *testing.T) {
+	c, _ := candidateOf(t, memory.NewTable(), "one")
+	_, err := controllerruntime.NewManager(&rest.Config{}, newOptions(), nil)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
+	options := newOptions()
+	options.LeaderElection = true
+	_, err = controllerruntime.NewManager(&rest.Config{}, options, c)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
+	_, err = controllerruntime.NewManager(nil, newOptions(), c)
+	require.Error(t, err)
+
+	options = newOptions()
+	type name struct{}
+	options.BaseContext = func() context.Context { return context.WithValue(context.Background(), name{}, "kept") }
+	r := start(t, c, options, nil)
+	ctx := receive(t, r.started, "the controller")
+	require.Equal(t, "kept", ctx.Value(name{}))
+	require.ErrorIs(t, r.Start(ctx), leaderelection.ErrAlreadyStarted)
+	require.NoError(t, controllerruntime.Leadership(ctx).Err(), "a second Start ends the leadership")
+	r.stop()
+	require.NoError(t, receive(t, r.ended, "the result of Start"))
+}

@@ -1,0 +1,68 @@
+// Command kubernetes is a controller that runs on one of its replicas. Their election is on a Lease.
+package main
+
+import (
+	"context"
+	"flag"
+	"log"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/kubernetes"
+	"github.com/go-leaderelection/leaderelection/adapters/controllerruntime"
+)
+
+func main() {
+	namespace := flag.String("namespace", "default", "namespace of the Lease")
+	flag.Parse()
+	config := ctrl.GetConfigOrDie()
+	store, err := kubernetes.NewStore(config, *namespace, "labeler")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	candidate, err := changefeed.NewElection(store, changefeed.WithID(os.Getenv("HOSTNAME")))
+	if err != nil {
+		log.Fatal(err)
+	}
+	manager, err := controllerruntime.NewManager(config, ctrl.Options{HealthProbeBindAddress: ":8081"}, candidate)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		log.Fatal(err)
+	}
+	err = ctrl.NewControllerManagedBy(manager).For(&corev1.ConfigMap{}).Complete(&labeler{manager.GetClient()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := manager.Start(ctrl.SetupSignalHandler()); err != nil {
+		log.Fatal("ended: ", err) // the container is started again
+	}
+}
+
+// labeler labels each ConfigMap.
+type labeler struct{ client.Client }
+
+// Reconcile runs only on the leader.
+func (l *labeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var m corev1.ConfigMap
+	if err := l.Get(ctx, request.NamespacedName, &m); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if m.Labels["seen"] == "yes" {
+		return ctrl.Result{}, nil
+	}
+	before := m.DeepCopy()
+	if m.Labels == nil {
+		m.Labels = map[string]string{}
+	}
+	m.Labels["seen"] = "yes"
+	log.Print("label ", request, " with token ", controllerruntime.Leadership(ctx).Token())
+	return ctrl.Result{}, l.Patch(ctx, &m, client.MergeFrom(before))
+}

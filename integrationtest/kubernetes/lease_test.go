@@ -1,0 +1,125 @@
+package kubernetes
+
+import (
+	"context"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/kubernetes"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+)
+
+var chaos = flag.Duration("chaos", 10*time.Second, "duration of TestLease_Chaos")
+
+// factory returns backends on a server.
+func (s *apiServer) factory(t testing.TB) *storetest.Backend {
+	name := newName()
+	return &storetest.Backend{
+		New:       func(t testing.TB) changefeed.Store { return s.newStore(t, s.config(), name) },
+		Lose:      func(testing.TB) { s.deleteLease(name) },
+		Restart:   func(testing.TB) { s.restart() },
+		Patience:  time.Minute,
+		Heartbeat: time.Second,
+	}
+}
+
+func (s *apiServer) newStore(t testing.TB, c *rest.Config, name string, opts ...kubernetes.Option) *kubernetes.Store {
+	t.Helper()
+	st, err := kubernetes.NewStore(c, "default", name, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	return st
+}
+
+// TestLease runs the tests of stores and of elections on a real API server.
+func TestLease(t *testing.T) {
+	s := startAPIServer(t)
+	t.Run("Store", func(t *testing.T) { storetest.Run(t, s.factory) })
+	t.Run("Election", func(t *testing.T) { storetest.RunElection(t, s.factory) })
+}
+
+// TestLease_Chaos cuts leaders off and kills the API server until the time of the flag has passed. It fails
+// if a leader still acts when the next one starts.
+func TestLease_Chaos(t *testing.T) {
+	s := startAPIServer(t)
+	rounds := 0
+	for end := time.Now().Add(*chaos); rounds == 0 || time.Now().Before(end); rounds++ {
+		name := newName()
+		storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+			network, err := testenv.NewProxy(testenv.ProxyConfig{Target: s.addr()})
+			require.NoError(t, err)
+			t.Cleanup(network.Close)
+			return storetest.Client{Store: s.newStore(t, clientConfig(network.Addr(), adminToken), name), Cut: network.Cut, Heal: network.Heal}
+		}, s.restart)
+	}
+	t.Logf("%d rounds, each with four leaders that were cut off and a killed API server", rounds)
+}
+
+// TestLease_PreferredHolder shows why the nominee is in an annotation: the API server drops preferredHolder. With the
+// feature gate it rejects a Lease that has one but no strategy.
+func TestLease_PreferredHolder(t *testing.T) {
+	gated := startAPIServer(t, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
+	s := startAPIServer(t)
+	leases := s.client(adminToken, coordination.SchemeGroupVersion)
+	holder := "pod-2"
+	lease := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: newName()}, Spec: coordination.LeaseSpec{PreferredHolder: &holder}}
+	var created coordination.Lease
+	require.NoError(t, leases.Post().Namespace("default").Resource("leases").Body(lease).Do(t.Context()).Into(&created))
+	require.Nil(t, created.Spec.PreferredHolder)
+	err := gated.client(adminToken, coordination.SchemeGroupVersion).Post().Namespace("default").Resource("leases").Body(lease).Do(t.Context()).Error()
+	require.True(t, apierrors.IsInvalid(err), err)
+	require.ErrorContains(t, err, "strategy")
+
+	name := newName()
+	st := s.newStore(t, s.config(), name)
+	require.NoError(t, st.Start(t.Context()))
+	require.NoError(t, st.Create(t.Context(), changefeed.Record{Epoch: "e", Seq: 1}))
+	r, err := st.Read(t.Context())
+	require.NoError(t, err)
+	next := r
+	next.Seq, next.Nominee, next.Leader, next.Session, next.Term, next.TTL = 2, holder, "pod-1", "s", 1<<50, 1500*time.Millisecond
+	_, err = st.Heartbeat(t.Context(), r, next)
+	require.NoError(t, err)
+	kept, err := st.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, holder, kept.Nominee)
+	require.EqualValues(t, 1<<50, kept.Term)
+	var now coordination.Lease
+	require.NoError(t, leases.Get().Namespace("default").Resource("leases").Name(name).Do(t.Context()).Into(&now))
+	require.Equal(t, "pod-1", *now.Spec.HolderIdentity)
+	require.EqualValues(t, 1, *now.Spec.LeaseTransitions)
+	require.EqualValues(t, 2, *now.Spec.LeaseDurationSeconds)
+}
+
+// TestLease_OldVersion fails if the API server applies a patch with the version of a Lease that was deleted, or
+// changed meanwhile. storetest requires the same; this shows the answers.
+func TestLease_OldVersion(t *testing.T) {
+	s := startAPIServer(t)
+	leases := s.client(adminToken, coordination.SchemeGroupVersion)
+	patch := func(name, body string) error {
+		return leases.Patch(types.MergePatchType).Namespace("default").Resource("leases").Name(name).Body([]byte(body)).Do(context.Background()).Error()
+	}
+	name := newName()
+	require.True(t, apierrors.IsNotFound(patch(name, `{"metadata":{"uid":"u","resourceVersion":"1"}}`)))
+	var l coordination.Lease
+	require.NoError(t, leases.Post().Namespace("default").Resource("leases").
+		Body(&coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}).Do(t.Context()).Into(&l))
+	for what, body := range map[string]string{
+		"another uid":             `{"metadata":{"uid":"another","resourceVersion":"` + l.ResourceVersion + `"}}`,
+		"another resourceVersion": `{"metadata":{"uid":"` + string(l.UID) + `","resourceVersion":"1"}}`,
+	} {
+		err := patch(name, body)
+		t.Log(what, err)
+		require.True(t, apierrors.IsConflict(err) || apierrors.IsInvalid(err), what)
+	}
+}

@@ -1,0 +1,212 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	rbac "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/kubernetes"
+)
+
+const manifests = "../../deploy/kubernetes"
+
+// objects returns the objects in a file.
+func objects(t testing.TB, file string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var all []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(o)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err, file)
+		all = append(all, o)
+	}
+}
+
+// TestManifests_Kustomization fails if a kustomization does not list the files of its directory.
+func TestManifests_Kustomization(t *testing.T) {
+	kustomizations, err := filepath.Glob(manifests + "/*/kustomization.yaml")
+	require.NoError(t, err)
+	require.Len(t, kustomizations, 2)
+	for _, file := range kustomizations {
+		k := objects(t, file)[0]
+		listed, _, err := unstructured.NestedStringSlice(k.Object, "resources")
+		require.NoError(t, err)
+		patches, _, err := unstructured.NestedSlice(k.Object, "patches")
+		require.NoError(t, err)
+		for _, p := range patches {
+			listed = append(listed, p.(map[string]any)["path"].(string))
+		}
+		var want []string
+		files, err := filepath.Glob(filepath.Dir(file) + "/*.yaml")
+		require.NoError(t, err)
+		for _, f := range files {
+			if base := filepath.Base(f); base != "kustomization.yaml" {
+				want = append(want, base)
+			}
+		}
+		listed = slices.DeleteFunc(listed, func(name string) bool {
+			_, err := os.Stat(filepath.Join(filepath.Dir(file), name))
+			require.NoError(t, err)
+			return !strings.HasSuffix(name, ".yaml")
+		})
+		require.ElementsMatch(t, want, listed, file)
+	}
+}
+
+// sidecar returns the Deployment of the base with the patch of the sidecar, as kustomize does.
+func sidecar(t testing.TB) *unstructured.Unstructured {
+	t.Helper()
+	base, err := objects(t, manifests+"/base/deployment.yaml")[0].MarshalJSON()
+	require.NoError(t, err)
+	patch, err := objects(t, manifests+"/sidecar/sidecar.yaml")[0].MarshalJSON()
+	require.NoError(t, err)
+	merged, err := strategicpatch.StrategicMergePatch(base, patch, appsv1.Deployment{})
+	require.NoError(t, err)
+	o := &unstructured.Unstructured{}
+	require.NoError(t, o.UnmarshalJSON(merged))
+	return o
+}
+
+// TestManifests_Sidecar fails if the patch of the sidecar leaves the command of the base in the program's
+// container.
+func TestManifests_Sidecar(t *testing.T) {
+	containers, _, err := unstructured.NestedSlice(sidecar(t).Object, "spec", "template", "spec", "containers")
+	require.NoError(t, err)
+	require.Len(t, containers, 1)
+	program := containers[0].(map[string]any)
+	require.Equal(t, []any{"/usr/local/bin/report"}, program["command"])
+	require.Empty(t, program["args"])
+	require.Nil(t, program["readinessProbe"])
+	require.NotNil(t, program["securityContext"])
+}
+
+// resource returns the resource of a kind.
+func resource(kind string) string {
+	if kind == "NetworkPolicy" {
+		return "networkpolicies"
+	}
+	return strings.ToLower(kind) + "s"
+}
+
+// apply applies an object with strict validation of its fields. With dryRun nothing is stored.
+func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun bool) {
+	t.Helper()
+	version, err := schema.ParseGroupVersion(o.GetAPIVersion())
+	require.NoError(t, err)
+	body, err := o.MarshalJSON()
+	require.NoError(t, err)
+	path := "/apis/" + o.GetAPIVersion()
+	if version.Group == "" {
+		path = "/api/v1"
+	}
+	request := s.client(adminToken, version).Patch(types.ApplyPatchType).
+		AbsPath(path, "namespaces", "default", resource(o.GetKind()), o.GetName()).
+		Param("fieldManager", "test").Param("fieldValidation", "Strict")
+	if dryRun {
+		request = request.Param("dryRun", "All")
+	}
+	require.NoError(t, request.Body(body).Do(context.Background()).Error(), "%s %s", o.GetKind(), o.GetName())
+}
+
+// TestManifests_Accepted fails if the API server rejects a manifest, in a dry run with strict validation of its
+// fields.
+func TestManifests_Accepted(t *testing.T) {
+	s := startAPIServer(t)
+	files, err := filepath.Glob(manifests + "/base/*.yaml")
+	require.NoError(t, err)
+	kinds := map[string]bool{}
+	for _, file := range files {
+		if filepath.Base(file) == "kustomization.yaml" {
+			continue
+		}
+		for _, o := range objects(t, file) {
+			s.apply(t, o, true)
+			kinds[o.GetKind()] = true
+		}
+	}
+	require.Len(t, kinds, 6, kinds)
+	s.apply(t, sidecar(t), true)
+}
+
+// TestManifests_Role fails if an election lacks a verb that the role does not grant, or works without one that it
+// grants.
+func TestManifests_Role(t *testing.T) {
+	s := startAPIServer(t)
+	var role *unstructured.Unstructured
+	for _, o := range objects(t, manifests+"/base/rbac.yaml") {
+		s.apply(t, o, false)
+		if o.GetKind() == "Role" {
+			role = o
+		}
+	}
+	elect := func() error {
+		st, err := kubernetes.NewStore(clientConfig(s.addr(), reportToken), "default", "report")
+		require.NoError(t, err)
+		defer st.Close()
+		e, err := changefeed.NewElection(st, changefeed.WithID("one"))
+		if err != nil {
+			return err
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- e.ElectLeader() }()
+		for status := range e.Status() {
+			if status.Role == leaderelection.Leader {
+				break
+			}
+		}
+		require.NoError(t, e.Resign())
+		return <-ended
+	}
+	require.NoError(t, elect())
+	require.ErrorIs(t, s.newStore(t, clientConfig(s.addr(), reportToken), "another").Start(t.Context()), leaderelection.ErrPermission)
+
+	var complete rbac.Role
+	text, err := role.MarshalJSON()
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(text, &complete))
+	removed := 0
+	for i, rule := range complete.Rules {
+		for _, verb := range rule.Verbs {
+			less := complete.DeepCopy()
+			less.Rules[i].Verbs = slices.DeleteFunc(less.Rules[i].Verbs, func(v string) bool { return v == verb })
+			if len(less.Rules[i].Verbs) == 0 {
+				less.Rules = slices.Delete(less.Rules, i, i+1)
+			}
+			s.putRole(t, less)
+			require.Eventually(t, func() bool { return errors.Is(elect(), leaderelection.ErrPermission) }, patience, tick, "without %s", verb)
+			removed++
+		}
+	}
+	require.Equal(t, 4, removed)
+	s.putRole(t, &complete)
+	require.Eventually(t, func() bool { return elect() == nil }, patience, tick)
+}
+
+// putRole replaces a role.
+func (s *apiServer) putRole(t testing.TB, role *rbac.Role) {
+	t.Helper()
+	require.NoError(t, s.client(adminToken, rbac.SchemeGroupVersion).Put().Namespace("default").Resource("roles").Name(role.Name).
+		Body(role).Do(context.Background()).Error())
+}
