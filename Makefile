@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser reference api test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser monitoring reference api test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -19,6 +19,15 @@ BROWSER = chromium
 
 browser:
 	$(GO) test -count 1 ./cmd/elector -run '^TestBrowser$$' -args -browser $(BROWSER)
+
+# monitoring checks the alert rules and the dashboard in deploy, with Prometheus. Debian's package is prometheus.
+PROMETHEUS = prometheus
+PROMTOOL   = promtool
+
+monitoring:
+	$(PROMTOOL) check rules deploy/prometheus/leaderelection.yml deploy/prometheus/elector.yml
+	$(PROMTOOL) test rules deploy/prometheus/rules_test.yml
+	$(GO) test -count 1 ./cmd/elector -run '^TestMonitoring_' -args -prometheus $(PROMETHEUS)
 
 # reference writes docs/commands, the help texts of the commands.
 reference:
