@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser monitoring reference api test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser monitoring reference manuals api test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -32,6 +32,13 @@ monitoring:
 # reference writes docs/commands, the help texts of the commands.
 reference:
 	$(GO) test ./cmd/elector ./cmd/raftlog -run '^TestReference$$' -update
+
+# manuals writes the manual pages of the commands, and their completions for bash, zsh and fish, to SHARE, in
+# directories with the names of those below /usr/share on Debian.
+SHARE = $(CURDIR)/share
+
+manuals:
+	$(GO) test -count 1 ./cmd/elector ./cmd/raftlog -run '^TestManuals$$' -args -manuals $(SHARE)
 
 # api writes docs/api.txt, the exported API of all packages. Its difference shows what a change does to users.
 api:

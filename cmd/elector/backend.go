@@ -119,9 +119,9 @@ type backendKind struct {
 // exclude some of these files; docs/elector.md lists the tags.
 var backendKinds = map[string]backendKind{}
 
-func backendNames() string {
-	return strings.Join(slices.Sorted(maps.Keys(backendKinds)), ", ")
-}
+func backendNames() string { return strings.Join(allBackends(), ", ") }
+
+func allBackends() []string { return slices.Sorted(maps.Keys(backendKinds)) }
 
 // inferBackend sets the backend if it is not set and the settings contain the servers of only one.
 func (s *settings) inferBackend() {

@@ -54,6 +54,7 @@ func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cob
 	s.register(root.PersistentFlags())
 	root.AddCommand(run)
 	root.AddCommand(others...)
+	cmdline.CompleteValues(root, map[string][]string{"backend": allBackends()})
 	root.SetGlobalNormalizationFunc(configuration.Normalize)
 	// Other commands than run accept its keys, and use those that all commands have.
 	s.keys = pflag.NewFlagSet("", pflag.ContinueOnError)
