@@ -14,11 +14,12 @@ demo:
 	@echo "Compiling the demo: 10 to 20 s on two cores, the first time ..."
 	@CGO_ENABLED=0 GOWORK=off $(GO) run ./demo $(DEMOFLAGS)
 
-# browser checks that web pages cannot control a dev-server, in a browser. Debian's package is chromium.
+# browser checks in a browser that web pages cannot control a dev-server, and that the page of elector run
+# updates itself. Debian's package is chromium.
 BROWSER = chromium
 
 browser:
-	$(GO) test -count 1 ./cmd/elector -run '^TestBrowser$$' -args -browser $(BROWSER)
+	$(GO) test -count 1 ./cmd/elector -run '^TestBrowser' -args -browser $(BROWSER)
 
 # monitoring checks the alert rules and the dashboard in deploy, with Prometheus. Debian's package is prometheus.
 PROMETHEUS = prometheus
