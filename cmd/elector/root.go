@@ -31,7 +31,7 @@ func newRoot() *cobra.Command {
 	s := &settings{}
 	r := &runCommand{settings: s}
 	run := newRun(r)
-	return newRootWith(s, run, newConfig(r, run), newStatus(s), newWatch(s), newTop(s), newResign(s), newTransfer(s), newEnd(s), newDelete(s), newDevServer())
+	return newRootWith(s, run, newConfig(r, run), newDoctor(r, run), newStatus(s), newWatch(s), newTop(s), newResign(s), newTransfer(s), newEnd(s), newDelete(s), newDevServer())
 }
 
 // newRootWith returns a root command with the command run and others, which use s.

@@ -69,6 +69,22 @@ var commandMutants = []mutant{
 		tests: "./cmd/elector -cpu 1 -run ^TestPage$",
 	},
 	{
+		name: "command/doctor-ensembles", breaks: "elector doctor accepts servers of different ensembles",
+		file: "cmd/elector/zookeeper_doctor.go",
+		edits: []edit{
+			{"case modes > 1:", "case modes > 2:"},
+		},
+		tests: "./cmd/elector -run ^TestDoctor_Assessments$",
+	},
+	{
+		name: "command/doctor-remains", breaks: "elector doctor leaves a znode behind",
+		file: "cmd/elector/zookeeper_doctor.go",
+		edits: []edit{
+			{"_, err = ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })", "_ = 0"},
+		},
+		tests: "./cmd/elector -run ^TestDoctor$",
+	},
+	{
 		name: "command/abort-code", breaks: "a process that aborts exits with the code of wrong usage",
 		file: "cmd/raftlog/main.go",
 		edits: []edit{
