@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser monitoring reference manuals api test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -40,6 +40,13 @@ SHARE = $(CURDIR)/share
 
 manuals:
 	$(GO) test -count 1 ./cmd/elector ./cmd/raftlog -run '^TestManuals$$' -args -manuals $(SHARE)
+
+# site builds a site of docs, with search, in SITE, and checks its links. Debian's package is mkdocs-material.
+# SITEFLAGS=-external lists the links to other hosts.
+SITE = $(CURDIR)/site
+
+site:
+	cd tools && GOWORK=off $(GO) run ./site -o $(SITE) $(SITEFLAGS)
 
 # api writes docs/api.txt, the exported API of all packages. Its difference shows what a change does to users.
 api:

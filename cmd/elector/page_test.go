@@ -137,6 +137,7 @@ func TestPage_ListsRarely(t *testing.T) {
 			view(t.Context())
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		require.Equal(t, 1, lists)
 		length = 1000
 		requirePageText(t, w, "leader 0", "900 further candidates are not shown")
