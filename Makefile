@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser reference api test checks unit unit386 stress chaos operations kubernetes faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -14,15 +14,39 @@ demo:
 	@echo "Compiling the demo: 10 to 20 s on two cores, the first time ..."
 	@CGO_ENABLED=0 GOWORK=off $(GO) run ./demo $(DEMOFLAGS)
 
-# browser checks that web pages cannot control a dev-server, in a browser. Debian's package is chromium.
+# browser checks in a browser that web pages cannot control a dev-server, and that the page of elector run
+# updates itself. Debian's package is chromium.
 BROWSER = chromium
 
 browser:
-	$(GO) test -count 1 ./cmd/elector -run '^TestBrowser$$' -args -browser $(BROWSER)
+	$(GO) test -count 1 ./cmd/elector -run '^TestBrowser' -args -browser $(BROWSER)
+
+# monitoring checks the alert rules and the dashboard in deploy, with Prometheus. Debian's package is prometheus.
+PROMETHEUS = prometheus
+PROMTOOL   = promtool
+
+monitoring:
+	$(PROMTOOL) check rules deploy/prometheus/leaderelection.yml deploy/prometheus/elector.yml
+	$(PROMTOOL) test rules deploy/prometheus/rules_test.yml
+	$(GO) test -count 1 ./cmd/elector -run '^TestMonitoring_' -args -prometheus $(PROMETHEUS)
 
 # reference writes docs/commands, the help texts of the commands.
 reference:
 	$(GO) test ./cmd/elector ./cmd/raftlog -run '^TestReference$$' -update
+
+# manuals writes the manual pages of the commands, and their completions for bash, zsh and fish, to SHARE, in
+# directories with the names of those below /usr/share on Debian.
+SHARE = $(CURDIR)/share
+
+manuals:
+	$(GO) test -count 1 ./cmd/elector ./cmd/raftlog -run '^TestManuals$$' -args -manuals $(SHARE)
+
+# site builds a site of docs, with search, in SITE, and checks its links. Debian's package is mkdocs-material.
+# SITEFLAGS=-external lists the links to other hosts.
+SITE = $(CURDIR)/site
+
+site:
+	cd tools && GOWORK=off $(GO) run ./site -o $(SITE) $(SITEFLAGS)
 
 # api writes docs/api.txt, the exported API of all packages. Its difference shows what a change does to users.
 api:

@@ -56,6 +56,9 @@ type backend struct {
 	// find returns the elections below a znode. complete is false if there may be more.
 	find func(ctx context.Context, parent string) (elections []string, complete bool, err error)
 
+	// examine checks the servers and the election. Its last results say why others are missing.
+	examine func(ctx context.Context) []finding
+
 	// endElection ends the election for all its candidates. It returns an error if the election does not
 	// exist.
 	endElection func(ctx context.Context) error
@@ -78,6 +81,7 @@ var requirements = map[string]func(backend) bool{
 	topUnder:         func(b backend) bool { return b.find != nil },
 	"resign":         func(b backend) bool { return b.list != nil && b.requestResignation != nil },
 	"transfer":       func(b backend) bool { return b.transfer != nil || b.list != nil && b.requestResignation != nil },
+	"doctor":         func(b backend) bool { return b.examine != nil },
 	"end":            func(b backend) bool { return b.endElection != nil },
 	"delete":         func(b backend) bool { return b.deleteElection != nil },
 }
@@ -120,9 +124,9 @@ type backendKind struct {
 // exclude some of these files; docs/elector.md lists the tags.
 var backendKinds = map[string]backendKind{}
 
-func backendNames() string {
-	return strings.Join(slices.Sorted(maps.Keys(backendKinds)), ", ")
-}
+func backendNames() string { return strings.Join(allBackends(), ", ") }
+
+func allBackends() []string { return slices.Sorted(maps.Keys(backendKinds)) }
 
 // inferBackend sets the backend if it is not set and the settings contain the servers of only one.
 func (s *settings) inferBackend() {

@@ -62,14 +62,7 @@ func TestBrowser(t *testing.T) {
 	defer page.Close()
 	_, port, _ := strings.Cut(f.address, ":")
 	profile := t.TempDir()
-	browse := func(url string) string {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		out, err := exec.CommandContext(ctx, *browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile,
-			"--host-resolver-rules=MAP evil.example 127.0.0.1", "--virtual-time-budget=10000", "--dump-dom", url).Output()
-		require.NoError(t, err)
-		return string(out)
-	}
+	browse := func(url string) string { return runBrowser(t, profile, url) }
 	for _, host := range []string{"localhost", "127.0.0.1", "evil.example"} { // the second has another port only
 		done.Store(false)
 		text := browse(strings.Replace(page.URL, "127.0.0.1", host, 1))
@@ -80,4 +73,45 @@ func TestBrowser(t *testing.T) {
 	}
 	require.NotContains(t, browse("http://evil.example:"+port+"/tree"), "data", "a page with the name of another host was sent")
 	require.Contains(t, browse("http://127.0.0.1:"+port+"/tree"), "data")
+}
+
+// runBrowser returns the document of a page after ten seconds.
+func runBrowser(t *testing.T, profile, url string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, *browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile,
+		"--host-resolver-rules=MAP evil.example 127.0.0.1", "--virtual-time-budget=10000", "--dump-dom", url).Output()
+	require.NoError(t, err)
+	return string(out)
+}
+
+// TestBrowser_Page fails if the page of --listen does not update itself, if the browser does not apply its style, or if it
+// executes or loads a text of a candidate.
+func TestBrowser_Page(t *testing.T) {
+	if *browser == "" {
+		t.Skip("no -browser")
+	}
+	var pages, others atomic.Int64
+	w := newPageServer(t, "/e", func(context.Context) ([]candidateInfo, error) {
+		return []candidateInfo{{Name: "<img src=/evil onerror=\"fetch('/evil')\"><script>fetch('/evil')</script>", Token: pages.Load()}}, nil
+	})
+	server := httptest.NewServer(withCommonHeaders(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			w.run.leader.set(&candidateInfo{Name: fmt.Sprint("leader", pages.Add(1)), Token: pages.Load()})
+		case "/favicon.ico":
+		default:
+			others.Add(1)
+		}
+		w.routes().ServeHTTP(rw, r)
+	})))
+	defer server.Close()
+	text := runBrowser(t, t.TempDir(), server.URL)
+	require.Greater(t, pages.Load(), int64(2), text)
+	require.Contains(t, text, fmt.Sprintf("<strong>leader%d</strong>", pages.Load()))
+	require.Contains(t, text, fmt.Sprintf("<title>leader%d leads /e</title>", pages.Load()))
+	require.Contains(t, text, "&lt;img src=/evil")
+	require.NotContains(t, text, `class="stale"`)
+	require.Zero(t, others.Load(), "the browser has loaded something else")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,11 +23,30 @@ const (
 type leaderView struct {
 	mu       sync.Mutex
 	leader   *candidateInfo // nil if the leader is unknown
+	changes  []leaderChange // the last ones, at most maxChanges
 	onChange func()         // is called after each observation; it may be nil
+}
+
+// maxChanges is the number of changes of the leader that a leaderView remembers.
+const maxChanges = 20
+
+// leaderChange is a change of the observed leader.
+type leaderChange struct {
+	At    time.Time
+	Name  string // for people
+	Token int64  // 0 if there is no leader, or it is unknown
 }
 
 func (v *leaderView) set(leader *candidateInfo) {
 	v.mu.Lock()
+	change := leaderChange{At: time.Now()}
+	if leader != nil {
+		change.Name, change.Token = cell(leader.Name), leader.Token
+	}
+	if before := v.leader; before == nil && leader != nil || before != nil && before.Token != change.Token {
+		v.changes = append(v.changes, change)
+		v.changes = v.changes[max(0, len(v.changes)-maxChanges):]
+	}
 	v.leader = leader
 	v.mu.Unlock()
 	if v.onChange != nil {
@@ -38,6 +58,15 @@ func (v *leaderView) get() *candidateInfo {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.leader
+}
+
+// lastChanges returns the last changes of the leader, the newest first.
+func (v *leaderView) lastChanges() []leaderChange {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	changes := slices.Clone(v.changes)
+	slices.Reverse(changes)
+	return changes
 }
 
 // watchLeader updates the leaderView until ctx is done.

@@ -9,12 +9,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/manual"
 )
 
 var update = flag.Bool("update", false, "write the command reference, and other files of expected output")
+
+var manuals = flag.String("manuals", "", "the directory to which TestManuals writes manual pages and completions (default: a temporary one)")
 
 // TestReference fails if docs/commands/elector.md differs from the help texts.
 func TestReference(t *testing.T) {
 	reference := cmdline.Reference(newRoot(), flagGroups...)
 	require.NoError(t, cmdline.CheckReference("../../docs/commands/elector.md", reference, *update))
+}
+
+// TestManuals fails if the manual pages or the completions lack something. "make manuals" writes them.
+func TestManuals(t *testing.T) {
+	manual.Test(t, *manuals, newRoot())
+	manual.RequireCompletion(t, newRoot(), []string{"run", "--backend"}, allBackends()...)
+	manual.RequireCompletion(t, newRoot(), []string{"status", "--log-format"}, "text", "json")
 }

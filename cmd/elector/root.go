@@ -31,7 +31,7 @@ func newRoot() *cobra.Command {
 	s := &settings{}
 	r := &runCommand{settings: s}
 	run := newRun(r)
-	return newRootWith(s, run, newConfig(r, run), newStatus(s), newWatch(s), newTop(s), newResign(s), newTransfer(s), newEnd(s), newDelete(s), newDevServer())
+	return newRootWith(s, run, newConfig(r, run), newDoctor(r, run), newStatus(s), newWatch(s), newTop(s), newResign(s), newTransfer(s), newEnd(s), newDelete(s), newDevServer())
 }
 
 // newRootWith returns a root command with the command run and others, which use s.
@@ -54,6 +54,7 @@ func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cob
 	s.register(root.PersistentFlags())
 	root.AddCommand(run)
 	root.AddCommand(others...)
+	cmdline.CompleteValues(root, map[string][]string{"backend": allBackends()})
 	root.SetGlobalNormalizationFunc(configuration.Normalize)
 	// Other commands than run accept its keys, and use those that all commands have.
 	s.keys = pflag.NewFlagSet("", pflag.ContinueOnError)

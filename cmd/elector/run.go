@@ -126,7 +126,7 @@ func (r *runCommand) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&r.errorTimeout, "error-timeout", 30*time.Second, "time limit of the error command, and time between an error and the next candidacy")
 	flags.DurationVar(&r.grace, "grace", 10*time.Second, "time between TERM and KILL when a command or the program is stopped")
 	flags.DurationVar(&r.lostGrace, flagLostGrace, 0, "the same if the leadership is lost, counted from the expiry of the lease; at most a twelfth of the session timeout (default: a sixteenth)")
-	flags.StringVar(&r.listenAddress, "listen", "", "host:port of an HTTP server for /healthz, /readyz, /leader and /metrics (default: none)")
+	flags.StringVar(&r.listenAddress, "listen", "", "host:port of an HTTP server for a page that shows the election, /healthz, /readyz, /leader and /metrics (default: none)")
 	flags.StringSliceVar(&r.listenHosts, "listen-hosts", nil, "names that clients of --listen may use for this machine; they may also use IP addresses and localhost (default: any name, or none if --listen is a loopback address)")
 	r.also.register(flags)
 	flags.StringVar(&r.settings.value, "value", "", "text that this instance advertises, for example its address; status, watch, /leader and ELECTOR_LEADER_VALUE show it to others; backends zookeeper, etcd and raftlog only")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 	if err := checkText(flagInstanceID, s.instanceID, maxInstanceID); err != nil {
 		return err
 	}
-	if d, err := cmd.Flags().GetDuration("timeout"); err == nil && (d < 0 || d == 0 && cmd.Name() != "run" && cmd.Name() != "config") {
+	if d, err := cmd.Flags().GetDuration("timeout"); err == nil && (d < 0 || d == 0 && !slices.Contains([]string{"run", "config", "doctor"}, cmd.Name())) {
 		return usage("--timeout %v: it must be more than zero", d)
 	}
 	s.inferBackend()

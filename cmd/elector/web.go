@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -32,6 +31,7 @@ type webServer struct {
 	backend  backend
 	stopping <-chan struct{} // is closed when the run begins to hand over
 	metrics  *metrics
+	queue    *queueView
 	log      *slog.Logger // does not repeat a warning often
 
 	mu   sync.Mutex
@@ -81,7 +81,7 @@ func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend
 
 // newWebServer returns a server that observes the handlers and candidates of e. It does not listen.
 func newWebServer(r *runCommand, e *elector.Elector, b backend, stopping <-chan struct{}) *webServer {
-	w := &webServer{run: r, elector: e, backend: b, stopping: stopping, log: r.settings.limitedLog()}
+	w := &webServer{run: r, elector: e, backend: b, stopping: stopping, queue: newQueueView(b, r.settings.election), log: r.settings.limitedLog()}
 	w.metrics = newMetrics(r.settings.election, stopping,
 		func() bool { return w.currentLeadership() != nil }, r.program.isRunning)
 	w.metrics.instrument(e)
@@ -108,7 +108,7 @@ func (w *webServer) rememberTerms(e *elector.Elector) {
 
 func (w *webServer) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", writeIndex)
+	mux.HandleFunc("GET /{$}", w.writePage)
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) { w.writeHealth(rw, w.checkAlive(r.Context())) })
 	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { w.writeHealth(rw, w.checkReady()) })
 	mux.HandleFunc("GET /leader", w.writeLeader)
@@ -117,20 +117,6 @@ func (w *webServer) routes() http.Handler {
 		ErrorHandling: promhttp.ContinueOnError, // so that errors are logged, and not written to the client
 	}))
 	return mux
-}
-
-// writeIndex writes the page that links to the others.
-func writeIndex(rw http.ResponseWriter, _ *http.Request) {
-	rw.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = io.WriteString(rw, `<!DOCTYPE html>
-<title>elector</title>
-<ul>
-<li><a href="leader">/leader</a>: the leader, 200 if it is this instance
-<li><a href="readyz">/readyz</a>: 200 if this instance is a candidate or the leader
-<li><a href="healthz">/healthz</a>: 503 if a restart could help
-<li><a href="metrics">/metrics</a>: metrics for Prometheus
-</ul>
-`) // fails if the client has closed the connection
 }
 
 // checkHost returns a handler that rejects requests with other names in the Host header, if check is true.
@@ -206,22 +192,24 @@ func (w *webServer) currentLeadership() *leaderelection.Leadership {
 	return t.leadership
 }
 
-// writeLeader writes the page /leader.
-func (w *webServer) writeLeader(rw http.ResponseWriter, _ *http.Request) {
-	reply := struct {
-		Leads    bool           `json:"leads"`
-		Election string         `json:"election"`
-		Instance string         `json:"instance"`           // this instance
-		Token    int64          `json:"token,omitempty"`    // of the leadership of this instance
-		Deadline *time.Time     `json:"deadline,omitempty"` // of its lease
-		Leader   *candidateInfo `json:"leader"`             // may be this instance; null if it is unknown
-	}{Election: w.run.settings.election, Instance: w.run.settings.instanceID}
-	code := http.StatusServiceUnavailable
+// leaderReply is the content of the page /leader.
+type leaderReply struct {
+	Leads    bool           `json:"leads"`
+	Election string         `json:"election"`
+	Instance string         `json:"instance"`           // this instance
+	Token    int64          `json:"token,omitempty"`    // of the leadership of this instance
+	Deadline *time.Time     `json:"deadline,omitempty"` // of its lease
+	Leader   *candidateInfo `json:"leader"`             // may be this instance; null if it is unknown
+}
+
+// leader returns the leader at this moment, as far as this instance knows it.
+func (w *webServer) leader() leaderReply {
+	reply := leaderReply{Election: w.run.settings.election, Instance: w.run.settings.instanceID}
 	if w.backend.checkConnected() == nil { // otherwise the observation may be outdated
 		reply.Leader = w.run.leader.get()
 	}
 	if l := w.currentLeadership(); l != nil {
-		code, reply.Leads, reply.Token = http.StatusOK, true, l.Token()
+		reply.Leads, reply.Token = true, l.Token()
 		if reply.Leader == nil || reply.Leader.Token != l.Token() { // this instance was not observed as the leader yet
 			reply.Leader = w.run.self()
 			reply.Leader.ID, reply.Leader.Token = w.elector.Current().Candidate.CandidateID, l.Token()
@@ -229,6 +217,15 @@ func (w *webServer) writeLeader(rw http.ResponseWriter, _ *http.Request) {
 		if d := l.Deadline(); !d.IsZero() {
 			reply.Deadline = &d
 		}
+	}
+	return reply
+}
+
+// writeLeader writes the page /leader.
+func (w *webServer) writeLeader(rw http.ResponseWriter, _ *http.Request) {
+	reply, code := w.leader(), http.StatusServiceUnavailable
+	if reply.Leads {
+		code = http.StatusOK
 	}
 	writeJSON(rw, code, reply)
 }

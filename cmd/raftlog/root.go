@@ -40,6 +40,7 @@ func newRoot() *cobra.Command {
 	cmdline.Prepare(root, newUsageError)
 	cmdline.SetHelp(root, groupAccess)
 	root.AddCommand(newServe(), newDefaults(), newConfig(), newStatus(), newPropose(), newNewID(), newTail(), newCompact(), newDump(), newList(), newInspect(), newRecover(), newExport(), newRestore())
+	cmdline.CompleteValues(root, nil)
 	root.SetGlobalNormalizationFunc(configuration.Normalize)
 	return root
 }

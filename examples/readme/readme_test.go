@@ -1,4 +1,4 @@
-// Package readme_test contains the programs of README.md, and their tests.
+// Package readme_test contains functions that README.md and docs/elections.md show, and their tests.
 package readme_test
 
 import (
@@ -43,7 +43,7 @@ func report(ctx context.Context, l *leaderelection.Leadership) error {
 	return nil
 }
 
-// TestReadmeLead fails if the first program of README.md does not lead, or does not end.
+// TestReadmeLead fails if the function in README.md does not lead, or does not end.
 func TestReadmeLead(t *testing.T) {
 	srv := zktest.Start(t)
 	token := int64(0)
@@ -87,7 +87,7 @@ var errNotElected = errors.New("not elected within 100 s")
 
 func work(l *leaderelection.Leadership) { <-l.Done() }
 
-// TestReadmeLoop fails if a healthy leader of the loop in README.md ends.
+// TestReadmeLoop fails if a healthy leader of the loop in docs/elections.md ends.
 func TestReadmeLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -29,6 +29,62 @@ var commandMutants = []mutant{
 		tests: "./cmd/elector -run ^TestPrint_Hostile$",
 	},
 	{
+		name: "command/page-escapes", breaks: "names of other candidates are a part of the page of --listen",
+		file: "cmd/elector/page.go",
+		edits: []edit{
+			{"\"text\": cell,", "\"text\": func(s string) template.HTML { return template.HTML(cell(s)) },"},
+		},
+		tests: "./cmd/elector -run ^TestPage_Escapes$",
+	},
+	{
+		name: "command/page-policy", breaks: "a browser may execute scripts that are not those of the page of --listen",
+		file: "cmd/elector/page.go",
+		edits: []edit{
+			{"; script-src \" + sourceHash(pageScript)", "; script-src 'unsafe-inline'\""},
+		},
+		tests: "./cmd/elector -run ^TestPage_Escapes$",
+	},
+	{
+		name: "command/page-lists", breaks: "each view of the page of --listen lists the candidates",
+		file: "cmd/elector/page.go",
+		edits: []edit{
+			{"if time.Since(q.last.at) < queueAge+", "if false && time.Since(q.last.at) < queueAge+"},
+		},
+		tests: "./cmd/elector -cpu 1 -run ^TestPage_ListsRarely$",
+	},
+	{
+		name: "command/page-interrupted", breaks: "a client that disconnects hides the candidates from other viewers of the page",
+		file: "cmd/elector/page.go",
+		edits: []edit{
+			{"if ctx.Err() == nil { // otherwise", "if true { // otherwise"},
+		},
+		tests: "./cmd/elector -cpu 1 -run ^TestPage_ListsRarely$",
+	},
+	{
+		name: "command/page-changes", breaks: "the changes of the leader need more memory with each one",
+		file: "cmd/elector/follower.go",
+		edits: []edit{
+			{"v.changes[max(0, len(v.changes)-maxChanges):]", "v.changes[:]"},
+		},
+		tests: "./cmd/elector -cpu 1 -run ^TestPage$",
+	},
+	{
+		name: "command/doctor-ensembles", breaks: "elector doctor accepts servers of different ensembles",
+		file: "cmd/elector/zookeeper_doctor.go",
+		edits: []edit{
+			{"case modes > 1:", "case modes > 2:"},
+		},
+		tests: "./cmd/elector -run ^TestDoctor_Assessments$",
+	},
+	{
+		name: "command/doctor-remains", breaks: "elector doctor leaves a znode behind",
+		file: "cmd/elector/zookeeper_doctor.go",
+		edits: []edit{
+			{"_, err = ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })", "_ = 0"},
+		},
+		tests: "./cmd/elector -run ^TestDoctor$",
+	},
+	{
 		name: "command/abort-code", breaks: "a process that aborts exits with the code of wrong usage",
 		file: "cmd/raftlog/main.go",
 		edits: []edit{

@@ -38,6 +38,7 @@ func TestBuildTags(t *testing.T) {
 			assert.Contains(t, list(tag), "\n"+driver, tag)
 		}
 	}
+	assert.NotContains(t, list(""), "\ngithub.com/spf13/cobra/doc", "the generator of manual pages is for tests")
 	for tag, excluded := range drivers {
 		packages := list(tag)
 		for _, driver := range slices.Concat(slices.Collect(maps.Values(drivers))...) {

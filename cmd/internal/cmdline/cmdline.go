@@ -112,6 +112,20 @@ func NoArguments(usage func(format string, args ...any) error, hint string) cobr
 	}
 }
 
+// CompleteValues lets shells complete the values of flags of root and its subcommands: those of [RegisterLog], and
+// those in values. Call it after the commands were added.
+func CompleteValues(root *cobra.Command, values map[string][]string) {
+	for _, cmd := range append(root.Commands(), root) {
+		for _, all := range []map[string][]string{logValues, values} {
+			for name, choice := range all {
+				if cmd.Flags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil {
+					_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choice, cobra.ShellCompDirectiveNoFileComp)) // fails if called twice
+				}
+			}
+		}
+	}
+}
+
 // Version returns the version of the module that the program was built from.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

@@ -118,6 +118,9 @@ func RegisterLog(flags *pflag.FlagSet, format, level *string) {
 	flags.StringVar(level, "log-level", "info", "least severe messages to log: debug, info, warn or error")
 }
 
+// logValues are the values of the flags of [RegisterLog].
+var logValues = map[string][]string{"log-format": {"text", "json"}, "log-level": {"debug", "info", "warn", "error"}}
+
 // NewLogger returns a logger that writes to w. format is text or json, and level the name of the least
 // severe level, or least if that is more severe. If w is a [Log], it reports dropped lines in this format.
 func NewLogger(w io.Writer, format, level string, least slog.Level) (*slog.Logger, error) {

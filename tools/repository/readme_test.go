@@ -1,0 +1,62 @@
+package repository_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestReadme_Program fails if the first program of README.md is long, or if it does not run after it was copied
+// into an empty module. It compiles with the library of this repository, and needs no network.
+func TestReadme_Program(t *testing.T) {
+	root, err := os.Getwd()
+	require.NoError(t, err)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	program := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)
+	require.NotNil(t, program)
+	lines := 0
+	for line := range strings.Lines(string(program[1])) {
+		if strings.TrimSpace(line) != "" {
+			lines++
+		}
+	}
+	assert.LessOrEqual(t, lines, 15, "lines of the first program that are not empty")
+
+	dir := t.TempDir()
+	sums, err := os.ReadFile("go.sum")
+	require.NoError(t, err)
+	const module = "github.com/go-leaderelection/leaderelection"
+	for name, content := range map[string]string{
+		"main.go": string(program[1]),
+		"go.mod":  fmt.Sprintf("module program\n\ngo 1.25.0\n\nrequire %s v0.1.0\n\nreplace %s => %s\n", module, module, root),
+		"go.sum":  string(sums),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	run := exec.Command("go", "run", ".")
+	run.Dir, run.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off")
+	out, err := run.CombinedOutput()
+	require.NoError(t, err, string(out))
+	assert.Regexp(t, `(?m)^this replica leads with token \d+$`, string(out))
+}
+
+// TestReadme_Size fails if README.md is too long to be read, or if a table has more columns than a narrow page shows.
+func TestReadme_Size(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSuffix(string(readme), "\n"), "\n")
+	assert.LessOrEqual(t, len(lines), 130)
+	for _, line := range lines {
+		if strings.HasPrefix(line, "|") {
+			assert.LessOrEqual(t, strings.Count(line, "|")-1, 4, "columns of %s", line)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// Command site builds the site of docs with MkDocs, and checks its links:
+//
+//	go run ./site [-o DIR] [-external]
+//
+// Links of the pages to files outside of docs become links to the repository. Each internal link must lead to a
+// page and an anchor that exist, and no page may load a resource of another host. Run it in the module tools.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"html"
+	"io/fs"
+	"log"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/tools/repository"
+)
+
+// browse is the address of the files of the repository.
+const browse = "https://github.com/go-leaderelection/leaderelection/blob/main/"
+
+func main() {
+	out := flag.String("o", "site", "directory of the site, below the root of the repository unless it is absolute")
+	external := flag.Bool("external", false, "list the links to other hosts")
+	flag.Parse()
+	log.SetFlags(0)
+	root, err := repository.Root()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if !filepath.IsAbs(*out) {
+		*out = filepath.Join(root, *out)
+	}
+	if err := build(root, *out); err != nil {
+		log.Fatal("site: ", err)
+	}
+	others, problems, err := checkLinks(os.DirFS(*out))
+	if err != nil {
+		log.Fatal("site: ", err)
+	}
+	if *external {
+		fmt.Println(strings.Join(others, "\n"))
+	}
+	for _, p := range problems {
+		log.Print(p)
+	}
+	if len(problems) > 0 {
+		log.Fatalf("site: broken links: %d", len(problems))
+	}
+	fmt.Printf("%s: all internal links lead to a page; links to other hosts: %d\n", *out, len(others))
+}
+
+// build renders the pages of docs to out.
+func build(root, out string) error {
+	pages, err := os.MkdirTemp("", "site")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(pages)
+	docs := filepath.Join(root, "docs")
+	err = filepath.WalkDir(docs, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(docs, file)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if filepath.Ext(file) == ".md" {
+			text = []byte(linkRepository(path.Join("docs", filepath.ToSlash(name)), string(text)))
+		}
+		target := filepath.Join(pages, name)
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(target, text, 0o644)
+	})
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("mkdocs", "build", "--quiet", "--strict", "--clean", "--config-file", filepath.Join(root, "tools", "site", "mkdocs.yml"))
+	cmd.Env = append(os.Environ(), "SITE_DOCS="+pages, "SITE_DIR="+out)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// linkRepository returns the text of a page in which links to files outside of docs lead to the repository. page is the
+// name of the page in the repository.
+func linkRepository(page, text string) string {
+	return link.ReplaceAllStringFunc(text, func(found string) string {
+		target := found[len("](") : len(found)-1]
+		if u, err := url.Parse(target); err != nil || u.IsAbs() || u.Path == "" {
+			return found
+		}
+		if full := path.Join(path.Dir(page), target); !strings.HasPrefix(full, "docs/") {
+			return "](" + browse + full + ")"
+		}
+		return found
+	})
+}
+
+var (
+	reference = regexp.MustCompile(`<(\w+)\b[^>]*?\s(href|src)="([^"]*)"`)
+	anchor    = regexp.MustCompile(`\s(?:id|name)="([^"]*)"`)
+)
+
+// checkLinks returns the links of a site to other hosts, and a description of each link that leads nowhere, and of each
+// resource of another host that a page loads.
+func checkLinks(site fs.FS) (others, problems []string, err error) {
+	anchors, pages, external := map[string]map[string]bool{}, map[string]string{}, map[string]bool{}
+	err = fs.WalkDir(site, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || path.Ext(name) != ".html" || name == "404.html" { // its links begin at the root of a host
+			return err
+		}
+		text, err := fs.ReadFile(site, name)
+		if err != nil {
+			return err
+		}
+		pages[name], anchors[name] = string(text), map[string]bool{}
+		for _, a := range anchor.FindAllStringSubmatch(string(text), -1) {
+			anchors[name][html.UnescapeString(a[1])] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(pages)) {
+		for _, r := range reference.FindAllStringSubmatch(pages[name], -1) {
+			element, text := r[1], html.UnescapeString(r[3])
+			u, err := url.Parse(text)
+			switch {
+			case err != nil:
+				problems = append(problems, fmt.Sprintf("%s: %v", name, err))
+				continue
+			case u.Host != "" && element != "a":
+				problems = append(problems, fmt.Sprintf("%s loads %s", name, text))
+				continue
+			case u.IsAbs() || u.Host != "":
+				external[text] = true
+				continue
+			}
+			target := name
+			if u.Path != "" {
+				target = path.Join(path.Dir(name), u.Path)
+			}
+			if target == "." || strings.HasSuffix(u.Path, "/") {
+				target = path.Join(target, "index.html")
+			}
+			if _, err := fs.Stat(site, target); err != nil {
+				problems = append(problems, fmt.Sprintf("%s links %s, which does not exist", name, text))
+			} else if ids := anchors[target]; u.Fragment != "" && ids != nil && !ids[u.Fragment] && !strings.HasPrefix(u.Fragment, "__") {
+				problems = append(problems, fmt.Sprintf("%s links %s, which has no such anchor", name, text))
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(external)), problems, nil
+}
