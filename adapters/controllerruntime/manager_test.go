@@ -16,8 +16,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/adapters/controllerruntime"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
@@ -25,9 +25,9 @@ import (
 const patience = 30 * time.Second
 
 // candidateOf returns a candidate of a table, and the network between them.
-func candidateOf(t testing.TB, table *memory.Table, id string) (*changefeed.Election, *changefeedtest.Faulty) {
+func candidateOf(t testing.TB, table *memory.Table, id string) (*changefeed.Election, *storetest.Faulty) {
 	t.Helper()
-	network := changefeedtest.NewFaulty(table.Store("manager"), 1)
+	network := storetest.NewFaulty(table.Store("manager"), 1)
 	t.Cleanup(func() { require.NoError(t, network.Close()) })
 	c, err := changefeed.NewElection(network, changefeed.WithID(id), changefeed.WithHeartbeat(200*time.Millisecond))
 	require.NoError(t, err)

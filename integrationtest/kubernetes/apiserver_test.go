@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 var apiServerPath = flag.String("apiserver", "", "path of kube-apiserver, for the tests that need it")
@@ -53,7 +53,7 @@ func startAPIServer(t testing.TB, args ...string) *apiServer {
 	}
 	dir, err := testenv.MakeDir("apiserver")
 	require.NoError(t, err)
-	s := &apiServer{t: t, dir: dir, args: args, etcd: etcdserver.Start(t, etcdserver.Config{}).URL(0)}
+	s := &apiServer{t: t, dir: dir, args: args, etcd: dbserver.StartEtcd(t, dbserver.EtcdConfig{}).URL(0)}
 	t.Cleanup(func() {
 		s.stop()
 		_ = os.RemoveAll(dir)

@@ -26,12 +26,12 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/adapters/controllerruntime"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -158,7 +158,7 @@ func onZooKeeper(t testing.TB) func(int) candidate {
 }
 
 func onEtcd(t testing.TB) func(int) candidate {
-	cluster := etcdserver.Start(t, etcdserver.Config{})
+	cluster := dbserver.StartEtcd(t, dbserver.EtcdConfig{})
 	return func(i int) candidate {
 		network, err := testenv.NewProxy(testenv.ProxyConfig{Target: cluster.Addr(0)})
 		require.NoError(t, err)
@@ -175,7 +175,7 @@ func onEtcd(t testing.TB) func(int) candidate {
 func onChangefeed(t testing.TB) func(int) candidate {
 	table := memory.NewTable()
 	return func(i int) candidate {
-		network := changefeedtest.NewFaulty(table.Store(fmt.Sprint("manager-", i/2)), 1)
+		network := storetest.NewFaulty(table.Store(fmt.Sprint("manager-", i/2)), 1)
 		t.Cleanup(func() { _ = network.Close() })
 		e, err := changefeed.NewElection(network, changefeed.WithHeartbeat(sessionTimeout*4/7))
 		require.NoError(t, err)
