@@ -1,12 +1,14 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"html/template"
+	"fmt"
+	"html"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -71,132 +73,175 @@ func (q *queueView) get(ctx context.Context) queueState {
 	return state
 }
 
-// pageData is what the template of the page shows. The names in it come from other programs.
-type pageData struct {
-	Now    time.Time
-	Leader leaderReply
-	Since  time.Time // when the leader began to lead; zero if this instance has not observed it
-	State  string    // of the Elector
-	Reason string    // why this instance is not ready, or ""
-
-	Listed     bool // the backend can list the candidates
-	ListFailed bool
-	Candidates []candidateInfo
-	Omitted    int            // number of further candidates
-	Changes    []leaderChange // the newest first
-
-	Style  template.CSS
-	Script template.JS
-}
-
 // writePage writes the page /.
 func (w *webServer) writePage(rw http.ResponseWriter, r *http.Request) {
-	report := w.elector.Current()
-	data := pageData{
-		Now: time.Now(), Leader: w.leader(), State: string(report.State), Reason: w.checkReady().reason,
-		Listed: w.queue.list != nil, Changes: w.run.leader.lastChanges(), Style: pageStyle, Script: pageScript,
+	p := &page{now: time.Now()}
+	leader, report := w.leader(), w.elector.Current()
+	since := time.Time{} // when the leader began to lead; zero if this instance has not observed it
+	if leader.Leader != nil {
+		since = leader.Leader.LeadsSince
 	}
-	if leader := data.Leader.Leader; leader != nil {
-		data.Since = leader.LeadsSince
-		if data.Leader.Leads && data.Since.IsZero() {
-			data.Since = report.Since
-		}
+	if leader.Leads && since.IsZero() {
+		since = report.Since
 	}
-	if w.backend.checkConnected() != nil {
-		data.ListFailed = true
-	} else if queue := w.queue.get(r.Context()); queue.err != nil {
-		data.ListFailed = true
+	p.addLeader(leader, since)
+	p.addInstance(leader, cmp.Or(w.checkReady().reason, "ready"), string(report.State))
+	p.add("<h2>Candidates</h2>\n")
+	switch queue := w.listCandidates(r.Context()); {
+	case w.queue.list == nil:
+		p.add("<p>This backend does not list the candidates here.</p>\n")
+	case queue.err != nil:
+		p.add("<p class=\"none\">The backend does not answer.</p>\n")
+	default:
+		p.addQueue(queue)
+	}
+	p.addChanges(w.run.leader.lastChanges())
+
+	header := rw.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Security-Policy", pagePolicy)
+	_, _ = rw.Write(p.document(leader)) // fails if the client has closed the connection
+}
+
+// listCandidates returns the candidates for the page. It does not ask a backend that is disconnected.
+func (w *webServer) listCandidates(ctx context.Context) queueState {
+	if err := w.backend.checkConnected(); err != nil {
+		return queueState{err: err}
+	}
+	queue := w.queue.get(ctx)
+	if queue.err != nil {
 		w.log.Warn("the candidates cannot be listed for the page of --listen", "err", queue.err)
-	} else {
-		data.Candidates, data.Omitted = queue.candidates, queue.total-len(queue.candidates)
 	}
-	var page bytes.Buffer
-	if err := pageTemplate.Execute(&page, data); err != nil {
-		w.log.Error("the page of --listen failed", "err", err)
-		http.Error(rw, "internal error", http.StatusInternalServerError)
+	return queue
+}
+
+// page is the main element of the page. It is not a template of package html/template, because that adds 2.5 MB to
+// the smallest binary: templates call methods by name, so the linker has to keep all methods.
+type page struct {
+	now  time.Time
+	body strings.Builder
+}
+
+// add adds HTML. It escapes all arguments, because most of them come from other programs.
+func (p *page) add(format string, args ...any) {
+	for i, arg := range args {
+		text := fmt.Sprint(arg)
+		if t, ok := arg.(time.Time); ok {
+			text = t.UTC().Format("2006-01-02 15:04:05 UTC")
+		}
+		args[i] = html.EscapeString(cell(text))
+	}
+	fmt.Fprintf(&p.body, format, args...)
+}
+
+func (p *page) addLeader(l leaderReply, since time.Time) {
+	p.add("<h1>%v</h1>\n", l.Election)
+	if l.Leader == nil {
+		p.add("<p class=\"none\">No leader is known</p>\n")
 		return
 	}
-	rw.Header().Set("Content-Type", "text/html; charset=utf-8")
-	rw.Header().Set("Content-Security-Policy", pagePolicy)
-	_, _ = rw.Write(page.Bytes()) // fails if the client has closed the connection
+	p.add("<p class=\"leader\"><strong>%v</strong> leads</p>\n<dl>\n", l.Leader.Name)
+	if since.IsZero() {
+		p.add("<dt>Since</dt><dd>before this instance observed it</dd>\n")
+	} else {
+		p.add("<dt>Since</dt><dd>%v, for %v</dd>\n", since, p.now.Sub(since).Round(time.Second))
+	}
+	p.add("<dt>Token</dt><dd>%v</dd>\n", l.Leader.Token)
+	if l.Leader.Value != "" {
+		p.add("<dt>Value</dt><dd>%v</dd>\n", l.Leader.Value)
+	}
+	p.add("</dl>\n")
+}
+
+func (p *page) addInstance(l leaderReply, condition, state string) {
+	if l.Leads {
+		condition = "leads"
+	}
+	p.add("<h2>This instance</h2>\n<dl>\n<dt>Name</dt><dd>%v</dd>\n<dt>State</dt><dd>%v (%v)</dd>\n", l.Instance, condition, state)
+	if l.Deadline != nil {
+		p.add("<dt>Lease</dt><dd>until %v, unless it is extended</dd>\n", *l.Deadline)
+	}
+	p.add("</dl>\n")
+}
+
+func (p *page) addQueue(queue queueState) {
+	if queue.total == 0 {
+		p.add("<p>There are no candidates.</p>\n")
+		return
+	}
+	p.add("<table>\n<tr><th>Place<th>Name<th>Value<th>Token<th>Joined<th>ID\n")
+	for i, c := range queue.candidates {
+		if i == 0 {
+			p.add("<tr class=\"leader\"><td>leader")
+		} else {
+			p.add("<tr><td>%v", i)
+		}
+		p.add("<td>%v<td>%v<td>%v<td>", c.Name, c.Value, c.Token)
+		if !c.Joined.IsZero() {
+			p.add("%v", c.Joined)
+		}
+		p.add("<td>%v\n", c.ID)
+	}
+	p.add("</table>\n")
+	if omitted := queue.total - len(queue.candidates); omitted > 0 {
+		p.add("<p>%v further candidates are not shown.</p>\n", omitted)
+	}
+}
+
+func (p *page) addChanges(changes []leaderChange) {
+	p.add("<h2>Changes of the leader</h2>\n")
+	if len(changes) == 0 {
+		p.add("<p>None since this instance has started.</p>\n")
+		return
+	}
+	p.add("<table>\n<tr><th>Observed<th>Leader<th>Token\n")
+	for _, c := range changes {
+		if c.Token == 0 {
+			p.add("<tr><td>%v<td>none, or unknown<td>\n", c.At)
+		} else {
+			p.add("<tr><td>%v<td>%v<td>%v\n", c.At, c.Name, c.Token)
+		}
+	}
+	p.add("</table>\n")
+}
+
+// document returns the page with its head, its links and its script.
+func (p *page) document(l leaderReply) []byte {
+	title := &page{}
+	if l.Leader == nil {
+		title.add("no known leader of %v", l.Election)
+	} else {
+		title.add("%v leads %v", l.Leader.Name, l.Election)
+	}
+	p.add(`<p class="foot">As of %v.
+<a href="leader">/leader</a>: 200 if this instance leads.
+<a href="readyz">/readyz</a>: 200 if it is a candidate or the leader.
+<a href="healthz">/healthz</a>: 503 if a restart could help.
+<a href="metrics">/metrics</a>: for Prometheus.</p>
+`, p.now)
+	return []byte(`<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>` + title.body.String() + `</title>
+<style>` + pageStyle + `</style>
+<main>
+` + p.body.String() + `</main>
+<script>` + pageScript + `</script>
+</html>
+`)
 }
 
 // pagePolicy lets a browser execute nothing but the style and the script of the page, and load nothing but the page.
 var pagePolicy = "default-src 'none'; style-src " + sourceHash(pageStyle) + "; script-src " + sourceHash(pageScript) +
 	"; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-func sourceHash[T ~string](source T) string {
+func sourceHash(source string) string {
 	sum := sha256.Sum256([]byte(source))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"text": cell,
-	"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"age":  func(now, t time.Time) string { return now.Sub(t).Round(time.Second).String() },
-}).Parse(`<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{with .Leader.Leader}}{{text .Name}} leads{{else}}no known leader of{{end}} {{text .Leader.Election}}</title>
-<style>{{.Style}}</style>
-<main>
-<h1>{{text .Leader.Election}}</h1>
-{{with .Leader.Leader -}}
-<p class="leader"><strong>{{text .Name}}</strong> leads</p>
-<dl>
-<dt>Since</dt><dd>{{if $.Since.IsZero}}before this instance observed it{{else}}{{time $.Since}}, for {{age $.Now $.Since}}{{end}}</dd>
-<dt>Token</dt><dd>{{.Token}}</dd>
-{{with .Value}}<dt>Value</dt><dd>{{text .}}</dd>
-{{end}}</dl>
-{{else -}}
-<p class="none">No leader is known</p>
-{{end -}}
-<h2>This instance</h2>
-<dl>
-<dt>Name</dt><dd>{{text .Leader.Instance}}</dd>
-<dt>State</dt><dd>{{if .Leader.Leads}}leads{{else if .Reason}}{{.Reason}}{{else}}ready{{end}} ({{.State}})</dd>
-{{with .Leader.Deadline}}<dt>Lease</dt><dd>until {{time .}}, unless it is extended</dd>
-{{end}}</dl>
-<h2>Candidates</h2>
-{{if not .Listed -}}
-<p>This backend does not list the candidates here.</p>
-{{else if .ListFailed -}}
-<p class="none">The backend does not answer.</p>
-{{else if not .Candidates -}}
-<p>There are no candidates.</p>
-{{else -}}
-<table>
-<tr><th>Place<th>Name<th>Value<th>Token<th>Joined<th>ID
-{{range $i, $c := .Candidates -}}
-<tr{{if eq $i 0}} class="leader"{{end}}><td>{{if eq $i 0}}leader{{else}}{{$i}}{{end}}<td>{{text .Name}}<td>{{text .Value}}<td>{{.Token}}<td>{{if not .Joined.IsZero}}{{time .Joined}}{{end}}<td>{{text .ID}}
-{{end -}}
-</table>
-{{with .Omitted}}<p>{{.}} further candidates are not shown.</p>
-{{end -}}
-{{end -}}
-<h2>Changes of the leader</h2>
-{{if .Changes -}}
-<table>
-<tr><th>Observed<th>Leader<th>Token
-{{range .Changes -}}
-<tr><td>{{time .At}}<td>{{if .Token}}{{.Name}}<td>{{.Token}}{{else}}none, or unknown<td>{{end}}
-{{end -}}
-</table>
-{{else -}}
-<p>None since this instance has started.</p>
-{{end -}}
-<p class="foot">As of {{time .Now}}.
-<a href="leader">/leader</a>: 200 if this instance leads.
-<a href="readyz">/readyz</a>: 200 if it is a candidate or the leader.
-<a href="healthz">/healthz</a>: 503 if a restart could help.
-<a href="metrics">/metrics</a>: for Prometheus.</p>
-</main>
-<script>{{.Script}}</script>
-</html>
-`))
-
-const pageStyle template.CSS = `
+const pageStyle = `
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
 main { max-width: 60rem; margin: 0 auto; padding: 1rem; }
 h1, dd { overflow-wrap: anywhere; }
@@ -215,7 +260,7 @@ dt, th, .foot { opacity: 0.7; font-weight: normal; }
 `
 
 // pageScript replaces the content by that of the same page every two seconds.
-const pageScript template.JS = `
+const pageScript = `
 const update = async () => {
 	try {
 		if (!document.hidden) {

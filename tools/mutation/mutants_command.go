@@ -32,7 +32,8 @@ var commandMutants = []mutant{
 		name: "command/page-escapes", breaks: "names of other candidates are a part of the page of --listen",
 		file: "cmd/elector/page.go",
 		edits: []edit{
-			{"\"text\": cell,", "\"text\": func(s string) template.HTML { return template.HTML(cell(s)) },"},
+			{"html.EscapeString(cell(text))", "cell(text)"},
+			{"	\"html\"\n", ""},
 		},
 		tests: "./cmd/elector -run ^TestPage_Escapes$",
 	},
