@@ -15,14 +15,14 @@ import (
 // compiles these builds.
 func TestBuildTags(t *testing.T) {
 	drivers := map[string][]string{
-		"no_etcd":     {"go.etcd.io/etcd/"},
+		"no_etcd":       {"go.etcd.io/etcd/"},
 		"no_kubernetes": {"k8s.io/"},
-		"no_mongodb":  {"go.mongodb.org/"},
-		"no_mysql":    {"github.com/go-sql-driver/mysql"},
-		"no_nats":     {"github.com/nats-io/"},
-		"no_postgres": {"github.com/jackc/pgx/"},
-		"no_raftlog":  {"go.etcd.io/raft/"},
-		"no_redis":    {"github.com/redis/go-redis/"},
+		"no_mongodb":    {"go.mongodb.org/"},
+		"no_mysql":      {"github.com/go-sql-driver/mysql"},
+		"no_nats":       {"github.com/nats-io/"},
+		"no_postgres":   {"github.com/jackc/pgx/"},
+		"no_raftlog":    {"go.etcd.io/raft/"},
+		"no_redis":      {"github.com/redis/go-redis/"},
 	}
 	drivers["no_changefeed"] = slices.Concat(drivers["no_kubernetes"], drivers["no_mongodb"], drivers["no_mysql"], drivers["no_nats"], drivers["no_postgres"],
 		drivers["no_redis"])

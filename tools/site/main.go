@@ -21,8 +21,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/go-leaderelection/leaderelection/tools/repository"
 )
 
 // browse is the address of the files of the repository.
@@ -33,7 +31,7 @@ func main() {
 	external := flag.Bool("external", false, "list the links to other hosts")
 	flag.Parse()
 	log.SetFlags(0)
-	root, err := repository.Root()
+	root, err := filepath.Abs("..") // of the repository
 	if err != nil {
 		log.Fatal(err)
 	}
