@@ -137,6 +137,7 @@ func TestAdvise_Credentials(t *testing.T) {
 		{"--store postgres://me@x/db", `FATAL: password authentication failed for user "me" (SQLSTATE 28P01)`, "ELECTOR_STORE_PASSWORD (--store-password)"},
 		{"--store postgres://me@x/db --store-password secret", "tls error: server refused TLS connection", "--store implies sslmode=verify-full"},
 		{"--store postgres://me@x/db?sslmode= --store-password secret", "tls: failed to verify certificate: x509: certificate signed by unknown authority", "or set sslmode in --store"},
+		{"--store mysql://me@x/db", "Error 1045 (28000): Access denied for user 'me'@'y'", "ELECTOR_STORE_PASSWORD"},
 		{"--store nats://me@x", "nats: Authorization Violation", "ELECTOR_STORE_PASSWORD"},
 		{"--store nats://me@x", "", "ELECTOR_STORE_PASSWORD"},
 	} {
