@@ -484,7 +484,7 @@ func runRandomPlans(r *rand.Rand, steps int) string {
 
 // TestNext_Random fails if a plan violates a rule after random changes.
 func TestNext_Random(t *testing.T) {
-	seeds := uint64(60)
+	seeds := uint64(30)
 	if *full {
 		seeds = 10_000
 	}
