@@ -144,10 +144,10 @@ func TestRun_RollingRestart(t *testing.T) {
 		for _, id := range numbered(20) {
 			workers[id].leave(w)
 			workers[id].conn.Close()
-			time.Sleep(30 * time.Second)
+			time.Sleep(10 * time.Second)
 			require.Len(w, r.current(), 95)
 			workers[id] = r.start(id, 50*time.Millisecond, WithRestart())
-			time.Sleep(5 * time.Second)
+			time.Sleep(2 * time.Second)
 			require.Equal(w, before, r.current())
 		}
 		require.Equal(w, 200, r.count, "each shard was granted once more, to the same member")
