@@ -1,5 +1,5 @@
-// Command shards divides 64 tenants among workers, each of which is a process, kills some of them, and shows which
-// worker has which tenant.
+// Command shards divides 64 tenants among workers, each of which is a process, kills some of them, and
+// shows which worker has which tenant.
 //
 //	go run ./examples/shards                       # on an embedded server
 //	go run ./examples/shards --zk localhost:2181
@@ -168,7 +168,8 @@ func (d *demo) end(name string) error {
 	return d.workers[name].cmd.Wait()
 }
 
-// show waits until the workers that run have all tenants, and shows which worker has which tenant: one digit for each.
+// show waits until the workers that run have all tenants, and shows which worker has which tenant: one
+// digit for each.
 func (d *demo) show(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,5 +1,6 @@
-// Package shard divides shards of some work among the members of a group on ZooKeeper: each shard has one owner at a
-// time, the members have about the same number of shards, and a shard moves to another member only if it must.
+// Package shard divides shards of some work among the members of a group on ZooKeeper: each shard has
+// one owner at a time, the members have about the same number of shards, and a shard moves to another
+// member only if it must.
 //
 //	group, err := shard.NewGroup(conn, "/indexer")
 //	...
@@ -12,24 +13,27 @@
 // # Guarantees
 //
 // No shard is granted to two members at a time: a member holds a lock
-// ([github.com/go-leaderelection/leaderelection/recipes/lock.Mutex]) on each of its shards, with a lease that ends
-// before the next owner starts, and with a fencing token. All that package lock says about holds applies.
+// ([github.com/go-leaderelection/leaderelection/recipes/lock.Mutex]) on each of its shards, with a
+// lease that ends before the next owner starts, and with a fencing token. All that package lock says
+// about holds applies.
 //
-// If members and the [Spec] do not change any more, every shard that is not paused is owned, and with K shards and N
-// members of equal weight each owns K/N of them, rounded up or down. When a member joins or leaves, no more shards
-// move than this requires. While a member restarts ([WithRestart]), its shards do not move if it returns in time.
+// If members and the [Spec] do not change any more, every shard that is not paused is owned, and with
+// K shards and N members of equal weight each owns K/N of them, rounded up or down. When a member
+// joins or leaves, no more shards move than this requires. While a member restarts ([WithRestart]),
+// its shards do not move if it returns in time.
 //
-// The plan, which assigns the shards, is made by a leader among the members. Without a leader, every member computes it from the last
-// plan. Errors in a plan cost time, and never lead to two owners.
+// The plan, which assigns the shards, is made by a leader among the members. Without a leader, every
+// member computes it from the last plan. Errors in a plan cost time, and never lead to two owners.
 //
 // # Limits
 //
-// The plan is one znode, and a server accepts a megabyte: 10,000 shards fit if their names have up to 70 bytes, with some
-// hundred members. [Group.Update] rejects more. Every member and every router reads each new plan.
+// The plan is one znode, and a server accepts a megabyte: 10,000 shards fit if their names have up to
+// 70 bytes, with some hundred members. [Group.Update] rejects more. Every member and every router
+// reads each new plan.
 //
-// A shard that moves has no owner for a moment, and the shards of a member that crashes have none until its session ends. If an
-// operator closes a session or deletes the znode of a lock, the next owner can start an instant before the last one
-// is notified; tokens and Multi still protect.
+// A shard that moves has no owner for a moment, and the shards of a member that crashes have none
+// until its session ends. If an operator closes a session or deletes the znode of a lock, the next
+// owner can start an instant before the last one is notified; tokens and Multi still protect.
 //
 // # Znodes
 //
@@ -39,5 +43,6 @@
 //	<path>/members/<id>         member: ephemeral; its weight, its zone, and what it has confirmed
 //	<path>/locks/<shard>        the lock of a shard; the name is escaped as in a URL
 //
-// The layout is this library's. With [recipes.WithKazooLayout] the contenders of the locks have the names of kazoo.
+// The layout is this library's. With [recipes.WithKazooLayout] the contenders of the locks have the
+// names of kazoo.
 package shard

@@ -21,7 +21,7 @@ func ExampleGroup_Run() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 
 	tenants, err := shard.NewGroup(conn, "/shop/tenants", shard.WithGrace(5*time.Second))

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_Crash fails if the shards of a member that has crashed are not owned again soon after its session has expired. m0 is
-// the leader.
+// TestRun_Crash fails if the shards of a member that has crashed are not owned again soon after its
+// session has expired. m0 is the leader.
 func TestRun_Crash(t *testing.T) {
 	for _, crashes := range [][]int{{0}, {1}, {0, 1, 2}} {
 		t.Run(fmt.Sprint(crashes), func(t *testing.T) {
@@ -62,8 +62,9 @@ func TestRun_Crash(t *testing.T) {
 	}
 }
 
-// TestTrap51_MembersJoinAndLeaveRepeatedly fails if two members own a shard while a member joins and leaves, or if that moves the
-// shards of members that stay more than necessary (kazoo #271, #283, #298, #392).
+// TestTrap51_MembersJoinAndLeaveRepeatedly fails if two members own a shard while a member joins and
+// leaves, or if that moves the shards of members that stay more than necessary (kazoo #271, #283,
+// #298, #392).
 func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r := w.recorder()
@@ -126,8 +127,8 @@ func TestRun_NoLeader(t *testing.T) {
 	})
 }
 
-// TestRun_RollingRestart fails if a shard changes its owner while 20 members restart one after another, or if another member
-// runs a shard of a member that is away.
+// TestRun_RollingRestart fails if a shard changes its owner while 20 members restart one after
+// another, or if another member runs a shard of a member that is away.
 func TestRun_RollingRestart(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r := w.recorder()
@@ -143,10 +144,10 @@ func TestRun_RollingRestart(t *testing.T) {
 		for _, id := range numbered(20) {
 			workers[id].leave(w)
 			workers[id].conn.Close()
-			time.Sleep(30 * time.Second)
+			time.Sleep(10 * time.Second)
 			require.Len(w, r.current(), 95)
 			workers[id] = r.start(id, 50*time.Millisecond, WithRestart())
-			time.Sleep(5 * time.Second)
+			time.Sleep(2 * time.Second)
 			require.Equal(w, before, r.current())
 		}
 		require.Equal(w, 200, r.count, "each shard was granted once more, to the same member")
@@ -167,8 +168,8 @@ func TestRun_RollingRestart(t *testing.T) {
 	})
 }
 
-// TestRun_MaxMoves fails if more shards are without an owner than moves are permitted, or if a member that cannot lock its
-// shards stops all moves.
+// TestRun_MaxMoves fails if more shards are without an owner than moves are permitted, or if a member
+// that cannot lock its shards stops all moves.
 func TestRun_MaxMoves(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r := w.recorder()
@@ -212,8 +213,9 @@ func TestRun_MaxMoves(t *testing.T) {
 	})
 }
 
-// TestRun_ForeignProgram fails if members lose their shards because another program deletes or overwrites the plan or the Spec,
-// or adds a znode that is not a member, or if the leader does not repair the plan.
+// TestRun_ForeignProgram fails if members lose their shards because another program deletes or
+// overwrites the plan or the Spec, or adds a znode that is not a member, or if the leader does not
+// repair the plan.
 func TestRun_ForeignProgram(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r := w.recorder()
@@ -270,8 +272,8 @@ func TestMember_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestGroup_Watch fails if a router does not see the changes of the plan, or sets more watches with more shards or members, and if
-// members that have left leave watches behind.
+// TestGroup_Watch fails if a router does not see the changes of the plan, or sets more watches with
+// more shards or members, and if members that have left leave watches behind.
 func TestGroup_Watch(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r := w.recorder()
@@ -290,7 +292,8 @@ func TestGroup_Watch(t *testing.T) {
 			k.leave(w)
 			settle()
 			<-maps
-			// The watch of the Spec is set again in each term of the leader, eight times at most: see docs/design.md.
+			// The watch of the Spec is set again in each term of the leader, eight times at most: see
+			// docs/design.md.
 			require.LessOrEqual(w, bubble.Watches(conn), 9)
 			require.LessOrEqual(w, len(w.srv.Watches()), 3)
 		}
@@ -299,8 +302,8 @@ func TestGroup_Watch(t *testing.T) {
 	})
 }
 
-// TestGroup_CostAtRest fails if the number of requests of an idle member depends on the number of shards, except for the
-// verification of watches.
+// TestGroup_CostAtRest fails if the number of requests of an idle member depends on the number of
+// shards, except for the verification of watches.
 func TestGroup_CostAtRest(t *testing.T) {
 	costs := map[int]float64{}
 	for _, shards := range []int{10, 200} {
@@ -323,7 +326,8 @@ func TestGroup_CostAtRest(t *testing.T) {
 					requests++
 				}
 			}
-			// The library reads every watched znode once in three to five minutes. An owner watches the znodes of its locks.
+			// The library reads every watched znode once in three to five minutes. An owner watches
+			// the znodes of its locks.
 			require.LessOrEqual(w, float64(verified)/10, float64(shards+5*4)/3)
 			costs[shards] = float64(requests) / 10 / 5
 			for _, k := range workers {

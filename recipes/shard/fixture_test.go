@@ -78,8 +78,8 @@ func (w fixture) update(f func(*Spec)) {
 // sessions: a request in flight while the connection is closed can hang the client library.
 func settle() { bubble.Advance(30*time.Second + time.Millisecond) }
 
-// recorder records who owns which shard, as the functions of Run observe it. It fails the test if a shard is granted
-// while an earlier grant of it is valid.
+// recorder records who owns which shard, as the functions of Run observe it. It fails the test if a
+// shard is granted while an earlier grant of it is valid.
 type recorder struct {
 	w      fixture
 	mu     sync.Mutex
@@ -154,8 +154,8 @@ func (r *recorder) granted(name string) *Shard {
 	return r.grants[name]
 }
 
-// requireEven requires that all shards are owned by these members, in numbers that differ by one at most, and that the
-// plan says the same.
+// requireEven requires that all shards are owned by these members, in numbers that differ by one at
+// most, and that the plan says the same.
 func (r *recorder) requireEven(shards int, ids ...string) {
 	r.w.Helper()
 	require.Len(r.w, r.current(), shards)

@@ -139,8 +139,8 @@ func (f *follower) leave() {
 	}
 }
 
-// plannedLimit is how long a member that leaves waits for a plan that says so. Without it, others would believe that the
-// member has crashed.
+// plannedLimit is how long a member that leaves waits for a plan that says so. Without it, others
+// would believe that the member has crashed.
 const plannedLimit = time.Second
 
 // awaitPlanned waits until the plan contains that the member leaves or is away.
@@ -325,7 +325,8 @@ func (f *follower) compare() {
 	go func() { f.compared <- g.compare(f.ctx, plan, compute) }()
 }
 
-// compare compares a plan with the members and the Spec. If they differ, and compute is set, it computes the next plan.
+// compare compares a plan with the members and the Spec. If they differ, and compute is set, it
+// computes the next plan.
 func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison {
 	c := comparison{version: plan.Version}
 	present, err := g.ids.Members(ctx)
@@ -376,8 +377,8 @@ func (g *Group) specZxid(ctx context.Context) (int64, error) {
 	return stat.Mzxid, nil
 }
 
-// receiveComparison follows a plan that this member has computed, if the leader has not written one for the facts in
-// the meantime.
+// receiveComparison follows a plan that this member has computed, if the leader has not written one
+// for the facts in the meantime.
 func (f *follower) receiveComparison(c comparison) {
 	f.comparing = false
 	switch {

@@ -83,9 +83,10 @@ func (g *Group) Spec(ctx context.Context) (Spec, error) {
 var errSame = errors.New("no change")
 
 // Update changes the Spec by f, and returns the result. It may be called at any time, by members and
-// by other clients. f gets the current Spec, and is called again if another client has changed it in the
-// meantime. Nothing is written if f changes nothing. If f returns an error, Update returns it, wrapped. Other errors:
-// [recipes.ErrInvalid] if the Spec is not valid or too large, and those of [value.Value.Update].
+// by other clients. f gets the current Spec, and is called again if another client has changed it in
+// the meantime. Nothing is written if f changes nothing. If f returns an error, Update returns it,
+// wrapped. Other errors: [recipes.ErrInvalid] if the Spec is not valid or too large, and those of
+// [value.Value.Update].
 func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 	var same Spec
 	spec, err := g.spec.Update(ctx, func(was Spec) (Spec, error) {
@@ -109,8 +110,8 @@ func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 	return spec, g.setup.Fail("update the spec of", g.setup.Path, err)
 }
 
-// Plan returns the current plan, including the moves in progress. It sends one request, without a watch. The zero
-// Plan means that no plan exists yet. Errors are those of [value.Value.Get].
+// Plan returns the current plan, including the moves in progress. It sends one request, without a
+// watch. The zero Plan means that no plan exists yet. Errors are those of [value.Value.Get].
 func (g *Group) Plan(ctx context.Context) (Plan, error) {
 	plan, _, err := g.plan.Get(ctx)
 	return plan, g.setup.Fail("read the plan of", g.setup.Path, err)
@@ -126,10 +127,11 @@ type Map struct {
 	Err error
 }
 
-// Watch returns a channel that delivers the current plan and each later one, for routers and operators. It is
-// closed, without an Err, after the context is done. A slow reader receives the newest plan. A plan says where
-// to look for the owner of a shard, who may not have the shard yet: Moves contains the shards for which that is not
-// confirmed. Watch sets one watch, whatever the number of shards. All calls over one connection share it.
+// Watch returns a channel that delivers the current plan and each later one, for routers and
+// operators. It is closed, without an Err, after the context is done. A slow reader receives the
+// newest plan. A plan says where to look for the owner of a shard, who may not have the shard yet:
+// Moves contains the shards for which that is not confirmed. Watch sets one watch, whatever the number
+// of shards. All calls over one connection share it.
 func (g *Group) Watch(ctx context.Context) <-chan Map {
 	maps := make(chan Map, 1)
 	changes := g.plan.Watch(ctx)
@@ -150,9 +152,9 @@ type Ownership struct {
 	Token int64
 }
 
-// Owner returns the owner of a shard, according to the lock of the shard, or the zero Ownership without an owner. It
-// sends one request to list the contenders and one for each of them. The result may be slightly out of date. Errors
-// are those of [lock.Mutex.Contenders].
+// Owner returns the owner of a shard, according to the lock of the shard, or the zero Ownership
+// without an owner. It sends one request to list the contenders and one for each of them. The result
+// may be slightly out of date. Errors are those of [lock.Mutex.Contenders].
 func (g *Group) Owner(ctx context.Context, shard string) (Ownership, error) {
 	m, err := g.mutex(shard, "")
 	if err != nil {
@@ -170,21 +172,22 @@ func (g *Group) Owner(ctx context.Context, shard string) (Ownership, error) {
 	return Ownership{}, nil
 }
 
-// Run joins as the member with an ID, and calls f for each shard of the member while it owns the shard, each time
-// in a new goroutine, until ctx is done. Then it leaves, and returns nil when all calls of f have returned and the
-// shards are released. If another member has the ID, Run waits until it has left, which takes up to a session timeout
-// if it has crashed. Run continues across sessions.
+// Run joins as the member with an ID, and calls f for each shard of the member while it owns the
+// shard, each time in a new goroutine, until ctx is done. Then it leaves, and returns nil when all
+// calls of f have returned and the shards are released. If another member has the ID, Run waits until
+// it has left, which takes up to a session timeout if it has crashed. Run continues across sessions.
 //
-// The context of f ends when the shard is lost, or when its release is requested, also because ctx is done. Then its cause
-// is a [*MovedError], and the shard is still held: f can save its state until the grace period ends
-// ([WithGrace]), with [Shard.Context]. The shard is released when f returns.
+// The context of f ends when the shard is lost, or when its release is requested, also because ctx is
+// done. Then its cause is a [*MovedError], and the shard is still held: f can save its state until the
+// grace period ends ([WithGrace]), with [Shard.Context]. The shard is released when f returns.
 //
-// If f returns nil before its context is done, the shard remains with the member, which does nothing for it. If f
-// returns an error before its context is done, the member leaves and Run returns the error. Later errors of f are
-// ignored. f is not called again for a shard before the previous call for the same shard has returned.
+// If f returns nil before its context is done, the shard remains with the member, which does nothing
+// for it. If f returns an error before its context is done, the member leaves and Run returns the
+// error. Later errors of f are ignored. f is not called again for a shard before the previous call for
+// the same shard has returned.
 //
-// Other errors: [recipes.ErrInvalid], [recipes.ErrConnClosed], [recipes.ErrPermission]. If one shard cannot be locked,
-// Run keeps the others, logs a warning and tries again.
+// Other errors: [recipes.ErrInvalid], [recipes.ErrConnClosed], [recipes.ErrPermission]. If one shard
+// cannot be locked, Run keeps the others, logs a warning and tries again.
 func (g *Group) Run(ctx context.Context, id string, f func(ctx context.Context, s *Shard) error) error {
 	if f == nil {
 		return fmt.Errorf("%w: the function is nil", recipes.ErrInvalid)
@@ -211,7 +214,7 @@ func (g *Group) Run(ctx context.Context, id string, f func(ctx context.Context, 
 	return m.reason
 }
 
-// Join joins as the member with an ID, and blocks until other clients can see the member. If another member has the
-// ID, Join waits until it has left. [Member.Owned] delivers the shards. Errors: the cause of ctx,
-// [recipes.ErrInvalid], [recipes.ErrConnClosed], [recipes.ErrPermission].
+// Join joins as the member with an ID, and blocks until other clients can see the member. If another
+// member has the ID, Join waits until it has left. [Member.Owned] delivers the shards. Errors: the
+// cause of ctx, [recipes.ErrInvalid], [recipes.ErrConnClosed], [recipes.ErrPermission].
 func (g *Group) Join(ctx context.Context, id string) (*Member, error) { return g.join(ctx, id, nil) }

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestRun_ShardsAreDivided fails if a shard is not owned by the planned member, or if more shards than necessary move
-// when members join, leave and crash.
+// TestRun_ShardsAreDivided fails if a shard is not owned by the planned member, or if more shards than
+// necessary move when members join, leave and crash.
 func TestRun_ShardsAreDivided(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r := w.recorder()
@@ -45,7 +45,8 @@ func TestRun_ShardsAreDivided(t *testing.T) {
 	})
 }
 
-// TestRun_StartTogether fails if shards move because members that start together do not do so in the same instant.
+// TestRun_StartTogether fails if shards move because members that start together do not do so in the
+// same instant.
 func TestRun_StartTogether(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r := w.recorder()
@@ -64,8 +65,8 @@ func TestRun_StartTogether(t *testing.T) {
 	})
 }
 
-// TestRun_HandOver fails if the old or the new owner does not learn why a shard moves, if the new one starts before the
-// old one has finished, or if the shard is not held while the function finishes.
+// TestRun_HandOver fails if the old or the new owner does not learn why a shard moves, if the new one
+// starts before the old one has finished, or if the shard is not held while the function finishes.
 func TestRun_HandOver(t *testing.T) {
 	runTest(t, func(w fixture) {
 		w.setShards(2)
@@ -128,7 +129,8 @@ func TestRun_HandOver(t *testing.T) {
 	})
 }
 
-// TestRun_GracePeriod fails if a shard is not revoked after the grace period, or if a function runs twice for a shard.
+// TestRun_GracePeriod fails if a shard is not revoked after the grace period, or if a function runs
+// twice for a shard.
 func TestRun_GracePeriod(t *testing.T) {
 	runTest(t, func(w fixture) {
 		r := w.recorder()
@@ -204,7 +206,8 @@ func TestRun_Error(t *testing.T) {
 	})
 }
 
-// TestMember_Owned fails if a set of owned shards is wrong, or if the member does not wait for the release of a shard.
+// TestMember_Owned fails if a set of owned shards is wrong, or if the member does not wait for the
+// release of a shard.
 func TestMember_Owned(t *testing.T) {
 	runTest(t, func(w fixture) {
 		w.setShards(4)

@@ -14,8 +14,8 @@ import (
 // grows to maxRelockPause while the lock cannot be acquired.
 const relockPause, maxRelockPause = 500 * time.Millisecond, time.Minute
 
-// contend locks a shard, again whenever the lock is lost, until the context is done or the connection is closed.
-// The cause of the context is a MovedError.
+// contend locks a shard, again whenever the lock is lost, until the context is done or the connection
+// is closed. The cause of the context is a MovedError.
 func (m *Member) contend(ctx context.Context, name string, reason Reason, report func(*Shard)) error {
 	setup := m.group.setup
 	mutex, err := m.group.mutex(name, m.id)
@@ -86,8 +86,8 @@ func (m *Member) lend(ctx context.Context, s *Shard) {
 	}
 }
 
-// awaitRelease waits until the user has released the shard, but not longer than the grace period, or at all if the
-// user has not received it.
+// awaitRelease waits until the user has released the shard, but not longer than the grace period, or
+// at all if the user has not received it.
 func (s *Shard) awaitRelease(finished <-chan struct{}, grace time.Duration) {
 	if finished == nil && !s.delivered.Load() {
 		return

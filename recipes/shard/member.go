@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Member is a member of a group in this process. Its methods may be called from any goroutine. It must be closed.
+// Member is a member of a group in this process. Its methods may be called from any goroutine. It must
+// be closed.
 type Member struct {
 	group  *Group
 	id     string
@@ -33,8 +34,9 @@ type Member struct {
 
 // Owned is the set of shards that a member owns.
 type Owned struct {
-	// Shards are the shards that are held and should be kept, sorted by name. Shards that were in an earlier set
-	// and are not in this one are lost, or should be released: see [Shard.ReleaseRequested].
+	// Shards are the shards that are held and should be kept, sorted by name. Shards that were in an
+	// earlier set and are not in this one are lost, or should be released: see
+	// [Shard.ReleaseRequested].
 	Shards []*Shard
 	// Err is set only in the last element, and is the reason why the channel was closed.
 	Err error
@@ -68,11 +70,11 @@ func (g *Group) join(ctx context.Context, id string, run func(context.Context, *
 // ID returns the ID of the member.
 func (m *Member) ID() string { return m.id }
 
-// Owned returns a channel that delivers the set of owned shards when it has changed. A slow reader receives
-// only the newest set. The program must release each shard whose release is requested. A shard that is
-// lost or given away before it is received is not delivered. The last element has an Err:
-// [recipes.ErrClosed] after Close, [recipes.ErrConnClosed], [recipes.ErrPermission] or another error of ZooKeeper. All calls
-// return the same channel.
+// Owned returns a channel that delivers the set of owned shards when it has changed. A slow reader
+// receives only the newest set. The program must release each shard whose release is requested. A
+// shard that is lost or given away before it is received is not delivered. The last element has an
+// Err: [recipes.ErrClosed] after Close, [recipes.ErrConnClosed], [recipes.ErrPermission] or another
+// error of ZooKeeper. All calls return the same channel.
 func (m *Member) Owned() <-chan Owned { return m.owned }
 
 // Done returns a channel that is closed when the member has left: no shard is held any more.
@@ -88,11 +90,11 @@ func (m *Member) Err() error {
 	}
 }
 
-// Close leaves the group, so that other members take over the shards. The release of all shards is requested, and they are
-// released at the end of the grace period at the latest. Close returns nil when no shard is held any more and the
-// removal of the member's znode is confirmed. It blocks for at most two seconds, and otherwise returns an error that
-// wraps [recipes.ErrUnconfirmed]; the member then leaves in the background. It may be called repeatedly, for
-// instance after Done is closed.
+// Close leaves the group, so that other members take over the shards. The release of all shards is
+// requested, and they are released at the end of the grace period at the latest. Close returns nil
+// when no shard is held any more and the removal of the member's znode is confirmed. It blocks for at
+// most two seconds, and otherwise returns an error that wraps [recipes.ErrUnconfirmed]; the member
+// then leaves in the background. It may be called repeatedly, for instance after Done is closed.
 func (m *Member) Close() error {
 	m.stop(recipes.ErrClosed)
 	err := limit.ErrConfirm

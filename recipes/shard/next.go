@@ -307,8 +307,8 @@ func (p *planning) inProgress(m Move) bool {
 	return present && p.plan.Owners[m.Shard] == m.To && to.Confirmed < m.Version
 }
 
-// keepMoves adds the earlier moves that are still in progress. If nothing else changes, those that are over remain
-// until all are, because every member reads each plan.
+// keepMoves adds the earlier moves that are still in progress. If nothing else changes, those that are
+// over remain until all are, because every member reads each plan.
 func (p *planning) keepMoves() {
 	fresh := p.plan.Moves
 	moved := map[string]bool{}

@@ -86,8 +86,9 @@ func (m *model) requireEven(t testing.TB) {
 	}
 }
 
-// TestNext_Sizes fails if the numbers of shards of two members differ by more than one, or if more shards move than
-// necessary when a member joins or leaves. With -shard.full it tests 100 times as many sizes.
+// TestNext_Sizes fails if the numbers of shards of two members differ by more than one, or if more
+// shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as
+// many sizes.
 func TestNext_Sizes(t *testing.T) {
 	sizes := []int{4, 5, 7, 16, 63, 64, 100, 257}
 	step := 13
@@ -193,8 +194,8 @@ func TestNext_RollingRestart(t *testing.T) {
 	require.Empty(t, m.plan.Moves)
 }
 
-// TestNext_RestartTooLong fails if the shards of a member that does not return remain without an owner, or if a leader whose
-// clock was wrong extends that.
+// TestNext_RestartTooLong fails if the shards of a member that does not return remain without an
+// owner, or if a leader whose clock was wrong extends that.
 func TestNext_RestartTooLong(t *testing.T) {
 	m := newModel(10, 2)
 	m.spec.RestartDelay = time.Minute
@@ -214,7 +215,8 @@ func TestNext_RestartTooLong(t *testing.T) {
 	}
 }
 
-// TestNext_MaxMoves fails if more moves are in progress than permitted, or if they wait although others are confirmed.
+// TestNext_MaxMoves fails if more moves are in progress than permitted, or if they wait although
+// others are confirmed.
 func TestNext_MaxMoves(t *testing.T) {
 	m := newModel(100, 1)
 	m.settle(t)
@@ -484,7 +486,7 @@ func runRandomPlans(r *rand.Rand, steps int) string {
 
 // TestNext_Random fails if a plan violates a rule after random changes.
 func TestNext_Random(t *testing.T) {
-	seeds := uint64(60)
+	seeds := uint64(30)
 	if *full {
 		seeds = 10_000
 	}
@@ -503,8 +505,8 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// FuzzDecodePlan fails if data of another program make decodePlan panic, or are not the same after they are encoded
-// again.
+// FuzzDecodePlan fails if data of another program make decodePlan panic, or are not the same after
+// they are encoded again.
 func FuzzDecodePlan(f *testing.F) {
 	m := newModel(5, 2)
 	m.step()

@@ -25,20 +25,21 @@ type settings struct {
 	restart bool
 }
 
-// WithGrace sets how long a member may keep a shard after its release was requested. Then the shard is released. The
-// default is 10 s. With 0 shards are released immediately.
+// WithGrace sets how long a member may keep a shard after its release was requested. Then the shard is
+// released. The default is 10 s. With 0 shards are released immediately.
 func WithGrace(d time.Duration) Option {
 	return ownOption(recipe.Own("shard.WithGrace", func(s *settings) { s.grace = d }))
 }
 
-// WithZone sets the zone of the member, such as the name of a data center. The shares of the members are rounded
-// so that those of each zone together are even as well. Without the option all members are in one zone.
+// WithZone sets the zone of the member, such as the name of a data center. The shares of the members
+// are rounded so that those of each zone together are even as well. Without the option all members are
+// in one zone.
 func WithZone(zone string) Option {
 	return ownOption(recipe.Own("shard.WithZone", func(s *settings) { s.zone = zone }))
 }
 
-// WithWeight sets the weight of the member, from 1, which is the default, to 1,000,000. A member with weight 2 has twice as
-// many shards as a member with weight 1.
+// WithWeight sets the weight of the member, from 1, which is the default, to 1,000,000. A member with
+// weight 2 has twice as many shards as a member with weight 1.
 func WithWeight(n int) Option {
 	return ownOption(recipe.Own("shard.WithWeight", func(s *settings) { s.weight = n }))
 }

@@ -20,13 +20,14 @@ import (
 const (
 	// batchTime is how long the leader waits for other changes after a change.
 	batchTime = 50 * time.Millisecond
-	// quietTime is how long no member must join or leave at the beginning of a term before the leader plans, but it
-	// waits for maxQuietTime at most.
+	// quietTime is how long no member must join or leave at the beginning of a term before the leader
+	// plans, but it waits for maxQuietTime at most.
 	quietTime    = 250 * time.Millisecond
 	maxQuietTime = 2 * time.Second
 )
 
-// lead makes the plans whenever this member is the leader, until the context is done or the connection is closed.
+// lead makes the plans whenever this member is the leader, until the context is done or the connection
+// is closed.
 func (m *Member) lead(ctx context.Context) {
 	g := m.group
 	mutex, err := lock.NewMutex(g.setup.Conn, g.setup.Path+"/leader", lock.WithName(m.id), g.setup.Settings())
@@ -153,7 +154,8 @@ func records(members []group.Member) map[string]record {
 // idle is a time between plans in which nothing happens.
 const idle = time.Hour
 
-// update writes the next plan if it differs. It returns when the next plan may differ although nothing is reported.
+// update writes the next plan if it differs. It returns when the next plan may differ although nothing
+// is reported.
 func (p *planner) update(ctx context.Context) (time.Time, error) {
 	now := time.Now()
 	switch {
@@ -231,8 +233,8 @@ func (p *planner) roundLimit() time.Duration {
 	return 2 * (p.group.settings.grace + p.group.setup.SessionTimeout())
 }
 
-// confirmations returns the members, with their confirmations. A move that was begun long ago counts as confirmed:
-// otherwise a member that cannot lock a shard would stop all others.
+// confirmations returns the members, with their confirmations. A move that was begun long ago counts
+// as confirmed: otherwise a member that cannot lock a shard would stop all others.
 func (p *planner) confirmations(now time.Time) map[string]record {
 	late := int64(0)
 	versions := map[int64]bool{}

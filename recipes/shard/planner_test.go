@@ -26,7 +26,8 @@ func (w fixture) planner() (*planner, *lock.Hold) {
 	return p, hold
 }
 
-// TestPlanner_FormerLeader fails if a leader that does not know yet that its term is over replaces the plan of its successor.
+// TestPlanner_FormerLeader fails if a leader that does not know yet that its term is over replaces the
+// plan of its successor.
 func TestPlanner_FormerLeader(t *testing.T) {
 	runTest(t, func(w fixture) {
 		former, hold := w.planner()

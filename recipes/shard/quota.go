@@ -17,10 +17,10 @@ type share struct {
 }
 
 // setQuotas divides total among the members. The sum of the quotas is total, and no quota is less than
-// the number of pinned shards. A member with more pinned shards than its share gets only them. Each other quota is the
-// share by weight of what remains, rounded up or down, and so is the sum of the quotas of each zone.
-// Within these bounds the members have as few shards in excess of their quotas as possible, if there is
-// one zone.
+// the number of pinned shards. A member with more pinned shards than its share gets only them. Each
+// other quota is the share by weight of what remains, rounded up or down, and so is the sum of the
+// quotas of each zone. Within these bounds the members have as few shards in excess of their quotas as
+// possible, if there is one zone.
 func setQuotas(members []*share, total int) {
 	rest := slices.Clone(members)
 	weights := 0
@@ -54,8 +54,9 @@ func setQuotas(members []*share, total int) {
 	}
 }
 
-// roundShares sets the quotas so that their sum is sum. Each is total*weight/weights, rounded up or down. Those
-// that have more than the rounded-down number are preferred, because they then have to give away one shard less.
+// roundShares sets the quotas so that their sum is sum. Each is total*weight/weights, rounded up or
+// down. Those that have more than the rounded-down number are preferred, because they then have to
+// give away one shard less.
 func roundShares(all []*share, sum, total, weights int) {
 	for _, s := range all {
 		s.quota = total * s.weight / weights

@@ -26,7 +26,8 @@ const (
 	leaderDeleted faultschedule.Kind = "leader deleted" // an operator deletes the lock of the leader
 )
 
-// choices are in this order, and random numbers are drawn in the order of the code, because seeds are written down.
+// choices are in this order, and random numbers are drawn in the order of the code, because seeds are
+// written down.
 var choices = []faultschedule.Choice{
 	{Kind: memberJoins, Weight: 12},
 	{Kind: memberLeaves, Weight: 8},
@@ -62,7 +63,9 @@ func newSchedule(seed uint64) faultschedule.Schedule {
 	return s
 }
 
-// TestSchedules fails if a shard is granted while an earlier grant of it is valid, if its token does not increase, or if the shards are not divided evenly among the members when all faults are over. -schedules sets the number of schedules.
+// TestSchedules fails if a shard is granted while an earlier grant of it is valid, if its token does
+// not increase, or if the shards are not divided evenly among the members when all faults are over.
+// -schedules sets the number of schedules.
 func TestSchedules(t *testing.T) {
 	n := faultschedule.Run(t, 20, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)

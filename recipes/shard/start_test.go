@@ -10,8 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_Start fails if it takes five seconds or ten requests per shard until all shards are owned, when all members start
-// at the same time and a round trip takes 2 ms. With -shard.full there are 10,000 shards and 100 members.
+// TestRun_Start fails if it takes five seconds or ten requests per shard until all shards are owned,
+// when all members start at the same time and a round trip takes 2 ms. With -shard.full there are
+// 10,000 shards and 100 members.
 func TestRun_Start(t *testing.T) {
 	shards, members := 500, 10
 	if *full {
