@@ -15,10 +15,7 @@ import (
 type Option struct{ shared }
 
 // shared hides the methods by which an Option satisfies the interfaces of the packages.
-type shared struct{ recipe.Shared }
-
-// ApplyShard makes the option one of package shard.
-func (o shared) ApplyShard(s *recipe.Setup) { o.ApplyGroup(s) }
+type shared = recipe.Shared
 
 // WithKazooLayout selects the znode names and data formats of kazoo, for recipes that kazoo has, so
 // that programs that use it can share a recipe with programs that use this library. The default is
@@ -27,7 +24,7 @@ func (o shared) ApplyShard(s *recipe.Setup) { o.ApplyGroup(s) }
 // Recipes with a queue of contenders recognize the names of both libraries. Nevertheless, all
 // programs that share a queue should use the same layout, because Curator and kazoo do not
 // recognize each other's names.
-func WithKazooLayout() Option { return Option{shared{recipe.WithLayout(recipe.Kazoo)}} }
+func WithKazooLayout() Option { return Option{recipe.WithLayout(recipe.Kazoo)} }
 
 // WithSessionTimeout limits leases as if the session timeout were d: they last at most d/2
 // from the time at which the last confirmed check was sent. A shorter timeout ends holds
@@ -45,7 +42,7 @@ func WithKazooLayout() Option { return Option{shared{recipe.WithLayout(recipe.Ka
 // did not exist yet or because a reconnect has changed the granted timeout, leases use the
 // granted timeout and a warning is logged.
 func WithSessionTimeout(d time.Duration) Option {
-	return Option{shared{recipe.WithTimeout(d)}}
+	return Option{recipe.WithTimeout(d)}
 }
 
 // WithCheckInterval sets how long holders wait after one check of their znodes was
@@ -53,7 +50,7 @@ func WithSessionTimeout(d time.Duration) Option {
 // default is an eighth of the session timeout. A longer d reduces the checks, and leaves less
 // time for a slow answer; more than a quarter of the session timeout counts as a quarter.
 // See leaderelection.WithCheckInterval. A d of zero or less is an [ErrInvalid].
-func WithCheckInterval(d time.Duration) Option { return Option{shared{recipe.WithCheckInterval(d)}} }
+func WithCheckInterval(d time.Duration) Option { return Option{recipe.WithCheckInterval(d)} }
 
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions
 // to all clients. Participants need the permission to read, write and delete each other's
@@ -65,13 +62,13 @@ func WithCheckInterval(d time.Duration) Option { return Option{shared{recipe.Wit
 // values, read the ACL of the node once for each connection, and log a warning if it permits a client
 // to create, delete, write or administer to which acl does not grant that. The scheme "auth" in acl
 // means all clients with credentials. See [WithStrictACL] and docs/access.md.
-func WithACL(acl []zk.ACL) Option { return Option{shared{recipe.WithACL(acl)}} }
+func WithACL(acl []zk.ACL) Option { return Option{recipe.WithACL(acl)} }
 
 // WithStrictACL makes the operations that [WithACL] lists return [ErrPermission], before they create
 // anything in the node, if its ACL permits other clients more than the ACL of WithACL does. By default
 // a warning is logged. Without WithACL, or with an ACL that grants all permissions to all clients, the
 // option is an [ErrInvalid].
-func WithStrictACL() Option { return Option{shared{recipe.WithStrictACL()}} }
+func WithStrictACL() Option { return Option{recipe.WithStrictACL()} }
 
 // WithLogger sets the logger. By default nothing is logged. The handler must not block.
-func WithLogger(log *slog.Logger) Option { return Option{shared{recipe.WithLogger(log)}} }
+func WithLogger(log *slog.Logger) Option { return Option{recipe.WithLogger(log)} }

@@ -230,6 +230,7 @@ func (o Shared) ApplyCache(s *Setup)     { o.apply(s) }
 func (o Shared) ApplyCounter(s *Setup)   { o.apply(s) }
 func (o Shared) ApplyDiscovery(s *Setup) { o.apply(s) }
 func (o Shared) ApplyGroup(s *Setup)     { o.apply(s) }
+func (o Shared) ApplyShard(s *Setup)     { o.apply(s) }
 func (o Shared) ApplyLock(s *Setup)      { o.apply(s) }
 func (o Shared) ApplyQueue(s *Setup)     { o.apply(s) }
 func (o Shared) ApplyValue(s *Setup)     { o.apply(s) }
