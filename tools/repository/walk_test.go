@@ -19,8 +19,8 @@ import (
 // The numbers of packages and files of the library through which one candidate may pass, from NewElection to
 // the closed channel. A change that needs fewer lowers them.
 const (
-	maxWalkPackages = 9
-	maxWalkFiles    = 40
+	maxWalkPackages = 7
+	maxWalkFiles    = 30
 )
 
 // notWalked are the packages of the server and the dialer.
