@@ -28,9 +28,9 @@ type edit struct{ old, new string }
 
 // table returns all mutants.
 func table() []mutant {
-	return slices.Concat(sessionMutants, rejectionMutants, accessMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
+	return slices.Concat(kubernetesMutants, sessionMutants, rejectionMutants, accessMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
 		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, lockMutants, workQueueMutants, cacheMutants, counterMutants, groupMutants, ephemeralMutants,
-		changefeedMutants, etcdMutants, kubernetesMutants,
+		changefeedMutants, etcdMutants,
 		raftlogMutants, raftlogElectionMutants, raftlogFileMutants, raftlogClientMutants, raftlogPeerMutants, roleMutants, commandMutants, transportMutants)
 }
 
