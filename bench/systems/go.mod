@@ -6,6 +6,7 @@ require (
 	github.com/go-leaderelection/leaderelection v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/etcd v0.1.0
 	github.com/go-leaderelection/leaderelection/bench v0.0.0-00010101000000-000000000000
+	github.com/go-leaderelection/leaderelection/integrationtest v0.1.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.uber.org/zap v1.27.1
@@ -40,7 +41,6 @@ require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
-	github.com/go-leaderelection/leaderelection/integrationtest v0.1.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-ole/go-ole v1.3.0 // indirect
