@@ -1,8 +1,5 @@
 //go:build linux
 
-// Package elector contains the tests and benchmarks of the command elector that need real ZooKeeper
-// servers: the built binary, a real ensemble, and programs that record in a lock file that they
-// run. Other tests of the command are in cmd/elector.
 package elector
 
 import (
