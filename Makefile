@@ -69,7 +69,7 @@ RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 # each. The detector finds races by the happens-before order, for which one processor is enough.
 # The packages of all modules are written as directories: PACKAGES=./recipes/... selects some.
 ALL     = $(sort $(patsubst $(shell GOWORK=off $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES))))
-BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime|bubble\.Run\(' . | xargs -n 1 dirname | sort -u),$(ALL))
+BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime|bubble\.Run' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 # The simulation of the raft log uses one goroutine, so that the race detector cannot find a race
 # and makes it thirteen times as slow. The tag adds its negative controls: runs in which one safety
