@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -324,22 +326,45 @@ func TestNewCandidate_Invalid(t *testing.T) {
 	}
 }
 
+// blockingHandler blocks until gate is closed, if there is one.
+type blockingHandler struct {
+	slog.Handler
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (h *blockingHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *blockingHandler) Handle(context.Context, slog.Record) error {
+	if gate := h.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return nil
+}
+
 // TestCandidate_StaleStatus fails if the candidate leads because of a status that was sent before the other leadership
 // has ended.
 func TestCandidate_StaleStatus(t *testing.T) {
 	for range 20 { // the select chooses one of two cases at random
+		h := &blockingHandler{}
 		runPair(t, func(p *pair) {
 			events := p.Events()
 			p.olds[0].follow("old/1", "")
 			p.olds[0].lead(1, time.Hour)
-			p.news[0].follow("new/1", "")
+			gate := make(chan struct{})
+			h.gate.Store(&gate)
+			p.news[0].Join("new/1")
+			p.news[0].Publish(leaderelection.Status{NowFollowing: "new/0"})
+			time.Sleep(time.Second) // until the candidate logs that it follows new/0
+			deadline := time.Now().Add(time.Hour)
+			p.news[0].Lead(2, func() time.Time { return deadline })
 			p.olds[0].Revoke(errors.New("lost"))
-			p.news[0].lead(2, time.Hour)
+			close(gate)
+			synctest.Wait()
 			_ = p.Resign()
 			for e := range events {
 				require.NotEqual(p, event.Elected, e.Kind)
 			}
-		})
+		}, migration.WithLogger(slog.New(h)))
 	}
 }
 
