@@ -19,6 +19,9 @@ func init() {
 	grant.NewLeadership = func(token int64, deadline func() time.Time) (any, context.CancelCauseFunc) {
 		return newLeadership(token, deadline)
 	}
+	grant.EndOnClose = func(part, whole any) {
+		part.(*Leadership).grant.EndOnClose(whole.(*Leadership).grant.End)
+	}
 }
 
 // candidacy implements candidacy.Candidacy, which documents the exported methods. [Election] uses it

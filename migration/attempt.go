@@ -34,7 +34,7 @@ func (p phase) next(inOld, inNew leaderelection.Role) phase {
 	return p
 }
 
-var errNotJoined = errors.New("migration: new election: not joined within the time of WithJoinLimit")
+var errNotJoined = errors.New("migration: new election: the candidate has not become the leader within the limits of WithJoinLimit")
 
 // attempt is one attempt to lead both elections. It ends when either leadership is lost. It belongs to the
 // goroutine of ElectLeader.
@@ -45,6 +45,7 @@ type attempt struct {
 	// joinTimer fires if the candidate has not joined the new election in time. It is nil before the
 	// candidate tries to join.
 	joinTimer *time.Timer
+	joined    bool // the new election, in which the candidate waits for its turn
 }
 
 // run receives the statuses of both candidates until a leadership is lost, or the candidacy is over. It
@@ -72,8 +73,8 @@ func (a *attempt) run(ctx context.Context) (reason error, over bool) {
 			a.new.requested = nil
 			a.request()
 		}
-		if reason == nil && a.advance() {
-			reason, over = a.joinNew(ctx)
+		if reason == nil {
+			reason, over = a.advance(ctx)
 		}
 		if reason != nil {
 			return reason, over
@@ -98,11 +99,19 @@ func (a *attempt) receive(s *side, status leaderelection.Status, open bool) (rea
 	return nil, false
 }
 
-// advance begins the phase that follows from the roles of both sides. It reports whether the candidate begins
-// to confirm its leadership of the old election by that of the new one.
-func (a *attempt) advance() (confirm bool) {
-	former := a.phase
-	a.phase = former.next(a.old.role(), a.new.role())
+// advance begins the phase that follows from the roles of both sides. It returns the reason if a leadership was
+// lost or the candidacy is over before that.
+func (a *attempt) advance(ctx context.Context) (reason error, over bool) {
+	former, next := a.phase, a.phase.next(a.old.role(), a.new.role())
+	if next == leading {
+		// The statuses may have been sent before this process was stopped for some time.
+		for _, s := range []*side{a.old, a.new} {
+			if err := s.status.Leadership.Err(); err != nil {
+				return s.describe(err), false
+			}
+		}
+	}
+	a.phase = next
 	if id := a.old.status.CandidateID; id != "" && id != a.ID() {
 		a.candidacy.Join(id)
 	}
@@ -112,7 +121,10 @@ func (a *attempt) advance() (confirm bool) {
 	case former != leading:
 		a.lead(a.old.status.Leadership, a.new.status.Leadership)
 	}
-	return former == waiting && a.phase == confirming
+	if former == waiting && a.phase == confirming {
+		return a.joinNew(ctx)
+	}
+	return nil, false
 }
 
 // publish publishes whom the candidate follows, if that has changed or it has joined.
@@ -143,6 +155,8 @@ func (a *attempt) joinNew(ctx context.Context) (reason error, over bool) {
 		reason = a.old.describe(l.Err())
 	case creation.Err() != nil:
 		reason = context.Cause(creation)
+	case errors.Is(err, leaderelection.ErrUnreachable):
+		return err, false
 	case err != nil:
 		return err, true
 	}
@@ -156,14 +170,21 @@ func (a *attempt) joinNew(ctx context.Context) (reason error, over bool) {
 	return reason, over
 }
 
-// joinTimeout returns the channel of the timer, or nil if the candidate has joined the new election or does
-// not try to.
+// joinTimeout returns the channel of the timer while the candidate tries to confirm its leadership, or nil. When it
+// has joined the new election, it has more time, because it waits for its turn.
 func (a *attempt) joinTimeout() <-chan time.Time {
-	if a.new == nil || a.new.status.CandidateID != "" {
+	if a.new == nil || a.phase != confirming {
 		return nil
+	}
+	if !a.joined && a.new.status.CandidateID != "" {
+		a.joined = true
+		a.joinTimer.Reset(turnLimit * a.options.joinLimit)
 	}
 	return a.joinTimer.C
 }
+
+// turnLimit is how many times the join limit a candidate may wait for its turn in the new election.
+const turnLimit = 6
 
 // leave ends the leadership for a reason, and resigns from both elections. If the candidacy of a side has
 // ended with an error before it resigned, leave returns that error.

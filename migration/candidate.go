@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
+	"github.com/go-leaderelection/leaderelection/internal/grant"
 )
 
 // Candidate is a candidate of two elections that leads only while it leads both. It implements
@@ -27,11 +30,13 @@ type Candidate struct {
 
 	mu       sync.Mutex
 	old, new *side // the newest ones; new is nil before it is created
-	granted  grant // the newest leadership
+	granted  parts // of the newest leadership
+	// unconfirmed are the sides of earlier attempts that have resigned without a confirmation.
+	unconfirmed []*side
 }
 
-// grant is a leadership and those of the two elections of which it consists.
-type grant struct{ both, old, new *leaderelection.Leadership }
+// parts are the leaderships in the two elections of which a leadership consists.
+type parts struct{ old, new *leaderelection.Leadership }
 
 var _ leaderelection.Candidate = (*Candidate)(nil)
 
@@ -40,7 +45,8 @@ var _ leaderelection.Candidate = (*Candidate)(nil)
 // oldElection with ctx; it does not call newElection.
 //
 // If a candidacy in either election ends with an error, the Candidate's ends with the same error. With
-// options such as [leaderelection.WithRejoin] the candidates continue.
+// options such as [leaderelection.WithRejoin] the candidates continue. So does the Candidate if a function
+// returns an error that wraps [leaderelection.ErrUnreachable], except the one with which NewCandidate ends.
 //
 // The error is that of oldElection, or wraps [leaderelection.ErrInvalid].
 func NewCandidate(ctx context.Context, oldElection, newElection NewCandidateFunc, opts ...Option) (*Candidate, error) {
@@ -80,14 +86,14 @@ func (c *Candidate) Events() <-chan event.Event { return c.candidacy.Events() }
 // two elections. Candidates without a method ResignRequested do not receive requests.
 func (c *Candidate) ResignRequested() <-chan struct{} { return c.requested }
 
-// Leaderships returns the leaderships in the two elections of which l consists, or nil if l is not the newest
-// leadership of this candidate. A program that fences its writes registers both tokens during the
+// Leaderships returns the leaderships in the two elections of which l consists, or nil if l does not have the
+// token of the newest leadership of this candidate. A program that fences its writes registers both tokens during the
 // migration: that of the old election excludes instances that use only the old one, and that of the new
 // election excludes instances that use only the new one.
 func (c *Candidate) Leaderships(l *leaderelection.Leadership) (inOld, inNew *leaderelection.Leadership) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l == nil || l != c.granted.both {
+	if l == nil || c.granted.old == nil || l.Token() != c.granted.old.Token() {
 		return nil, nil
 	}
 	return c.granted.old, c.granted.new
@@ -104,20 +110,31 @@ func (c *Candidate) Resign() error {
 	return c.resign()
 }
 
-// resign resigns from both elections.
+// resign resigns from both elections. It returns the error of each side, also of earlier attempts, whose resignation is
+// not confirmed.
 func (c *Candidate) resign() error {
 	c.mu.Lock()
-	old, new := c.old, c.new
-	c.mu.Unlock()
-	if new == nil {
-		return old.resign()
+	sides := append(slices.Clone(c.unconfirmed), c.old)
+	if c.new != nil {
+		sides = append(sides, c.new)
 	}
-	var fromNew error
+	c.mu.Unlock()
+	errs := make([]error, len(sides))
 	var resigning sync.WaitGroup
-	resigning.Go(func() { fromNew = new.resign() })
-	fromOld := old.resign()
+	for i, s := range sides {
+		resigning.Go(func() { errs[i] = s.resign() })
+	}
 	resigning.Wait()
-	return errors.Join(fromOld, fromNew)
+	var unconfirmed []*side
+	for i, s := range sides {
+		if errs[i] != nil {
+			unconfirmed = append(unconfirmed, s)
+		}
+	}
+	c.mu.Lock()
+	c.unconfirmed = slices.DeleteFunc(unconfirmed, func(s *side) bool { return s == c.old || s == c.new })
+	c.mu.Unlock()
+	return errors.Join(errs...)
 }
 
 // EndElection implements [leaderelection.Candidate]: it ends the old election for all candidates, and then the
@@ -161,32 +178,57 @@ func (c *Candidate) run(ctx context.Context) error {
 		if over {
 			return reason
 		}
-		old, err := newSide(ctx, "old", c.oldElection)
-		switch {
-		case ctx.Err() != nil:
-			if err == nil {
-				_ = old.resign()
-			}
-			return context.Cause(ctx)
-		case err != nil:
+		old, err := c.joinAgain(ctx)
+		if err != nil {
 			return err
 		}
 		c.set(old, nil)
 	}
 }
 
+// joinAgain creates a candidate of the old election after an attempt. It waits while the backend is unreachable.
+func (c *Candidate) joinAgain(ctx context.Context) (*side, error) {
+	for {
+		old, err := newSide(ctx, "old", c.oldElection)
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				_ = old.resign()
+			}
+			return nil, context.Cause(ctx)
+		case !errors.Is(err, leaderelection.ErrUnreachable):
+			return old, err
+		}
+		c.options.log.Warn("waiting for the backend", "err", err)
+		if err := limit.Pause(ctx, unreachablePause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// unreachablePause is the time between two attempts to create a candidate of an unreachable backend.
+const unreachablePause = time.Second
+
+// set replaces the sides. It keeps those whose resignation is not confirmed for Resign.
 func (c *Candidate) set(old, new *side) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, s := range []*side{c.old, c.new} {
+		if s != nil && s != old && s != new && s.isUnconfirmed() {
+			c.unconfirmed = append(c.unconfirmed, s)
+		}
+	}
 	c.old, c.new = old, new
 }
 
 // lead begins a leadership that lasts as long as both leaderships.
 func (c *Candidate) lead(old, new *leaderelection.Leadership) {
-	c.mu.Lock() // a call of Leaderships waits until granted is set
-	defer c.mu.Unlock()
+	c.mu.Lock()
+	c.granted = parts{old, new} // before the program receives the leadership
+	c.mu.Unlock()
 	both := c.candidacy.Lead(old.Token(), func() time.Time { return earlier(old.Deadline(), new.Deadline()) })
-	c.granted = grant{both, old, new}
+	grant.EndOnClose(old, both)
+	grant.EndOnClose(new, both)
 }
 
 // earlier returns the earlier one of two deadlines. A zero time is no deadline.

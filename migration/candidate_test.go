@@ -3,15 +3,22 @@ package migration_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/migration"
+	"github.com/go-leaderelection/leaderelection/zkdial"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // scripted is a candidate whose role a test sets.
@@ -21,6 +28,7 @@ type scripted struct {
 	resigned  time.Time // the time of the first Resign
 	closed    bool
 	endErr    error
+	resignErr error // the result of Resign
 }
 
 func newScripted() *scripted {
@@ -40,7 +48,7 @@ func (s *scripted) Resign() error {
 	}
 	s.Stop(leaderelection.ErrResigned)
 	<-s.Done()
-	return nil
+	return s.resignErr
 }
 
 func (s *scripted) EndElection() error {
@@ -49,8 +57,11 @@ func (s *scripted) EndElection() error {
 
 func (s *scripted) ResignRequested() <-chan struct{} { return s.requested }
 
-func (s *scripted) Close() error {
-	s.closed = true
+// closing is a candidate with a method Close.
+type closing struct{ *scripted }
+
+func (c closing) Close() error {
+	c.closed = true
 	return nil
 }
 
@@ -84,7 +95,7 @@ func runPair(t *testing.T, f func(*pair), opts ...migration.Option) {
 		var err error
 		p.Candidate, err = migration.NewCandidate(t.Context(), func(context.Context) (leaderelection.Candidate, error) {
 			p.olds = append(p.olds, newScripted())
-			return p.olds[len(p.olds)-1], nil
+			return closing{p.olds[len(p.olds)-1]}, nil
 		}, func(ctx context.Context) (leaderelection.Candidate, error) {
 			if p.newErr != nil {
 				return nil, p.newErr
@@ -97,7 +108,8 @@ func runPair(t *testing.T, f func(*pair), opts ...migration.Option) {
 		synctest.Wait()
 		f(p)
 		_ = p.Resign()
-		for _, s := range append(p.olds, p.news...) {
+		synctest.Wait()
+		for _, s := range p.olds {
 			require.True(t, s.closed, "a candidate was not closed")
 		}
 	})
@@ -131,7 +143,7 @@ func TestCandidate_Phases(t *testing.T) {
 		inOld, inNew := p.Leaderships(l)
 		require.Same(p, p.olds[0].Leadership(), inOld)
 		require.Same(p, p.news[0].Leadership(), inNew)
-		inOld, inNew = p.Leaderships(inOld)
+		inOld, inNew = p.Leaderships(inNew)
 		require.Nil(p, inOld)
 		require.Nil(p, inNew)
 	})
@@ -280,7 +292,7 @@ func TestCandidate_ResignDuringCreation(t *testing.T) {
 // old election.
 func TestCandidate_ResignBeforeStart(t *testing.T) {
 	old := newScripted()
-	create := func(context.Context) (leaderelection.Candidate, error) { return old, nil }
+	create := func(context.Context) (leaderelection.Candidate, error) { return closing{old}, nil }
 	c, err := migration.NewCandidate(t.Context(), create, create)
 	require.NoError(t, err)
 	require.NoError(t, c.Resign())
@@ -312,4 +324,134 @@ func TestNewCandidate_Invalid(t *testing.T) {
 		require.ErrorIs(t, err, c.err, text)
 		require.ErrorContains(t, err, text)
 	}
+}
+
+// blockingHandler blocks until gate is closed, if there is one.
+type blockingHandler struct {
+	slog.Handler
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (h *blockingHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *blockingHandler) Handle(context.Context, slog.Record) error {
+	if gate := h.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return nil
+}
+
+// TestCandidate_StaleStatus fails if the candidate leads because of a status that was sent before the other leadership
+// has ended.
+func TestCandidate_StaleStatus(t *testing.T) {
+	for range 20 { // the select chooses one of two cases at random
+		h := &blockingHandler{}
+		runPair(t, func(p *pair) {
+			events := p.Events()
+			p.olds[0].follow("old/1", "")
+			p.olds[0].lead(1, time.Hour)
+			gate := make(chan struct{})
+			h.gate.Store(&gate)
+			p.news[0].Join("new/1")
+			p.news[0].Publish(leaderelection.Status{NowFollowing: "new/0"})
+			time.Sleep(time.Second) // until the candidate logs that it follows new/0
+			deadline := time.Now().Add(time.Hour)
+			p.news[0].Lead(2, func() time.Time { return deadline })
+			p.olds[0].Revoke(errors.New("lost"))
+			close(gate)
+			synctest.Wait()
+			_ = p.Resign()
+			for e := range events {
+				require.NotEqual(p, event.Elected, e.Kind)
+			}
+		}, migration.WithLogger(slog.New(h)))
+	}
+}
+
+// TestCandidate_ConnectionIsClosed fails if the leadership continues for an instant after the owner of the connection of
+// either election has closed it.
+func TestCandidate_ConnectionIsClosed(t *testing.T) {
+	for name, closed := range map[string]int{"old": 0, "new": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.Start(t)
+				var conns []*zk.Conn
+				var create []migration.NewCandidateFunc
+				for _, node := range []string{"/old", "/new"} {
+					conn, _, err := zkdial.Connect([]string{srv.Name()}, 4*time.Second, zkdial.WithDialer(srv.Dialer()))
+					require.NoError(t, err)
+					defer conn.Close()
+					conns = append(conns, conn)
+					create = append(create, func(context.Context) (leaderelection.Candidate, error) {
+						return leaderelection.NewElection(conn, node, leaderelection.WithCreateNode())
+					})
+				}
+				c, err := migration.NewCandidate(t.Context(), create[0], create[1])
+				require.NoError(t, err)
+				result := make(chan error, 1)
+				go func() { result <- c.ElectLeader() }()
+				status := <-c.Status()
+				for status.Leadership == nil {
+					status = <-c.Status()
+				}
+				conns[closed].Close()
+				select {
+				case <-status.Leadership.Done():
+				default:
+					t.Error("the leadership continues after Close")
+				}
+				require.ErrorIs(t, status.Leadership.Err(), leaderelection.ErrConnClosed)
+				_ = c.Resign()
+				<-result
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// TestCandidate_TurnLimit fails if a leader of the old election that has joined the new one, and does not become its
+// leader, keeps its place for good.
+func TestCandidate_TurnLimit(t *testing.T) {
+	runPair(t, func(p *pair) {
+		p.olds[0].follow("old/1", "")
+		p.olds[0].lead(1, 24*time.Hour)
+		at := time.Now()
+		time.Sleep(9 * time.Second)
+		p.news[0].follow("new/2", "new/1")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(p, 69*time.Second, p.olds[0].resigned.Sub(at))
+		require.Len(p, p.olds, 2)
+	})
+}
+
+// TestCandidate_Unreachable fails if the candidacy ends because a backend is unreachable for some time.
+func TestCandidate_Unreachable(t *testing.T) {
+	runPair(t, func(p *pair) {
+		p.newErr = fmt.Errorf("no answer: %w", leaderelection.ErrUnreachable)
+		p.olds[0].follow("old/1", "")
+		p.olds[0].lead(1, time.Hour)
+		require.Len(p, p.olds, 2)
+		p.newErr = nil
+		p.leadBoth()
+		require.Equal(p, leaderelection.Leader, p.Current().Role)
+	})
+}
+
+// TestCandidate_ResignUnconfirmed fails if Resign hides a resignation that is not confirmed, also of an earlier
+// attempt, or returns its error when it is confirmed.
+func TestCandidate_ResignUnconfirmed(t *testing.T) {
+	runPair(t, func(p *pair) {
+		p.leadBoth()
+		p.news[0].resignErr = leaderelection.ErrUnconfirmed
+		p.olds[0].Revoke(errors.New("lost"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(p, p.olds, 2)
+		err := p.Resign()
+		require.ErrorIs(p, err, leaderelection.ErrUnconfirmed)
+		require.ErrorContains(p, err, "new election")
+		p.news[0].resignErr = nil
+		require.NoError(p, p.Resign())
+	})
 }

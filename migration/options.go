@@ -52,7 +52,8 @@ func WithGrace(d time.Duration) Option { return optionFunc(func(o *options) { o.
 
 // WithJoinLimit sets the time in which the leader of the old election must have joined the new
 // election. The default is ten seconds. A candidate that has not joined in this time cannot reach the new backend. It
-// leaves the old election, and joins it again as the last, so that another candidate can lead.
+// leaves the old election, and joins it again as the last, so that another candidate can lead. It also does so if it
+// has joined and not become the leader after six times this time: it may not reach the new backend any more.
 func WithJoinLimit(d time.Duration) Option { return optionFunc(func(o *options) { o.joinLimit = d }) }
 
 // WithLogger sets the logger for statuses and for the reasons why leaderships were lost. By default

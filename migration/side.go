@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-leaderelection/leaderelection"
 )
@@ -13,7 +14,8 @@ import (
 // NewCandidateFunc creates a candidate of one of the two elections, without starting it. It is called again
 // after that candidate has resigned. It may wait for its backend, and must return soon after ctx is done.
 // The candidate may be bound to ctx, which is cancelled when the candidate has resigned. If the candidate
-// has a method Close, it is called after the resignation.
+// has a method Close, it is called after the resignation. EndElection may call the function of the new
+// election at the same time as ElectLeader.
 type NewCandidateFunc func(ctx context.Context) (leaderelection.Candidate, error)
 
 // side is a candidate of one of the two elections. Its status belongs to the goroutine of ElectLeader.
@@ -21,7 +23,9 @@ type side struct {
 	name      string // "old" or "new"
 	candidate leaderelection.Candidate
 	cancel    context.CancelFunc // cancels the context of NewCandidateFunc
-	resign    func() error       // resigns when it is called for the first time
+	leave     func() error       // leaveOnce, when it is called for the first time; then its result
+	called    atomic.Bool        // resign was called
+	failed    atomic.Bool        // the newest resignation is not confirmed
 
 	started   bool            // start was called
 	result    chan error      // receives the result of ElectLeader
@@ -47,7 +51,7 @@ func newSide(ctx context.Context, name string, create NewCandidateFunc) (*side, 
 		return nil, fmt.Errorf("migration: %s election: %w", name, err)
 	}
 	s := &side{name: name, candidate: candidate, cancel: cancel, result: make(chan error, 1)}
-	s.resign = sync.OnceValue(s.leave)
+	s.leave = sync.OnceValue(s.leaveOnce)
 	if !unlink() { // the candidate may be bound to a context that is done
 		return nil, errors.Join(fmt.Errorf("migration: %s election: %w", name, context.Cause(ctx)), s.resign())
 	}
@@ -63,17 +67,45 @@ func (s *side) start() {
 	go func() { s.result <- s.candidate.ElectLeader() }()
 }
 
-// leave resigns, and returns the error of the resignation when the candidacy is over.
-func (s *side) leave() error {
+// resign resigns. It returns the error of the resignation, and in later calls whether it is confirmed by then.
+func (s *side) resign() error {
+	again := s.called.Swap(true)
+	err := s.leave()
+	if _, closes := s.candidate.(io.Closer); again && err != nil && !closes {
+		err = s.describe(s.candidate.Resign())
+	}
+	s.failed.Store(err != nil)
+	return err
+}
+
+func (s *side) isUnconfirmed() bool { return s.failed.Load() }
+
+// leaveOnce resigns, waits until the candidacy is over, and closes the candidate. If the backend does not confirm the
+// resignation, it does not wait, because Resign must not block for longer: the candidacy is over, and ElectLeader
+// returns soon.
+func (s *side) leaveOnce() error {
 	err := s.candidate.Resign()
-	if s.started {
+	switch {
+	case !s.started:
+	case err != nil:
+		go func() {
+			<-s.result
+			_ = s.close()
+		}()
+		return s.describe(err)
+	default:
 		s.err = <-s.result
 	}
+	return s.describe(errors.Join(err, s.close()))
+}
+
+// close ends what belongs to the candidate after its candidacy.
+func (s *side) close() error {
 	s.cancel()
 	if c, ok := s.candidate.(io.Closer); ok {
-		err = errors.Join(err, c.Close())
+		return c.Close()
 	}
-	return s.describe(err)
+	return nil
 }
 
 // ended returns the error that ended the candidacy before it resigned, or nil. It can be called after leave.

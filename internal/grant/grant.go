@@ -15,6 +15,9 @@ var (
 	NewCandidacy func(ctx context.Context, log *slog.Logger) any
 	// NewLeadership returns a new *leaderelection.Leadership and the function that ends it.
 	NewLeadership func(token int64, deadline func() time.Time) (leadership any, end context.CancelCauseFunc)
+	// EndOnClose ends a *leaderelection.Leadership in the same step as a part of it that ends because the owner
+	// closes the connection.
+	EndOnClose func(part, whole any)
 )
 
 // Work returns the context of a function that works during a grant. It is derived from the context of the grant, so

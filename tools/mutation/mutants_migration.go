@@ -67,4 +67,36 @@ var migrationMutants = []mutant{
 		},
 		tests: "./migration -run ^TestCandidate_ResignBeforeStart$",
 	},
+	{
+		name: "migration/stale-status", breaks: "a candidate leads although a leadership has ended since its status",
+		file: "migration/attempt.go",
+		edits: []edit{
+			{"	if next == leading {\n", "	if false {\n"},
+		},
+		tests: "./migration -run ^TestCandidate_StaleStatus$",
+	},
+	{
+		name: "migration/close", breaks: "the leadership ends only some time after the owner has closed a connection",
+		file: "migration/candidate.go",
+		edits: []edit{
+			{"	grant.EndOnClose(new, both)\n", ""},
+		},
+		tests: "./migration -run ^TestCandidate_ConnectionIsClosed$",
+	},
+	{
+		name: "migration/turn-limit", breaks: "a leader of the old election waits for its turn in the new one without a limit",
+		file: "migration/attempt.go",
+		edits: []edit{
+			{"a.joinTimer.Reset(turnLimit * a.options.joinLimit)", "a.joinTimer.Stop()"},
+		},
+		tests: "./migration -run ^TestCandidate_TurnLimit$",
+	},
+	{
+		name: "migration/unconfirmed", breaks: "Resign forgets an earlier resignation that is not confirmed",
+		file: "migration/candidate.go",
+		edits: []edit{
+			{"s != new && s.isUnconfirmed()", "false"},
+		},
+		tests: "./migration -run ^TestCandidate_ResignUnconfirmed$",
+	},
 }

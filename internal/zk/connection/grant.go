@@ -46,7 +46,7 @@ func (s *Subscription) Grant(token int64) (*Grant, context.CancelCauseFunc) {
 }
 
 // EndOnClose makes a grant of Subscription.Grant call also, in addition, when it ends because the owner closes
-// the
+// the connection.
 func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
 	if g.sub != nil {
 		g.sub.EndOnClose(func(err error) {
@@ -55,6 +55,9 @@ func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
 		})
 	}
 }
+
+// End ends the grant for a reason, as the function that the constructor has returned does.
+func (g *Grant) End(reason error) { g.end(reason) }
 
 // Token returns the fencing token.
 func (g *Grant) Token() int64 { return g.token }
