@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -18,6 +19,30 @@ const flagAlso = "also"
 type also struct {
 	backend  string // "" without a migration
 	election string // "" for the name of --election
+
+	candidate atomic.Pointer[migration.Candidate] // the newest candidate of both backends
+	last      atomic.Pointer[alsoToken]           // the last result of token
+}
+
+// alsoToken is the token on the second backend of a leadership on both.
+type alsoToken struct {
+	leadership *leaderelection.Leadership
+	token      int64
+}
+
+// token returns the token of l on the second backend. known is false without a migration. The last token remains
+// known after l has ended, so that the end command receives it even if the candidate leads again.
+func (a *also) token(l *leaderelection.Leadership) (token int64, known bool) {
+	if c := a.candidate.Load(); c != nil {
+		if _, second := c.Leaderships(l); second != nil {
+			a.last.Store(&alsoToken{l, second.Token()})
+		}
+	}
+	last := a.last.Load()
+	if last == nil || last.leadership != l {
+		return 0, false
+	}
+	return last.token, true
 }
 
 func (a *also) register(flags *pflag.FlagSet) {
@@ -68,10 +93,10 @@ func (a *also) openRun(s *settings) (backend, error) {
 		first.close()
 		return backend{}, err
 	}
-	return both(s, first, second), nil
+	return a.both(s, first, second), nil
 }
 
-func both(s *settings, first, second backend) backend {
+func (a *also) both(s *settings, first, second backend) backend {
 	b := first
 	b.close = func() {
 		second.close()
@@ -102,8 +127,13 @@ func both(s *settings, first, second backend) backend {
 	b.newCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
 		// The backends leave a program this part of the session timeout to stop. See leaseMargin.
 		grace := max(first.timeout(s), second.timeout(s)) / leaseMargin
-		return migration.NewCandidate(ctx, first.newCandidate, second.newCandidate,
+		candidate, err := migration.NewCandidate(ctx, first.newCandidate, second.newCandidate,
 			migration.WithGrace(grace), migration.WithLogger(s.electionLog()))
+		if err != nil {
+			return nil, err
+		}
+		a.candidate.Store(candidate)
+		return candidate, nil
 	}
 	return b
 }

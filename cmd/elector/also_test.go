@@ -7,13 +7,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestAlso fails if instances of the three versions of a migration work at the same time, or if an instance that
-// leads on both backends has no successor of either version.
+// leads on both backends has no successor of either version, or does not give its program and its commands both tokens.
 func TestAlso(t *testing.T) {
 	t.Parallel()
 	zooKeeper, etcd := zktest.Start(t), dbserver.StartEtcd(t, dbserver.EtcdConfig{})
@@ -24,13 +26,17 @@ func TestAlso(t *testing.T) {
 
 	a := h.lead("a", stubborn, oldOnly...)
 	b := h.follow("b", stubborn, moving...)
-	c := h.follow("c", stubborn, moving...)
+	const tokens = `echo "$ELECTOR_ROLE $ELECTOR_TOKEN,$ELECTOR_ALSO_TOKEN."`
+	c := h.follow("c", tokens+"; "+stubborn, slices.Concat(moving, []string{"--leader-end-command", tokens})...)
 	a.terminate()
 	b.waitForOutput("works")
 	b.signal(syscall.SIGKILL)
+	program := c.waitForOutput("leader")
+	require.Regexp(t, `^leader [1-9][0-9]*,[1-9][0-9]*\.$`, program)
 	c.waitForOutput("works")
 	d := h.follow("d", stubborn, newOnly...)
 	c.terminate()
+	require.Equal(t, program, c.waitForOutput("leader"), "the end command")
 	d.waitForOutput("works")
 	h.requireOrder("a", "b", "c", "d")
 }

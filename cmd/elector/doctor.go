@@ -47,7 +47,8 @@ timeout that they grant, the ACL of the election, quotas, the difference of the 
 servers support containers. Print a line for each check, and say what would fail.
 
 The command does not join the election. It creates two znodes next to the election node and deletes
-them. It takes at most half a minute. Only the backend zookeeper supports it.
+them. It takes at most half a minute. Only the backend zookeeper supports it. It checks the settings of
+the second backend of --also, but not the servers of that one.
 
 Exit codes: 0 no check has found an error; 1 a check has found an error; 2 run rejects the settings;
 126 or 127 the program cannot be executed, or was not found.`,
@@ -59,7 +60,7 @@ Exit codes: 0 no check has found an error; 1 a check has found an error; 2 run r
 			if err := r.settings.requireSupport("doctor"); err != nil {
 				return err
 			}
-			check := r.settings.check
+			check := r.checkServers
 			if len(r.program.args) > 0 || r.beginCommand != "" { // otherwise only the servers are of interest
 				check = r.check
 			}
@@ -85,6 +86,14 @@ Exit codes: 0 no check has found an error; 1 a check has found an error; 2 run r
 	cmd.Flags().AddFlagSet(run.Flags())
 	cmd.SetFlagErrorFunc(adviseProgram)
 	return cmd
+}
+
+// checkServers returns an error if a setting is invalid for the backend, or for that of --also. It sends nothing.
+func (r *runCommand) checkServers() error {
+	if err := r.settings.check(); err != nil {
+		return err
+	}
+	return r.also.check(r.settings, r.checkBackend)
 }
 
 // printFindings prints a line for each finding. It returns an error if one of them is an error.

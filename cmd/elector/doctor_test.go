@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestDoctor fails if a check is wrong on a server, or if doctor leaves a znode behind.
@@ -59,6 +60,33 @@ func TestDoctor(t *testing.T) {
 	require.Contains(t, out, "error    ACL             no permission to read /jobs/one")
 	_, err = executeLine(args("--", "no-such-program")...)
 	require.Equal(t, cmdline.NotFound, exitCode(err))
+}
+
+// TestDoctor_LostReply fails if doctor leaves a container whose creation was not confirmed, or reports that containers
+// are not supported because it could not delete another znode.
+func TestDoctor_LostReply(t *testing.T) {
+	h := newZooKeeperHarness(t)
+	tree := h.srv.Tree()
+	h.srv.After(zktest.Match{Op: zktest.OpCreateContainer, Nth: 1}, zktest.Cut)
+	out, err := executeLine(append([]string{"doctor"}, h.flags...)...)
+	require.NoError(t, err)
+	require.Contains(t, out, "unknown  containers ")
+	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
+
+	h.srv.Before(zktest.Match{Op: zktest.OpDelete, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
+	out, err = executeLine(append([]string{"doctor"}, h.flags...)...)
+	require.NoError(t, err)
+	require.Contains(t, out, "ok       containers ")
+	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
+}
+
+// TestDoctor_Also fails if doctor accepts settings of a migration that run rejects.
+func TestDoctor_Also(t *testing.T) {
+	for _, program := range [][]string{nil, {"--", "true"}} {
+		_, err := executeLine(append([]string{"doctor", "--zookeeper-servers", "127.0.0.1:1", "--also", "zookeeper"}, program...)...)
+		require.ErrorContains(t, err, "--also zookeeper: it is the backend of --backend")
+		require.Equal(t, cmdline.Usage, exitCode(err))
+	}
 }
 
 // TestDoctor_NoServers fails if doctor does not report servers that do not answer.
@@ -117,6 +145,11 @@ func TestDoctor_Assessments(t *testing.T) {
 		"write":                       {[]finding{assessWrite("/jobs", false, zk.ErrNoAuth)}, severityError, "no permission"},
 		"write of an election":        {[]finding{assessWrite("/jobs", true, zk.ErrNoAuth)}, severityUnknown, "no permission"},
 		"slow write":                  {[]finding{assessWrite("/jobs", true, context.DeadlineExceeded)}, severityError, "no quorum"},
+		"container":                   {[]finding{assessContainer("/c", nil, nil)}, severityOK, ""},
+		"container that remains":      {[]finding{assessContainer("/c", zk.ErrConnectionClosed, zk.ErrNotEmpty)}, severityWarning, "/c cannot be deleted: delete it"},
+		"container, lost reply":       {[]finding{assessContainer("/c", zk.ErrConnectionClosed, nil)}, severityUnknown, "repeat the check"},
+		"container that existed":      {[]finding{assessContainer("/c", zk.ErrNodeExists, nil)}, severityUnknown, "repeat the check"},
+		"no containers":               {[]finding{assessContainer("/c", zk.ErrUnknown, zk.ErrNoNode)}, severityWarning, "do not support containers"},
 		"failed write":                {[]finding{assessWrite("/jobs", true, errors.New("quota exceeded"))}, severityError, "quota exceeded"},
 	} {
 		last := test.findings[len(test.findings)-1]

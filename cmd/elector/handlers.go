@@ -27,7 +27,7 @@ const deadlineFormat = "2006-01-02T15:04:05.000000000Z07:00"
 // is nil if the leader is unknown.
 func (r *runCommand) environment(role string, leader *candidateInfo, l *leaderelection.Leadership, err error) []string {
 	variables := map[string]string{
-		"ELECTOR_ROLE": role, "ELECTOR_TOKEN": "", "ELECTOR_DEADLINE": "", "ELECTOR_LEADER": "", "ELECTOR_LEADER_VALUE": "",
+		"ELECTOR_ROLE": role, "ELECTOR_TOKEN": "", "ELECTOR_ALSO_TOKEN": "", "ELECTOR_DEADLINE": "", "ELECTOR_LEADER": "", "ELECTOR_LEADER_VALUE": "",
 		"ELECTOR_ELECTION": r.settings.election, "ELECTOR_INSTANCE_ID": r.settings.instanceID, "ELECTOR_ERROR": "",
 	}
 	if leader != nil {
@@ -35,6 +35,9 @@ func (r *runCommand) environment(role string, leader *candidateInfo, l *leaderel
 	}
 	if l != nil {
 		variables["ELECTOR_TOKEN"] = strconv.FormatInt(l.Token(), 10)
+		if token, known := r.also.token(l); known {
+			variables["ELECTOR_ALSO_TOKEN"] = strconv.FormatInt(token, 10)
+		}
 		if d := l.Deadline(); role == roleLeader && !d.IsZero() {
 			variables["ELECTOR_DEADLINE"] = d.UTC().Format(deadlineFormat)
 		}

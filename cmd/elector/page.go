@@ -46,7 +46,8 @@ func newQueueView(b backend, election string) *queueView {
 }
 
 // get returns the last list, or a new one if that is outdated. It waits for the backend for at most listLimit, and for
-// other requests until ctx is done.
+// other requests until ctx is done. A client that disconnects does not interrupt a list: otherwise each of its requests
+// would cause another one.
 func (q *queueView) get(ctx context.Context) queueState {
 	if q.list == nil {
 		return queueState{}
@@ -60,16 +61,14 @@ func (q *queueView) get(ctx context.Context) queueState {
 	if time.Since(q.last.at) < queueAge+time.Duration(q.last.total)*queueAgeEach {
 		return q.last
 	}
-	limited, cancel := context.WithTimeout(ctx, listLimit)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), listLimit)
 	defer cancel()
 	candidates, err := q.list(limited)
 	state := queueState{at: time.Now(), total: len(candidates), err: err}
 	for _, c := range candidates[:min(len(candidates), maxPageCandidates)] {
 		state.candidates = append(state.candidates, candidateInfo{Name: cell(c.Name), Value: cell(c.Value), ID: cell(c.ID), Token: c.Token, Joined: c.Joined})
 	}
-	if ctx.Err() == nil { // otherwise the client has interrupted the list
-		q.last = state
-	}
+	q.last = state
 	return state
 }
 
@@ -264,7 +263,7 @@ const pageScript = `
 const update = async () => {
 	try {
 		if (!document.hidden) {
-			const reply = await fetch(location.href);
+			const reply = await fetch(location.href, {signal: AbortSignal.timeout(10000)});
 			if (!reply.ok) throw reply.status;
 			const next = new DOMParser().parseFromString(await reply.text(), "text/html");
 			document.querySelector("main").replaceWith(next.querySelector("main"));

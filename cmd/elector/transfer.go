@@ -58,7 +58,7 @@ it does not exist, or there is no election; 6 it does not lead within --timeout.
 			return err
 		case errors.Is(err, leaderelection.ErrNotTransferred):
 			return &cmdline.Error{Code: cmdline.NoLeader, Err: err}
-		case err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		case err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) && !errors.Is(err, leaderelection.ErrUnreachable):
 			return &cmdline.Error{Code: cmdline.NotLeft, Err: err}
 		case err != nil:
 			return s.describeTimeout(ctx, *timeout, err)
@@ -75,6 +75,9 @@ func (s *settings) transferInQueue(b backend) func(ctx context.Context, election
 		candidates, err := b.list(ctx, election)
 		if errors.Is(err, leaderelection.ErrNoElection) {
 			return fmt.Errorf("%w: %w", leaderelection.ErrNotTransferred, err)
+		}
+		if err != nil && ctx.Err() != nil && !errors.Is(err, leaderelection.ErrUnreachable) {
+			return fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err) // nothing was requested yet
 		}
 		if err != nil {
 			return err

@@ -75,6 +75,15 @@ func TestTransfer_Queue(t *testing.T) {
 	d.terminate()
 }
 
+// TestTransfer_NoAnswer fails if the exit code for servers that do not answer is that of a candidate that does not lead.
+func TestTransfer_NoAnswer(t *testing.T) {
+	t.Parallel()
+	h := newZooKeeperHarness(t)
+	h.srv.Stop()
+	p := h.command("transfer", "--to", "b", "--timeout", "2s")
+	p.requireExit(cmdline.Failed, "no answer from zookeeper at "+h.addr)
+}
+
 // TestTransfer_Unsupported fails if the error does not name the backends that support transfers.
 func TestTransfer_Unsupported(t *testing.T) {
 	t.Parallel()

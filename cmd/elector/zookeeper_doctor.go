@@ -304,18 +304,37 @@ func (z *zooKeeperBackend) examineWrites(ctx context.Context, electionExists boo
 		assessClock(before, time.UnixMilli(stat.Ctime), after),
 	}
 	_, _ = ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) }) // otherwise it ends with the session
-	refused, err := ask(ctx, z, func() (error, error) {                                         // some servers close the connection: another attempt does not help
-		_, err := z.conn.CreateContainer(node, nil, zk.FlagContainer, acl)
+	return append(findings, z.examineContainers(ctx, parent))
+}
+
+// examineContainers creates a container below parent, and deletes it. Its name is not that of another znode, because
+// doctor does not know whether that was deleted.
+func (z *zooKeeperBackend) examineContainers(ctx context.Context, parent string) finding {
+	node := path.Join(parent, "elector-doctor-"+rand.Text())
+	refused, err := ask(ctx, z, func() (error, error) { // some servers close the connection: another attempt does not help
+		_, err := z.conn.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 		return err, nil
 	})
-	if err = errors.Join(err, refused); err == nil {
-		_, err = ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
-		if err != nil {
-			return append(findings, newFinding(severityWarning, "containers", "%s cannot be deleted: delete it: %v", node, err))
-		}
-		return append(findings, newFinding(severityOK, "containers", "the servers support containers"))
+	// The container may exist also after an error, if only the reply was lost.
+	_, deleted := ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
+	return assessContainer(node, errors.Join(err, refused), deleted)
+}
+
+// assessContainer returns the finding for a container, given the results of its creation and of its deletion.
+func assessContainer(node string, created, deleted error) finding {
+	is := func(target error) bool { return errors.Is(created, target) }
+	switch {
+	case deleted != nil && !errors.Is(deleted, zk.ErrNoNode):
+		return newFinding(severityWarning, "containers", "%s cannot be deleted: delete it if it exists: %v", node, deleted)
+	case created == nil:
+		return newFinding(severityOK, "containers", "the servers support containers")
+	case slices.ContainsFunc([]error{
+		zk.ErrNodeExists, zk.ErrConnectionClosed, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrNoServer, zk.ErrClosing,
+		context.DeadlineExceeded, context.Canceled,
+	}, is):
+		return newFinding(severityUnknown, "containers", "the servers may not support containers: they have not answered, or close the connection (%v); repeat the check", created)
 	}
-	return append(findings, newFinding(severityWarning, "containers", "the servers do not support containers (%v): empty nodes of locks, queues and groups remain; elections are not affected", err))
+	return newFinding(severityWarning, "containers", "the servers do not support containers (%v): empty nodes of locks, queues and groups remain; elections are not affected", created)
 }
 
 // assessWrite returns the finding for a znode that was not created.

@@ -54,10 +54,10 @@ var commandMutants = []mutant{
 		tests: "./cmd/elector -cpu 1 -run ^TestPage_ListsRarely$",
 	},
 	{
-		name: "command/page-interrupted", breaks: "a client that disconnects hides the candidates from other viewers of the page",
+		name: "command/page-interrupted", breaks: "a client that disconnects interrupts the list of candidates for the page",
 		file: "cmd/elector/page.go",
 		edits: []edit{
-			{"if ctx.Err() == nil { // otherwise", "if true { // otherwise"},
+			{"context.WithoutCancel(ctx), listLimit", "ctx, listLimit"},
 		},
 		tests: "./cmd/elector -cpu 1 -run ^TestPage_ListsRarely$",
 	},
@@ -81,9 +81,33 @@ var commandMutants = []mutant{
 		name: "command/doctor-remains", breaks: "elector doctor leaves a znode behind",
 		file: "cmd/elector/zookeeper_doctor.go",
 		edits: []edit{
-			{"_, err = ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })", "_ = 0"},
+			{"_, deleted := ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })", "var deleted error"},
 		},
 		tests: "./cmd/elector -run ^TestDoctor$",
+	},
+	{
+		name: "command/doctor-lost-reply", breaks: "elector doctor takes a lost connection for servers without containers",
+		file: "cmd/elector/zookeeper_doctor.go",
+		edits: []edit{
+			{"return newFinding(severityUnknown, \"containers\", \"the servers may", "return newFinding(severityWarning, \"containers\", \"the servers may"},
+		},
+		tests: "./cmd/elector -run ^TestDoctor_Assessments$",
+	},
+	{
+		name: "command/transfer-unreachable", breaks: "elector transfer reports servers that do not answer as a candidate that does not lead in time",
+		file: "cmd/elector/transfer.go",
+		edits: []edit{
+			{"errors.Is(err, context.Cause(ctx)) && !errors.Is(err, leaderelection.ErrUnreachable)", "errors.Is(err, context.Cause(ctx))"},
+		},
+		tests: "./cmd/elector -run ^TestTransfer_NoAnswer$",
+	},
+	{
+		name: "command/also-token", breaks: "a program does not receive the token of the second backend",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"a.candidate.Store(candidate)", "_ = candidate"},
+		},
+		tests: "./cmd/elector -run ^TestAlso$",
 	},
 	{
 		name: "command/abort-code", breaks: "a process that aborts exits with the code of wrong usage",
