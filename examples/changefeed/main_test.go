@@ -23,5 +23,5 @@ func TestRunElection(t *testing.T) {
 	require.Equal(t, 3, strings.Count(text, "state changed to follower"), text)
 	require.Equal(t, 3, strings.Count(text, "state changed to leader"), text)
 	require.Contains(t, text, "feedA is leader: ")
-	require.ErrorContains(t, runElection(t.Context(), "oracle://x", time.Second, &out), "expected one of memory")
+	require.ErrorContains(t, runElection(t.Context(), "oracle://x", time.Second, &out), "expected one of")
 }
