@@ -48,7 +48,7 @@ var kubernetesMutants = []mutant{
 		name:   "kubernetes/M2",
 		breaks: "the candidate resigns while a controller still runs",
 		file:   "adapters/controllerruntime/manager.go",
-		edits:  []edit{{"if working || !m.waits || errors.Is(err, context.DeadlineExceeded) {", "if working && false {"}},
+		edits:  []edit{{"if working || errors.Is(ended, leaderelection.ErrAlreadyStarted) {", "if errors.Is(ended, leaderelection.ErrAlreadyStarted) {"}},
 		tests:  "./adapters/controllerruntime -run ^TestManager_HungController$",
 	},
 	{
@@ -64,5 +64,33 @@ var kubernetesMutants = []mutant{
 		file:   "adapters/controllerruntime/manager.go",
 		edits:  []edit{{"options.BaseContext = func() context.Context { return m.base }", "options.BaseContext = func() context.Context { return context.WithoutCancel(m.base) }"}},
 		tests:  "./adapters/controllerruntime -run ^TestManager_CutOff$",
+	},
+	{
+		name:   "kubernetes/M5",
+		breaks: "the candidate resigns although the other lock was lost, and nothing has waited for the controllers",
+		file:   "adapters/controllerruntime/manager.go",
+		edits:  []edit{{"	case m.other:\n		return true\n	}\n	text := err.Error()", "	}\n	text := strings.ReplaceAll(err.Error(), \"lost\", \"\")"}},
+		tests:  "./adapters/controllerruntime -run ^TestManager_LostOtherLock$/^Running$",
+	},
+	{
+		name:   "kubernetes/M6",
+		breaks: "the candidate resigns after the grace period has passed without a report",
+		file:   "adapters/controllerruntime/manager.go",
+		edits:  []edit{{"stopping >= m.grace", "stopping < 0"}},
+		tests:  "./adapters/controllerruntime -run ^TestManager_LostOtherLock$/^Stopping$",
+	},
+	{
+		name:   "kubernetes/M7",
+		breaks: "a second manager ends the candidacy of the first",
+		file:   "adapters/controllerruntime/manager.go",
+		edits:  []edit{{"if working || errors.Is(ended, leaderelection.ErrAlreadyStarted) {", "if working {"}},
+		tests:  "./adapters/controllerruntime -run ^TestManager_CandidacyEnds$",
+	},
+	{
+		name:   "kubernetes/M8",
+		breaks: "the program does not exit before another candidate leads, because Start waits for the resignation",
+		file:   "adapters/controllerruntime/manager.go",
+		edits:  []edit{{"l != nil && l.Err() != nil {", "l != nil && l.Err() != nil && false {"}},
+		tests:  "./adapters/controllerruntime -run ^TestManager_SlowResignation$",
 	},
 }
