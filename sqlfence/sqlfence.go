@@ -37,7 +37,8 @@
 // If a statement fails, roll back. On MySQL and MariaDB, the server may have ended the transaction, and would execute
 // later statements without one. Statements that commit implicitly there, such as CREATE TABLE, end the protection as
 // well. All tables must have the engine InnoDB. The column uses changes with each transaction, so that
-// of concurrent transactions on different nodes of Galera only one is committed.
+// of concurrent transactions on different nodes of Galera only one is committed: Guard does not wait for those on
+// other nodes, and the later one to commit fails with error 1213, and can be repeated.
 package sqlfence
 
 import (

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,25 +23,31 @@ import (
 // a session timeout of two seconds that is 160 ms later, or more.
 const stopLimit = 100 * time.Millisecond
 
+// defaultGrace is the GracefulShutdownTimeout of controller-runtime if the option is not set.
+const defaultGrace = 30 * time.Second
+
 // NewManager returns a manager whose controllers run only while the candidate leads.
 //
-// The manager runs the candidacy: the caller must not call ElectLeader, and creates a new candidate
-// for each manager. The other options are those of controller-runtime. LeaderElection must be
+// The manager runs the candidacy: the caller must not call ElectLeader, must not receive from Status
+// (Events and Current may be used), and creates a new candidate for each manager. The other options are those of controller-runtime. LeaderElection must be
 // false. If LeaderElectionResourceLockInterface is set, the controllers run only while the manager
 // also holds that lock; this is for programs that replace client-go's election. The values of
 // BaseContext are kept.
 //
 // The method Start of the manager returns
 //   - the error of controller-runtime, or nil, if its context is done or the manager fails. The
-//     candidate then resigns, unless the controllers have not stopped within
-//     GracefulShutdownTimeout: it stays the leader until the program exits, because another leader
-//     must not begin before;
+//     candidate then resigns, unless controllers may still run: if they have not stopped within
+//     GracefulShutdownTimeout, if the other lock was lost, or if the manager fails while it uses
+//     another lock, because controller-runtime may then not wait for them. It stays the leader until
+//     the program exits, because another leader must not begin before;
 //   - an error that wraps the reason, such as [leaderelection.ErrLeaseExpired], if the leadership
-//     has ended. Controllers that have not returned 100 ms after that still run;
+//     has ended. Controllers that have not returned 100 ms after that still run. The candidate
+//     resigns while the program exits;
 //   - the error of ElectLeader if the candidacy ends before;
 //   - [elector.ErrWithdrawn] if the candidate was requested to resign, after the controllers have
 //     stopped;
-//   - [leaderelection.ErrAlreadyStarted] in a second call.
+//   - [leaderelection.ErrAlreadyStarted] in a second call, or if ElectLeader was called before. The
+//     candidate then does not resign.
 //
 // As with controller-runtime's own election, the program must exit when Start returns: the next
 // start of the container is the next candidacy.
@@ -56,7 +63,11 @@ func NewManager(config *rest.Config, options manager.Options, candidate leaderel
 	}
 	m := &electedManager{candidate: candidate, join: make(chan struct{}), leads: make(chan struct{})}
 	m.ready = sync.OnceFunc(func() { close(m.join) })
-	m.waits = options.GracefulShutdownTimeout == nil || *options.GracefulShutdownTimeout != 0
+	m.other = options.LeaderElectionResourceLockInterface != nil
+	m.grace = defaultGrace
+	if options.GracefulShutdownTimeout != nil {
+		m.grace = *options.GracefulShutdownTimeout
+	}
 	base := context.Background()
 	if options.BaseContext != nil {
 		base = options.BaseContext()
@@ -89,8 +100,11 @@ type key struct{} // key is the key of the manager in its contexts.
 type electedManager struct {
 	manager.Manager
 	candidate leaderelection.Candidate
-	// waits reports whether Start of the manager waits for the controllers.
-	waits bool
+	// other reports whether the manager also holds a lock of the user.
+	other bool
+	// grace is how long Start of the manager waits for the controllers: not at all if it is zero, and
+	// without a limit if it is negative.
+	grace time.Duration
 
 	base       context.Context // base is the parent of the contexts of all runnables.
 	cancelBase context.CancelCauseFunc
@@ -109,8 +123,15 @@ func (m *electedManager) Start(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	// The manager must not begin to stop before the time is known.
+	managed, end := context.WithCancel(context.WithoutCancel(ctx))
+	var stopBegan time.Time // stopBegan is set before managed is done.
+	context.AfterFunc(ctx, func() {
+		stopBegan = time.Now()
+		end()
+	})
 	stopped := make(chan error, 1)
-	go func() { stopped <- m.Manager.Start(ctx) }()
+	go func() { stopped <- m.Manager.Start(managed) }()
 	var candidacy sync.WaitGroup
 	candidacy.Go(func() { m.elect(ctx) })
 	candidacy.Go(func() { m.follow(stop) })
@@ -127,21 +148,52 @@ func (m *electedManager) Start(ctx context.Context) error {
 			working = true
 		}
 	}
+	if !working {
+		var stopping time.Duration
+		if err == nil { // The manager has returned because managed was done.
+			stopping = time.Since(stopBegan)
+		}
+		working = m.mayWork(err, stopping)
+	}
 	ended := context.Cause(m.base)
 	if ended == nil && errors.Is(context.Cause(ctx), elector.ErrWithdrawn) {
 		ended = elector.ErrWithdrawn
 	}
 	err = errors.Join(ended, err)
-	if working || !m.waits || errors.Is(err, context.DeadlineExceeded) {
-		return err // Another leader must not begin before this program has exited.
+	if working || errors.Is(ended, leaderelection.ErrAlreadyStarted) {
+		// Another leader must not begin before this program has exited. A candidate that was started
+		// elsewhere belongs to another manager.
+		return err
 	}
 	stop(nil)
 	m.cancelBase(nil)
+	if l := m.leadership.Load(); l != nil && l.Err() != nil {
+		// Start must return before another candidate can lead, so that the program exits. Without a
+		// connection, Resign takes longer. Nothing waits for it: it ends with the program.
+		go func() { _ = m.candidate.Resign() }()
+		return err
+	}
 	if unconfirmed := m.candidate.Resign(); unconfirmed != nil {
 		return errors.Join(err, unconfirmed)
 	}
 	candidacy.Wait()
 	return err
+}
+
+// mayWork reports whether controllers may still run after Start of the manager has returned err, stopping
+// after its context was done. controller-runtime has no values for these errors. If it loses the lock, it
+// does not wait for controllers, and it does not report later that the grace period has passed.
+func (m *electedManager) mayWork(err error, stopping time.Duration) bool {
+	switch {
+	case m.grace == 0:
+		return true
+	case err == nil:
+		return m.grace > 0 && stopping >= m.grace
+	case m.other:
+		return true
+	}
+	text := err.Error()
+	return strings.Contains(text, "failed waiting for all runnables to end") || strings.Contains(text, "leader election lost")
 }
 
 // elect runs the candidacy when the manager is ready to lead, and ends everything that the manager
@@ -159,13 +211,16 @@ func (m *electedManager) elect(ctx context.Context) {
 // follow receives the first leadership, and ends everything that the manager runs when it ends. If
 // the candidate is requested to resign, follow stops the manager.
 func (m *electedManager) follow(stop context.CancelCauseFunc) {
-	statuses := m.candidate.Status()
+	var statuses <-chan leaderelection.Status
 	var requested, ended <-chan struct{}
+	join := m.join
 	if c, ok := m.candidate.(interface{ ResignRequested() <-chan struct{} }); ok {
 		requested = c.ResignRequested()
 	}
 	for {
 		select {
+		case <-join: // Earlier statuses would be those of another manager.
+			statuses, join = m.candidate.Status(), nil
 		case status, ok := <-statuses:
 			switch {
 			case !ok: // ElectLeader returns.

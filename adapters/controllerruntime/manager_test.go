@@ -3,7 +3,9 @@ package controllerruntime_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,6 +188,73 @@ func TestManager_HungController(t *testing.T) {
 	}
 }
 
+// TestManager_LostOtherLock fails if a candidate resigns although the manager has lost the other lock, and so has
+// not waited for a controller, or has waited without success and does not report that.
+func TestManager_LostOtherLock(t *testing.T) {
+	for name, stop := range map[string]bool{"Running": false, "Stopping": true} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := candidateOf(t, memory.NewTable(), "one")
+			other := &otherLock{allowed: make(chan struct{}), asked: make(chan struct{}, 1)}
+			close(other.allowed)
+			grace, lease, renew, retry := time.Second, 2*time.Second, 300*time.Millisecond, 50*time.Millisecond
+			options := newOptions()
+			options.LeaderElectionResourceLockInterface, options.GracefulShutdownTimeout = other, &grace
+			options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &lease, &renew, &retry
+			release, returned := make(chan struct{}), make(chan struct{})
+			r := start(t, c, options, func(context.Context) error {
+				defer close(returned)
+				<-release
+				return nil
+			})
+			ctx := receive(t, r.started, "the controller")
+			if stop {
+				r.stop()
+			}
+			other.lost.Store(true)
+			t.Log(receive(t, r.ended, "the result of Start"))
+			require.NoError(t, controllerruntime.Leadership(ctx).Err(), "the controller still runs")
+			close(release)
+			receive(t, returned, "the end of the controller")
+			require.NoError(t, c.Resign())
+		})
+	}
+}
+
+// TestManager_ControllerTimeout fails if a candidate does not resign because a controller has failed with a
+// timeout of its own.
+func TestManager_ControllerTimeout(t *testing.T) {
+	c, _ := candidateOf(t, memory.NewTable(), "one")
+	r := start(t, c, newOptions(), func(context.Context) error { return fmt.Errorf("list: %w", context.DeadlineExceeded) })
+	ctx := receive(t, r.started, "the controller")
+	require.ErrorIs(t, receive(t, r.ended, "the result of Start"), context.DeadlineExceeded)
+	require.ErrorIs(t, controllerruntime.Leadership(ctx).Err(), leaderelection.ErrResigned)
+}
+
+// TestManager_SlowResignation fails if Start waits for a resignation after the leadership has ended: the program
+// must exit before another candidate leads.
+func TestManager_SlowResignation(t *testing.T) {
+	c, network := candidateOf(t, memory.NewTable(), "one")
+	allowed := make(chan struct{})
+	r := start(t, slowResigner{c, allowed}, newOptions(), nil)
+	receive(t, r.started, "the controller")
+	heal := network.Cut()
+	require.ErrorIs(t, receive(t, r.ended, "the result of Start"), leaderelection.ErrLeaseExpired)
+	close(allowed)
+	heal()
+	require.NoError(t, c.Resign())
+}
+
+// slowResigner is a candidate whose Resign waits until allowed is closed.
+type slowResigner struct {
+	leaderelection.Candidate
+	allowed chan struct{}
+}
+
+func (c slowResigner) Resign() error {
+	<-c.allowed
+	return c.Candidate.Resign()
+}
+
 // TestManager_CandidacyEnds fails if Start does not return when the candidacy ends without a leadership.
 func TestManager_CandidacyEnds(t *testing.T) {
 	table := memory.NewTable()
@@ -204,6 +273,8 @@ func TestManager_CandidacyEnds(t *testing.T) {
 	}
 	r = start(t, used, newOptions(), nil)
 	require.ErrorIs(t, receive(t, r.ended, "the result of Start"), leaderelection.ErrAlreadyStarted)
+	require.Equal(t, leaderelection.Leader, used.Current().Role, "the candidate of another manager resigns")
+	require.NoError(t, used.Resign())
 }
 
 // TestManager_ResignRequested fails if a request to resign does not stop the manager, in order.
@@ -249,6 +320,7 @@ func TestManager_OtherLock(t *testing.T) {
 type otherLock struct {
 	allowed chan struct{}
 	asked   chan struct{}
+	lost    atomic.Bool // lost makes updates fail.
 	record  resourcelock.LeaderElectionRecord
 }
 
@@ -271,6 +343,9 @@ func (l *otherLock) Create(ctx context.Context, r resourcelock.LeaderElectionRec
 }
 
 func (l *otherLock) Update(_ context.Context, r resourcelock.LeaderElectionRecord) error {
+	if l.lost.Load() {
+		return errors.New("the lock is lost")
+	}
 	l.record = r
 	return nil
 }

@@ -168,19 +168,28 @@ func (s *Store) create(ctx context.Context, blank changefeed.Record, request *re
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	return s.runner.Read(ctx, "write "+s.lease(), func(ctx context.Context) (changefeed.Record, error) {
 		v, ok := parseVersion(prev.Version)
-		if !ok {
-			return changefeed.Record{}, s.conflict(ctx)
+		begins := next.Leader != "" && next.Term != prev.Term
+		for attempt := 1; ok; attempt++ {
+			l, err := s.patch(ctx, v, next, begins)
+			switch {
+			case err == nil:
+				return decode(l)
+			case !apierrors.IsConflict(err):
+				return changefeed.Record{}, err
+			case attempt > maxRepeats:
+				return changefeed.Record{}, changefeed.ErrConflict
+			}
+			if v, err = s.conflict(ctx, v.uid, prev); err != nil {
+				return changefeed.Record{}, err
+			}
 		}
-		l, err := s.patch(ctx, v, next, next.Term != prev.Term)
-		switch {
-		case apierrors.IsConflict(err):
-			return changefeed.Record{}, s.conflict(ctx)
-		case err != nil:
-			return changefeed.Record{}, err
-		}
-		return decode(l)
+		_, err := s.conflict(ctx, "", prev)
+		return changefeed.Record{}, err
 	})
 }
+
+// maxRepeats is how often a heartbeat is repeated because other programs have changed the Lease.
+const maxRepeats = 3
 
 // patch sends a patch that writes next over the version prev.
 func (s *Store) patch(ctx context.Context, prev version, next changefeed.Record, begins bool) (*coordination.Lease, error) {
@@ -195,19 +204,25 @@ func (s *Store) patch(ctx context.Context, prev version, next changefeed.Record,
 	return s.send(ctx, s.client.Patch(types.MergePatchType).Name(s.name).Param("fieldManager", fieldManager).Body(body))
 }
 
-// conflict returns ErrConflict, or ErrNoRecord if the record does not exist.
-func (s *Store) conflict(ctx context.Context) error {
+// conflict reads the Lease after a conflict. If it is the one with the uid and its record is still prev,
+// another program has changed only its metadata, and conflict returns the new version. Otherwise it
+// returns ErrConflict, or ErrNoRecord if the record does not exist.
+func (s *Store) conflict(ctx context.Context, uid string, prev changefeed.Record) (version, error) {
+	var r changefeed.Record
 	l, err := s.get(ctx)
 	if err == nil {
-		_, err = decode(l)
+		r, err = decode(l)
 	}
+	r.Version, r.Time = prev.Version, prev.Time
 	switch {
 	case apierrors.IsNotFound(err), errors.Is(err, changefeed.ErrNoRecord):
-		return changefeed.ErrNoRecord
+		return version{}, changefeed.ErrNoRecord
 	case errors.Is(err, changefeed.ErrUnsuitable):
-		return err
+		return version{}, err
+	case err == nil && string(l.UID) == uid && r == prev:
+		return versionOf(l), nil
 	}
-	return changefeed.ErrConflict
+	return version{}, changefeed.ErrConflict
 }
 
 // Read implements [changefeed.Store]. The API server reads the newest state from its storage.

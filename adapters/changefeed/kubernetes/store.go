@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -72,8 +73,8 @@ func init() {
 
 // NewStore creates a store of the record in the Lease with a name in a namespace. It sends no request. The
 // config is that of client-go: rest.InClusterConfig returns that of the service account of a pod. It is
-// not changed; its QPS, Burst, RateLimiter and Timeout do not matter. The record is created by the
-// election.
+// not changed; its QPS, Burst, RateLimiter and Timeout do not matter. CertFile and KeyFile are read once:
+// if that certificate is replaced, a new store is needed. The record is created by the election.
 //
 // The error wraps [leaderelection.ErrInvalid].
 func NewStore(config *rest.Config, namespace, name string, opts ...Option) (*Store, error) {
@@ -95,13 +96,26 @@ func NewStore(config *rest.Config, namespace, name string, opts ...Option) (*Sto
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 	}
 	s.runner = store.Runner{
-		Feeds: store.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "kubernetes: ", Suffix: " at " + config.Host, MeaningOf: meaningOf,
+		Feeds: store.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "kubernetes: ", Suffix: " at " + withoutUser(config.Host), MeaningOf: meaningOf,
 	}
 	return s, nil
 }
 
+// userInfo matches the user and the password in a host, which can be an address with or without a scheme.
+var userInfo = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*://)?[^/]*@`)
+
+// withoutUser returns host without the user and the password, for messages.
+func withoutUser(host string) string { return userInfo.ReplaceAllString(host, "$1") }
+
 // openClient creates the client. It changes config.
 func (s *Store) openClient(config *rest.Config) error {
+	// Read the client certificate once: for files, client-go starts goroutines for each client that
+	// Close could not end. It can still reload the authorities.
+	authorities := config.CAData
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return err
+	}
+	config.CAData = authorities
 	version := coordination.SchemeGroupVersion
 	config.GroupVersion, config.APIPath = &version, "/apis"
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	coordination "k8s.io/api/coordination/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -17,6 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/kubernetes"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 func TestStore(t *testing.T) { storetest.Run(t, newFactory(startStandIn)) }
@@ -79,6 +81,14 @@ func TestLease_Fields(t *testing.T) {
 	require.Nil(t, third.Spec.HolderIdentity)
 	require.Nil(t, third.Spec.LeaseDurationSeconds, "0 is invalid")
 	require.EqualValues(t, 2, *third.Spec.LeaseTransitions)
+
+	released = fixture.Read(t, s)
+	vacant := fixture.Next(released)
+	vacant.Term++
+	_, err = s.Heartbeat(fixture.Context(t), released, vacant)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, *server.lease(name).Spec.LeaseTransitions, "a term without a leader is not a leadership")
+	require.Equal(t, first.Spec.AcquireTime, server.lease(name).Spec.AcquireTime)
 }
 
 // TestLease_OtherMetadata fails if a heartbeat removes what other programs have added to the Lease.
@@ -90,12 +100,60 @@ func TestLease_OtherMetadata(t *testing.T) {
 		l.Annotations["note"] = "keep"
 		return l
 	})
-	_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
-	require.ErrorIs(t, err, changefeed.ErrConflict, "another program has written")
-	fixture.Heartbeat(t, s, fixture.Read(t, s))
+	fixture.Heartbeat(t, s, r)
 	l := server.lease(name)
 	require.Equal(t, "report", l.Labels["app"])
 	require.Equal(t, "keep", l.Annotations["note"])
+	_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
+	require.ErrorIs(t, err, changefeed.ErrConflict, "the record has changed")
+
+	r = fixture.Read(t, s)
+	same := server.lease(name)
+	uid := same.UID
+	server.put(name, func(*coordination.Lease) *coordination.Lease { return nil })
+	server.put(name, func(*coordination.Lease) *coordination.Lease { return same })
+	require.NotEqual(t, uid, server.lease(name).UID)
+	_, err = s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
+	require.ErrorIs(t, err, changefeed.ErrConflict, "another Lease has the same record")
+}
+
+// TestLease_ManyChanges fails if a heartbeat is repeated without a limit because other programs change the Lease.
+func TestLease_ManyChanges(t *testing.T) {
+	name := newName()
+	server, s, r := createRecord(t, name)
+	patches := 0
+	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch {
+			patches++
+			server.put(name, func(l *coordination.Lease) *coordination.Lease { return l })
+		}
+		return false
+	})
+	_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
+	require.ErrorIs(t, err, changefeed.ErrConflict)
+	require.Equal(t, 4, patches)
+}
+
+// TestStore_ClientCertificate fails if goroutines remain when a store with files of a client certificate is closed.
+func TestStore_ClientCertificate(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	config := &rest.Config{Host: "https://127.0.0.1:1"}
+	config.CAFile, config.CertFile, config.KeyFile = testenv.NewAuthority(t).Files("client")
+	s, err := kubernetes.NewStore(config, "default", "x")
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	goleak.VerifyNone(t, before)
+	require.Empty(t, config.CertData, "the config is changed")
+}
+
+// TestErrors_Password fails if an error contains the password of the address.
+func TestErrors_Password(t *testing.T) {
+	for _, host := range []string{"http://user:secret@127.0.0.1:1", "user:secret@127.0.0.1:1"} {
+		s := newStore(t, &rest.Config{Host: host}, "x")
+		_, err := s.Read(fixture.Context(t))
+		require.ErrorContains(t, err, "127.0.0.1:1")
+		require.NotContains(t, err.Error(), "secret")
+	}
 }
 
 // TestLease_OtherHolder fails if a Lease that client-go's election has changed is used: its candidate leads.

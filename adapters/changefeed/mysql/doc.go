@@ -13,7 +13,8 @@
 //     is not 1, a crash of the machine can lose writes ([changefeed.RiskPowerLoss]).
 //   - A replica receives a write after it was acknowledged, or can forget it, also if it is
 //     semi-synchronous. So a server with replicas, or one that replicates from another, can lose writes
-//     in a failover ([changefeed.RiskFailover]).
+//     in a failover ([changefeed.RiskFailover]). A replica of MySQL that accepts writes is not detected,
+//     because it has no status variable Slaves_running: set read_only there.
 //   - Galera is accepted if wsrep_sync_wait of the connections contains 1 (causal reads): then no node
 //     answers with a state that is older than an acknowledged write. Otherwise, or with pc.ignore_sb or
 //     pc.ignore_quorum, the risk is [changefeed.RiskFailover].

@@ -46,7 +46,7 @@ func TestSafetyTable(t *testing.T) {
 			startReplica(t, server)
 			return server
 		}, nil),
-		"a replica that accepts writes": serverCase(func(t *testing.T) *dbserver.Server { return startReplica(t, primary(t)) }, nil),
+		"a replica of MariaDB that accepts writes": serverCase(func(t *testing.T) *dbserver.Server { return startReplica(t, primary(t)) }, nil),
 		"a replica, or another server with read_only": serverCase(func(t *testing.T) *dbserver.Server {
 			return startReplica(t, primary(t), "read-only=1")
 		}, nil),
@@ -64,6 +64,7 @@ func TestSafetyTable(t *testing.T) {
 			execSQL(t, db, "ALTER TABLE "+quoted(table)+" ENGINE=MyISAM")
 			return newStore(t, db, table, mysql.WithRisk(accepted...)).Start(fixture.Context(t))
 		}},
+		"a replica of MySQL that accepts writes":                                    {NotChecked: "MySQL has no status variable Slaves_running, and was not run"},
 		"a replica that is not connected, or whose connection the user may not see": {NotChecked: "the server does not know of it, or does not tell the user"},
 		"a proxy that sends requests to other servers than Start":                   {NotChecked: "Start sees only the server that answers it"},
 		"MySQL Group Replication, InnoDB Cluster, NDB":                              {NotChecked: "they are not part of MariaDB, and were not run"},
