@@ -194,7 +194,7 @@ func (g *Group) Run(ctx context.Context, id string, f func(ctx context.Context, 
 	}
 	m, err := g.join(ctx, id, f)
 	switch {
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return nil
 	case err != nil:
 		return err
@@ -208,7 +208,7 @@ func (g *Group) Run(ctx context.Context, id string, f func(ctx context.Context, 
 	if err := m.Close(); err != nil {
 		g.setup.Log.Warn("the member may remain until its session ends", "member", id, "err", err)
 	}
-	if errors.Is(m.reason, recipes.ErrClosed) {
+	if ctx.Err() != nil && errors.Is(m.reason, recipes.ErrClosed) {
 		return nil
 	}
 	return m.reason

@@ -195,4 +195,12 @@ var shardMutants = []mutant{
 		},
 		tests: "./recipes/shard -run ^TestSpec_Normalize$",
 	},
+	{
+		name: "shard/ends-while-joining", breaks: "a member remains although Run has returned",
+		file: "recipes/shard/group.go",
+		edits: []edit{
+			{"case err != nil && ctx.Err() != nil:", "case ctx.Err() != nil:"},
+		},
+		tests: "./recipes/shard -run ^TestRun_EndsWhileJoining$",
+	},
 }
