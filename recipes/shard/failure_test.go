@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -359,5 +360,58 @@ func TestUpdate_Same(t *testing.T) {
 		_, err = g.Update(w.Context(), func(s *Spec) error { s.MaxMoves = -1; return nil })
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		synctest.Wait()
+	})
+}
+
+// TestRun_InvalidName fails if a member ends because another program has written the name of a shard that
+// cannot be locked, or if Update accepts such a name.
+func TestRun_InvalidName(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(3)
+		a, b := r.start("a", 0), r.start("b", 0)
+		settle()
+		r.requireEven(3, "a", "b")
+		g := w.group(w.connect())
+		long := strings.Repeat("%", 2000)
+		_, err := g.Update(w.Context(), func(s *Spec) error { s.Shards = append(s.Shards, long); return nil })
+		require.ErrorIs(w, err, recipes.ErrInvalid)
+		_, err = g.spec.Set(w.Context(), Spec{Shards: append([]string{long}, names("s", 3)...)})
+		require.NoError(w, err)
+		settle()
+		require.Len(w, r.current(), 3)
+		w.setShards(4)
+		settle()
+		settle()
+		r.requireEven(4, "a", "b")
+		a.leave(w)
+		b.leave(w)
+	})
+}
+
+// TestMember_LostShards fails if Owned contains shards that are lost, because their release is not confirmed.
+func TestMember_LostShards(t *testing.T) {
+	runTest(t, func(w fixture) {
+		w.setShards(2)
+		m, err := w.group(w.connect(), WithGrace(0)).Join(w.Context(), "a")
+		require.NoError(w, err)
+		settle()
+		require.Len(w, (<-m.Owned()).Shards, 2)
+		w.srv.Blackhole(zktest.BothWays)
+		time.Sleep(timeout)
+		w.srv.Refuse(true)
+		settle()
+		select {
+		case owned := <-m.Owned():
+			require.NoError(w, owned.Err)
+			require.Empty(w, owned.Shards)
+		default:
+			require.Fail(w, "the loss is not reported")
+		}
+		w.srv.Refuse(false)
+		w.srv.Heal()
+		settle()
+		require.Len(w, (<-m.Owned()).Shards, 2)
+		require.NoError(w, m.Close())
 	})
 }

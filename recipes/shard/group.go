@@ -99,6 +99,11 @@ func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 		if err := is.normalize(); err != nil {
 			return is, err
 		}
+		for _, name := range is.Shards {
+			if _, err := g.mutex(name, ""); err != nil {
+				return is, fmt.Errorf("shard %.40q: use a shorter name: %w", name, err)
+			}
+		}
 		if same = is; reflect.DeepEqual(is, was) {
 			return is, errSame
 		}

@@ -11,8 +11,8 @@ import (
 
 // Spec is what operators decide about a group. [Group.Update] changes it. The zero Spec has no shards.
 type Spec struct {
-	// Shards are the names of the shards. A name can be any non-empty text. Update sorts them
-	// and removes duplicates.
+	// Shards are the names of the shards. A name can be any non-empty text whose lock has a path that
+	// is not too long (4 KiB, escaped). Update sorts them and removes duplicates.
 	Shards []string `json:"shards,omitempty"`
 	// Paused are shards that no member owns. Names that are not in Shards have no effect.
 	Paused []string `json:"paused,omitempty"`

@@ -203,4 +203,20 @@ var shardMutants = []mutant{
 		},
 		tests: "./recipes/shard -run ^TestRun_EndsWhileJoining$",
 	},
+	{
+		name: "shard/invalid-name", breaks: "a name that cannot be locked ends every member",
+		file: "recipes/shard/lend.go",
+		edits: []edit{
+			{"\t\t<-ctx.Done()\n\t\treturn nil\n\t}\n\tfor", "\t\treturn err\n\t}\n\tfor"},
+		},
+		tests: "./recipes/shard -run ^TestRun_InvalidName$",
+	},
+	{
+		name: "shard/lost-reported", breaks: "a lost shard counts as owned until its release is confirmed",
+		file: "recipes/shard/lend.go",
+		edits: []edit{
+			{"\tover() // first", "\tdefer over() // first"},
+		},
+		tests: "./recipes/shard -run ^TestMember_LostShards$",
+	},
 }
