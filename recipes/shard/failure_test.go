@@ -237,6 +237,20 @@ func TestRun_ForeignProgram(t *testing.T) {
 				_, err := operator.Set(dir+"/spec", []byte("{"), -1)
 				return err
 			},
+			"write a spec that is not sorted": func() error {
+				shards := append(names("s", 9), names("s", 9)...)
+				slices.Reverse(shards)
+				_, err := w.group(operator).spec.Set(w.Context(), Spec{Shards: shards})
+				return err
+			},
+			"write a spec that is not valid": func() error {
+				_, err := w.group(operator).spec.Set(w.Context(), Spec{MaxMoves: -1})
+				return err
+			},
+			"add a record": func() error {
+				_, err := operator.Create(dir+"/members/y", []byte(`{"weight":1}`), 0, openACL)
+				return err
+			},
 			"add a member": func() error {
 				_, err := operator.Create(dir+"/members/x", []byte("?"), 0, openACL)
 				return err
@@ -357,6 +371,11 @@ func TestUpdate_Same(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, before, after)
 		require.Equal(w, version, again)
+		_, err = g.Update(w.Context(), func(s *Spec) error { s.Pins, s.Drained = map[string]string{}, []string{}; return nil })
+		require.NoError(w, err)
+		_, again, err = g.spec.Get(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, version, again)
 		_, err = g.Update(w.Context(), func(s *Spec) error { s.MaxMoves = -1; return nil })
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		synctest.Wait()
@@ -386,6 +405,41 @@ func TestRun_InvalidName(t *testing.T) {
 		r.requireEven(4, "a", "b")
 		a.leave(w)
 		b.leave(w)
+	})
+}
+
+// TestRun_LeaderCannotWrite fails if the member that is the leader does not follow the plan that all others
+// compute because the leader cannot write.
+func TestRun_LeaderCannotWrite(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(6)
+		_, err := w.connect().Create(dir+"/plan", nil, 0, zk.WorldACL(zk.PermRead))
+		require.NoError(w, err)
+		a, b := r.start("a", 0), r.start("b", 0)
+		settle()
+		require.Equal(w, map[string]int{"a": 3, "b": 3}, r.loads())
+		a.leave(w)
+		b.leave(w)
+	})
+}
+
+// TestGroup_Compare fails if a plan counts as outdated forever because of a znode that is not of a member.
+func TestGroup_Compare(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(6)
+		a := r.start("a", 0)
+		settle()
+		_, err := w.connect().Create(dir+"/members/x", []byte("?"), 0, openACL)
+		require.NoError(w, err)
+		g := w.group(w.connect())
+		plan, err := g.Plan(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, comparison{version: plan.Version}, g.compare(w.Context(), plan, true))
+		w.update(func(s *Spec) { s.Shards = s.Shards[1:] })
+		require.True(w, g.compare(w.Context(), plan, true).differs)
+		a.leave(w)
 	})
 }
 

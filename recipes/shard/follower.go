@@ -206,7 +206,11 @@ func (f *follower) adopt(plan Plan) {
 	for name, c := range f.contends {
 		if !f.mine[name] {
 			why := f.reasons[name].Reason
-			if why == "" {
+			switch {
+			case why != "":
+			case plan.Owners[name] == "":
+				why = Removed
+			default:
 				why = Balanced // several plans ago
 			}
 			f.stop(c, &MovedError{Shard: name, To: plan.Owners[name], Reason: why})
@@ -315,9 +319,9 @@ type comparison struct {
 	plan    *Plan // that follows, if it was requested
 }
 
-// compare compares the last plan with the facts, unless this member is the leader.
+// compare compares the last plan with the facts. The leader does so as well: it may be unable to write plans.
 func (f *follower) compare() {
-	if f.comparing || f.member.leads.Load() {
+	if f.comparing {
 		return
 	}
 	f.comparing = true
@@ -349,12 +353,23 @@ func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison
 		return c
 	}
 	members, err := g.members.Members(ctx)
+	var spec Spec
+	var version value.Version
 	if err == nil {
-		spec, version, err := g.spec.Get(ctx)
-		if c.err = err; err == nil {
-			computed := next(plan, records(members), spec, version.Zxid(), time.Now())
-			c.plan = &computed
+		spec, version, err = g.spec.Get(ctx)
+	}
+	if err == nil {
+		if err = spec.normalize(); err != nil {
+			g.setup.Log.Warn("the spec of the shards is not valid: not computing a plan", "err", err)
 		}
+	}
+	if c.err = err; err != nil {
+		return c
+	}
+	computed := next(plan, records(members), spec, version.Zxid(), time.Now())
+	// They do not differ if there are only znodes that are not of members.
+	if c.differs = computed.Version != plan.Version; c.differs {
+		c.plan = &computed
 	}
 	return c
 }

@@ -1,12 +1,12 @@
 package shard
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"reflect"
 	"strings"
 	"time"
 
@@ -104,7 +104,8 @@ func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 				return is, fmt.Errorf("shard %.40q: use a shorter name: %w", name, err)
 			}
 		}
-		if same = is; reflect.DeepEqual(is, was) {
+		if text, _ := json.Marshal(is); bytes.Equal(text, copied) {
+			same = is
 			return is, errSame
 		}
 		return is, nil

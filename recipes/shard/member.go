@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
@@ -22,7 +21,6 @@ type Member struct {
 	run    func(context.Context, *Shard) error // of Run, without its end; nil for Join
 	caller context.Context                     // of Run, without its end
 	keeper *ephemeral.Keeper                   // of the znode of the member
-	leads  atomic.Bool                         // this member makes the plans
 
 	stop    context.CancelCauseFunc // makes the member leave for a reason
 	owned   chan Owned
