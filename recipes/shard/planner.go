@@ -31,15 +31,18 @@ const (
 func (m *Member) lead(ctx context.Context) {
 	g := m.group
 	mutex, err := lock.NewMutex(g.setup.Conn, g.setup.Path+"/leader", lock.WithName(m.id), g.setup.Settings())
-	for err == nil || !errors.Is(err, recipes.ErrConnClosed) {
+	for pause := relockPause; !errors.Is(err, recipes.ErrConnClosed); {
 		err = mutex.Do(ctx, func(ctx context.Context, hold *lock.Hold) error {
 			return newPlanner(g, hold).run(ctx)
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		g.setup.Log.Warn("no longer the leader of the shards", "member", m.id, "err", err)
-		if limit.Pause(ctx, relockPause) != nil {
+		if pause = min(2*pause, maxRelockPause); !errors.Is(err, recipes.ErrPermission) {
+			pause = relockPause
+		}
+		g.setup.Log.Warn("no longer the leader of the shards", "member", m.id, "err", err, "pause", pause)
+		if limit.Pause(ctx, pause) != nil {
 			return
 		}
 	}
@@ -188,8 +191,8 @@ func (p *planner) update(ctx context.Context) (time.Time, error) {
 	case err == nil:
 		p.plan, p.stored, p.stat = plan, plan.Version, responses[0].Stat
 		return p.wakeup(now), nil
-	case errors.Is(err, recipes.ErrNotHeld), errors.Is(err, recipes.ErrConnClosed):
-		return now, err
+	case errors.Is(err, recipes.ErrNotHeld), errors.Is(err, recipes.ErrConnClosed), errors.Is(err, recipes.ErrPermission):
+		return now, err // another member may have the permission
 	case errors.Is(err, recipes.ErrInvalid): // there are too many members
 		p.group.setup.Log.Error("the plan of the shards is too large: keeping the previous one", "bytes", len(data), "err", err)
 		return now.Add(idle), nil

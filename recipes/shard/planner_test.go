@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
@@ -124,4 +125,16 @@ func TestRecords(t *testing.T) {
 	} {
 		require.Empty(t, all(data, 1), data)
 	}
+}
+
+// TestPlanner_Permission fails if a leader that must not write plans remains the leader.
+func TestPlanner_Permission(t *testing.T) {
+	runTest(t, func(w fixture) {
+		p, hold := w.planner()
+		_, err := w.connect().Create(dir+"/plan", nil, 0, zk.WorldACL(zk.PermRead))
+		require.NoError(w, err)
+		_, err = p.update(w.Context())
+		require.ErrorIs(w, err, recipes.ErrPermission)
+		require.NoError(w, bubble.Repeated(hold.Release))
+	})
 }

@@ -259,4 +259,12 @@ var shardMutants = []mutant{
 		},
 		tests: "./recipes/shard -run ^TestGroup_Compare$",
 	},
+	{
+		name: "shard/permission", breaks: "a leader that must not write plans remains the leader",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{", errors.Is(err, recipes.ErrPermission):\n", ":\n"},
+		},
+		tests: "./recipes/shard -run ^TestPlanner_Permission$",
+	},
 }
