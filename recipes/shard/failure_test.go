@@ -443,6 +443,34 @@ func TestGroup_Compare(t *testing.T) {
 	})
 }
 
+// TestRun_TakenOver fails if a process contends for shards while another process is the member, or if it does
+// not continue afterwards.
+func TestRun_TakenOver(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(3)
+		first := r.start("a", 0)
+		settle()
+		first.network.crash()
+		second := r.start("a", 0)
+		settle()
+		first.network.repair()
+		settle()
+		r.requireEven(3, "a")
+		for _, shard := range names("s", 3) {
+			mutex, err := w.group(w.connect()).mutex(shard, "")
+			require.NoError(w, err)
+			contenders, err := mutex.Contenders(w.Context())
+			require.NoError(w, err)
+			require.Len(w, contenders, 1, "only the second process contends")
+		}
+		second.leave(w)
+		settle()
+		r.requireEven(3, "a")
+		first.leave(w)
+	})
+}
+
 // TestMember_LostShards fails if Owned contains shards that are lost, because their release is not confirmed.
 func TestMember_LostShards(t *testing.T) {
 	runTest(t, func(w fixture) {

@@ -3,10 +3,12 @@ package shard
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
@@ -54,7 +56,10 @@ func (g *Group) join(ctx context.Context, id string, run func(context.Context, *
 	if err := ephemeral.CheckSize(path, data, g.setup.ACL); err != nil {
 		return nil, err
 	}
-	m.keeper = ephemeral.Keep(g.setup, ephemeral.Config{Path: path, Data: data, Report: func(ephemeral.State) {}})
+	m.keeper = ephemeral.Keep(g.setup, ephemeral.Config{Path: path, Data: data, Report: func(s ephemeral.State) {
+		var taken *ephemeral.TakenError
+		latest.Send(f.takenOver, errors.As(s.Err, &taken))
+	}})
 	if err := m.keeper.AwaitPresent(ctx); err != nil {
 		_ = m.keeper.Close(ctx, recipes.ErrClosed)
 		return nil, g.setup.Fail("join", g.setup.Path, err)

@@ -267,4 +267,12 @@ var shardMutants = []mutant{
 		},
 		tests: "./recipes/shard -run ^TestPlanner_Permission$",
 	},
+	{
+		name: "shard/taken-over", breaks: "a process whose ID was taken over contends for the shards of its successor",
+		file: "recipes/shard/follower.go",
+		edits: []edit{
+			{"owner == id && !f.taken", "owner == id"},
+		},
+		tests: "./recipes/shard -run ^TestRun_TakenOver$",
+	},
 }
