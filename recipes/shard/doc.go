@@ -28,12 +28,20 @@
 // # Limits
 //
 // The plan is one znode, and a server accepts a megabyte: 10,000 shards fit if their names have up to
-// 70 bytes, with some hundred members. [Group.Update] rejects more. Every member and every router
-// reads each new plan.
+// 70 bytes, with some hundred members. [Group.Update] rejects more. If a plan does not fit because of its
+// moves, they are left out. Every member and every router reads each new plan.
 //
 // A shard that moves has no owner for a moment, and the shards of a member that crashes have none
 // until its session ends. If an operator closes a session or deletes the znode of a lock, the next
 // owner can start an instant before the last one is notified; tokens and Multi still protect.
+//
+// A member that leaves waits for at most one second until the plan gives it no shards or lists it as
+// away. If the plan is later, it says that the member has crashed, and a restart moves its shards.
+//
+// If the plan is deleted or overwritten during the term of a leader, it is written again. Without a
+// leader that knows the last plan, shards can move. If the Spec is deleted, it is the zero Spec, and all
+// shards are removed. A shard that the program releases without a request is locked again after half a
+// second.
 //
 // # Znodes
 //

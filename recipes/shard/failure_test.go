@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -236,6 +237,20 @@ func TestRun_ForeignProgram(t *testing.T) {
 				_, err := operator.Set(dir+"/spec", []byte("{"), -1)
 				return err
 			},
+			"write a spec that is not sorted": func() error {
+				shards := append(names("s", 9), names("s", 9)...)
+				slices.Reverse(shards)
+				_, err := w.group(operator).spec.Set(w.Context(), Spec{Shards: shards})
+				return err
+			},
+			"write a spec that is not valid": func() error {
+				_, err := w.group(operator).spec.Set(w.Context(), Spec{MaxMoves: -1})
+				return err
+			},
+			"add a record": func() error {
+				_, err := operator.Create(dir+"/members/y", []byte(`{"weight":1}`), 0, openACL)
+				return err
+			},
 			"add a member": func() error {
 				_, err := operator.Create(dir+"/members/x", []byte("?"), 0, openACL)
 				return err
@@ -356,8 +371,129 @@ func TestUpdate_Same(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, before, after)
 		require.Equal(w, version, again)
+		_, err = g.Update(w.Context(), func(s *Spec) error { s.Pins, s.Drained = map[string]string{}, []string{}; return nil })
+		require.NoError(w, err)
+		_, again, err = g.spec.Get(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, version, again)
 		_, err = g.Update(w.Context(), func(s *Spec) error { s.MaxMoves = -1; return nil })
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		synctest.Wait()
+	})
+}
+
+// TestRun_InvalidName fails if a member ends because another program has written the name of a shard that
+// cannot be locked, or if Update accepts such a name.
+func TestRun_InvalidName(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(3)
+		a, b := r.start("a", 0), r.start("b", 0)
+		settle()
+		r.requireEven(3, "a", "b")
+		g := w.group(w.connect())
+		long := strings.Repeat("%", 2000)
+		_, err := g.Update(w.Context(), func(s *Spec) error { s.Shards = append(s.Shards, long); return nil })
+		require.ErrorIs(w, err, recipes.ErrInvalid)
+		_, err = g.spec.Set(w.Context(), Spec{Shards: append([]string{long}, names("s", 3)...)})
+		require.NoError(w, err)
+		settle()
+		require.Len(w, r.current(), 3)
+		w.setShards(4)
+		settle()
+		settle()
+		r.requireEven(4, "a", "b")
+		a.leave(w)
+		b.leave(w)
+	})
+}
+
+// TestRun_LeaderCannotWrite fails if the member that is the leader does not follow the plan that all others
+// compute because the leader cannot write.
+func TestRun_LeaderCannotWrite(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(6)
+		_, err := w.connect().Create(dir+"/plan", nil, 0, zk.WorldACL(zk.PermRead))
+		require.NoError(w, err)
+		a, b := r.start("a", 0), r.start("b", 0)
+		settle()
+		require.Equal(w, map[string]int{"a": 3, "b": 3}, r.loads())
+		a.leave(w)
+		b.leave(w)
+	})
+}
+
+// TestGroup_Compare fails if a plan counts as outdated forever because of a znode that is not of a member.
+func TestGroup_Compare(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(6)
+		a := r.start("a", 0)
+		settle()
+		_, err := w.connect().Create(dir+"/members/x", []byte("?"), 0, openACL)
+		require.NoError(w, err)
+		g := w.group(w.connect())
+		plan, err := g.Plan(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, comparison{version: plan.Version}, g.compare(w.Context(), plan, true))
+		w.update(func(s *Spec) { s.Shards = s.Shards[1:] })
+		require.True(w, g.compare(w.Context(), plan, true).differs)
+		a.leave(w)
+	})
+}
+
+// TestRun_TakenOver fails if a process contends for shards while another process is the member, or if it does
+// not continue afterwards.
+func TestRun_TakenOver(t *testing.T) {
+	runTest(t, func(w fixture) {
+		r := w.recorder()
+		w.setShards(3)
+		first := r.start("a", 0)
+		settle()
+		first.network.crash()
+		second := r.start("a", 0)
+		settle()
+		first.network.repair()
+		settle()
+		r.requireEven(3, "a")
+		for _, shard := range names("s", 3) {
+			mutex, err := w.group(w.connect()).mutex(shard, "")
+			require.NoError(w, err)
+			contenders, err := mutex.Contenders(w.Context())
+			require.NoError(w, err)
+			require.Len(w, contenders, 1, "only the second process contends")
+		}
+		second.leave(w)
+		settle()
+		r.requireEven(3, "a")
+		first.leave(w)
+	})
+}
+
+// TestMember_LostShards fails if Owned contains shards that are lost, because their release is not confirmed.
+func TestMember_LostShards(t *testing.T) {
+	runTest(t, func(w fixture) {
+		w.setShards(2)
+		m, err := w.group(w.connect(), WithGrace(0)).Join(w.Context(), "a")
+		require.NoError(w, err)
+		settle()
+		require.Len(w, (<-m.Owned()).Shards, 2)
+		w.srv.Blackhole(zktest.BothWays)
+		time.Sleep(timeout)
+		w.srv.Refuse(true)
+		settle()
+		select {
+		case owned := <-m.Owned():
+			require.NoError(w, owned.Err)
+			require.Empty(w, owned.Shards)
+		default:
+			require.Fail(w, "the loss is not reported")
+		}
+		w.srv.Refuse(false)
+		w.srv.Heal()
+		settle()
+		require.Len(w, (<-m.Owned()).Shards, 2)
+		require.NoError(w, m.Close())
 	})
 }

@@ -35,6 +35,9 @@ type follower struct {
 	sent     []*Shard // the set that was sent last, unless it is known whether it was received
 	computed bool     // plan was computed by this member
 	closing  bool     // the member leaves
+	taken    bool     // another process is the member, because the session of this one has ended
+
+	takenOver chan bool // reports taken; the newest report counts
 
 	comparing bool // a comparison is running
 	compared  chan comparison
@@ -61,6 +64,7 @@ func newFollower(m *Member) *follower {
 		member:   m,
 		record:   record{Zone: m.group.settings.zone, Weight: m.group.settings.weight},
 		contends: map[string]*contention{}, events: make(chan contentionEvent), compared: make(chan comparison, 1), differed: -1,
+		takenOver: make(chan bool, 1),
 	}
 }
 
@@ -104,6 +108,11 @@ func (f *follower) follow(life context.Context) error {
 		case e := <-f.events:
 			if err := f.receive(e); err != nil {
 				return err
+			}
+		case taken := <-f.takenOver:
+			if f.taken != taken {
+				f.taken = taken
+				f.adopt(f.plan)
 			}
 		case <-timer.C:
 			timer.Reset(interval)
@@ -193,7 +202,7 @@ func (f *follower) adopt(plan Plan) {
 	id := f.member.id
 	f.plan, f.mine, f.reasons, f.confirm = plan, map[string]bool{}, map[string]Move{}, false
 	for shard, owner := range plan.Owners {
-		if owner == id {
+		if owner == id && !f.taken {
 			f.mine[shard] = true
 		}
 	}
@@ -201,12 +210,18 @@ func (f *follower) adopt(plan Plan) {
 		if m.To == id || m.From == id {
 			f.reasons[m.Shard] = m
 		}
-		f.confirm = f.confirm || m.To == id && m.Version > f.record.Confirmed && !f.computed
+		f.confirm = f.confirm || m.To == id && m.Version > f.record.Confirmed && !f.computed && !f.taken
 	}
 	for name, c := range f.contends {
 		if !f.mine[name] {
 			why := f.reasons[name].Reason
-			if why == "" {
+			switch {
+			case f.taken:
+				why = Lost
+			case why != "":
+			case plan.Owners[name] == "":
+				why = Removed
+			default:
 				why = Balanced // several plans ago
 			}
 			f.stop(c, &MovedError{Shard: name, To: plan.Owners[name], Reason: why})
@@ -315,9 +330,9 @@ type comparison struct {
 	plan    *Plan // that follows, if it was requested
 }
 
-// compare compares the last plan with the facts, unless this member is the leader.
+// compare compares the last plan with the facts. The leader does so as well: it may be unable to write plans.
 func (f *follower) compare() {
-	if f.comparing || f.member.leads.Load() {
+	if f.comparing {
 		return
 	}
 	f.comparing = true
@@ -349,12 +364,23 @@ func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison
 		return c
 	}
 	members, err := g.members.Members(ctx)
+	var spec Spec
+	var version value.Version
 	if err == nil {
-		spec, version, err := g.spec.Get(ctx)
-		if c.err = err; err == nil {
-			computed := next(plan, records(members), spec, version.Zxid(), time.Now())
-			c.plan = &computed
+		spec, version, err = g.spec.Get(ctx)
+	}
+	if err == nil {
+		if err = spec.normalize(); err != nil {
+			g.setup.Log.Warn("the spec of the shards is not valid: not computing a plan", "err", err)
 		}
+	}
+	if c.err = err; err != nil {
+		return c
+	}
+	computed := next(plan, records(members), spec, version.Zxid(), time.Now())
+	// They do not differ if there are only znodes that are not of members.
+	if c.differs = computed.Version != plan.Version; c.differs {
+		c.plan = &computed
 	}
 	return c
 }

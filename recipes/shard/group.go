@@ -1,12 +1,12 @@
 package shard
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"reflect"
 	"strings"
 	"time"
 
@@ -99,7 +99,13 @@ func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 		if err := is.normalize(); err != nil {
 			return is, err
 		}
-		if same = is; reflect.DeepEqual(is, was) {
+		for _, name := range is.Shards {
+			if _, err := g.mutex(name, ""); err != nil {
+				return is, fmt.Errorf("shard %.40q: use a shorter name: %w", name, err)
+			}
+		}
+		if text, _ := json.Marshal(is); bytes.Equal(text, copied) {
+			same = is
 			return is, errSame
 		}
 		return is, nil
@@ -194,7 +200,7 @@ func (g *Group) Run(ctx context.Context, id string, f func(ctx context.Context, 
 	}
 	m, err := g.join(ctx, id, f)
 	switch {
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return nil
 	case err != nil:
 		return err
@@ -208,7 +214,7 @@ func (g *Group) Run(ctx context.Context, id string, f func(ctx context.Context, 
 	if err := m.Close(); err != nil {
 		g.setup.Log.Warn("the member may remain until its session ends", "member", id, "err", err)
 	}
-	if errors.Is(m.reason, recipes.ErrClosed) {
+	if ctx.Err() != nil && errors.Is(m.reason, recipes.ErrClosed) {
 		return nil
 	}
 	return m.reason

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -203,6 +204,41 @@ func TestRun_Error(t *testing.T) {
 			_, err = NewGroup(g.setup.Conn, dir, option)
 			require.ErrorIs(w, err, recipes.ErrInvalid)
 		}
+	})
+}
+
+// lateContext is a context that has ended, as join sees it if it succeeds at the same time.
+type lateContext struct{ context.Context }
+
+func (lateContext) Err() error { return context.Canceled }
+
+// TestRun_EndsWhileJoining fails if the member remains although Run has returned.
+func TestRun_EndsWhileJoining(t *testing.T) {
+	runTest(t, func(w fixture) {
+		w.setShards(1)
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		g := w.group(w.connect())
+		done := bubble.Async(func() error {
+			return g.Run(lateContext{ctx}, "a", func(ctx context.Context, _ *Shard) error { <-ctx.Done(); return nil })
+		})
+		settle()
+		cancel()
+		require.NoError(w, <-done)
+		members, err := g.ids.Members(w.Context())
+		require.NoError(w, err)
+		require.Empty(w, members)
+	})
+}
+
+// TestRun_ErrClosed fails if Run hides an error of a function because it wraps recipes.ErrClosed.
+func TestRun_ErrClosed(t *testing.T) {
+	runTest(t, func(w fixture) {
+		w.setShards(1)
+		err := w.group(w.connect()).Run(w.Context(), "a", func(context.Context, *Shard) error {
+			return fmt.Errorf("a queue of the program: %w", recipes.ErrClosed)
+		})
+		require.ErrorIs(w, err, recipes.ErrClosed)
 	})
 }
 

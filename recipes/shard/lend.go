@@ -20,7 +20,10 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 	setup := m.group.setup
 	mutex, err := m.group.mutex(name, m.id)
 	if err != nil {
-		return err
+		// Only the Spec or the plan of another program contains such a name. The member keeps its other shards.
+		setup.Log.Warn("cannot lock shard: its name is not valid", "shard", name, "err", err)
+		<-ctx.Done()
+		return nil
 	}
 	for pause := relockPause; ; {
 		hold, err := mutex.Lock(ctx)
@@ -29,8 +32,7 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 			pause = relockPause
 			s := &Shard{Hold: hold, name: name, reason: reason, requested: make(chan struct{})}
 			report(s)
-			m.lend(ctx, s)
-			report(nil)
+			m.lend(ctx, s, func() { report(nil) })
 			reason = ""
 		case ctx.Err() != nil:
 			return nil
@@ -49,9 +51,9 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 	}
 }
 
-// lend lets the user work with a shard. It returns when the shard is released and the user's function has
-// returned.
-func (m *Member) lend(ctx context.Context, s *Shard) {
+// lend lets the user work with a shard. It calls over when the user must not work any more, and returns when
+// the shard is released and the user's function has returned.
+func (m *Member) lend(ctx context.Context, s *Shard, over func()) {
 	interrupt := func(error) {}
 	var finished chan struct{} // nil without a function
 	if m.run != nil {
@@ -74,6 +76,7 @@ func (m *Member) lend(ctx context.Context, s *Shard) {
 		interrupt(s.move)
 		s.awaitRelease(finished, m.group.settings.grace)
 	}
+	over() // first: the release of a lost shard takes as long as the servers do not answer
 	err := s.Release()
 	for errors.Is(err, limit.ErrConfirm) {
 		err = s.Release()

@@ -3,11 +3,12 @@ package shard
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
@@ -22,7 +23,6 @@ type Member struct {
 	run    func(context.Context, *Shard) error // of Run, without its end; nil for Join
 	caller context.Context                     // of Run, without its end
 	keeper *ephemeral.Keeper                   // of the znode of the member
-	leads  atomic.Bool                         // this member makes the plans
 
 	stop    context.CancelCauseFunc // makes the member leave for a reason
 	owned   chan Owned
@@ -56,7 +56,10 @@ func (g *Group) join(ctx context.Context, id string, run func(context.Context, *
 	if err := ephemeral.CheckSize(path, data, g.setup.ACL); err != nil {
 		return nil, err
 	}
-	m.keeper = ephemeral.Keep(g.setup, ephemeral.Config{Path: path, Data: data, Report: func(ephemeral.State) {}})
+	m.keeper = ephemeral.Keep(g.setup, ephemeral.Config{Path: path, Data: data, Report: func(s ephemeral.State) {
+		var taken *ephemeral.TakenError
+		latest.Send(f.takenOver, errors.As(s.Err, &taken))
+	}})
 	if err := m.keeper.AwaitPresent(ctx); err != nil {
 		_ = m.keeper.Close(ctx, recipes.ErrClosed)
 		return nil, g.setup.Fail("join", g.setup.Path, err)

@@ -86,6 +86,23 @@ func (p Plan) member(id string) (PlannedMember, bool) {
 	return PlannedMember{}, false
 }
 
+// maxPlanSize limits a plan: a server accepts a megabyte with the path and the check of the hold.
+const maxPlanSize = 1<<20 - 16<<10
+
+// fit returns the plan, without some or all moves if it is too large otherwise, and its encoding. Moves inform
+// operators; those by choice count for MaxMoves as well.
+func (p Plan) fit() (Plan, []byte, error) {
+	data, err := encodePlan(p)
+	for _, keep := range []func(Move) bool{func(m Move) bool { return m.Reason.byChoice() }, func(Move) bool { return false }} {
+		if err != nil || len(data) <= maxPlanSize {
+			break
+		}
+		p.Moves = slices.DeleteFunc(slices.Clone(p.Moves), func(m Move) bool { return !keep(m) })
+		data, err = encodePlan(p)
+	}
+	return p, data, err
+}
+
 // The form of a plan in its znode. Members and shards are referred to by their indexes, because the names
 // of 10,000 shards are long.
 type planText struct {
@@ -149,7 +166,10 @@ func encodePlan(p Plan) ([]byte, error) {
 	return json.Marshal(t)
 }
 
-// errPlan is the reason if the indexes in a plan are wrong.
+// isVersion reports whether a plan can have the version n: no number of plans leads to a greater one.
+func isVersion(n int64) bool { return n >= 0 && n < 1<<60 }
+
+// errPlan is the reason if the indexes or the version in a plan are wrong.
 var errPlan = errors.New("shard: not a plan")
 
 func decodePlan(data []byte) (Plan, error) {
@@ -160,7 +180,7 @@ func decodePlan(data []byte) (Plan, error) {
 	if err := json.Unmarshal(data, &t); err != nil {
 		return Plan{}, err
 	}
-	if len(t.Owners) != len(t.Shards) {
+	if len(t.Owners) != len(t.Shards) || !isVersion(t.Version) {
 		return Plan{}, errPlan
 	}
 	p := Plan{Version: t.Version, SpecZxid: t.SpecZxid, Owners: make(map[string]string, len(t.Shards))}

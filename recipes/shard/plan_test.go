@@ -38,11 +38,34 @@ func TestSpec_Normalize(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, s.Shards)
 	for name, s := range map[string]Spec{
 		"empty name": {Shards: []string{"a", ""}},
+		"shard":      {Shards: []string{"\xff"}},
+		"pin":        {Pins: map[string]string{"a": "\xff"}},
 		"moves":      {MaxMoves: -1},
 		"delay":      {RestartDelay: -1},
 		"too large":  {Shards: []string{strings.Repeat("<", 200<<10)}},
 		"too many":   {Shards: names("s", 60_000)},
 	} {
 		require.ErrorIs(t, s.normalize(), recipes.ErrInvalid, name)
+	}
+}
+
+// TestPlan_Fit fails if moves by choice, which MaxMoves limits, are dropped although the others are sufficient.
+func TestPlan_Fit(t *testing.T) {
+	p := Plan{Owners: map[string]string{}, Moves: []Move{{Shard: "s", From: "a", To: "b", Reason: Drained}}}
+	for _, name := range names(strings.Repeat("x", 60), 20_000) {
+		p.Moves = append(p.Moves, Move{Shard: name, From: "a", Reason: Removed})
+	}
+	fit, data, err := p.fit()
+	require.NoError(t, err)
+	require.Less(t, len(data), maxPlanSize)
+	require.Equal(t, p.Moves[:1], fit.Moves)
+	require.Len(t, p.Moves, 20_001)
+}
+
+// TestPlan_Version fails if a plan is accepted after which no other version is possible.
+func TestPlan_Version(t *testing.T) {
+	for _, text := range []string{`{"version":-1}`, `{"version":1152921504606846976}`} {
+		_, err := decodePlan([]byte(text))
+		require.ErrorIs(t, err, errPlan)
 	}
 }

@@ -31,17 +31,18 @@ const (
 func (m *Member) lead(ctx context.Context) {
 	g := m.group
 	mutex, err := lock.NewMutex(g.setup.Conn, g.setup.Path+"/leader", lock.WithName(m.id), g.setup.Settings())
-	for err == nil || !errors.Is(err, recipes.ErrConnClosed) {
+	for pause := relockPause; !errors.Is(err, recipes.ErrConnClosed); {
 		err = mutex.Do(ctx, func(ctx context.Context, hold *lock.Hold) error {
-			m.leads.Store(true)
-			defer m.leads.Store(false)
 			return newPlanner(g, hold).run(ctx)
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		g.setup.Log.Warn("no longer the leader of the shards", "member", m.id, "err", err)
-		if limit.Pause(ctx, relockPause) != nil {
+		if pause = min(2*pause, maxRelockPause); !errors.Is(err, recipes.ErrPermission) {
+			pause = relockPause
+		}
+		g.setup.Log.Warn("no longer the leader of the shards", "member", m.id, "err", err, "pause", pause)
+		if limit.Pause(ctx, pause) != nil {
 			return
 		}
 	}
@@ -110,6 +111,10 @@ func (p *planner) run(ctx context.Context) error {
 				p.group.setup.Log.Warn("cannot read the spec of the shards: keeping the previous one", "err", c.Cause)
 				continue
 			}
+			if err := c.Value.normalize(); err != nil {
+				p.group.setup.Log.Warn("the spec of the shards is not valid: keeping the previous one", "err", err)
+				continue
+			}
 			p.spec = &c
 			wakeSoon()
 		case c, ok := <-plans:
@@ -139,12 +144,16 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// records returns what members say about themselves. Members that are not of this package are left out.
+// records returns what members say about themselves. Znodes that are not of members of this package are left
+// out: they must not become owners, and their numbers could exceed every later version of the plan.
 func records(members []group.Member) map[string]record {
 	all := make(map[string]record, len(members))
 	for _, m := range members {
 		var r record
-		if m.Err == nil && json.Unmarshal(m.Data, &r) == nil {
+		switch {
+		case m.Err != nil, m.Session == 0, json.Unmarshal(m.Data, &r) != nil:
+		case r.Weight < 1, len(r.Zone) > maxZone, !isVersion(r.Confirmed):
+		default:
 			all[m.ID] = r
 		}
 	}
@@ -173,7 +182,7 @@ func (p *planner) update(ctx context.Context) (time.Time, error) {
 	if plan.Version == p.plan.Version && plan.Version == p.stored {
 		return p.wakeup(now), nil
 	}
-	data, err := encodePlan(plan)
+	plan, data, err := plan.fit()
 	if err != nil {
 		return now, err
 	}
@@ -182,8 +191,8 @@ func (p *planner) update(ctx context.Context) (time.Time, error) {
 	case err == nil:
 		p.plan, p.stored, p.stat = plan, plan.Version, responses[0].Stat
 		return p.wakeup(now), nil
-	case errors.Is(err, recipes.ErrNotHeld), errors.Is(err, recipes.ErrConnClosed):
-		return now, err
+	case errors.Is(err, recipes.ErrNotHeld), errors.Is(err, recipes.ErrConnClosed), errors.Is(err, recipes.ErrPermission):
+		return now, err // another member may have the permission
 	case errors.Is(err, recipes.ErrInvalid): // there are too many members
 		p.group.setup.Log.Error("the plan of the shards is too large: keeping the previous one", "bytes", len(data), "err", err)
 		return now.Add(idle), nil

@@ -2,13 +2,17 @@ package shard
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
@@ -78,6 +82,59 @@ func TestPlanner_ChangedPlan(t *testing.T) {
 		_, err = p.update(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, other.Version, p.plan.Version, "it is read again, and is the same")
+		require.NoError(w, bubble.Repeated(hold.Release))
+	})
+}
+
+// TestPlanner_LargePlan fails if a leader cannot write a plan because of the names of the shards that were removed.
+func TestPlanner_LargePlan(t *testing.T) {
+	runTest(t, func(w fixture) {
+		p, hold := w.planner()
+		require.NoError(w, p.read(w.Context()))
+		p.plan.Owners = map[string]string{}
+		for i, name := range names(strings.Repeat("x", 60), 10_000) {
+			p.plan.Owners[name] = "a"
+			p.spec.Value.Shards = append(p.spec.Value.Shards, fmt.Sprintf("y%s%d", name, i))
+		}
+		require.NoError(w, p.spec.Value.normalize())
+		p.plan.SpecZxid = 1
+		_, err := p.update(w.Context())
+		require.NoError(w, err)
+		plan, err := p.group.Plan(w.Context())
+		require.NoError(w, err)
+		require.Len(w, plan.Owners, 10_001)
+		require.Empty(w, plan.Moves)
+		version := plan.Version
+		_, err = p.update(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, version, p.plan.Version, "nothing has changed")
+		require.NoError(w, bubble.Repeated(hold.Release))
+	})
+}
+
+// TestRecords fails if a znode that is not of a member becomes an owner, or prevents later plans.
+func TestRecords(t *testing.T) {
+	all := func(data string, session int64) map[string]record {
+		return records([]group.Member{{ID: "a", Data: []byte(data), Session: session}})
+	}
+	require.Len(t, all(`{"weight":1,"confirmed":7}`, 1), 1)
+	require.Empty(t, all(`{"weight":1}`, 0), "it is persistent")
+	for _, data := range []string{
+		`?`, `{}`, `{"weight":-1}`, `{"weight":1,"zone":"` + strings.Repeat("z", 257) + `"}`,
+		`{"weight":1,"confirmed":-1}`, `{"weight":1,"confirmed":1152921504606846976}`,
+	} {
+		require.Empty(t, all(data, 1), data)
+	}
+}
+
+// TestPlanner_Permission fails if a leader that must not write plans remains the leader.
+func TestPlanner_Permission(t *testing.T) {
+	runTest(t, func(w fixture) {
+		p, hold := w.planner()
+		_, err := w.connect().Create(dir+"/plan", nil, 0, zk.WorldACL(zk.PermRead))
+		require.NoError(w, err)
+		_, err = p.update(w.Context())
+		require.ErrorIs(w, err, recipes.ErrPermission)
 		require.NoError(w, bubble.Repeated(hold.Release))
 	})
 }

@@ -3,16 +3,19 @@ package shard
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Spec is what operators decide about a group. [Group.Update] changes it. The zero Spec has no shards.
 type Spec struct {
-	// Shards are the names of the shards. A name can be any non-empty text. Update sorts them
-	// and removes duplicates.
+	// Shards are the names of the shards. A name can be any non-empty text whose lock has a path that
+	// is not too long (4 KiB, escaped). Update sorts them and removes duplicates.
 	Shards []string `json:"shards,omitempty"`
 	// Paused are shards that no member owns. Names that are not in Shards have no effect.
 	Paused []string `json:"paused,omitempty"`
@@ -49,6 +52,8 @@ func (s *Spec) normalize() error {
 		return fmt.Errorf("%w: %w", recipes.ErrInvalid, err)
 	case len(s.Shards) > 0 && s.Shards[0] == "":
 		return fmt.Errorf("%w: the name of a shard is empty", recipes.ErrInvalid)
+	case !s.isText():
+		return fmt.Errorf("%w: the name of a shard or a member is not valid UTF-8", recipes.ErrInvalid)
 	case s.MaxMoves < 0 || s.RestartDelay < 0:
 		return fmt.Errorf("%w: MaxMoves %d and RestartDelay %v must not be negative", recipes.ErrInvalid, s.MaxMoves, s.RestartDelay)
 	case len(text)+placeSize*len(s.Shards) > maxSpecSize:
@@ -56,4 +61,19 @@ func (s *Spec) normalize() error {
 			recipes.ErrInvalid, len(s.Shards), len(text), maxSpecSize, placeSize)
 	}
 	return nil
+}
+
+// isText reports whether all names are valid UTF-8: JSON would replace other bytes.
+func (s *Spec) isText() bool {
+	for _, names := range []iter.Seq[string]{
+		slices.Values(s.Shards), slices.Values(s.Paused), slices.Values(s.Drained),
+		maps.Keys(s.Pins), maps.Values(s.Pins), maps.Keys(s.Priorities),
+	} {
+		for name := range names {
+			if !utf8.ValidString(name) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -195,4 +195,84 @@ var shardMutants = []mutant{
 		},
 		tests: "./recipes/shard -run ^TestSpec_Normalize$",
 	},
+	{
+		name: "shard/ends-while-joining", breaks: "a member remains although Run has returned",
+		file: "recipes/shard/group.go",
+		edits: []edit{
+			{"case err != nil && ctx.Err() != nil:", "case ctx.Err() != nil:"},
+		},
+		tests: "./recipes/shard -run ^TestRun_EndsWhileJoining$",
+	},
+	{
+		name: "shard/invalid-name", breaks: "a name that cannot be locked ends every member",
+		file: "recipes/shard/lend.go",
+		edits: []edit{
+			{"\t\t<-ctx.Done()\n\t\treturn nil\n\t}\n\tfor", "\t\treturn err\n\t}\n\tfor"},
+		},
+		tests: "./recipes/shard -run ^TestRun_InvalidName$",
+	},
+	{
+		name: "shard/lost-reported", breaks: "a lost shard counts as owned until its release is confirmed",
+		file: "recipes/shard/lend.go",
+		edits: []edit{
+			{"\tover() // first", "\tdefer over() // first"},
+		},
+		tests: "./recipes/shard -run ^TestMember_LostShards$",
+	},
+	{
+		name: "shard/large-plan", breaks: "the names of removed shards prevent the next plan",
+		file: "recipes/shard/plan.go",
+		edits: []edit{
+			{"len(data) <= maxPlanSize", "len(data) > 0"},
+		},
+		tests: "./recipes/shard -run ^TestPlanner_LargePlan$",
+	},
+	{
+		name: "shard/foreign-record", breaks: "a znode that is not of a member gets shards",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{"m.Err != nil, m.Session == 0, ", "m.Err != nil, "},
+		},
+		tests: "./recipes/shard -run ^TestRecords$",
+	},
+	{
+		name: "shard/versions", breaks: "another program can use up the versions of plans",
+		file: "recipes/shard/plan.go",
+		edits: []edit{
+			{"return n >= 0 && n < 1<<60", "return true"},
+		},
+		tests: "./recipes/shard -run ^TestPlan_Version$",
+	},
+	{
+		name: "shard/foreign-spec", breaks: "an invalid Spec of another program takes all shards away",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{"if err := c.Value.normalize(); err != nil {", "if err := error(nil); err != nil {"},
+		},
+		tests: "./recipes/shard -run ^TestRun_ForeignProgram$",
+	},
+	{
+		name: "shard/foreign-znode", breaks: "a znode that is not of a member keeps all members on computed plans",
+		file: "recipes/shard/follower.go",
+		edits: []edit{
+			{"c.differs = computed.Version != plan.Version; c", "c"},
+		},
+		tests: "./recipes/shard -run ^TestGroup_Compare$",
+	},
+	{
+		name: "shard/permission", breaks: "a leader that must not write plans remains the leader",
+		file: "recipes/shard/planner.go",
+		edits: []edit{
+			{", errors.Is(err, recipes.ErrPermission):\n", ":\n"},
+		},
+		tests: "./recipes/shard -run ^TestPlanner_Permission$",
+	},
+	{
+		name: "shard/taken-over", breaks: "a process whose ID was taken over contends for the shards of its successor",
+		file: "recipes/shard/follower.go",
+		edits: []edit{
+			{"owner == id && !f.taken", "owner == id"},
+		},
+		tests: "./recipes/shard -run ^TestRun_TakenOver$",
+	},
 }

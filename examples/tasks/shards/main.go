@@ -52,7 +52,8 @@ func names(n int) (all []string) {
 	return all
 }
 
-// work works for one tenant until ctx is done. It runs at most once at a time for each tenant, in all workers.
+// work works for one tenant. At most one worker holds the tenant; work must return when ctx is done, within the
+// grace period.
 func work(ctx context.Context, s *shard.Shard) error {
 	fmt.Printf("%s: working, with token %d\n", s.Name(), s.Token())
 	<-ctx.Done() // the work for the tenant
