@@ -75,6 +75,9 @@ var examples = map[string]example{
 	"elector top --zookeeper-servers zk1,zk2,zk3 --under /jobs":                                  {backends: zookeeper, until: "web-1"},
 	"elector top ... --under /jobs":                                                              {backends: zookeeper, until: "web-1"},
 
+	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --daily": {testedBy: "TestAlso"},
+	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --daily":                                                          {testedBy: "TestDoctor"},
+
 	"elector dev-server": {testedBy: "TestDocuments_DevServer"},
 	"elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180": {testedBy: "TestDocuments_DevServer"},
 	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/sessions/0x20051e4d2b000001/expire":   {testedBy: "TestDocuments_DevServer"},
