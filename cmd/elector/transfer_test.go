@@ -3,8 +3,10 @@
 package main
 
 import (
+	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +18,7 @@ import (
 // does not exist, that there is no election, or that its time is over.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
-	h := newChangefeedHarness(t, "/jobs/transfer")
+	h := newChangefeedHarness(t, fmt.Sprint("/jobs/transfer-", time.Now().UnixNano())) // -count 2 uses another one
 	none := h.command("transfer", "--to", "b")
 	require.Equal(t, cmdline.NoLeader, none.exitCode())
 	none.waitForLog("record does not exist")
