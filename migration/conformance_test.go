@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/migration"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -34,19 +34,15 @@ type backends struct {
 
 // program is the connections of one instance.
 type program struct {
-	conn  *zk.Conn
+	old   *bubble.Client
 	store *storetest.Faulty
-	srv   *zktest.Server
-
-	mu  sync.Mutex
-	cut bool // from ZooKeeper
 }
 
 func newBackends(t electiontest.TB) *backends {
 	b := &backends{t: t, srv: zktest.Start(t), table: memory.NewTable(), programs: map[int]*program{}}
 	t.Cleanup(func() {
 		for _, p := range b.programs {
-			p.cutOld(false)
+			p.old.SetCut(false)
 			if err := p.store.Close(); err != nil {
 				t.Errorf("close: %v", err)
 			}
@@ -60,44 +56,22 @@ func (b *backends) program(i int) *program {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.programs[i] == nil {
-		p := &program{srv: b.srv, store: storetest.NewFaulty(b.table.Store("report"), uint64(i))}
-		conn, _, err := b.srv.Connect(sessionTimeout, zk.WithDialer(p.dial))
+		old, err := bubble.NewClient(b.srv, sessionTimeout)
 		if err != nil {
 			b.t.Fatalf("connect: %v", err)
 		}
-		_, err = conn.Create("/report", nil, 0, zk.WorldACL(zk.PermAll))
+		_, err = old.Conn.Create("/report", nil, 0, zk.WorldACL(zk.PermAll))
 		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			b.t.Fatalf("create: %v", err)
 		}
-		p.conn, b.programs[i] = conn, p
+		b.programs[i] = &program{old, storetest.NewFaulty(b.table.Store("report"), uint64(i))}
 	}
 	return b.programs[i]
 }
 
-func (p *program) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cut {
-		return nil, errors.New("cut off")
-	}
-	return p.srv.Dialer()(network, address, timeout)
-}
-
-// cutOld cuts the program off from the old backend, or connects it again.
-func (p *program) cutOld(on bool) {
-	p.mu.Lock()
-	p.cut = on
-	p.mu.Unlock()
-	if id := p.conn.SessionID(); on {
-		p.srv.Blackhole(zktest.BothWays, id)
-	} else {
-		p.srv.Heal(id)
-	}
-}
-
 func (b *backends) oldCandidate(i int) migration.NewCandidateFunc {
 	return func(context.Context) (leaderelection.Candidate, error) {
-		return leaderelection.NewElection(b.program(i).conn, "/report", leaderelection.WithRejoin(), leaderelection.WithSessionTimeout(sessionTimeout))
+		return leaderelection.NewElection(b.program(i).old.Conn, "/report", leaderelection.WithRejoin(), leaderelection.WithSessionTimeout(sessionTimeout))
 	}
 }
 
@@ -124,8 +98,8 @@ func group(cut func(*program) (heal func())) electiontest.Factory {
 }
 
 func cutOld(p *program) (heal func()) {
-	p.cutOld(true)
-	return func() { p.cutOld(false) }
+	p.old.SetCut(true)
+	return func() { p.old.SetCut(false) }
 }
 
 func cutNew(p *program) (heal func()) { return p.store.Cut() }

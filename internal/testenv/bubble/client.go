@@ -1,0 +1,53 @@
+package bubble
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// Client is a client of a server that can be cut off, as by a partition of the network.
+type Client struct {
+	Conn *zk.Conn
+	srv  *zktest.Server
+
+	mu  sync.Mutex
+	cut bool
+}
+
+// NewClient connects a client. It does not wait until the session is established.
+func NewClient(srv *zktest.Server, timeout time.Duration) (*Client, error) {
+	c := &Client{srv: srv}
+	conn, _, err := srv.Connect(timeout, zk.WithDialer(c.dial))
+	if err != nil {
+		return nil, err
+	}
+	c.Conn = conn
+	return c, nil
+}
+
+func (c *Client) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut {
+		return nil, errors.New("cut off")
+	}
+	return c.srv.Dialer()(network, address, timeout)
+}
+
+// SetCut cuts the client off, or ends that: no message passes, and the client cannot connect again.
+func (c *Client) SetCut(on bool) {
+	c.mu.Lock()
+	c.cut = on
+	c.mu.Unlock()
+	if id := c.Conn.SessionID(); on {
+		c.srv.Blackhole(zktest.BothWays, id)
+	} else {
+		c.srv.Heal(id)
+	}
+}
