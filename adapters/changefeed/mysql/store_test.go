@@ -37,14 +37,7 @@ func TestStore_Connections(t *testing.T) {
 			*c = *latin1
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			for _, c := range storetest.Cases() {
-				switch c.Name {
-				case "CreateConcurrently", "ConcurrentHeartbeats", "AllFields", "CompareAndSet", "FeedLastWrite", "DeletedRecord":
-					t.Run(c.Name, func(t *testing.T) { c.Run(t, newFactory(shared.Get, change)) })
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { fixture.RunStatements(t, newFactory(shared.Get, change)) })
 	}
 }
 

@@ -35,14 +35,7 @@ func TestStore_PoolOptions(t *testing.T) {
 		"SimpleProtocol": simple,
 		"DateStyle":      func(c *pgxpool.Config) { simple(c); withSetting("DateStyle", "German, DMY")(c) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			for _, c := range storetest.Cases() {
-				switch c.Name {
-				case "CreateConcurrently", "ConcurrentHeartbeats", "AllFields", "CompareAndSet", "FeedLastWrite", "DeletedRecord":
-					t.Run(c.Name, func(t *testing.T) { c.Run(t, newFactory(shared.Get, change)) })
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { fixture.RunStatements(t, newFactory(shared.Get, change)) })
 	}
 }
 
