@@ -276,8 +276,8 @@ func TestCache_Root(t *testing.T) {
 	})
 }
 
-// TestWithFilter fails if an excluded znode or one below it is cached, is read, or is watched, or if another one is
-// not cached.
+// TestWithFilter fails if a cache keeps, reads or watches an excluded znode or its descendants, or omits a znode that is
+// not excluded.
 func TestWithFilter(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/locks", "/a/locks/1", "/a/data", "/a/data/locks")

@@ -31,7 +31,7 @@ func TestNavigation(t *testing.T) {
 	}))
 }
 
-// TestCheckLinks fails if a link that leads nowhere is accepted, or if another one is rejected.
+// TestCheckLinks fails if broken links are accepted, or valid links are rejected.
 func TestCheckLinks(t *testing.T) {
 	page := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	others, problems, err := checkLinks(fstest.MapFS{
