@@ -49,7 +49,7 @@ type backend struct {
 	requestResignation func(ctx context.Context, election string, candidate candidateInfo) error
 	// transfer makes a candidate the leader, given its name, and returns nil when it leads. The error wraps
 	// leaderelection.ErrNotTransferred if the candidate does not take over, and the cause of ctx if ctx was done first.
-	// It is nil if the candidates wait in a queue: see transferInQueue.
+	// It is nil if the candidates wait in a queue.
 	transfer func(ctx context.Context, election, to string) error
 	// anyElection reports whether these functions accept elections other than --election.
 	anyElection bool

@@ -288,11 +288,7 @@ func (c *changefeedBackend) transfer(ctx context.Context, _, to string) error {
 	if err != nil {
 		return err
 	}
-	err = changefeed.Transfer(ctx, store, to, c.options(ctx)...)
-	if errors.Is(err, leaderelection.ErrNoElection) {
-		err = fmt.Errorf("%w: %w", changefeed.ErrNotTransferred, err)
-	}
-	return adviseUnsafe(err)
+	return adviseUnsafe(changefeed.Transfer(ctx, store, to, c.options(ctx)...))
 }
 
 // endElection marks the record as ended, so that all candidates learn of it, and then allows another

@@ -49,11 +49,7 @@ it does not exist, or there is no election; 6 it does not lead within --timeout.
 		defer cancel()
 		ctx, cancelTimeout := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not within %v: %w", *timeout, context.DeadlineExceeded))
 		defer cancelTimeout()
-		transfer := b.transfer
-		if transfer == nil {
-			transfer = s.transferInQueue(b)
-		}
-		switch err := transfer(ctx, s.election, *to); {
+		switch err := s.transfer(ctx, b, *to); {
 		case errors.As(err, new(*cmdline.Error)):
 			return err
 		case errors.Is(err, leaderelection.ErrNotTransferred):
@@ -69,34 +65,34 @@ it does not exist, or there is no election; 6 it does not lead within --timeout.
 	return cmd
 }
 
-// transferInQueue returns the function transfer of a backend whose candidates wait in a queue.
-func (s *settings) transferInQueue(b backend) func(ctx context.Context, election, to string) error {
-	return func(ctx context.Context, election, to string) error {
-		candidates, err := b.list(ctx, election)
-		if errors.Is(err, leaderelection.ErrNoElection) {
-			return fmt.Errorf("%w: %w", leaderelection.ErrNotTransferred, err)
-		}
-		if err != nil && ctx.Err() != nil && !errors.Is(err, leaderelection.ErrUnreachable) {
-			return fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err) // nothing was requested yet
-		}
-		if err != nil {
-			return err
-		}
-		chosen, err := s.selectCandidate(candidates, "to", to)
-		if err != nil {
-			return err
-		}
-		return resign.Queue{
-			Candidates: func(ctx context.Context) (infos []leaderelection.CandidateInfo, err error) {
-				candidates, err := b.list(ctx, election)
-				for _, c := range candidates {
-					infos = append(infos, leaderelection.CandidateInfo{ID: c.ID})
-				}
-				return infos, err
-			},
-			Request: func(ctx context.Context, id string) error {
-				return b.requestResignation(ctx, election, candidateInfo{ID: id})
-			},
-		}.Transfer(ctx, chosen.ID)
+// transfer makes a candidate the leader, given its name or ID. The error wraps ErrUnreachable if ctx was done before
+// anything was requested.
+func (s *settings) transfer(ctx context.Context, b backend, to string) error {
+	candidates, err := b.list(ctx, s.election)
+	switch {
+	case errors.Is(err, leaderelection.ErrNoElection):
+		return fmt.Errorf("%w: %w", leaderelection.ErrNotTransferred, err)
+	case err != nil && ctx.Err() != nil && !errors.Is(err, leaderelection.ErrUnreachable):
+		return fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)
+	case err != nil:
+		return err
+	case b.transfer != nil:
+		return b.transfer(ctx, s.election, to)
 	}
+	chosen, err := s.selectCandidate(candidates, "to", to)
+	if err != nil {
+		return err
+	}
+	return resign.Queue{
+		Candidates: func(ctx context.Context) (infos []leaderelection.CandidateInfo, err error) {
+			candidates, err := b.list(ctx, s.election)
+			for _, c := range candidates {
+				infos = append(infos, leaderelection.CandidateInfo{ID: c.ID})
+			}
+			return infos, err
+		},
+		Request: func(ctx context.Context, id string) error {
+			return b.requestResignation(ctx, s.election, candidateInfo{ID: id})
+		},
+	}.Transfer(ctx, chosen.ID)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -80,10 +81,17 @@ func TestTransfer_Queue(t *testing.T) {
 // TestTransfer_NoAnswer fails if the exit code for servers that do not answer is that of a candidate that does not lead.
 func TestTransfer_NoAnswer(t *testing.T) {
 	t.Parallel()
-	h := newZooKeeperHarness(t)
-	h.srv.Stop()
-	p := h.command("transfer", "--to", "b", "--timeout", "2s")
-	p.requireExit(cmdline.Failed, "no answer from zookeeper at "+h.addr)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
+	require.NoError(t, err)
+	defer func() { _ = silent.Close() }()
+	addr := silent.Addr().String()
+	for backend, flags := range map[string][]string{
+		"zookeeper":  {"--zookeeper-servers", addr},
+		"changefeed": {"--store", "redis://" + addr},
+	} {
+		p := start(t, append(flags, "transfer", "--backend", backend, "--election", "/jobs/one", "--to", "b", "--timeout", "2s")...)
+		p.requireExit(cmdline.Failed, "no answer from "+backend+" at ")
+	}
 }
 
 // TestTransfer_Unsupported fails if the error does not name the backends that support transfers.
