@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults seeds fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -163,6 +163,14 @@ KUBERNETESFLAGS = -chaos 2m
 kubernetes: prepare
 	apiserver=$$(sh integrationtest/kubernetes/install.sh) && \
 	ZKTEST_REAL=required $(GO) test -count 1 -v -timeout 0 ./integrationtest/kubernetes -args -apiserver $$apiserver $(KUBERNETESFLAGS)
+
+# seeds runs more of the simulations and random schedules of which make test runs some tens: RUNS of each.
+RUNS = 1200
+
+seeds:
+	$(GO) test -count 1 -timeout 0 -tags raftlog_controls $(SIMULATION) -args -seeds $(RUNS)
+	$(GO) test -count 1 -timeout 0 -cpu 1 -run Simulation ./adapters/changefeed -args -seeds $(RUNS)
+	$(GO) test -count 1 -timeout 0 -cpu 1 -run 'Linearizable|Schedules' ./internal/zk/queue ./recipes/cache ./recipes/lock ./recipes/queue ./recipes/shard -args -schedules $(RUNS)
 
 # faults causes each fault, and each error code of the servers, at each request of an election and of
 # every recipe, in fake time. make test runs a sample.
