@@ -80,6 +80,10 @@ export GORACE = atexit_sleep_ms=0
 STARTS     = (^|[[:space:]])go (func|[a-z][A-Za-z.]*)\(|[.]Go\(|Parallel\(|"(testing/synctest|os/exec|net/http/httptest)"|testenv/(ensemble|dbserver)"
 SEQUENTIAL = $(filter-out $(BUBBLES) $(CONTROLLERS) $(shell grep -rlE --include=*.go '$(STARTS)' . | xargs -n 1 dirname | sort -u),$(filter $(shell find . -name '*_test.go' | xargs -n 1 dirname | sort -u),$(ALL)))
 
+# Tests of random faults make one of eight runs with the detector (bubble.Runs), and all of them without it.
+RANDOM      = $(filter $(shell grep -rlE --include=*_test.go 'faultschedule[.]Run|bubble[.]Runs' . | xargs -n 1 dirname | sort -u),$(ALL))
+RANDOMTESTS = Schedules|Linearizable|RandomFaults
+
 # The simulation of the raft log is one of them. It takes too long for make unit.
 SIMULATION = ./adapters/raftlog/internal/simulation
 
@@ -118,6 +122,7 @@ served:
 # cannot do.
 sequential:
 	$(if $(SEQUENTIAL),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SEQUENTIAL))
+	$(if $(RANDOM),$(GO) test -cpu 1 -run '$(RANDOMTESTS)' -timeout 30m $(TESTFLAGS) $(RANDOM))
 
 # checks tests the tools, which are a module of their own. Their tests read files of all modules. If such a
 # file changes, the go command would still use the result of the last run, without -count 1.
