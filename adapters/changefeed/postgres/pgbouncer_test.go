@@ -54,6 +54,12 @@ func newPooledFactory(serverOf func(testing.TB) *dbserver.Server) storetest.Fact
 // are not behind it.
 func TestPgBouncer_Store(t *testing.T) { storetest.Run(t, newPooledFactory(shared.Get)) }
 
+// TestPgBouncer_Elections is the same for elections.
+func TestPgBouncer_Elections(t *testing.T) {
+	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
+	fixture.RunElections(t, newPooledFactory(shared.Get), newPooledFactory(separate))
+}
+
 // TestPgBouncer_Rejected fails if Start does not name the option for a pooler in transaction mode, with
 // prepared statements or without.
 func TestPgBouncer_Rejected(t *testing.T) {
