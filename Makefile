@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults seeds fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -71,9 +71,20 @@ RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 ALL     = $(sort $(patsubst $(shell GOWORK=off $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES))))
 BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime|bubble\.Run' . | xargs -n 1 dirname | sort -u),$(ALL))
 
-# The simulation of the raft log uses one goroutine, so that the race detector cannot find a race
-# and makes it thirteen times as slow. The tag adds its negative controls: runs in which one safety
-# check is disabled, which programs cannot do. -args -seeds 10000 runs more schedules.
+# At the end of each process, the detector waits for a second for races of goroutines that still run. Tests
+# check that none run then.
+export GORACE = atexit_sleep_ms=0
+
+# Tests that use one goroutine have no race, and the detector makes them up to thirteen times as slow. So the
+# packages that start no goroutine are tested without it.
+STARTS     = (^|[[:space:]])go (func|[a-z][A-Za-z.]*)\(|[.]Go\(|Parallel\(|"(testing/synctest|os/exec|net/http/httptest)"|testenv/(ensemble|dbserver)"
+SEQUENTIAL = $(filter-out $(BUBBLES) $(CONTROLLERS) $(shell grep -rlE --include=*.go '$(STARTS)' . | xargs -n 1 dirname | sort -u),$(filter $(shell find . -name '*_test.go' | xargs -n 1 dirname | sort -u),$(ALL)))
+
+# Tests of random faults make one of eight runs with the detector (bubble.Runs), and all of them without it.
+RANDOM      = $(filter $(shell grep -rlE --include=*_test.go 'faultschedule[.]Run|bubble[.]Runs' . | xargs -n 1 dirname | sort -u),$(ALL))
+RANDOMTESTS = Schedules|Linearizable|RandomFaults
+
+# The simulation of the raft log is one of them. It takes too long for make unit.
 SIMULATION = ./adapters/raftlog/internal/simulation
 
 # The store on RethinkDB is not part of the default build.
@@ -85,7 +96,7 @@ STORES = ./adapters/changefeed/storeurl
 # make test PACKAGES=./adapters/controllerruntime CONTROLLERS=
 CONTROLLERS = ./adapters/controllerruntime ./examples/tasks/kubernetes ./integrationtest/kubernetes
 
-SERVED     = $(filter-out $(BUBBLES) $(SIMULATION) $(CONTROLLERS),$(ALL))
+SERVED     = $(filter-out $(BUBBLES) $(SEQUENTIAL) $(CONTROLLERS),$(ALL))
 
 # test runs everything: lint, unit and integration tests, with the race detector.
 # With ZKTEST_REAL=required, a test fails, and is not skipped, if a server or client that it needs
@@ -95,9 +106,9 @@ SERVED     = $(filter-out $(BUBBLES) $(SIMULATION) $(CONTROLLERS),$(ALL))
 test:
 	@tools/progress.sh $(MAKE) --no-print-directory tested
 
-.PHONY: tested bubbles served simulated
+.PHONY: tested bubbles served sequential
 tested: prepare lint
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going checks bubbles served simulated
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going checks bubbles served sequential
 
 bubbles:
 	$(if $(BUBBLES),ZKTEST_REAL=required $(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
@@ -107,8 +118,11 @@ served:
 	$(if $(filter $(CONTROLLERS),$(ALL)),ZKTEST_REAL=required $(GO) test -timeout 30m $(TESTFLAGS) $(filter $(CONTROLLERS),$(ALL)))
 	$(if $(filter $(STORES),$(SERVED)),$(GO) test -tags rethinkdb $(TESTFLAGS) $(STORES))
 
-simulated:
-	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SIMULATION))
+# The tag adds negative controls to the simulation: runs in which one safety check is disabled, which programs
+# cannot do.
+sequential:
+	$(if $(SEQUENTIAL),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SEQUENTIAL))
+	$(if $(RANDOM),$(GO) test -cpu 1 -run '$(RANDOMTESTS)' -timeout 30m $(TESTFLAGS) $(RANDOM))
 
 # checks tests the tools, which are a module of their own. Their tests read files of all modules. If such a
 # file changes, the go command would still use the result of the last run, without -count 1.
@@ -154,6 +168,14 @@ KUBERNETESFLAGS = -chaos 2m
 kubernetes: prepare
 	apiserver=$$(sh integrationtest/kubernetes/install.sh) && \
 	ZKTEST_REAL=required $(GO) test -count 1 -v -timeout 0 ./integrationtest/kubernetes -args -apiserver $$apiserver $(KUBERNETESFLAGS)
+
+# seeds runs more of the simulations and random schedules of which make test runs some tens: RUNS of each.
+RUNS = 1200
+
+seeds:
+	$(GO) test -count 1 -timeout 0 -tags raftlog_controls $(SIMULATION) -args -seeds $(RUNS)
+	$(GO) test -count 1 -timeout 0 -cpu 1 -run Simulation ./adapters/changefeed -args -seeds $(RUNS)
+	$(GO) test -count 1 -timeout 0 -cpu 1 -run 'Linearizable|Schedules' ./internal/zk/queue ./recipes/cache ./recipes/lock ./recipes/queue ./recipes/shard -args -schedules $(RUNS)
 
 # faults causes each fault, and each error code of the servers, at each request of an election and of
 # every recipe, in fake time. make test runs a sample.

@@ -262,7 +262,7 @@ func TestRefusal_ByMinority(t *testing.T) {
 		for _, reason := range []link.Reason{
 			link.ReasonFounding, link.ReasonRunning, link.ReasonCluster, link.ReasonRecovered, link.ReasonInstance, link.ReasonEarlier, link.ReasonUncommitted,
 		} {
-			for range 20 {
+			for range 12 { // longer than a majority must refuse a peer
 				n.HandleRefusal(b.ID, &link.RefusedError{Reason: reason})
 				n.HandleRefusal("z", &link.RefusedError{Reason: reason})
 				time.Sleep(time.Second)
@@ -305,7 +305,7 @@ func TestKnownPeers_Wrong(t *testing.T) {
 				h.damagePeers(t, c, wrong...)
 				h.startPeer(c)
 				for range 3 {
-					time.Sleep(time.Minute)
+					time.Sleep(15 * time.Second) // longer than a majority must refuse a peer
 					h.proposeAll(t, b, "b")
 					for _, p := range []api.Peer{a, b} {
 						h.restart(t, p)

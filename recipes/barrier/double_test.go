@@ -328,7 +328,7 @@ func TestDouble_BeginLost(t *testing.T) {
 // round has more than n participants, if a participant leaves before all have entered, or if the
 // rounds do not continue.
 func TestDouble_RandomFaults(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(bubble.Runs(40)) {
 		runRandomFaults(t, seed)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // sessions, requests and replies. Fails if, at the end, an open registration has no znode of its
 // session with its newest content, a closed one has a znode, or a provider differs from the tree.
 func TestDiscovery_RandomFaults(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(bubble.Runs(100)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble.Run(t, func(w *bubble.Test) { runRandomFaults(w, rand.New(rand.NewPCG(seed, 1))) })
 		})

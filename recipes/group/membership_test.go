@@ -8,19 +8,20 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 func TestJoin_KazooLayout(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		g := w.group(conn, recipes.WithKazooLayout())
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		g := newGroup(w, conn, recipes.WithKazooLayout())
 		m, err := g.Join(w.Context(), "host/7", nil)
 		require.NoError(w, err)
 		_, err = g.Join(w.Context(), "host/8", []byte("data"))
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		require.ErrorIs(w, m.Set(w.Context(), nil), recipes.ErrInvalid)
-		require.Regexp(w, `workers container\n      [0-9a-f]{32}__party__ "host/7" ephemeral`, w.srv.Tree())
+		require.Regexp(w, `workers container\n      [0-9a-f]{32}__party__ "host/7" ephemeral`, w.Server.Tree())
 		_, err = conn.Create(dir+"/other", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(w, err)
 		members, err := g.Members(w.Context())
@@ -31,8 +32,8 @@ func TestJoin_KazooLayout(t *testing.T) {
 }
 
 func TestNew_InvalidParameters(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
 		_, err := New(nil, dir)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = New(conn, "workers")
@@ -40,25 +41,25 @@ func TestNew_InvalidParameters(t *testing.T) {
 		_, err = NewPersistent(conn, "/", nil)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		for _, id := range []string{"", "a/b", "..", "\x00"} {
-			_, err = w.group(conn).Join(w.Context(), id, nil)
+			_, err = newGroup(w, conn).Join(w.Context(), id, nil)
 			require.ErrorIs(w, err, recipes.ErrInvalid, "%q", id)
 		}
-		require.Equal(w, "/\n", w.srv.Tree())
+		require.Equal(w, "/\n", w.Server.Tree())
 	})
 }
 
 // Join waits while another member has the ID. Fails if it leaves a znode or a watch behind when its
 // context is done.
 func TestJoin_ContextIsDone(t *testing.T) {
-	runTest(t, func(w fixture) {
-		m := w.join(w.connect(), "one", "first")
+	bubble.Run(t, func(w *bubble.Test) {
+		m := join(w, w.Connect(), "one", "first")
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		_, err := w.group(w.connect()).Join(ctx, "one", []byte("second"))
+		_, err := newGroup(w, w.Connect()).Join(ctx, "one", []byte("second"))
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.NoError(w, m.Close())
-		settle()
-		require.Equal(w, empty, w.srv.Tree())
-		require.Empty(w, w.srv.Watches())
+		bubble.Settle()
+		require.Equal(w, empty, w.Server.Tree())
+		require.Empty(w, w.Server.Watches())
 	})
 }

@@ -22,9 +22,9 @@ const empty = "/\n  app container\n    workers container\n"
 
 // Fails if the znode does not exist, with its newest data, from Await until Close.
 func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		p := w.keepPresent(conn)
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		p := keepPresent(w, conn)
 		is := <-p.Status()
 		require.True(w, is.Present)
 		require.NoError(w, is.Cause)
@@ -36,7 +36,7 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 		require.NoError(w, p.Err())
 
 		require.NoError(w, p.Set(w.Context(), []byte("more")))
-		require.Equal(w, "more", w.data(conn, one))
+		require.Equal(w, "more", dataOf(w, conn, one))
 		require.NoError(w, p.Set(w.Context(), []byte("most")))
 		require.NoError(w, conn.Delete(one, -1))
 		is = <-p.Status()
@@ -46,7 +46,7 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 		}
 		require.True(w, is.Present)
 		require.Greater(w, is.Token, stat.Czxid)
-		require.Equal(w, "most", w.data(conn, one))
+		require.Equal(w, "most", dataOf(w, conn, one))
 
 		require.NoError(w, p.Close())
 		require.NoError(w, p.Close())
@@ -58,8 +58,8 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 		require.False(w, ok, "closed once")
 		require.ErrorIs(w, p.Await(w.Context()), recipes.ErrClosed)
 		require.ErrorIs(w, p.Set(w.Context(), nil), recipes.ErrClosed)
-		require.Equal(w, empty, w.srv.Tree())
-		require.Empty(w, w.srv.Watches())
+		require.Equal(w, empty, w.Server.Tree())
+		require.Empty(w, w.Server.Watches())
 	})
 }
 
@@ -68,15 +68,15 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := zktest.StartEnsemble(t, 3)
-		w := fixture{t, c.Leader()}
+		w := &bubble.Test{T: t, Server: c.Leader()}
 		conn := bubble.ConnectFrom(w, c, 1, timeout)
-		p := w.keepPresent(conn)
-		other, err := NewPersistent(w.connect(), one, []byte("theirs"), sessionTimeoutOption)
+		p := keepPresent(w, conn)
+		other, err := NewPersistent(w.Connect(), one, []byte("theirs"), sessionTimeoutOption)
 		require.NoError(w, err)
 		time.Sleep(time.Second)
 		session := conn.SessionID()
-		w.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session, Nth: 1}, func(r *zktest.Request) zktest.Verdict {
-			require.NoError(w, w.srv.ExpireSession(session))
+		w.Server.Before(zktest.Match{Op: zktest.OpConnect, Session: session, Nth: 1}, func(r *zktest.Request) zktest.Verdict {
+			require.NoError(w, w.Server.ExpireSession(session))
 			time.Sleep(time.Second)
 			return zktest.Pass(r)
 		})
@@ -86,7 +86,7 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(w, p.Set(ctx, []byte("mine")), context.DeadlineExceeded)
 		require.NoError(w, other.Await(w.Context()))
-		require.Equal(w, "theirs", w.data(conn, one))
+		require.Equal(w, "theirs", dataOf(w, conn, one))
 		require.ErrorIs(w, p.Current().Cause, recipes.ErrTaken)
 		require.NoError(w, p.Close())
 		require.NoError(w, other.Close())
@@ -96,18 +96,18 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 // Two Persistents on one connection have the same session. Fails if the second takes the znode of
 // the first for its own because the reply to its create was lost.
 func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		first := w.keepPresent(conn)
-		hook := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
-		second := w.keep(conn)
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		first := keepPresent(w, conn)
+		hook := w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
+		second := keep(w, conn)
 		time.Sleep(10 * time.Second)
 		require.ErrorIs(w, second.Current().Cause, recipes.ErrTaken)
 		hook.Remove()
 		require.NoError(w, second.Close())
 		require.True(w, first.Current().Present)
 
-		second = w.keep(conn)
+		second = keep(w, conn)
 		require.NoError(w, first.Close())
 		require.NoError(w, second.Await(w.Context()), "after the first is closed")
 		require.NoError(w, second.Close())
@@ -117,31 +117,31 @@ func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 // CURATOR-107, kazoo #175: fails if waiting for the deletion of another znode sets more than one
 // watch, even if the connection breaks repeatedly.
 func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
-	runTest(t, func(w fixture) {
-		other := w.keepPresent(w.connect())
-		conn := w.connect()
-		p := w.keep(conn)
+	bubble.Run(t, func(w *bubble.Test) {
+		other := keepPresent(w, w.Connect())
+		conn := w.Connect()
+		p := keep(w, conn)
 		for range 5 {
 			time.Sleep(10 * time.Second)
-			w.srv.DropConnections(conn.SessionID())
+			w.Server.DropConnections(conn.SessionID())
 		}
 		time.Sleep(10 * time.Second)
-		require.Len(w, w.srv.Watches(one), 2, "of the owner and of the waiting client")
+		require.Len(w, w.Server.Watches(one), 2, "of the owner and of the waiting client")
 		require.NoError(w, other.Close())
 		require.NoError(w, p.Await(w.Context()))
 		require.NoError(w, p.Close())
-		require.Empty(w, w.srv.Watches())
+		require.Empty(w, w.Server.Watches())
 	})
 }
 
 // CURATOR-391: fails if a znode of another client, with the same version, that has replaced the
 // znode while the client was disconnected, is taken for it.
 func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, operator := w.connect(), w.connect()
-		p := w.keepPresent(conn)
-		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
-		w.srv.DropConnections(conn.SessionID())
+	bubble.Run(t, func(w *bubble.Test) {
+		conn, operator := w.Connect(), w.Connect()
+		p := keepPresent(w, conn)
+		w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		w.Server.DropConnections(conn.SessionID())
 		require.NoError(w, operator.Delete(one, -1))
 		_, err := operator.Create(one, []byte("data"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(w, err)
@@ -156,10 +156,10 @@ func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 
 // CURATOR-724: fails if the parent, which was deleted before the create, is not created again.
 func TestTrap36_ParentIsDeleted(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, operator := w.connect(), w.connect()
-		p := w.keepPresent(conn)
-		w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+	bubble.Run(t, func(w *bubble.Test) {
+		conn, operator := w.Connect(), w.Connect()
+		p := keepPresent(w, conn)
+		w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, operator.Delete(dir, -1))
 			return zktest.Pass(q)
 		})
@@ -167,16 +167,16 @@ func TestTrap36_ParentIsDeleted(t *testing.T) {
 		time.Sleep(time.Second)
 		require.True(w, p.Current().Present)
 		require.NoError(w, p.Close())
-		require.Equal(w, empty, w.srv.Tree())
+		require.Equal(w, empty, w.Server.Tree())
 	})
 }
 
 // Fails if a user that does not read the status blocks the Persistent, or does not receive the
 // newest state later.
 func TestTrap30_StatusIsNotRead(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, operator := w.connect(), w.connect()
-		p := w.keepPresent(conn)
+	bubble.Run(t, func(w *bubble.Test) {
+		conn, operator := w.Connect(), w.Connect()
+		p := keepPresent(w, conn)
 		for range 10 {
 			require.NoError(w, operator.Delete(one, -1))
 			time.Sleep(3 * time.Second)
@@ -190,19 +190,19 @@ func TestTrap30_StatusIsNotRead(t *testing.T) {
 // Fails if Set does not write the data because its request or reply is lost, or because another
 // client has written the znode.
 func TestSet_RequestOrReplyLost(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		p := w.keepPresent(conn)
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		p := keepPresent(w, conn)
 		token := p.Current().Token
-		for i, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
+		for i, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 			hook(zktest.Match{Op: zktest.OpSetData, Path: one, Nth: 1}, zktest.Cut)
 			data := fmt.Sprint("data ", i)
 			require.NoError(w, p.Set(w.Context(), []byte(data)))
-			require.Equal(w, data, w.data(conn, one))
+			require.Equal(w, data, dataOf(w, conn, one))
 		}
-		require.NoError(w, w.srv.SetVersion(one, 77), "as if another client had written it")
+		require.NoError(w, w.Server.SetVersion(one, 77), "as if another client had written it")
 		require.NoError(w, p.Set(w.Context(), []byte("mine")))
-		require.Equal(w, "mine", w.data(conn, one))
+		require.Equal(w, "mine", dataOf(w, conn, one))
 		require.Equal(w, token, p.Current().Token)
 		require.ErrorIs(w, p.Set(w.Context(), make([]byte, 1<<20)), recipes.ErrInvalid)
 		require.NoError(w, p.Close())
@@ -211,15 +211,15 @@ func TestSet_RequestOrReplyLost(t *testing.T) {
 
 // Fails if the Persistent continues after the connection was closed, or without permission.
 func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		p := w.keepPresent(conn)
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		p := keepPresent(w, conn)
 		conn.Close()
 		<-p.Done()
 		require.ErrorIs(w, p.Err(), recipes.ErrConnClosed)
 		require.ErrorIs(w, p.Close(), recipes.ErrUnconfirmed)
 
-		conn = w.connect()
+		conn = w.Connect()
 		_, err := conn.Create("/closed", nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
 		require.NoError(w, err)
 		p, err = NewPersistent(conn, "/closed/one", nil, sessionTimeoutOption)
@@ -227,18 +227,18 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 		require.ErrorIs(w, p.Await(w.Context()), recipes.ErrPermission)
 		require.NoError(w, p.Close())
 		synctest.Wait()
-		require.Zero(w, strings.Count(w.srv.Tree(), "one"))
+		require.Zero(w, strings.Count(w.Server.Tree(), "one"))
 	})
 }
 
 // Fails if the Persistent ends because of a quota that is exceeded only for some time, although it has
 // created the znode before, or continues if it has not.
 func TestPersistent_QuotaExceeded(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		p := w.keepPresent(conn)
-		quota := w.srv.Before(zktest.Match{Op: zktest.OpCreate}, zktest.Fail(zktest.Code(-125)))
-		require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		p := keepPresent(w, conn)
+		quota := w.Server.Before(zktest.Match{Op: zktest.OpCreate}, zktest.Fail(zktest.Code(-125)))
+		require.NoError(w, w.Server.ExpireSession(conn.SessionID()))
 		time.Sleep(time.Minute)
 		require.False(w, p.Current().Present)
 		require.ErrorIs(w, p.Current().Cause, recipes.ErrPermission)

@@ -28,8 +28,8 @@ func describe(members []Member) (all []string) {
 
 // Fails if a view does not contain the current members, or Since returns wrong differences.
 func TestChanges_MembersJoinAndLeave(t *testing.T) {
-	runTest(t, func(w fixture) {
-		observer := w.group(w.connect())
+	bubble.Run(t, func(w *bubble.Test) {
+		observer := newGroup(w, w.Connect())
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
 		views := observer.Watch(ctx)
@@ -51,24 +51,24 @@ func TestChanges_MembersJoinAndLeave(t *testing.T) {
 			last = view
 			return joined, gone, changed
 		}
-		b := w.join(w.connect(), "b", "1")
+		b := join(w, w.Connect(), "b", "1")
 		joined, gone, changed := next("b=1")
 		require.Equal(w, []string{"b=1"}, describe(joined))
 		require.Empty(w, append(gone, changed...))
-		conn := w.connect()
-		a := w.join(conn, "a", "2")
+		conn := w.Connect()
+		a := join(w, conn, "a", "2")
 		next("a=2", "b=1")
 		require.NoError(w, b.Set(ctx, []byte("3")))
 		joined, gone, changed = next("a=2", "b=3")
 		require.Equal(w, []string{"b=3"}, describe(changed))
 		require.Empty(w, append(gone, joined...))
-		require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
-		settle()
+		require.NoError(w, w.Server.ExpireSession(conn.SessionID()))
+		bubble.Settle()
 		joined, gone, changed = next("a=2", "b=3")
 		require.Equal(w, []string{"a=2"}, describe(joined), "it has rejoined")
 		require.Equal(w, []string{"a=2"}, describe(gone))
 		require.Empty(w, changed)
-		require.Len(w, w.srv.Watches(), 1+2+2, "on the group, on each member, and of each member on its znode")
+		require.Len(w, w.Server.Watches(), 1+2+2, "on the group, on each member, and of each member on its znode")
 		require.NoError(w, a.Close())
 		_, gone, _ = next("b=3")
 		require.Equal(w, []string{"a=2"}, describe(gone))
@@ -79,34 +79,34 @@ func TestChanges_MembersJoinAndLeave(t *testing.T) {
 		cancel()
 		_, ok := <-views
 		require.False(w, ok)
-		require.Equal(w, empty, w.srv.Tree())
-		require.Len(w, w.srv.Watches(), 1, "on the group")
+		require.Equal(w, empty, w.Server.Tree())
+		require.Len(w, w.Server.Watches(), 1, "on the group")
 	})
 }
 
 // CURATOR-623: fails if a change is missed that was made while the client was disconnected, and
 // the client library has not set its watches again, in the same session or a new one.
 func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
-	for name, endSession := range map[string]func(w fixture, id int64){
-		"same session":  func(w fixture, id int64) {},
-		"other session": func(w fixture, id int64) { require.NoError(w, w.srv.ExpireSession(id)) },
+	for name, endSession := range map[string]func(w *bubble.Test, id int64){
+		"same session":  func(w *bubble.Test, id int64) {},
+		"other session": func(w *bubble.Test, id int64) { require.NoError(w, w.Server.ExpireSession(id)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			runTest(t, func(w fixture) {
-				conn, other := w.connect(), w.connect()
-				stays, leaves := w.join(other, "stays", "1"), w.join(other, "leaves", "1")
-				views := w.group(conn).Watch(w.Context())
+			bubble.Run(t, func(w *bubble.Test) {
+				conn, other := w.Connect(), w.Connect()
+				stays, leaves := join(w, other, "stays", "1"), join(w, other, "leaves", "1")
+				views := newGroup(w, conn).Watch(w.Context())
 				require.Len(w, (<-views).Members, 2)
 				// The client library fails each time that it sets its watches again.
-				hook := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Fail(zk.ErrAPIError))
-				w.srv.Refuse(true)
-				w.srv.DropConnections(conn.SessionID())
+				hook := w.Server.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Fail(zk.ErrAPIError))
+				w.Server.Refuse(true)
+				w.Server.DropConnections(conn.SessionID())
 				endSession(w, conn.SessionID())
 				require.NoError(w, stays.Set(w.Context(), []byte("2")))
 				require.NoError(w, leaves.Close())
-				joins := w.join(other, "joins", "1")
-				w.srv.Refuse(false)
-				settle()
+				joins := join(w, other, "joins", "1")
+				w.Server.Refuse(false)
+				bubble.Settle()
 				require.Equal(w, []string{"joins=1", "stays=2"}, describe((<-views).Members))
 				// Later changes are delivered as well.
 				require.NoError(w, stays.Set(w.Context(), []byte("3")))
@@ -125,17 +125,17 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 // CURATOR-391: fails if a member that has left and rejoined while the reader was disconnected, with
 // the same data and version, counts as unchanged.
 func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, other := w.connect(), w.connect()
-		m := w.join(other, "a", "1")
-		views := w.group(conn).Watch(w.Context())
+	bubble.Run(t, func(w *bubble.Test) {
+		conn, other := w.Connect(), w.Connect()
+		m := join(w, other, "a", "1")
+		views := newGroup(w, conn).Watch(w.Context())
 		before := <-views
-		w.srv.Refuse(true)
-		w.srv.DropConnections(conn.SessionID())
+		w.Server.Refuse(true)
+		w.Server.DropConnections(conn.SessionID())
 		require.NoError(w, m.Close())
-		m = w.join(other, "a", "1")
-		w.srv.Refuse(false)
-		settle()
+		m = join(w, other, "a", "1")
+		w.Server.Refuse(false)
+		bubble.Settle()
 		joined, gone, changed := (<-views).Since(before)
 		require.Len(w, joined, 1)
 		require.Len(w, gone, 1)
@@ -148,9 +148,9 @@ func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
 // CURATOR-324, CURATOR-344: fails if views are delivered out of order, or if a slow reader does
 // not receive the newest view.
 func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
-	runTest(t, func(w fixture) {
-		m := w.join(w.connect(), "a", "")
-		views, idle := w.group(w.connect()).Watch(w.Context()), w.group(w.connect()).Watch(w.Context())
+	bubble.Run(t, func(w *bubble.Test) {
+		m := join(w, w.Connect(), "a", "")
+		views, idle := newGroup(w, w.Connect()).Watch(w.Context()), newGroup(w, w.Connect()).Watch(w.Context())
 		var revision int64
 		go func() {
 			for i := range 50 {
@@ -174,9 +174,9 @@ func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
 // Many members change in one transaction. Fails if the changes are read one by one, each after a
 // pause in which the connection may be closed.
 func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, others := w.connect(), w.connect()
-		g := w.group(conn)
+	bubble.Run(t, func(w *bubble.Test) {
+		conn, others := w.Connect(), w.Connect()
+		g := newGroup(w, conn)
 		m, err := g.Join(w.Context(), "zz", nil)
 		require.NoError(w, err)
 		const n = 200
@@ -214,10 +214,10 @@ func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
 // Fails if a view is repeated, or the race detector reports a race, because the receiver changes the
 // order of the views that it has received.
 func TestChanges_ReceiverSortsMembers(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn, other := w.connect(), w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		conn, other := w.Connect(), w.Connect()
 		ctx, cancel := context.WithCancel(w.Context())
-		views := w.group(conn).Watch(ctx)
+		views := newGroup(w, conn).Watch(ctx)
 		require.Empty(w, (<-views).Members)
 		received := make(chan int)
 		go func() {
@@ -229,13 +229,13 @@ func TestChanges_ReceiverSortsMembers(t *testing.T) {
 		}()
 		var members []*Membership
 		for i, id := range []string{"b", "a", "c"} {
-			members = append(members, w.join(other, id, "1"))
+			members = append(members, join(w, other, id, "1"))
 			require.Equal(w, i+1, <-received)
 		}
-		w.srv.ResetLog()
-		w.srv.DropConnections(conn.SessionID())
-		settle()
-		require.NotZero(w, w.srv.Log().Count(zktest.OpGetData), "the members are read again")
+		w.Server.ResetLog()
+		w.Server.DropConnections(conn.SessionID())
+		bubble.Settle()
+		require.NotZero(w, w.Server.Log().Count(zktest.OpGetData), "the members are read again")
 		select {
 		case <-received:
 			require.Fail(w, "a view was delivered although nothing has changed")
@@ -251,33 +251,33 @@ func TestChanges_ReceiverSortsMembers(t *testing.T) {
 
 // CURATOR-107: fails if a member that leaves while it is read leaves a watch behind.
 func TestTrap24_MemberLeavesWhileItIsRead(t *testing.T) {
-	runTest(t, func(w fixture) {
-		m, reader := w.join(w.connect(), "a", ""), w.connect()
-		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: dir + "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+	bubble.Run(t, func(w *bubble.Test) {
+		m, reader := join(w, w.Connect(), "a", ""), w.Connect()
+		w.Server.Before(zktest.Match{Op: zktest.OpGetData, Path: dir + "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, m.Close())
 			return zktest.Pass(q)
 		})
-		views := w.group(reader).Watch(w.Context())
+		views := newGroup(w, reader).Watch(w.Context())
 		require.Empty(w, (<-views).Members)
 		synctest.Wait()
-		require.Len(w, w.srv.Watches(), 1, "on the group")
-		require.Empty(w, w.srv.Watches(dir+"/a"))
+		require.Len(w, w.Server.Watches(), 1, "on the group")
+		require.Empty(w, w.Server.Watches(dir+"/a"))
 	})
 }
 
 // kazoo #175, CURATOR-14: fails if each call whose context is done leaves more watches behind, or
 // if a call that uses such a watch misses a change.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	runTest(t, func(w fixture) {
-		m := w.join(w.connect(), "a", "1")
-		reader := w.connect()
-		g := w.group(reader)
+	bubble.Run(t, func(w *bubble.Test) {
+		m := join(w, w.Connect(), "a", "1")
+		reader := w.Connect()
+		g := newGroup(w, reader)
 		for range 10 {
 			ctx, cancel := context.WithCancel(w.Context())
 			<-g.Watch(ctx)
 			cancel()
 			synctest.Wait()
-			require.Len(w, w.srv.Watches(dir, dir+"/a"), 3)
+			require.Len(w, w.Server.Watches(dir, dir+"/a"), 3)
 			require.Equal(w, 2, bubble.Watches(reader))
 		}
 		views := g.Watch(w.Context())
@@ -294,28 +294,28 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 // Fails if views end when the servers remove the znode of the empty group, or if joining does not
 // create it again.
 func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		views := w.group(w.connect()).Watch(w.Context())
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		views := newGroup(w, w.Connect()).Watch(w.Context())
 		<-views
 		for range 3 {
-			m := w.join(conn, "a", "")
+			m := join(w, conn, "a", "")
 			synctest.Wait()
 			require.Len(w, (<-views).Members, 1)
 			require.NoError(w, m.Close())
 			synctest.Wait()
 			require.Empty(w, (<-views).Members)
-			w.srv.Sweep()
-			require.Equal(w, "/\n  app container\n", w.srv.Tree())
+			w.Server.Sweep()
+			require.Equal(w, "/\n  app container\n", w.Server.Tree())
 			synctest.Wait()
 		}
 	})
 }
 
 func TestChanges_ConnectionClosed(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		views := w.group(conn).Watch(w.Context())
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		views := newGroup(w, conn).Watch(w.Context())
 		<-views
 		conn.Close()
 		require.ErrorIs(w, (<-views).Err, recipes.ErrConnClosed)
@@ -327,16 +327,16 @@ func TestChanges_ConnectionClosed(t *testing.T) {
 // Fails if a call misses changes because the watch of an earlier call was lost at a reconnect,
 // before the call or during it.
 func TestTrap27_PooledWatchIsLost(t *testing.T) {
-	runTest(t, func(w fixture) {
-		m := w.join(w.connect(), "a", "1")
-		reader := w.connect()
-		g := w.group(reader)
+	bubble.Run(t, func(w *bubble.Test) {
+		m := join(w, w.Connect(), "a", "1")
+		reader := w.Connect()
+		g := newGroup(w, reader)
 		ctx, cancel := context.WithCancel(w.Context())
 		<-g.Watch(ctx)
 		cancel()
 		synctest.Wait()
-		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
-		w.srv.DropConnections(reader.SessionID())
+		w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		w.Server.DropConnections(reader.SessionID())
 		time.Sleep(3 * time.Second)
 		views := g.Watch(w.Context())
 		require.Equal(w, []string{"a=1"}, describe((<-views).Members))
@@ -349,11 +349,11 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 				require.Equal(w, []string{"a=" + data}, describe((<-views).Members))
 			}
 			// The watches are lost while the reader waits.
-			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
-			w.srv.DropConnections(reader.SessionID())
+			w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+			w.Server.DropConnections(reader.SessionID())
 			time.Sleep(1500 * time.Millisecond)
 		}
-		other := w.join(w.connect(), "b", "1")
+		other := join(w, w.Connect(), "b", "1")
 		synctest.Wait()
 		require.Len(w, views, 1, "without a delay")
 		require.Equal(w, []string{"a=3", "b=1"}, describe((<-views).Members))
@@ -365,12 +365,12 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 // Fails if a member whose data the connection cannot receive is missing from views, or if its data
 // is missing when it has become smaller.
 func TestChanges_MemberTooLarge(t *testing.T) {
-	runTest(t, func(w fixture) {
-		big, _, err := w.srv.Connect(timeout)
+	bubble.Run(t, func(w *bubble.Test) {
+		big, _, err := w.Server.Connect(timeout)
 		require.NoError(w, err)
-		large, err := w.group(big).Join(w.Context(), "large", make([]byte, 100<<10))
+		large, err := newGroup(w, big).Join(w.Context(), "large", make([]byte, 100<<10))
 		require.NoError(w, err)
-		g := w.group(w.connect())
+		g := newGroup(w, w.Connect())
 		views := g.Watch(w.Context())
 		members := (<-views).Members
 		require.Len(w, members, 1)
@@ -382,7 +382,7 @@ func TestChanges_MemberTooLarge(t *testing.T) {
 		require.NoError(w, err)
 		require.ErrorIs(w, members[0].Err, recipes.ErrTooLarge)
 
-		w.join(w.connect(), "small", "data")
+		join(w, w.Connect(), "small", "data")
 		time.Sleep(time.Second)
 		members = (<-views).Members
 		require.Len(w, members, 2)
@@ -415,21 +415,21 @@ func TestChanges_ForeignParticipant(t *testing.T) {
 		"special signs":           {"ü %s", zk.FlagEphemeral, openACL, recipe.Curator, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runTest(t, func(w fixture) {
-				conn := w.connect()
-				g := w.group(conn, recipe.WithLayout(c.layout))
+			bubble.Run(t, func(w *bubble.Test) {
+				conn := w.Connect()
+				g := newGroup(w, conn, recipe.WithLayout(c.layout))
 				_, err := g.Join(w.Context(), "a", nil)
 				require.NoError(w, err)
 				views := g.Watch(w.Context())
 				require.Len(w, (<-views).Members, 1)
-				foreign := w.connect()
+				foreign := w.Connect()
 				_, err = foreign.Create(dir+"/"+c.node, nil, c.flags, c.acl)
 				require.NoError(w, err)
-				settle()
+				bubble.Settle()
 				require.Len(w, (<-views).Members, 2)
-				_, err = w.group(w.connect(), recipe.WithLayout(c.layout)).Join(w.Context(), "b", nil)
+				_, err = newGroup(w, w.Connect(), recipe.WithLayout(c.layout)).Join(w.Context(), "b", nil)
 				require.NoError(w, err)
-				settle()
+				bubble.Settle()
 				members := (<-views).Members
 				require.Len(w, members, 3)
 				listed, err := g.Members(w.Context())
@@ -442,7 +442,7 @@ func TestChanges_ForeignParticipant(t *testing.T) {
 					}
 				}
 				require.NoError(w, foreign.Delete(dir+"/"+c.node, -1))
-				settle()
+				bubble.Settle()
 				require.Len(w, (<-views).Members, 2)
 			})
 		})
@@ -451,36 +451,36 @@ func TestChanges_ForeignParticipant(t *testing.T) {
 
 // Fails if a group with more members than the connection can receive is not an error.
 func TestMembers_TooManyMembers(t *testing.T) {
-	runTest(t, func(w fixture) {
-		big, _, err := w.srv.Connect(timeout)
+	bubble.Run(t, func(w *bubble.Test) {
+		big, _, err := w.Server.Connect(timeout)
 		require.NoError(w, err)
-		_, err = w.group(big).Join(w.Context(), "one", nil)
+		_, err = newGroup(w, big).Join(w.Context(), "one", nil)
 		require.NoError(w, err)
 		for range 3000 {
 			_, err := big.Create(dir+"/member-with-a-long-name-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 		}
-		_, err = w.group(w.connect()).Members(w.Context())
+		_, err = newGroup(w, w.Connect()).Members(w.Context())
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 	})
 }
 
 // With WithoutData a group has one watch, and a change of members costs one request.
 func TestWithoutData(t *testing.T) {
-	runTest(t, func(w fixture) {
-		conn := w.connect()
-		g := w.group(conn, WithoutData())
+	bubble.Run(t, func(w *bubble.Test) {
+		conn := w.Connect()
+		g := newGroup(w, conn, WithoutData())
 		views := g.Watch(w.Context())
 		<-views
 		members := map[string]*Membership{}
 		for _, id := range []string{"a", "b", "c"} {
-			members[id] = w.join(w.connect(), id, "data")
+			members[id] = join(w, w.Connect(), id, "data")
 		}
-		settle()
+		bubble.Settle()
 		require.Equal(w, []Member{{ID: "a"}, {ID: "b"}, {ID: "c"}}, (<-views).Members)
 		require.Equal(w, 1, bubble.Watches(conn))
 		require.NoError(w, members["b"].Close())
-		settle()
+		bubble.Settle()
 		require.Equal(w, []Member{{ID: "a"}, {ID: "c"}}, (<-views).Members)
 		now, err := g.Members(w.Context())
 		require.NoError(w, err)

@@ -22,28 +22,22 @@ const (
 
 // runWithLatency runs f in a test in which each request takes roundTrip, and everything else takes
 // no time. So the elapsed time shows the number of sequential round trips.
-func runWithLatency(t *testing.T, f func(w *latencyHarness)) {
+func runWithLatency(t *testing.T, f func(w *harness)) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()
-		s := &latencyHarness{harness: w}
-		f(s)
+		f(w)
 		w.srv.Heal()
 	})
 }
 
-type latencyHarness struct {
-	*harness
-	hold *Hold // see take
-}
-
-// connect opens a session, whose requests take roundTrip from then on.
-func (w *latencyHarness) connect() *zk.Conn {
+// connectSlowly opens a session, whose requests take roundTrip from then on.
+func (w *harness) connectSlowly() *zk.Conn {
 	conn := bubble.ConnectFrom(w, w.ensemble, 0, longTimeout)
 	w.srv.Delay(zktest.BothWays, roundTrip/2, conn.SessionID())
 	return conn
 }
 
-func (w *latencyHarness) long() Option { return recipes.WithSessionTimeout(longTimeout) }
+var long = recipes.WithSessionTimeout(longTimeout)
 
 // step is an operation and its cost.
 type step struct {
@@ -51,18 +45,21 @@ type step struct {
 	do              func() error
 }
 
-// take returns a function that acquires a hold, and free one that releases it.
-func (w *latencyHarness) take(lock func(context.Context) (*Hold, error)) func() error {
+// kept is a hold between two steps.
+type kept struct{ *Hold }
+
+// take returns a function that acquires a hold.
+func (k *kept) take(w *harness, lock func(context.Context) (*Hold, error)) func() error {
 	return func() (err error) {
-		w.hold, err = lock(w.Context())
+		k.Hold, err = lock(w.Context())
 		return err
 	}
 }
 
-func (w *latencyHarness) free() error { return w.hold.Release() }
+func (k *kept) free() error { return k.Release() }
 
 // isHeld returns a function that calls lock, which must return ErrHeld.
-func (w *latencyHarness) isHeld(lock func(context.Context) (*Hold, error)) func() error {
+func (w *harness) isHeld(lock func(context.Context) (*Hold, error)) func() error {
 	return func() error {
 		_, err := lock(w.Context())
 		require.ErrorIs(w, err, ErrHeld)
@@ -72,37 +69,37 @@ func (w *latencyHarness) isHeld(lock func(context.Context) (*Hold, error)) func(
 
 // TestCost fails if a lock that no other client uses costs more or fewer requests than documented.
 func TestCost(t *testing.T) {
-	for name, steps := range map[string]func(w *latencyHarness, conn *zk.Conn) []step{
-		"Mutex": func(w *latencyHarness, conn *zk.Conn) []step {
-			m := w.mutex(conn, w.long())
+	for name, steps := range map[string]func(w *harness, conn *zk.Conn, k *kept) []step{
+		"Mutex": func(w *harness, conn *zk.Conn, k *kept) []step {
+			m := w.mutex(conn, long)
 			return []step{
-				{2, 3, w.take(m.Lock)}, // the create; then concurrently the list and the read of the contender's znode
+				{2, 3, k.take(w, m.Lock)}, // the create; then concurrently the list and the read of the contender's znode
 				{1, 1, func() error {
-					_, err := w.hold.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
+					_, err := k.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
 					return err
 				}},
-				{1, 1, w.free},
-				{1, 1, w.take(m.Lock)}, // the create and the write of the lock's node, in one transaction
+				{1, 1, k.free},
+				{1, 1, k.take(w, m.Lock)}, // the create and the write of the lock's node, in one transaction
 				{0, 0, func() error {
-					require.NotZero(w, w.hold.Token())
+					require.NotZero(w, k.Token())
 					checks := w.srv.Log().Session(conn.SessionID()).Filter(func(e zktest.Entry) bool { return e.Ops == 1 })
 					require.Empty(w, checks, "checks of the lease")
 					return nil
 				}},
-				{1, 1, w.free},
+				{1, 1, k.free},
 			}
 		},
 		// The first lock on a connection also reads the ACL of the lock's node.
-		"Mutex with an ACL that denies something": func(w *latencyHarness, conn *zk.Conn) []step {
-			m := w.mutex(conn, w.long(), recipes.WithACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin)))
-			return []step{{3, 4, w.take(m.Lock)}, {1, 1, w.free}, {1, 1, w.take(m.Lock)}, {1, 1, w.free}}
+		"Mutex with an ACL that denies something": func(w *harness, conn *zk.Conn, k *kept) []step {
+			m := w.mutex(conn, long, recipes.WithACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin)))
+			return []step{{3, 4, k.take(w, m.Lock)}, {1, 1, k.free}, {1, 1, k.take(w, m.Lock)}, {1, 1, k.free}}
 		},
-		"Mutex with a lock-delay": func(w *latencyHarness, conn *zk.Conn) []step {
-			m := w.mutex(conn, w.long(), WithLockDelay(time.Minute))
-			return []step{{4, 5, w.take(m.Lock)}, {1, 1, w.free}} // in addition a listing and a transaction
+		"Mutex with a lock-delay": func(w *harness, conn *zk.Conn, k *kept) []step {
+			m := w.mutex(conn, long, WithLockDelay(time.Minute))
+			return []step{{4, 5, k.take(w, m.Lock)}, {1, 1, k.free}} // in addition a listing and a transaction
 		},
-		"RWMutex, writing": func(w *latencyHarness, conn *zk.Conn) []step {
-			m := w.rw(conn, w.long())
+		"RWMutex, writing": func(w *harness, conn *zk.Conn, k *kept) []step {
+			m := w.rw(conn, long)
 			var x *WriteHold
 			return []step{
 				{2, 3, func() (err error) {
@@ -118,27 +115,27 @@ func TestCost(t *testing.T) {
 				{1, 1, func() error { return x.Release() }},
 			}
 		},
-		"RWMutex, reading": func(w *latencyHarness, conn *zk.Conn) []step {
+		"RWMutex, reading": func(w *harness, conn *zk.Conn, k *kept) []step {
 			w.write(w.operator).downgrade()
-			m := w.rw(conn, w.long())
-			return []step{{2, 3, w.take(m.RLock)}, {1, 1, w.isHeld(m.Writing().part().try)}, {1, 1, w.free}}
+			m := w.rw(conn, long)
+			return []step{{2, 3, k.take(w, m.RLock)}, {1, 1, w.isHeld(m.Writing().part().try)}, {1, 1, k.free}}
 		},
-		"Semaphore": func(w *latencyHarness, conn *zk.Conn) []step {
-			s := w.semaphore(conn, 2, w.long())
+		"Semaphore": func(w *harness, conn *zk.Conn, k *kept) []step {
+			s := w.semaphore(conn, 2, long)
 			acquire := func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, 1) }
 			return []step{
-				{2, 3, w.take(acquire)}, // create; listing and own znode
-				{1, 1, w.free},
-				{3, 4, w.take(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 2) })},
+				{2, 3, k.take(w, acquire)}, // create; listing and own znode
+				{1, 1, k.free},
+				{3, 4, k.take(w, func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 2) })},
 				{1, 1, w.isHeld(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
-				{1, 1, w.free},
+				{1, 1, k.free},
 			}
 		},
-		"MultiLock": func(w *latencyHarness, conn *zk.Conn) []step {
+		"MultiLock": func(w *harness, conn *zk.Conn, k *kept) []step {
 			var parts []Part
 			for _, name := range []string{"a", "b", "c"} {
 				w.create("/locks/" + name)
-				parts = append(parts, w.mutexAt(conn, "/locks/"+name, w.long()))
+				parts = append(parts, w.mutexAt(conn, "/locks/"+name, long))
 			}
 			m, err := NewMultiLock(parts...)
 			require.NoError(w, err)
@@ -157,9 +154,9 @@ func TestCost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runWithLatency(t, func(w *latencyHarness) {
-				conn := w.connect()
-				for _, s := range steps(w, conn) {
+			runWithLatency(t, func(w *harness) {
+				conn := w.connectSlowly()
+				for _, s := range steps(w, conn, &kept{}) {
 					w.requireCost(conn, s.trips, s.requests, func() { require.NoError(w, s.do()) })
 				}
 			})
@@ -170,20 +167,20 @@ func TestCost(t *testing.T) {
 func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
-			runWithLatency(t, func(w *latencyHarness) {
+			runWithLatency(t, func(w *harness) {
 				w.acquire(w.semaphore(w.operator, 2, layout), 1).release() // so that the znodes exist
-				conn := w.connect()
-				s := w.semaphore(conn, 2, layout, w.long())
+				conn, k := w.connectSlowly(), &kept{}
+				s := w.semaphore(conn, 2, layout, long)
 				acquire := func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, 1) }
 				for _, step := range []step{
-					{4, anyNumber, w.take(acquire)},
-					{1, anyNumber, w.free},
-					{5, anyNumber, w.take(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
+					{4, anyNumber, k.take(w, acquire)},
+					{1, anyNumber, k.free},
+					{5, anyNumber, k.take(w, func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
 				} {
 					w.requireCost(conn, step.trips, step.requests, func() { require.NoError(w, step.do()) })
 					w.pass(4 * roundTrip) // the mutex is released in the background
 				}
-				require.NoError(w, w.free())
+				require.NoError(w, k.free())
 				begin := time.Now()
 				h, err := s.Acquire(w.Context(), 2)
 				require.NoError(w, err)
@@ -211,37 +208,37 @@ func TestCost_ReleaseRequested(t *testing.T) {
 
 // requireCost asserts the number of sequential round trips of f, and, unless it is anyNumber, the
 // number of requests that the session sends in that time, without checks of the lease.
-func (w *latencyHarness) requireCost(conn *zk.Conn, trips, requests int, f func()) {
+func (w *harness) requireCost(conn *zk.Conn, trips, requests int, f func()) {
 	w.Helper()
 	begin := len(w.srv.Log())
 	w.elapsed(time.Duration(trips)*roundTrip, f)
 	if requests != anyNumber {
-		require.Len(w, w.sent(begin, conn), requests, "%v", w.sent(begin, conn))
+		require.Len(w, w.sentSince(begin, conn), requests, "%v", w.sentSince(begin, conn))
 	}
 }
 
 const anyNumber = -1
 
 // sent returns the requests that a session has sent, without checks of the lease.
-func (w *latencyHarness) sent(begin int, conn *zk.Conn) zktest.Log {
+func (w *harness) sentSince(begin int, conn *zk.Conn) zktest.Log {
 	return w.srv.Log()[begin:].Session(conn.SessionID()).Requests().Filter(func(e zktest.Entry) bool {
 		return e.Op != zktest.OpMulti || e.Ops != 1
 	})
 }
 
 func TestCost_ContendedMutex(t *testing.T) {
-	runWithLatency(t, func(w *latencyHarness) {
+	runWithLatency(t, func(w *harness) {
 		holder := w.lock(w.operator)
 		var conns []*zk.Conn
 		var waiting []*call
 		for range 3 {
-			conn := w.connect()
+			conn := w.connectSlowly()
 			conns = append(conns, conn)
 			begin := time.Now()
-			a := w.startCall(conn, w.mutex(conn, w.long()).Lock)
+			a := w.startCall(conn, w.mutex(conn, long).Lock)
 			w.pass(3 * roundTrip)
 			waiting = append(waiting, a)
-			sent := w.sent(0, conn)
+			sent := w.sentSince(0, conn)
 			require.Len(w, sent, 4, "%v", sent)
 			last := sent[len(sent)-1]
 			require.Equal(w, zktest.OpGetData, last.Op)
@@ -255,7 +252,7 @@ func TestCost_ContendedMutex(t *testing.T) {
 		require.NoError(w, holder.hold.Release())
 		w.pass(0)
 		require.Equal(w, released.Add(roundTrip), waiting[0].at)
-		require.Empty(w, w.sent(begin, conns[0]), "the follower sends no request")
+		require.Empty(w, w.sentSince(begin, conns[0]), "the follower sends no request")
 
 		// The next follower joined farther back: its hand-over also takes a listing.
 		begin = len(w.srv.Log())
@@ -263,16 +260,16 @@ func TestCost_ContendedMutex(t *testing.T) {
 		require.NoError(w, waiting[0].hold.Release())
 		w.pass(roundTrip)
 		require.Equal(w, released.Add(2*roundTrip), waiting[1].at)
-		require.Len(w, w.sent(begin, conns[1]), 1)
+		require.Len(w, w.sentSince(begin, conns[1]), 1)
 		waiting[2].waits()
 	})
 }
 
 // Between goroutines that share a connection, a hand-over is as fast as between connections.
 func TestCost_HandOverOnOneConnection(t *testing.T) {
-	runWithLatency(t, func(w *latencyHarness) {
-		conn := w.connect()
-		m := w.mutex(conn, w.long())
+	runWithLatency(t, func(w *harness) {
+		conn := w.connectSlowly()
+		m := w.mutex(conn, long)
 		first := w.startCall(conn, m.Lock)
 		w.pass(2 * roundTrip)
 		second := w.startCall(conn, m.Lock)
@@ -328,11 +325,11 @@ func TestTrap52_NoHerdOfReaders(t *testing.T) {
 
 // Position sends one request.
 func TestCost_Position(t *testing.T) {
-	runWithLatency(t, func(w *latencyHarness) {
+	runWithLatency(t, func(w *harness) {
 		holder := w.lock(w.operator)
-		conn := w.connect()
+		conn := w.connectSlowly()
 		ctx, cancel := context.WithCancel(w.Context())
-		waiter := w.mutex(conn, w.long()).Join(ctx)
+		waiter := w.mutex(conn, long).Join(ctx)
 		w.pass(3 * roundTrip)
 		w.requireCost(conn, 1, 1, func() {
 			ahead, err := waiter.Position(w.Context())

@@ -23,19 +23,19 @@ import (
 func TestRun_Crash(t *testing.T) {
 	for _, crashes := range [][]int{{0}, {1}, {0, 1, 2}} {
 		t.Run(fmt.Sprint(crashes), func(t *testing.T) {
-			runTest(t, func(w fixture) {
-				r := w.recorder()
-				w.setShards(60)
+			bubble.Run(t, func(w *bubble.Test) {
+				r := newRecorder(w)
+				setShards(w, 60)
 				var workers []*worker
 				for _, id := range numbered(6) {
 					workers = append(workers, r.start(id, 0))
 					bubble.Advance(time.Second)
 				}
-				settle()
+				bubble.Settle()
 				r.requireEven(60, numbered(6)...)
 				begin := time.Now()
 				for _, i := range crashes {
-					workers[i].network.crash()
+					workers[i].client.SetCut(true)
 				}
 				tick := 10 * time.Millisecond
 				for len(r.current()) < 60 || slices.ContainsFunc(crashes, func(i int) bool { return r.loads()[workers[i].id] > 0 }) {
@@ -44,16 +44,16 @@ func TestRun_Crash(t *testing.T) {
 				}
 				t.Logf("%d members crash: owned again after a session timeout and %v", len(crashes), time.Since(begin)-timeout)
 				require.LessOrEqual(t, time.Since(begin), timeout+time.Second)
-				plan, err := w.group(w.connect()).Plan(w.Context())
+				plan, err := newGroup(w, connect(w)).Plan(w.Context())
 				require.NoError(t, err)
 				for _, m := range plan.Moves {
 					require.Equal(t, Lost, m.Reason)
 				}
 				for _, i := range crashes {
-					workers[i].network.repair()
+					workers[i].client.SetCut(false)
 				}
-				settle()
-				settle()
+				bubble.Settle()
+				bubble.Settle()
 				r.requireEven(60, numbered(6)...)
 				for _, k := range workers {
 					k.leave(w)
@@ -67,13 +67,13 @@ func TestRun_Crash(t *testing.T) {
 // leaves, or if that moves the shards of members that stay more than necessary (kazoo #271, #283,
 // #298, #392).
 func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(12)
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 12)
 		a, b := r.start("a", 100*time.Millisecond), r.start("b", 100*time.Millisecond)
-		settle()
+		bubble.Settle()
 		kept := r.current()
-		flapping := w.connect()
+		flapping := connect(w)
 		for range 20 {
 			c := r.startOn(flapping, "c", 100*time.Millisecond)
 			time.Sleep(700 * time.Millisecond)
@@ -84,7 +84,7 @@ func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 				}
 			}
 		}
-		settle()
+		bubble.Settle()
 		r.requireEven(12, "a", "b")
 		require.GreaterOrEqual(w, len(kept), 8, "shards that have never moved to another member that stays")
 		a.leave(w)
@@ -94,32 +94,32 @@ func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 
 // TestRun_NoLeader fails if the members do not divide the shards evenly without a leader.
 func TestRun_NoLeader(t *testing.T) {
-	runTest(t, func(w fixture) {
-		foreign, err := lock.NewMutex(w.connect(), dir+"/leader")
+	bubble.Run(t, func(w *bubble.Test) {
+		foreign, err := lock.NewMutex(connect(w), dir+"/leader")
 		require.NoError(w, err)
 		hold, err := foreign.Lock(w.Context())
 		require.NoError(w, err)
-		r := w.recorder()
-		w.setShards(20)
+		r := newRecorder(w)
+		setShards(w, 20)
 		var workers []*worker
 		for _, id := range numbered(3) {
 			workers = append(workers, r.start(id, 0))
 		}
-		settle()
+		bubble.Settle()
 		require.Len(w, r.current(), 20)
 		require.ElementsMatch(w, []int{6, 7, 7}, slices.Collect(maps.Values(r.loads())))
 		before := r.current()
 		crashed := workers[2]
-		crashed.network.crash()
-		settle()
+		crashed.client.SetCut(true)
+		bubble.Settle()
 		require.Equal(w, map[string]int{"m0": 10, "m1": 10}, r.loads())
-		crashed.network.repair()
-		settle()
+		crashed.client.SetCut(false)
+		bubble.Settle()
 		require.Len(w, r.current(), 20)
 		require.ElementsMatch(w, []int{6, 7, 7}, slices.Collect(maps.Values(r.loads())))
 		require.Equal(w, before, r.current(), "it is computed from the same plan")
 		require.NoError(w, hold.Release())
-		settle()
+		bubble.Settle()
 		r.requireEven(20, numbered(3)...)
 		require.Equal(w, before, r.current())
 		for _, k := range workers {
@@ -131,20 +131,20 @@ func TestRun_NoLeader(t *testing.T) {
 // TestRun_RollingRestart fails if a shard changes its owner while 20 members restart one after
 // another, or if another member runs a shard of a member that is away.
 func TestRun_RollingRestart(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(100, func(s *Spec) { s.RestartDelay = time.Minute })
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 100, func(s *Spec) { s.RestartDelay = time.Minute })
 		workers := map[string]*worker{}
 		for i, id := range numbered(20) {
 			workers[id] = r.start(id, time.Duration(i%2)*50*time.Millisecond, WithRestart())
 		}
-		settle()
+		bubble.Settle()
 		r.requireEven(100, numbered(20)...)
 		before := r.current()
 		require.Equal(w, 100, r.count)
 		for _, id := range numbered(20) {
 			workers[id].leave(w)
-			workers[id].conn.Close()
+			workers[id].client.Conn.Close()
 			time.Sleep(10 * time.Second)
 			require.Len(w, r.current(), 95)
 			workers[id] = r.start(id, 50*time.Millisecond, WithRestart())
@@ -172,10 +172,10 @@ func TestRun_RollingRestart(t *testing.T) {
 // TestRun_MaxMoves fails if more shards are without an owner than moves are permitted, or if a member
 // that cannot lock its shards stops all moves.
 func TestRun_MaxMoves(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(12, func(s *Spec) { s.MaxMoves = 2 })
-		operator := w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 12, func(s *Spec) { s.MaxMoves = 2 })
+		operator := connect(w)
 		_, err := operator.Create(dir+"/locks", nil, 0, openACL)
 		require.NoError(w, err)
 		for _, shard := range names("s", 12) {
@@ -183,14 +183,14 @@ func TestRun_MaxMoves(t *testing.T) {
 			require.NoError(w, err)
 		}
 		a := r.start("a", time.Second)
-		settle()
+		bubble.Settle()
 		b := r.start("b", time.Second)
 		for len(r.loads()) < 2 || r.loads()["b"] < 6 {
 			require.GreaterOrEqual(w, len(r.current()), 10)
 			require.LessOrEqual(w, r.asked(), 2)
 			time.Sleep(100 * time.Millisecond)
 		}
-		settle()
+		bubble.Settle()
 		r.requireEven(12, "a", "b")
 
 		// b must not lock the shards of a.
@@ -200,7 +200,7 @@ func TestRun_MaxMoves(t *testing.T) {
 				require.NoError(w, err)
 			}
 		}
-		w.update(func(s *Spec) { s.Drained = []string{"a"} })
+		update(w, func(s *Spec) { s.Drained = []string{"a"} })
 		time.Sleep(5 * time.Minute)
 		require.Equal(w, map[string]int{"b": 6}, r.loads(), "the rounds continue")
 		for _, shard := range names("s", 12) {
@@ -218,15 +218,15 @@ func TestRun_MaxMoves(t *testing.T) {
 // overwrites the plan or the Spec, or adds a znode that is not a member, or if the leader does not
 // repair the plan.
 func TestRun_ForeignProgram(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(9)
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 9)
 		a := r.start("a", 0)
-		settle()
+		bubble.Settle()
 		b := r.start("b", 0)
-		settle()
+		bubble.Settle()
 		require.Equal(w, 13, r.count)
-		operator := w.connect()
+		operator := connect(w)
 		for name, spoil := range map[string]func() error{
 			"delete the plan": func() error { return operator.Delete(dir+"/plan", -1) },
 			"overwrite the plan": func() error {
@@ -240,11 +240,11 @@ func TestRun_ForeignProgram(t *testing.T) {
 			"write a spec that is not sorted": func() error {
 				shards := append(names("s", 9), names("s", 9)...)
 				slices.Reverse(shards)
-				_, err := w.group(operator).spec.Set(w.Context(), Spec{Shards: shards})
+				_, err := newGroup(w, operator).spec.Set(w.Context(), Spec{Shards: shards})
 				return err
 			},
 			"write a spec that is not valid": func() error {
-				_, err := w.group(operator).spec.Set(w.Context(), Spec{MaxMoves: -1})
+				_, err := newGroup(w, operator).spec.Set(w.Context(), Spec{MaxMoves: -1})
 				return err
 			},
 			"add a record": func() error {
@@ -257,8 +257,8 @@ func TestRun_ForeignProgram(t *testing.T) {
 			},
 		} {
 			require.NoError(w, spoil(), name)
-			settle()
-			settle()
+			bubble.Settle()
+			bubble.Settle()
 			r.requireEven(9, "a", "b")
 			require.Equal(w, 13, r.count, name)
 		}
@@ -269,12 +269,12 @@ func TestRun_ForeignProgram(t *testing.T) {
 
 // TestMember_ConnectionClosed fails if a member does not end when the connection is closed.
 func TestMember_ConnectionClosed(t *testing.T) {
-	runTest(t, func(w fixture) {
-		w.setShards(3)
-		conn := w.connect()
-		m, err := w.group(conn).Join(w.Context(), "a")
+	bubble.Run(t, func(w *bubble.Test) {
+		setShards(w, 3)
+		conn := connect(w)
+		m, err := newGroup(w, conn).Join(w.Context(), "a")
 		require.NoError(w, err)
-		settle()
+		bubble.Settle()
 		all := (<-m.Owned()).Shards
 		require.Len(w, all, 3)
 		conn.Close()
@@ -283,34 +283,34 @@ func TestMember_ConnectionClosed(t *testing.T) {
 		for _, s := range all {
 			require.Error(w, s.Err())
 		}
-		settle() // the contenders end in the background
+		bubble.Settle() // the contenders end in the background
 	})
 }
 
 // TestGroup_Watch fails if a router does not see the changes of the plan, or sets more watches with
 // more shards or members, and if members that have left leave watches behind.
 func TestGroup_Watch(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(50)
-		router := w.connect()
-		maps := w.group(router).Watch(w.Context())
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 50)
+		router := connect(w)
+		maps := newGroup(w, router).Watch(w.Context())
 		require.Zero(w, (<-maps).Version)
-		conn := w.connect()
+		conn := connect(w)
 		for range 20 {
 			k := r.startOn(conn, "a", 0)
-			settle()
+			bubble.Settle()
 			seen := <-maps
 			require.NoError(w, seen.Cause)
 			require.Len(w, seen.Owners, 50)
 			require.LessOrEqual(w, bubble.Watches(router), 4)
 			k.leave(w)
-			settle()
+			bubble.Settle()
 			<-maps
 			// The watch of the Spec is set again in each term of the leader, eight times at most: see
 			// docs/design.md.
 			require.LessOrEqual(w, bubble.Watches(conn), 9)
-			require.LessOrEqual(w, len(w.srv.Watches()), 3)
+			require.LessOrEqual(w, len(w.Server.Watches()), 3)
 		}
 		router.Close()
 		require.ErrorIs(w, (<-maps).Err, recipes.ErrConnClosed)
@@ -322,18 +322,18 @@ func TestGroup_Watch(t *testing.T) {
 func TestGroup_CostAtRest(t *testing.T) {
 	costs := map[int]float64{}
 	for _, shards := range []int{10, 200} {
-		runTest(t, func(w fixture) {
-			r := w.recorder()
-			w.setShards(shards)
+		bubble.Run(t, func(w *bubble.Test) {
+			r := newRecorder(w)
+			setShards(w, shards)
 			var workers []*worker
 			for _, id := range numbered(5) {
 				workers = append(workers, r.start(id, 0))
 			}
-			settle()
-			w.srv.ResetLog()
+			bubble.Settle()
+			w.Server.ResetLog()
 			time.Sleep(10 * time.Minute)
 			requests, verified := 0, 0
-			for _, e := range w.srv.Log() {
+			for _, e := range w.Server.Log() {
 				switch {
 				case e.Op == zktest.OpExists && e.Path != dir+"/spec":
 					verified++
@@ -356,15 +356,15 @@ func TestGroup_CostAtRest(t *testing.T) {
 
 // TestUpdate_Same fails if an update that changes nothing writes.
 func TestUpdate_Same(t *testing.T) {
-	runTest(t, func(w fixture) {
-		w.setShards(3)
-		g := w.group(w.connect())
+	bubble.Run(t, func(w *bubble.Test) {
+		setShards(w, 3)
+		g := newGroup(w, connect(w))
 		spec, err := g.Spec(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, names("s", 3), spec.Shards)
 		before, _, err := g.spec.Get(w.Context())
 		require.NoError(w, err)
-		w.setShards(3)
+		setShards(w, 3)
 		_, version, err := g.spec.Get(w.Context())
 		require.NoError(w, err)
 		after, again, err := g.spec.Get(w.Context())
@@ -385,23 +385,23 @@ func TestUpdate_Same(t *testing.T) {
 // TestRun_InvalidName fails if a member ends because another program has written the name of a shard that
 // cannot be locked, or if Update accepts such a name.
 func TestRun_InvalidName(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(3)
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 3)
 		a, b := r.start("a", 0), r.start("b", 0)
-		settle()
+		bubble.Settle()
 		r.requireEven(3, "a", "b")
-		g := w.group(w.connect())
+		g := newGroup(w, connect(w))
 		long := strings.Repeat("%", 2000)
 		_, err := g.Update(w.Context(), func(s *Spec) error { s.Shards = append(s.Shards, long); return nil })
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = g.spec.Set(w.Context(), Spec{Shards: append([]string{long}, names("s", 3)...)})
 		require.NoError(w, err)
-		settle()
+		bubble.Settle()
 		require.Len(w, r.current(), 3)
-		w.setShards(4)
-		settle()
-		settle()
+		setShards(w, 4)
+		bubble.Settle()
+		bubble.Settle()
 		r.requireEven(4, "a", "b")
 		a.leave(w)
 		b.leave(w)
@@ -411,13 +411,13 @@ func TestRun_InvalidName(t *testing.T) {
 // TestRun_LeaderCannotWrite fails if the member that is the leader does not follow the plan that all others
 // compute because the leader cannot write.
 func TestRun_LeaderCannotWrite(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(6)
-		_, err := w.connect().Create(dir+"/plan", nil, 0, zk.WorldACL(zk.PermRead))
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 6)
+		_, err := connect(w).Create(dir+"/plan", nil, 0, zk.WorldACL(zk.PermRead))
 		require.NoError(w, err)
 		a, b := r.start("a", 0), r.start("b", 0)
-		settle()
+		bubble.Settle()
 		require.Equal(w, map[string]int{"a": 3, "b": 3}, r.loads())
 		a.leave(w)
 		b.leave(w)
@@ -426,18 +426,18 @@ func TestRun_LeaderCannotWrite(t *testing.T) {
 
 // TestGroup_Compare fails if a plan counts as outdated forever because of a znode that is not of a member.
 func TestGroup_Compare(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(6)
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 6)
 		a := r.start("a", 0)
-		settle()
-		_, err := w.connect().Create(dir+"/members/x", []byte("?"), 0, openACL)
+		bubble.Settle()
+		_, err := connect(w).Create(dir+"/members/x", []byte("?"), 0, openACL)
 		require.NoError(w, err)
-		g := w.group(w.connect())
+		g := newGroup(w, connect(w))
 		plan, err := g.Plan(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, comparison{version: plan.Version}, g.compare(w.Context(), plan, true))
-		w.update(func(s *Spec) { s.Shards = s.Shards[1:] })
+		update(w, func(s *Spec) { s.Shards = s.Shards[1:] })
 		require.True(w, g.compare(w.Context(), plan, true).differs)
 		a.leave(w)
 	})
@@ -446,26 +446,26 @@ func TestGroup_Compare(t *testing.T) {
 // TestRun_TakenOver fails if a process contends for shards while another process is the member, or if it does
 // not continue afterwards.
 func TestRun_TakenOver(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(3)
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 3)
 		first := r.start("a", 0)
-		settle()
-		first.network.crash()
+		bubble.Settle()
+		first.client.SetCut(true)
 		second := r.start("a", 0)
-		settle()
-		first.network.repair()
-		settle()
+		bubble.Settle()
+		first.client.SetCut(false)
+		bubble.Settle()
 		r.requireEven(3, "a")
 		for _, shard := range names("s", 3) {
-			mutex, err := w.group(w.connect()).mutex(shard, "")
+			mutex, err := newGroup(w, connect(w)).mutex(shard, "")
 			require.NoError(w, err)
 			contenders, err := mutex.Contenders(w.Context())
 			require.NoError(w, err)
 			require.Len(w, contenders, 1, "only the second process contends")
 		}
 		second.leave(w)
-		settle()
+		bubble.Settle()
 		r.requireEven(3, "a")
 		first.leave(w)
 	})
@@ -473,16 +473,16 @@ func TestRun_TakenOver(t *testing.T) {
 
 // TestMember_LostShards fails if Owned contains shards that are lost, because their release is not confirmed.
 func TestMember_LostShards(t *testing.T) {
-	runTest(t, func(w fixture) {
-		w.setShards(2)
-		m, err := w.group(w.connect(), WithGrace(0)).Join(w.Context(), "a")
+	bubble.Run(t, func(w *bubble.Test) {
+		setShards(w, 2)
+		m, err := newGroup(w, connect(w), WithGrace(0)).Join(w.Context(), "a")
 		require.NoError(w, err)
-		settle()
+		bubble.Settle()
 		require.Len(w, (<-m.Owned()).Shards, 2)
-		w.srv.Blackhole(zktest.BothWays)
+		w.Server.Blackhole(zktest.BothWays)
 		time.Sleep(timeout)
-		w.srv.Refuse(true)
-		settle()
+		w.Server.Refuse(true)
+		bubble.Settle()
 		select {
 		case owned := <-m.Owned():
 			require.NoError(w, owned.Err)
@@ -490,9 +490,9 @@ func TestMember_LostShards(t *testing.T) {
 		default:
 			require.Fail(w, "the loss is not reported")
 		}
-		w.srv.Refuse(false)
-		w.srv.Heal()
-		settle()
+		w.Server.Refuse(false)
+		w.Server.Heal()
+		bubble.Settle()
 		require.Len(w, (<-m.Owned()).Shards, 2)
 		require.NoError(w, m.Close())
 	})

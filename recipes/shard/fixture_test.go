@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -17,49 +15,37 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	dir     = "/app/shards"
-	timeout = 4 * time.Second
+	timeout = bubble.SessionTimeout
 )
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// fixture is a test in a bubble with a server.
-type fixture struct {
-	*testing.T
-	srv *zktest.Server
-}
+// bufferSize is the length of the reply to a list of thousands of shards.
+var bufferSize = zk.WithMaxBufferSize(4 << 20)
 
-func runTest(t *testing.T, f func(w fixture)) {
-	synctest.Test(t, func(t *testing.T) { f(fixture{t, zktest.Start(t)}) })
-}
+func connect(w *bubble.Test) *zk.Conn { return w.Connect(bufferSize) }
 
-func (w fixture) connect() *zk.Conn {
-	return bubble.Connect(w, w.srv, timeout, zk.WithMaxBufferSize(4<<20))
-}
-
-// connectSlowly connects to a server with latency.
-func (w fixture) connectSlowly() *zk.Conn {
-	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(4<<20))
+// newClient does not wait until the session is established.
+func newClient(w *bubble.Test) *bubble.Client {
+	c, err := bubble.NewClient(w.Server, timeout, bufferSize)
 	require.NoError(w, err)
-	bubble.Advance(20 * time.Millisecond)
-	require.Equal(w, zk.StateHasSession, conn.State())
-	return conn
+	return c
 }
 
-func (w fixture) group(conn *zk.Conn, opts ...Option) *Group {
+func newGroup(w *bubble.Test, conn *zk.Conn, opts ...Option) *Group {
 	g, err := NewGroup(conn, dir, append([]Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
 	require.NoError(w, err)
 	return g
 }
 
-func (w fixture) setShards(n int, change ...func(*Spec)) {
-	_, err := w.group(w.connect()).Update(w.Context(), func(s *Spec) error {
+func setShards(w *bubble.Test, n int, change ...func(*Spec)) {
+	_, err := newGroup(w, connect(w)).Update(w.Context(), func(s *Spec) error {
 		s.Shards = names("s", n)
 		for _, f := range change {
 			f(s)
@@ -69,19 +55,15 @@ func (w fixture) setShards(n int, change ...func(*Spec)) {
 	require.NoError(w, err)
 }
 
-func (w fixture) update(f func(*Spec)) {
-	_, err := w.group(w.connect()).Update(w.Context(), func(s *Spec) error { f(s); return nil })
+func update(w *bubble.Test, f func(*Spec)) {
+	_, err := newGroup(w, connect(w)).Update(w.Context(), func(s *Spec) error { f(s); return nil })
 	require.NoError(w, err)
 }
-
-// settle waits until everything in progress has ended. The time is not a multiple of the intervals of checks of
-// sessions: a request in flight while the connection is closed can hang the client library.
-func settle() { bubble.Advance(30*time.Second + time.Millisecond) }
 
 // recorder records who owns which shard, as the functions of Run observe it. It fails the test if a
 // shard is granted while an earlier grant of it is valid.
 type recorder struct {
-	w      fixture
+	w      *bubble.Test
 	mu     sync.Mutex
 	grants map[string]*Shard          // the newest grants, by shard
 	owners map[string]string          // their members, by shard
@@ -89,7 +71,7 @@ type recorder struct {
 	count  int                        // the number of grants
 }
 
-func (w fixture) recorder() *recorder {
+func newRecorder(w *bubble.Test) *recorder {
 	return &recorder{w: w, grants: map[string]*Shard{}, owners: map[string]string{}, works: map[string]context.Context{}}
 }
 
@@ -162,7 +144,7 @@ func (r *recorder) requireEven(shards int, ids ...string) {
 	loads := r.loads()
 	require.ElementsMatch(r.w, ids, slices.Collect(maps.Keys(loads)))
 	require.LessOrEqual(r.w, slices.Max(slices.Collect(maps.Values(loads)))-slices.Min(slices.Collect(maps.Values(loads))), 1, "%v", loads)
-	plan, err := r.w.group(r.w.connect()).Plan(r.w.Context())
+	plan, err := newGroup(r.w, connect(r.w)).Plan(r.w.Context())
 	require.NoError(r.w, err)
 	require.Equal(r.w, r.current(), plan.Owners)
 	require.Empty(r.w, plan.Moves)
@@ -170,61 +152,25 @@ func (r *recorder) requireEven(shards int, ids ...string) {
 
 // worker is a program with a member that runs.
 type worker struct {
-	id      string
-	conn    *zk.Conn
-	network *network
-	stop    context.CancelFunc
-	done    <-chan error
+	id     string
+	client *bubble.Client
+	stop   context.CancelFunc
+	done   <-chan error
 }
 
 // start starts a member that works on its shards, and needs the time drain to finish.
 func (r *recorder) start(id string, drain time.Duration, opts ...Option) *worker {
-	n := &network{}
-	dial := r.w.srv.Dialer()
-	conn := bubble.Connect(r.w, r.w.srv, timeout, zk.WithMaxBufferSize(4<<20), zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.down {
-			return nil, net.ErrClosed
-		}
-		link, err := dial(network, address, limit)
-		if err == nil {
-			n.link = link
-		}
-		return link, err
-	}))
-	k := r.startOn(conn, id, drain, opts...)
-	k.network = n
+	client := newClient(r.w)
+	bubble.Advance(0)
+	k := r.startOn(client.Conn, id, drain, opts...)
+	k.client = client
 	return k
-}
-
-// network is the network of one program.
-type network struct {
-	mu   sync.Mutex
-	down bool
-	link net.Conn // the newest connection
-}
-
-// crash makes the program unreachable, in any state of its connection: it may not have a session yet, by which
-// the server could close it.
-func (n *network) crash() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.down = true
-	n.link.Close()
-}
-
-// repair ends crash.
-func (n *network) repair() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.down = false
 }
 
 func (r *recorder) startOn(conn *zk.Conn, id string, drain time.Duration, opts ...Option) *worker {
 	ctx, stop := context.WithCancel(context.Background())
-	g := r.w.group(conn, opts...)
-	k := &worker{id: id, conn: conn, stop: stop}
+	g := newGroup(r.w, conn, opts...)
+	k := &worker{id: id, stop: stop}
 	k.done = bubble.Async(func() error {
 		return g.Run(ctx, id, func(ctx context.Context, s *Shard) error {
 			r.grant(ctx, id, s)

@@ -21,23 +21,23 @@ import (
 // TestRun_ShardsAreDivided fails if a shard is not owned by the planned member, or if more shards than
 // necessary move when members join, leave and crash.
 func TestRun_ShardsAreDivided(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(20)
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 20)
 		a := r.start("a", 100*time.Millisecond)
-		settle()
+		bubble.Settle()
 		r.requireEven(20, "a")
 		require.Equal(w, 20, r.count)
 		b := r.start("b", 100*time.Millisecond)
-		settle()
+		bubble.Settle()
 		r.requireEven(20, "a", "b")
 		require.Equal(w, 30, r.count)
 		c := r.start("c", 100*time.Millisecond)
-		settle()
+		bubble.Settle()
 		r.requireEven(20, "a", "b", "c")
 		require.Equal(w, 36, r.count)
 		a.leave(w) // it is the leader
-		settle()
+		bubble.Settle()
 		r.requireEven(20, "b", "c")
 		require.Equal(w, 43, r.count)
 		b.leave(w)
@@ -49,15 +49,15 @@ func TestRun_ShardsAreDivided(t *testing.T) {
 // TestRun_StartTogether fails if shards move because members that start together do not do so in the
 // same instant.
 func TestRun_StartTogether(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(20)
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 20)
 		var workers []*worker
 		for _, id := range numbered(4) {
 			workers = append(workers, r.start(id, 0))
 			bubble.Advance(150 * time.Millisecond)
 		}
-		settle()
+		bubble.Settle()
 		r.requireEven(20, numbered(4)...)
 		require.Equal(w, 20, r.count)
 		for _, k := range workers {
@@ -69,8 +69,8 @@ func TestRun_StartTogether(t *testing.T) {
 // TestRun_HandOver fails if the old or the new owner does not learn why a shard moves, if the new one
 // starts before the old one has finished, or if the shard is not held while the function finishes.
 func TestRun_HandOver(t *testing.T) {
-	runTest(t, func(w fixture) {
-		w.setShards(2)
+	bubble.Run(t, func(w *bubble.Test) {
+		setShards(w, 2)
 		type span struct {
 			id, name      string
 			reason        Reason
@@ -82,7 +82,7 @@ func TestRun_HandOver(t *testing.T) {
 		run := func(id string) (stop func()) {
 			ctx, cancel := context.WithCancel(context.Background())
 			done := bubble.Async(func() error {
-				return w.group(w.connect()).Run(ctx, id, func(ctx context.Context, s *Shard) error {
+				return newGroup(w, connect(w)).Run(ctx, id, func(ctx context.Context, s *Shard) error {
 					x := span{id: id, name: s.Name(), reason: s.Reason(), begin: time.Now(), token: s.Token()}
 					<-ctx.Done()
 					time.Sleep(3 * time.Second)
@@ -100,20 +100,20 @@ func TestRun_HandOver(t *testing.T) {
 			}
 		}
 		stopA := run("a")
-		settle()
+		bubble.Settle()
 		stopB := run("b")
-		settle()
+		bubble.Settle()
 		x := <-spans
 		require.Equal(w, &MovedError{x.name, "b", Joined}, x.moved)
 		require.Equal(w, Added, x.reason)
 		require.ErrorContains(w, x.moved, "must be released for b: joined")
-		owner, err := w.group(w.connect()).Owner(w.Context(), x.name)
+		owner, err := newGroup(w, connect(w)).Owner(w.Context(), x.name)
 		require.NoError(w, err)
 		require.Equal(w, "b", owner.Member)
 		require.Greater(w, owner.Token, x.token)
 		stopA()
 		require.Equal(w, Left, (<-spans).moved.Reason, "the context of Run is done")
-		settle()
+		bubble.Settle()
 		stopB()
 		y, z := <-spans, <-spans
 		if y.name != x.name {
@@ -124,7 +124,7 @@ func TestRun_HandOver(t *testing.T) {
 		require.Equal(w, owner.Token, y.token)
 		require.False(w, y.begin.Before(x.finish))
 		require.WithinDuration(w, x.finish, y.begin, time.Second)
-		owner, err = w.group(w.connect()).Owner(w.Context(), x.name)
+		owner, err = newGroup(w, connect(w)).Owner(w.Context(), x.name)
 		require.NoError(w, err)
 		require.Zero(w, owner)
 	})
@@ -133,13 +133,13 @@ func TestRun_HandOver(t *testing.T) {
 // TestRun_GracePeriod fails if a shard is not revoked after the grace period, or if a function runs
 // twice for a shard.
 func TestRun_GracePeriod(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := w.recorder()
-		w.setShards(1)
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, 1)
 		a := r.start("a", time.Minute, WithGrace(5*time.Second))
-		settle()
+		bubble.Settle()
 		one := r.granted("s00000")
-		w.update(func(s *Spec) { s.Pins = map[string]string{"s00000": "b"} })
+		update(w, func(s *Spec) { s.Pins = map[string]string{"s00000": "b"} })
 		b := r.start("b", 0)
 		<-one.ReleaseRequested()
 		begin := time.Now()
@@ -155,8 +155,8 @@ func TestRun_GracePeriod(t *testing.T) {
 		b.leave(w)
 		time.Sleep(5 * time.Second)
 		require.Empty(w, r.current(), "the function of a still runs")
-		settle()
-		settle()
+		bubble.Settle()
+		bubble.Settle()
 		require.Equal(w, map[string]string{"s00000": "a"}, r.current())
 		a.leave(w)
 	})
@@ -164,11 +164,11 @@ func TestRun_GracePeriod(t *testing.T) {
 
 // TestRun_Error fails if Run does not return the error of a function, or does not release the shards.
 func TestRun_Error(t *testing.T) {
-	runTest(t, func(w fixture) {
-		w.setShards(5)
+	bubble.Run(t, func(w *bubble.Test) {
+		setShards(w, 5)
 		failure := errors.New("failure")
 		var running atomic.Int32
-		err := w.group(w.connect()).Run(w.Context(), "a", func(ctx context.Context, s *Shard) error {
+		err := newGroup(w, connect(w)).Run(w.Context(), "a", func(ctx context.Context, s *Shard) error {
 			running.Add(1)
 			defer running.Add(-1)
 			switch s.Name() {
@@ -184,11 +184,11 @@ func TestRun_Error(t *testing.T) {
 		require.ErrorIs(w, err, failure)
 		require.Zero(w, running.Load())
 		for _, name := range names("s", 5) {
-			owner, err := w.group(w.connect()).Owner(w.Context(), name)
+			owner, err := newGroup(w, connect(w)).Owner(w.Context(), name)
 			require.NoError(w, err)
 			require.Zero(w, owner)
 		}
-		g := w.group(w.connect())
+		g := newGroup(w, connect(w))
 		idle := func(context.Context, *Shard) error { return nil }
 		for _, id := range []string{"", "a/b"} {
 			require.ErrorIs(w, g.Run(w.Context(), id, idle), recipes.ErrInvalid)
@@ -197,7 +197,7 @@ func TestRun_Error(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
 		require.NoError(w, g.Run(ctx, "a", idle))
-		settle() // the znode of the member is removed in the background
+		bubble.Settle() // the znode of the member is removed in the background
 		_, err = NewGroup(g.setup.Conn, "/")
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		for _, option := range []Option{WithGrace(-1), WithWeight(0), WithZone(strings.Repeat("z", 300))} {
@@ -214,15 +214,15 @@ func (lateContext) Err() error { return context.Canceled }
 
 // TestRun_EndsWhileJoining fails if the member remains although Run has returned.
 func TestRun_EndsWhileJoining(t *testing.T) {
-	runTest(t, func(w fixture) {
-		w.setShards(1)
+	bubble.Run(t, func(w *bubble.Test) {
+		setShards(w, 1)
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
-		g := w.group(w.connect())
+		g := newGroup(w, connect(w))
 		done := bubble.Async(func() error {
 			return g.Run(lateContext{ctx}, "a", func(ctx context.Context, _ *Shard) error { <-ctx.Done(); return nil })
 		})
-		settle()
+		bubble.Settle()
 		cancel()
 		require.NoError(w, <-done)
 		members, err := g.ids.Members(w.Context())
@@ -233,9 +233,9 @@ func TestRun_EndsWhileJoining(t *testing.T) {
 
 // TestRun_ErrClosed fails if Run hides an error of a function because it wraps recipes.ErrClosed.
 func TestRun_ErrClosed(t *testing.T) {
-	runTest(t, func(w fixture) {
-		w.setShards(1)
-		err := w.group(w.connect()).Run(w.Context(), "a", func(context.Context, *Shard) error {
+	bubble.Run(t, func(w *bubble.Test) {
+		setShards(w, 1)
+		err := newGroup(w, connect(w)).Run(w.Context(), "a", func(context.Context, *Shard) error {
 			return fmt.Errorf("a queue of the program: %w", recipes.ErrClosed)
 		})
 		require.ErrorIs(w, err, recipes.ErrClosed)
@@ -245,16 +245,16 @@ func TestRun_ErrClosed(t *testing.T) {
 // TestMember_Owned fails if a set of owned shards is wrong, or if the member does not wait for the
 // release of a shard.
 func TestMember_Owned(t *testing.T) {
-	runTest(t, func(w fixture) {
-		w.setShards(4)
-		a, err := w.group(w.connect(), WithGrace(time.Hour)).Join(w.Context(), "a")
+	bubble.Run(t, func(w *bubble.Test) {
+		setShards(w, 4)
+		a, err := newGroup(w, connect(w), WithGrace(time.Hour)).Join(w.Context(), "a")
 		require.NoError(w, err)
-		settle()
+		bubble.Settle()
 		first := (<-a.Owned()).Shards
 		require.Len(w, first, 4)
-		b, err := w.group(w.connect(), WithGrace(time.Hour)).Join(w.Context(), "b")
+		b, err := newGroup(w, connect(w), WithGrace(time.Hour)).Join(w.Context(), "b")
 		require.NoError(w, err)
-		settle()
+		bubble.Settle()
 		second := (<-a.Owned()).Shards
 		require.Len(w, second, 2)
 		require.Empty(w, b.Owned(), "the shards are not released")
@@ -267,7 +267,7 @@ func TestMember_Owned(t *testing.T) {
 				require.Nil(w, s.Moved())
 			}
 		}
-		settle()
+		bubble.Settle()
 		require.Empty(w, a.Owned(), "nothing has changed")
 		third := (<-b.Owned()).Shards
 		require.Len(w, third, 2)
@@ -283,7 +283,7 @@ func TestMember_Owned(t *testing.T) {
 		_, ok := <-a.Owned()
 		require.False(w, ok)
 		require.ErrorIs(w, a.Err(), recipes.ErrClosed)
-		settle()
+		bubble.Settle()
 		all := (<-b.Owned()).Shards
 		require.Len(w, all, 4)
 		closed := bubble.Async(b.Close)
@@ -297,17 +297,17 @@ func TestMember_Owned(t *testing.T) {
 
 // TestMember_NotReceived fails if a shard that was not received is kept for the grace period.
 func TestMember_NotReceived(t *testing.T) {
-	runTest(t, func(w fixture) {
-		w.setShards(4)
-		idle, err := w.group(w.connect(), WithGrace(time.Hour)).Join(w.Context(), "idle")
+	bubble.Run(t, func(w *bubble.Test) {
+		setShards(w, 4)
+		idle, err := newGroup(w, connect(w), WithGrace(time.Hour)).Join(w.Context(), "idle")
 		require.NoError(w, err)
-		settle()
-		r := w.recorder()
+		bubble.Settle()
+		r := newRecorder(w)
 		busy := r.start("busy", 0)
-		settle()
+		bubble.Settle()
 		require.Equal(w, map[string]int{"busy": 2}, r.loads())
 		require.NoError(w, idle.Close())
-		settle()
+		bubble.Settle()
 		r.requireEven(4, "busy")
 		busy.leave(w)
 	})

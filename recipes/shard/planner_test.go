@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// planner returns a leader that has not planned, and its hold.
-func (w fixture) planner() (*planner, *lock.Hold) {
-	g := w.group(w.connect())
+// lockedPlanner returns a leader that has not planned, and its hold.
+func lockedPlanner(w *bubble.Test) (*planner, *lock.Hold) {
+	g := newGroup(w, connect(w))
 	mutex, err := lock.NewMutex(g.setup.Conn, dir+"/leader")
 	require.NoError(w, err)
 	hold, err := mutex.Lock(context.Background())
@@ -33,10 +33,10 @@ func (w fixture) planner() (*planner, *lock.Hold) {
 // TestPlanner_FormerLeader fails if a leader that does not know yet that its term is over replaces the
 // plan of its successor.
 func TestPlanner_FormerLeader(t *testing.T) {
-	runTest(t, func(w fixture) {
-		former, hold := w.planner()
+	bubble.Run(t, func(w *bubble.Test) {
+		former, hold := lockedPlanner(w)
 		require.NoError(w, former.read(w.Context()))
-		require.NoError(w, w.connect().Delete(hold.Path(), -1))
+		require.NoError(w, connect(w).Delete(hold.Path(), -1))
 		_, err := former.update(w.Context())
 		require.ErrorIs(w, err, recipes.ErrNotHeld)
 		plan, err := former.group.Plan(w.Context())
@@ -48,8 +48,8 @@ func TestPlanner_FormerLeader(t *testing.T) {
 
 // TestPlanner_Leaves fails if a leader plans although it leaves: the channels of its inputs may be closed.
 func TestPlanner_Leaves(t *testing.T) {
-	runTest(t, func(w fixture) {
-		p, hold := w.planner()
+	bubble.Run(t, func(w *bubble.Test) {
+		p, hold := lockedPlanner(w)
 		require.NoError(w, p.read(w.Context()))
 		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
@@ -65,13 +65,13 @@ func TestPlanner_Leaves(t *testing.T) {
 
 // TestPlanner_ChangedPlan fails if a leader replaces a plan that it has not read.
 func TestPlanner_ChangedPlan(t *testing.T) {
-	runTest(t, func(w fixture) {
-		p, hold := w.planner()
+	bubble.Run(t, func(w *bubble.Test) {
+		p, hold := lockedPlanner(w)
 		require.NoError(w, p.read(w.Context()))
 		other := Plan{Version: 7, Members: []PlannedMember{{ID: "a", Weight: 1}}, Owners: map[string]string{"s": "a"}}
 		data, err := encodePlan(other)
 		require.NoError(w, err)
-		_, err = w.connect().Set(dir+"/plan", data, -1)
+		_, err = connect(w).Set(dir+"/plan", data, -1)
 		require.NoError(w, err)
 		at, err := p.update(w.Context())
 		require.NoError(w, err)
@@ -88,8 +88,8 @@ func TestPlanner_ChangedPlan(t *testing.T) {
 
 // TestPlanner_LargePlan fails if a leader cannot write a plan because of the names of the shards that were removed.
 func TestPlanner_LargePlan(t *testing.T) {
-	runTest(t, func(w fixture) {
-		p, hold := w.planner()
+	bubble.Run(t, func(w *bubble.Test) {
+		p, hold := lockedPlanner(w)
 		require.NoError(w, p.read(w.Context()))
 		p.plan.Owners = map[string]string{}
 		for i, name := range names(strings.Repeat("x", 60), 10_000) {
@@ -129,9 +129,9 @@ func TestRecords(t *testing.T) {
 
 // TestPlanner_Permission fails if a leader that must not write plans remains the leader.
 func TestPlanner_Permission(t *testing.T) {
-	runTest(t, func(w fixture) {
-		p, hold := w.planner()
-		_, err := w.connect().Create(dir+"/plan", nil, 0, zk.WorldACL(zk.PermRead))
+	bubble.Run(t, func(w *bubble.Test) {
+		p, hold := lockedPlanner(w)
+		_, err := connect(w).Create(dir+"/plan", nil, 0, zk.WorldACL(zk.PermRead))
 		require.NoError(w, err)
 		_, err = p.update(w.Context())
 		require.ErrorIs(w, err, recipes.ErrPermission)

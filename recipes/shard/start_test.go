@@ -2,11 +2,12 @@ package shard
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -18,29 +19,29 @@ func TestRun_Start(t *testing.T) {
 	if *full {
 		shards, members = 10_000, 100
 	}
-	synctest.Test(t, func(t *testing.T) {
-		w := fixture{t, zktest.Start(t, zktest.WithLogLimit(30*shards))}
-		r := w.recorder()
-		w.setShards(shards)
-		w.srv.Delay(zktest.BothWays, time.Millisecond)
-		var conns []*worker
+	bubble.Run(t, func(w *bubble.Test) {
+		r := newRecorder(w)
+		setShards(w, shards)
+		w.Server.Delay(zktest.BothWays, time.Millisecond)
+		var conns []*zk.Conn
 		for range members {
-			conns = append(conns, &worker{conn: w.connectSlowly()})
+			conns = append(conns, newClient(w).Conn)
 		}
-		w.srv.ResetLog()
+		bubble.Advance(20 * time.Millisecond)
+		w.Server.ResetLog()
 		begin := time.Now()
 		var workers []*worker
-		for i, k := range conns {
-			workers = append(workers, r.startOn(k.conn, names("m", members)[i], 0))
+		for i, conn := range conns {
+			workers = append(workers, r.startOn(conn, names("m", members)[i], 0))
 		}
 		for r.granting() < shards {
 			time.Sleep(time.Millisecond)
 			require.Less(w, time.Since(begin), time.Minute)
 		}
 		took := time.Since(begin)
-		requests := len(w.srv.Log().Requests())
-		w.srv.Delay(zktest.BothWays, 0)
-		settle()
+		requests := len(w.Server.Log().Requests())
+		w.Server.Delay(zktest.BothWays, 0)
+		bubble.Settle()
 		r.requireEven(shards, names("m", members)...)
 		require.Equal(w, shards, r.count, "each shard was granted once")
 		t.Logf("%d shards, %d members: all owned after %v and %.1f requests per shard", shards, members, took, float64(requests)/float64(shards))
@@ -52,5 +53,5 @@ func TestRun_Start(t *testing.T) {
 		for _, k := range workers {
 			require.NoError(w, <-k.done)
 		}
-	})
+	}, zktest.WithLogLimit(30*shards))
 }

@@ -63,6 +63,10 @@ func Advance(d time.Duration) {
 	synctest.Wait()
 }
 
+// Settle waits until everything in progress has ended. The time is not a multiple of the intervals of checks
+// of sessions: a request in flight while the connection is closed can hang the client library.
+func Settle() { Advance(30*time.Second + time.Millisecond) }
+
 // EachServer calls f for each server of an ensemble.
 func EachServer(e *zktest.Ensemble, f func(*zktest.Server)) {
 	for i := range e.Len() {

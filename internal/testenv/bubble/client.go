@@ -21,9 +21,9 @@ type Client struct {
 }
 
 // NewClient connects a client. It does not wait until the session is established.
-func NewClient(srv *zktest.Server, timeout time.Duration) (*Client, error) {
+func NewClient(srv *zktest.Server, timeout time.Duration, options ...func(*zk.Conn)) (*Client, error) {
 	c := &Client{srv: srv}
-	conn, _, err := srv.Connect(timeout, zk.WithDialer(c.dial))
+	conn, _, err := srv.Connect(timeout, append(options, zk.WithDialer(c.dial))...)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
 var (
@@ -24,7 +26,7 @@ var (
 
 // Run runs schedules with consecutive seeds, and those with the given seeds, and fails the test if
 // a guarantee was violated. It returns how many schedules it has run. count is the number of
-// schedules without the flag -schedules. run runs one schedule, and returns its description and
+// schedules without the flag -schedules and the race detector. run runs one schedule, and returns its description and
 // its history, which should be verbose if verbose is set. It may be called from several
 // goroutines.
 func Run(t *testing.T, count int, seeds []uint64, run ScheduleFunc) int {
@@ -42,7 +44,7 @@ func Run(t *testing.T, count int, seeds []uint64, run ScheduleFunc) int {
 			return n
 		}
 	}
-	if *schedules > 0 {
+	if count = bubble.Runs(count); *schedules > 0 {
 		count = *schedules
 	}
 	all := append([]uint64(nil), seeds...)

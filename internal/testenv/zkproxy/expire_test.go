@@ -14,16 +14,16 @@ import (
 // znodes.
 func TestExpireSession_ClosesSession(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	id := h.conn.SessionID()
+	h := newProxied(t)
+	id := h.Conn.SessionID()
 	require.NoError(t, receive(t, h.create("/a", zk.FlagEphemeral)))
 	require.NoError(t, h.proxy.ExpireSession(id))
 	assert.False(t, h.exists(t, "/a"), "the ephemeral znode still exists")
 
 	for receive(t, h.events).State != zk.StateExpired {
 	}
-	waitSession(t, h.conn)
-	assert.NotEqual(t, id, h.conn.SessionID())
+	waitSession(t, h.Conn)
+	assert.NotEqual(t, id, h.Conn.SessionID())
 	assert.ErrorIs(t, h.proxy.ExpireSession(id), zkproxy.ErrSessionGone)
 	assert.ErrorIs(t, h.proxy.ExpireSession(1), zkproxy.ErrUnknownSession)
 }
@@ -31,10 +31,10 @@ func TestExpireSession_ClosesSession(t *testing.T) {
 // TestExpireSession_DuringBlackhole fails if ExpireSession connects through the proxy.
 func TestExpireSession_DuringBlackhole(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	require.NoError(t, receive(t, h.create("/a", zk.FlagEphemeral)))
 	h.proxy.Blackhole(zkproxy.Both)
-	require.NoError(t, h.proxy.ExpireSession(h.conn.SessionID()))
+	require.NoError(t, h.proxy.ExpireSession(h.Conn.SessionID()))
 	assert.False(t, h.exists(t, "/a"))
 	h.proxy.Unblackhole()
 	for receive(t, h.events).State != zk.StateExpired {

@@ -1,11 +1,8 @@
 package zkproxy_test
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"log"
-	"os"
 	"testing"
 	"time"
 
@@ -13,35 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// server is the host:port of the Apache ZooKeeper server of all tests. Each test uses a separate
-// znode.
-var server string
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(serverRunner{m}) }
-
-// serverRunner runs the tests while the server runs.
-type serverRunner struct{ m *testing.M }
-
-func (r serverRunner) Run() int {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	e, err := ensemble.Start(ctx, ensemble.Config{Backend: ensemble.Process})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	server = e.Addr(0)
-	code := r.m.Run()
-	if err := e.Close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // waitLimit is how long a test waits for an event that must occur.
 const waitLimit = 10 * time.Second
@@ -54,28 +28,30 @@ const (
 	longSession  = 4 * time.Second // the longest that the server grants
 )
 
-// harness has a client that connects through a proxy, a client that connects directly, and a
-// znode for the test.
-type harness struct {
+// node is the path of a znode that exists in each test.
+const node = "/n"
+
+// proxied is a test with a server and a proxy. Conn connects through the proxy, and Operator directly.
+type proxied struct {
+	*bubble.Test
 	proxy  *zkproxy.Proxy
-	conn   *zk.Conn // through the proxy
-	events <-chan zk.Event
-	direct *zk.Conn
-	root   string
+	events <-chan zk.Event // of Conn
 }
 
-func newHarness(t *testing.T) *harness {
+func newProxied(t *testing.T) *proxied {
 	t.Helper()
-	h := &harness{}
-	h.direct, _ = connect(t, server)
-	var err error
-	// The znode is sequential, so that a test can run several times.
-	h.root, err = h.direct.Create("/"+t.Name(), nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	h := &proxied{Test: &bubble.Test{T: t, Server: startServer(t)}}
+	h.Operator, _ = connect(t, h.Server.Addr())
+	_, err := h.Operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
-	h.proxy = newProxy(t, server)
-	h.conn, h.events = connect(t, h.proxy.Addr())
-	waitSession(t, h.conn)
+	h.proxy = newProxy(t, h.Server.Addr())
+	h.Conn, h.events = connect(t, h.proxy.Addr())
+	waitSession(t, h.Conn)
 	return h
+}
+
+func startServer(t *testing.T) *zktest.Server {
+	return zktest.Start(t, zktest.WithSessionTimeouts(shortSession, longSession))
 }
 
 func newProxy(t *testing.T, target string) *zkproxy.Proxy {
@@ -120,19 +96,19 @@ func waitSession(t *testing.T, conn *zk.Conn) {
 }
 
 // create creates a znode through the proxy, in the background. The channel receives the result.
-func (h *harness) create(name string, flags int32) <-chan error {
+func (h *proxied) create(name string, flags int32) <-chan error {
 	result := make(chan error, 1)
 	go func() {
-		_, err := h.conn.Create(h.root+name, nil, flags, zk.WorldACL(zk.PermAll))
+		_, err := h.Conn.Create(name, nil, flags, zk.WorldACL(zk.PermAll))
 		result <- err
 	}()
 	return result
 }
 
 // exists reports whether a znode exists. It uses a connection without the proxy.
-func (h *harness) exists(t *testing.T, name string) bool {
+func (h *proxied) exists(t *testing.T, name string) bool {
 	t.Helper()
-	exists, _, err := h.direct.Exists(h.root + name)
+	exists, _, err := h.Operator.Exists(name)
 	require.NoError(t, err)
 	return exists
 }

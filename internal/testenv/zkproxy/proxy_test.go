@@ -18,7 +18,7 @@ import (
 // TestBlackhole_BothDirections fails if a request passes, or is delivered after DropConnections.
 func TestBlackhole_BothDirections(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	h.proxy.Blackhole(zkproxy.Both)
 	result := h.create("/a", 0)
 	require.Error(t, receive(t, result), "the client must detect the timeout")
@@ -26,7 +26,7 @@ func TestBlackhole_BothDirections(t *testing.T) {
 
 	h.proxy.DropConnections() // loses the request
 	h.proxy.Unblackhole()
-	waitSession(t, h.conn)
+	waitSession(t, h.Conn)
 	require.NoError(t, receive(t, h.create("/b", 0)))
 	assert.False(t, h.exists(t, "/a"), "the lost request was delivered")
 }
@@ -34,7 +34,7 @@ func TestBlackhole_BothDirections(t *testing.T) {
 // TestBlackhole_OneDirection fails if requests do not pass while only replies are stopped.
 func TestBlackhole_OneDirection(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	h.proxy.Blackhole(zkproxy.ServerToClient)
 	result := h.create("/a", 0)
 	require.Eventually(t, func() bool { return h.exists(t, "/a") }, waitLimit, 5*time.Millisecond,
@@ -42,7 +42,7 @@ func TestBlackhole_OneDirection(t *testing.T) {
 	require.Error(t, receive(t, result))
 
 	h.proxy.Unblackhole()
-	waitSession(t, h.conn)
+	waitSession(t, h.Conn)
 }
 
 // TestBlackhole_HidesClose fails if the server is notified that the client has closed the
@@ -77,14 +77,14 @@ func TestBlackhole_HidesClose(t *testing.T) {
 // TestDelay_DoesNotLimitRate fails if requests that are in flight together wait for each other.
 func TestDelay_DoesNotLimitRate(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	const delay = 100 * time.Millisecond
 	h.proxy.Delay(zkproxy.Both, delay)
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			_, _, err := h.conn.Get(h.root)
+			_, _, err := h.Conn.Get(node)
 			assert.NoError(t, err)
 		})
 	}
@@ -96,7 +96,7 @@ func TestDelay_DoesNotLimitRate(t *testing.T) {
 	h.proxy.Delay(zkproxy.Both, 0)
 	require.Eventually(t, func() bool {
 		begin := time.Now()
-		_, _, err := h.conn.Get(h.root)
+		_, _, err := h.Conn.Get(node)
 		return err == nil && time.Since(begin) < delay
 	}, waitLimit, time.Millisecond)
 }
@@ -104,7 +104,7 @@ func TestDelay_DoesNotLimitRate(t *testing.T) {
 // TestDropConnections_KeepsSession fails if the client does not reconnect with its session.
 func TestDropConnections_KeepsSession(t *testing.T) {
 	t.Parallel()
-	p := newProxy(t, server)
+	p := newProxy(t, startServer(t).Addr())
 	conn, _ := connectFor(t, p.Addr(), longSession)
 	waitSession(t, conn)
 	id := conn.SessionID()
@@ -118,7 +118,7 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 // TestRefuse_UntilDisabled fails if connections are accepted, or refused after Refuse(false).
 func TestRefuse_UntilDisabled(t *testing.T) {
 	t.Parallel()
-	p := newProxy(t, server)
+	p := newProxy(t, startServer(t).Addr())
 	p.Refuse(true)
 	client, err := net.Dial("tcp", p.Addr())
 	if err == nil {
@@ -141,14 +141,14 @@ func TestSetTarget_LaterConnections(t *testing.T) {
 
 	p := newProxy(t, unused)
 	assert.Equal(t, []bool{false}, zk.FLWRuok([]string{p.Addr()}, time.Second))
-	p.SetTarget(server)
+	p.SetTarget(startServer(t).Addr())
 	assert.Equal(t, []bool{true}, zk.FLWRuok([]string{p.Addr()}, waitLimit), "four-letter commands must be forwarded")
 }
 
 // TestClose_WithFaults fails if Close waits for a rule or a black hole.
 func TestClose_WithFaults(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.HoldReply})
 	result := h.create("/a", 0)
 	receive(t, rule.Done())

@@ -14,18 +14,18 @@ import (
 // TestLog_RecordsMessages fails if a request, a reply or an event is not recorded.
 func TestLog_RecordsMessages(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	id := h.conn.SessionID()
+	h := newProxied(t)
+	id := h.Conn.SessionID()
 	require.Equal(t, 1, h.proxy.Count(zktest.OpConnect))
 	require.Equal(t, 0, h.proxy.Count(zkproxy.OpAny))
 
 	h.proxy.ResetLog()
-	_, _, watch, err := h.conn.GetW(h.root)
+	_, _, watch, err := h.Conn.GetW(node)
 	require.NoError(t, err)
-	_, err = h.direct.Set(h.root, []byte("x"), -1)
+	_, err = h.Operator.Set(node, []byte("x"), -1)
 	require.NoError(t, err)
 	require.Equal(t, zk.EventNodeDataChanged, receive(t, watch).Type)
-	require.ErrorIs(t, h.conn.Delete(h.root+"/none", -1), zk.ErrNoNode)
+	require.ErrorIs(t, h.Conn.Delete("/none", -1), zk.ErrNoNode)
 	assert.Equal(t, 1, h.proxy.Count(zktest.OpGetData))
 	assert.Equal(t, 2, h.proxy.Count(zkproxy.OpAny))
 
@@ -42,7 +42,7 @@ func TestLog_RecordsMessages(t *testing.T) {
 	require.Len(t, log, 5)
 	assert.Equal(t, zkproxy.Request, log[0].Kind)
 	assert.Equal(t, zktest.OpGetData, log[0].Op)
-	assert.Equal(t, h.root, log[0].Path)
+	assert.Equal(t, node, log[0].Path)
 
 	assert.Equal(t, zkproxy.Reply, log[1].Kind)
 	assert.Equal(t, zktest.OpGetData, log[1].Op)
@@ -50,21 +50,21 @@ func TestLog_RecordsMessages(t *testing.T) {
 	assert.Positive(t, log[1].Zxid)
 
 	assert.Equal(t, zkproxy.Event, log[2].Kind)
-	assert.Equal(t, h.root, log[2].Path)
+	assert.Equal(t, node, log[2].Path)
 	assert.Equal(t, int32(zk.EventNodeDataChanged), log[2].EventType)
 
 	assert.Equal(t, zkproxy.Reply, log[4].Kind)
-	assert.Equal(t, h.root+"/none", log[4].Path)
+	assert.Equal(t, "/none", log[4].Path)
 	assert.Equal(t, int32(-101), log[4].Err)
 }
 
 // TestLog_DroppedMessages fails if a message that a rule has dropped is not marked.
 func TestLog_DroppedMessages(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutAfterApplied})
 	require.Error(t, receive(t, h.create("/a", 0)))
-	waitSession(t, h.conn)
+	waitSession(t, h.Conn)
 	h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutBeforeRequest})
 	require.Error(t, receive(t, h.create("/b", 0)))
 
@@ -76,8 +76,8 @@ func TestLog_DroppedMessages(t *testing.T) {
 	}
 	require.Len(t, dropped, 2)
 	assert.Equal(t, zkproxy.Reply, dropped[0].Kind)
-	assert.Equal(t, h.root+"/a", dropped[0].Path)
+	assert.Equal(t, "/a", dropped[0].Path)
 	assert.Equal(t, zkproxy.Request, dropped[1].Kind)
-	assert.Equal(t, h.root+"/b", dropped[1].Path)
+	assert.Equal(t, "/b", dropped[1].Path)
 	assert.Equal(t, 2, h.proxy.Count(zktest.OpCreate))
 }

@@ -15,20 +15,20 @@ import (
 // TestRule_CutBeforeRequest fails if the request is applied, or the rule applies twice.
 func TestRule_CutBeforeRequest(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutBeforeRequest})
 	require.Error(t, receive(t, h.create("/a", 0)))
 	receive(t, rule.Done())
 	assert.False(t, h.exists(t, "/a"), "the request was applied")
 
-	waitSession(t, h.conn)
+	waitSession(t, h.Conn)
 	require.NoError(t, receive(t, h.create("/a", 0)), "the rule applied twice")
 }
 
 // TestRule_CutAfterApplied fails if the request is not applied, or the client receives a reply.
 func TestRule_CutAfterApplied(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutAfterApplied})
 	require.ErrorIs(t, receive(t, h.create("/a", 0)), zk.ErrConnectionClosed)
 	receive(t, rule.Done())
@@ -39,7 +39,7 @@ func TestRule_CutAfterApplied(t *testing.T) {
 // black hole as well.
 func TestRule_DropReplyBlackhole(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.DropReplyBlackhole})
 	result := h.create("/a", zk.FlagEphemeral)
 	receive(t, rule.Done())
@@ -48,7 +48,7 @@ func TestRule_DropReplyBlackhole(t *testing.T) {
 
 	// The client detects the timeout, and its next connection is not a black hole.
 	require.Error(t, receive(t, result))
-	waitSession(t, h.conn)
+	waitSession(t, h.Conn)
 	assert.Greater(t, h.proxy.Count(zktest.OpConnect), 1)
 	rule.Release()
 }
@@ -56,10 +56,10 @@ func TestRule_DropReplyBlackhole(t *testing.T) {
 // TestRule_ReleaseClosesBlackHole fails if the client must wait for its timeout.
 func TestRule_ReleaseClosesBlackHole(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	// With this timeout the client detects the black hole late.
-	h.conn, h.events = connectFor(t, h.proxy.Addr(), longSession)
-	waitSession(t, h.conn)
+	h.Conn, h.events = connectFor(t, h.proxy.Addr(), longSession)
+	waitSession(t, h.Conn)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.DropReplyBlackhole})
 	result := h.create("/a", 0)
 	receive(t, rule.Done())
@@ -73,7 +73,7 @@ func TestRule_ReleaseClosesBlackHole(t *testing.T) {
 // TestRule_HoldReply fails if the reply is forwarded before Release, or lost.
 func TestRule_HoldReply(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.HoldReply})
 	result := h.create("/a", 0)
 	receive(t, rule.Done())
@@ -86,10 +86,10 @@ func TestRule_HoldReply(t *testing.T) {
 // TestRule_KthMatch fails if the rule counts requests whose path does not match.
 func TestRule_KthMatch(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{
 		Op: zktest.OpCreate, K: 2, Action: zkproxy.CutBeforeRequest,
-		Path: func(path string) bool { return path != h.root+"/other" },
+		Path: func(path string) bool { return path != "/other" },
 	})
 	require.NoError(t, receive(t, h.create("/first", 0)))
 	require.NoError(t, receive(t, h.create("/other", 0)))
@@ -101,14 +101,14 @@ func TestRule_KthMatch(t *testing.T) {
 // TestRule_AnyRequest fails if a ping matches OpAny.
 func TestRule_AnyRequest(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	// The client sends pings on its own.
 	before := h.proxy.Count(zktest.OpPing)
 	rule := h.proxy.On(zkproxy.Rule{Action: zkproxy.CutBeforeRequest})
 	require.Eventually(t, func() bool { return h.proxy.Count(zktest.OpPing) > before },
 		waitLimit, 10*time.Millisecond)
 	requirePending(t, rule.Done())
-	_, _, err := h.conn.Get(h.root)
+	_, _, err := h.Conn.Get(node)
 	require.Error(t, err)
 	receive(t, rule.Done())
 }
@@ -116,14 +116,14 @@ func TestRule_AnyRequest(t *testing.T) {
 // TestRule_PathOfMulti fails if the path of a multi is not that of its first operation.
 func TestRule_PathOfMulti(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{
 		Op: zktest.OpMulti, Action: zkproxy.CutAfterApplied,
-		Path: func(path string) bool { return path == h.root+"/a" },
+		Path: func(path string) bool { return path == "/a" },
 	})
-	_, err := h.conn.Multi(
-		&zk.CreateRequest{Path: h.root + "/a", Acl: zk.WorldACL(zk.PermAll)},
-		&zk.CreateRequest{Path: h.root + "/b", Acl: zk.WorldACL(zk.PermAll)},
+	_, err := h.Conn.Multi(
+		&zk.CreateRequest{Path: "/a", Acl: zk.WorldACL(zk.PermAll)},
+		&zk.CreateRequest{Path: "/b", Acl: zk.WorldACL(zk.PermAll)},
 	)
 	require.Error(t, err)
 	receive(t, rule.Done())
@@ -133,7 +133,7 @@ func TestRule_PathOfMulti(t *testing.T) {
 // TestRule_ReleasedBeforeMatch fails if a released rule applies.
 func TestRule_ReleasedBeforeMatch(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
+	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutBeforeRequest})
 	rule.Release()
 	require.NoError(t, receive(t, h.create("/a", 0)))
@@ -143,7 +143,7 @@ func TestRule_ReleasedBeforeMatch(t *testing.T) {
 // TestRule_Handshake fails if the client has a session while the reply to its handshake is held.
 func TestRule_Handshake(t *testing.T) {
 	t.Parallel()
-	p := newProxy(t, server)
+	p := newProxy(t, startServer(t).Addr())
 	rule := p.On(zkproxy.Rule{Op: zktest.OpConnect, Action: zkproxy.HoldReply})
 	conn, _ := connect(t, p.Addr())
 	receive(t, rule.Done())

@@ -14,38 +14,27 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fixture is a server and a connection with a session and an ephemeral znode.
-type fixture struct {
-	srv  *zktest.Server
-	conn *zk.Conn
-	path string
+// znode is the path of the ephemeral znode of [runTest].
+const znode = "/n0000000000"
+
+// runTest runs f in a bubble with a server and a connection with a session and an ephemeral znode.
+func runTest(t *testing.T, granted time.Duration, f func(*bubble.Test)) {
+	bubble.Run(t, func(t *bubble.Test) {
+		t.Conn = bubble.Connect(t, t.Server, time.Minute)
+		require.Equal(t, znode, create(t))
+		f(t)
+	}, zktest.WithSessionTimeouts(granted, granted))
 }
 
-func runTest(t *testing.T, granted time.Duration, f func(*testing.T, *fixture)) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &fixture{srv: zktest.Start(t, zktest.WithSessionTimeouts(granted, granted))}
-		w.conn = w.connect(t)
-		w.path = create(t, w.conn)
-		f(t, w)
-	})
-}
-
-func (w *fixture) connect(t *testing.T) *zk.Conn {
-	conn, _, err := w.srv.Connect(time.Minute)
-	require.NoError(t, err)
-	for conn.State() != zk.StateHasSession {
-		time.Sleep(time.Millisecond)
-	}
-	return conn
-}
-
-func create(t *testing.T, conn *zk.Conn) string {
-	path, err := conn.Create("/n", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+// create creates an ephemeral znode.
+func create(t *bubble.Test) string {
+	path, err := t.Conn.Create("/n", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	return path
 }
@@ -78,11 +67,11 @@ func TestTimeout_Granted(t *testing.T) {
 		"stated more":                  {2 * time.Second, time.Minute, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runTest(t, c.granted, func(t *testing.T, w *fixture) {
-				require.Equal(t, c.want, SessionTimeout(w.conn, c.stated))
-				sub := Subscribe(w.conn, c.stated)
+			runTest(t, c.granted, func(t *bubble.Test) {
+				require.Equal(t, c.want, SessionTimeout(t.Conn, c.stated))
+				sub := Subscribe(t.Conn, c.stated)
 				defer sub.Close()
-				sub.Prove(w.path, time.Now())
+				sub.Prove(znode, time.Now())
 				time.Sleep(2*c.want + c.want/100)
 				lease := time.Until(sub.Deadline())
 				require.LessOrEqual(t, lease, c.want/2)
@@ -138,10 +127,10 @@ func TestTimeout_GrantedLater(t *testing.T) {
 // After a reconnect the servers may grant a shorter timeout, which applies immediately, or a
 // longer one, which does not apply to earlier proofs.
 func TestTimeout_Reconnect(t *testing.T) {
-	runTest(t, 8*time.Second, func(t *testing.T, w *fixture) {
-		sub := Subscribe(w.conn, 0)
+	runTest(t, 8*time.Second, func(t *bubble.Test) {
+		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
-		sub.Prove(w.path, time.Now())
+		sub.Prove(znode, time.Now())
 		time.Sleep(20 * time.Second)
 		m := sub.m
 		grant := func(d time.Duration) {
@@ -165,14 +154,14 @@ func TestTimeout_Reconnect(t *testing.T) {
 // No break of a connection is missed, even if the session timeout is long.
 func TestMonitor_SeesEveryBreak(t *testing.T) {
 	for _, granted := range []time.Duration{4 * time.Second, 40 * time.Second, 5 * time.Minute} {
-		runTest(t, granted, func(t *testing.T, w *fixture) {
-			sub := Subscribe(w.conn, 0)
+		runTest(t, granted, func(t *bubble.Test) {
+			sub := Subscribe(t.Conn, 0)
 			defer sub.Close()
 			for i := range 40 {
 				time.Sleep(10*time.Second + time.Duration(i)*37*time.Millisecond)
 				before := sub.State().Epoch
 				time.Sleep(time.Duration(i) * granted / 32 / 40)
-				w.srv.DropConnections()
+				t.Server.DropConnections()
 				time.Sleep(5 * time.Second)
 				require.NotEqual(t, before, sub.State().Epoch, "%v, break %d", granted, i)
 			}
@@ -183,19 +172,19 @@ func TestMonitor_SeesEveryBreak(t *testing.T) {
 // A break that package zkdial has counted increases Epoch even if the connection has the same state
 // before and after it.
 func TestMonitor_CountedBreak(t *testing.T) {
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		sub := Subscribe(w.conn, 0)
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
 		epoch := sub.State().Epoch
 		require.Equal(t, epoch, sub.State().Epoch)
-		RecordOf(w.conn).Push(Event{Kind: Broken})
+		RecordOf(t.Conn).Push(Event{Kind: Broken})
 		require.Greater(t, sub.State().Epoch, epoch)
 		// While the connection is down as well: it may have been up between two polls.
-		w.srv.Stop()
+		t.Server.Stop()
 		time.Sleep(time.Second)
 		require.False(t, sub.State().Up)
 		epoch = sub.State().Epoch
-		RecordOf(w.conn).Push(Event{Kind: Broken})
+		RecordOf(t.Conn).Push(Event{Kind: Broken})
 		require.Greater(t, sub.State().Epoch, epoch)
 	})
 }
@@ -203,10 +192,10 @@ func TestMonitor_CountedBreak(t *testing.T) {
 // The end of a lease is counted even if a proof renews it before the state is read, because a user
 // may have compared the deadline with the clock.
 func TestMonitor_CountsRenewedLapse(t *testing.T) {
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		sub := Subscribe(w.conn, 0)
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
-		sub.Prove(w.path, time.Now())
+		sub.Prove(znode, time.Now())
 		time.Sleep(20 * time.Second)
 		before := sub.State()
 		require.True(t, before.Proven)
@@ -227,18 +216,18 @@ func TestMonitor_CountsRenewedLapse(t *testing.T) {
 
 // After a lease has ended, the next one is that of a first proof.
 func TestProve_AfterTheLease(t *testing.T) {
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		sub, other := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		sub, other := Subscribe(t.Conn, 0), Subscribe(t.Conn, 0)
 		defer sub.Close()
 		defer other.Close()
-		sub.Prove(w.path, time.Now())
+		sub.Prove(znode, time.Now())
 		time.Sleep(20 * time.Second)
 		require.Greater(t, time.Until(sub.Deadline()), 4*time.Second/3)
 		sub.StopProving()
 		time.Sleep(2100 * time.Millisecond)
 		require.False(t, sub.State().Proven)
 		sent := time.Now()
-		sub.Prove(w.path, sent)
+		sub.Prove(znode, sent)
 		require.Equal(t, 4*time.Second/3, sub.Deadline().Sub(sent))
 	})
 }
@@ -246,15 +235,15 @@ func TestProve_AfterTheLease(t *testing.T) {
 // A lease that was not needed for a while continues, without a check before the next regular one. If
 // it ends soon, a check is awaited, so that a leadership does not begin with a suspension.
 func TestProve_DuringTheLease(t *testing.T) {
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		var checks atomic.Int64
-		sub, next := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
+		sub, next := Subscribe(t.Conn, 0), Subscribe(t.Conn, 0)
 		defer sub.Close()
 		defer next.Close()
 		for _, s := range []*Subscription{sub, next} {
 			s.OnCheck(func(Check) { checks.Add(1) })
 		}
-		sub.Prove(w.path, time.Now())
+		sub.Prove(znode, time.Now())
 		time.Sleep(20 * time.Second)
 		for checks.Store(0); checks.Load() == 0; {
 			time.Sleep(10 * time.Millisecond) // until right after a check
@@ -263,7 +252,7 @@ func TestProve_DuringTheLease(t *testing.T) {
 		sub.StopProving()
 		time.Sleep(400 * time.Millisecond)
 		deadline, lapses := sub.Deadline(), sub.State().Lapses
-		path := create(t, w.conn)
+		path := create(t)
 		next.Prove(path, time.Time{})
 		require.True(t, next.State().Proven)
 		require.Equal(t, deadline, next.Deadline())
@@ -280,10 +269,10 @@ func TestProve_DuringTheLease(t *testing.T) {
 		next.StopProving()
 		time.Sleep(1100 * time.Millisecond)
 		require.True(t, next.State().Proven)
-		w.srv.Blackhole(zktest.BothWays)
+		t.Server.Blackhole(zktest.BothWays)
 		next.Prove(path, time.Time{})
 		require.False(t, next.State().Proven)
-		w.srv.Heal()
+		t.Server.Heal()
 		time.Sleep(500 * time.Millisecond)
 		require.True(t, next.State().Proven)
 	})
@@ -291,13 +280,13 @@ func TestProve_DuringTheLease(t *testing.T) {
 
 // An old write is not a proof: there is no lease until a check is acknowledged.
 func TestProve_OldWrite(t *testing.T) {
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		sub := Subscribe(w.conn, 0)
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
-		w.srv.Blackhole(zktest.BothWays)
-		sub.Prove(w.path, time.Now().Add(-4*time.Second/3))
+		t.Server.Blackhole(zktest.BothWays)
+		sub.Prove(znode, time.Now().Add(-4*time.Second/3))
 		require.Zero(t, sub.Deadline())
-		w.srv.Heal()
+		t.Server.Heal()
 		time.Sleep(500 * time.Millisecond)
 		require.True(t, sub.State().Proven)
 	})
@@ -305,18 +294,18 @@ func TestProve_OldWrite(t *testing.T) {
 
 // After a reconnect a check is sent before the next one is due.
 func TestMonitor_ChecksAfterReconnect(t *testing.T) {
-	runTest(t, 40*time.Second, func(t *testing.T, w *fixture) {
-		sub := Subscribe(w.conn, 0)
+	runTest(t, 40*time.Second, func(t *bubble.Test) {
+		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
 		checks := make(chan time.Time, 100)
 		sub.OnCheck(func(c Check) { checks <- c.Sent })
-		sub.Prove(w.path, time.Time{})
+		sub.Prove(znode, time.Time{})
 		time.Sleep(time.Minute)
 		for len(checks) > 0 {
 			<-checks
 		}
 		last := <-checks // the next one is due after 5 s
-		w.srv.DropConnections()
+		t.Server.DropConnections()
 		require.Less(t, (<-checks).Sub(last), 3*time.Second)
 	})
 }
@@ -324,35 +313,35 @@ func TestMonitor_ChecksAfterReconnect(t *testing.T) {
 // A pause of the process is detected by the first call after it, and by the timer.
 func TestPause_EndsFirstProof(t *testing.T) {
 	const limit = 500 * time.Millisecond // an eighth of the timeout
-	pause := func(w *fixture, d time.Duration) {
-		p := pauseMonitors.Of(w.conn)
+	pause := func(t *bubble.Test, d time.Duration) {
+		p := pauseMonitors.Of(t.Conn)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.pauses.running = p.pauses.running.Add(-d)
 	}
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		sub := Subscribe(w.conn, 0)
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
 		time.Sleep(time.Minute)
 		sub.State()
 		require.Zero(t, leaseOfMonitor(sub.m).paused)
-		pause(w, limit-200*time.Millisecond)
+		pause(t, limit-200*time.Millisecond)
 		time.Sleep(time.Second)
 		require.Zero(t, leaseOfMonitor(sub.m).paused, "too short to matter")
-		pause(w, limit+time.Millisecond)
+		pause(t, limit+time.Millisecond)
 		begin := time.Now()
 		time.Sleep(time.Second)
 		require.WithinDuration(t, begin, leaseOfMonitor(sub.m).paused, 200*time.Millisecond)
 	})
 	// The pause is before Subscribe, and the first proof right after it. During the pause the
 	// client has sent no pings, so there is no lease before there is a chain.
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		require.NoError(t, ValidateTimeout(w.conn, 0))
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		require.NoError(t, ValidateTimeout(t.Conn, 0))
 		time.Sleep(time.Minute)
-		pause(w, 3*time.Second)
-		sub := Subscribe(w.conn, 0)
+		pause(t, 3*time.Second)
+		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
-		sub.Prove(w.path, time.Now())
+		sub.Prove(znode, time.Now())
 		require.False(t, sub.State().Proven)
 		require.Zero(t, sub.Deadline())
 		time.Sleep(2 * time.Second)
@@ -374,47 +363,45 @@ func TestPauses(t *testing.T) {
 
 // Sessions that end shortly after they began are logged once.
 func TestWarnings_ShortSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Start(t, zktest.WithoutReattach(), zktest.WithoutOps(zktest.OpSetWatches))
-		w := &fixture{srv: srv}
-		conn := w.connect(t)
+	bubble.Run(t, func(t *bubble.Test) {
+		conn := bubble.Connect(t, t.Server, time.Minute)
 		sub := Subscribe(conn, 0)
 		defer sub.Close()
 		var log testenv.Buffer
 		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
 		reports := func() int { return count(&log, "again and again") }
 		for range 10 {
-			srv.DropConnections()
+			t.Server.DropConnections()
 			time.Sleep(5 * time.Second)
 		}
 		require.Zero(t, reports(), "without a watch each session lasts longer")
 		_, _, _, err := conn.ExistsW("/watched")
 		require.NoError(t, err)
-		srv.DropConnections()
+		t.Server.DropConnections()
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, reports())
 		conn.Close()
-	})
+	}, zktest.WithoutReattach(), zktest.WithoutOps(zktest.OpSetWatches))
 }
 
 // An outage longer than the session timeout is logged once.
 func TestWarnings_Outage(t *testing.T) {
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		sub := Subscribe(w.conn, 0)
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
 		var log testenv.Buffer
 		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
 		reports := func() int { return count(&log, "no server has continued the session") }
-		w.srv.DropConnections()
+		t.Server.DropConnections()
 		time.Sleep(10 * time.Second)
 		require.Zero(t, reports(), "a short break")
 		for i := range 2 {
-			w.srv.Stop()
+			t.Server.Stop()
 			time.Sleep(3 * time.Second)
 			require.Equal(t, i, reports())
 			time.Sleep(time.Hour)
 			require.Equal(t, i+1, reports())
-			w.srv.Restart(zktest.KeepTree)
+			t.Server.Restart(zktest.KeepTree)
 			time.Sleep(10 * time.Second)
 		}
 	})
@@ -423,8 +410,8 @@ func TestWarnings_Outage(t *testing.T) {
 // Each event that ends the connection ends all grants before it returns, although another one is about
 // to end them. The dialer writes the packet that ends the session when the event Closing has returned.
 func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		sub := Subscribe(w.conn, 0)
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
 		resume := make(chan struct{})
 		var calls atomic.Int64
@@ -438,11 +425,11 @@ func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
 		first := make(chan struct{})
 		go func() {
 			defer close(first)
-			RecordOf(w.conn).Push(Event{Kind: Closed})
+			RecordOf(t.Conn).Push(Event{Kind: Closed})
 		}()
 		synctest.Wait()
 		require.NoError(t, ctx.Err())
-		RecordOf(w.conn).Push(Event{Kind: Closing})
+		RecordOf(t.Conn).Push(Event{Kind: Closing})
 		require.ErrorIs(t, context.Cause(ctx), ErrConnClosed)
 		close(resume)
 		<-first
@@ -452,9 +439,9 @@ func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
 // A function that is set after Close of the last subscription is called if the connection was closed
 // before.
 func TestEndOnClose_AfterClose(t *testing.T) {
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		sub := Subscribe(w.conn, 0)
-		RecordOf(w.conn).Push(Event{Kind: Closing})
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		sub := Subscribe(t.Conn, 0)
+		RecordOf(t.Conn).Push(Event{Kind: Closing})
 		sub.Close()
 		ctx, end := context.WithCancelCause(t.Context())
 		sub.EndOnClose(end)
@@ -464,8 +451,8 @@ func TestEndOnClose_AfterClose(t *testing.T) {
 
 // A check finds every missing znode, although a transaction fails at the first one.
 func TestConfirm_FindsAllMissing(t *testing.T) {
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		missing, err := confirm(w.conn, []string{w.path, "/missing-1", w.path, "/missing-2", w.path})
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		missing, err := confirm(t.Conn, []string{znode, "/missing-1", znode, "/missing-2", znode})
 		require.NoError(t, err)
 		require.Equal(t, []string{"/missing-1", "/missing-2"}, missing)
 	})

@@ -6,27 +6,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // checksIn returns how many checks are sent during d. It differs by a few if the goroutine of the
 // monitor runs more often, because checks are less late then.
-func (w *fixture) checksIn(d time.Duration) int {
-	w.srv.ResetLog()
+func checksIn(t *bubble.Test, d time.Duration) int {
+	t.Server.ResetLog()
 	time.Sleep(d)
-	return w.srv.Log().Requests().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti }).Count()
+	return t.Server.Log().Requests().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti }).Count()
 }
 
 // A subscription with a shorter timeout has shorter leases. It does not change those of other
 // subscriptions of the connection, and causes more checks only while it requires a lease.
 func TestSubscribe_ShorterTimeout(t *testing.T) {
 	const shorter = time.Second
-	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
-		long := Subscribe(w.conn, 0)
+	runTest(t, 10*time.Second, func(t *bubble.Test) {
+		long := Subscribe(t.Conn, 0)
 		defer long.Close()
-		long.Prove(w.path, time.Now())
+		long.Prove(znode, time.Now())
 		time.Sleep(20 * time.Second)
-		rate, before := w.checksIn(time.Minute), long.State()
+		rate, before := checksIn(t, time.Minute), long.State()
 		require.True(t, before.Proven)
 		latest := before.Deadline
 		requireLong := func() {
@@ -36,10 +37,10 @@ func TestSubscribe_ShorterTimeout(t *testing.T) {
 			latest = long.Deadline()
 		}
 		for range 2 {
-			short := Subscribe(w.conn, shorter)
+			short := Subscribe(t.Conn, shorter)
 			requireLong()
 			sent := time.Now()
-			short.Prove(create(t, w.conn), sent)
+			short.Prove(create(t), sent)
 			require.True(t, short.State().Proven)
 			require.Equal(t, shorter/2, short.Deadline().Sub(sent))
 			for range 100 {
@@ -49,26 +50,26 @@ func TestSubscribe_ShorterTimeout(t *testing.T) {
 				require.LessOrEqual(t, time.Until(short.Deadline()), shorter/2)
 			}
 			require.Zero(t, short.State().Lapses)
-			require.InDelta(t, 480, w.checksIn(time.Minute), 20)
+			require.InDelta(t, 480, checksIn(t, time.Minute), 20)
 			short.StopProving()
-			require.InDelta(t, rate, w.checksIn(time.Minute), 6)
+			require.InDelta(t, rate, checksIn(t, time.Minute), 6)
 			short.Close()
 			require.False(t, short.State().Proven, "after Close")
-			require.InDelta(t, rate, w.checksIn(time.Minute), 6)
+			require.InDelta(t, rate, checksIn(t, time.Minute), 6)
 		}
 	})
 }
 
 // The lease of the shorter timeout ends first, and only its subscription is notified.
 func TestSubscribe_ShorterLeaseEndsFirst(t *testing.T) {
-	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
-		long, short := Subscribe(w.conn, 0), Subscribe(w.conn, time.Second)
+	runTest(t, 10*time.Second, func(t *bubble.Test) {
+		long, short := Subscribe(t.Conn, 0), Subscribe(t.Conn, time.Second)
 		defer long.Close()
 		defer short.Close()
-		long.Prove(w.path, time.Now())
-		short.Prove(create(t, w.conn), time.Now())
+		long.Prove(znode, time.Now())
+		short.Prove(create(t), time.Now())
 		time.Sleep(20 * time.Second)
-		w.srv.Blackhole(zktest.BothWays)
+		t.Server.Blackhole(zktest.BothWays)
 		for _, s := range []*Subscription{long, short} {
 			select {
 			case <-s.Changed():
@@ -89,23 +90,23 @@ func TestSubscribe_ShorterLeaseEndsFirst(t *testing.T) {
 
 // A lock that is held briefly with a shorter timeout needs no check.
 func TestSubscribe_ShorterTimeoutBriefly(t *testing.T) {
-	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
-		long := Subscribe(w.conn, 0)
+	runTest(t, 10*time.Second, func(t *bubble.Test) {
+		long := Subscribe(t.Conn, 0)
 		defer long.Close()
-		long.Prove(w.path, time.Now())
-		rate := w.checksIn(time.Minute)
+		long.Prove(znode, time.Now())
+		rate := checksIn(t, time.Minute)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			for range 100 {
 				time.Sleep(500 * time.Millisecond)
-				short := Subscribe(w.conn, time.Second)
-				short.Prove(create(t, w.conn), time.Now())
+				short := Subscribe(t.Conn, time.Second)
+				short.Prove(create(t), time.Now())
 				time.Sleep(100 * time.Millisecond)
 				short.Close()
 			}
 		}()
-		require.InDelta(t, rate, w.checksIn(time.Minute), 6)
+		require.InDelta(t, rate, checksIn(t, time.Minute), 6)
 		<-done
 	})
 }
@@ -113,13 +114,13 @@ func TestSubscribe_ShorterTimeoutBriefly(t *testing.T) {
 // The monitor starts its goroutine later for a longer timeout. A shorter one needs it earlier.
 func TestSubscribe_ShorterTimeoutStartsGoroutine(t *testing.T) {
 	const shorter = 500 * time.Millisecond
-	runTest(t, 40*time.Second, func(t *testing.T, w *fixture) {
-		long := Subscribe(w.conn, 0)
+	runTest(t, 40*time.Second, func(t *bubble.Test) {
+		long := Subscribe(t.Conn, 0)
 		defer long.Close()
-		long.Prove(w.path, time.Now())
-		short := Subscribe(w.conn, shorter)
+		long.Prove(znode, time.Now())
+		short := Subscribe(t.Conn, shorter)
 		defer short.Close()
-		short.Prove(create(t, w.conn), time.Now())
+		short.Prove(create(t), time.Now())
 		for range 200 {
 			time.Sleep(10 * time.Millisecond)
 			require.True(t, short.State().Proven)
@@ -131,25 +132,25 @@ func TestSubscribe_ShorterTimeoutStartsGoroutine(t *testing.T) {
 // The writes of other users renew the lease of a user that needs checks rarely, but do not show
 // whether its znode exists.
 func TestCheckEvery_ZnodeIsChecked(t *testing.T) {
-	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
-		long := Subscribe(w.conn, 0)
+	runTest(t, 10*time.Second, func(t *bubble.Test) {
+		long := Subscribe(t.Conn, 0)
 		defer long.Close()
 		long.CheckEvery(10 * time.Second)
-		long.Prove(w.path, time.Now())
+		long.Prove(znode, time.Now())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			for range 150 { // 90 seconds
-				brief := Subscribe(w.conn, 0)
-				brief.Prove(create(t, w.conn), time.Now())
+				brief := Subscribe(t.Conn, 0)
+				brief.Prove(create(t), time.Now())
 				time.Sleep(100 * time.Millisecond)
 				brief.Close()
 				time.Sleep(500 * time.Millisecond)
 			}
 		}()
 		time.Sleep(20 * time.Second)
-		require.InDelta(t, 12, w.checksIn(time.Minute), 2)
-		require.NoError(t, w.conn.Delete(w.path, -1))
+		require.InDelta(t, 12, checksIn(t, time.Minute), 2)
+		require.NoError(t, t.Conn.Delete(znode, -1))
 		time.Sleep(6 * time.Second)
 		require.True(t, long.State().Missing)
 		<-done
@@ -160,18 +161,18 @@ func TestCheckEvery_ZnodeIsChecked(t *testing.T) {
 // which the client has sent no pings, there is no lease before the servers have reported its
 // activity, which may take a quarter of the granted timeout.
 func TestPause_ShorterTimeout(t *testing.T) {
-	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
-		require.NoError(t, ValidateTimeout(w.conn, time.Second))
+	runTest(t, 10*time.Second, func(t *bubble.Test) {
+		require.NoError(t, ValidateTimeout(t.Conn, time.Second))
 		time.Sleep(time.Minute)
-		p := pauseMonitors.Of(w.conn)
+		p := pauseMonitors.Of(t.Conn)
 		p.mu.Lock()
 		p.pauses.running = p.pauses.running.Add(-6 * time.Second)
 		p.mu.Unlock()
 		time.Sleep(time.Second)
-		sub := Subscribe(w.conn, time.Second)
+		sub := Subscribe(t.Conn, time.Second)
 		defer sub.Close()
 		sent := time.Now()
-		sub.Prove(w.path, sent)
+		sub.Prove(znode, sent)
 		for !sub.State().Proven {
 			require.Zero(t, sub.Deadline())
 			time.Sleep(10 * time.Millisecond)
@@ -182,20 +183,20 @@ func TestPause_ShorterTimeout(t *testing.T) {
 
 // The shortest interval of the subscriptions that require a lease applies.
 func TestSubscription_CheckEvery(t *testing.T) {
-	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
-		slow, quick := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
+	runTest(t, 4*time.Second, func(t *bubble.Test) {
+		slow, quick := Subscribe(t.Conn, 0), Subscribe(t.Conn, 0)
 		defer slow.Close()
 		defer quick.Close()
 		slow.CheckEvery(time.Second)
-		slow.Prove(w.path, time.Now())
+		slow.Prove(znode, time.Now())
 		perMinute := func() int {
 			time.Sleep(5 * time.Second)
-			w.srv.ResetLog()
+			t.Server.ResetLog()
 			time.Sleep(time.Minute)
-			return w.srv.Log().Requests().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti }).Count()
+			return t.Server.Log().Requests().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti }).Count()
 		}
 		require.InDelta(t, 57, perMinute(), 4)
-		quick.Prove(create(t, w.conn), time.Now())
+		quick.Prove(create(t), time.Now())
 		require.InDelta(t, 120, perMinute(), 5)
 		quick.StopProving()
 		require.InDelta(t, 57, perMinute(), 4)

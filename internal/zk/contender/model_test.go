@@ -91,11 +91,11 @@ func TestExplore_Breaks(t *testing.T) {
 	)
 }
 
-// TestExplore_AllFaults combines the faults that the other tests explore one at a time.
+// TestExplore_AllFaults combines the faults that the other tests explore one at a time. TestExplore_Operator
+// explores breaks as well.
 func TestExplore_AllFaults(t *testing.T) {
 	explore(t,
 		scenario{name: "one joins, two expiries", members: 1, conns: 1, budget: budget{breaks: 1, expiries: 2}},
-		pair("two have joined, operator", 2, budget{leaves: 1, breaks: 1, operators: 1}),
 		pair("two have joined, watches", 2, budget{breaks: 1, unsets: 1, lapses: 1, expiries: 1}),
 		pair("second joins, late create", 1, budget{breaks: 1, lateCreates: 1, expiries: 1}),
 		large(pair("two have joined, all", 2, budget{

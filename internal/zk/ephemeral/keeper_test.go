@@ -17,7 +17,7 @@ import (
 )
 
 // keep starts a Keeper. states returns the states that it has reported.
-func (w fixture) keep(s *recipe.Setup) (k *Keeper, states func() []State) {
+func keep(w *bubble.Test, s *recipe.Setup) (k *Keeper, states func() []State) {
 	var mu sync.Mutex
 	var reported []State
 	k = Keep(s, Config{Path: node, Data: []byte("data"), Report: func(s State) {
@@ -34,65 +34,65 @@ func (w fixture) keep(s *recipe.Setup) (k *Keeper, states func() []State) {
 }
 
 // keepPresent starts a Keeper and waits until its znode is present.
-func (w fixture) keepPresent(s *recipe.Setup) (k *Keeper, states func() []State) {
-	k, states = w.keep(s)
+func keepPresent(w *bubble.Test, s *recipe.Setup) (k *Keeper, states func() []State) {
+	k, states = keep(w, s)
 	require.NoError(w, k.AwaitPresent(w.Context()))
 	return k, states
 }
 
 // Fails if a short break of the connection makes the znode disappear, or costs a write.
 func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
-	runTest(t, func(w fixture) {
-		s := w.connect()
-		k, states := w.keepPresent(s)
-		before := w.srv.Tree()
-		w.srv.ResetLog()
-		w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID())
+	bubble.Run(t, func(w *bubble.Test) {
+		s := connect(w)
+		k, states := keepPresent(w, s)
+		before := w.Server.Tree()
+		w.Server.ResetLog()
+		w.Server.Blackhole(zktest.BothWays, s.Conn.SessionID())
 		time.Sleep(3 * time.Second) // a lease would have expired
-		w.srv.Heal(s.Conn.SessionID())
+		w.Server.Heal(s.Conn.SessionID())
 		time.Sleep(time.Minute)
 		require.True(w, k.State().Present)
 		require.False(w, slices.ContainsFunc(states(), func(s State) bool { return !s.Present }), "%v", states())
-		require.Equal(w, before, w.srv.Tree())
-		require.Zero(w, w.srv.Log().Count(zktest.OpCreate, zktest.OpMulti, zktest.OpDelete), "%v", w.srv.Log())
+		require.Equal(w, before, w.Server.Tree())
+		require.Zero(w, w.Server.Log().Count(zktest.OpCreate, zktest.OpMulti, zktest.OpDelete), "%v", w.Server.Log())
 		require.NoError(w, k.Close(w.Context(), errDone))
-		require.Equal(w, without, w.srv.Tree())
-		require.Empty(w, w.srv.Watches())
+		require.Equal(w, without, w.Server.Tree())
+		require.Empty(w, w.Server.Watches())
 	})
 }
 
 // Fails if the loss of the znode is not reported, is reported late, or with another reason.
 func TestKeeper_ReportsTheLossOfTheZnode(t *testing.T) {
 	for name, test := range map[string]struct {
-		lose func(w fixture, s *recipe.Setup)
+		lose func(w *bubble.Test, s *recipe.Setup)
 		want error
 	}{
-		"session expired, deletion reported first": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID())) }, connection.ErrDeleted},
-		"session expired while disconnected": {func(w fixture, s *recipe.Setup) {
-			w.srv.Refuse(true)
-			w.srv.DropConnections()
-			require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
+		"session expired, deletion reported first": {func(w *bubble.Test, s *recipe.Setup) { require.NoError(w, w.Server.ExpireSession(s.Conn.SessionID())) }, connection.ErrDeleted},
+		"session expired while disconnected": {func(w *bubble.Test, s *recipe.Setup) {
+			w.Server.Refuse(true)
+			w.Server.DropConnections()
+			require.NoError(w, w.Server.ExpireSession(s.Conn.SessionID()))
 			time.Sleep(time.Second)
-			w.srv.Refuse(false)
+			w.Server.Refuse(false)
 		}, connection.ErrSessionExpired},
-		"deleted": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, connection.ErrDeleted},
-		"deleted while disconnected, and the watch is not set again": {func(w fixture, s *recipe.Setup) {
-			other := w.connect().Conn
-			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
-			w.srv.DropConnections(s.Conn.SessionID())
+		"deleted": {func(w *bubble.Test, s *recipe.Setup) { require.NoError(w, connect(w).Conn.Delete(node, -1)) }, connection.ErrDeleted},
+		"deleted while disconnected, and the watch is not set again": {func(w *bubble.Test, s *recipe.Setup) {
+			other := connect(w).Conn
+			w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
+			w.Server.DropConnections(s.Conn.SessionID())
 			require.NoError(w, other.Delete(node, -1))
 		}, connection.ErrDeleted},
-		"connection closed, deletion reported first": {func(w fixture, s *recipe.Setup) { s.Conn.Close() }, connection.ErrDeleted},
-		"connection closed while disconnected": {func(w fixture, s *recipe.Setup) {
-			w.srv.Refuse(true)
-			w.srv.DropConnections()
+		"connection closed, deletion reported first": {func(w *bubble.Test, s *recipe.Setup) { s.Conn.Close() }, connection.ErrDeleted},
+		"connection closed while disconnected": {func(w *bubble.Test, s *recipe.Setup) {
+			w.Server.Refuse(true)
+			w.Server.DropConnections()
 			time.Sleep(time.Second)
 			s.Conn.Close()
 		}, connection.ErrConnClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runTest(t, func(w fixture) {
-				s := w.connect()
+			bubble.Run(t, func(w *bubble.Test) {
+				s := connect(w)
 				losses := make(chan State, 10)
 				k := Keep(s, Config{Path: node, Report: func(s State) {
 					if !s.Present {
@@ -112,27 +112,27 @@ func TestKeeper_ReportsTheLossOfTheZnode(t *testing.T) {
 
 // Fails if Close does not wait for a create in flight.
 func TestTrap40_ClosedBeforeTheZnodeExists(t *testing.T) {
-	runTest(t, func(w fixture) {
-		s := w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		s := connect(w)
 		_, err := s.Conn.Create("/members", nil, 0, s.ACL)
 		require.NoError(w, err)
-		w.srv.Delay(zktest.ToClient, time.Second, s.Conn.SessionID())
-		k, states := w.keep(s)
+		w.Server.Delay(zktest.ToClient, time.Second, s.Conn.SessionID())
+		k, states := keep(w, s)
 		time.Sleep(100 * time.Millisecond)
-		require.Contains(w, w.srv.Tree(), "one")
+		require.Contains(w, w.Server.Tree(), "one")
 		require.NoError(w, k.Close(w.Context(), errDone))
-		require.NotContains(w, w.srv.Tree(), "one")
+		require.NotContains(w, w.Server.Tree(), "one")
 		require.Equal(w, []State{{Err: errDone, Ended: true}}, states())
 	})
 }
 
 // Fails if a create that waits until there is a session is not removed.
 func TestTrap40_ClosedBeforeThereIsASession(t *testing.T) {
-	runTest(t, func(w fixture) {
-		s := w.connect()
+	bubble.Run(t, func(w *bubble.Test) {
+		s := connect(w)
 		require.NoError(w, s.MakeDir(w.Context()))
-		require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
-		w.srv.Before(zktest.Match{Op: zktest.OpConnect, Nth: 2}, func(q *zktest.Request) zktest.Verdict {
+		require.NoError(w, w.Server.ExpireSession(s.Conn.SessionID()))
+		w.Server.Before(zktest.Match{Op: zktest.OpConnect, Nth: 2}, func(q *zktest.Request) zktest.Verdict {
 			time.Sleep(time.Second)
 			return zktest.Pass(q)
 		})
@@ -141,12 +141,12 @@ func TestTrap40_ClosedBeforeThereIsASession(t *testing.T) {
 		}
 		time.Sleep(1500 * time.Millisecond)
 		require.Zero(w, s.Conn.SessionID())
-		k, _ := w.keep(s)
+		k, _ := keep(w, s)
 		time.Sleep(10 * time.Millisecond)
 		require.NoError(w, k.Close(w.Context(), errDone))
 		require.ErrorIs(w, k.Err(), errDone)
 		require.NotZero(w, s.Conn.SessionID())
-		require.Equal(w, without, w.srv.Tree())
+		require.Equal(w, without, w.Server.Tree())
 	})
 }
 
@@ -157,25 +157,25 @@ func TestTrap11_CreatedInTheNextSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := zktest.StartEnsemble(t, 3)
-				w := fixture{t, c.Leader()}
+				w := &bubble.Test{T: t, Server: c.Leader()}
 				conn := bubble.ConnectFrom(w, c, 0, timeout)
-				s := w.setup(conn)
+				s := setup(w, conn)
 				require.NoError(w, s.MakeDir(w.Context()))
 				before := conn.SessionID()
 				c.Server(0).Before(zktest.Match{Op: zktest.OpConnect, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-					require.NoError(w, w.srv.ExpireSession(before))
+					require.NoError(w, w.Server.ExpireSession(before))
 					time.Sleep(time.Second)
 					return zktest.Pass(q)
 				})
 				if lost {
-					w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
+					w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
 				}
 				for i := range c.Len() {
 					c.Server(i).DropConnections()
 				}
 				time.Sleep(500 * time.Millisecond)
 				require.Equal(w, before, conn.SessionID())
-				k, _ := w.keepPresent(s)
+				k, _ := keepPresent(w, s)
 				token, owner := k.State().Czxid, k.State().Owner
 				require.NotEqual(w, before, owner)
 				require.Equal(w, conn.SessionID(), owner)
@@ -191,12 +191,12 @@ func TestTrap11_CreatedInTheNextSession(t *testing.T) {
 // Fails if two Keepers of one connection, which have the same session, both take the znode for
 // theirs, although the reply to the create of the first is lost.
 func TestKeeper_WaitsForAnotherOfTheSameConnection(t *testing.T) {
-	runTest(t, func(w fixture) {
-		s := w.connect()
-		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
-		first, _ := w.keep(s)
+	bubble.Run(t, func(w *bubble.Test) {
+		s := connect(w)
+		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
+		first, _ := keep(w, s)
 		synctest.Wait() // it pauses after the lost reply
-		second, _ := w.keep(s)
+		second, _ := keep(w, s)
 		require.NoError(w, first.AwaitPresent(w.Context()))
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -207,20 +207,20 @@ func TestKeeper_WaitsForAnotherOfTheSameConnection(t *testing.T) {
 		require.NoError(w, first.Close(w.Context(), errDone))
 		require.NoError(w, second.AwaitPresent(w.Context()))
 		require.NoError(w, second.Close(w.Context(), errDone))
-		require.Equal(w, without, w.srv.Tree())
+		require.Equal(w, without, w.Server.Tree())
 	})
 }
 
 // Fails if a Keeper that does not retry a rejected write does not return the rejection, or does
 // not write the next data.
 func TestKeeper_WriteIsRejected(t *testing.T) {
-	runTest(t, func(w fixture) {
-		s := w.connect()
-		k, states := w.keepPresent(s)
-		w.srv.Before(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
+	bubble.Run(t, func(w *bubble.Test) {
+		s := connect(w)
+		k, states := keepPresent(w, s)
+		w.Server.Before(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 		require.ErrorIs(w, k.AwaitWritten(w.Context(), k.Set([]byte("rejected"))), connection.ErrPermission)
 		require.NoError(w, k.AwaitWritten(w.Context(), k.Set([]byte("accepted"))))
-		require.Contains(w, w.srv.Tree(), "accepted")
+		require.Contains(w, w.Server.Tree(), "accepted")
 		require.Len(w, states(), 1, "%v", states())
 		require.NoError(w, k.Close(w.Context(), errDone))
 	})
@@ -228,22 +228,22 @@ func TestKeeper_WriteIsRejected(t *testing.T) {
 
 // Fails if a Keeper with Retry gives up a rejected create or write.
 func TestKeeper_RetriesRejectedRequests(t *testing.T) {
-	runTest(t, func(w fixture) {
-		s := w.connect()
-		hook := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: node}, zktest.Fail(zk.ErrNoAuth))
+	bubble.Run(t, func(w *bubble.Test) {
+		s := connect(w)
+		hook := w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: node}, zktest.Fail(zk.ErrNoAuth))
 		k := Keep(s, Config{Path: node, Data: []byte("first"), Retry: true, Report: func(State) {}})
 		require.ErrorIs(w, k.AwaitWritten(w.Context(), 1), connection.ErrPermission)
 		time.Sleep(time.Minute)
 		hook.Remove()
 		time.Sleep(time.Minute)
-		require.Contains(w, w.srv.Tree(), "first")
-		hook = w.srv.Before(zktest.Match{Op: zktest.OpSetData, Path: node}, zktest.Fail(zk.ErrNoAuth))
+		require.Contains(w, w.Server.Tree(), "first")
+		hook = w.Server.Before(zktest.Match{Op: zktest.OpSetData, Path: node}, zktest.Fail(zk.ErrNoAuth))
 		require.ErrorIs(w, k.AwaitWritten(w.Context(), k.Set([]byte("second"))), connection.ErrPermission)
 		time.Sleep(time.Minute)
 		require.ErrorIs(w, k.State().Err, connection.ErrPermission)
 		hook.Remove()
 		time.Sleep(time.Minute)
-		require.Contains(w, w.srv.Tree(), "second")
+		require.Contains(w, w.Server.Tree(), "second")
 		require.NoError(w, k.State().Err)
 		require.NoError(w, k.Close(w.Context(), errDone))
 	})

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -20,14 +18,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fixture is a test in a bubble with a server that stores /dir with the children a and b.
-type fixture struct {
-	*testing.T
-	srv   *zktest.Server
-	setup *Setup // of the reader
-	other *zk.Conn
-}
-
 var errUnparsable = errors.New("unparsable")
 
 // texts parses the data of a child as a text. The text "error" is an error of the child.
@@ -38,52 +28,49 @@ func texts(name string, found watch.Found, err error) (string, error) {
 	return string(found.Data), err
 }
 
-func runTest(t *testing.T, f func(w fixture)) {
-	synctest.Test(t, func(t *testing.T) {
-		w := fixture{T: t, srv: zktest.Start(t)}
-		connect := func() *zk.Conn { return bubble.Connect(t, w.srv, 4*time.Second) }
-		w.other = connect()
+// runTest runs f in a bubble with a server that stores /dir with the children a and b. The setup is that of the reader.
+func runTest(t *testing.T, f func(w *bubble.Test, setup *Setup)) {
+	bubble.Run(t, func(w *bubble.Test) {
+		w.Operator = w.Connect()
 		for _, node := range []string{"/dir", "/dir/a", "/dir/b"} {
-			_, err := w.other.Create(node, []byte("1"), 0, zk.WorldACL(zk.PermAll))
-			require.NoError(t, err)
+			_, err := w.Operator.Create(node, []byte("1"), 0, zk.WorldACL(zk.PermAll))
+			require.NoError(w, err)
 		}
-		var err error
-		w.setup, err = New(connect(), "/dir", nil, Shared.ApplyGroup)
-		require.NoError(t, err)
-		synctest.Wait()
-		w.srv.ResetLog()
-		f(w)
+		setup, err := New(w.Connect(), "/dir", nil, Shared.ApplyGroup)
+		require.NoError(w, err)
+		w.Server.ResetLog()
+		f(w, setup)
 	})
 }
 
-func (w fixture) requests() int { return len(w.srv.Log().Requests()) }
+func requests(w *bubble.Test) int { return len(w.Server.Log().Requests()) }
 
 // Fails if children that have not changed are read again, or changes are not detected.
 func TestReader_ReadsWhatHasChanged(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := NewChildReader(w.setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
+	runTest(t, func(w *bubble.Test, setup *Setup) {
+		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
 		defer r.Close()
 		values, err := r.Read(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"a": "1", "b": "1"}, values)
-		require.Equal(w, 3, w.requests(), "the list and the children")
+		require.Equal(w, 3, requests(w), "the list and the children")
 
-		_, err = w.other.Set("/dir/b", []byte("2"), -1)
+		_, err = w.Operator.Set("/dir/b", []byte("2"), -1)
 		require.NoError(w, err)
 		require.NoError(w, r.Wait(w.Context(), nil))
-		w.srv.ResetLog()
+		w.Server.ResetLog()
 		values, err = r.Read(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"a": "1", "b": "2"}, values)
-		require.Equal(w, 1, w.requests(), "%v", w.srv.Log())
+		require.Equal(w, 1, requests(w), "%v", w.Server.Log())
 
-		require.NoError(w, w.other.Delete("/dir/a", -1))
+		require.NoError(w, w.Operator.Delete("/dir/a", -1))
 		require.NoError(w, r.Wait(w.Context(), nil))
 		values, err = r.Read(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"b": "2"}, values)
 
-		_, err = w.other.Set("/dir/b", []byte("error"), -1)
+		_, err = w.Operator.Set("/dir/b", []byte("error"), -1)
 		require.NoError(w, err)
 		for err == nil { // the first event may be that of the list, which the deletion has changed
 			require.NoError(w, r.Wait(w.Context(), nil))
@@ -95,8 +82,8 @@ func TestReader_ReadsWhatHasChanged(t *testing.T) {
 
 // Fails if a znode that does not exist yet is not watched, or data is read without need.
 func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := NewChildReader(w.setup, ChildConfig[string]{
+	runTest(t, func(w *bubble.Test, setup *Setup) {
+		r := NewChildReader(setup, ChildConfig[string]{
 			Path: "/later", NamesOnly: true, Parse: texts, Skip: func(name string) bool { return name == "skipped" },
 		}, true)
 		defer r.Close()
@@ -104,7 +91,7 @@ func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
 		require.NoError(w, err)
 		require.Empty(w, values)
 		for _, node := range []string{"/later", "/later/a", "/later/skipped"} {
-			_, err := w.other.Create(node, []byte("1"), 0, zk.WorldACL(zk.PermAll))
+			_, err := w.Operator.Create(node, []byte("1"), 0, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 		}
 		for len(values) == 0 {
@@ -113,31 +100,31 @@ func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
 			require.NoError(w, err)
 		}
 		require.Equal(w, []string{"a"}, slices.Collect(maps.Keys(values)))
-		require.Zero(w, w.srv.Log().Count(zktest.OpGetData))
+		require.Zero(w, w.Server.Log().Count(zktest.OpGetData))
 	})
 }
 
 // Fails if Wait does not end when the connection is closed.
 func TestReader_ConnectionClosed(t *testing.T) {
-	runTest(t, func(w fixture) {
-		r := NewChildReader(w.setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
+	runTest(t, func(w *bubble.Test, setup *Setup) {
+		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
 		defer r.Close()
 		_, err := r.Read(w.Context())
 		require.NoError(w, err)
-		w.setup.Conn.Close()
+		setup.Conn.Close()
 		require.ErrorIs(w, r.Wait(w.Context(), nil), connection.ErrConnClosed)
 	})
 }
 
 // Fails if a missing znode is an error, or if ListChildren sets watches.
 func TestListChildren(t *testing.T) {
-	runTest(t, func(w fixture) {
-		values, err := ListChildren(w.Context(), w.setup.Conn, ChildConfig[string]{Path: "/dir", Parse: texts})
+	runTest(t, func(w *bubble.Test, setup *Setup) {
+		values, err := ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/dir", Parse: texts})
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"a": "1", "b": "1"}, values)
-		values, err = ListChildren(w.Context(), w.setup.Conn, ChildConfig[string]{Path: "/none", Parse: texts})
+		values, err = ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/none", Parse: texts})
 		require.NoError(w, err)
 		require.Empty(w, values)
-		require.Empty(w, w.srv.Watches())
+		require.Empty(w, w.Server.Watches())
 	})
 }

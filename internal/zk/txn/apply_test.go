@@ -14,8 +14,8 @@ import (
 
 // If one call of a batch fails, the other calls are applied.
 func TestBatch_OneCallFails(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
-		h.srv.Delay(zktest.ToClient, time.Millisecond)
+	runWithRecord(t, func(h *writerTest) {
+		h.Server.Delay(zktest.ToClient, time.Millisecond)
 		first := h.w.Start(createItem())
 		synctest.Wait() // it is in flight, so the other calls share a request
 		second, third := h.w.Start(createItem()), h.w.Start(createItem())
@@ -58,16 +58,16 @@ func TestTransaction_AppliedOnceIfMessagesAreLost(t *testing.T) {
 		"not applied, and session moved": func(srv *zktest.Server) { srv.Before(firstMulti, zktest.Fail(zk.ErrSessionMoved)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			runWithRecord(t, func(h *harness) {
-				fault(h.srv)
+			runWithRecord(t, func(h *writerTest) {
+				fault(h.Server)
 				o := h.apply(createItem())
-				require.Equal(h, h.conn.SessionID(), o.Session)
-				require.Equal(h, 1, h.items(), "%s", h.srv.Tree())
-				children, _, err := h.conn.Children("/")
+				require.Equal(h, h.Conn.SessionID(), o.Session)
+				require.Equal(h, 1, h.items(), "%s", h.Server.Tree())
+				children, _, err := h.Conn.Children("/")
 				require.NoError(h, err)
 				for _, name := range children {
 					if name != "records" && name != "zookeeper" {
-						_, stat, err := h.conn.Get("/" + name)
+						_, stat, err := h.Conn.Get("/" + name)
 						require.NoError(h, err)
 						require.Equal(h, stat.Czxid, o.Zxid)
 					}
@@ -79,9 +79,9 @@ func TestTransaction_AppliedOnceIfMessagesAreLost(t *testing.T) {
 
 // A transaction that is bound to a session is not applied in another session.
 func TestTransaction_BoundToSession(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
-		expired := h.conn.SessionID()
-		require.NoError(h, h.srv.ExpireSession(expired))
+	runWithRecord(t, func(h *writerTest) {
+		expired := h.Conn.SessionID()
+		require.NoError(h, h.Server.ExpireSession(expired))
 		time.Sleep(2 * time.Second) // until the client has another session
 		bound := createItem()
 		bound.Session = expired
@@ -94,28 +94,28 @@ func TestTransaction_BoundToSession(t *testing.T) {
 // A transaction that is bound to a record is not applied with another record: the directory may
 // have been deleted and created again, and may have the same version again.
 func TestTransaction_BoundToRecord(t *testing.T) {
-	for name, replace := range map[string]func(h *harness){
-		"directory is created again": func(h *harness) {
-			require.NoError(h, h.conn.Delete(h.w.RecordOf(h.conn.SessionID()), -1))
-			require.NoError(h, h.conn.Delete("/n", -1))
-			_, err := h.conn.Create("/n", nil, 0, openACL)
+	for name, replace := range map[string]func(h *writerTest){
+		"directory is created again": func(h *writerTest) {
+			require.NoError(h, h.Conn.Delete(h.w.RecordOf(h.Conn.SessionID()), -1))
+			require.NoError(h, h.Conn.Delete("/n", -1))
+			_, err := h.Conn.Create("/n", nil, 0, openACL)
 			require.NoError(h, err)
 		},
-		"session expires": func(h *harness) {
-			require.NoError(h, h.srv.ExpireSession(h.conn.SessionID()))
+		"session expires": func(h *writerTest) {
+			require.NoError(h, h.Server.ExpireSession(h.Conn.SessionID()))
 			time.Sleep(3 * time.Second) // until the client has another session
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runShared(t, func(h *harness) {
+			runShared(t, func(h *writerTest) {
 				h.apply(createN)
 				bound := setN(0)
-				bound.Record = h.w.RecordOf(h.conn.SessionID())
+				bound.Record = h.w.RecordOf(h.Conn.SessionID())
 				replace(h)
 				require.ErrorIs(h, h.w.Start(bound).Outcome().Err, ErrRecord)
 				require.Zero(h, h.versionOfN())
-				require.NotEqual(h, bound.Record, h.w.RecordOf(h.conn.SessionID()))
-				bound.Record = h.w.RecordOf(h.conn.SessionID())
+				require.NotEqual(h, bound.Record, h.w.RecordOf(h.Conn.SessionID()))
+				bound.Record = h.w.RecordOf(h.Conn.SessionID())
 				h.apply(bound)
 			})
 		})
@@ -128,9 +128,9 @@ func TestTransaction_UnknownIfSessionExpires(t *testing.T) {
 		"applied": (*zktest.Server).After, "not applied": (*zktest.Server).Before,
 	} {
 		t.Run(name, func(t *testing.T) {
-			runWithRecord(t, func(h *harness) {
-				hook(h.srv, firstMulti, func(q *zktest.Request) zktest.Verdict {
-					_ = h.srv.ExpireSession(q.Session)
+			runWithRecord(t, func(h *writerTest) {
+				hook(h.Server, firstMulti, func(q *zktest.Request) zktest.Verdict {
+					_ = h.Server.ExpireSession(q.Session)
 					return zktest.Cut(q)
 				})
 				require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, ErrUnknown)
@@ -142,13 +142,13 @@ func TestTransaction_UnknownIfSessionExpires(t *testing.T) {
 
 // The outcome of a transaction that was not sent is known, even if the session has expired.
 func TestTransaction_KnownIfNotSent(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
-		h.srv.Refuse(true)
-		h.srv.DropConnections()
+	runWithRecord(t, func(h *writerTest) {
+		h.Server.Refuse(true)
+		h.Server.DropConnections()
 		synctest.Wait()
 		call := h.w.Start(createItem())
 		time.Sleep(2 * sessionTimeout)
-		h.srv.Refuse(false)
+		h.Server.Refuse(false)
 		require.NoError(h, call.Outcome().Err)
 		require.Equal(h, 1, h.items())
 	})
@@ -158,9 +158,9 @@ func TestTransaction_KnownIfNotSent(t *testing.T) {
 // lives, so every outcome is known.
 func TestTransactions_AppliedOnceUnderRandomFaults(t *testing.T) {
 	for seed := range 20 {
-		run(t, func(h *harness) {
-			h.srv.Delay(zktest.BothWays, time.Millisecond)
-			hooks := []func(zktest.Match, zktest.HookFunc) *zktest.Hook{h.srv.Before, h.srv.After}
+		run(t, func(h *writerTest) {
+			h.Server.Delay(zktest.BothWays, time.Millisecond)
+			hooks := []func(zktest.Match, zktest.HookFunc) *zktest.Hook{h.Server.Before, h.Server.After}
 			ops := []zktest.Op{zktest.OpMulti, zktest.OpAny, zktest.OpSetData}
 			for i := range 8 {
 				hooks[(seed>>(i%4)+i)%2](zktest.Match{Op: ops[(seed+i)%3], Nth: 1 + (seed*7+i*5)%11}, zktest.Cut)

@@ -78,7 +78,7 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 }
 
 func TestWriter_LeaderTime(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *writerTest) {
 		_, _, ok := h.w.LeaderTime()
 		require.False(t, ok)
 		h.apply(Transaction{})

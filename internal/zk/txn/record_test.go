@@ -16,35 +16,35 @@ import (
 // A server may read a request after the client has reconnected and read the record. The request
 // must fail then. Another client sends it here.
 func TestRecord_LateRequestFails(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
+	runWithRecord(t, func(h *writerTest) {
 		path := h.apply(Transaction{}).Record
-		data, stat, err := h.conn.Get(path)
+		data, stat, err := h.Conn.Get(path)
 		require.NoError(h, err)
 		id, err := strconv.Atoi(string(data))
 		require.NoError(h, err)
-		operator := h.connect()
+		operator := h.Connect()
 		write := &zk.SetDataRequest{Path: path, Data: strconv.AppendInt(nil, int64(id+1), 10), Version: stat.Version}
 		late := append([]any{write}, createItem().Ops...)
 
-		h.srv.Before(firstMulti, zktest.Cut)
-		hook := h.srv.After(zktest.Match{Op: zktest.OpSetData, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		h.Server.Before(firstMulti, zktest.Cut)
+		hook := h.Server.After(zktest.Match{Op: zktest.OpSetData, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			_, err := operator.Multi(late...)
 			require.ErrorIs(h, err, zk.ErrBadVersion)
 			return zktest.Pass(q)
 		})
 		h.apply(createItem())
 		require.True(h, bubble.HasRun(hook), "the writer has not written another ID")
-		require.Equal(h, 1, h.items(), "%s", h.srv.Tree())
+		require.Equal(h, 1, h.items(), "%s", h.Server.Tree())
 	})
 }
 
 // A server that rejects the write of another ID because it is overloaded must not receive it
 // again and again without a pause.
 func TestRecord_PausesIfServerIsBusy(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
+	runWithRecord(t, func(h *writerTest) {
 		begin, tries := time.Now(), 0
-		h.srv.Before(firstMulti, zktest.Cut)
-		h.srv.Before(zktest.Match{Op: zktest.OpSetData}, func(q *zktest.Request) zktest.Verdict {
+		h.Server.Before(firstMulti, zktest.Cut)
+		h.Server.Before(zktest.Match{Op: zktest.OpSetData}, func(q *zktest.Request) zktest.Verdict {
 			if tries++; time.Since(begin) < 2*time.Second && tries < 1000 {
 				return zktest.Fail(zktest.Code(-127))(q) // throttled
 			}
@@ -58,8 +58,8 @@ func TestRecord_PausesIfServerIsBusy(t *testing.T) {
 
 // If the record was deleted, the writer creates another record.
 func TestRecord_CreatedAgain(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
-		require.NoError(h, h.conn.Delete(h.w.RecordOf(h.conn.SessionID()), -1))
+	runWithRecord(t, func(h *writerTest) {
+		require.NoError(h, h.Conn.Delete(h.w.RecordOf(h.Conn.SessionID()), -1))
 		h.apply(createItem())
 		require.Equal(h, 1, h.items())
 	})
@@ -71,11 +71,11 @@ func TestRecord_CreatedOnceIfMessagesAreLost(t *testing.T) {
 		"reply": (*zktest.Server).After, "request": (*zktest.Server).Before,
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *harness) {
+			run(t, func(h *writerTest) {
 				// The first request fails, because the directory does not exist.
-				hook(h.srv, zktest.Match{Op: zktest.OpMulti, Nth: 2}, zktest.Cut)
+				hook(h.Server, zktest.Match{Op: zktest.OpMulti, Nth: 2}, zktest.Cut)
 				h.apply(createItem())
-				require.Equal(h, 1, h.count("client-"), "%s", h.srv.Tree())
+				require.Equal(h, 1, h.count("client-"), "%s", h.Server.Tree())
 				h.close()
 				require.Zero(h, h.count("client-"))
 			})
@@ -86,13 +86,13 @@ func TestRecord_CreatedOnceIfMessagesAreLost(t *testing.T) {
 // If the session expires with the reply to the create, the record of the expired session must not
 // be used.
 func TestRecord_CreatedInExpiredSession(t *testing.T) {
-	run(t, func(h *harness) {
-		h.srv.After(zktest.Match{Op: zktest.OpMulti, Nth: 2}, func(q *zktest.Request) zktest.Verdict {
-			_ = h.srv.ExpireSession(q.Session)
+	run(t, func(h *writerTest) {
+		h.Server.After(zktest.Match{Op: zktest.OpMulti, Nth: 2}, func(q *zktest.Request) zktest.Verdict {
+			_ = h.Server.ExpireSession(q.Session)
 			return zktest.Cut(q)
 		})
 		session := h.apply(createItem()).Session
-		require.Equal(h, h.conn.SessionID(), session)
+		require.Equal(h, h.Conn.SessionID(), session)
 		require.Equal(h, 1, h.items())
 		h.close()
 		require.NoError(h, h.w.CloseErr())
@@ -104,17 +104,17 @@ func TestRecord_CreatedInExpiredSession(t *testing.T) {
 func TestTrap33_DataVersionOverflow(t *testing.T) {
 	defer func(n int32) { maxVersion = n }(maxVersion)
 	maxVersion = 4
-	runWithRecord(t, func(h *harness) {
+	runWithRecord(t, func(h *writerTest) {
 		records := map[string]bool{}
 		for range 10 {
 			o := h.apply(createItem())
 			records[o.Record] = true
-			_, stat, err := h.conn.Get(o.Record)
+			_, stat, err := h.Conn.Get(o.Record)
 			require.NoError(h, err)
 			require.LessOrEqual(h, stat.Version, maxVersion)
 		}
 		require.Greater(h, len(records), 2)
-		require.Equal(h, 1, h.count("client-"), "%s", h.srv.Tree())
+		require.Equal(h, 1, h.count("client-"), "%s", h.Server.Tree())
 		require.Equal(h, 10, h.items())
 	})
 }
@@ -127,29 +127,29 @@ func setN(version int32) Transaction {
 	return Transaction{Alone: true, Ops: []any{&zk.SetDataRequest{Path: "/n", Data: []byte("x"), Version: version}}}
 }
 
-func (h *harness) versionOfN() int32 {
-	_, stat, err := h.conn.Get("/n")
+func (h *writerTest) versionOfN() int32 {
+	_, stat, err := h.Conn.Get("/n")
 	require.NoError(h, err)
 	return stat.Version
 }
 
 // One request creates the directory and the record, and each later transaction is one request.
 func TestCreatesDir(t *testing.T) {
-	runShared(t, func(h *harness) {
+	runShared(t, func(h *writerTest) {
 		require.ErrorIs(h, h.w.Start(Transaction{}).Outcome().Err, zk.ErrNoNode, "the writer has created the directory")
-		h.srv.ResetLog()
+		h.Server.ResetLog()
 		created := h.apply(createN)
-		require.Len(h, h.srv.Log(), 1)
-		_, stat, err := h.conn.Get("/n")
+		require.Len(h, h.Server.Log(), 1)
+		_, stat, err := h.Conn.Get("/n")
 		require.NoError(h, err)
 		require.Equal(h, stat.Czxid, created.Zxid)
 		for version := range int32(5) {
-			h.srv.ResetLog()
+			h.Server.ResetLog()
 			o := h.apply(setN(version))
-			require.Len(h, h.srv.Log(), 1)
+			require.Len(h, h.Server.Log(), 1)
 			require.Equal(h, created.Record, o.Record)
 		}
-		children, _, err := h.conn.Children("/n")
+		children, _, err := h.Conn.Children("/n")
 		require.NoError(h, err)
 		require.Len(h, children, 1)
 		require.True(h, strings.HasPrefix(children[0], sharedPrefix))
@@ -161,15 +161,15 @@ func TestCreatesDir(t *testing.T) {
 
 // If the directory exists, the transaction fails, also after a request that was lost.
 func TestCreatesDir_FailsIfItExists(t *testing.T) {
-	runShared(t, func(h *harness) {
-		_, err := h.conn.Create("/n", nil, 0, openACL)
+	runShared(t, func(h *writerTest) {
+		_, err := h.Conn.Create("/n", nil, 0, openACL)
 		require.NoError(h, err)
 		for range 2 {
 			o := h.w.Start(createN).Outcome()
 			require.ErrorIs(h, o.Err, zk.ErrNodeExists)
 			require.Zero(h, o.Failed)
-			require.Empty(h, h.w.RecordOf(h.conn.SessionID()))
-			h.srv.Before(firstMulti, zktest.Cut)
+			require.Empty(h, h.w.RecordOf(h.Conn.SessionID()))
+			h.Server.Before(firstMulti, zktest.Cut)
 		}
 	})
 }
@@ -185,13 +185,13 @@ func TestCreatesDir_AppliedOnceIfMessagesAreLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runShared(t, func(h *harness) {
-				fault(h.srv)
+			runShared(t, func(h *writerTest) {
+				fault(h.Server)
 				o := h.apply(createN)
-				_, stat, err := h.conn.Get("/n")
+				_, stat, err := h.Conn.Get("/n")
 				require.NoError(h, err)
 				require.Equal(h, stat.Czxid, o.Zxid)
-				require.Equal(h, h.conn.SessionID(), o.Session)
+				require.Equal(h, h.Conn.SessionID(), o.Session)
 				h.apply(setN(0))
 			})
 		})
@@ -201,9 +201,9 @@ func TestCreatesDir_AppliedOnceIfMessagesAreLost(t *testing.T) {
 // If the session expires with the reply, the record is deleted before it can be read, and the
 // outcome is unknown.
 func TestCreatesDir_UnknownIfSessionExpires(t *testing.T) {
-	runShared(t, func(h *harness) {
-		h.srv.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
-			require.NoError(h, h.srv.ExpireSession(h.conn.SessionID()))
+	runShared(t, func(h *writerTest) {
+		h.Server.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(h, h.Server.ExpireSession(h.Conn.SessionID()))
 			return zktest.Cut(q)
 		})
 		require.ErrorIs(h, h.w.Start(createN).Outcome().Err, ErrUnknown)

@@ -15,14 +15,14 @@ import (
 
 // The outcome contains the zxid and the session of the transaction, and the path of the record.
 func TestWriter_ReturnsOutcome(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
+	runWithRecord(t, func(h *writerTest) {
 		o := h.apply(createItem())
 		require.Equal(h, "/item-0000000001", o.Responses[0].String)
-		require.Equal(h, h.conn.SessionID(), o.Session)
-		_, stat, err := h.conn.Get("/item-0000000001")
+		require.Equal(h, h.Conn.SessionID(), o.Session)
+		_, stat, err := h.Conn.Get("/item-0000000001")
 		require.NoError(h, err)
 		require.Equal(h, stat.Czxid, o.Zxid)
-		_, stat, err = h.conn.Get(o.Record)
+		_, stat, err = h.Conn.Get(o.Record)
 		require.NoError(h, err)
 		require.Equal(h, o.Session, stat.EphemeralOwner)
 	})
@@ -31,9 +31,9 @@ func TestWriter_ReturnsOutcome(t *testing.T) {
 // Calls that are started while a request is in flight share the next request, and each receives
 // its own responses.
 func TestWriter_CallsShareRequests(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
-		h.srv.ResetLog()
-		h.srv.Delay(zktest.ToClient, time.Millisecond)
+	runWithRecord(t, func(h *writerTest) {
+		h.Server.ResetLog()
+		h.Server.Delay(zktest.ToClient, time.Millisecond)
 		var calls []*Call
 		for range 50 {
 			calls = append(calls, h.w.Start(createItem()))
@@ -46,15 +46,15 @@ func TestWriter_CallsShareRequests(t *testing.T) {
 			created[o.Responses[0].String] = true
 		}
 		require.Len(h, created, 50)
-		require.LessOrEqual(h, h.srv.Log().Count(zktest.OpMulti), 2)
+		require.LessOrEqual(h, h.Server.Log().Count(zktest.OpMulti), 2)
 	})
 }
 
 // A transaction with Alone must not be sent with others, whose failure would delay it.
 func TestWriter_AloneSharesNoRequest(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
-		h.srv.ResetLog()
-		h.srv.Delay(zktest.ToClient, time.Millisecond)
+	runWithRecord(t, func(h *writerTest) {
+		h.Server.ResetLog()
+		h.Server.Delay(zktest.ToClient, time.Millisecond)
 		first := h.w.Start(createItem())
 		synctest.Wait()
 		alone := createItem()
@@ -63,14 +63,14 @@ func TestWriter_AloneSharesNoRequest(t *testing.T) {
 		for _, c := range calls {
 			require.NoError(h, c.Outcome().Err)
 		}
-		require.Equal(h, 4, h.srv.Log().Count(zktest.OpMulti), "%v", h.srv.Log())
+		require.Equal(h, 4, h.Server.Log().Count(zktest.OpMulti), "%v", h.Server.Log())
 	})
 }
 
 // Withdraw removes calls that were not sent, and no others.
 func TestWriter_Withdraw(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
-		h.srv.Delay(zktest.ToClient, time.Second)
+	runWithRecord(t, func(h *writerTest) {
+		h.Server.Delay(zktest.ToClient, time.Second)
 		first := h.w.Start(createItem())
 		synctest.Wait()
 		second, third := h.w.Start(createItem()), h.w.Start(createItem())
@@ -85,11 +85,11 @@ func TestWriter_Withdraw(t *testing.T) {
 
 // Run returns ErrUnknown only if the transaction may have been sent before the context was done.
 func TestWriter_RunReturnsWhenContextIsDone(t *testing.T) {
-	runShared(t, func(h *harness) {
+	runShared(t, func(h *writerTest) {
 		h.apply(createN)
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
 		defer cancel()
-		h.srv.Pause()
+		h.Server.Pause()
 		_, err := h.w.Run(ctx, setN(0))
 		require.ErrorIs(h, err, context.DeadlineExceeded)
 		require.ErrorIs(h, err, ErrUnknown)
@@ -107,7 +107,7 @@ func TestWriter_RunReturnsWhenContextIsDone(t *testing.T) {
 		err = <-result
 		require.ErrorIs(h, err, context.Canceled)
 		require.NotErrorIs(h, err, ErrUnknown, "nothing was sent")
-		h.srv.Resume()
+		h.Server.Resume()
 		synctest.Wait()
 		require.EqualValues(h, 1, h.versionOfN())
 		_, err = h.w.Run(h.Context(), setN(1))
@@ -117,35 +117,35 @@ func TestWriter_RunReturnsWhenContextIsDone(t *testing.T) {
 
 // Confirm runs an empty transaction again if the outcome is unknown, because that does no harm.
 func TestWriter_ConfirmRetriesUnknownOutcome(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
-		h.srv.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
-			_ = h.srv.ExpireSession(q.Session)
+	runWithRecord(t, func(h *writerTest) {
+		h.Server.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
+			_ = h.Server.ExpireSession(q.Session)
 			return zktest.Cut(q)
 		})
 		o, err := h.w.Confirm(h.Context())
 		require.NoError(h, err)
-		require.Equal(h, h.conn.SessionID(), o.Session)
+		require.Equal(h, h.Conn.SessionID(), o.Session)
 
-		h.srv.Pause()
+		h.Server.Pause()
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
 		defer cancel()
 		_, err = h.w.Confirm(ctx)
 		require.ErrorIs(h, err, context.DeadlineExceeded)
 		require.NotErrorIs(h, err, ErrUnknown)
-		h.srv.Resume()
+		h.Server.Resume()
 	})
 }
 
 // After the owner has closed the connection, calls that were sent have an unknown outcome, and
 // others fail.
 func TestWriter_ConnectionIsClosed(t *testing.T) {
-	run(t, func(h *harness) {
+	run(t, func(h *writerTest) {
 		h.apply(createItem())
-		h.srv.Delay(zktest.ToClient, 100*time.Millisecond)
+		h.Server.Delay(zktest.ToClient, 100*time.Millisecond)
 		sent := h.w.Start(createItem())
 		synctest.Wait()
 		queued := h.w.Start(createItem())
-		h.conn.Close()
+		h.Conn.Close()
 		require.ErrorIs(h, sent.Outcome().Err, ErrUnknown)
 		require.ErrorIs(h, sent.Outcome().Err, connection.ErrConnClosed)
 		require.ErrorIs(h, queued.Outcome().Err, connection.ErrConnClosed)
@@ -161,9 +161,9 @@ func TestWriter_ConnectionIsClosed(t *testing.T) {
 // Close waits until pending calls are applied and the record is deleted, even if no server
 // answers for a while.
 func TestWriter_CloseWhileDisconnected(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
-		h.srv.Refuse(true)
-		h.srv.DropConnections()
+	runWithRecord(t, func(h *writerTest) {
+		h.Server.Refuse(true)
+		h.Server.DropConnections()
 		synctest.Wait()
 		call := h.w.Start(createItem())
 		h.w.Close()
@@ -174,7 +174,7 @@ func TestWriter_CloseWhileDisconnected(t *testing.T) {
 			h.Fatal("closed although no server has answered")
 		default:
 		}
-		h.srv.Refuse(false)
+		h.Server.Refuse(false)
 		require.NoError(h, call.Outcome().Err)
 		<-h.w.Closed()
 	})
@@ -182,8 +182,8 @@ func TestWriter_CloseWhileDisconnected(t *testing.T) {
 
 // If the record cannot be created, calls fail with the error of the server.
 func TestWriter_NoPermission(t *testing.T) {
-	run(t, func(h *harness) {
-		_, err := h.conn.Create("/records", nil, 0, zk.WorldACL(zk.PermRead))
+	run(t, func(h *writerTest) {
+		_, err := h.Conn.Create("/records", nil, 0, zk.WorldACL(zk.PermRead))
 		require.NoError(h, err)
 		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, zk.ErrNoAuth)
 		require.Zero(h, h.items())
@@ -192,13 +192,13 @@ func TestWriter_NoPermission(t *testing.T) {
 
 // Transactions that are too large, or contain anything but operations, are not sent.
 func TestWriter_RejectsInvalidTransactions(t *testing.T) {
-	runWithRecord(t, func(h *harness) {
-		h.srv.ResetLog()
+	runWithRecord(t, func(h *writerTest) {
+		h.Server.ResetLog()
 		create := &zk.CreateRequest{Path: "/n", Data: make([]byte, maxBytes), Acl: openACL}
 		large := Transaction{Ops: []any{create}}
 		require.ErrorIs(h, h.w.Start(large).Outcome().Err, ErrTooLarge)
 		require.ErrorIs(h, h.w.Start(Transaction{Ops: []any{42}}).Outcome().Err, ErrOperation)
-		require.Empty(h, h.srv.Log().Requests())
+		require.Empty(h, h.Server.Log().Requests())
 
 		create.Data = make([]byte, maxBytes-100)
 		h.apply(large)

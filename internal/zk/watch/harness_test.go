@@ -14,58 +14,49 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const timeout = 4 * time.Second
+const timeout = bubble.SessionTimeout
 
-// harness is a server with two connections: the one under test and that of another program.
-type harness struct {
-	*testing.T
-	srv         *zktest.Server
-	conn, other *zk.Conn
-}
-
-func runTest(t *testing.T, f func(w *harness)) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &harness{T: t, srv: zktest.Start(t)}
-		w.conn, w.other = w.connect(), w.connect()
+// runTest runs f in a bubble with a server, the connection under test and that of another program.
+func runTest(t *testing.T, f func(w *bubble.Test)) {
+	bubble.Run(t, func(w *bubble.Test) {
+		w.Conn, w.Operator = w.Connect(), w.Connect()
 		f(w)
 	})
 }
 
-func (w *harness) connect() *zk.Conn { return bubble.Connect(w, w.srv, timeout) }
-
-func (w *harness) create(path, data string) {
-	_, err := w.other.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))
+func createZnode(w *bubble.Test, path, data string) {
+	_, err := w.Operator.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err)
 	synctest.Wait()
 }
 
-func (w *harness) set(path, data string) {
-	_, err := w.other.Set(path, []byte(data), -1)
+func set(w *bubble.Test, path, data string) {
+	_, err := w.Operator.Set(path, []byte(data), -1)
 	require.NoError(w, err)
 	synctest.Wait()
 }
 
 // drop breaks the connection under test, and waits until the client has reconnected. If lose is
 // set, the client library fails to set its watches again.
-func (w *harness) drop(lose bool) {
+func drop(w *bubble.Test, lose bool) {
 	if lose {
-		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: w.conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+		w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: w.Conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 	}
-	w.srv.DropConnections(w.conn.SessionID())
+	w.Server.DropConnections(w.Conn.SessionID())
 	time.Sleep(timeout / 2)
 	synctest.Wait()
 }
 
-// reads returns the number of requests that have read since the last call.
-func (w *harness) reads() int {
-	n := w.srv.Log().Count(zktest.OpGetData, zktest.OpGetChildren2, zktest.OpExists)
-	w.srv.ResetLog()
+// countReads returns the number of requests that have read since the last call.
+func countReads(w *bubble.Test) int {
+	n := w.Server.Log().Count(zktest.OpGetData, zktest.OpGetChildren2, zktest.OpExists)
+	w.Server.ResetLog()
 	return n
 }
 
 // follower reads a znode, and reads it again after each event, until the test cancels it.
 type follower struct {
-	w      *harness
+	w      *bubble.Test
 	sub    *connection.Subscription
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -73,10 +64,10 @@ type follower struct {
 	err    error
 }
 
-func (w *harness) follower(path string, what What) *follower {
+func follow(w *bubble.Test, path string, what What) *follower {
 	ctx, cancel := context.WithCancel(w.Context())
-	u := &follower{w: w, sub: connection.Subscribe(w.conn, timeout), cancel: cancel, ended: make(chan struct{})}
-	r := NewReader(w.conn, u.sub, path, what)
+	u := &follower{w: w, sub: connection.Subscribe(w.Conn, timeout), cancel: cancel, ended: make(chan struct{})}
+	r := NewReader(w.Conn, u.sub, path, what)
 	go func() {
 		defer close(u.ended)
 		defer u.sub.Close()

@@ -18,40 +18,40 @@ import (
 
 // The number of watches does not grow with the number of readers.
 func TestRead_ReusesTheWatch(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", "1")
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "1")
 		for _, what := range []What{Data, DataOrCreation} {
 			for range 1000 {
-				w.follower("/a", what).end()
+				follow(w, "/a", what).end()
 			}
-			require.Equal(w, 1, bubble.Watches(w.conn))
-			require.Len(w, w.srv.Watches("/a"), 1)
+			require.Equal(w, 1, bubble.Watches(w.Conn))
+			require.Len(w, w.Server.Watches("/a"), 1)
 		}
 		for range 1000 {
-			w.follower("/a", Children).end()
-			w.follower("/none", ChildrenOrCreation).end()
+			follow(w, "/a", Children).end()
+			follow(w, "/none", ChildrenOrCreation).end()
 		}
-		require.Equal(w, 3, bubble.Watches(w.conn))
+		require.Equal(w, 3, bubble.Watches(w.Conn))
 	})
 }
 
 // Readers of one znode share one watch, and all that it wakes share one read.
 func TestRead_SharesWatchAndRequest(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", "1")
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "1")
 		var all []*follower
 		for range 50 {
-			all = append(all, w.follower("/a", Data))
+			all = append(all, follow(w, "/a", Data))
 		}
-		require.Equal(w, 1, bubble.Watches(w.conn))
-		w.srv.Delay(zktest.BothWays, time.Millisecond, w.conn.SessionID())
+		require.Equal(w, 1, bubble.Watches(w.Conn))
+		w.Server.Delay(zktest.BothWays, time.Millisecond, w.Conn.SessionID())
 		for _, data := range []string{"2", "3"} {
-			w.reads()
-			w.set("/a", data)
+			countReads(w)
+			set(w, "/a", data)
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
-			require.Equal(w, 1, w.reads())
-			require.Equal(w, 1, bubble.Watches(w.conn))
+			require.Equal(w, 1, countReads(w))
+			require.Equal(w, 1, bubble.Watches(w.Conn))
 			for _, u := range all {
 				require.Equal(w, data, u.last())
 				u.seen[len(u.seen)-1].Data[0] = 'x' // it belongs to this user
@@ -61,11 +61,11 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 			u.end()
 			require.ErrorIs(w, u.err, context.Canceled)
 		}
-		w.reads()
-		w.set("/a", "4")
+		countReads(w)
+		set(w, "/a", "4")
 		time.Sleep(10 * time.Millisecond)
-		require.Zero(w, w.reads(), "no reader waits")
-		u := w.follower("/a", Data)
+		require.Zero(w, countReads(w), "no reader waits")
+		u := follow(w, "/a", Data)
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
 		require.Equal(w, "4", u.last())
@@ -75,24 +75,24 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 
 // A read does not return the answer of a request that was sent before the call.
 func TestRead_NotOlderThanTheCall(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", "1")
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "1")
 		hold, release := bubble.Hold(w)
-		w.srv.After(zktest.Match{Op: zktest.OpGetData, Nth: 1}, hold)
-		first := w.follower("/a", Data)
+		w.Server.After(zktest.Match{Op: zktest.OpGetData, Nth: 1}, hold)
+		first := follow(w, "/a", Data)
 		synctest.Wait()
-		w.set("/a", "2")
+		set(w, "/a", "2")
 		answers := make(chan string, 10)
 		for range cap(answers) {
 			go func() {
-				found, err := Try(w.conn, Query{Path: "/a"})
+				found, err := Try(w.Conn, Query{Path: "/a"})
 				require.NoError(w, err)
 				answers <- string(found.Data)
 			}()
 		}
 		synctest.Wait()
 		require.Empty(w, answers)
-		w.srv.ResetLog()
+		w.Server.ResetLog()
 		release()
 		synctest.Wait()
 		require.Len(w, answers, cap(answers))
@@ -101,7 +101,7 @@ func TestRead_NotOlderThanTheCall(t *testing.T) {
 		}
 		// The first one, one for all calls, and one of the first user, whose watch
 		// has fired.
-		require.LessOrEqual(w, w.reads(), 3)
+		require.LessOrEqual(w, countReads(w), 3)
 		require.Equal(w, "2", first.last())
 		first.end()
 	})
@@ -110,11 +110,11 @@ func TestRead_NotOlderThanTheCall(t *testing.T) {
 // A read in progress is not shared by callers that know of a later epoch, or that ask for
 // the watch to be set again.
 func TestRead_NotSharedWithLaterEpochs(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", "1")
-		found, err := Try(w.conn, Query{Path: "/a", Epoch: 1})
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "1")
+		found, err := Try(w.Conn, Query{Path: "/a", Epoch: 1})
 		require.NoError(w, err)
-		w.set("/a", "2")
+		set(w, "/a", "2")
 		woken := found.Watch
 		require.True(w, woken.Fired())
 		type answer struct {
@@ -123,23 +123,23 @@ func TestRead_NotSharedWithLaterEpochs(t *testing.T) {
 		}
 		answers := make(chan answer, 10)
 		read := func(q Query) {
-			found, err := Try(w.conn, q)
+			found, err := Try(w.Conn, q)
 			require.NoError(w, err)
 			answers <- answer{q, found}
 		}
 		same := Query{Path: "/a", Epoch: 1, Woken: woken}
 		for i, q := range []Query{same, {Path: "/a", Epoch: 2, Woken: woken}, {Path: "/a", Epoch: 1, Woken: woken, Reset: true}} {
-			w.set("/a", "3")
-			w.reads()
+			set(w, "/a", "3")
+			countReads(w)
 			hold, release := bubble.Hold(w)
-			w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, hold)
+			w.Server.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, hold)
 			go read(same)
 			synctest.Wait()
 			go read(q)
 			synctest.Wait()
 			release()
 			synctest.Wait()
-			require.Equal(w, min(i+1, 2), w.reads())
+			require.Equal(w, min(i+1, 2), countReads(w))
 		}
 		require.Len(w, answers, 6)
 		for range 6 {
@@ -151,42 +151,42 @@ func TestRead_NotSharedWithLaterEpochs(t *testing.T) {
 
 // A watch for the creation of a znode that was lost is not returned if the znode exists.
 func TestRead_Existence(t *testing.T) {
-	runTest(t, func(w *harness) {
+	runTest(t, func(w *bubble.Test) {
 		q := Query{Path: "/a", What: Existence}
-		found, err := Try(w.conn, q)
+		found, err := Try(w.Conn, q)
 		require.NoError(w, err)
 		require.Nil(w, found.Stat)
 		require.NotNil(w, found.Watch)
-		w.drop(true)
-		w.create("/a", "")
-		found, err = Try(w.conn, q)
+		drop(w, true)
+		createZnode(w, "/a", "")
+		found, err = Try(w.Conn, q)
 		require.NoError(w, err)
 		require.NotNil(w, found.Stat)
 		require.Nil(w, found.Watch)
-		w.create("/b", "")
-		found, err = Try(w.conn, Query{Path: "/b", What: Existence})
+		createZnode(w, "/b", "")
+		found, err = Try(w.Conn, Query{Path: "/b", What: Existence})
 		require.NoError(w, err)
-		w.set("/b", "1")
+		set(w, "/b", "1")
 		require.True(w, found.Watch.Fired())
 	})
 }
 
 // Listings at the same time share requests, set no watch, and are not older than the call.
 func TestListing(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", "")
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "")
 		hold, release := bubble.Hold(w)
-		w.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Nth: 1}, hold)
+		w.Server.After(zktest.Match{Op: zktest.OpGetChildren2, Nth: 1}, hold)
 		answers := make(chan int, 100)
 		list := func() {
-			found, err := Listing(w.conn, "/a")
+			found, err := Listing(w.Conn, "/a")
 			require.NoError(w, err)
 			require.NotNil(w, found.Stat)
 			answers <- len(found.Children)
 		}
 		go list()
 		synctest.Wait()
-		w.create("/a/b", "")
+		createZnode(w, "/a/b", "")
 		for range cap(answers) - 1 {
 			go list()
 		}
@@ -196,35 +196,35 @@ func TestListing(t *testing.T) {
 		for range cap(answers) - 1 {
 			require.Equal(w, 1, <-answers)
 		}
-		require.Equal(w, 2, w.reads())
-		require.Empty(w, w.srv.Watches())
-		_, err := Listing(w.conn, "/none")
+		require.Equal(w, 2, countReads(w))
+		require.Empty(w, w.Server.Watches())
+		_, err := Listing(w.Conn, "/none")
 		require.ErrorIs(w, err, zk.ErrNoNode)
 	})
 }
 
 // All users of a watch receive its event, in any order.
 func TestTake_AllUsersReceiveTheEvent(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", "1")
-		found, err := Try(w.conn, Query{Path: "/a"})
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "1")
+		found, err := Try(w.Conn, Query{Path: "/a"})
 		require.NoError(w, err)
 		require.False(w, found.Watch.Fired())
-		again, err := Try(w.conn, Query{Path: "/a"})
+		again, err := Try(w.Conn, Query{Path: "/a"})
 		require.NoError(w, err)
 		require.Same(w, found.Watch, again.Watch)
 		events := make(chan zk.Event, 10)
 		for range cap(events) {
 			go func() { events <- found.Watch.Take(<-found.Watch.C()) }()
 		}
-		require.NoError(w, w.other.Delete("/a", -1))
+		require.NoError(w, w.Operator.Delete("/a", -1))
 		for range cap(events) {
 			require.Equal(w, zk.EventNodeDeleted, (<-events).Type)
 		}
 		require.True(w, found.Watch.Fired())
-		_, err = Try(w.conn, Query{Path: "/a", Woken: found.Watch})
+		_, err = Try(w.Conn, Query{Path: "/a", Woken: found.Watch})
 		require.ErrorIs(w, err, zk.ErrNoNode)
-		require.Zero(w, bubble.Watches(w.conn))
+		require.Zero(w, bubble.Watches(w.Conn))
 
 		var none *Watch
 		require.Nil(w, none.C())
@@ -235,35 +235,35 @@ func TestTake_AllUsersReceiveTheEvent(t *testing.T) {
 // A reader of a znode that does not exist waits for its creation, also if it is
 // created between the two requests that this takes.
 func TestReader_WaitsForCreation(t *testing.T) {
-	runTest(t, func(w *harness) {
+	runTest(t, func(w *bubble.Test) {
 		for i, what := range []What{DataOrCreation, ChildrenOrCreation} {
 			path := fmt.Sprint("/early", i)
-			u := w.follower(path, what)
+			u := follow(w, path, what)
 			require.Nil(w, u.seen[0].Stat)
-			w.create(path, "1")
+			createZnode(w, path, "1")
 			require.Len(w, u.seen, 2)
 			require.NotNil(w, u.seen[1].Stat)
-			w.create(path+"/b", "")
-			w.set(path, "2")
+			createZnode(w, path+"/b", "")
+			set(w, path, "2")
 			require.Len(w, u.seen, 3)
-			require.NoError(w, w.other.Delete(path+"/b", -1))
-			require.NoError(w, w.other.Delete(path, -1))
+			require.NoError(w, w.Operator.Delete(path+"/b", -1))
+			require.NoError(w, w.Operator.Delete(path, -1))
 			synctest.Wait()
 			require.Nil(w, u.seen[len(u.seen)-1].Stat)
 			u.end()
 
 			path = fmt.Sprint("/between", i)
-			w.srv.Before(zktest.Match{Op: zktest.OpExists, Path: path, Nth: 1}, func(*zktest.Request) zktest.Verdict {
-				_, err := w.other.Create(path, []byte("1"), 0, zk.WorldACL(zk.PermAll))
+			w.Server.Before(zktest.Match{Op: zktest.OpExists, Path: path, Nth: 1}, func(*zktest.Request) zktest.Verdict {
+				_, err := w.Operator.Create(path, []byte("1"), 0, zk.WorldACL(zk.PermAll))
 				require.NoError(w, err)
 				return zktest.Verdict{}
 			})
-			u = w.follower(path, what)
+			u = follow(w, path, what)
 			require.Len(w, u.seen, 1)
 			require.NotNil(w, u.seen[0].Stat)
 			u.end()
 		}
-		_, err := Read(w.Context(), w.conn, Query{Path: "/none", What: Children})
+		_, err := Read(w.Context(), w.Conn, Query{Path: "/none", What: Children})
 		require.ErrorIs(w, err, zk.ErrNoNode)
 	})
 }
@@ -271,17 +271,17 @@ func TestReader_WaitsForCreation(t *testing.T) {
 // A pooled watch that was lost while no reader waited is set again.
 func TestReader_PooledWatchWasLost(t *testing.T) {
 	for _, what := range []What{Data, DataOrCreation} {
-		runTest(t, func(w *harness) {
-			w.create("/a", "1")
-			w.follower("/a", what).end()
-			w.drop(true)
-			require.Empty(w, w.srv.Watches("/a"))
-			u := w.follower("/a", what)
-			w.set("/a", "2")
+		runTest(t, func(w *bubble.Test) {
+			createZnode(w, "/a", "1")
+			follow(w, "/a", what).end()
+			drop(w, true)
+			require.Empty(w, w.Server.Watches("/a"))
+			u := follow(w, "/a", what)
+			set(w, "/a", "2")
 			time.Sleep(Patience)
 			synctest.Wait()
 			require.Equal(w, "2", u.last())
-			w.set("/a", "3")
+			set(w, "/a", "3")
 			require.Equal(w, "3", u.last(), "immediately")
 			u.end()
 		})
@@ -291,25 +291,25 @@ func TestReader_PooledWatchWasLost(t *testing.T) {
 // A watch that is lost while a reader waits is set again, and the reader sees a change
 // from the time in between.
 func TestReader_LostWatchIsSetAgain(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", "1")
-		u := w.follower("/a", Data)
-		w.drop(true)
-		require.Equal(w, 2, bubble.Watches(w.conn))
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "1")
+		u := follow(w, "/a", Data)
+		drop(w, true)
+		require.Equal(w, 2, bubble.Watches(w.Conn))
 		for range 10 {
-			w.follower("/a", Data).end()
+			follow(w, "/a", Data).end()
 		}
 		time.Sleep(10 * Patience)
-		require.Equal(w, 2, bubble.Watches(w.conn), "it is not in doubt any more")
-		w.set("/a", "2")
+		require.Equal(w, 2, bubble.Watches(w.Conn), "it is not in doubt any more")
+		set(w, "/a", "2")
 		require.Equal(w, "2", u.last())
 
-		w.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: w.conn.SessionID(), Nth: 1}, func(*zktest.Request) zktest.Verdict {
-			_, err := w.other.Set("/a", []byte("3"), -1)
+		w.Server.Before(zktest.Match{Op: zktest.OpConnect, Session: w.Conn.SessionID(), Nth: 1}, func(*zktest.Request) zktest.Verdict {
+			_, err := w.Operator.Set("/a", []byte("3"), -1)
 			require.NoError(w, err)
 			return zktest.Verdict{}
 		})
-		w.drop(true)
+		drop(w, true)
 		require.Equal(w, "3", u.last())
 		u.end()
 	})
@@ -318,50 +318,50 @@ func TestReader_LostWatchIsSetAgain(t *testing.T) {
 // TestReader_BoundedChannelsAfterManyBreaks fails if the number of channels that the client library
 // holds grows with each break of the connection, or if a change is not noticed after many.
 func TestReader_BoundedChannelsAfterManyBreaks(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", "1")
-		u := w.follower("/a", Data)
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "1")
+		u := follow(w, "/a", Data)
 		for range 3 * MaxChannels {
-			w.drop(false)
+			drop(w, false)
 		}
-		require.Equal(w, MaxChannels, bubble.Watches(w.conn))
-		w.drop(true)
-		require.Empty(w, w.srv.Watches("/a"))
-		w.set("/a", "2")
+		require.Equal(w, MaxChannels, bubble.Watches(w.Conn))
+		drop(w, true)
+		require.Empty(w, w.Server.Watches("/a"))
+		set(w, "/a", "2")
 		time.Sleep(5 * Patience)
 		synctest.Wait()
 		require.Equal(w, "2", u.last())
-		w.set("/a", "3")
+		set(w, "/a", "3")
 		time.Sleep(5 * Patience)
 		synctest.Wait()
 		require.Equal(w, "3", u.last())
 		u.end()
-		w.create("/b", "1")
-		require.NoError(w, w.other.Delete("/a", -1))
+		createZnode(w, "/b", "1")
+		require.NoError(w, w.Operator.Delete("/a", -1))
 	})
 }
 
 // Session expiry fires all watches, and readers continue in the next session.
 func TestReader_SessionExpires(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", "1")
-		u := w.follower("/a", Data)
-		require.NoError(w, w.srv.ExpireSession(w.conn.SessionID()))
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "1")
+		u := follow(w, "/a", Data)
+		require.NoError(w, w.Server.ExpireSession(w.Conn.SessionID()))
 		time.Sleep(timeout)
-		w.set("/a", "2")
+		set(w, "/a", "2")
 		require.Equal(w, "2", u.last())
-		require.Equal(w, 1, bubble.Watches(w.conn))
+		require.Equal(w, 1, bubble.Watches(w.Conn))
 		u.end()
 	})
 }
 
 // A Reader returns the cause of the context, or ErrConnClosed.
 func TestReader_Errors(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", "1")
-		sub := connection.Subscribe(w.conn, timeout)
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "1")
+		sub := connection.Subscribe(w.Conn, timeout)
 		defer sub.Close()
-		r := NewReader(w.conn, sub, "/a", Data)
+		r := NewReader(w.Conn, sub, "/a", Data)
 		require.Nil(w, r.Watch())
 		_, err := r.Read(w.Context())
 		require.NoError(w, err)
@@ -382,8 +382,8 @@ func TestReader_Errors(t *testing.T) {
 
 		_, err = r.Read(w.Context())
 		require.NoError(w, err)
-		u := w.follower("/a", Data)
-		w.conn.Close()
+		u := follow(w, "/a", Data)
+		w.Conn.Close()
 		_, err = r.Wait(w.Context(), nil)
 		require.ErrorIs(w, err, connection.ErrConnClosed)
 		<-u.ended
@@ -393,16 +393,16 @@ func TestReader_Errors(t *testing.T) {
 
 // Watches that have fired are not kept.
 func TestPool_RemovesFiredWatches(t *testing.T) {
-	runTest(t, func(w *harness) {
+	runTest(t, func(w *bubble.Test) {
 		for i := range 20 * minSweep {
 			path := fmt.Sprint("/", i)
-			w.create(path, "")
-			_, err := Try(w.conn, Query{Path: path})
+			createZnode(w, path, "")
+			_, err := Try(w.Conn, Query{Path: path})
 			require.NoError(w, err)
-			require.NoError(w, w.other.Delete(path, -1))
+			require.NoError(w, w.Operator.Delete(path, -1))
 		}
 		synctest.Wait()
-		p := pools.Of(w.conn)
+		p := pools.Of(w.Conn)
 		require.LessOrEqual(w, len(p.watches), minSweep)
 		require.Empty(w, p.reads)
 	})
@@ -410,15 +410,15 @@ func TestPool_RemovesFiredWatches(t *testing.T) {
 
 // A read that fails shares its failure, and the next one succeeds.
 func TestRead_SharesFailure(t *testing.T) {
-	runTest(t, func(w *harness) {
-		w.create("/a", strings.Repeat("x", 100))
-		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Cut)
-		found, err := Read(w.Context(), w.conn, Query{Path: "/a"})
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", strings.Repeat("x", 100))
+		w.Server.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Cut)
+		found, err := Read(w.Context(), w.Conn, Query{Path: "/a"})
 		require.NoError(w, err)
 		require.Len(w, found.Data, 100)
-		require.Equal(w, 1, bubble.Watches(w.conn))
-		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
-		_, err = Read(w.Context(), w.conn, Query{Path: "/a"})
+		require.Equal(w, 1, bubble.Watches(w.Conn))
+		w.Server.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
+		_, err = Read(w.Context(), w.Conn, Query{Path: "/a"})
 		require.ErrorIs(w, err, zk.ErrNoAuth)
 	})
 }

@@ -5,4 +5,4 @@ package simulation
 import "time"
 
 // The race detector makes runs 13 times slower, and has little to find in one goroutine.
-var defaults = runCounts{seeds: 14, faultTime: 4 * time.Second, scenario: 8, replay: 1}
+var defaults = runCounts{seeds: 14, faultTime: 4 * time.Second, replay: 1}

@@ -4,4 +4,5 @@ package simulation
 
 import "time"
 
-var defaults = runCounts{seeds: 200, faultTime: 16 * time.Second, scenario: 100, replay: 4}
+// TestControls finds each disabled check within 50 runs. make seeds runs more.
+var defaults = runCounts{seeds: 50, faultTime: 16 * time.Second, replay: 2}

@@ -230,7 +230,7 @@ func TestScenarios(t *testing.T) {
 		"history differs": historyDiffers,
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := *first; seed < *first+uint64(defaults.scenario); seed++ {
+			for seed := *first; seed < *first+uint64(*seeds); seed++ {
 				_, err := runPlan(t, scenarioPlan(seed, scenario), tracer(t))
 				require.NoError(t, err)
 			}

@@ -13,12 +13,11 @@ import (
 type runCounts struct {
 	seeds     int
 	faultTime time.Duration
-	scenario  int // runs of each scenario
 	replay    int // seeds that run twice
 }
 
 var (
-	seeds     = flag.Int("seeds", defaults.seeds, "number of runs of TestSeeds; TestLeases has half of it")
+	seeds     = flag.Int("seeds", defaults.seeds, "number of runs of TestSeeds, and of each scenario; TestLeases has half of it")
 	first     = flag.Uint64("first", 1, "seed of the first run")
 	faultTime = flag.Duration("faults", defaults.faultTime, "time for which faults are injected in each run")
 	trace     = flag.Bool("trace", false, "print all events")

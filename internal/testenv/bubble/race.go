@@ -1,0 +1,5 @@
+//go:build race
+
+package bubble
+
+func init() { raceDetector = true }
