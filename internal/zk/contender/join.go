@@ -57,6 +57,11 @@ func (c *Contender) receiveCreate(reply *Reply) {
 			// The reply to the transaction that created the znode shows that it is the only one.
 			c.queue.place, c.queue.list = First, noList
 		}
+		if reply.Predicted != "" && c.znode.session != 0 {
+			// A listing is necessary when the predecessor has left, whatever an earlier one has shown.
+			c.queue.place, c.queue.list, c.queue.blocking = predicted, noList, reply.Others
+			c.queue.predecessor = other{name: reply.Predicted}
+		}
 	case errors.Is(reply.Err, ErrLost):
 		c.creates.prefixes = append(c.creates.prefixes, reply.Prefix)
 		c.creates.unanswered = true

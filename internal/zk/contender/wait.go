@@ -182,6 +182,9 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 	}
 	o.name = r.Name // a part of the path that the driver keeps
 	switch {
+	case errors.Is(reply.Err, zk.ErrNoNode) && c.queue.place == predicted:
+		c.queue.place, c.queue.predecessor = unlisted, other{} // the prediction was probably wrong
+		c.listAgain()
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		o.znode = deletedSafely
 		// Before it was deleted, its data may have been written, see below.

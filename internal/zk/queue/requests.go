@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"path"
 	"sync"
@@ -237,13 +236,11 @@ const closingTime = 5 * time.Millisecond
 // create creates the contender's znode.
 func (r *requests) create(res *result) {
 	cfg := r.cfg
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // never fails
 	prefix := cfg.Naming.NamePrefix
 	if cfg.Prefix != nil {
 		prefix = cfg.Prefix
 	}
-	res.reply.Prefix = prefix(contender.GUIDOf(random))
+	res.reply.Prefix = prefix(cfg.Rotation.newGUID())
 	if err := cfg.guard().Check(cfg.Dir, 0); err != nil {
 		res.reply.Err = r.lost(err)
 		return
@@ -426,6 +423,8 @@ func (res *result) createStamped(cfg *Config) {
 		res.path, res.reply.Token, res.reply.Alone = responses[0].String, stat.Mzxid, stat.NumChildren == 1
 		// Otherwise the queue was created again: the contender lists it, and checks its ACL.
 		res.reply.Alone = res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)
+		res.reply.Others = stat.NumChildren - 1
+		res.reply.Predicted = cfg.Rotation.predict(nameOf(res.path), res.reply.Others)
 	case len(responses) == 2 && responses[0].Error == nil && errors.Is(responses[1].Error, zk.ErrNoAuth):
 		forbidStamp(cfg.Conn, cfg.Dir)
 		res.path, res.reply.Err = cfg.Conn.Create(create.Path, create.Data, create.Flags, create.Acl)
