@@ -19,9 +19,12 @@ import (
 type requests struct {
 	cfg   *Config
 	plain *plainContender // nil unless the names contain no GUID
-	// ctx is done when the contender is over, and results do not matter any more.
-	ctx  context.Context
-	over context.CancelFunc
+
+	mu    sync.Mutex
+	ended bool // the contender is over, and results do not matter any more
+	// ctx is done when the contender is over. Both it and turn are nil until a request needs them.
+	ctx    context.Context
+	cancel context.CancelFunc
 	// turn, of capacity 1, holds an element while a request pauses after a failure, so that
 	// several failing requests do not cause more retries than one.
 	turn    chan struct{}
@@ -29,19 +32,41 @@ type requests struct {
 }
 
 func newRequests(cfg *Config, plain *plainContender) *requests {
-	r := &requests{cfg: cfg, plain: plain, turn: make(chan struct{}, 1)}
-	r.ctx, r.over = context.WithCancel(context.Background())
-	return r
+	return &requests{cfg: cfg, plain: plain}
+}
+
+// context returns a context that is done when the contender is over.
+func (r *requests) context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx == nil {
+		r.ctx, r.cancel = context.WithCancel(context.Background())
+		r.turn = make(chan struct{}, 1)
+		if r.ended {
+			r.cancel()
+		}
+	}
+	return r.ctx
+}
+
+// over records that the contender is over.
+func (r *requests) over() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended = true; r.ctx != nil {
+		r.cancel()
+	}
 }
 
 // pause pauses after a failure, or until the contender is over.
 func (r *requests) pause() error {
+	ctx := r.context()
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
-		return limit.Pause(r.ctx, r.backoff.Next())
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
+		return limit.Pause(ctx, r.backoff.Next())
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -100,7 +125,7 @@ func (r *requests) try(res *result) {
 	case contender.Create:
 		r.create(res)
 	case contender.MakeQueue:
-		res.reply.Err = cfg.MakeDir(r.ctx)
+		res.reply.Err = cfg.MakeDir(r.context())
 	case contender.Search:
 		res.reply.Names, res.reply.Err = r.search(q.Prefixes)
 	case contender.List:
@@ -113,7 +138,7 @@ func (r *requests) try(res *result) {
 		stat, err := r.stat(res.path)
 		res.setStat(stat, err)
 	case contender.FindContender:
-		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.ctx, cfg.Conn, cfg.Dir, q.Names)
+		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.context(), cfg.Conn, cfg.Dir, q.Names)
 	case contender.FindReason:
 		r.findReason(res)
 	case contender.Delete:
@@ -155,7 +180,7 @@ func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 		if err == nil {
 			return value, nil
 		}
-		if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
+		if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
 			return value, final
 		}
 		if err := r.pause(); err != nil {
@@ -212,7 +237,7 @@ func statOf(conn *zk.Conn, path string) (*zk.Stat, error) {
 func (r *requests) findReason(res *result) {
 	cfg := r.cfg
 	// Close deletes the znode as well, and a request could make it hang.
-	connection.AwaitClosing(r.ctx, cfg.Conn, closingTime)
+	connection.AwaitClosing(r.context(), cfg.Conn, closingTime)
 	if cfg.Tombstone != "" {
 		_, err := r.stat(path.Join(cfg.Dir, cfg.Tombstone))
 		if !isNoNode(err) {
@@ -279,7 +304,7 @@ func (r *requests) lost(err error) error {
 	if err == nil {
 		return nil
 	}
-	if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
+	if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
 		return final
 	}
 	// The state of the connection may not yet show the failure.
