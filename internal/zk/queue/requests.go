@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"path"
 	"sync"
@@ -265,7 +266,11 @@ func (r *requests) create(res *result) {
 	if cfg.Prefix != nil {
 		prefix = cfg.Prefix
 	}
-	res.reply.Prefix = prefix(cfg.Rotation.newGUID())
+	if cfg.Rotation != nil {
+		res.reply.Prefix = prefix(cfg.Rotation.newGUID())
+	} else {
+		res.reply.Prefix = prefix(contender.GUIDOf(randomGUID()))
+	}
 	if err := cfg.guard().Check(cfg.Dir, 0); err != nil {
 		res.reply.Err = r.lost(err)
 		return
@@ -290,6 +295,11 @@ func (r *requests) create(res *result) {
 		// Otherwise only the znode shows in which of two sessions it was created.
 		res.reply.Session = before
 	}
+}
+
+func randomGUID() (guid [16]byte) {
+	_, _ = rand.Read(guid[:]) // never fails
+	return guid
 }
 
 func (cfg *Config) createFlags() int32 {
@@ -448,8 +458,9 @@ func (res *result) createStamped(cfg *Config) {
 		res.path, res.reply.Token, res.reply.Alone = responses[0].String, stat.Mzxid, stat.NumChildren == 1
 		// Otherwise the queue was created again: the contender lists it, and checks its ACL.
 		res.reply.Alone = res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)
-		res.reply.Others = stat.NumChildren - 1
-		res.reply.Predicted = cfg.Rotation.predict(nameOf(res.path), res.reply.Others)
+		if res.reply.Others = stat.NumChildren - 1; cfg.Rotation != nil {
+			res.reply.Predicted = cfg.Rotation.predict(nameOf(res.path), res.reply.Others)
+		}
 	case len(responses) == 2 && responses[0].Error == nil && errors.Is(responses[1].Error, zk.ErrNoAuth):
 		forbidStamp(cfg.Conn, cfg.Dir)
 		res.path, res.reply.Err = cfg.Conn.Create(create.Path, create.Data, create.Flags, create.Acl)

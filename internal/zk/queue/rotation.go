@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"crypto/rand"
 	"sync"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
@@ -14,7 +13,7 @@ import (
 // without listing the queue.
 //
 // A prediction is passed on only if the one before it was correct. The methods may be called from any
-// goroutine. A nil Rotation predicts nothing.
+// goroutine.
 type Rotation struct {
 	mu          sync.Mutex
 	guid        [16]byte // of the newest contender; zero before the first one
@@ -25,9 +24,6 @@ type Rotation struct {
 
 // newGUID returns the GUID of a new contender.
 func (r *Rotation) newGUID() string {
-	if r == nil {
-		return contender.GUIDOf(randomGUID())
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.guid == [16]byte{} {
@@ -37,18 +33,10 @@ func (r *Rotation) newGUID() string {
 	return contender.GUIDOf(r.guid)
 }
 
-func randomGUID() (guid [16]byte) {
-	_, _ = rand.Read(guid[:]) // never fails
-	return guid
-}
-
 // predict returns the name that the predecessor of the new contender own probably has, or an empty name.
 // It predicts nothing behind a single other contender, because a listing shows then that this contender is
 // next, so that its turn comes without a further request.
 func (r *Rotation) predict(own string, others int32) string {
-	if r == nil {
-		return ""
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.predicted = contender.Following(r.predecessor, own); r.reliable && others > 1 {
@@ -59,7 +47,7 @@ func (r *Rotation) predict(own string, others int32) string {
 
 // observe records the predecessor of a contender.
 func (r *Rotation) observe(predecessor string) {
-	if r == nil || predecessor == "" {
+	if predecessor == "" {
 		return
 	}
 	r.mu.Lock()

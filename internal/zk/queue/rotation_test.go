@@ -51,11 +51,3 @@ func TestRotation_Second(t *testing.T) {
 	}
 	require.NotEmpty(t, r.predict(contender.CuratorLock.NamePrefix(r.newGUID())+"0000000002", 2))
 }
-
-// A contender of another kind has random GUIDs, and predicts nothing.
-func TestRotation_Nil(t *testing.T) {
-	var r *Rotation
-	require.NotEqual(t, r.newGUID()[:12], r.newGUID()[:12])
-	r.observe("_c_00000000-0000-8e1e-8000-000000000000-lock-0000000001")
-	require.Empty(t, r.predict("_c_00000000-0000-8e1e-8000-000000000000-lock-0000000003", 2))
-}
