@@ -18,6 +18,11 @@ var ErrConfirm = fmt.Errorf("no answer within %v; the request continues in the b
 
 // Await waits until done is closed, but not after end. It reports whether done is closed.
 func Await(done <-chan struct{}, end time.Time) bool {
+	select {
+	case <-done:
+		return true
+	default:
+	}
 	timer := time.NewTimer(time.Until(end))
 	defer timer.Stop()
 	select {

@@ -265,6 +265,39 @@ func TestCost_ContendedMutex(t *testing.T) {
 	})
 }
 
+// Clients that take turns predict their predecessors, so that they do not list the queue when they join.
+func TestCost_TakingTurns(t *testing.T) {
+	runWithLatency(t, func(w *latencyHarness) {
+		const clients, rounds = 4, 5
+		var conns [clients]*zk.Conn
+		var mutexes [clients]*Mutex
+		var calls [clients]*call
+		for i := range clients {
+			conns[i] = w.connect()
+			mutexes[i] = w.mutex(conns[i], w.long())
+			calls[i] = w.startCall(conns[i], mutexes[i].Lock)
+			w.pass(3 * roundTrip)
+		}
+		for round := range rounds {
+			for i := range clients {
+				calls[i].holds()
+				calls[i].release()
+				begin := len(w.srv.Log())
+				calls[i] = w.startCall(conns[i], mutexes[i].Lock)
+				w.pass(4 * roundTrip)
+				if sent := w.sent(begin, conns[i]); round > 2 {
+					require.Equal(w, zktest.OpMulti, sent[0].Op, "%v", sent)
+					require.Equal(w, zktest.OpGetData, sent[1].Op, "%v", sent)
+				}
+			}
+		}
+		for i := range clients {
+			calls[i].release()
+			w.pass(4 * roundTrip)
+		}
+	})
+}
+
 // Between goroutines that share a connection, a hand-over is as fast as between connections.
 func TestCost_HandOverOnOneConnection(t *testing.T) {
 	runWithLatency(t, func(w *harness) {

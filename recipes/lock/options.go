@@ -91,6 +91,7 @@ type lockQueue struct {
 	setup    *recipe.Setup
 	settings settings
 	data     []byte // of the contenders' znodes
+	rotation *queue.Rotation
 }
 
 func newQueue(conn *zk.Conn, path string, opts []Option) (lockQueue, error) {
@@ -116,7 +117,7 @@ func newQueue(conn *zk.Conn, path string, opts []Option) (lockQueue, error) {
 		}
 	}
 	s.Log = s.Log.With("lock", path)
-	q.setup, q.data = s, []byte(q.settings.name)
+	q.setup, q.data, q.rotation = s, []byte(q.settings.name), new(queue.Rotation)
 	return q, nil
 }
 
@@ -134,7 +135,7 @@ func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
 // config returns the configuration of a contender with the naming of the configured layout.
 func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
 	cfg := q.setup.Contender(contender.Config{Naming: q.naming(curator, kazoo)})
-	cfg.Data, cfg.Stamp = q.data, true
+	cfg.Data, cfg.Stamp, cfg.Rotation = q.data, true, q.rotation
 	return cfg
 }
 

@@ -367,6 +367,38 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_Locks$",
 	},
 	{
+		name: "contender/predicted/turn", breaks: "the departure of the predicted predecessor brings the turn without a listing",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"if c.queue.place == First || c.succeeds() {", "if c.queue.place == First || c.queue.place == predicted && c.queue.predecessor.gone() || c.succeeds() {"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Locks$",
+	},
+	{
+		name: "contender/predicted/missing", breaks: "a contender requests a lease if its predicted predecessor does not exist",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"errors.Is(reply.Err, zk.ErrNoNode) && c.queue.place == predicted:", "false:"},
+		},
+		tests: "./internal/zk/contender -run ^TestJoin_Predicted$",
+	},
+	{
+		name: "contender/rotation/reliable", breaks: "predictions are used although the last one was wrong",
+		file: "internal/zk/queue/rotation.go",
+		edits: []edit{
+			{"r.reliable && others > 1", "others > 1"},
+		},
+		tests: "./internal/zk/queue -run ^TestRotation$",
+	},
+	{
+		name: "contender/rotation/second", breaks: "a contender that could be prepared for its turn predicts its predecessor",
+		file: "internal/zk/queue/rotation.go",
+		edits: []edit{
+			{"r.reliable && others > 1", "r.reliable"},
+		},
+		tests: "./internal/zk/queue -run ^TestRotation_Second$",
+	},
+	{
 		name: "contender/own/plain", breaks: "the znode of another contender with the same name is taken for the own one",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{

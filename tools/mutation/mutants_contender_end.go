@@ -47,7 +47,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/lost", breaks: "the reason of a deletion is not looked for",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
-			{`			c.send(Request{Kind: FindReason})
+			{`			c.send(FindReason, "")
 `, ""},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
@@ -56,7 +56,10 @@ var contenderEndMutants = []mutant{
 		name: "contender/leave/delete", breaks: "the contender's znode is not deleted",
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{
-			{"\t\tc.send(Request{Kind: Delete, Name: c.znode.name, Last: true, Err: c.reason})", "\t\tc.finish(nil)"},
+			{`		if r := c.send(Delete, c.znode.name); r != nil {
+			r.Last, r.Err = true, c.reason
+		}
+`, "\t\tc.finish(nil)\n"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},

@@ -201,10 +201,11 @@ type Map[V any] struct {
 	create func(*zk.Conn) V
 
 	mu      sync.Mutex
-	entries map[weak.Pointer[zk.Conn]]*entry[V]
+	entries map[uintptr]*entry[V] // by the address of the connection
 }
 
 type entry[V any] struct {
+	conn  weak.Pointer[zk.Conn]
 	once  sync.Once
 	value V
 }
@@ -215,7 +216,7 @@ type entry[V any] struct {
 // the connection for longer than a request takes: such a reference would keep both
 // in memory. V is usually a pointer to a struct that contains a mutex.
 func NewMap[V any](create func(*zk.Conn) V) *Map[V] {
-	return &Map[V]{create: create, entries: map[weak.Pointer[zk.Conn]]*entry[V]{}}
+	return &Map[V]{create: create, entries: map[uintptr]*entry[V]{}}
 }
 
 // Of returns the value of conn, which must not be nil. All calls for one connection return the
@@ -229,12 +230,14 @@ func (m *Map[V]) Of(conn *zk.Conn) V {
 func (m *Map[V]) entryOf(conn *zk.Conn) *entry[V] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := weak.Make(conn)
+	key := reflect.ValueOf(conn).Pointer()
 	e := m.entries[key]
-	if e == nil {
-		runtime.AddCleanup(conn, m.forget, key)
-		e = &entry[V]{}
+	// The address may have been that of a connection that is unreachable now. It is cheaper to compare the
+	// connection than to make a weak pointer for each call.
+	if e == nil || e.conn.Value() != conn {
+		e = &entry[V]{conn: weak.Make(conn)}
 		m.entries[key] = e
+		runtime.AddCleanup(conn, func(e *entry[V]) { m.forget(key, e) }, e)
 	}
 	return e
 }
@@ -247,10 +250,13 @@ func (m *Map[V]) Len() int {
 	return len(m.entries)
 }
 
-func (m *Map[V]) forget(key weak.Pointer[zk.Conn]) {
+// forget removes the entry of a connection that is unreachable.
+func (m *Map[V]) forget(key uintptr, e *entry[V]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.entries, key)
+	if m.entries[key] == e {
+		delete(m.entries, key)
+	}
 }
 
 // Granted returns the session timeout that the servers have granted to conn, by the

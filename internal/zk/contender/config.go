@@ -76,8 +76,9 @@ const (
 	// First means that it is the contender's turn.
 	First
 
-	next     // it waits for its predecessor only, which cannot be replaced; not with Policy.Admit
-	unlisted // no listing has shown the place yet
+	next      // it waits for its predecessor only, which cannot be replaced; not with Policy.Admit
+	unlisted  // no listing has shown the place yet
+	predicted // the same, but the contender waits for its predicted predecessor
 )
 
 func (p Place) waitsForAny() bool { return p == BehindAny || p == BehindHolders }

@@ -130,7 +130,7 @@ func (c *Contender) advance() {
 		case holding:
 			c.hold()
 		case lost:
-			c.send(Request{Kind: FindReason})
+			c.send(FindReason, "")
 		case leaving:
 			c.remove()
 		}
@@ -151,23 +151,31 @@ func (c *Contender) over() error {
 	return nil
 }
 
-// send outputs a request unless one of the same kind is outstanding. It reports whether it
-// did.
-func (c *Contender) send(r Request) bool {
-	if c.pending.has(r.Kind) {
-		return false
+// output appends an output and returns it, to be completed before the next one.
+func (c *Contender) output(kind OutputKind) *Output {
+	c.out = append(c.out, Output{})
+	o := &c.out[len(c.out)-1]
+	o.Kind = kind
+	return o
+}
+
+// send outputs a request and returns it, to be completed. It does nothing and returns nil if a request of the
+// same kind is outstanding.
+func (c *Contender) send(kind RequestKind, name string) *Request {
+	if c.pending.has(kind) {
+		return nil
 	}
-	r.Epoch, r.Reset = c.conn.Epoch, c.watches.reset
-	c.pending.add(r.Kind)
-	c.out = append(c.out, Output{Kind: Send, Request: r})
-	return true
+	c.pending.add(kind)
+	r := &c.output(Send).Request
+	r.Kind, r.Name, r.Epoch, r.Reset = kind, name, c.conn.Epoch, c.watches.reset
+	return r
 }
 
 // report outputs a state if it differs from the last reported one.
 func (c *Contender) report(s State) {
 	if r := (reported{s.Name, s.Predecessor, s.First, s.Proven}); s.Err != nil || r != c.reported {
 		c.reported = r
-		c.out = append(c.out, Output{Kind: Report, State: s})
+		c.output(Report).State = s
 	}
 }
 

@@ -28,7 +28,7 @@ func (c *Contender) hold() {
 	c.report(s)
 	if c.queue.notify {
 		c.queue.notify = false
-		c.send(Request{Kind: Notify, Name: c.znode.name})
+		c.send(Notify, c.znode.name)
 	}
 	if c.watches.own == notWatched {
 		// Only once: if the watch is lost, the checks of the lease notice the deletion.
@@ -52,7 +52,7 @@ func (c *Contender) prove(on bool) {
 	if on {
 		kind = Prove
 	}
-	c.out = append(c.out, Output{Kind: kind, Name: c.znode.name})
+	c.output(kind).Name = c.znode.name
 }
 
 // rename continues under another name, at the same position. The znode may be either one
@@ -65,7 +65,9 @@ func (c *Contender) rename(to, prefix string) {
 		c.creates.prefixes = append(c.creates.prefixes, prefix)
 	}
 	c.znode.renamingTo = to
-	c.send(Request{Kind: Replace, Name: c.znode.name, To: to})
+	if r := c.send(Replace, c.znode.name); r != nil {
+		r.To = to
+	}
 }
 
 // receiveReplace receives the result of a rename.
@@ -81,8 +83,8 @@ func (c *Contender) receiveReplace(r *Request, reply *Reply) {
 	case reply.Err == nil:
 		c.creates.prefixes = slices.DeleteFunc(c.creates.prefixes, func(prefix string) bool { return !strings.HasPrefix(r.To, prefix) })
 		c.znode.name, c.watches.own, c.conn.Missing = r.To, certain, false
-		c.out = append(c.out, Output{Kind: Moved, Name: c.znode.name})
+		c.output(Moved).Name = c.znode.name
 		c.hold() // reports the new name first
 	}
-	c.out = append(c.out, Output{Kind: Renamed, Err: reply.Err})
+	c.output(Renamed).Err = reply.Err
 }

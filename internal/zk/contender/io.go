@@ -169,6 +169,10 @@ type Reply struct {
 	Ephemeral  bool
 	Alone      bool // Create: the contender is the only child of the queue
 	Ended      bool
+	// Predicted is, after a stamped Create, the name that the predecessor probably has, or empty, and Others
+	// the number of other children of the queue.
+	Predicted string
+	Others    int32
 	// Doubt reports that the watch was set before the connection broke, or on a znode that the
 	// connection must not read, and may never fire.
 	Doubt bool

@@ -28,14 +28,14 @@ func (c *Contender) join() {
 	switch {
 	case c.pending&steps != 0:
 	case len(c.creates.found) > 0:
-		c.send(Request{Kind: Inspect, Name: c.creates.found[0]})
+		c.send(Inspect, c.creates.found[0])
 	case c.creates.unanswered:
 		if c.conn.Up {
 			c.creates.unanswered = false
 			c.search(false)
 		}
 	case c.znode.name == "":
-		c.send(Request{Kind: Create})
+		c.send(Create, "")
 	case c.cfg.Naming.isExhausted(c.znode.name):
 		c.leave(connection.ErrNodeExhausted, false)
 	default:
@@ -57,6 +57,11 @@ func (c *Contender) receiveCreate(reply *Reply) {
 			// The reply to the transaction that created the znode shows that it is the only one.
 			c.queue.place, c.queue.list = First, noList
 		}
+		if reply.Predicted != "" && c.znode.session != 0 {
+			// A listing is necessary when the predecessor has left, whatever an earlier one has shown.
+			c.queue.place, c.queue.list, c.queue.blocking = predicted, noList, reply.Others
+			c.queue.predecessor = other{name: reply.Predicted}
+		}
 	case errors.Is(reply.Err, ErrLost):
 		c.creates.prefixes = append(c.creates.prefixes, reply.Prefix)
 		c.creates.unanswered = true
@@ -65,7 +70,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 		c.leave(reply.Err, false)
 	case c.phase != joining:
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.cfg.CanMakeQueue:
-		c.send(Request{Kind: MakeQueue})
+		c.send(MakeQueue, "")
 	case errors.Is(reply.Err, zk.ErrNoNode) && len(c.creates.prefixes) == 0:
 		c.leave(c.noQueueToJoin(), false)
 	case errors.Is(reply.Err, zk.ErrNoNode):
@@ -132,6 +137,6 @@ func (c *Contender) receiveStat(name string, reply *Reply) {
 	case c.znode.name == "" && reply.Owner == c.conn.Session:
 		c.znode.name, c.znode.session = name, reply.Owner
 	default:
-		c.send(Request{Kind: Delete, Name: name})
+		c.send(Delete, name)
 	}
 }

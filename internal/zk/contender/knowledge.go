@@ -79,8 +79,8 @@ func (c *Contender) listAgain() { c.queue.list = max(c.queue.list, unwatchedList
 
 // sendList requests a listing, unless one is in progress.
 func (c *Contender) sendList(n need) {
-	if c.send(Request{Kind: List, Watched: n == watchedList}) {
-		c.queue.list = noList
+	if r := c.send(List, ""); r != nil {
+		r.Watched, c.queue.list = n == watchedList, noList
 	}
 }
 
@@ -147,7 +147,8 @@ func (c *Contender) ignore(names ...string) {
 	}
 	c.exclude(names)
 	c.listAgain()
-	c.out = append(c.out, Output{Kind: Ignoring, Name: names[0], Count: len(names)})
+	o := c.output(Ignoring)
+	o.Name, o.Count = names[0], len(names)
 }
 
 // exclude adds children to those that are not contenders.
@@ -183,7 +184,9 @@ type creates struct {
 
 // search searches for the znodes of all creates. last reports that this belongs to the removal.
 func (c *Contender) search(last bool) {
-	c.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes), Last: last})
+	if r := c.send(Search, ""); r != nil {
+		r.Prefixes, r.Last = slices.Clone(c.creates.prefixes), last
+	}
 }
 
 // forget records that the contender's znode does not exist any more. Znodes of other creates may
@@ -210,8 +213,8 @@ func (c *Contender) outlive() {
 
 // removeOrphan deletes one of the contender's orphaned znodes, which block later contenders.
 func (c *Contender) removeOrphan() {
-	if len(c.creates.orphans) > 0 && c.send(Request{Kind: Delete, Name: c.creates.orphans[0]}) {
-		c.out = append(c.out, Output{Kind: Removing, Name: c.creates.orphans[0]})
+	if len(c.creates.orphans) > 0 && c.send(Delete, c.creates.orphans[0]) != nil {
+		c.output(Removing).Name = c.creates.orphans[0]
 		c.creates.orphans = c.creates.orphans[1:]
 	}
 }
@@ -256,7 +259,7 @@ func (c *Contender) resetWatches() {
 // readOwn reads the contender's znode and sets a watch on it, unless it is watched.
 func (c *Contender) readOwn() {
 	if c.watches.own == notWatched {
-		c.send(Request{Kind: ReadOwn, Name: c.znode.name})
+		c.send(ReadOwn, c.znode.name)
 	}
 }
 
@@ -295,7 +298,8 @@ func (t *timers) expire(timer Timer) {
 func (c *Contender) setTimer(t Timer, after time.Duration) {
 	if !c.timers.set.has(t) {
 		c.timers.set.add(t)
-		c.out = append(c.out, Output{Kind: Set, Timer: t, After: after})
+		o := c.output(Set)
+		o.Timer, o.After = t, after
 	}
 }
 
@@ -303,7 +307,7 @@ func (c *Contender) setTimer(t Timer, after time.Duration) {
 func (c *Contender) stopPatience() {
 	if c.timers.set.has(PatienceTimer) {
 		c.timers.set.remove(PatienceTimer)
-		c.out = append(c.out, Output{Kind: Stop, Timer: PatienceTimer})
+		c.output(Stop).Timer = PatienceTimer
 	}
 }
 
@@ -325,7 +329,7 @@ func (c *Contender) receiveTimer(t Timer) {
 		}
 	case ReasonTimer:
 		if c.phase == lost {
-			c.out = append(c.out, Output{Kind: Report, State: State{Err: connection.ErrDeleted}})
+			c.output(Report).State.Err = connection.ErrDeleted
 		}
 	case PrepareTimer:
 		if c.phase == queued {

@@ -45,9 +45,11 @@ func (c *Contender) remove() {
 		c.finish(connection.ErrConnClosed)
 	case !c.conn.Up:
 	case c.znode.name != "":
-		c.send(Request{Kind: Delete, Name: c.znode.name, Last: true, Err: c.reason})
+		if r := c.send(Delete, c.znode.name); r != nil {
+			r.Last, r.Err = true, c.reason
+		}
 	case len(c.creates.found) > 0:
-		c.send(Request{Kind: Delete, Name: c.creates.found[0]})
+		c.send(Delete, c.creates.found[0])
 	default:
 		c.search(true)
 	}
@@ -66,7 +68,7 @@ func (c *Contender) receiveDelete(r *Request, reply *Reply) {
 		c.finish(reply.Err)
 	case r.Name == c.znode.name:
 		if !missing {
-			c.out = append(c.out, Output{Kind: Departed, Name: c.znode.name})
+			c.output(Departed).Name = c.znode.name
 		}
 		renamed := c.znode.renamingTo
 		c.forget()
@@ -99,9 +101,9 @@ func (c *Contender) finish(err error) {
 	}
 	c.phase = gone
 	if c.creates.outlived != "" {
-		c.out = append(c.out, Output{Kind: Bury, Name: c.creates.outlived})
+		c.output(Bury).Name = c.creates.outlived
 	}
-	c.out = append(c.out, Output{Kind: Finish, Err: err})
+	c.output(Finish).Err = err
 }
 
 // lose records that the contender's znode was deleted by another client, or with its session.

@@ -157,6 +157,8 @@ func (e *encoder) answered(c *conn, a *answered) {
 	} else {
 		e.byte(byte(a.version))
 	}
+	e.byte(byte(r.Others))
+	e.name(r.Predicted)
 	e.bools(r.Ephemeral, r.Alone, r.Ended, r.Doubt, a.set, a.doubt)
 	e.handle(&a.watch)
 }
@@ -311,7 +313,7 @@ func TestExploreEncoding_Complete(t *testing.T) {
 		{lease{}, "proving lapses"},
 		{reported{}, "name predecessor first proven"},
 		{Request{}, "Kind Name To Watched Epoch Reset Prefixes Names Last Err"},
-		{Reply{}, "Err Prefix Name Names Session Owner Token QueueCzxid Version Ephemeral Alone Ended Doubt"},
+		{Reply{}, "Err Prefix Name Names Session Owner Token QueueCzxid Version Ephemeral Alone Ended Predicted Others Doubt"},
 	} {
 		var names []string
 		for i := range reflect.TypeOf(c.value).NumField() {

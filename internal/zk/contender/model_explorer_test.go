@@ -19,6 +19,7 @@ type scenario struct {
 	lagging     uint8 // the connections whose servers may lag behind, as bits
 	timers      uint8 // those that expire, as bits, in addition to defaultTimers
 	stamp       bool
+	predicts    bool // a stamped create predicts the predecessor
 	firstNumber int32
 	countsWakes bool
 	// permits is the number of contenders that have their turn at the same time, by a policy that is

@@ -1,6 +1,7 @@
 package contender
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -201,6 +202,9 @@ func (w *model) write(i int, m *member, q *call, reply *answered) {
 		if w.scenario.stamp {
 			r.Token, r.Alone = n.czxid, len(w.tree.nodes) == 0
 		}
+		if w.scenario.predicts && !r.Alone {
+			r.Predicted, r.Others = w.predecessorOf(n.name), int32(len(w.tree.nodes))
+		}
 		c.busy.upTo++
 		w.commit(change{kind: createNode, node: n})
 	case Delete:
@@ -219,6 +223,18 @@ func (w *model) write(i int, m *member, q *call, reply *answered) {
 		w.commit(change{kind: writeNode, name: q.request.Name})
 	}
 	w.answer(m.conn)
+}
+
+// predecessorOf returns the name of the znode that was created before a new one, or another name with its
+// number if it does not exist any more.
+func (w *model) predecessorOf(name string) string {
+	number, _ := Sequence(name)
+	for i := range w.tree.nodes {
+		if n, _ := sequenceOfAny(w.tree.nodes[i].name); n == number-1 {
+			return w.tree.nodes[i].name
+		}
+	}
+	return fmt.Sprintf("x0%s%0*d", CuratorLatch.Base(), digits, number-1)
 }
 
 // nextCzxid returns the zxid of the next create.

@@ -271,10 +271,25 @@ func TestExplore_Locks(t *testing.T) {
 		}
 		return s
 	}
+	predicting := func(s scenario) scenario {
+		s = lock(s)
+		s.name, s.predicts = s.name+", predicted", true
+		return s
+	}
 	explore(t,
 		lock(pair("two join", 0, budget{leaves: 2})),
 		lock(pair("second joins, break", 1, budget{leaves: 1, breaks: 1})),
 		lock(three("three have joined", budget{leaves: 1, operators: 1})),
+		predicting(pair("two join", 0, budget{leaves: 2})),
+		predicting(pair("second joins", 1, budget{leaves: 1, breaks: 1})),
+		predicting(third("third joins", budget{leaves: 1})),
+		predicting(third("third joins, operator", budget{operators: 1})),
+		predicting(three("three have joined, break", budget{leaves: 1, breaks: 1})),
+		predicting(lagging(third("third joins, a server lags", budget{leaves: 1}), 4)),
+		predicting(scenario{name: "four have joined", members: 4, conns: 4, settled: 4, countsWakes: true, budget: budget{leaves: 2}}),
+		large(predicting(third("third joins, break", budget{leaves: 1, breaks: 1}))),
+		large(predicting(third("third joins, leave and operator", budget{leaves: 1, operators: 1}))),
+		large(predicting(three("three have joined, expiry", budget{leaves: 1, lapses: 1, expiries: 1}))),
 	)
 }
 

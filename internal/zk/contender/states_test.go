@@ -138,6 +138,32 @@ func TestJoin_Alone(t *testing.T) {
 	s.reply(ReadOwn, Reply{Owner: 1, Token: 77}, "prove own-latch-5", first)
 }
 
+// A contender waits for its predicted predecessor, and lists the queue when that has left, or if it does not exist.
+func TestJoin_Predicted(t *testing.T) {
+	predicted := created
+	predicted.Token, predicted.Others, predicted.Predicted = 77, 2, b
+	join := func(t *testing.T) *script {
+		s := newScript(t, lockConfig)
+		s.start("send create")
+		s.reply(Create, predicted, "send read predecessor b-latch-2", "set prepare 5ms")
+		return s
+	}
+	s := join(t)
+	s.reply(ReadPredecessor, Reply{Ephemeral: true}, "report own-latch-5 behind b-latch-2")
+	s.fired(OtherWatch, b, Deleted, "prove own-latch-5", "send list")
+	s.reply(List, names(a, own), "send read own own-latch-5", "send read predecessor a-latch-1")
+
+	s = join(t)
+	s.reply(ReadPredecessor, Reply{Err: zk.ErrNoNode}, "send list")
+	s.reply(List, names(a, own), "send read own own-latch-5", "send read predecessor a-latch-1", "prove own-latch-5")
+
+	// In which session was it created? Only the znode shows it.
+	predicted.Session = 0
+	s = newScript(t, lockConfig)
+	s.start("send create")
+	s.reply(Create, predicted, "send read own own-latch-5", "send list")
+}
+
 // The session has expired during the first create, and the contender creates its znode in the next
 // session. Whether the queue is the same is known when a listing has shown it.
 func TestJoin_NextSession(t *testing.T) {

@@ -68,14 +68,16 @@ func (c *Contender) waitForPredecessor() {
 	case c.queue.predecessor.znode == watched:
 	case c.pending.has(List): // the listing shows whether it is still the predecessor
 	case len(c.queue.unverified) > 0:
-		c.send(Request{Kind: FindContender, Names: c.queue.unverified})
+		if r := c.send(FindContender, ""); r != nil {
+			r.Names = c.queue.unverified
+		}
 	default:
-		c.send(Request{Kind: ReadPredecessor, Name: c.queue.predecessor.name})
+		c.send(ReadPredecessor, c.queue.predecessor.name)
 	}
 	switch {
 	case c.looksAhead():
 		if c.queue.before.name != "" && c.queue.before.znode == unread {
-			c.send(Request{Kind: ReadBefore, Name: c.queue.before.name})
+			c.send(ReadBefore, c.queue.before.name)
 		}
 	case c.cfg.Admit == nil && c.queue.place != next:
 		c.setTimer(PrepareTimer, time.Duration(c.queue.blocking)*PreparePerContender)
@@ -182,6 +184,9 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 	}
 	o.name = r.Name // a part of the path that the driver keeps
 	switch {
+	case errors.Is(reply.Err, zk.ErrNoNode) && c.queue.place == predicted:
+		c.queue.place, c.queue.predecessor = unlisted, other{} // the prediction was probably wrong
+		c.listAgain()
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		o.znode = deletedSafely
 		// Before it was deleted, its data may have been written, see below.
@@ -247,7 +252,10 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 		c.lose()
 		return
 	case len(n.twins) > 0 && c.cfg.Admit == nil:
-		if c.queue.list = noList; !c.send(Request{Kind: FindContender, Names: n.twins}) {
+		c.queue.list = noList
+		if r := c.send(FindContender, ""); r != nil {
+			r.Names = n.twins
+		} else {
 			c.listAgain() // after such a request that is in progress
 		}
 		return

@@ -221,6 +221,9 @@ func (d *driver) warnOfPersistent(r *result) {
 func (d *driver) execute(o *contender.Output) {
 	switch o.Kind {
 	case contender.Report:
+		if d.cfg.Rotation != nil {
+			d.cfg.Rotation.observe(o.State.Predecessor)
+		}
 		d.report(d.stateOf(&o.State))
 		if o.State.Err != nil {
 			d.cancelReplace()

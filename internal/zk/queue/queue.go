@@ -44,6 +44,9 @@ type Config struct {
 	// then contains the token, and shows whether the contender is the only one. It is used only
 	// if Dir was seen without data.
 	Stamp bool
+	// Rotation, if it is not nil, chooses the GUID of the contender, and predicts its predecessor if the
+	// create is stamped.
+	Rotation *Rotation
 	// Parting returns the operations that are executed in one transaction with the deletion of
 	// the contender's znode, given the reason why it leaves. If the transaction is rejected, the
 	// znode is deleted without them.

@@ -20,9 +20,12 @@ import (
 type requests struct {
 	cfg   *Config
 	plain *plainContender // nil unless the names contain no GUID
-	// ctx is done when the contender is over, and results do not matter any more.
-	ctx  context.Context
-	over context.CancelFunc
+
+	mu    sync.Mutex
+	ended bool // the contender is over, and results do not matter any more
+	// ctx is done when the contender is over. Both it and turn are nil until a request needs them.
+	ctx    context.Context
+	cancel context.CancelFunc
 	// turn, of capacity 1, holds an element while a request pauses after a failure, so that
 	// several failing requests do not cause more retries than one.
 	turn    chan struct{}
@@ -30,19 +33,41 @@ type requests struct {
 }
 
 func newRequests(cfg *Config, plain *plainContender) *requests {
-	r := &requests{cfg: cfg, plain: plain, turn: make(chan struct{}, 1)}
-	r.ctx, r.over = context.WithCancel(context.Background())
-	return r
+	return &requests{cfg: cfg, plain: plain}
+}
+
+// context returns a context that is done when the contender is over.
+func (r *requests) context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx == nil {
+		r.ctx, r.cancel = context.WithCancel(context.Background())
+		r.turn = make(chan struct{}, 1)
+		if r.ended {
+			r.cancel()
+		}
+	}
+	return r.ctx
+}
+
+// over records that the contender is over.
+func (r *requests) over() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended = true; r.ctx != nil {
+		r.cancel()
+	}
 }
 
 // pause pauses after a failure, or until the contender is over.
 func (r *requests) pause() error {
+	ctx := r.context()
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
-		return limit.Pause(r.ctx, r.backoff.Next())
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
+		return limit.Pause(ctx, r.backoff.Next())
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -101,7 +126,7 @@ func (r *requests) try(res *result) {
 	case contender.Create:
 		r.create(res)
 	case contender.MakeQueue:
-		res.reply.Err = cfg.MakeDir(r.ctx)
+		res.reply.Err = cfg.MakeDir(r.context())
 	case contender.Search:
 		res.reply.Names, res.reply.Err = r.search(q.Prefixes)
 	case contender.List:
@@ -114,7 +139,7 @@ func (r *requests) try(res *result) {
 		stat, err := r.stat(res.path)
 		res.setStat(stat, err)
 	case contender.FindContender:
-		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.ctx, cfg.Conn, cfg.Dir, q.Names)
+		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.context(), cfg.Conn, cfg.Dir, q.Names)
 	case contender.FindReason:
 		r.findReason(res)
 	case contender.Delete:
@@ -156,7 +181,7 @@ func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 		if err == nil {
 			return value, nil
 		}
-		if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
+		if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
 			return value, final
 		}
 		if err := r.pause(); err != nil {
@@ -213,7 +238,7 @@ func statOf(conn *zk.Conn, path string) (*zk.Stat, error) {
 func (r *requests) findReason(res *result) {
 	cfg := r.cfg
 	// Close deletes the znode as well, and a request could make it hang.
-	connection.AwaitClosing(r.ctx, cfg.Conn, closingTime)
+	connection.AwaitClosing(r.context(), cfg.Conn, closingTime)
 	if cfg.Tombstone != "" {
 		_, err := r.stat(path.Join(cfg.Dir, cfg.Tombstone))
 		if !isNoNode(err) {
@@ -237,13 +262,15 @@ const closingTime = 5 * time.Millisecond
 // create creates the contender's znode.
 func (r *requests) create(res *result) {
 	cfg := r.cfg
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // never fails
 	prefix := cfg.Naming.NamePrefix
 	if cfg.Prefix != nil {
 		prefix = cfg.Prefix
 	}
-	res.reply.Prefix = prefix(contender.GUIDOf(random))
+	if cfg.Rotation != nil {
+		res.reply.Prefix = prefix(cfg.Rotation.newGUID())
+	} else {
+		res.reply.Prefix = prefix(contender.GUIDOf(randomGUID()))
+	}
 	if err := cfg.guard().Check(cfg.Dir, 0); err != nil {
 		res.reply.Err = r.lost(err)
 		return
@@ -270,6 +297,11 @@ func (r *requests) create(res *result) {
 	}
 }
 
+func randomGUID() (guid [16]byte) {
+	_, _ = rand.Read(guid[:]) // never fails
+	return guid
+}
+
 func (cfg *Config) createFlags() int32 {
 	if !cfg.Naming.Sequential() {
 		return zk.FlagEphemeral
@@ -282,7 +314,7 @@ func (r *requests) lost(err error) error {
 	if err == nil {
 		return nil
 	}
-	if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
+	if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
 		return final
 	}
 	// The state of the connection may not yet show the failure.
@@ -426,6 +458,9 @@ func (res *result) createStamped(cfg *Config) {
 		res.path, res.reply.Token, res.reply.Alone = responses[0].String, stat.Mzxid, stat.NumChildren == 1
 		// Otherwise the queue was created again: the contender lists it, and checks its ACL.
 		res.reply.Alone = res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)
+		if res.reply.Others = stat.NumChildren - 1; cfg.Rotation != nil {
+			res.reply.Predicted = cfg.Rotation.predict(nameOf(res.path), res.reply.Others)
+		}
 	case len(responses) == 2 && responses[0].Error == nil && errors.Is(responses[1].Error, zk.ErrNoAuth):
 		forbidStamp(cfg.Conn, cfg.Dir)
 		res.path, res.reply.Err = cfg.Conn.Create(create.Path, create.Data, create.Flags, create.Acl)

@@ -1,0 +1,59 @@
+package queue
+
+import (
+	"sync"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+)
+
+// Rotation predicts the predecessors of contenders of one client, which joins a queue again and again. If
+// several clients do that, their order usually stays the same: the client of the previous predecessor joins
+// again directly before this one. The name of its new znode follows from the previous one, because the GUIDs
+// of one Rotation are consecutive, and sequence numbers are. So the contender can watch its predecessor
+// without listing the queue.
+//
+// A prediction is passed on only if the one before it was correct. The methods may be called from any
+// goroutine.
+type Rotation struct {
+	mu          sync.Mutex
+	guid        [16]byte // of the newest contender; zero before the first one
+	predecessor string   // the last predecessor of a contender
+	predicted   string   // the predecessor of the newest contender, until the actual one is known
+	reliable    bool     // the last prediction that could be compared was correct
+}
+
+// newGUID returns the GUID of a new contender.
+func (r *Rotation) newGUID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.guid == [16]byte{} {
+		r.guid = randomGUID()
+	}
+	r.guid = contender.NextGUID(r.guid)
+	return contender.GUIDOf(r.guid)
+}
+
+// predict returns the name that the predecessor of the new contender own probably has, or an empty name.
+// It predicts nothing behind a single other contender, because a listing shows then that this contender is
+// next, so that its turn comes without a further request.
+func (r *Rotation) predict(own string, others int32) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.predicted = contender.Following(r.predecessor, own); r.reliable && others > 1 {
+		return r.predicted
+	}
+	return ""
+}
+
+// observe records the predecessor of a contender.
+func (r *Rotation) observe(predecessor string) {
+	if predecessor == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.predicted != "" {
+		r.reliable, r.predicted = r.predicted == predecessor, ""
+	}
+	r.predecessor = predecessor
+}

@@ -1,0 +1,53 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+)
+
+// Clients that take turns predict each other's names after three rounds, until the order changes.
+func TestRotation(t *testing.T) {
+	var clients [3]Rotation
+	number := int32(0)
+	name := func(r *Rotation) string {
+		number++
+		return contender.CuratorLock.NamePrefix(r.newGUID()) + fmt.Sprintf("%010d", number)
+	}
+	last := ""
+	join := func(i int) (predicted string) {
+		own := name(&clients[i])
+		predicted = clients[i].predict(own, 2)
+		clients[i].observe(last)
+		last = own
+		return predicted
+	}
+	for round := range 5 {
+		for i := range clients {
+			predecessor := last
+			if predicted := join(i); round > 2 {
+				require.Equal(t, predecessor, predicted)
+			}
+		}
+	}
+	join(1) // although it is the turn of the first client
+	predecessor := last
+	predicted := join(0)
+	require.NotEmpty(t, predicted)
+	require.NotEqual(t, predecessor, predicted)
+	require.Empty(t, join(0), "the last prediction was wrong")
+}
+
+// Behind a single other contender a listing is better than a prediction.
+func TestRotation_Second(t *testing.T) {
+	var r, other Rotation
+	for range 4 {
+		predecessor := contender.CuratorLock.NamePrefix(other.newGUID()) + "0000000001"
+		require.Empty(t, r.predict(contender.CuratorLock.NamePrefix(r.newGUID())+"0000000002", 1))
+		r.observe(predecessor)
+	}
+	require.NotEmpty(t, r.predict(contender.CuratorLock.NamePrefix(r.newGUID())+"0000000002", 2))
+}
