@@ -44,6 +44,10 @@ type Config struct {
 	// then contains the token, and shows whether the contender is the only one. It is used only
 	// if Dir was seen without data.
 	Stamp bool
+	// Unused means that Dir had neither data nor children in version UnusedVersion of its data. The
+	// create then does the same if Dir still has this version.
+	Unused        bool
+	UnusedVersion int32
 	// Parting returns the operations that are executed in one transaction with the deletion of
 	// the contender's znode, given the reason why it leaves. If the transaction is rejected, the
 	// znode is deleted without them.
