@@ -136,6 +136,10 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 	if err := s.waitWatches(ctx, watches+n-1); err != nil {
 		return err
 	}
+	if w == waitingForMutex {
+		// A contender of this library prepares for its turn after a few milliseconds for each one before it.
+		sleep(ctx, time.Duration(n)*5*time.Millisecond)
+	}
 	after, err := measureUsage(ctx, s)
 	if err != nil {
 		return err
