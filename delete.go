@@ -30,7 +30,8 @@ const tombstone = "DONE"
 //
 // DeleteElection first creates a tombstone. After that only a candidate that is already at
 // the head of the queue can become leader, for a moment, until its znode is deleted. All
-// candidates, including later ones, end with [ErrElectionOver], except that a candidate with
+// candidates, including later ones, end with [ErrElectionOver], except that a candidate that joins
+// after the node was deleted and created again joins the new election, and that a candidate with
 // [WithCreateNode] creates a new election if it joins after the deletion of the node, or rejoins
 // in a new session ([WithRejoin]).
 // Candidates of Apache Curator ignore the tombstone and re-create a deleted election.
@@ -65,8 +66,11 @@ func (e *Election) EndElection() error {
 	return e.candidacy.End("end election at "+e.node, func() error {
 		ctx := context.WithoutCancel(e.candidacy.parent)
 		d := &deletion{
-			conn: e.conn, node: e.node, acl: e.queue.ACL, czxid: e.lastSeen().czxid, ctx: ctx,
+			conn: e.conn, node: e.node, acl: e.queue.ACL, ctx: ctx,
 			limit: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		}
+		if seen := e.lastSeen(); seen.confirmed {
+			d.czxid = seen.czxid
 		}
 		return d.run()
 	})

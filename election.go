@@ -47,8 +47,8 @@ type Election struct {
 var _ Candidate = (*Election)(nil)
 
 // NewElection creates a candidate for the election at node, an existing znode whose
-// children are the candidates. It sends a sync and a read of the node, and blocks until
-// ZooKeeper answers. It creates the node only if [WithCreateNode] is given. The caller
+// children are the candidates. It reads the node, after a sync if the server does not show it, and
+// blocks until ZooKeeper answers. It creates the node only if [WithCreateNode] is given. The caller
 // remains the owner of conn, which any number of elections may share. If conn is closed
 // before a candidate has resigned, its znode may remain until the session expires. A
 // leadership ends before conn is closed if package zkdial has opened it; with zk.Connect,
@@ -130,8 +130,8 @@ func (e *Election) leftQueue(r *queue.Removal) {
 // otherwise the reason why the candidacy is over. The first candidacy of a new candidate ends with each
 // answer of the servers, because its configuration may be wrong.
 func (e *Election) rejoinAfter(ctx context.Context, err error) error {
-	if errors.Is(err, zk.ErrNoNode) && e.createNode {
-		e.log.Info("the election node was deleted before the candidate joined: finding or creating it again")
+	if errors.Is(err, zk.ErrNoNode) {
+		e.log.Info("the election node was deleted before the candidate joined: finding it again")
 		e.forgetNode()
 		return limit.Pause(ctx, e.pauses.Next())
 	}
@@ -176,6 +176,8 @@ func (e *Election) queueConfig() *queue.Config {
 	cfg.QueueCzxid, cfg.QueueSession, cfg.Standby = seen.czxid, seen.session, standbySessions*timeout
 	// A node in which the candidate may have a znode already is not empty, so only a client deletes it.
 	cfg.QueueMayVanish = e.createNode && !seen.tried
+	cfg.QueueUnconfirmed = !seen.confirmed
+	cfg.Unused, cfg.UnusedVersion = seen.unused && !seen.tried, seen.version
 	e.noteTry()
 	if !e.rejoin {
 		cfg.Patience = timeout
@@ -210,6 +212,9 @@ func (e *Election) queueChanged(s queue.State) {
 		e.notifyRenamed()
 	}
 	e.joined = s.Path != ""
+	if e.joined {
+		e.confirmNode()
+	}
 	leading := e.candidacy.Leadership() != nil
 	switch {
 	case s.Proven && leading:
@@ -267,6 +272,11 @@ type seenNode struct {
 	session int64 // session in which it was seen
 	losses  int   // number of times that the servers had lost their data before that session
 	tried   bool  // the candidate has tried to join it since
+	// confirmed means that the candidate is in this election, or that a Sync preceded the read. Otherwise
+	// another node, or none, may have existed at the path, because the server lagged behind.
+	confirmed bool
+	unused    bool  // it had neither data nor children, and may be read
+	version   int32 // of its data
 }
 
 // lastSeen returns the election node as it was last seen.
@@ -281,6 +291,13 @@ func (e *Election) noteTry() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen.tried = true
+}
+
+// confirmNode records that the candidate is in the election that it has found.
+func (e *Election) confirmNode() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen.confirmed = true
 }
 
 // addEnding counts the calls of EndElection in progress.
@@ -329,31 +346,31 @@ func (e *Election) findNodeAgain() error {
 // findNode finds the election node. With WithCreateNode it creates the node if it does not exist.
 func (e *Election) findNode(limit limiter) error {
 	before := e.lastSeen()
+	known := before.czxid != 0 && before.confirmed
 	for {
-		seen := seenNode{session: e.conn.SessionID(), losses: connection.RecordOf(e.conn).Facts().Losses}
-		stat, err := e.statNode(limit)
-		session := e.conn.SessionID()
+		session, losses := e.conn.SessionID(), connection.RecordOf(e.conn).Facts().Losses
+		seen, err := e.readNode(limit, known)
+		seen.session, seen.losses = e.conn.SessionID(), losses
 		switch {
 		case err != nil:
 			return err
-		case seen.session != 0 && seen.session != session:
+		case session != 0 && session != seen.session:
 			// The request may have been answered in the earlier session, after which the servers may
 			// have lost the node.
 			continue
-		case stat == nil && !e.createNode && before.czxid == 0:
+		case seen.czxid == 0 && !e.createNode && !known:
 			return fmt.Errorf("%w; create it or use WithCreateNode", ErrNoElection)
-		case stat == nil && !e.createNode,
-			stat != nil && before.czxid != 0 && stat.Czxid != before.czxid && !(e.createNode && e.rejoin):
+		case seen.czxid == 0 && !e.createNode,
+			seen.czxid != 0 && known && seen.czxid != before.czxid && !(e.createNode && e.rejoin):
 			return fmt.Errorf("%w in the new session, or was created again", ErrNoElection)
-		case stat == nil && e.isEnding():
+		case seen.czxid == 0 && e.isEnding():
 			return ErrElectionOver // this candidate may have deleted the node
-		case stat == nil:
+		case seen.czxid == 0:
 			if err := e.makeNode(limit); err != nil {
 				return err
 			}
 			continue
 		}
-		seen.czxid, seen.session = stat.Czxid, session
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.seen = seen
@@ -369,19 +386,38 @@ func (e *Election) makeNode(limit limiter) error {
 	return refine(connection.MakeZnode(ctx, e.conn, e.node, e.queue.ACL, false))
 }
 
-// statNode returns the Stat of the election node, or nil if the node does not exist. The result
-// is not older than the call: without Sync, a server that lags behind could return the state of
-// an earlier election at the same path.
-func (e *Election) statNode(limit limiter) (*zk.Stat, error) {
-	stat, err := read(limit, e.conn, func() (*zk.Stat, error) {
+// readNode reads the election node. Its czxid in the result is 0 if the node does not exist.
+//
+// Without a Sync, a server that lags behind could return the state of an earlier election at the same
+// path. That matters if this candidate was in an election that may be another one (known), and if the
+// node does not exist and the candidate must not create it. Otherwise the candidate learns in which
+// election it is when it joins, so that the first read needs no Sync.
+func (e *Election) readNode(limit limiter, known bool) (seenNode, error) {
+	seen, err := read(limit, e.conn, func() (seenNode, error) {
+		if !known {
+			if seen, err := e.getNode(); err != nil || seen.czxid != 0 || e.createNode {
+				return seen, err
+			}
+		}
 		if _, err := e.conn.Sync(e.node); err != nil {
-			return nil, err
+			return seenNode{}, err
 		}
-		exists, stat, err := e.conn.Exists(e.node)
-		if !exists {
-			stat = nil
-		}
-		return stat, err
+		seen, err := e.getNode()
+		seen.confirmed = true
+		return seen, err
 	})
-	return stat, refine(err)
+	return seen, refine(err)
+}
+
+// getNode sends one read of the election node.
+func (e *Election) getNode() (seenNode, error) {
+	_, stat, err := connection.Get(e.conn, e.node)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return seenNode{}, nil
+	case err != nil && !connection.IsUnreadable(err):
+		return seenNode{}, err
+	}
+	unused := err == nil && stat.DataLength == 0 && stat.NumChildren == 0
+	return seenNode{czxid: stat.Czxid, unused: unused, version: stat.Version}, nil
 }

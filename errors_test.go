@@ -2,6 +2,7 @@ package leaderelection_test
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,7 +233,12 @@ func TestElectLeader_ConditionPasses(t *testing.T) {
 		begin func(h *harness) (end func())
 	}{
 		{"quota", time.Minute, func(h *harness) func() {
-			hook := h.srv.Before(zktest.Match{Op: zktest.OpCreate}, zktest.Fail(zktest.Code(-125)))
+			hook := h.srv.Before(zktest.Match{}, func(q *zktest.Request) zktest.Verdict {
+				if q.Op == zktest.OpCreate || q.Op == zktest.OpMulti && slices.Contains(q.Paths, node) {
+					return zktest.Fail(zktest.Code(-125))(q)
+				}
+				return zktest.Pass(q)
+			})
 			for _, c := range h.candidates {
 				h.expire(c.conn)
 			}
@@ -307,9 +313,10 @@ func TestTrap09_RetriesPause(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpMulti} {
 		runWithServers(t, op.String(), 1, func(h *harness) {
 			ahead, conn := h.createContender(), h.connect()
+			c := h.newCandidate(node, conn)
 			moved := h.srv.Before(zktest.Match{Op: op, Session: conn.SessionID()}, zktest.Fail(zk.ErrSessionMoved))
 			h.srv.ResetLog()
-			c := h.join(conn)
+			c.start()
 			h.advance(time.Minute)
 			require.Less(h, h.srv.Log().Session(conn.SessionID()).Count(op), 300, "more than five requests a second")
 			c.requireNeverLed()

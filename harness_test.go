@@ -37,6 +37,10 @@ const (
 
 var openACL = zk.WorldACL(zk.PermAll)
 
+// firstCreate matches the next create of a candidate in an election without candidates, which writes the
+// election node in the same transaction.
+var firstCreate = zktest.Match{Op: zktest.OpMulti, Path: node, Nth: 1}
+
 // harness is a test in a bubble of testing/synctest: servers and clients with fake time.
 type harness struct {
 	*testing.T

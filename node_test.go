@@ -91,8 +91,8 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 		require.NoError(h, err)
 		h.remove(h.createContender())
 	}
-	sweep := func(h *harness, k int) *zktest.Hook {
-		return h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: k}, func(q *zktest.Request) zktest.Verdict {
+	sweep := func(h *harness) *zktest.Hook {
+		return h.srv.Before(firstCreate, func(q *zktest.Request) zktest.Verdict {
 			h.srv.Sweep()
 			return zktest.Pass(q)
 		})
@@ -106,7 +106,7 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	}
 	runWithServers(t, "in the first session", 1, func(h *harness) {
 		makeContainer(h)
-		swept := sweep(h, 1)
+		swept := sweep(h)
 		c := h.join(h.connect())
 		bubble.RequireRun(h, swept)
 		requireOver(h, c)
@@ -128,7 +128,7 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 			require.Zero(h, h.srv.Sweep(), "the node is a container again")
 
 			makeContainer(h)
-			swept := sweep(h, 1)
+			swept := sweep(h)
 			c := h.join(h.connect(), options...)
 			bubble.RequireRun(h, swept)
 			h.advance(time.Second)
@@ -182,7 +182,7 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	})
 	runWithServers(t, "after a create without a reply", 1, func(h *harness) {
 		conn := h.connect()
-		h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
+		h.srv.After(firstCreate, zktest.Cut)
 		deleted := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: conn.SessionID(), Nth: 1}, deleteElection(h))
 		c := h.join(conn, again...)
 		h.advance(timeout)
@@ -207,10 +207,10 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	})
 	runWithServers(t, "in the next session", 3, func(h *harness) {
 		makeContainer(h)
-		swept := sweep(h, 2)
 		c := h.join(h.connect(), leaderelection.WithRejoin())
 		c.requireLeads()
 		require.Zero(h, h.srv.Sweep(), "a container with a child was deleted")
+		swept := sweep(h)
 		h.expire(c.conn)
 		h.advance(timeout)
 		bubble.RequireRun(h, swept)
@@ -219,7 +219,7 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	runWithServers(t, "while the connection is down", 1, func(h *harness) {
 		makeContainer(h)
 		conn := h.connect()
-		h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		h.srv.Before(firstCreate, func(q *zktest.Request) zktest.Verdict {
 			h.srv.Refuse(true)
 			return zktest.Cut(q)
 		})
@@ -230,17 +230,16 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	})
 	runWithServers(t, "and another node is created", 1, func(h *harness) {
 		makeContainer(h)
-		recreated := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		recreated := h.srv.Before(firstCreate, func(q *zktest.Request) zktest.Verdict {
 			h.srv.Sweep()
 			_, _ = h.operator.Create(node, nil, 0, openACL)
 			return zktest.Pass(q)
 		})
 		c := h.join(h.connect())
 		bubble.RequireRun(h, recreated)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-		c.requireNeverLed()
-		h.requireIDs()
-		h.join(h.connect()).requireLeads()
+		h.advance(time.Second)
+		c.requireLeads()
+		h.requireIDs(c.ID())
 	})
 }
 
@@ -277,6 +276,53 @@ func TestNewElection_LaggingServer(t *testing.T) {
 			c.requireLeads()
 		})
 	}
+}
+
+// TestEndElection_LaggingServer fails if EndElection of a candidate that its server has shown an earlier
+// election does not end the present one.
+func TestEndElection_LaggingServer(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		conn, catchUp := behindLaggingServer(h)
+		h.create(node)
+		time.AfterFunc(100*time.Millisecond, catchUp)
+		require.NoError(h, h.newCandidate(node, conn).EndElection())
+		found, _, err := h.operator.Exists(node)
+		require.NoError(h, err)
+		require.False(h, found)
+	})
+}
+
+// TestElectLeader_KeepsData fails if the first candidate, which writes the election node, overwrites data
+// that was written since it has read the node, such as a request to resign.
+func TestElectLeader_KeepsData(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		c := h.newCandidate(node, h.connect())
+		_, err := h.operator.Set(node, []byte("a request"), -1)
+		require.NoError(h, err)
+		c.start()
+		h.advance(0)
+		c.requireLeads()
+		data, _, err := h.operator.Get(node)
+		require.NoError(h, err)
+		require.Equal(h, "a request", string(data))
+	})
+}
+
+// TestElectLeader_NotPermittedToWrite fails if a candidate that must not write the election node does not
+// lead, or tries to write it again.
+func TestElectLeader_NotPermittedToWrite(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
+		require.NoError(h, err)
+		conn := h.connect()
+		for _, transactions := range []int{1, 0} {
+			h.srv.ResetLog()
+			c := h.join(conn)
+			c.requireLeads()
+			require.Equal(h, transactions, h.srv.Log().Filter(func(e zktest.Entry) bool { return bubble.IsStampedCreate(e, node) }).Count())
+			c.resign()
+		}
+	})
 }
 
 // appNode is an election node whose parent does not exist at first.
@@ -441,7 +487,7 @@ func TestDataLoss_Errors(t *testing.T) {
 func TestWithRejoin_DeletedAfterSessionOfCreate(t *testing.T) {
 	for name, options := range map[string][]leaderelection.Option{"creates the node": permanent, "rejoins": {leaderelection.WithRejoin()}} {
 		runWithServers(t, name, 1, func(h *harness) {
-			expired := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			expired := h.srv.Before(firstCreate, func(q *zktest.Request) zktest.Verdict {
 				assert.NoError(h, h.srv.ExpireSession(q.Session))
 				return zktest.Cut(q)
 			})

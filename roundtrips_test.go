@@ -135,9 +135,8 @@ func TestRoundTrips_NewElection(t *testing.T) {
 		conn := h.connectAsync()
 		_, _, err := conn.Exists("/") // waits for the session
 		require.NoError(h, err)
-		// A Sync, and after its reply the read: concurrent requests can arrive in any order.
-		require.Equal(h, 2.0, h.measure(func() { h.newCandidate(node, conn) }))
-		require.Equal(h, 2, h.writesAndReads().Count())
+		require.Equal(h, 1.0, h.measure(func() { h.newCandidate(node, conn) }))
+		require.Equal(h, 1, h.writesAndReads().Count())
 	})
 }
 
@@ -147,7 +146,7 @@ func TestRoundTrips_Joining(t *testing.T) {
 		requests   int
 		roundTrips float64
 	}{
-		{0, 3, 2}, // create; list, and watch its znode
+		{0, 2, 1}, // create; watch its znode
 		{1, 4, 3}, // and watch the predecessor
 		{2, 5, 3}, // and watch the candidate before the predecessor
 		{9, 5, 3},
@@ -171,8 +170,8 @@ func TestRoundTrips_WithACL(t *testing.T) {
 		option        leaderelection.Option
 		first, second int
 	}{
-		{leaderelection.WithACL(zk.WorldACL(zk.PermAll)), 3, 3},
-		{protected, 4, 3},
+		{leaderelection.WithACL(zk.WorldACL(zk.PermAll)), 2, 2},
+		{protected, 3, 2},
 	} {
 		withLatency(t, func(h *harness) {
 			h.joinAll(1)[0].resign()

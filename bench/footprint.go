@@ -35,8 +35,20 @@ type footprint struct {
 // footprintRows are the rows for the values of a footprint.
 type footprintRows struct{ goroutines, heap, stacks, resident, peak *row }
 
+// waiting is what waits while the memory is measured. The other contestants do the same in all three.
+type waiting string
+
+const (
+	// waitingUnobserved candidates have only the goroutine of ElectLeader.
+	waitingUnobserved waiting = "candidate"
+	// waitingObserved candidates have different names, and another goroutine receives each status.
+	waitingObserved waiting = "observed candidate"
+	// waitingForMutex is a goroutine that waits for a mutex.
+	waitingForMutex waiting = "contender for a mutex"
+)
+
 // measureFootprints measures the memory of contestants in Go, each in a separate process.
-func (b *bench) measureFootprints(ctx context.Context, rows footprintRows) error {
+func (b *bench) measureFootprints(ctx context.Context, rows footprintRows, w waiting) error {
 	all := []*row{rows.goroutines, rows.heap, rows.stacks, rows.resident, rows.peak}
 	for _, c := range b.contestants {
 		if _, ok := c.(*local); !ok {
@@ -45,7 +57,7 @@ func (b *bench) measureFootprints(ctx context.Context, rows footprintRows) error
 			}
 			continue
 		}
-		f, err := runFootprint(ctx, c.name(), b.server.addr, b.candidates)
+		f, err := runFootprint(ctx, c.name(), b.server.addr, b.candidates, w)
 		if err != nil {
 			if err := b.exclude(ctx, all, c.name(), err); err != nil {
 				return err
@@ -58,13 +70,13 @@ func (b *bench) measureFootprints(ctx context.Context, rows footprintRows) error
 }
 
 // runFootprint runs this program again with a single contestant.
-func runFootprint(ctx context.Context, name, addr string, n int) (footprint, error) {
+func runFootprint(ctx context.Context, name, addr string, n int, w waiting) (footprint, error) {
 	var f footprint
 	program, err := os.Executable()
 	if err != nil {
 		return f, err
 	}
-	cmd := exec.CommandContext(ctx, program, "-footprint", name, "-addr", addr, "-candidates", strconv.Itoa(n))
+	cmd := exec.CommandContext(ctx, program, "-footprint", name, "-addr", addr, "-candidates", strconv.Itoa(n), "-waiting", string(w))
 	// The input is closed when this process exits, which makes the child process exit.
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -81,11 +93,14 @@ func runFootprint(ctx context.Context, name, addr string, n int) (footprint, err
 
 // printFootprint implements the flag -footprint: it prints the footprint of this process with n
 // candidates as JSON.
-func printFootprint(ctx context.Context, name, addr string, n int, profile string) error {
+func printFootprint(ctx context.Context, name, addr string, n int, w waiting, profile string) error {
 	go func() {
 		os.Stdin.Read(make([]byte, 1))
 		os.Exit(1)
 	}()
+	if profile != "" {
+		runtime.MemProfileRate = 1 // candidates allocate little
+	}
 	s, err := connectServer(addr)
 	if err != nil {
 		return err
@@ -115,11 +130,15 @@ func printFootprint(ctx context.Context, name, addr string, n int, profile strin
 	if err != nil {
 		return err
 	}
-	if err := joinIdle(c, n, dir); err != nil {
+	if err := joinIdle(c, n, dir, w); err != nil {
 		return err
 	}
 	if err := s.waitWatches(ctx, watches+n-1); err != nil {
 		return err
+	}
+	if w == waitingForMutex {
+		// A contender of this library prepares for its turn after a few milliseconds for each one before it.
+		sleep(ctx, time.Duration(n)*5*time.Millisecond)
 	}
 	after, err := measureUsage(ctx, s)
 	if err != nil {
@@ -139,27 +158,43 @@ func printFootprint(ctx context.Context, name, addr string, n int, profile strin
 	return writeHeapProfile(profile)
 }
 
-// joinIdle adds n candidates. Those of this library have only the goroutine of ElectLeader, as in a
-// program that does not observe them.
-func joinIdle(c *local, n int, dir string) error {
+// joinIdle adds n candidates or contenders.
+func joinIdle(c *local, n int, dir string, w waiting) error {
 	predecessor := ""
 	for candidate := range n {
 		session := candidate % sharedSessions
 		var err error
-		switch c.name() {
-		case baselineName:
+		switch {
+		case c.name() == baselineName:
 			predecessor, err = joinIdleBaseline(c.conn(session), dir, predecessor)
-		case libraryName:
-			var e *leaderelection.Election
-			if e, err = newLibraryElection(c.conn(session), dir, sessionTimeout); err == nil {
-				go e.ElectLeader()
-			}
+		case c.name() == libraryName && w != waitingForMutex:
+			err = joinIdleLibrary(c.conn(session), dir, candidate, w == waitingObserved)
 		default:
-			c.join(election, candidate, session, dir)
+			c.join(mutex, candidate, session, dir)
 		}
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// joinIdleLibrary adds a candidate of this library.
+func joinIdleLibrary(conn *zk.Conn, dir string, candidate int, observed bool) error {
+	options := []leaderelection.Option{leaderelection.WithSessionTimeout(sessionTimeout)}
+	if observed {
+		options = append(options, leaderelection.WithName(fmt.Sprintf("candidate-%04d.example.org", candidate)))
+	}
+	e, err := leaderelection.NewElection(conn, dir, options...)
+	if err != nil {
+		return err
+	}
+	go e.ElectLeader()
+	if observed {
+		go func() {
+			for range e.Status() {
+			}
+		}()
 	}
 	return nil
 }

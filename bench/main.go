@@ -34,7 +34,7 @@ type settings struct {
 	period           benchmark.Period
 	idle             time.Duration // in which idle connections are observed
 
-	footprint, addr, heapProfile string // of the process that measures its memory
+	footprint, waiting, addr, heapProfile string // of the process that measures its memory
 }
 
 // maxDelay is far below the session timeout.
@@ -56,6 +56,7 @@ func parseFlags() (settings, error) {
 	flag.DurationVar(&s.delay, "delay", 0, "simulated network delay: every message between contestants and the server takes this `duration` longer")
 	quick := flag.Bool("quick", false, "a run of two minutes that shows that everything works; its figures mean little")
 	flag.StringVar(&s.footprint, "footprint", "", "measure only the memory of this process per candidate of the `contestant`, with the server at -addr")
+	flag.StringVar(&s.waiting, "waiting", string(waitingUnobserved), "what waits while the memory is measured: the `kind` in the names of the rows, with -footprint")
 	flag.StringVar(&s.addr, "addr", "", "`host:port` of a server, for -footprint")
 	flag.StringVar(&s.heapProfile, "heapprofile", "", "write a heap profile to this `file`, with -footprint")
 	flag.Parse()
@@ -85,7 +86,7 @@ func main() {
 	benchmark.Main("bench", err, s.limit, func(ctx context.Context) error {
 		switch {
 		case s.footprint != "":
-			return printFootprint(ctx, s.footprint, s.addr, s.candidates, s.heapProfile)
+			return printFootprint(ctx, s.footprint, s.addr, s.candidates, waiting(s.waiting), s.heapProfile)
 		case s.list:
 			(&bench{settings: s}).printNames()
 			return nil

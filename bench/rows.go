@@ -170,18 +170,24 @@ func (b *bench) cacheMeasurements() []measurement {
 }
 
 func (b *bench) footprintMeasurements() []measurement {
-	suffix := fmt.Sprintf(" per candidate, %d candidates", b.candidates)
-	rows := footprintRows{
-		goroutines: newRow("goroutines"+suffix, unitNumber, limit(1)),
-		heap:       newRow("memory, live heap"+suffix, unitKiB, limit(3)),
-		stacks:     newRow("memory, stacks"+suffix, unitKiB, goal{}),
-		resident:   newRow("memory, resident"+suffix, unitKiB, limit(10)),
-		peak:       newRow("memory, resident before it is returned"+suffix, unitKiB, goal{}),
+	of := func(w waiting) measurement {
+		suffix := fmt.Sprintf(" per %s, %d candidates", w, b.candidates)
+		rows := footprintRows{
+			goroutines: newRow("goroutines"+suffix, unitNumber, limit(1)),
+			heap:       newRow("memory, live heap"+suffix, unitKiB, limit(3)),
+			stacks:     newRow("memory, stacks"+suffix, unitKiB, goal{}),
+			resident:   newRow("memory, resident"+suffix, unitKiB, limit(10)),
+			peak:       newRow("memory, resident before it is returned"+suffix, unitKiB, goal{}),
+		}
+		if w == waitingObserved {
+			rows.goroutines.Goal = limit(2) // one receives
+		}
+		return measurement{
+			[]*row{rows.goroutines, rows.heap, rows.stacks, rows.resident, rows.peak},
+			func(ctx context.Context) error { return b.measureFootprints(ctx, rows, w) },
+		}
 	}
-	return []measurement{{
-		[]*row{rows.goroutines, rows.heap, rows.stacks, rows.resident, rows.peak},
-		func(ctx context.Context) error { return b.measureFootprints(ctx, rows) },
-	}}
+	return []measurement{of(waitingUnobserved), of(waitingObserved), of(waitingForMutex)}
 }
 
 // selected returns the rows of the measurement whose names match the flag -only.

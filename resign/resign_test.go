@@ -291,7 +291,7 @@ func TestRequest_BeforeIDIsKnown(t *testing.T) {
 		c := newCandidate(h, conn)
 		c.resignOnRequest()
 		hold, release := bubble.Hold(h)
-		h.Server.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Nth: 1}, hold)
+		h.Server.After(zktest.Match{Op: zktest.OpMulti, Path: node, Session: conn.SessionID(), Nth: 1}, hold)
 		c.start()
 		require.Empty(h, c.ID())
 		all, err := leaderelection.Candidates(h.Context(), h.Operator, node)

@@ -226,10 +226,26 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestJoin_QueueMayVanish$",
 	},
 	{
+		name: "contender/list/unconfirmed", breaks: "a contender that has joined another queue than a lagging server has shown ends",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"c.noQueueToJoin(c.cfg.QueueMayVanish || c.cfg.QueueUnconfirmed)", "c.noQueueToJoin(c.cfg.QueueMayVanish)"},
+		},
+		tests: "./internal/zk/contender -run ^TestJoin_QueueUnconfirmed$",
+	},
+	{
+		name: "contender/create/other-queue", breaks: "a contender that is alone in another queue than its own has its turn",
+		file: "internal/zk/contender/join.go",
+		edits: []edit{
+			{"c.znode.session != 0 && !c.isOther(reply.QueueCzxid) {", "c.znode.session != 0 {"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
+	},
+	{
 		name: "contender/search/no-queue", breaks: "an ended queue in which a create was applied is made again",
 		file: "internal/zk/contender/join.go",
 		edits: []edit{
-			{"c.leave(c.noQueue(), false) // the create may", "c.leave(c.noQueueToJoin(), false) // the create may"},
+			{"c.leave(c.noQueue(), false) // the create may", "c.leave(c.noQueueToJoin(c.cfg.QueueMayVanish), false) // the create may"},
 		},
 		tests: "./internal/zk/contender -run ^TestJoin_QueueMayVanish$",
 	},

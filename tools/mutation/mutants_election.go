@@ -157,6 +157,30 @@ var electionMutants = []mutant{
 		tests: ". -run TestNewElection_Lagging",
 	},
 	{
+		name: "election/unconfirmed", breaks: "a candidate ends because a lagging server has shown it an earlier election",
+		file: "election.go",
+		edits: []edit{
+			{"cfg.QueueUnconfirmed = !seen.confirmed", "cfg.QueueUnconfirmed = false"},
+		},
+		tests: ". -run ^TestNewElection_Lagging",
+	},
+	{
+		name: "election/end-unconfirmed", breaks: "EndElection ends only the election that a lagging server has shown",
+		file: "delete.go",
+		edits: []edit{
+			{"if seen := e.lastSeen(); seen.confirmed {", "if seen := e.lastSeen(); true {"},
+		},
+		tests: ". -run ^TestEndElection_Lagging",
+	},
+	{
+		name: "election/data", breaks: "the first candidate overwrites the data of the election node",
+		file: "internal/zk/queue/requests.go",
+		edits: []edit{
+			{"return cfg.UnusedVersion, permitted || !known", "return -1, permitted || !known"},
+		},
+		tests: ". -run ^TestElectLeader_KeepsData$",
+	},
+	{
 		name: "election/other", breaks: "DeleteElection ends another election at the same path",
 		file: "delete.go",
 		edits: []edit{

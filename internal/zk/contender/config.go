@@ -20,6 +20,10 @@ type Config struct {
 	// zk.ErrNoNode. If a create without a reply may have been applied, the queue was not empty, and
 	// has ended.
 	QueueMayVanish bool
+	// QueueUnconfirmed means that the server that has shown the znode of the queue may have lagged behind. A
+	// contender that has joined another queue at the path then leaves with zk.ErrNoNode, so that the caller
+	// finds the queue again.
+	QueueUnconfirmed bool
 	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same
 	// path is another queue.
 	QueueCzxid int64

@@ -232,6 +232,8 @@ func TestReceiveReason(t *testing.T) {
 	makesQueue.CanMakeQueue = true
 	mayVanish := electionConfig
 	mayVanish.QueueMayVanish = true
+	unconfirmed := electionConfig
+	unconfirmed.QueueUnconfirmed = true
 	for name, c := range map[string]struct {
 		cfg   Config
 		conn  func(*connection.State)
@@ -246,6 +248,7 @@ func TestReceiveReason(t *testing.T) {
 		"queue deleted, may vanish":    {mayVanish, nil, Reply{}, connection.ErrElectionOver},
 		"a later queue, may vanish":    {mayVanish, nil, Reply{QueueCzxid: 78}, connection.ErrElectionOver},
 		"its queue, made again":        {mayVanish, nil, Reply{QueueCzxid: 71}, connection.ErrDeleted},
+		"another queue, unconfirmed":   {unconfirmed, nil, Reply{QueueCzxid: 71}, connection.ErrDeleted},
 		"any queue":                    {lockConfig, nil, Reply{QueueCzxid: 71}, connection.ErrDeleted},
 		"unreadable":                   {electionConfig, nil, Reply{Err: errOther}, connection.ErrDeleted},
 		"by Close":                     {electionConfig, nil, Reply{Err: connection.ErrConnClosed}, connection.ErrConnClosed},

@@ -53,7 +53,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 		if c.znode.token != 0 && c.znode.session == 0 {
 			c.znode.token = 0 // the session may have changed: read the znode
 		}
-		if reply.Alone && c.znode.session != 0 {
+		if reply.Alone && c.znode.session != 0 && !c.isOther(reply.QueueCzxid) {
 			// The reply to the transaction that created the znode shows that it is the only one.
 			c.queue.place, c.queue.list = First, noList
 		}
@@ -72,7 +72,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.cfg.CanMakeQueue:
 		c.send(MakeQueue, "")
 	case errors.Is(reply.Err, zk.ErrNoNode) && len(c.creates.prefixes) == 0:
-		c.leave(c.noQueueToJoin(), false)
+		c.leave(c.noQueueToJoin(c.cfg.QueueMayVanish), false) // no create may have been applied
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.leave(c.noQueue(), false) // an earlier create may have been applied
 	case errors.Is(reply.Err, zk.ErrNodeExists):

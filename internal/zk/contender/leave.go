@@ -135,7 +135,7 @@ func (c *Contender) receiveReason(reply *Reply) {
 		c.leave(connection.ErrDeleted, false)
 	case reply.Ended:
 		c.leave(connection.ErrElectionOver, false)
-	case c.cfg.QueueMayVanish && reply.QueueCzxid != 0 && c.znode.token > reply.QueueCzxid:
+	case (c.cfg.QueueMayVanish || c.cfg.QueueUnconfirmed) && reply.QueueCzxid != 0 && c.znode.token > reply.QueueCzxid:
 		c.leave(connection.ErrDeleted, false) // the znode was created in this queue, see joinedOther
 	case reply.QueueCzxid == 0, c.isOther(reply.QueueCzxid):
 		c.leave(c.noQueue(), false)
@@ -166,18 +166,20 @@ func (c *Contender) noQueue() error {
 	return connection.ErrElectionOver
 }
 
-// noQueueToJoin is noQueue for a contender that has not joined the queue: no create of it may have
-// been applied there.
-func (c *Contender) noQueueToJoin() error {
+// noQueueToJoin is noQueue for a contender that has not joined the queue. The result is zk.ErrNoNode if
+// the caller finds the queue again.
+func (c *Contender) noQueueToJoin(findsAgain bool) error {
 	err := c.noQueue()
-	if c.cfg.QueueMayVanish && errors.Is(err, connection.ErrElectionOver) {
+	if findsAgain && errors.Is(err, connection.ErrElectionOver) {
 		return zk.ErrNoNode
 	}
 	return err
 }
 
-// joinedOther reports whether a listing of another queue shows that the contender's only create was
-// applied there: the queue was made again before the contender joined.
+// joinedOther reports whether a listing of another queue shows that the contender has joined that one,
+// and no create of it may have been applied in the queue that it was to join: the queue was made again
+// before the contender joined. Of an unconfirmed queue it is not known when it was made again.
 func (c *Contender) joinedOther(names []string) bool {
-	return len(c.creates.prefixes) == 1 && slices.Contains(names, c.znode.name) && !slices.Contains(names, c.cfg.Tombstone)
+	return slices.Contains(names, c.znode.name) && !slices.Contains(names, c.cfg.Tombstone) &&
+		(c.cfg.QueueUnconfirmed || len(c.creates.prefixes) == 1)
 }

@@ -156,7 +156,7 @@ func (w *model) verifyReason(m *member) {
 		w.fail("two contenders have the same sequence number")
 	case reason == connection.ErrElectionOver && w.deleting == 0 && cfg.QueueCzxid == w.tree.queue:
 		w.fail("the queue has not ended")
-	case reason == zk.ErrNoNode && (!cfg.QueueMayVanish || cfg.QueueCzxid == w.tree.queue):
+	case reason == zk.ErrNoNode && (!cfg.QueueMayVanish && !cfg.QueueUnconfirmed || cfg.QueueCzxid == w.tree.queue):
 		w.fail("the queue that the contender has found exists")
 	case reason == connection.ErrDeleted && !operated && !cfg.CanMakeQueue && cfg.Patience == 0:
 		w.fail("no operator has deleted the znode")

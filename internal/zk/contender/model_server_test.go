@@ -200,7 +200,7 @@ func (w *model) write(i int, m *member, q *call, reply *answered) {
 		n := w.newNode(q.prefix, c.session)
 		r.Name = n.name
 		if w.scenario.stamp {
-			r.Token, r.Alone = n.czxid, len(w.tree.nodes) == 0
+			r.Token, r.Alone, r.QueueCzxid = n.czxid, len(w.tree.nodes) == 0 && !w.tree.ended, w.tree.queue
 		}
 		if w.scenario.predicts && !r.Alone {
 			r.Predicted, r.Others = w.predecessorOf(n.name), int32(len(w.tree.nodes))

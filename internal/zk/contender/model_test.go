@@ -63,6 +63,12 @@ func lagging(s scenario, conns uint8) scenario {
 	return s
 }
 
+// stamped returns a scenario in which creates write the znode of the queue.
+func stamped(s scenario) scenario {
+	s.stamp = true
+	return s
+}
+
 // large returns a scenario that only the complete exploration includes.
 func large(s scenario) scenario {
 	s.full = true
@@ -76,6 +82,7 @@ func TestExplore_NoFaults(t *testing.T) {
 		pair("two", 0, budget{leaves: 2}),
 		three("three have joined", budget{leaves: 3}),
 		four,
+		stamped(pair("two, stamped", 0, budget{leaves: 2})),
 		large(joining),
 	)
 }
@@ -83,6 +90,7 @@ func TestExplore_NoFaults(t *testing.T) {
 func TestExplore_Breaks(t *testing.T) {
 	explore(t,
 		scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 2}},
+		stamped(scenario{name: "one joins, stamped", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 1, operators: 1, expiries: 1}}),
 		pair("second joins", 1, budget{leaves: 1, breaks: 1}),
 		pair("two have joined", 2, budget{leaves: 1, breaks: 2}),
 		three("three have joined", budget{leaves: 1, breaks: 1}),
@@ -241,6 +249,8 @@ func TestExplore_DeletedQueue(t *testing.T) {
 		}
 		return s
 	}
+	unconfirmed := scenario{name: "unconfirmed, another queue", members: 1, conns: 1, budget: budget{breaks: 1, operators: 1}}
+	unconfirmed.config = func(c *Config) { c.QueueCzxid, c.QueueUnconfirmed = 99, true }
 	interrupted := func(s scenario) scenario {
 		s.interrupted = true
 		return s
@@ -251,9 +261,13 @@ func TestExplore_DeletedQueue(t *testing.T) {
 		other,
 		vanishing(scenario{name: "may vanish", members: 1, conns: 1, budget: budget{deletions: 1, breaks: 1}}),
 		vanishing(scenario{name: "may vanish, another queue", members: 1, conns: 1, budget: budget{breaks: 1}, config: other.config}),
+		stamped(vanishing(scenario{name: "may vanish, stamped", members: 1, conns: 1, budget: budget{deletions: 1, breaks: 1}})),
+		unconfirmed,
+		stamped(unconfirmed),
 		interrupted(pair("two have joined, interrupted", 2, budget{leaves: 1, deletions: 1})),
 		interrupted(pair("second joins, interrupted", 1, budget{leaves: 1, deletions: 1})),
 		interrupted(three("three have joined, interrupted", budget{leaves: 2, deletions: 1})),
+		stamped(interrupted(pair("two join, stamped, interrupted", 0, budget{leaves: 1, deletions: 1}))),
 		interrupted(third("third joins, interrupted", budget{leaves: 2, deletions: 1})),
 		large(interrupted(pair("two join, interrupted", 0, budget{leaves: 2, deletions: 1}))),
 		large(pair("second joins", 1, budget{deletions: 1})),
@@ -265,7 +279,7 @@ func TestExplore_DeletedQueue(t *testing.T) {
 
 func TestExplore_Locks(t *testing.T) {
 	lock := func(s scenario) scenario {
-		s.stamp = true
+		s = stamped(s)
 		s.config = func(c *Config) {
 			c.Tombstone, c.QueueCzxid, c.QueueSession, c.Lookahead, c.CanMakeQueue = "", 0, 0, false, true
 		}

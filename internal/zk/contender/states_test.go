@@ -129,6 +129,16 @@ func TestJoin_Alone(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, alone, "prove own-latch-5", first, "set own 2ms")
 
+	// It is alone in another queue than the one that it was to join.
+	alone.QueueCzxid = 71
+	s = newScript(t, electionConfig)
+	s.start("send create")
+	s.reply(Create, alone, "send read own own-latch-5", "send list")
+	alone.QueueCzxid = 70
+	s = newScript(t, electionConfig)
+	s.start("send create")
+	s.reply(Create, alone, "send read own own-latch-5", "prove own-latch-5", first, "set own 2ms")
+
 	// In which session was it created? Only the znode shows it.
 	alone.Session = 0
 	s = newScript(t, lockConfig)
@@ -254,6 +264,37 @@ func TestJoin_QueueMayVanish(t *testing.T) {
 			s.do(Input{Kind: Start})
 			c.joined(s)
 			s.do(s.replied(c.kind, c.reply))
+			require.Equal(t, c.want, s.c.Reason())
+		})
+	}
+}
+
+// A contender that was to join a queue that a lagging server has shown, and has joined another one, leaves
+// with zk.ErrNoNode. It ends if the queue has ended.
+func TestJoin_QueueUnconfirmed(t *testing.T) {
+	cfg := electionConfig
+	cfg.QueueUnconfirmed = true
+	other := func(names ...string) Reply { return Reply{Names: names, QueueCzxid: 71} }
+	for name, c := range map[string]struct {
+		lost  bool // a first create has no reply
+		reply Reply
+		want  error
+	}{
+		"another queue":                  {false, other(own), zk.ErrNoNode},
+		"another queue, a create lost":   {true, other(own), zk.ErrNoNode},
+		"another queue, which has ended": {false, other(own, tombstone), connection.ErrElectionOver},
+		"the queue":                      {false, names(own), nil},
+		"no queue":                       {false, Reply{Err: zk.ErrNoNode}, connection.ErrElectionOver},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, cfg)
+			s.do(Input{Kind: Start})
+			if c.lost {
+				s.do(s.replied(Create, Reply{Err: ErrLost, Prefix: "lost-latch-"}))
+				s.do(s.replied(Search, Reply{}))
+			}
+			s.do(s.replied(Create, created))
+			s.do(s.replied(List, c.reply))
 			require.Equal(t, c.want, s.c.Reason())
 		})
 	}

@@ -223,7 +223,7 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 	}
 	switch {
 	case reply.Err == nil && c.isOther(reply.QueueCzxid) && c.joinedOther(reply.Names):
-		c.leave(c.noQueueToJoin(), false)
+		c.leave(c.noQueueToJoin(c.cfg.QueueMayVanish || c.cfg.QueueUnconfirmed), false)
 		return
 	case errors.Is(reply.Err, zk.ErrNoNode), reply.Err == nil && c.isOther(reply.QueueCzxid):
 		c.leave(c.noQueue(), false)

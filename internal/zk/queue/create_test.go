@@ -48,7 +48,7 @@ func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
 		conn := h.connect()
 		session := conn.SessionID()
-		lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
+		lost := l.Set(h.srv, zktest.Match{Path: below, Nth: 1})
 		c := h.join(conn)
 		h.requireRan(lost)
 		c.giveUp()
@@ -65,7 +65,7 @@ func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
 		lost := h.cutAfterCreate()
 		c := h.joinNew()
 		h.requireRan(lost)
-		created := h.created()
+		created := h.contenders()
 		require.Len(h, created, 1)
 		h.remove(created[0])
 		other := h.createSequential(created[0][len(dir)+1 : len(created[0])-10])
@@ -108,7 +108,7 @@ func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 		lagging, conn := h.ensemble.Server(1), h.connect()
 		c := h.prepare(conn)
 		lagging.Lag()
-		lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, zktest.Cut)
+		lost := h.srv.After(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
 		c.start()
 		h.advance(0)
 		h.requireRan(lost)
@@ -130,7 +130,7 @@ func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 		conn := h.connect()
 		ahead := h.createContender()
 		h.remove(h.createContender()) // its number is not used again
-		lost := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, zktest.Cut)
+		lost := h.srv.Before(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
 		c := h.join(conn)
 		h.requireRan(lost)
 		h.reconnect()
@@ -164,8 +164,8 @@ func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	forEachKind(t, []kind{election, mutex, semaphore}, 3, func(h *harness) {
 		conn := h.connect()
-		first := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, zktest.Cut)
-		second := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 2}, zktest.Cut)
+		first := h.srv.Before(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
+		second := h.srv.Before(zktest.Match{Path: below, Nth: 2}, zktest.Cut)
 		for range 3 {
 			c := h.join(conn)
 			h.advance(timeout)
@@ -190,11 +190,11 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 func TestTrap40_GivesUpDuringCreate(t *testing.T) {
 	subtestForEachKind(t, "the reply is late", all, 1, func(h *harness) {
 		hook, open := bubble.Hold(h)
-		h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, hook)
+		h.srv.After(zktest.Match{Path: below, Nth: 1}, hook)
 		testGivesUpDuringCreate(h, open)
 	})
 	forEachLoss(t, bubble.ConnectionLost[2:], func(h *harness, l bubble.Fault) {
-		l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
+		l.Set(h.srv, zktest.Match{Path: below, Nth: 1})
 		testGivesUpDuringCreate(h, func() {})
 	})
 	subtestForEachKind(t, "the request is late", all, 1, func(h *harness) {

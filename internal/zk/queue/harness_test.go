@@ -240,7 +240,7 @@ func (h *harness) created() []string { return bubble.Created(h.srv, dir) }
 // cutAfterCreate lets the first create of a contender be applied, and cuts the connection before its
 // reply. No client can connect until reconnect.
 func (h *harness) cutAfterCreate() *zktest.Hook {
-	return h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+	return h.srv.After(zktest.Match{Path: below, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 		h.srv.Refuse(true)
 		return zktest.Cut(q)
 	})

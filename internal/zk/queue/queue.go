@@ -47,6 +47,10 @@ type Config struct {
 	// Rotation, if it is not nil, chooses the GUID of the contender, and predicts its predecessor if the
 	// create is stamped.
 	Rotation *Rotation
+	// Unused means that Dir had neither data nor children in version UnusedVersion of its data. The
+	// create then does the same if Dir still has this version.
+	Unused        bool
+	UnusedVersion int32
 	// Parting returns the operations that are executed in one transaction with the deletion of
 	// the contender's znode, given the reason why it leaves. If the transaction is rejected, the
 	// znode is deleted without them.

@@ -280,10 +280,8 @@ func (r *requests) create(res *result) {
 	switch {
 	case r.plain != nil:
 		res.path, res.reply.Err = r.plain.create(res.reply.Prefix)
-	case cfg.Stamp && isStampable(cfg.Conn, cfg.Dir):
-		res.createStamped(cfg)
 	default:
-		res.path, res.reply.Err = cfg.Conn.Create(path.Join(cfg.Dir, res.reply.Prefix), cfg.Data, cfg.createFlags(), cfg.ACL)
+		res.createZnode(cfg)
 	}
 	if res.reply.Err != nil {
 		res.reply.Err = r.lost(res.reply.Err)
@@ -400,7 +398,7 @@ func (r *requests) replaceZnode(res *result) {
 // contains the number of its children at that moment, and, as the time of its change, the
 // creation zxid of the contender's znode: if the contender is alone, it is its turn after one
 // round trip. The write replaces the data of the queue's znode. So it is done only if the data was
-// empty when the znode was last read.
+// empty when the znode was last read, and, with Config.Unused, if it has not been written since.
 
 // stampable contains the queues of one connection whose znodes had no data when they were read
 // last.
@@ -440,22 +438,40 @@ func forbidStamp(conn *zk.Conn, dir string) {
 	s.dirs[dir] = false
 }
 
-// isStampable reports whether the znode of a queue may be written.
-func isStampable(conn *zk.Conn, dir string) bool {
-	s := stampables.Of(conn)
+// stampVersion returns the version in which the create may write the znode of the queue, -1 for any
+// version. ok is false if it must not write it.
+func (cfg *Config) stampVersion() (version int32, ok bool) {
+	if !cfg.Stamp && !cfg.Unused {
+		return 0, false
+	}
+	s := stampables.Of(cfg.Conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.dirs[dir]
+	permitted, known := s.dirs[cfg.Dir]
+	if cfg.Unused {
+		return cfg.UnusedVersion, permitted || !known
+	}
+	return -1, permitted
 }
 
-// createStamped creates the contender's znode and writes that of the queue.
-func (res *result) createStamped(cfg *Config) {
+// createZnode creates the contender's znode, and writes that of the queue in the same transaction if it
+// may.
+func (res *result) createZnode(cfg *Config) {
 	create := &zk.CreateRequest{Path: path.Join(cfg.Dir, res.reply.Prefix), Data: cfg.Data, Acl: cfg.ACL, Flags: cfg.createFlags()}
-	responses, err := cfg.Conn.Multi(create, &zk.SetDataRequest{Path: cfg.Dir, Version: -1})
+	if version, ok := cfg.stampVersion(); ok && res.createStamped(cfg, create, version) {
+		return
+	}
+	res.path, res.reply.Err = cfg.Conn.Create(create.Path, create.Data, create.Flags, create.Acl)
+}
+
+// createStamped creates the contender's znode and writes that of the queue. It returns false if nothing
+// was done, because the znode of the queue has another version or must not be written.
+func (res *result) createStamped(cfg *Config, create *zk.CreateRequest, version int32) bool {
+	responses, err := cfg.Conn.Multi(create, &zk.SetDataRequest{Path: cfg.Dir, Version: version})
 	switch {
 	case err == nil:
 		stat := responses[1].Stat
-		res.path, res.reply.Token, res.reply.Alone = responses[0].String, stat.Mzxid, stat.NumChildren == 1
+		res.path, res.reply.Token, res.reply.Alone, res.reply.QueueCzxid = responses[0].String, stat.Mzxid, stat.NumChildren == 1, stat.Czxid
 		// Otherwise the queue was created again: the contender lists it, and checks its ACL.
 		res.reply.Alone = res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)
 		if res.reply.Others = stat.NumChildren - 1; cfg.Rotation != nil {
@@ -463,11 +479,14 @@ func (res *result) createStamped(cfg *Config) {
 		}
 	case len(responses) == 2 && responses[0].Error == nil && errors.Is(responses[1].Error, zk.ErrNoAuth):
 		forbidStamp(cfg.Conn, cfg.Dir)
-		res.path, res.reply.Err = cfg.Conn.Create(create.Path, create.Data, create.Flags, create.Acl)
+		return false
+	case len(responses) == 2 && responses[0].Error == nil && errors.Is(responses[1].Error, zk.ErrBadVersion):
+		return false
 	default:
 		if isNoNode(err) {
 			noteStampable(cfg.Conn, cfg.Dir, false) // another client may create it with data
 		}
 		res.reply.Err = err
 	}
+	return true
 }
