@@ -35,6 +35,9 @@
 // Join of many candidates at the same time: the time until all of them know their position. Curator
 // and zk.Lock do not report that; there the server's number of watches is used.
 //
+// Leading many elections on one connection: the time until one session leads all of them. Each has one
+// candidate, and at most 100 candidates join at the same time.
+//
 // Hand-over: the time from just before the leader resigns, or the holder releases a mutex, until the
 // successor has learned that it leads or holds the lock. In a take-over the session is closed
 // instead. Up to 20 sessions share the candidates.
@@ -54,7 +57,10 @@
 // Locks per second: sessions acquire and release one lock repeatedly, without holding it. The run
 // fails if two sessions have the lock at the same time. The processor time per lock is that of the
 // client's process, which contains all sessions, and that of the server. It varies less than the rates
-// if the machine is busy.
+// if the machine is busy. In other rows the sessions hold the lock for 1 ms or 10 ms; or 100 sessions
+// acquire the same 100 locks one after another, each beginning with another lock.
+//
+// Ensemble of 3 servers: the servers are three processes on this machine. Session i is at server i modulo 3.
 //
 // Counters and queues: each session adds 1 repeatedly; or it puts an item, takes one, which may be
 // another session's, and acknowledges it.

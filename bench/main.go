@@ -12,14 +12,13 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // for machines without the Debian package
-	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // settings are the values of the flags, and the durations that -quick changes.
 type settings struct {
 	rounds     int
 	candidates int
+	elections  int // on one connection
 	seed       uint64
 	only       *regexp.Regexp
 	list       bool
@@ -27,6 +26,8 @@ type settings struct {
 	limit      time.Duration
 	quantile   float64
 	delay      time.Duration
+
+	withoutPeers bool // kazoo and Curator
 
 	warmJoins        int
 	pause, longPause time.Duration // after each turn
@@ -42,7 +43,7 @@ const maxDelay = sessionTimeout / 20
 
 func parseFlags() (settings, error) {
 	s := settings{
-		warmJoins: 150, pause: 25 * time.Millisecond, longPause: 250 * time.Millisecond, warmPeriods: 2,
+		elections: 10000, warmJoins: 150, pause: 25 * time.Millisecond, longPause: 250 * time.Millisecond, warmPeriods: 2,
 		period: benchmark.Period{Warmup: 250 * time.Millisecond, Length: time.Second}, idle: 30 * time.Second,
 	}
 	flag.IntVar(&s.rounds, "rounds", 80, "`number` of rounds of joins and hand-overs; slower rows have a fraction of them")
@@ -63,7 +64,7 @@ func parseFlags() (settings, error) {
 		return s, fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
 	if *quick {
-		s.rounds, s.candidates, s.warmJoins = 8, min(s.candidates, 200), 10
+		s.rounds, s.candidates, s.elections, s.warmJoins = 8, min(s.candidates, 200), 500, 10
 		s.warmPeriods, s.period.Length, s.idle = 1, 500*time.Millisecond, 5*time.Second
 	}
 	if s.rounds < 1 || s.candidates < 4 {
@@ -97,39 +98,20 @@ func main() {
 
 func runBenchmark(ctx context.Context, s settings) (err error) {
 	r := report{Seed: s.seed, Delay: s.delay.String(), Environment: newEnvironment()}
-	servers, err := ensemble.StartBenchmarked(ctx, sessionTimeout/10)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, servers.Close()) }()
-	server, err := connectServer(servers.Addr(0))
-	if err != nil {
-		return err
-	}
-	defer server.close()
-	r.Environment.Server = servers.Backend().String()
-	if r.Environment.ZooKeeper, err = server.version(); err != nil {
-		return err
-	}
-
 	dir, err := os.MkdirTemp("", "leaderelection-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{settings: s, server: server, dir: dir, random: rand.New(rand.NewPCG(s.seed, 0))}
-	addr := server.addr
-	if s.delay > 0 {
-		network, err := zkproxy.New(addr)
-		if err != nil {
-			return err
-		}
-		defer network.Close()
-		network.Delay(zkproxy.Both, s.delay)
-		addr = network.Addr()
+	b := &bench{settings: s, dir: dir, random: rand.New(rand.NewPCG(s.seed, 0)), installation: installation{startServers: startServers}}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.open(ctx, 1); err != nil {
+		return err
 	}
-	b.contestants, r.Absent = startContestants(ctx, addr, dir, sessionTimeout)
-	defer func() { err = errors.Join(err, closeContestants(b.contestants)) }()
+	r.Environment.Server, r.Absent = b.backend, b.absent
+	if r.Environment.ZooKeeper, err = b.server.version(); err != nil {
+		return err
+	}
 	for _, c := range b.contestants {
 		r.Contestants = append(r.Contestants, c.name())
 		if p, ok := c.(*process); ok {

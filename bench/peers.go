@@ -35,16 +35,19 @@ var unavailable = []absent{{
 	"github.com/Comcast/go-leaderelection is not available from the Go module proxy, so this module cannot require it",
 }}
 
-// startContestants returns the contestants for the server at addr, the baseline first. It starts the
-// processes with files in dir. Contestants that are not installed are returned as absent.
-func startContestants(ctx context.Context, addr, dir string, timeout time.Duration) ([]contestant, []absent) {
+// startContestants returns the contestants for the servers at addr, the baseline first. Contestants that
+// are not installed are returned as absent.
+func (b *bench) startContestants(ctx context.Context, addr string, timeout time.Duration) ([]contestant, []absent) {
 	all := []contestant{newBaseline(addr, timeout), newLibrary(addr, timeout), newZKLock(addr, timeout)}
+	if b.withoutPeers {
+		return all, nil
+	}
 	missing := slices.Clone(unavailable)
 	for _, peer := range []struct {
 		name  string
 		start func(ctx context.Context, addr, dir string, timeout time.Duration) (*process, error)
 	}{{kazooName, startKazoo}, {curatorName, startCurator}} {
-		p, err := peer.start(ctx, addr, dir, timeout)
+		p, err := peer.start(ctx, addr, b.dir, timeout)
 		if err != nil {
 			missing = append(missing, absent{peer.name, err.Error()})
 			continue

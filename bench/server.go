@@ -8,15 +8,17 @@ import (
 	"net"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// server is the benchmark's access to the ZooKeeper server, in a separate session.
+// server is the benchmark's access to the ZooKeeper server, or to the servers of an ensemble, in a
+// separate session.
 type server struct {
-	addr string
-	pid  int // 0 if the server does not run as a child process
+	addr string // of all servers, separated by commas
+	pid  int    // 0 if the server does not run as a child process
 	conn *zk.Conn
 }
 
@@ -24,7 +26,8 @@ type server struct {
 const serverClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 func connectServer(addr string) (*server, error) {
-	conn, err := dial(addr, sessionTimeout)
+	first, _, _ := strings.Cut(addr, ",")
+	conn, err := dial(first, sessionTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +43,23 @@ func (s *server) close() { s.conn.Close() }
 // newDir creates an empty znode for a queue.
 func (s *server) newDir() (string, error) {
 	return s.conn.Create("/bench-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+}
+
+// childPath returns the path of child i of a znode that newDirWith has created.
+func childPath(dir string, i int) string { return fmt.Sprintf("%s/item-%05d", dir, i) }
+
+// newDirWith creates a znode with n children, which contain data.
+func (s *server) newDirWith(n int, data []byte) (string, error) {
+	dir, err := s.newDir()
+	for created := 0; created < n && err == nil; {
+		var creates []any
+		for range min(500, n-created) {
+			creates = append(creates, &zk.CreateRequest{Path: childPath(dir, created), Data: data, Acl: zk.WorldACL(zk.PermAll)})
+			created++
+		}
+		_, err = s.conn.Multi(creates...)
+	}
+	return dir, err
 }
 
 // poll calls done until it returns true or an error.
@@ -103,18 +123,26 @@ func (s *server) settledWatches(ctx context.Context) (count int, err error) {
 
 var watchCount = regexp.MustCompile(`zk_watch_count\s+(\d+)`)
 
-// watches returns the number of data watches that the server has; "mntr" does not count watches of
+// watches returns the number of data watches that the servers have; "mntr" does not count watches of
 // children.
 func (s *server) watches() (int, error) {
-	response, err := fourLetterWord(s.addr, "mntr")
-	if err != nil {
-		return 0, err
+	sum := 0
+	for addr := range strings.SplitSeq(s.addr, ",") {
+		response, err := fourLetterWord(addr, "mntr")
+		if err != nil {
+			return 0, err
+		}
+		match := watchCount.FindStringSubmatch(response)
+		if match == nil {
+			return 0, errors.New("mntr: the response has no number of watches")
+		}
+		n, err := strconv.Atoi(match[1])
+		if err != nil {
+			return 0, err
+		}
+		sum += n
 	}
-	match := watchCount.FindStringSubmatch(response)
-	if match == nil {
-		return 0, errors.New("mntr: the response has no number of watches")
-	}
-	return strconv.Atoi(match[1])
+	return sum, nil
 }
 
 var serverVersion = regexp.MustCompile(`Zookeeper version: ([\d.]+)`)
