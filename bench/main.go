@@ -27,7 +27,8 @@ type settings struct {
 	quantile   float64
 	delay      time.Duration
 
-	withoutPeers bool // kazoo and Curator
+	peers *regexp.Regexp // matches the names of the other libraries that are measured
+	busy  bool
 
 	warmJoins        int
 	pause, longPause time.Duration // after each turn
@@ -55,6 +56,8 @@ func parseFlags() (settings, error) {
 	flag.Float64Var(&s.quantile, "quantile", 0.5, "compare this `quantile` of the values, from the best to the worst; 0.1 is less affected by other programs on the machine than the median")
 	flag.DurationVar(&s.limit, "limit", 40*time.Minute, "maximum `duration` of the run")
 	flag.DurationVar(&s.delay, "delay", 0, "simulated network delay: every message between contestants and the server takes this `duration` longer")
+	peers := flag.String("peers", "", "measure, beside the baseline and this library, only libraries whose name matches this `pattern`")
+	flag.BoolVar(&s.busy, "busy", false, "measure times and rates although other programs use the processor")
 	quick := flag.Bool("quick", false, "a run of two minutes that shows that everything works; its figures mean little")
 	flag.StringVar(&s.footprint, "footprint", "", "measure only the memory of this process per candidate of the `contestant`, with the server at -addr")
 	flag.StringVar(&s.addr, "addr", "", "`host:port` of a server, for -footprint")
@@ -76,9 +79,10 @@ func parseFlags() (settings, error) {
 	if s.quantile < 0 || s.quantile > 1 {
 		return s, errors.New("-quantile must be from 0 to 1")
 	}
-	var err error
+	var err, peersErr error
 	s.only, err = regexp.Compile(*only)
-	return s, err
+	s.peers, peersErr = regexp.Compile(*peers)
+	return s, errors.Join(err, peersErr)
 }
 
 func main() {
@@ -104,6 +108,9 @@ func runBenchmark(ctx context.Context, s settings) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{settings: s, dir: dir, random: rand.New(rand.NewPCG(s.seed, 0)), installation: installation{startServers: startServers}}
+	if err := b.requireQuiet(ctx); err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.open(ctx, 1); err != nil {
 		return err

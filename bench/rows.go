@@ -7,6 +7,9 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 // mediumQueue is the number of candidates with which every contestant is measured.
@@ -230,7 +233,7 @@ func (b *bench) measureAll(ctx context.Context) error {
 		}
 		at := time.Now()
 		fmt.Fprintf(os.Stderr, "%s ...", rows[0].Name)
-		err := m.measure(ctx)
+		others, err := b.observeOthers(func() error { return m.measure(ctx) })
 		fmt.Fprintf(os.Stderr, " %.0f s\n", time.Since(at).Seconds())
 		if err == nil {
 			err = ctx.Err()
@@ -239,11 +242,47 @@ func (b *bench) measureAll(ctx context.Context) error {
 			return err
 		}
 		for _, r := range rows {
-			r.quantile = b.quantile
+			r.quantile, r.allowBusy, r.Others = b.quantile, b.busy, others
 		}
 		b.results = append(b.results, rows...)
 	}
 	return nil
+}
+
+// observeOthers calls measure, and returns what other programs used during the call. It returns nil if
+// that is unknown: on other systems than Linux, and if the server runs in a container, whose processes are
+// not descendants of this one.
+func (b *bench) observeOthers(measure func() error) (*benchmark.Others, error) {
+	if b.backend == ensemble.Docker.String() {
+		return nil, measure()
+	}
+	before, beforeErr := benchmark.ReadProcessorUse()
+	if err := measure(); err != nil {
+		return nil, err
+	}
+	after, err := benchmark.ReadProcessorUse()
+	if beforeErr != nil || err != nil {
+		return nil, nil
+	}
+	others := after.Others(before, os.Getpid())
+	return &others, nil
+}
+
+// requireQuiet returns an error if rows whose results are times or rates are selected, and other programs
+// use the processor.
+func (b *bench) requireQuiet(ctx context.Context) error {
+	relative := func(m measurement) bool { return slices.ContainsFunc(b.selected(m), (*row).isRelative) }
+	if b.busy || !slices.ContainsFunc(b.measurements(), relative) {
+		return nil
+	}
+	others, err := b.observeOthers(func() error {
+		sleep(ctx, time.Second)
+		return ctx.Err()
+	})
+	if err != nil || others == nil || !others.Disturb() {
+		return err
+	}
+	return fmt.Errorf("%v: the results would not be comparable; wait, end these programs, or use -busy", others)
 }
 
 // printNames prints the names and the goals of the selected rows.

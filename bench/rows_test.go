@@ -19,7 +19,7 @@ import (
 func newTestBench(t *testing.T, only string) *bench {
 	b := &bench{
 		settings: settings{
-			rounds: 1, quantile: 0.5, candidates: 24, elections: 24, withoutPeers: true, only: regexp.MustCompile(only), warmJoins: 1, warmPeriods: 1,
+			rounds: 1, quantile: 0.5, candidates: 24, elections: 24, peers: regexp.MustCompile(zkLockName), only: regexp.MustCompile(only), warmJoins: 1, warmPeriods: 1,
 			period: benchmark.Period{Warmup: 10 * time.Millisecond, Length: 100 * time.Millisecond}, idle: idleTimeout,
 		},
 		dir: t.TempDir(), random: rand.New(rand.NewPCG(1, 2)),
