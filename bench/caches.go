@@ -123,7 +123,7 @@ func (l libraryRecipes) fillCache(conn *zk.Conn, dir string, n int) (time.Durati
 	defer c.Close()
 	select {
 	case <-c.Filled():
-	case <-time.After(responseTimeout):
+	case <-time.After(responseTimeout * time.Duration(1+n/cachedNumber)):
 		return 0, errors.New("the cache is not filled")
 	}
 	took := time.Duration(now() - begin)

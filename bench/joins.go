@@ -45,6 +45,9 @@ func (b *bench) measureElections(ctx context.Context, r *row, n, rounds int) err
 			return err
 		}
 		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
+			if err := c.connect(0); err != nil {
+				return 0, err
+			}
 			took, err := leadAll(ctx, c, dir, n)
 			return took, errors.Join(err, c.reset())
 		}))
@@ -56,9 +59,6 @@ func (b *bench) measureElections(ctx context.Context, r *row, n, rounds int) err
 // at the same time, because each occupies a thread of kazoo until it leads.
 func leadAll(ctx context.Context, c contestant, dir string, n int) (time.Duration, error) {
 	const concurrentJoins = 100
-	if err := c.connect(0); err != nil {
-		return 0, err
-	}
 	at, last := now(), int64(0)
 	for joined, led := 0, 0; led < n; led++ {
 		for ; joined < min(n, led+concurrentJoins); joined++ {
@@ -87,6 +87,9 @@ func (b *bench) measureMassJoins(ctx context.Context, r *row, n, rounds int, con
 	return b.interleave(ctx, []*row{r}, 1, rounds, b.longPause, turns)
 }
 
+// joinPatience is the maximum duration of the joins of many candidates at the same time.
+const joinPatience = 30 * time.Minute
+
 func (b *bench) joinAll(ctx context.Context, c contestant, n int, construct bool) (time.Duration, error) {
 	dir, err := b.server.newDir()
 	if err != nil {
@@ -95,6 +98,12 @@ func (b *bench) joinAll(ctx context.Context, c contestant, n int, construct bool
 	if err := connectSessions(c, sharedSessions); err != nil {
 		return 0, err
 	}
+	return b.enlist(ctx, c, dir, n, construct)
+}
+
+// enlist lets n candidates join the election at dir at the same time. The sessions are connected. It returns
+// the time until all candidates know their positions.
+func (b *bench) enlist(ctx context.Context, c contestant, dir string, n int, construct bool) (time.Duration, error) {
 	before, err := b.server.settledWatches(ctx)
 	if err != nil {
 		return 0, err
@@ -115,7 +124,7 @@ func (b *bench) joinAll(ctx context.Context, c contestant, n int, construct bool
 		err := b.server.waitWatches(ctx, before+n-1)
 		return time.Duration(now() - at), err
 	}
-	err = poll(ctx, "waiting for candidates", 2*time.Minute, time.Millisecond, func() (bool, error) {
+	err = poll(ctx, "waiting for candidates", joinPatience, time.Millisecond, func() (bool, error) {
 		count, err := c.queued()
 		return count == n, err
 	})

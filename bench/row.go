@@ -33,7 +33,8 @@ type row struct {
 	Missing map[string]string `json:"missing,omitempty"`
 	// Details contains additional text about the values of a contestant.
 	Details map[string]string `json:"details,omitempty"`
-	// Others is what other programs used while the row was measured, nil if it is unknown.
+	// Others is what other programs used while the row was measured, in the pass in which they used most. It
+	// is nil if it is unknown.
 	Others *benchmark.Others `json:"others,omitempty"`
 
 	// quantile selects the value that is compared, from the best values to the worst.

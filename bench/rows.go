@@ -224,27 +224,33 @@ func (b *bench) selected(m measurement) []*row {
 	return selected
 }
 
-// measureAll performs the measurements that have selected rows, and adds these rows to the results.
+// measureAll performs the measurements that have selected rows, and adds these rows to the results. Each
+// pass adds values to the same rows.
 func (b *bench) measureAll(ctx context.Context) error {
-	for _, m := range b.measurements() {
-		rows := b.selected(m)
-		if len(rows) == 0 {
-			continue
+	all := slices.DeleteFunc(b.measurements(), func(m measurement) bool { return len(b.selected(m)) == 0 })
+	for pass := range max(1, b.passes) {
+		for _, m := range all {
+			rows := b.selected(m)
+			at := time.Now()
+			fmt.Fprintf(os.Stderr, "%s ...", rows[0].Name)
+			others, err := b.observeOthers(func() error { return m.measure(ctx) })
+			fmt.Fprintf(os.Stderr, " %.0f s\n", time.Since(at).Seconds())
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return err
+			}
+			for _, r := range rows {
+				r.quantile, r.allowBusy = b.quantile, b.busy
+				if others != nil && (r.Others == nil || others.Cores > r.Others.Cores) {
+					r.Others = others
+				}
+			}
+			if pass == 0 {
+				b.results = append(b.results, rows...)
+			}
 		}
-		at := time.Now()
-		fmt.Fprintf(os.Stderr, "%s ...", rows[0].Name)
-		others, err := b.observeOthers(func() error { return m.measure(ctx) })
-		fmt.Fprintf(os.Stderr, " %.0f s\n", time.Since(at).Seconds())
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
-			r.quantile, r.allowBusy, r.Others = b.quantile, b.busy, others
-		}
-		b.results = append(b.results, rows...)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,14 @@ func TestMeasureAll(t *testing.T) {
 		}
 	}
 	require.Len(t, b.results, 47)
+}
+
+// TestShortRows fails if a row of the short form does not exist any more under its name.
+func TestShortRows(t *testing.T) {
+	for _, pattern := range shortRows {
+		b := &bench{settings: settings{only: regexp.MustCompile(pattern)}}
+		require.True(t, slices.ContainsFunc(b.measurements(), func(m measurement) bool { return len(b.selected(m)) > 0 }), pattern)
+	}
 }
 
 // TestMeasureRequests fails if the baseline sends more than one request per succession, or if messages

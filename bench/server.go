@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +19,8 @@ type server struct {
 	addr string // of all servers, separated by commas
 	pid  int    // 0 if the server does not run as a child process
 	conn *zk.Conn
+
+	asked int // number of calls of metric, which Apache's server counts as requests
 }
 
 // serverClass is the main class of the server.
@@ -99,7 +100,7 @@ func (s *server) waitChildren(ctx context.Context, dir string, n int) error {
 
 // waitWatches waits until the server has at least n watches.
 func (s *server) waitWatches(ctx context.Context, n int) error {
-	return poll(ctx, "waiting for watches", 2*time.Minute, 20*time.Millisecond, func() (bool, error) {
+	return poll(ctx, "waiting for watches", joinPatience, 20*time.Millisecond, func() (bool, error) {
 		count, err := s.watches()
 		return count >= n, err
 	})
@@ -121,24 +122,38 @@ func (s *server) settledWatches(ctx context.Context) (count int, err error) {
 	return count, err
 }
 
-var watchCount = regexp.MustCompile(`zk_watch_count\s+(\d+)`)
-
 // watches returns the number of data watches that the servers have; "mntr" does not count watches of
 // children.
-func (s *server) watches() (int, error) {
+func (s *server) watches() (int, error) { return s.metric("zk_watch_count") }
+
+// requests returns the number of requests that the server has received, including pings, without those of
+// this program for metrics.
+func (s *server) requests() (int, error) {
+	const name = "zk_packets_received"
+	first, err := s.metric(name)
+	if err != nil {
+		return 0, err
+	}
+	second, err := s.metric(name)
+	if second == first { // the server does not count them
+		return second, err
+	}
+	return second - s.asked, err
+}
+
+// metric returns the sum of a metric of the servers.
+func (s *server) metric(name string) (int, error) {
+	s.asked++
 	sum := 0
 	for addr := range strings.SplitSeq(s.addr, ",") {
 		response, err := fourLetterWord(addr, "mntr")
 		if err != nil {
 			return 0, err
 		}
-		match := watchCount.FindStringSubmatch(response)
-		if match == nil {
-			return 0, errors.New("mntr: the response has no number of watches")
-		}
-		n, err := strconv.Atoi(match[1])
-		if err != nil {
-			return 0, err
+		_, rest, _ := strings.Cut(response, name)
+		var n int
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			return 0, fmt.Errorf("mntr: the response has no %s", name)
 		}
 		sum += n
 	}
