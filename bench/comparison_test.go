@@ -105,12 +105,16 @@ func TestRecording_RoundTrip(t *testing.T) {
 	read, err := readRecording(&file, "file")
 	require.NoError(t, err)
 	require.Equal(t, rec, read)
-	require.Empty(t, rec.otherMachine(read))
 	require.Equal(t, "2026-11-29", read.config[keyDate])
 	require.Equal(t, "1.00", read.config[keyOthers])
 
 	read.config["cpus"] = "4"
-	require.Equal(t, `cpus was "2" and is "4"`, rec.otherMachine(read))
+	require.Equal(t, `other programs used "1.00" cores during the recording; cpus was "2" and is "4"`, rec.incomparable(read))
+	rec.config[keyOthers] = "0.10"
+	require.Equal(t, `cpus was "2" and is "4"`, rec.incomparable(read))
+	read.config["cpus"] = "2"
+	require.Empty(t, rec.incomparable(read))
+	read.config["cpus"] = "4"
 	var out strings.Builder
 	printComparison(&out, "file", rec, read)
 	require.Contains(t, out.String(), "Times and rates are not compared")

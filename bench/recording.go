@@ -110,10 +110,14 @@ func commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// otherMachine describes how the machines, or what is installed on them, differ. It returns "" if times
-// of both recordings are comparable.
-func (r recording) otherMachine(now recording) string {
+// incomparable describes why times and rates of the recordings are not comparable: how the machines, or what
+// is installed on them, differ, and whether other programs disturbed the earlier one. It returns "" if they
+// are comparable.
+func (r recording) incomparable(now recording) string {
 	var differences []string
+	if others, err := strconv.ParseFloat(r.config[keyOthers], 64); err != nil || (benchmark.Others{Cores: others}).Disturb() {
+		differences = append(differences, fmt.Sprintf("other programs used %q cores during the recording", r.config[keyOthers]))
+	}
 	for _, key := range machineKeys {
 		if r.config[key] != now.config[key] {
 			differences = append(differences, fmt.Sprintf("%s was %q and is %q", key, r.config[key], now.config[key]))
@@ -200,8 +204,8 @@ func (r recording) writeFile(name string) error {
 func printComparison(w io.Writer, name string, old, now recording) {
 	fmt.Fprintf(w, "\nThis library (%s) compared with commit %s of %s (%s; other programs used up to %s cores):\n",
 		now.config[keyCommit], old.config[keyCommit], old.config[keyDate], name, old.config[keyOthers])
-	if different := old.otherMachine(now); different != "" {
-		fmt.Fprintf(w, "Times and rates are not compared: %s.\n", different)
+	if reason := old.incomparable(now); reason != "" {
+		fmt.Fprintf(w, "Times and rates are not compared: %s.\n", reason)
 		now.rows = slices.DeleteFunc(slices.Clone(now.rows), samples.isRelative)
 	}
 	fmt.Fprintln(w)
