@@ -88,8 +88,8 @@ func parseFlags() (settings, error) {
 			*only = strings.Join(shortRows, "|")
 		}
 	}
-	if s.curve != "" {
-		*peers = "^" + zkLockName + "$"
+	if s.curve != "" && *peers == "" {
+		*peers = "^" + zkLockName + "$" // the others are not measured
 	}
 	if s.rounds < 1 || s.candidates < 4 {
 		return s, errors.New("-rounds must be 1 or more, and -candidates 4 or more")
