@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults seeds fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults seeds fuzz mutants lint cross sizes format bench bench-short bench-record bench-curves bench-figures prepare tidy modules
 
 all: test
 
@@ -56,7 +56,7 @@ api:
 help:
 	@awk '/^# /{comment = comment substr($$0, 3) " "; next} \
 		comment{name = comment; sub(/ .*/, "", name); sub(/([.]|: it) .*/, "", comment); about[name] = substr(comment, length(name) + 2); comment = ""} \
-		/^[a-z0-9]+:/{name = $$1; sub(/:.*/, "", name); if (about[name]) printf "make %-11s  %s\n", name, about[name]; delete about[name]}' Makefile
+		/^[a-z0-9-]+:/{name = $$1; sub(/:.*/, "", name); if (about[name]) printf "make %-13s  %s\n", name, about[name]; delete about[name]}' Makefile
 
 # The client library has a data race if it reconnects while requests are queued (its pull
 # request 35, open since 2020). These tests do not test the client library, so that package is
@@ -248,14 +248,44 @@ format:
 # of the first table, and BENCHFLAGS=-list prints the names of the rows. The benchmarks are separate
 # modules, so that the library does not require the other libraries; their own tests run first. kazoo
 # and Curator participate if Debian's python3-kazoo and libcurator-recipes-java are installed. If
-# TMPDIR is set, servers keep their data on a disk, not in memory as in tests.
-bench: export TMPDIR ?= /tmp
+# TMPDIR is set, servers keep their data on a disk, not in memory as in tests. If other programs use the
+# processor, the first program exits, unless BENCHFLAGS contains -busy.
+bench bench-short bench-record bench-curves bench-figures: export TMPDIR ?= /tmp
 bench: prepare
 	cd bench && GOWORK=off $(GO) test . ./internal/... ./raftlog
 	cd bench && GOWORK=off $(GO) run . $(BENCHFLAGS)
 	cd bench && GOWORK=off $(GO) run ./raftlog
 	cd bench/systems && GOWORK=off $(GO) run .
 	cd bench && GOWORK=off $(GO) test -run '^$$' -bench . -timeout 20m ./changefeed
+
+# bench-short compares this library with its recorded speed, in about five minutes. It marks the rows that
+# became worse by more than the noise of both runs.
+bench-short: prepare
+	cd bench && GOWORK=off $(GO) run . -short -compare recorded.txt $(BENCHFLAGS)
+
+# bench-record writes the file with which bench-short compares. Commit it with a change of speed.
+bench-record: prepare
+	cd bench && GOWORK=off $(GO) run . -short -record recorded.txt $(BENCHFLAGS)
+
+# bench-curves shows how costs grow, with up to 50,000 candidates and a million cached znodes. It also
+# simulates the loss of a server with LOSSCANDIDATES candidates.
+LOSSCANDIDATES = 100000
+
+bench-curves: prepare
+	for curve in candidates elections contenders cache; do \
+		(cd bench && GOWORK=off $(GO) run . -curve $$curve -patience 20m -limit 3h $(BENCHFLAGS)) || exit 1; \
+	done
+	cd bench && GOWORK=off $(GO) test -count 1 -run TestServerLoss -v -timeout 2h . -args -loss.candidates $(LOSSCANDIDATES)
+
+# bench-figures writes all figures to the directory FIGURES, in about six hours. These are all rows in 250
+# rounds, without and with a network delay, and the curves.
+FIGURES = /tmp/figures
+
+bench-figures: prepare
+	mkdir -p $(FIGURES)
+	cd bench && GOWORK=off $(GO) run . -rounds 250 -limit 6h -json $(FIGURES)/local.json $(BENCHFLAGS) >$(FIGURES)/local.txt
+	cd bench && GOWORK=off $(GO) run . -rounds 250 -limit 6h -delay 500us -json $(FIGURES)/delay.json $(BENCHFLAGS) >$(FIGURES)/delay.txt
+	$(MAKE) --no-print-directory bench-curves >$(FIGURES)/curves.txt
 
 # tidy runs go mod tidy in every module of the workspace.
 tidy:

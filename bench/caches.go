@@ -123,7 +123,7 @@ func (l libraryRecipes) fillCache(conn *zk.Conn, dir string, n int) (time.Durati
 	defer c.Close()
 	select {
 	case <-c.Filled():
-	case <-time.After(responseTimeout):
+	case <-time.After(responseTimeout * time.Duration(1+n/cachedNumber)):
 		return 0, errors.New("the cache is not filled")
 	}
 	took := time.Duration(now() - begin)
@@ -170,21 +170,9 @@ func (p *process) writeCached(session int, dir string) (time.Duration, error) {
 // that was closed leaves watches on the server.
 func (b *bench) measureCacheFills(ctx context.Context, r *row) error {
 	defer reset(b.contestants)
-	dir, err := b.server.newDir()
+	dir, err := b.server.newDirWith(cachedNumber, make([]byte, cachedSize))
 	if err != nil {
 		return err
-	}
-	for created := 0; created < cachedNumber; {
-		var creates []any
-		for range 500 {
-			creates = append(creates, &zk.CreateRequest{
-				Path: fmt.Sprintf("%s/item-%05d", dir, created), Data: make([]byte, cachedSize), Acl: zk.WorldACL(zk.PermAll),
-			})
-			created++
-		}
-		if _, err := b.server.conn.Multi(creates...); err != nil {
-			return err
-		}
 	}
 	var turns []turn
 	for _, c := range b.contestants {

@@ -13,23 +13,33 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// contention is the result of a period in which sessions acquire and release a lock repeatedly.
+// locking is what sessions do with locks in a period. Session i begins with lock i, and acquires the
+// locks one after another. It always releases a lock before it acquires the next.
+type locking struct {
+	sessions, locks int
+	held            time.Duration // from the acquisition to the release
+	period          benchmark.Period
+}
+
+// contention is the result of a period in which sessions acquire and release locks repeatedly.
 type contention struct {
 	locks    int           // acquisitions in the whole period
 	rate     float64       // locks per second that were released in the counted part
 	handOver time.Duration // median time from just before a release to the next acquisition
 }
 
-// cycle contains the times at which a lock was granted, just before its release, and after its
-// release.
-type cycle struct{ granted, releasing, released int64 }
+// cycle contains the number of a lock, and the times at which it was granted, just before its release,
+// and after its release.
+type cycle struct{ lock, granted, releasing, released int64 }
 
 // errOverlap means that the lock was not exclusive, so that the figures are not comparable.
 var errOverlap = errors.New("two sessions had the lock at the same time")
 
 // summarize returns the result of the cycles of all sessions in a period that started at start.
 func summarize(cycles []cycle, start int64, p benchmark.Period) (contention, error) {
-	slices.SortFunc(cycles, func(a, b cycle) int { return cmp.Compare(a.granted, b.granted) })
+	slices.SortFunc(cycles, func(a, b cycle) int {
+		return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.granted, b.granted))
+	})
 	from, to := start+int64(p.Warmup), start+int64(p.Total())
 	c := contention{locks: len(cycles)}
 	released := 0
@@ -38,7 +48,7 @@ func summarize(cycles []cycle, start int64, p benchmark.Period) (contention, err
 		if current.released >= from && current.released < to {
 			released++
 		}
-		if i == 0 {
+		if i == 0 || current.lock != cycles[i-1].lock {
 			continue
 		}
 		took := current.granted - cycles[i-1].releasing
@@ -56,25 +66,32 @@ func summarize(cycles []cycle, start int64, p benchmark.Period) (contention, err
 	return c, nil
 }
 
-func (l *local) contend(n int, dir string, p benchmark.Period) (contention, error) {
-	entries := make([]entry, n)
+func (l *local) contend(k locking, dir string) (contention, error) {
+	entries := make([][]entry, k.sessions)
 	for i := range entries {
-		var err error
-		if entries[i], err = l.implementation.newEntry(mutex, l.conn(i), dir); err != nil {
-			return contention{}, err
+		for lock := range k.locks {
+			e, err := l.implementation.newEntry(mutex, l.conn(i), childPath(dir, lock))
+			if err != nil {
+				return contention{}, err
+			}
+			entries[i] = append(entries[i], e)
 		}
 	}
-	cycles, failures := make([][]cycle, n), make([]error, n)
+	cycles, failures := make([][]cycle, k.sessions), make([]error, k.sessions)
 	var sessions sync.WaitGroup
 	start := now()
-	for i, e := range entries {
+	for i, locks := range entries {
 		sessions.Go(func() {
-			for running := true; running; running = now() < start+int64(p.Total()) {
-				var c cycle
+			for next, running := i, true; running; next, running = next+1, now() < start+int64(k.period.Total()) {
+				c := cycle{lock: int64(next % k.locks)}
+				e := locks[c.lock]
 				if failures[i] = e.acquire(func() {}); failures[i] != nil {
 					return
 				}
 				c.granted = now()
+				if k.held > 0 {
+					time.Sleep(k.held)
+				}
 				c.releasing = now()
 				if failures[i] = e.release(); failures[i] != nil {
 					return
@@ -88,22 +105,23 @@ func (l *local) contend(n int, dir string, p benchmark.Period) (contention, erro
 	if err := errors.Join(failures...); err != nil {
 		return contention{}, err
 	}
-	return summarize(slices.Concat(cycles...), start, p)
+	return summarize(slices.Concat(cycles...), start, k.period)
 }
 
-func (p *process) contend(n int, dir string, period benchmark.Period) (contention, error) {
-	values, err := p.callNumbers("contend", n, dir, period.Warmup.Nanoseconds(), period.Length.Nanoseconds())
+func (p *process) contend(k locking, dir string) (contention, error) {
+	values, err := p.callNumbers("contend", k.sessions, k.locks, dir, k.held.Nanoseconds(),
+		k.period.Warmup.Nanoseconds(), k.period.Length.Nanoseconds())
 	if err != nil {
 		return contention{}, err
 	}
-	if len(values)%3 != 1 {
+	if len(values)%4 != 1 {
 		return contention{}, fmt.Errorf("%s: contend: %d numbers", p.title, len(values))
 	}
-	cycles := make([]cycle, 0, len(values)/3)
-	for at := values[1:]; len(at) > 0; at = at[3:] {
-		cycles = append(cycles, cycle{at[0], at[1], at[2]})
+	cycles := make([]cycle, 0, len(values)/4)
+	for c := values[1:]; len(c) > 0; c = c[4:] {
+		cycles = append(cycles, cycle{c[0], c[1], c[2], c[3]})
 	}
-	return summarize(cycles, values[0], period)
+	return summarize(cycles, values[0], k.period)
 }
 
 // contentionRows are the rows that are measured with a number of contenders.
@@ -112,19 +130,19 @@ type contentionRows struct {
 	cpu, client, server *row // processor time per lock
 }
 
-// measureContention measures n sessions that acquire and release a lock repeatedly.
-func (b *bench) measureContention(ctx context.Context, rows contentionRows, n int) error {
+// measureContention measures sessions that acquire and release locks repeatedly.
+func (b *bench) measureContention(ctx context.Context, rows contentionRows, k locking) error {
 	defer reset(b.contestants)
 	var turns []turn
 	for _, c := range b.contestants {
-		if n > c.maxCandidates() {
+		if k.sessions > c.maxCandidates() {
 			continue
 		}
-		dir, err := b.server.newDir()
+		dir, err := b.server.newDirWith(k.locks, nil)
 		if err != nil {
 			return err
 		}
-		if err := connectSessions(c, n); err != nil {
+		if err := connectSessions(c, k.sessions); err != nil {
 			return err
 		}
 		clientID := c.processID()
@@ -133,7 +151,7 @@ func (b *bench) measureContention(ctx context.Context, rows contentionRows, n in
 		}
 		turns = append(turns, turn{c.name(), func(context.Context) ([]float64, error) {
 			client, server := newStopwatch(clientID), newStopwatch(b.server.pid)
-			result, err := c.contend(n, dir, b.period)
+			result, err := c.contend(k, dir)
 			if err != nil {
 				return nil, err
 			}

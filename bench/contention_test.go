@@ -16,7 +16,7 @@ var secondAfterSecond = benchmark.Period{Warmup: time.Second, Length: time.Secon
 func TestSummarize_CountsLocksOfThePeriod(t *testing.T) {
 	const start, ms = 1e12, int64(time.Millisecond)
 	at := func(granted int64) cycle {
-		return cycle{start + granted*ms, start + (granted+10)*ms, start + (granted+15)*ms}
+		return cycle{0, start + granted*ms, start + (granted+10)*ms, start + (granted+15)*ms}
 	}
 	// In the order of two sessions, not of time.
 	c, err := summarize([]cycle{at(900), at(1100), at(1990), at(100), at(1000)}, start, secondAfterSecond)
@@ -28,10 +28,12 @@ func TestSummarize_CountsLocksOfThePeriod(t *testing.T) {
 
 // TestSummarize_FailsIfLocksOverlap fails if a contestant is measured that does not exclude others.
 func TestSummarize_FailsIfLocksOverlap(t *testing.T) {
-	_, err := summarize([]cycle{{10, 20, 30}, {19, 40, 50}}, 0, secondAfterSecond)
+	_, err := summarize([]cycle{{0, 10, 20, 30}, {0, 19, 40, 50}}, 0, secondAfterSecond)
 	require.ErrorIs(t, err, errOverlap)
-	_, err = summarize([]cycle{{10, 20, 30}, {20, 40, 50}}, 0, secondAfterSecond)
+	_, err = summarize([]cycle{{0, 10, 20, 30}, {0, 20, 40, 50}}, 0, secondAfterSecond)
 	require.NoError(t, err, "the next session may have the lock before the release returns")
+	_, err = summarize([]cycle{{0, 10, 20, 30}, {1, 10, 20, 30}}, 0, secondAfterSecond)
+	require.NoError(t, err, "different locks may be held at the same time")
 }
 
 // TestCountCompletions fails if operations of the warm-up count.

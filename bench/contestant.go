@@ -57,8 +57,8 @@ type contestant interface {
 	// open.
 	failures() <-chan error
 
-	// contend acquires and releases the lock at dir repeatedly, in each of the sessions 0 to n-1.
-	contend(n int, dir string, p benchmark.Period) (contention, error)
+	// contend acquires and releases locks repeatedly. The locks are children of dir: see childPath.
+	contend(l locking, dir string) (contention, error)
 	// repeat repeats an operation on an object at dir, in each of the sessions 0 to n-1.
 	repeat(o operation, n int, dir string, p benchmark.Period) (completions, error)
 

@@ -2,16 +2,27 @@
 // library, go-zookeeper's zk.Lock, kazoo and Apache Curator. For elections it uses kazoo's Lock and
 // Curator's LeaderLatch, for locks kazoo's Lock and Curator's InterProcessMutex.
 //
-//	go run .                                            # all rows, in about half an hour
+//	go run .                                            # all rows, in about an hour
 //	go run . -list                                      # the names of the rows, and the goals
 //	go run . -only 'locks per second, 8' -rounds 160    # one row, with more rounds
+//	go run . -short -compare recorded.txt               # marks what became worse, in five minutes
+//	go run . -curve candidates                          # how costs grow, see curves.go
 //
 // All contestants use the same server in the same run. In each round every contestant has one turn,
 // in random order. After each turn there is a pause, in which new candidates join and in which this
 // library determines which candidate is next. The table contains medians over the rounds, with the
 // quartiles in parentheses, and the goals of this library. The flag -json writes all values. On two
-// cores, differences of less than 15 % are noise; use more rounds. Other programs increase the times of
-// some rounds: on a busy machine, -quantile 0.1 compares the fastest tenth of the rounds.
+// cores, differences of less than 15 % are noise; use more rounds.
+//
+// Other programs increase the times of some rounds. The column "others" contains the number of cores that
+// they used on average, which is the processor time of the machine without that of the benchmark, its
+// servers and its contestants. If they use more than a quarter of a core, the program does not start, and
+// it withholds the times and rates of rows that they have disturbed later. With -busy it does neither. Then
+// -quantile 0.1 compares the fastest tenth of the rounds. Counts and memory do not depend on other programs.
+//
+// The flag -record writes the results of this library to a file in the format of Go benchmarks, and
+// -compare compares them with such a file. With -short, all rows are measured in two halves, one after the
+// other. The difference between the halves is the noise, and a row is worse if its change is larger.
 //
 // On one machine a message takes a few microseconds, so that the figures depend on the processor time
 // of clients and server. Between machines, round trips take longer: -delay 500us simulates that. A
@@ -35,6 +46,9 @@
 // Join of many candidates at the same time: the time until all of them know their position. Curator
 // and zk.Lock do not report that; there the server's number of watches is used.
 //
+// Leading many elections on one connection: the time until one session leads all of them. Each has one
+// candidate, and at most 100 candidates join at the same time.
+//
 // Hand-over: the time from just before the leader resigns, or the holder releases a mutex, until the
 // successor has learned that it leads or holds the lock. In a take-over the session is closed
 // instead. Up to 20 sessions share the candidates.
@@ -54,7 +68,10 @@
 // Locks per second: sessions acquire and release one lock repeatedly, without holding it. The run
 // fails if two sessions have the lock at the same time. The processor time per lock is that of the
 // client's process, which contains all sessions, and that of the server. It varies less than the rates
-// if the machine is busy.
+// if the machine is busy. In other rows the sessions hold the lock for 1 ms or 10 ms; or 100 sessions
+// acquire the same 100 locks one after another, each beginning with another lock.
+//
+// Ensemble of 3 servers: the servers are three processes on this machine. Session i is at server i modulo 3.
 //
 // Counters and queues: each session adds 1 repeatedly; or it puts an item, takes one, which may be
 // another session's, and acknowledges it.

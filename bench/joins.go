@@ -35,6 +35,44 @@ func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error 
 	return b.interleave(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
 }
 
+// measureElections measures the time until candidates of one session lead n elections that have no other
+// candidates.
+func (b *bench) measureElections(ctx context.Context, r *row, n, rounds int) error {
+	var turns []turn
+	for _, c := range b.contestants {
+		dir, err := b.server.newDirWith(n, nil)
+		if err != nil {
+			return err
+		}
+		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
+			if err := c.connect(0); err != nil {
+				return 0, err
+			}
+			took, err := leadAll(ctx, c, dir, n)
+			return took, errors.Join(err, c.reset())
+		}))
+	}
+	return b.interleave(ctx, []*row{r}, 1, rounds, b.longPause, turns)
+}
+
+// leadAll lets candidates of session 0 lead the elections at n children of dir. At most concurrentJoins of them join
+// at the same time, because each occupies a thread of kazoo until it leads.
+func leadAll(ctx context.Context, c contestant, dir string, n int) (time.Duration, error) {
+	const concurrentJoins = 100
+	at, last := now(), int64(0)
+	for joined, led := 0, 0; led < n; led++ {
+		for ; joined < min(n, led+concurrentJoins); joined++ {
+			c.join(election, joined, 0, childPath(dir, joined))
+		}
+		a, err := waitAcquisition(ctx, c)
+		if err != nil {
+			return 0, fmt.Errorf("after %d of %d elections: %w", led, n, err)
+		}
+		last = max(last, a.at)
+	}
+	return time.Duration(last - at), nil
+}
+
 // measureMassJoins measures the time in which n candidates that join at the same time learn their
 // positions. The time includes their construction if construct is set.
 func (b *bench) measureMassJoins(ctx context.Context, r *row, n, rounds int, construct bool) error {
@@ -49,6 +87,9 @@ func (b *bench) measureMassJoins(ctx context.Context, r *row, n, rounds int, con
 	return b.interleave(ctx, []*row{r}, 1, rounds, b.longPause, turns)
 }
 
+// joinPatience is the maximum duration of the joins of many candidates at the same time.
+const joinPatience = 30 * time.Minute
+
 func (b *bench) joinAll(ctx context.Context, c contestant, n int, construct bool) (time.Duration, error) {
 	dir, err := b.server.newDir()
 	if err != nil {
@@ -57,6 +98,12 @@ func (b *bench) joinAll(ctx context.Context, c contestant, n int, construct bool
 	if err := connectSessions(c, sharedSessions); err != nil {
 		return 0, err
 	}
+	return b.enlist(ctx, c, dir, n, construct)
+}
+
+// enlist lets n candidates join the election at dir at the same time. The sessions are connected. It returns
+// the time until all candidates know their positions.
+func (b *bench) enlist(ctx context.Context, c contestant, dir string, n int, construct bool) (time.Duration, error) {
 	before, err := b.server.settledWatches(ctx)
 	if err != nil {
 		return 0, err
@@ -77,7 +124,7 @@ func (b *bench) joinAll(ctx context.Context, c contestant, n int, construct bool
 		err := b.server.waitWatches(ctx, before+n-1)
 		return time.Duration(now() - at), err
 	}
-	err = poll(ctx, "waiting for candidates", 2*time.Minute, time.Millisecond, func() (bool, error) {
+	err = poll(ctx, "waiting for candidates", joinPatience, time.Millisecond, func() (bool, error) {
 		count, err := c.queued()
 		return count == n, err
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,7 +63,7 @@ type generation struct {
 
 func newLocal(title, addr string, timeout time.Duration, i implementation) *local {
 	return &local{
-		title: title, sessions: sessions{addr: addr, timeout: timeout, conns: map[int]*zk.Conn{}}, implementation: i,
+		title: title, sessions: sessions{addrs: strings.Split(addr, ","), timeout: timeout, conns: map[int]*zk.Conn{}}, implementation: i,
 		generation: &generation{events: newEvents()}, prepared: map[int]entry{}, heads: map[int]entry{},
 	}
 }

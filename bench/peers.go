@@ -35,16 +35,22 @@ var unavailable = []absent{{
 	"github.com/Comcast/go-leaderelection is not available from the Go module proxy, so this module cannot require it",
 }}
 
-// startContestants returns the contestants for the server at addr, the baseline first. It starts the
-// processes with files in dir. Contestants that are not installed are returned as absent.
-func startContestants(ctx context.Context, addr, dir string, timeout time.Duration) ([]contestant, []absent) {
-	all := []contestant{newBaseline(addr, timeout), newLibrary(addr, timeout), newZKLock(addr, timeout)}
+// startContestants returns the contestants for the servers at addr, the baseline first. Contestants that
+// are not installed are returned as absent.
+func (b *bench) startContestants(ctx context.Context, addr string, timeout time.Duration) ([]contestant, []absent) {
+	all := []contestant{newBaseline(addr, timeout), newLibrary(addr, timeout)}
+	if b.peers.MatchString(zkLockName) {
+		all = append(all, newZKLock(addr, timeout))
+	}
 	missing := slices.Clone(unavailable)
 	for _, peer := range []struct {
 		name  string
 		start func(ctx context.Context, addr, dir string, timeout time.Duration) (*process, error)
 	}{{kazooName, startKazoo}, {curatorName, startCurator}} {
-		p, err := peer.start(ctx, addr, dir, timeout)
+		if !b.peers.MatchString(peer.name) {
+			continue
+		}
+		p, err := peer.start(ctx, addr, b.dir, timeout)
 		if err != nil {
 			missing = append(missing, absent{peer.name, err.Error()})
 			continue

@@ -22,9 +22,10 @@ import (
 //	leave C                leaves the queue           responds "ok T", T just before it
 //	leave_next N           the next N heads leave     responds "ok"
 //	reset                  closes all sessions        responds "ok"
-//	contend N DIR W L      locks for W+L              responds "ok T" and three times for each lock:
-//	                                                  when it was granted, just before its release,
-//	                                                  and after its release; T is the start
+//	contend N M DIR H W L  acquires M locks with N    responds "ok T", and for each acquisition the
+//	                       sessions for W+L, holds    number of the lock and three times: when it was
+//	                       each for H                 granted, just before its release, and after its
+//	                                                  release; T is the start
 //	repeat O N DIR W L     repeats operation O        responds "ok T" and the time of each completion
 //	fill_cache S DIR N     fills and closes a cache   responds "ok D", D until it was filled
 //	watch_cache S DIR      fills a cache              responds "ok"

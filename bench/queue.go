@@ -85,7 +85,7 @@ func (q *queue) fill(ctx context.Context, size, ordered int) error {
 		return err
 	}
 	q.watches = after - before
-	first, err := q.waitAcquisition(ctx)
+	first, err := waitAcquisition(ctx, q.contestant)
 	q.head = first.candidate
 	return err
 }
@@ -107,29 +107,30 @@ func (q *queue) refill(ctx context.Context, n int) error {
 // waitSize waits until the queue has n candidates.
 func (q *queue) waitSize(ctx context.Context, n int) error {
 	if err := q.server.waitChildren(ctx, q.dir, n); err != nil {
-		return fmt.Errorf("%w%s", err, q.failure())
+		return fmt.Errorf("%w%s", err, failure(q.contestant))
 	}
 	return nil
 }
 
 // failure describes the failure of a candidate, if one has failed.
-func (q *queue) failure() string {
+func failure(c contestant) string {
 	select {
-	case err := <-q.contestant.failures():
+	case err := <-c.failures():
 		return fmt.Sprintf(" (a candidate has failed: %v)", err)
 	default:
 		return ""
 	}
 }
 
-func (q *queue) waitAcquisition(ctx context.Context) (acquisition, error) {
+// waitAcquisition waits until a candidate of c leads or holds a lock.
+func waitAcquisition(ctx context.Context, c contestant) (acquisition, error) {
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
 	select {
-	case a := <-q.contestant.acquisitions():
+	case a := <-c.acquisitions():
 		return a, nil
 	case <-limit.C:
-		return acquisition{}, fmt.Errorf("no candidate has become the head of the queue%s", q.failure())
+		return acquisition{}, fmt.Errorf("no candidate has become the head of the queue%s", failure(c))
 	case <-ctx.Done():
 		return acquisition{}, ctx.Err()
 	}
@@ -163,7 +164,7 @@ func (q *queue) removeHead(disconnect bool) <-chan departure {
 func (q *queue) replaceHead(ctx context.Context, disconnect bool) (time.Duration, error) {
 	size, session := len(q.sessionOf), q.sessionOf[q.head]
 	departed := q.removeHead(disconnect)
-	next, err := q.waitAcquisition(ctx)
+	next, err := waitAcquisition(ctx, q.contestant)
 	d := <-departed
 	switch {
 	case err != nil:
@@ -193,7 +194,7 @@ func (q *queue) replaceHeads(ctx context.Context, n int, rejoin bool) (time.Dura
 	departed := q.removeHead(false)
 	var heads []acquisition
 	for len(heads) < n {
-		a, err := q.waitAcquisition(ctx)
+		a, err := waitAcquisition(ctx, q.contestant)
 		if err != nil {
 			return 0, fmt.Errorf("after %d of %d successions: %w", len(heads), n, err)
 		}

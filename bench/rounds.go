@@ -16,11 +16,10 @@ import (
 // bench is a run of the benchmark.
 type bench struct {
 	settings
-	server      *server
-	dir         string       // for the files of processes
-	contestants []contestant // the baseline first
-	random      *rand.Rand
-	results     []*row
+	installation
+	dir     string // for the files of processes
+	random  *rand.Rand
+	results []*row
 }
 
 // turn measures a contestant once. It returns a value for each row that is measured, NaN if the value

@@ -33,9 +33,14 @@ type row struct {
 	Missing map[string]string `json:"missing,omitempty"`
 	// Details contains additional text about the values of a contestant.
 	Details map[string]string `json:"details,omitempty"`
+	// Others is what other programs used while the row was measured, in the pass in which they used most. It
+	// is nil if it is unknown.
+	Others *benchmark.Others `json:"others,omitempty"`
 
 	// quantile selects the value that is compared, from the best values to the worst.
 	quantile float64
+	// allowBusy is set if the row has results although other programs disturbed it.
+	allowBusy bool
 }
 
 // goal is the limit that this library must not miss. The zero value means that the row has no goal.
@@ -62,6 +67,24 @@ func newRow(name string, u unit, g goal) *row {
 // isRelative reports whether the values are printed relative to the baseline.
 func (r *row) isRelative() bool { return r.Unit == unitMillis || r.Unit == unitRate }
 
+// disturbed reports whether other programs used so much processor time that times are not comparable.
+func (r *row) disturbed() bool { return r.isRelative() && r.Others != nil && r.Others.Disturb() }
+
+// withheld reports whether the row has no results because other programs disturbed it.
+func (r *row) withheld() bool { return r.disturbed() && !r.allowBusy }
+
+// others returns the text in the column of the other programs.
+func (r *row) others() string {
+	switch {
+	case r.Others == nil:
+		return "?"
+	case r.disturbed():
+		return fmt.Sprintf("%.2f !", r.Others.Cores)
+	default:
+		return fmt.Sprintf("%.2f", r.Others.Cores)
+	}
+}
+
 // rounds returns the number of rounds.
 func (r *row) rounds() int {
 	n := 0
@@ -87,10 +110,11 @@ func (r *row) base() float64 {
 	return 1
 }
 
-// result returns the value of a contestant as it is printed. It returns false if there are no values.
+// result returns the value of a contestant as it is printed. It returns false if there are no values, or
+// if they are withheld.
 func (r *row) result(contestant string) (value float64, ok bool) {
 	values := r.Values[contestant]
-	if len(values) == 0 || r.isRelative() && len(r.Values[baselineName]) == 0 {
+	if len(values) == 0 || r.withheld() || r.isRelative() && len(r.Values[baselineName]) == 0 {
 		return 0, false
 	}
 	return r.compared(values) / r.base(), true

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
 func newTestRow(u unit, g goal, values map[string][]float64) *row {
@@ -57,6 +59,30 @@ func TestRow_ComparesWithGoal(t *testing.T) {
 	require.Equal(t, "≤ 0 MISSED", verdict(unitPerMinute, 0, 0, 2))
 	require.Equal(t, "≤ 2", newTestRow(unitNumber, limit(2), nil).verdict(), "without values the goal is neither met nor missed")
 	require.Empty(t, newTestRow(unitNumber, goal{}, nil).verdict())
+}
+
+// TestRow_WithholdsDisturbedTimes fails if a time or rate has a result although other programs used a core,
+// if the option does not override that, or if counts are withheld, which do not depend on the load.
+func TestRow_WithholdsDisturbedTimes(t *testing.T) {
+	values := map[string][]float64{baselineName: {1}, libraryName: {1}}
+	r := newTestRow(unitMillis, limit(1.15), values)
+	require.Equal(t, "?", r.others())
+	require.Equal(t, "≤ 1.15 met", r.verdict(), "unknown use")
+	r.Others = &benchmark.Others{Cores: 0.2}
+	require.Equal(t, "0.20", r.others())
+	require.Equal(t, "≤ 1.15 met", r.verdict())
+	r.Others = &benchmark.Others{Cores: 1}
+	require.Equal(t, "1.00 !", r.others())
+	require.Equal(t, "–", r.cell(libraryName))
+	require.Equal(t, "–", r.cell(baselineName))
+	require.Equal(t, "≤ 1.15", r.verdict())
+	r.allowBusy = true
+	require.Equal(t, "1.00", r.cell(libraryName))
+	require.Equal(t, "1.00 !", r.others(), "the row is still marked")
+
+	count := newTestRow(unitNumber, limit(1), values)
+	count.Others = &benchmark.Others{Cores: 1}
+	require.Equal(t, "≤ 1 met", count.verdict())
 }
 
 // TestRow_ComparesWithPeers fails if the baseline counts as a peer, or if the direction is wrong.

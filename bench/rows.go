@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 // mediumQueue is the number of candidates with which every contestant is measured.
@@ -27,6 +31,7 @@ func (b *bench) measurements() []measurement {
 		b.lockMeasurements(),
 		b.operationMeasurements(),
 		b.cacheMeasurements(),
+		b.ensembleMeasurements(),
 		b.footprintMeasurements(),
 	)
 }
@@ -43,11 +48,15 @@ func (b *bench) joinMeasurements() []measurement {
 		}}
 	}
 	massName := fmt.Sprintf("join of %d candidates at the same time", b.candidates)
+	elections := newRow(fmt.Sprintf("leading %d elections on one connection", b.elections), unitMillis, beatPeers)
 	return []measurement{
 		single("first join", limit(1.10), false),
 		single("first join, with construction", limit(1.15), true),
 		mass(massName, limit(1.15), false),
 		mass(massName+", with construction", goal{}, true),
+		{[]*row{elections}, func(ctx context.Context) error {
+			return b.measureElections(ctx, elections, b.elections, max(2, b.rounds/16))
+		}},
 	}
 }
 
@@ -114,30 +123,31 @@ func (b *bench) successionMeasurements() []measurement {
 
 func (b *bench) lockMeasurements() []measurement {
 	var all []measurement
-	for _, contenders := range []struct {
-		n    int
-		name string
-		goal goal
-	}{
-		{1, "1 contender", limit(1.15)},
-		{8, "8 contenders", limit(0.85)},
-		{64, "64 contenders", limit(0.85)},
-	} {
+	add := func(k locking, name string, rate, handOver goal, printed func(contentionRows) []*row) {
+		k.period = b.period
 		rows := contentionRows{
-			rate:     newRow("locks per second, "+contenders.name, unitRate, contenders.goal),
-			handOver: newRow("hand-over of a contended lock, "+contenders.name, unitMillis, beatPeers),
-			cpu:      newRow("processor time per lock, client and server, "+contenders.name, unitMillis, goal{}),
-			client:   newRow("processor time per lock, client, "+contenders.name, unitMillis, goal{}),
-			server:   newRow("processor time per lock, server, "+contenders.name, unitMillis, goal{}),
+			rate:     newRow("locks per second, "+name, unitRate, rate),
+			handOver: newRow("hand-over of a contended lock, "+name, unitMillis, handOver),
+			cpu:      newRow("processor time per lock, client and server, "+name, unitMillis, goal{}),
+			client:   newRow("processor time per lock, client, "+name, unitMillis, goal{}),
+			server:   newRow("processor time per lock, server, "+name, unitMillis, goal{}),
 		}
-		printed := []*row{rows.rate, rows.handOver, rows.cpu, rows.client, rows.server}
-		if contenders.n == 1 {
-			printed = slices.Delete(printed, 1, 2) // a single contender does not hand over
-		}
-		all = append(all, measurement{printed, func(ctx context.Context) error {
-			return b.measureContention(ctx, rows, contenders.n)
-		}})
+		all = append(all, measurement{printed(rows), func(ctx context.Context) error { return b.measureContention(ctx, rows, k) }})
 	}
+	everything := func(r contentionRows) []*row { return []*row{r.rate, r.handOver, r.cpu, r.client, r.server} }
+	withoutHandOver := func(r contentionRows) []*row { return []*row{r.rate, r.cpu, r.client, r.server} }
+	add(locking{sessions: 1, locks: 1}, "1 contender", limit(1.15), goal{}, withoutHandOver)
+	add(locking{sessions: 8, locks: 1}, "8 contenders", limit(0.85), beatPeers, everything)
+	add(locking{sessions: 64, locks: 1}, "64 contenders", limit(0.85), beatPeers, everything)
+	// If locks are held, the rate mostly depends on the time for which they are held.
+	withoutRate := func(r contentionRows) []*row { return []*row{r.handOver, r.cpu, r.client, r.server} }
+	for _, held := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
+		for _, n := range []int{2, 8, 64} {
+			add(locking{sessions: n, locks: 1, held: held}, fmt.Sprintf("%d contenders, held for %d ms", n, held.Milliseconds()),
+				goal{}, beatPeers, withoutRate)
+		}
+	}
+	add(locking{sessions: 100, locks: 100}, "100 connections with 100 locks each", beatPeers, goal{}, withoutHandOver)
 	return all
 }
 
@@ -167,6 +177,25 @@ func (b *bench) cacheMeasurements() []measurement {
 		{[]*row{fills}, func(ctx context.Context) error { return b.measureCacheFills(ctx, fills) }},
 		{[]*row{updates}, func(ctx context.Context) error { return b.measureCacheUpdates(ctx, updates) }},
 	}
+}
+
+func (b *bench) ensembleMeasurements() []measurement {
+	const servers, size = 3, 10
+	join := newRow(fmt.Sprintf("first join, ensemble of %d servers", servers), unitMillis, beatPeers)
+	construction := newRow(fmt.Sprintf("first join, with construction, ensemble of %d servers", servers), unitMillis, beatPeers)
+	resignation := newRow(fmt.Sprintf("election hand-over, %d candidates, ensemble of %d servers", size, servers), unitMillis, beatPeers)
+	takeOver := newRow(fmt.Sprintf("election take-over, %d candidates, ensemble of %d servers", size, servers), unitMillis, beatPeers)
+	return []measurement{{[]*row{join, construction, resignation, takeOver}, func(ctx context.Context) error {
+		return b.onEnsemble(ctx, servers, func(b *bench) error {
+			h := handOver{recipe: election, size: size, rounds: b.rounds, pause: b.pause}
+			closing := h
+			closing.rounds, closing.takeOver = max(1, b.rounds/2), true
+			return errors.Join(
+				b.measureJoins(ctx, join, false), b.measureJoins(ctx, construction, true),
+				b.measureHandOvers(ctx, resignation, nil, h), b.measureHandOvers(ctx, takeOver, nil, closing),
+			)
+		})
+	}}}
 }
 
 func (b *bench) footprintMeasurements() []measurement {
@@ -201,29 +230,71 @@ func (b *bench) selected(m measurement) []*row {
 	return selected
 }
 
-// measureAll performs the measurements that have selected rows, and adds these rows to the results.
+// measureAll performs the measurements that have selected rows, and adds these rows to the results. Each
+// pass adds values to the same rows.
 func (b *bench) measureAll(ctx context.Context) error {
-	for _, m := range b.measurements() {
-		rows := b.selected(m)
-		if len(rows) == 0 {
-			continue
+	all := slices.DeleteFunc(b.measurements(), func(m measurement) bool { return len(b.selected(m)) == 0 })
+	for pass := range max(1, b.passes) {
+		for _, m := range all {
+			rows := b.selected(m)
+			at := time.Now()
+			fmt.Fprintf(os.Stderr, "%s ...", rows[0].Name)
+			others, err := b.observeOthers(func() error { return m.measure(ctx) })
+			fmt.Fprintf(os.Stderr, " %.0f s\n", time.Since(at).Seconds())
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return err
+			}
+			for _, r := range rows {
+				r.quantile, r.allowBusy = b.quantile, b.busy
+				if others != nil && (r.Others == nil || others.Cores > r.Others.Cores) {
+					r.Others = others
+				}
+			}
+			if pass == 0 {
+				b.results = append(b.results, rows...)
+			}
 		}
-		at := time.Now()
-		fmt.Fprintf(os.Stderr, "%s ...", rows[0].Name)
-		err := m.measure(ctx)
-		fmt.Fprintf(os.Stderr, " %.0f s\n", time.Since(at).Seconds())
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
-			r.quantile = b.quantile
-		}
-		b.results = append(b.results, rows...)
 	}
 	return nil
+}
+
+// observeOthers calls measure, and returns what other programs used during the call. It returns nil if
+// that is unknown: on other systems than Linux, and if the server runs in a container, whose processes are
+// not descendants of this one.
+func (b *bench) observeOthers(measure func() error) (*benchmark.Others, error) {
+	if b.backend == ensemble.Docker.String() {
+		return nil, measure()
+	}
+	before, beforeErr := benchmark.ReadProcessorUse()
+	if err := measure(); err != nil {
+		return nil, err
+	}
+	after, err := benchmark.ReadProcessorUse()
+	if beforeErr != nil || err != nil {
+		return nil, nil
+	}
+	others := after.Others(before, os.Getpid())
+	return &others, nil
+}
+
+// requireQuiet returns an error if rows whose results are times or rates are selected, and other programs
+// use the processor.
+func (b *bench) requireQuiet(ctx context.Context) error {
+	relative := func(m measurement) bool { return slices.ContainsFunc(b.selected(m), (*row).isRelative) }
+	if b.busy || !slices.ContainsFunc(b.measurements(), relative) {
+		return nil
+	}
+	others, err := b.observeOthers(func() error {
+		sleep(ctx, time.Second)
+		return ctx.Err()
+	})
+	if err != nil || others == nil || !others.Disturb() {
+		return err
+	}
+	return fmt.Errorf("%v: the results would not be comparable; wait, end these programs, or use -busy", others)
 }
 
 // printNames prints the names and the goals of the selected rows.

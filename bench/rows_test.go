@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,26 +18,30 @@ import (
 // newTestBench returns a benchmark of the contestants in this process, with a server in this process
 // and so few rounds that the figures mean nothing.
 func newTestBench(t *testing.T, only string) *bench {
-	addr := zktest.Start(t).Addr()
-	s, err := connectServer(addr)
-	require.NoError(t, err)
-	t.Cleanup(s.close)
-	contestants := []contestant{newBaseline(addr, sessionTimeout), newLibrary(addr, sessionTimeout), newZKLock(addr, sessionTimeout)}
-	t.Cleanup(func() { require.NoError(t, closeContestants(contestants)) })
-	return &bench{
+	b := &bench{
 		settings: settings{
-			rounds: 1, quantile: 0.5, candidates: 24, only: regexp.MustCompile(only), warmJoins: 1, warmPeriods: 1,
+			rounds: 1, quantile: 0.5, candidates: 24, elections: 24, peers: regexp.MustCompile(zkLockName), only: regexp.MustCompile(only), warmJoins: 1, warmPeriods: 1,
 			period: benchmark.Period{Warmup: 10 * time.Millisecond, Length: 100 * time.Millisecond}, idle: idleTimeout,
 		},
-		server: s, dir: t.TempDir(), contestants: contestants, random: rand.New(rand.NewPCG(1, 2)),
+		dir: t.TempDir(), random: rand.New(rand.NewPCG(1, 2)),
+		installation: installation{startServers: func(_ context.Context, n int) ([]string, string, func() error, error) {
+			e, err := zktest.NewEnsemble(n)
+			if err != nil {
+				return nil, "", nil, err
+			}
+			return e.Addrs(), "zktest", func() error { e.Close(); return nil }, nil
+		}},
 	}
+	t.Cleanup(func() { require.NoError(t, b.close()) })
+	require.NoError(t, b.open(t.Context(), 1))
+	return b
 }
 
 // TestMeasureAll fails if a row cannot be measured, or lacks a contestant. Memory is not measured,
 // because that runs the program again; requests are the subject of another test, because they start
 // the contestants in other languages.
 func TestMeasureAll(t *testing.T) {
-	b := newTestBench(t, "^(first|join|election|mutex|immediate|locks|hand-over|processor time per lock, client, |counter|queue|cache)")
+	b := newTestBench(t, "^(first|join|leading|election|mutex|immediate|locks|hand-over|processor time per lock, client, |counter|queue|cache)")
 	require.NoError(t, b.measureAll(t.Context()))
 	for _, r := range b.results {
 		expected := []string{baselineName, libraryName, zkLockName}
@@ -51,7 +57,15 @@ func TestMeasureAll(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, b.results, 28)
+	require.Len(t, b.results, 47)
+}
+
+// TestShortRows fails if a row of the short form does not exist any more under its name.
+func TestShortRows(t *testing.T) {
+	for _, pattern := range shortRows {
+		b := &bench{settings: settings{only: regexp.MustCompile(pattern)}}
+		require.True(t, slices.ContainsFunc(b.measurements(), func(m measurement) bool { return len(b.selected(m)) > 0 }), pattern)
+	}
 }
 
 // TestMeasureRequests fails if the baseline sends more than one request per succession, or if messages

@@ -7,24 +7,28 @@ import (
 	"io"
 	"net"
 	"regexp"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// server is the benchmark's access to the ZooKeeper server, in a separate session.
+// server is the benchmark's access to the ZooKeeper server, or to the servers of an ensemble, in a
+// separate session.
 type server struct {
-	addr string
-	pid  int // 0 if the server does not run as a child process
+	addr string // of all servers, separated by commas
+	pid  int    // 0 if the server does not run as a child process
 	conn *zk.Conn
+
+	asked int // number of calls of metric, which Apache's server counts as requests
 }
 
 // serverClass is the main class of the server.
 const serverClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 func connectServer(addr string) (*server, error) {
-	conn, err := dial(addr, sessionTimeout)
+	first, _, _ := strings.Cut(addr, ",")
+	conn, err := dial(first, sessionTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +44,23 @@ func (s *server) close() { s.conn.Close() }
 // newDir creates an empty znode for a queue.
 func (s *server) newDir() (string, error) {
 	return s.conn.Create("/bench-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+}
+
+// childPath returns the path of child i of a znode that newDirWith has created.
+func childPath(dir string, i int) string { return fmt.Sprintf("%s/item-%05d", dir, i) }
+
+// newDirWith creates a znode with n children, which contain data.
+func (s *server) newDirWith(n int, data []byte) (string, error) {
+	dir, err := s.newDir()
+	for created := 0; created < n && err == nil; {
+		var creates []any
+		for range min(500, n-created) {
+			creates = append(creates, &zk.CreateRequest{Path: childPath(dir, created), Data: data, Acl: zk.WorldACL(zk.PermAll)})
+			created++
+		}
+		_, err = s.conn.Multi(creates...)
+	}
+	return dir, err
 }
 
 // poll calls done until it returns true or an error.
@@ -79,7 +100,7 @@ func (s *server) waitChildren(ctx context.Context, dir string, n int) error {
 
 // waitWatches waits until the server has at least n watches.
 func (s *server) waitWatches(ctx context.Context, n int) error {
-	return poll(ctx, "waiting for watches", 2*time.Minute, 20*time.Millisecond, func() (bool, error) {
+	return poll(ctx, "waiting for watches", joinPatience, 20*time.Millisecond, func() (bool, error) {
 		count, err := s.watches()
 		return count >= n, err
 	})
@@ -101,20 +122,42 @@ func (s *server) settledWatches(ctx context.Context) (count int, err error) {
 	return count, err
 }
 
-var watchCount = regexp.MustCompile(`zk_watch_count\s+(\d+)`)
-
-// watches returns the number of data watches that the server has; "mntr" does not count watches of
+// watches returns the number of data watches that the servers have; "mntr" does not count watches of
 // children.
-func (s *server) watches() (int, error) {
-	response, err := fourLetterWord(s.addr, "mntr")
+func (s *server) watches() (int, error) { return s.metric("zk_watch_count") }
+
+// requests returns the number of requests that the server has received, including pings, without those of
+// this program for metrics.
+func (s *server) requests() (int, error) {
+	const name = "zk_packets_received"
+	first, err := s.metric(name)
 	if err != nil {
 		return 0, err
 	}
-	match := watchCount.FindStringSubmatch(response)
-	if match == nil {
-		return 0, errors.New("mntr: the response has no number of watches")
+	second, err := s.metric(name)
+	if second == first { // the server does not count them
+		return second, err
 	}
-	return strconv.Atoi(match[1])
+	return second - s.asked, err
+}
+
+// metric returns the sum of a metric of the servers.
+func (s *server) metric(name string) (int, error) {
+	s.asked++
+	sum := 0
+	for addr := range strings.SplitSeq(s.addr, ",") {
+		response, err := fourLetterWord(addr, "mntr")
+		if err != nil {
+			return 0, err
+		}
+		_, rest, _ := strings.Cut(response, name)
+		var n int
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			return 0, fmt.Errorf("mntr: the response has no %s", name)
+		}
+		sum += n
+	}
+	return sum, nil
 }
 
 var serverVersion = regexp.MustCompile(`Zookeeper version: ([\d.]+)`)

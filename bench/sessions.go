@@ -11,7 +11,7 @@ import (
 
 // sessions contains the open sessions of a contestant in this process, by number.
 type sessions struct {
-	addr    string
+	addrs   []string // of the servers; session i is at server i modulo their number
 	timeout time.Duration
 
 	mu    sync.Mutex
@@ -44,7 +44,7 @@ func dial(addr string, timeout time.Duration) (*zk.Conn, error) {
 }
 
 func (s *sessions) connect(session int) error {
-	conn, err := dial(s.addr, s.timeout)
+	conn, err := dial(s.addrs[session%len(s.addrs)], s.timeout)
 	if err != nil {
 		return err
 	}

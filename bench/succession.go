@@ -121,7 +121,7 @@ func (b *bench) throughProxy(ctx context.Context, timeout time.Duration, measure
 		return err
 	}
 	defer proxy.Close()
-	contestants, _ := startContestants(ctx, proxy.Addr(), b.dir, timeout)
+	contestants, _ := b.startContestants(ctx, proxy.Addr(), timeout)
 	defer closeContestants(contestants)
 	return measure(proxy, contestants)
 }

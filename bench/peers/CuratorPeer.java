@@ -31,15 +31,15 @@ import org.apache.curator.retry.RetryOneTime;
 
 /** Curator's recipes as a contestant. process.go describes the commands. */
 public final class CuratorPeer {
-    private final String address;
+    private final String[] addresses;
     private final int timeoutMillis;
     private final Map<Integer, CuratorFramework> clients = new ConcurrentHashMap<>();
     private final Map<Integer, Candidate> candidates = new ConcurrentHashMap<>();
     private final AtomicInteger leaving = new AtomicInteger();
     private final Semaphore reported = new Semaphore(0);
 
-    private CuratorPeer(String address, int timeoutMillis) {
-        this.address = address;
+    private CuratorPeer(String addresses, int timeoutMillis) {
+        this.addresses = addresses.split(",");
         this.timeoutMillis = timeoutMillis;
     }
 
@@ -57,7 +57,7 @@ public final class CuratorPeer {
     private Long connect(int session) throws Exception {
         CuratorFramework client =
                 CuratorFrameworkFactory.builder()
-                        .connectString(address)
+                        .connectString(addresses[session % addresses.length])
                         .sessionTimeoutMs(timeoutMillis)
                         .connectionTimeoutMs(timeoutMillis)
                         .retryPolicy(new RetryOneTime(100))
@@ -221,20 +221,28 @@ public final class CuratorPeer {
         return all.toString();
     }
 
-    private String contend(int n, String path, long warmup, long length) throws Exception {
+    private String contend(int n, int locks, String path, long held, long warmup, long length)
+            throws Exception {
         long start = System.nanoTime();
         long end = start + warmup + length;
         String times =
                 runThreads(
                         n,
                         (session, response) -> {
-                            InterProcessMutex mutex =
-                                    new InterProcessMutex(clients.get(session), path);
-                            while (System.nanoTime() < end) {
-                                mutex.acquire();
+                            InterProcessMutex[] own = new InterProcessMutex[locks];
+                            for (int i = 0; i < locks; i++) {
+                                String lock = String.format("%s/item-%05d", path, i);
+                                own[i] = new InterProcessMutex(clients.get(session), lock);
+                            }
+                            for (int next = session; System.nanoTime() < end; next++) {
+                                own[next % locks].acquire();
                                 long granted = System.nanoTime();
+                                if (held > 0) {
+                                    TimeUnit.NANOSECONDS.sleep(held);
+                                }
                                 long releasing = System.nanoTime();
-                                mutex.release();
+                                own[next % locks].release();
+                                response.append(' ').append(next % locks);
                                 response.append(' ').append(granted);
                                 response.append(' ').append(releasing);
                                 response.append(' ').append(System.nanoTime());
@@ -398,9 +406,11 @@ public final class CuratorPeer {
                     response =
                             contend(
                                     Integer.parseInt(words[1]),
-                                    words[2],
-                                    Long.parseLong(words[3]),
-                                    Long.parseLong(words[4]));
+                                    Integer.parseInt(words[2]),
+                                    words[3],
+                                    Long.parseLong(words[4]),
+                                    Long.parseLong(words[5]),
+                                    Long.parseLong(words[6]));
                     break;
                 case "repeat":
                     response =

@@ -22,8 +22,8 @@ def write_line(*words):
 
 
 class Peer:
-    def __init__(self, address, timeout):
-        self.address = address
+    def __init__(self, addresses, timeout):
+        self.addresses = addresses.split(",")
         self.timeout = timeout
         self.clients = {}
         self.locks = {}
@@ -33,7 +33,7 @@ class Peer:
         self.reported = threading.Event()
 
     def connect(self, session):
-        client = KazooClient(hosts=self.address, timeout=self.timeout)
+        client = KazooClient(hosts=self.addresses[session % len(self.addresses)], timeout=self.timeout)
         client.start(timeout=30)
         self.clients[session] = client
 
@@ -88,20 +88,25 @@ class Peer:
         lock.release()
         return at
 
-    def contend(self, n, path, warmup, length):
+    def contend(self, n, locks, path, held, warmup, length):
         cycles, failures = [[] for _ in range(n)], []
         start = time.monotonic_ns()
         end = start + warmup + length
 
         def run(session):
             try:
-                lock = self.clients[session].Lock(path, "bench")
+                client, chosen = self.clients[session], session
+                own = [client.Lock("%s/item-%05d" % (path, i), "bench") for i in range(locks)]
                 while time.monotonic_ns() < end:
-                    lock.acquire()
+                    chosen %= locks
+                    own[chosen].acquire()
                     granted = time.monotonic_ns()
+                    if held:
+                        time.sleep(held / 1e9)
                     releasing = time.monotonic_ns()
-                    lock.release()
-                    cycles[session] += (granted, releasing, time.monotonic_ns())
+                    own[chosen].release()
+                    cycles[session] += (chosen, granted, releasing, time.monotonic_ns())
+                    chosen += 1
             except BaseException as e:  # kazoo has several exceptions for cancellations
                 failures.append(e)
 

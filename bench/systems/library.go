@@ -25,7 +25,7 @@ func systems(timeout time.Duration) []system {
 // onZooKeeper uses this library on a ZooKeeper server. Every candidate uses a separate session.
 func onZooKeeper(timeout time.Duration) starter {
 	return func(ctx context.Context) (joiner, func(), error) {
-		server, err := ensemble.StartBenchmarked(ctx, time.Second)
+		server, err := ensemble.StartBenchmarked(ctx, 1, time.Second)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -13,6 +13,7 @@ import (
 // Environment describes the machine and the software on which figures depend.
 type Environment struct {
 	CPUs       int               `json:"cpus"`
+	Processor  string            `json:"processor,omitempty"` // its model
 	Platform   string            `json:"platform"`
 	Go         string            `json:"go"`
 	Versions   map[string]string `json:"versions"` // by module or program
@@ -24,7 +25,7 @@ type Environment struct {
 // the versions of those of the modules that the program links.
 func NewEnvironment(modules ...string) Environment {
 	e := Environment{
-		CPUs: runtime.GOMAXPROCS(0), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
+		CPUs: runtime.GOMAXPROCS(0), Processor: processorModel(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
 		Versions: map[string]string{}, LoadBefore: Load(),
 	}
 	info, ok := debug.ReadBuildInfo()
@@ -42,6 +43,9 @@ func NewEnvironment(modules ...string) Environment {
 // String returns the environment on one line. The load is not part of it.
 func (e Environment) String() string {
 	parts := []string{fmt.Sprintf("%d CPUs, %s, %s", e.CPUs, e.Platform, e.Go)}
+	if e.Processor != "" {
+		parts[0] = fmt.Sprintf("%d CPUs (%s), %s, %s", e.CPUs, e.Processor, e.Platform, e.Go)
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.Versions)) {
 		parts = append(parts, name+" "+e.Versions[name])
 	}

@@ -355,27 +355,27 @@ func loopbackAddr(port int) string {
 	return net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
 }
 
-// StartBenchmarked starts the server that a benchmark measures, with the given tick. The server grants
-// session timeouts of 2 to 20 ticks. StartBenchmarked prefers a child process, because a container is
-// reached through a proxy, unless the environment variable [BackendVariable] is set. The server syncs its
+// StartBenchmarked starts the servers that a benchmark measures, with the given tick. They grant
+// session timeouts of 2 to 20 ticks. StartBenchmarked prefers child processes, because a container is
+// reached through a proxy, unless the environment variable [BackendVariable] is set. The servers sync their
 // data to the disk that contains the directory for temporary files: StartBenchmarked sets TMPDIR if it is
 // not set, because servers of tests keep their data in memory otherwise.
-func StartBenchmarked(ctx context.Context, tick time.Duration) (*Ensemble, error) {
+func StartBenchmarked(ctx context.Context, servers int, tick time.Duration) (*Ensemble, error) {
 	if os.Getenv("TMPDIR") == "" {
 		if err := os.Setenv("TMPDIR", os.TempDir()); err != nil {
 			return nil, err
 		}
 	}
-	cfg := Config{Servers: 1, TickTime: tick}
+	cfg := Config{Servers: servers, TickTime: tick}
 	if os.Getenv(BackendVariable) != "" {
 		return Start(ctx, cfg)
 	}
 	cfg.Backend = Process
-	server, err := Start(ctx, cfg)
+	e, err := Start(ctx, cfg)
 	if err == nil || ctx.Err() != nil {
-		return server, err
+		return e, err
 	}
 	cfg.Backend = Docker
-	server, dockerErr := Start(ctx, cfg)
-	return server, errors.Join(err, dockerErr)
+	e, dockerErr := Start(ctx, cfg)
+	return e, errors.Join(err, dockerErr)
 }

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
+)
+
+// curve shows how costs grow with a size. The contestants in Go are measured.
+type curve struct {
+	name  string
+	unit  string // what the size counts
+	sizes []int
+	// extra is the title of an additional column, if there is one.
+	extra   string
+	measure func(ctx context.Context, c contestant, n int) (point, error)
+}
+
+// point is what one size costs. The values are divided by the size, or by the number of locks. They are
+// NaN if they are unknown.
+type point struct {
+	took      time.Duration // of the whole measurement without preparations
+	time      float64       // in ms
+	requests  float64       // that the server received, with pings
+	watches   float64       // data watches that the server has afterwards
+	heap      float64       // live, in KiB
+	allocated float64       // in KiB, including what was freed
+	extra     float64
+}
+
+func (b *bench) curves() []curve {
+	return []curve{
+		{"candidates", "candidates of one election, with 20 connections", []int{1, 10, 100, 1000, 2000, 5000, 10000, 20000, 50000}, "hand-over, ms", b.candidatesPoint},
+		{"elections", "elections on one connection, with a candidate each", []int{1, 10, 100, 1000, 10000}, "", b.electionsPoint},
+		{"contenders", "contenders for one lock, with a connection each", []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, "", b.contendersPoint},
+		{"cache", "znodes of a cache, with 100 bytes each", []int{10, 100, 1000, 10000, 100000, 1000000}, "", b.cachePoint},
+	}
+}
+
+// runCurve measures and prints a curve.
+func (b *bench) runCurve(ctx context.Context, w io.Writer, name string) error {
+	all := b.curves()
+	i := slices.IndexFunc(all, func(c curve) bool { return c.name == name })
+	if i < 0 {
+		return fmt.Errorf("-curve %q does not exist; the curves are candidates, elections, contenders and cache", name)
+	}
+	cv := all[i]
+	const format = "%-10v%-14s%12s%12s%12s%12s%16s%16s\n"
+	fmt.Fprintf(w, "%s\n\n"+format, cv.unit, "", "", "time, ms", "requests", "watches", "heap, KiB", "allocated, KiB", cv.extra)
+	for _, c := range b.contestants {
+		if _, ok := c.(*local); !ok {
+			continue
+		}
+		var points []point
+		for at, n := range cv.sizes {
+			if at > 0 && predict(points, cv.sizes[:at+1]) > b.patience {
+				fmt.Fprintf(w, "%-10d%-14snot measured: probably more than %v (-patience)\n", n, c.name(), b.patience)
+				break
+			}
+			p, err := cv.measure(ctx, c, n)
+			err = errors.Join(err, c.reset())
+			if errors.Is(err, errors.ErrUnsupported) {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %s: %d: %w", cv.name, c.name(), n, err)
+			}
+			points = append(points, p)
+			fmt.Fprintf(w, format, n, c.name(), cell(p.time), cell(p.requests), cell(p.watches), cell(p.heap), cell(p.allocated), cell(p.extra))
+		}
+	}
+	return nil
+}
+
+// predict returns the duration of the last of the sizes, given the points of the others. It assumes that the
+// time continues to grow with the same power of the size: at least linearly, and at most with its square.
+func predict(points []point, sizes []int) time.Duration {
+	last := len(points) - 1
+	growth := float64(sizes[last+1]) / float64(sizes[last])
+	exponent := 1.0
+	if last > 0 {
+		grown := points[last].took.Seconds() / points[last-1].took.Seconds()
+		exponent = min(2, max(1, math.Log(grown)/math.Log(float64(sizes[last])/float64(sizes[last-1]))))
+	}
+	return time.Duration(float64(points[last].took) * math.Pow(growth, exponent))
+}
+
+func cell(v float64) string {
+	if math.IsNaN(v) {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// meter reads the counters whose differences are the costs.
+type meter struct {
+	requests, watches int
+	heap, allocated   float64 // in KiB
+}
+
+func (b *bench) readMeter(ctx context.Context) (m meter, err error) {
+	if m.watches, err = b.server.settledWatches(ctx); err != nil {
+		return m, err
+	}
+	m.heap, m.allocated = heapUse()
+	m.requests, err = b.server.requests()
+	return m, err
+}
+
+// heapUse returns the live heap, and what was allocated since the program has started, in KiB.
+func heapUse() (live, allocated float64) {
+	for range 3 { // finalizers and pools need more than one collection
+		runtime.GC()
+		time.Sleep(20 * time.Millisecond)
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1024, float64(m.TotalAlloc) / 1024
+}
+
+// costOf returns what build costs, divided by n. What it has built must still exist.
+func (b *bench) costOf(ctx context.Context, n int, build func() (time.Duration, error)) (point, error) {
+	before, err := b.readMeter(ctx)
+	if err != nil {
+		return point{}, err
+	}
+	took, err := build()
+	if err != nil {
+		return point{}, err
+	}
+	requests, err := b.server.requests() // before the settling, during which clients send pings
+	if err != nil {
+		return point{}, err
+	}
+	after, err := b.readMeter(ctx)
+	per := func(v float64) float64 { return v / float64(n) }
+	return point{
+		took: took, time: per(benchmark.Milliseconds(took)), requests: per(float64(requests - before.requests)),
+		watches: per(float64(after.watches - before.watches)), heap: per(after.heap - before.heap),
+		allocated: per(after.allocated - before.allocated), extra: math.NaN(),
+	}, err
+}
+
+// candidatesPoint lets n candidates join an election at the same time, and then measures hand-overs.
+func (b *bench) candidatesPoint(ctx context.Context, c contestant, n int) (point, error) {
+	dir, err := b.server.newDir()
+	if err != nil {
+		return point{}, err
+	}
+	if err := connectSessions(c, sharedSessions); err != nil {
+		return point{}, err
+	}
+	p, err := b.costOf(ctx, n, func() (time.Duration, error) { return b.enlist(ctx, c, dir, n, true) })
+	if err != nil {
+		return p, err
+	}
+	head, err := waitAcquisition(ctx, c)
+	var handOvers []float64
+	for i := 0; i < min(20, n-1) && err == nil; i++ {
+		sleep(ctx, b.pause)
+		var at int64
+		if at, err = c.leave(head.candidate); err != nil {
+			break
+		}
+		head, err = waitAcquisition(ctx, c)
+		handOvers = append(handOvers, benchmark.Milliseconds(time.Duration(head.at-at)))
+	}
+	p.extra = benchmark.Median(handOvers)
+	return p, err
+}
+
+// electionsPoint lets one session lead n elections.
+func (b *bench) electionsPoint(ctx context.Context, c contestant, n int) (point, error) {
+	dir, err := b.server.newDirWith(n, nil)
+	if err != nil {
+		return point{}, err
+	}
+	if err := c.connect(0); err != nil {
+		return point{}, err
+	}
+	return b.costOf(ctx, n, func() (time.Duration, error) { return leadAll(ctx, c, dir, n) })
+}
+
+// contendersPoint lets n sessions acquire and release a lock repeatedly. The time and the requests are
+// those of a lock; the watches and the heap those of a contender, in a second period.
+func (b *bench) contendersPoint(ctx context.Context, c contestant, n int) (point, error) {
+	dir, err := b.server.newDirWith(1, nil)
+	if err != nil {
+		return point{}, err
+	}
+	if err := connectSessions(c, n); err != nil {
+		return point{}, err
+	}
+	k := locking{sessions: n, locks: 1, period: b.period}
+	k.period.Length = max(k.period.Length, time.Duration(n)*20*time.Millisecond) // several locks of each contender
+	before, err := b.readMeter(ctx)
+	if err != nil {
+		return point{}, err
+	}
+	start := time.Now()
+	result, err := c.contend(k, dir)
+	if err != nil {
+		return point{}, err
+	}
+	locks := float64(result.locks)
+	p := point{took: time.Since(start), extra: math.NaN()}
+	p.time = benchmark.Milliseconds(p.took) / locks
+	after, err := b.readMeter(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.requests, p.allocated = float64(after.requests-before.requests)/locks, (after.allocated-before.allocated)/locks
+
+	type held struct {
+		watches int
+		heap    float64
+		err     error
+	}
+	during := make(chan held, 1)
+	sample := time.AfterFunc(k.period.Total()/2, func() {
+		var h held
+		h.watches, h.err = b.server.watches()
+		h.heap, _ = heapUse()
+		during <- h
+	})
+	defer sample.Stop()
+	if _, err := c.contend(k, dir); err != nil {
+		return p, err
+	}
+	h := <-during
+	p.watches, p.heap = float64(h.watches-before.watches)/float64(n), (h.heap-before.heap)/float64(n)
+	return p, h.err
+}
+
+// cachePoint fills a cache of n znodes. The watches and the heap are those of a second cache, which remains
+// open; the baseline does not have one.
+func (b *bench) cachePoint(ctx context.Context, c contestant, n int) (point, error) {
+	dir, err := b.server.newDirWith(n, make([]byte, cachedSize))
+	if err != nil {
+		return point{}, err
+	}
+	if err := c.connect(0); err != nil {
+		return point{}, err
+	}
+	p, err := b.costOf(ctx, n, func() (time.Duration, error) { return c.fillCache(0, dir, n) })
+	p.watches, p.heap = math.NaN(), math.NaN()
+	if err != nil || c.name() != libraryName {
+		return p, err
+	}
+	if err := errors.Join(c.reset(), c.connect(0)); err != nil { // the first cache has left watches
+		return p, err
+	}
+	open, err := b.costOf(ctx, n, func() (time.Duration, error) { return 0, c.watchCache(0, dir) })
+	p.watches, p.heap = open.watches, open.heap
+	return p, err
+}

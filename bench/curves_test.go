@@ -1,0 +1,65 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCurves fails if a curve cannot be measured, or if requests, watches or time are not those of one unit.
+func TestCurves(t *testing.T) {
+	b := newTestBench(t, "")
+	baseline, library := b.contestants[0], b.contestants[1]
+	require.Equal(t, baselineName, baseline.name())
+	const n = 10
+	for _, cv := range b.curves() {
+		p, err := cv.measure(t.Context(), baseline, n)
+		require.NoError(t, err, cv.name)
+		require.NoError(t, baseline.reset())
+		require.Positive(t, p.time, cv.name)
+		switch cv.name {
+		case "candidates":
+			require.InDelta(t, 2.9, p.requests, 0.3, "a create, a listing, and a watch on the predecessor, sometimes a ping")
+			require.InDelta(t, 0.9, p.watches, 0.01)
+			require.Positive(t, p.extra)
+		case "elections":
+			require.InDelta(t, 2, p.requests, 0.3, "a create and a listing")
+		case "contenders":
+			require.Greater(t, p.requests, 2.9)
+		case "cache":
+			require.InDelta(t, 1.1, p.requests, 0.3, "a listing of all, and a request for each")
+		}
+
+		p, err = cv.measure(t.Context(), library, n)
+		require.NoError(t, err, cv.name)
+		require.NoError(t, library.reset())
+		require.Positive(t, p.time, cv.name)
+		require.Positive(t, p.requests, cv.name)
+		require.Positive(t, p.allocated, cv.name)
+	}
+}
+
+// TestRunCurve fails if a size that would take too long is measured, or if an unknown name is accepted.
+func TestRunCurve(t *testing.T) {
+	b := newTestBench(t, "")
+	var out strings.Builder
+	require.NoError(t, b.runCurve(t.Context(), &out, "elections"))
+	require.Contains(t, out.String(), "not measured: probably more than 0s (-patience)")
+	require.ErrorContains(t, b.runCurve(t.Context(), &out, "hands"), `-curve "hands" does not exist`)
+}
+
+// TestPredict fails if linear growth is predicted as quadratic, so that sizes are skipped, or the reverse.
+func TestPredict(t *testing.T) {
+	points := func(took ...time.Duration) (all []point) {
+		for _, d := range took {
+			all = append(all, point{took: d})
+		}
+		return all
+	}
+	require.Equal(t, 10*time.Second, predict(points(time.Second), []int{10, 100}))
+	require.Equal(t, 100*time.Second, predict(points(time.Second, 10*time.Second), []int{10, 100, 1000}))
+	require.Equal(t, 10000*time.Second, predict(points(time.Second, 100*time.Second), []int{10, 100, 1000}))
+	require.Equal(t, 10*time.Second, predict(points(time.Second, time.Second), []int{10, 100, 1000}), "fixed costs hide the growth")
+}
