@@ -9,10 +9,11 @@ all: test
 # demo shows three candidates, the loss of leaders and the succession on servers
 # inside its own process: it needs Go and nothing else.
 # DEMOFLAGS="--zk host:port,..." uses a ZooKeeper of yours. Without cgo it compiles faster, and
-# without the workspace the first run downloads one module.
+# without the workspace the first run downloads one module. While it compiles, it prints what every two seconds.
 demo:
-	@echo "Compiling the demo: 10 to 20 s on two cores, the first time ..."
-	@CGO_ENABLED=0 GOWORK=off $(GO) run ./demo $(DEMOFLAGS)
+	@echo "Compiling the demo: 10 to 20 s on two idle cores, the first time ..."
+	@binary=$$(mktemp) && trap 'rm -f $$binary' EXIT && trap 'exit 130' INT TERM && \
+	CGO_ENABLED=0 GOWORK=off tools/progress.sh 2 $(GO) build -ldflags='-s -w' -o $$binary ./demo && $$binary $(DEMOFLAGS)
 
 # browser checks in a browser that web pages cannot control a dev-server, and that the page of elector run
 # updates itself. Debian's package is chromium.
@@ -93,7 +94,7 @@ SERVED     = $(filter-out $(BUBBLES) $(SIMULATION) $(CONTROLLERS),$(ALL))
 # processes and session timeouts. The time limits allow for machines that run other programs as well.
 # It prints what it does at least every 20 seconds.
 test:
-	@tools/progress.sh $(MAKE) --no-print-directory tested
+	@tools/progress.sh 20 $(MAKE) --no-print-directory tested
 
 .PHONY: tested bubbles served simulated
 tested: prepare lint
@@ -121,7 +122,7 @@ checks:
 WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 unit: checks
-	@tools/progress.sh $(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
+	@tools/progress.sh 20 $(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
 
 # unit386 runs the same tests on a 32-bit platform.
 unit386:
