@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults fuzz mutants lint cross sizes format bench prepare tidy modules rehearsal
 
 all: test
 
@@ -40,7 +40,7 @@ reference:
 SHARE = $(CURDIR)/share
 
 manuals:
-	$(GO) test -count 1 ./cmd/elector ./cmd/raftlog -run '^TestManuals$$' -args -manuals $(SHARE)
+	$(GO) test -count 1 -timeout 30m ./cmd/elector ./cmd/raftlog -run '^TestManuals$$' -args -manuals $(SHARE)
 
 # site builds a site of docs, with search, in SITE, and checks its links. Debian's package is mkdocs-material.
 # SITEFLAGS=-external lists the links to other hosts.
@@ -244,6 +244,14 @@ tidy:
 # modules and a store of another author with the core module. It needs a module proxy.
 modules:
 	cd tools && GOWORK=off $(GO) run ./modules check
+
+# rehearsal makes the next release in a clone in REHEARSAL, which must be empty, installs and runs it as its
+# users will, and prints the command that publishes it. REHEARSALFLAGS=quick does less. It needs a module
+# proxy, and tests an image if Docker answers.
+REHEARSAL = $(CURDIR)/../leaderelection-rehearsal
+
+rehearsal:
+	tools/progress.sh 20 tools/rehearse.sh $(REHEARSAL) $(REHEARSALFLAGS)
 
 # prepare installs the servers and clients that tests need and this machine lacks, as root
 # on Debian. It prints the list of packages first.
