@@ -2,17 +2,18 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults seeds fuzz mutants lint cross sizes format bench bench-short bench-record bench-curves bench-figures prepare tidy modules
+.PHONY: all help demo browser monitoring reference manuals site api test checks unit unit386 stress chaos operations kubernetes faults seeds fuzz mutants lint cross sizes format bench bench-short bench-record bench-curves bench-figures prepare tidy modules rehearsal
 
 all: test
 
 # demo shows three candidates, the loss of leaders and the succession on servers
 # inside its own process: it needs Go and nothing else.
 # DEMOFLAGS="--zk host:port,..." uses a ZooKeeper of yours. Without cgo it compiles faster, and
-# without the workspace the first run downloads one module.
+# without the workspace the first run downloads one module. While it compiles, it prints what every two seconds.
 demo:
-	@echo "Compiling the demo: 10 to 20 s on two cores, the first time ..."
-	@CGO_ENABLED=0 GOWORK=off $(GO) run ./demo $(DEMOFLAGS)
+	@echo "Compiling the demo: 10 to 20 s on two idle cores, the first time ..."
+	@binary=$$(mktemp) && trap 'rm -f $$binary' EXIT && trap 'exit 130' INT TERM && \
+	CGO_ENABLED=0 GOWORK=off tools/progress.sh 2 $(GO) build -ldflags='-s -w' -o $$binary ./demo && $$binary $(DEMOFLAGS)
 
 # browser checks in a browser that web pages cannot control a dev-server, and that the page of elector run
 # updates itself. Debian's package is chromium.
@@ -39,7 +40,7 @@ reference:
 SHARE = $(CURDIR)/share
 
 manuals:
-	$(GO) test -count 1 ./cmd/elector ./cmd/raftlog -run '^TestManuals$$' -args -manuals $(SHARE)
+	$(GO) test -count 1 -timeout 30m ./cmd/elector ./cmd/raftlog -run '^TestManuals$$' -args -manuals $(SHARE)
 
 # site builds a site of docs, with search, in SITE, and checks its links. Debian's package is mkdocs-material.
 # SITEFLAGS=-external lists the links to other hosts.
@@ -104,7 +105,7 @@ SERVED     = $(filter-out $(BUBBLES) $(SEQUENTIAL) $(CONTROLLERS),$(ALL))
 # processes and session timeouts. The time limits allow for machines that run other programs as well.
 # It prints what it does at least every 20 seconds.
 test:
-	@tools/progress.sh $(MAKE) --no-print-directory tested
+	@tools/progress.sh 20 $(MAKE) --no-print-directory tested
 
 .PHONY: tested bubbles served sequential
 tested: prepare lint
@@ -135,7 +136,7 @@ checks:
 WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 unit: checks
-	@tools/progress.sh $(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
+	@tools/progress.sh 20 $(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
 
 # unit386 runs the same tests on a 32-bit platform.
 unit386:
@@ -295,6 +296,14 @@ tidy:
 # modules and a store of another author with the core module. It needs a module proxy.
 modules:
 	cd tools && GOWORK=off $(GO) run ./modules check
+
+# rehearsal makes the next release in a clone in REHEARSAL, which must be empty, installs and runs it as its
+# users will, and prints the command that publishes it. REHEARSALFLAGS=quick does less. It needs a module
+# proxy, and tests an image if Docker answers.
+REHEARSAL = $(CURDIR)/../leaderelection-rehearsal
+
+rehearsal:
+	tools/progress.sh 20 tools/rehearse.sh $(REHEARSAL) $(REHEARSALFLAGS)
 
 # prepare installs the servers and clients that tests need and this machine lacks, as root
 # on Debian. It prints the list of packages first.

@@ -211,11 +211,8 @@ func tagModules(ctx context.Context, r *repository) error {
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(string(changelog), "\n## "+version) {
-		return fmt.Errorf("CHANGELOG.md has no section %q", "## "+version)
-	}
-	if err := withProxy(ctx, r, func(p *proxy) error { return p.checkModules(ctx) }); err != nil {
-		return err
+	if !strings.Contains(string(changelog), "\n## "+version+" - ") {
+		return fmt.Errorf("CHANGELOG.md has no section %q with a date", "## "+version+" - ")
 	}
 	var tags []string
 	for _, m := range r.modules {
@@ -226,7 +223,7 @@ func tagModules(ctx context.Context, r *repository) error {
 			return err
 		}
 	}
-	fmt.Println("created. To publish: git push --atomic origin", strings.Join(tags, " "))
+	fmt.Println("tagged:", strings.Join(tags, " "))
 	return nil
 }
 

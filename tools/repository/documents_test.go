@@ -98,7 +98,7 @@ func TestLinksOfDocuments(t *testing.T) {
 
 // TestTestsOfDocuments fails if a document names a test that does not exist.
 func TestTestsOfDocuments(t *testing.T) {
-	out, err := exec.Command("git", "grep", "-hoE", "func Test[A-Z][A-Za-z0-9_]*", "--", "*_test.go").Output()
+	out, err := exec.Command("git", "grep", "-hoE", "func Test[A-Z][A-Za-z0-9_]*", "--", "*_test.go", "*_test.go.txt").Output()
 	if err != nil {
 		t.Skip("not a checkout:", err)
 	}

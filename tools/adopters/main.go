@@ -1,0 +1,259 @@
+// Command adopters runs tests of other projects on this library. It copies a checkout of the project, removes
+// the declarations that an adapter replaces, adds the adapter and its tests, and runs the tests of the package.
+// The adapters are in the directories of this package; nothing of the projects is. It runs in the directory
+// tools, with GOWORK=off:
+//
+//	go run ./adopters kvtools=DIRECTORY prometheus=DIRECTORY
+//
+// With -original the declarations stay, and only the tests are added.
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/ast/astutil"
+)
+
+// core is the module of the library.
+const core = "github.com/go-leaderelection/leaderelection"
+
+//go:embed */*.txt
+var adapters embed.FS
+
+// adopter is a project whose tests run on the library.
+type adopter struct {
+	name     string   // its adapter and its tests are the files of the directory with this name
+	dir      string   // the directory of the package, in the checkout
+	replaced []string // what the adapter declares instead: functions, methods (T.M), and types with all methods
+	tests    string   // the tests that run
+}
+
+var adopters = []adopter{
+	{"kvtools", ".", []string{"zookeeperLock", "Store.NewLock"}, "."},
+	{"prometheus", "discovery/zookeeper", []string{"Discovery", "NewDiscovery"}, "."},
+}
+
+func main() {
+	original := flag.Bool("original", false, "run the tests on what the projects use today")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, flag.Args(), *original); err != nil {
+		fmt.Fprintln(os.Stderr, "adopters:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, original bool) (err error) {
+	library, err := filepath.Abs("..")
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		return errors.New("usage: adopters [-original] NAME=CHECKOUT [NAME=CHECKOUT ...]")
+	}
+	for _, arg := range args {
+		name, checkout, _ := strings.Cut(arg, "=")
+		i := slices.IndexFunc(adopters, func(a adopter) bool { return a.name == name })
+		if i < 0 || checkout == "" {
+			return fmt.Errorf("%q is not NAME=CHECKOUT with the name of a directory of tools/adopters", arg)
+		}
+		if failed := adopters[i].test(ctx, checkout, library, original); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", name, failed))
+		}
+	}
+	return err
+}
+
+// test runs the tests in a copy of a checkout.
+func (a adopter) test(ctx context.Context, checkout, library string, original bool) (err error) {
+	dir, err := os.MkdirTemp("", "adopter")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := copyCheckout(dir, checkout); err != nil {
+		return err
+	}
+	pkg := filepath.Join(dir, filepath.FromSlash(a.dir))
+	if !original {
+		if err := a.removeReplaced(pkg); err != nil {
+			return err
+		}
+	}
+	if err := a.addFiles(pkg, original); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"mod", "edit", "-require=" + core + "@v0.0.0", "-replace=" + core + "=" + library},
+		{"test", "-mod=mod", "-count=1", "-timeout=3m", "-v", "-run", a.tests, "./" + a.dir},
+	} {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
+		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
+		}
+	}
+	return nil
+}
+
+// copyCheckout copies the files of a checkout, which may be read-only, without those of git.
+func copyCheckout(dir, checkout string) error {
+	return filepath.WalkDir(checkout, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(checkout, name)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(dir, relative)
+		switch {
+		case d.Name() == ".git":
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		case d.IsDir():
+			return os.MkdirAll(target, 0o755)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, content, 0o644)
+	})
+}
+
+// addFiles writes the adapter, unless the original is tested, and the tests to the package.
+func (a adopter) addFiles(pkg string, original bool) error {
+	files, err := fs.Glob(adapters, a.name+"/*.txt")
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		target := "leaderelection_" + strings.TrimSuffix(filepath.Base(name), ".txt")
+		if original && !strings.HasSuffix(target, "_test.go") {
+			continue
+		}
+		content, err := adapters.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(pkg, target), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeReplaced removes what the adapter replaces from the files of the package. It is an error if one of the
+// declarations does not exist, because the project has changed since the adapter was written.
+func (a adopter) removeReplaced(pkg string) error {
+	files, err := filepath.Glob(filepath.Join(pkg, "*.go"))
+	if err != nil {
+		return err
+	}
+	missing := slices.Clone(a.replaced)
+	for _, name := range files {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		changed, removed, err := removeDeclarations(source, a.replaced)
+		if err != nil {
+			return err
+		}
+		if len(removed) == 0 {
+			continue
+		}
+		missing = slices.DeleteFunc(missing, func(x string) bool { return slices.Contains(removed, x) })
+		if err := os.WriteFile(name, changed, 0o644); err != nil {
+			return err
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s does not declare %s", a.dir, strings.Join(missing, " or "))
+	}
+	return nil
+}
+
+// removeDeclarations removes declarations, and then the imports that nothing else uses. It returns the names
+// of those that it has found.
+func removeDeclarations(source []byte, names []string) (changed []byte, removed []string, err error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, "", source, parser.ParseComments)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, decl := range slices.Backward(file.Decls) {
+		name := declared(decl)
+		receiver, _, _ := strings.Cut(name, ".")
+		if !slices.Contains(names, name) && !slices.Contains(names, receiver) {
+			continue
+		}
+		removed = append(removed, name)
+		begin, end := files.Position(decl.Pos()).Offset, files.Position(decl.End()).Offset
+		source = slices.Delete(source, begin, end)
+	}
+	if len(removed) == 0 {
+		return source, nil, nil
+	}
+	if file, err = parser.ParseFile(files, "", source, parser.ParseComments); err != nil {
+		return nil, nil, err
+	}
+	for _, spec := range slices.Clone(file.Imports) {
+		if path := strings.Trim(spec.Path.Value, `"`); !astutil.UsesImport(file, path) {
+			name := ""
+			if spec.Name != nil {
+				name = spec.Name.Name
+			}
+			astutil.DeleteNamedImport(files, file, name, path)
+		}
+	}
+	var b bytes.Buffer
+	err = format.Node(&b, files, file)
+	return b.Bytes(), removed, err
+}
+
+// declared returns the name of a declaration: that of a function, T.M for a method, or that of a type that is
+// declared alone.
+func declared(decl ast.Decl) string {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			return d.Name.Name
+		}
+		receiver := d.Recv.List[0].Type
+		if pointer, ok := receiver.(*ast.StarExpr); ok {
+			receiver = pointer.X
+		}
+		if named, ok := receiver.(*ast.Ident); ok {
+			return named.Name + "." + d.Name.Name
+		}
+	case *ast.GenDecl:
+		if d.Tok == token.TYPE && len(d.Specs) == 1 {
+			return d.Specs[0].(*ast.TypeSpec).Name.Name
+		}
+	}
+	return ""
+}
