@@ -267,14 +267,14 @@ func TestCost_ContendedMutex(t *testing.T) {
 
 // Clients that take turns predict their predecessors, so that they do not list the queue when they join.
 func TestCost_TakingTurns(t *testing.T) {
-	runWithLatency(t, func(w *latencyHarness) {
+	runWithLatency(t, func(w *harness) {
 		const clients, rounds = 4, 5
 		var conns [clients]*zk.Conn
 		var mutexes [clients]*Mutex
 		var calls [clients]*call
 		for i := range clients {
-			conns[i] = w.connect()
-			mutexes[i] = w.mutex(conns[i], w.long())
+			conns[i] = w.connectSlowly()
+			mutexes[i] = w.mutex(conns[i], long)
 			calls[i] = w.startCall(conns[i], mutexes[i].Lock)
 			w.pass(3 * roundTrip)
 		}
@@ -285,7 +285,7 @@ func TestCost_TakingTurns(t *testing.T) {
 				begin := len(w.srv.Log())
 				calls[i] = w.startCall(conns[i], mutexes[i].Lock)
 				w.pass(4 * roundTrip)
-				if sent := w.sent(begin, conns[i]); round > 2 {
+				if sent := w.sentSince(begin, conns[i]); round > 2 {
 					require.Equal(w, zktest.OpMulti, sent[0].Op, "%v", sent)
 					require.Equal(w, zktest.OpGetData, sent[1].Op, "%v", sent)
 				}
@@ -318,11 +318,11 @@ func TestCost_HandOverOnOneConnection(t *testing.T) {
 // The release of a writer wakes the readers that directly follow, or one writer, and no contender behind those.
 func TestTrap52_NoHerdOfReaders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		first := w.write(w.connect())
-		readers := []*call{w.read(w.connect()), w.read(w.connect()), w.read(w.connect())}
-		second := w.write(w.connect())
-		behind := w.read(w.connect())
-		last := w.write(w.connect())
+		first := w.write(w.connectSlowly())
+		readers := []*call{w.read(w.connectSlowly()), w.read(w.connectSlowly()), w.read(w.connectSlowly())}
+		second := w.write(w.connectSlowly())
+		behind := w.read(w.connectSlowly())
+		last := w.write(w.connectSlowly())
 
 		w.srv.ResetLog()
 		path := first.holds().Path()
