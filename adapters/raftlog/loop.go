@@ -37,6 +37,9 @@ func (n *Node) runLoop(c *core.Core) {
 	}()
 	tick := time.NewTimer(c.UntilTick())
 	defer tick.Stop()
+	notice := time.NewTimer(c.UntilNotice())
+	defer notice.Stop()
+	noticeSet := false // the timer runs
 	frames, unreachable := n.net.Received(), n.net.Unreachable()
 	l.now = time.Now()
 	c.Advance()
@@ -50,6 +53,8 @@ func (n *Node) runLoop(c *core.Core) {
 			c.SetFreeSpace(n.freeSpace.Load(), n.full.Load())
 			c.Advance()
 			tick.Reset(c.UntilTick())
+		case <-notice.C:
+			noticeSet = false
 		case f, ok := <-frames:
 			if !ok {
 				return
@@ -69,6 +74,11 @@ func (n *Node) runLoop(c *core.Core) {
 			return
 		}
 		l.handleOutput()
+		// The timer is not stopped when other messages have replaced the notice, which is frequent.
+		if d := c.UntilNotice(); !noticeSet && d < time.Hour {
+			notice.Reset(d)
+			noticeSet = true
+		}
 	}
 }
 

@@ -27,6 +27,32 @@ var raftlogMutants = []mutant{
 		tests: "./adapters/raftlog/internal/replica -run TestIDs_EqualsModel",
 	},
 	{
+		name: "raftlog/turns", breaks: "all voters become candidates at the same time when the leader is silent",
+		file: "adapters/raftlog/internal/core/succession.go",
+		edits: []edit{
+			{`d != 0 && d < c.self-leader`, `d != 0 && d < 0`},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestSuccession",
+	},
+	{
+		name: "raftlog/notice-replaced", breaks: "a commit index that the next entries contain is sent on its own as well",
+		file: "adapters/raftlog/internal/core/notices.go",
+		edits: []edit{
+			{`return d.message.GetTo() == m.GetTo() })`, `return false })`},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestNotices",
+	},
+	{
+		name: "raftlog/notice-elections", breaks: "the other peers learn of a change of an election later",
+		file: "adapters/raftlog/internal/core/ready.go",
+		edits: []edit{
+			{`if o.Kind != api.KindState {
+		c.notices.sendAll(c)`, `if false {
+		c.notices.sendAll(c)`},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestNotices_Urgent",
+	},
+	{
 		name: "raftlog/vote-response", breaks: "every answer counts as a vote that may be written on a full disk",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{

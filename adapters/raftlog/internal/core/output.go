@@ -104,6 +104,7 @@ func (c *Core) TakeOutput() Output {
 		c.handleReady(c.rn.Ready())
 		c.proposals.flushBatch(c)
 	}
+	c.notices.sendDue(c)
 	output := c.output
 	c.output = Output{}
 	return output

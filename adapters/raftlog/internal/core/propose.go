@@ -321,6 +321,7 @@ func (p *proposals) replyAll(c *Core, waiters []origin, index uint64, err error)
 func (p *proposals) replyTo(c *Core, o origin, index uint64, err error) {
 	switch {
 	case o.peer != "":
+		c.notices.sendTo(c, c.names.numberOf(o.peer)) // the peer waits for the entry
 		c.sendFrame(o.peer, frameReply, encodeReply(o.seq, index, err))
 	case o.token != 0:
 		c.output.Replies = append(c.output.Replies, Reply{o.token, index, err})

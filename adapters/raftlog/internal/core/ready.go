@@ -207,6 +207,9 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 			c.output.Ended = append(c.output.Ended, candidate.ID)
 		}
 	}
+	if o.Kind != api.KindState {
+		c.notices.sendAll(c)
+	}
 	isLeader := c.state == raft.StateLeader
 	switch o.Kind {
 	case api.KindCheckpoint:

@@ -67,6 +67,16 @@ func (c *Core) sendMessage(m *raftpb.Message) {
 		}
 		return
 	}
+	if m.GetType() == raftpb.MsgReadIndexResp {
+		c.notices.sendTo(c, m.GetTo())
+	}
+	if !c.notices.delay(c, m) {
+		c.sendWithoutDelay(m)
+	}
+}
+
+// sendWithoutDelay sends a message of the engine, unless this peer must be silent.
+func (c *Core) sendWithoutDelay(m *raftpb.Message) {
 	if c.stall.suppressesMessages(c) {
 		return
 	}
