@@ -166,8 +166,8 @@ func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error
 
 // receiveMessage handles a message of the engine.
 func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot *position) error {
-	m := &raftpb.Message{}
-	if err := proto.Unmarshal(body, m); err != nil {
+	m, err := decodeMessage(body)
+	if err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
 	if m.GetFrom() != sender || m.GetTo() != c.self {
