@@ -53,6 +53,30 @@ var raftlogMutants = []mutant{
 		tests: "./adapters/raftlog/internal/core -run TestNotices_Urgent",
 	},
 	{
+		name: "raftlog/completions-await", breaks: "a result that was added before the loop waits for it does not wake the loop",
+		file: "adapters/raftlog/completions.go",
+		edits: []edit{
+			{`(stored || applied) && c.pending.Load()`, `false`},
+		},
+		tests: "./adapters/raftlog -run TestCompletions_Wake",
+	},
+	{
+		name: "raftlog/applier-stopped", breaks: "a caller whose entry is committed is told that nothing was applied when the node stops",
+		file: "adapters/raftlog/apply.go",
+		edits: []edit{
+			{`r.to <- core.Reply{Err: fmt.Errorf("%w: %w", api.ErrUnknownOutcome, context.Cause(n.ctx))}`, `r.to <- core.Reply{Err: context.Cause(n.ctx)}`},
+		},
+		tests: "./adapters/raftlog -run TestApplier_FailsReplies",
+	},
+	{
+		name: "raftlog/decode-reject", breaks: "the rejection of an append is decoded as its confirmation",
+		file: "adapters/raftlog/internal/core/decode.go",
+		edits: []edit{
+			{`m.reject, m.Reject = value != 0, &m.reject`, `m.reject, m.Reject = false, &m.reject`},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestDecodeMessage",
+	},
+	{
 		name: "raftlog/vote-response", breaks: "every answer counts as a vote that may be written on a full disk",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
