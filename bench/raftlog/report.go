@@ -77,7 +77,7 @@ func (r *report) printCosts(w io.Writer) {
 	}
 	title := "\nWhat the three nodes and the clients use for an update: medians over rounds. The runtime counts one of\neight goroutines that are woken.\n\n" + head + "\n" + rule + "\n"
 	for _, s := range r.Series {
-		if s.Name == baselineName || len(s.Figures) == 0 {
+		if s.Name == baselineName || s.Name == boundName || len(s.Figures) == 0 {
 			continue
 		}
 		fmt.Fprintf(w, "%s| %d | %s | %s |", title, s.Clients, s.Name, s.Settings)
