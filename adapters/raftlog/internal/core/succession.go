@@ -10,7 +10,7 @@ import (
 // leader is silent. The engine's own timeouts are random, between one election timeout and two. They
 // remain, for the cases in which the peers whose turn is first cannot lead.
 //
-// A peer becomes a candidate when it has not heard from its leader for an election timeout, and for
+// A peer becomes a candidate when its leader was silent for an election timeout, and for
 // turnTicks more for each voter before it. So usually one candidate at a time asks for votes, soon
 // after the others may vote (holdsVote).
 type succession struct {
