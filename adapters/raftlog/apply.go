@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"sync"
@@ -15,15 +16,16 @@ import (
 type watchedIndex struct {
 	mu      sync.Mutex
 	index   uint64
-	changed chan struct{} // closed when index increases
+	changed chan struct{} // closed when index increases; nil if no goroutine waits
 }
-
-func (w *watchedIndex) init() { w.changed = make(chan struct{}) }
 
 // load returns the index, and a channel that is closed when it increases.
 func (w *watchedIndex) load() (uint64, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.changed == nil {
+		w.changed = make(chan struct{})
+	}
 	return w.index, w.changed
 }
 
@@ -33,27 +35,56 @@ func (w *watchedIndex) advance(index uint64) {
 	defer w.mu.Unlock()
 	if index > w.index {
 		w.index = index
-		close(w.changed)
-		w.changed = make(chan struct{})
+		if w.changed != nil {
+			close(w.changed)
+			w.changed = nil
+		}
 	}
 }
 
-// runApplier applies committed entries to the state machine until the node stops.
+// runApplier applies committed entries to the state machine until the node stops. It replies to the
+// callers of this process itself, so that they do not wait for the loop.
 func (n *Node) runApplier() {
+	defer func() { n.failReplies(n.apply.takeAll()) }() // the loop does the same when it ends
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
 		case <-n.apply.added:
 		}
-		for _, a := range n.apply.takeAll() {
-			if err := n.handleApply(a); err != nil {
+		tasks := n.apply.takeAll()
+		for i, t := range tasks {
+			if err := n.handleApply(t.Apply); err != nil {
 				n.stopWithFault(fmt.Errorf("state machine: %w", err))
-				return
 			}
 			if n.ctx.Err() != nil {
+				n.failReplies(tasks[i:])
 				return
 			}
+			for _, r := range t.replies {
+				r.to <- r.reply
+			}
+		}
+	}
+}
+
+// applyTask is a request to the state machine, with the replies to the callers that wait for it.
+type applyTask struct {
+	core.Apply
+	replies []pendingReply
+}
+
+// pendingReply is a reply and the channel of its caller, which has a capacity of one.
+type pendingReply struct {
+	to    chan core.Reply
+	reply core.Reply
+}
+
+// failReplies replies to the callers that wait for tasks which the state machine may not have completed.
+func (n *Node) failReplies(tasks []applyTask) {
+	for _, t := range tasks {
+		for _, r := range t.replies {
+			r.to <- core.Reply{Err: fmt.Errorf("%w: %w", api.ErrUnknownOutcome, context.Cause(n.ctx))}
 		}
 	}
 }
@@ -96,10 +127,7 @@ func (n *Node) handleApply(a core.Apply) error {
 // reportApplied reports the applied index to the loop and to the goroutines that wait for it.
 func (n *Node) reportApplied(index uint64, outcomes []replica.Outcome) {
 	n.applied.advance(index)
-	select {
-	case n.calls <- func(c *core.Core) { c.ReportApplied(index, outcomes) }:
-	case <-n.ctx.Done():
-	}
+	n.completed.addApplied(index, outcomes)
 }
 
 func (n *Node) stateMachine() StateMachine {

@@ -82,5 +82,5 @@ func (l *loopState) completeCompactions() {
 // PrunableFiles returns the files of the log, in Config.Dir, that contain only truncated
 // entries. They may be moved or deleted.
 func (n *Node) PrunableFiles() []string {
-	return n.files.Prunable(n.status.Load().First - 1)
+	return n.files.Prunable(n.publishedStatus().First - 1)
 }

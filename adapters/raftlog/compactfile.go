@@ -88,7 +88,7 @@ func (n *Node) adoptSnapshot(name string, index uint64) error {
 	if err = errors.Join(err, r.Close()); err != nil {
 		return err
 	}
-	status := n.status.Load()
+	status := n.publishedStatus()
 	switch term, err := n.files.Term(index); {
 	case empty && n.cfg.StateMachine != nil:
 		return fmt.Errorf("%w: it has no data of the state machine", api.ErrInvalid)

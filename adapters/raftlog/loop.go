@@ -37,30 +37,38 @@ func (n *Node) runLoop(c *core.Core) {
 	}()
 	tick := time.NewTimer(c.UntilTick())
 	defer tick.Stop()
+	notice := time.NewTimer(c.UntilNotice())
+	defer notice.Stop()
+	noticeSet := false // the timer runs
 	frames, unreachable := n.net.Received(), n.net.Unreachable()
 	l.now = time.Now()
 	c.Advance()
 	l.handleOutput()
 	for {
+		n.completed.await(c.AwaitsStored(), c.AwaitsApplied())
 		l.now = time.Now()
 		select {
 		case <-n.ctx.Done():
 			return
 		case <-tick.C:
+			n.completed.report(c)
 			c.SetFreeSpace(n.freeSpace.Load(), n.full.Load())
 			c.Advance()
 			tick.Reset(c.UntilTick())
+		case <-notice.C:
+			noticeSet = false
 		case f, ok := <-frames:
 			if !ok {
 				return
 			}
+			n.completed.report(c) // it may refer to them
 			l.receiveFrame(f.From.ID, f.Data)
 		case r := <-n.requests:
 			l.acceptRequest(r)
 		case f := <-n.calls:
 			f(c)
-		case done := <-n.storedWrites:
-			l.reportStored(done)
+		case <-n.completed.added:
+			n.completed.report(c)
 		case id := <-unreachable:
 			c.ReportUnreachable(id)
 		}
@@ -69,6 +77,11 @@ func (n *Node) runLoop(c *core.Core) {
 			return
 		}
 		l.handleOutput()
+		// The timer is not stopped when other messages have replaced the notice, which is frequent.
+		if d := c.UntilNotice(); !noticeSet && d < time.Hour {
+			notice.Reset(d)
+			noticeSet = true
+		}
 	}
 }
 
@@ -82,6 +95,7 @@ func (l *loopState) handleInputs() {
 	frames := l.n.net.Received()
 	yielded := len(l.waiting) < 2
 	for range maxInputs {
+		l.n.completed.report(l.c)
 		select {
 		case f, ok := <-frames:
 			if ok {
@@ -93,9 +107,6 @@ func (l *loopState) handleInputs() {
 			continue
 		case f := <-l.n.calls:
 			f(l.c)
-			continue
-		case done := <-l.n.storedWrites:
-			l.reportStored(done)
 			continue
 		default:
 		}
@@ -162,12 +173,6 @@ func (l *loopState) abandonChange(reply chan core.Reply) bool {
 	return true // it has a reply, or was not received yet and will not be started
 }
 
-func (l *loopState) reportStored(done []storedWrite) {
-	for _, d := range done {
-		l.c.ReportStored(d.write, d.installed)
-	}
-}
-
 // handleOutput passes on the output of the core.
 func (l *loopState) handleOutput() {
 	n := l.n
@@ -186,7 +191,6 @@ func (l *loopState) handleOutput() {
 	for _, f := range out.Frames {
 		n.net.Send(f.To, f.Urgent, f.Data)
 	}
-	var tasks []writeTask
 	for _, w := range out.Writes {
 		t := writeTask{write: w}
 		if w.Snapshot != nil {
@@ -194,13 +198,25 @@ func (l *loopState) handleOutput() {
 			t.staged = n.staged[index]
 			delete(n.staged, index)
 		}
-		tasks = append(tasks, t)
+		if w.CanWait() {
+			n.writes.addSilently(t)
+		} else {
+			n.writes.add(t)
+		}
 	}
-	n.writes.add(tasks...)
 	if out.AllElections || len(out.Apply) > 0 {
 		n.publishSkips(l.c)
 	}
-	n.apply.add(out.Apply...)
+	for _, a := range out.Apply {
+		t := applyTask{Apply: a}
+		for _, r := range a.Replies {
+			if reply, found := l.waiting[r.Token]; found {
+				delete(l.waiting, r.Token)
+				t.replies = append(t.replies, pendingReply{reply, r})
+			}
+		}
+		n.apply.add(t)
+	}
 	for _, r := range out.Replies {
 		if reply, found := l.waiting[r.Token]; found {
 			delete(l.waiting, r.Token)
@@ -278,10 +294,9 @@ func (l *loopState) signalCandidates(out core.Output, leaseEnd time.Duration) {
 
 // publishStatus publishes the status to other goroutines.
 func (n *Node) publishStatus(status core.Status) {
-	if published := n.status.Load(); published == nil || *published != status {
-		stored := status // a copy, so that the parameter is not allocated by each call
-		n.status.Store(&stored)
-	}
+	n.statusMu.Lock()
+	defer n.statusMu.Unlock()
+	n.status = status
 }
 
 // publishLease publishes the time at which the lease expires. A time consists of readings of the
@@ -334,11 +349,14 @@ func (n *Node) isMember(id string) bool {
 
 func (n *Node) publishSkips(c *core.Core) {
 	skips := c.Replica().Skips
-	n.skips.Store(&skips)
+	if published := n.skips.Load(); published == nil || len(*published) != len(skips) || len(skips) > 0 && &(*published)[0] != &skips[0] {
+		n.skips.Store(&skips)
+	}
 }
 
 // failWaiting replies to all callers when the loop stops.
 func (l *loopState) failWaiting(cause error) {
+	l.n.failReplies(l.n.apply.takeAll())
 	for _, reply := range l.waiting {
 		reply <- core.Reply{Err: fmt.Errorf("%w: %w", api.ErrUnknownOutcome, cause)}
 	}

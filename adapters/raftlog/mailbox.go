@@ -16,10 +16,15 @@ func (m *mailbox[T]) add(items ...T) {
 	if len(items) == 0 {
 		return
 	}
+	m.addSilently(items...)
+	signal(m.added)
+}
+
+// addSilently adds elements that the goroutine receives with the next ones.
+func (m *mailbox[T]) addSilently(items ...T) {
 	m.mu.Lock()
 	m.items = append(m.items, items...)
 	m.mu.Unlock()
-	signal(m.added)
 }
 
 // takeAll returns the elements, possibly none, after added has contained a token.

@@ -46,11 +46,11 @@ type Node struct {
 
 	startedAt time.Time // the origin of the monotonic clock
 
-	calls        chan func(*core.Core) // functions that the loop calls
-	requests     chan loopRequest
-	writes       *mailbox[writeTask]  // for the writer
-	storedWrites chan []storedWrite   // from the writer
-	apply        *mailbox[core.Apply] // for the applier
+	calls     chan func(*core.Core) // functions that the loop calls
+	requests  chan loopRequest
+	writes    *mailbox[writeTask] // for the writer
+	apply     *mailbox[applyTask] // for the applier
+	completed *completions        // of the writer and the applier
 
 	loop       *loopState                // used by the loop only
 	staged     map[uint64]string         // used by the loop only: received snapshots that are not installed, by index
@@ -69,7 +69,8 @@ type Node struct {
 	freeSpace    atomic.Int64              // see core.SetFreeSpace
 	full         atomic.Bool               // see core.SetFreeSpace
 	skips        atomic.Pointer[[]uint64]
-	status       atomic.Pointer[core.Status]
+	statusMu     sync.Mutex
+	status       core.Status // published by the loop
 	standing     atomic.Pointer[standing]
 
 	mu        sync.Mutex
@@ -105,14 +106,13 @@ func Open(cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, fs: cfg.fs, log: cfg.Logger.With("cluster", cfg.Cluster, "peer", cfg.ID),
 		startedAt: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan loopRequest, 1024),
-		writes: newMailbox[writeTask](), storedWrites: make(chan []storedWrite), apply: newMailbox[core.Apply](),
+		writes: newMailbox[writeTask](), apply: newMailbox[applyTask](), completed: newCompletions(),
 		staged: map[uint64]string{}, sending: sending{}, elections: map[*Election]struct{}{}, observers: map[*observer]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
 		known: knownPeers{reported: transport.Reporters{}},
 	}
 	if n.fs == nil {
 		n.fs = disk.OS(cfg.Dir)
 	}
-	n.applied.init()
 	n.standing.Store(&standing{})
 	n.freeSpace.Store(math.MaxInt64)
 	n.ctx, n.stop = context.WithCancelCause(context.Background())

@@ -331,6 +331,7 @@ func TestPropose_OneSync(t *testing.T) {
 		}
 
 		last := h.node(p).Info().LastIndex
+		time.Sleep(2 * time.Millisecond) // the other peers learn the last commit index
 		for _, p := range h.others(p) {
 			require.NoError(t, h.stopPeer(p))
 			log, err := filelog.Open(h.disks[p.ID], "log", filelog.Options{ReadOnly: true})

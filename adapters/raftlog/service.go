@@ -14,9 +14,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
+// publishedStatus returns the status that the loop has published last.
+func (n *Node) publishedStatus() core.Status {
+	n.statusMu.Lock()
+	defer n.statusMu.Unlock()
+	return n.status
+}
+
 // Info returns the status of this peer. It does not block.
 func (n *Node) Info() api.Info {
-	s := n.status.Load()
+	s := n.publishedStatus()
 	applied, _ := n.applied.load()
 	info := api.Info{
 		Peer: n.cfg.self(), Cluster: n.cfg.Cluster, Role: s.Role.String(), Leader: s.Leader, Term: s.Term,

@@ -144,7 +144,7 @@ func (n *Node) followLog(ctx context.Context, from uint64, send func([]api.Event
 
 // progressEvent returns the event that reports the progress of this peer.
 func (n *Node) progressEvent(applied uint64) []api.Event {
-	s := n.status.Load()
+	s := n.publishedStatus()
 	p := api.Progress{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > nodeClock{n}.Now()}
 	if s.Role == core.Leader {
 		p.Leader = n.cfg.self()
@@ -155,7 +155,7 @@ func (n *Node) progressEvent(applied uint64) []api.Event {
 // readEvents reads entries that are applied, starting at index next, or the snapshot that
 // contains them. It returns the index after the last event.
 func (n *Node) readEvents(next, applied uint64) ([]api.Event, uint64, error) {
-	if next < n.status.Load().First {
+	if next < n.publishedStatus().First {
 		return n.snapshotEvent(next)
 	}
 	// Read the skips before the entries, because they are removed when their entries are

@@ -1,7 +1,6 @@
 package raftlog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -38,7 +37,7 @@ func (n *Node) runWriter() {
 		if errors.Is(n.Err(), api.ErrFault) {
 			return
 		}
-		if err := w.log.Finish(); err != nil {
+		if err := w.finish(); err != nil {
 			n.log.Error("writing the commit index failed", "err", err)
 		}
 	}()
@@ -98,12 +97,23 @@ func (w *writer) writeAll() error {
 		if err != nil {
 			return err
 		}
-		if err := w.complete(batch); err != nil {
-			return err
-		}
+		w.complete(batch)
 	}
 	w.tasks = nil
 	return nil
+}
+
+// finish writes the commit index, which is in the first tasks that remain.
+func (w *writer) finish() error {
+	for _, t := range append(w.tasks, w.n.writes.takeAll()...) {
+		if !t.write.CanWait() {
+			break
+		}
+		if err := w.log.Append(filelog.Batch{HardState: t.write.HardState}); err != nil {
+			return err
+		}
+	}
+	return w.log.Finish()
 }
 
 // writeBatch writes as many tasks as can be written together, from the first one on. It returns these
@@ -127,20 +137,17 @@ func (w *writer) writeBatch(tasks []writeTask) (batch []storedWrite, err error) 
 }
 
 // complete removes the tasks of a batch, which is durable, and passes it to the loop.
-func (w *writer) complete(batch []storedWrite) error {
+func (w *writer) complete(batch []storedWrite) {
 	// Other peers wait for these frames, so they are sent before the loop handles the result.
+	urgent := false
 	for _, s := range batch {
 		w.sendFrames(s.write.Frames)
 		s.write.Sent = true
+		urgent = urgent || s.write.Snapshot != nil || s.write.Compact != 0
 	}
 	w.tasks = w.tasks[len(batch):]
 	w.examined = max(0, w.examined-len(batch))
-	select {
-	case w.n.storedWrites <- batch:
-		return nil
-	case <-w.n.ctx.Done():
-		return context.Cause(w.n.ctx)
-	}
+	w.n.completed.addStored(batch, urgent)
 }
 
 func (w *writer) sendFrames(frames []core.Frame) {
@@ -162,10 +169,7 @@ func (w *writer) writeVotesAhead() error {
 			if err = w.log.Compact(work.Compact); err == nil {
 				w.tasks = slices.Delete(w.tasks, w.examined, w.examined+1)
 				w.examined--
-				select {
-				case w.n.storedWrites <- []storedWrite{{write: work}}:
-				case <-w.n.ctx.Done():
-				}
+				w.n.completed.addStored([]storedWrite{{write: work}}, true)
 			}
 		}
 		if errors.Is(err, filelog.ErrNoSpace) { // there is no space for votes either

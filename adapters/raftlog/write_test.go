@@ -52,8 +52,9 @@ func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
 func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Write)) {
 	n = &Node{
 		fs: testenv.NewDisk(seed), log: slog.New(slog.DiscardHandler),
-		writes: newMailbox[writeTask](), storedWrites: make(chan []storedWrite), ended: make(chan struct{}),
+		writes: newMailbox[writeTask](), completed: newCompletions(), ended: make(chan struct{}),
 	}
+	n.completed.await(true, true)
 	n.ctx, n.stop = context.WithCancelCause(t.Context())
 	var err error
 	n.files, err = filelog.Open(n.fs, "log", filelog.Options{SegmentSize: 64 << 10})
@@ -66,7 +67,7 @@ func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Write)) {
 		t.Helper()
 		n.writes.add(writeTask{w, stagedName})
 		select {
-		case <-n.storedWrites:
+		case <-n.completed.added:
 		case <-n.ended:
 			t.Fatal(n.fault)
 		}

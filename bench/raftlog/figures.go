@@ -35,6 +35,7 @@ type figure struct {
 	P50    float64 `json:"p50"`  // ms
 	P99    float64 `json:"p99"`
 	Failed int     `json:"failed,omitempty"` // calls that failed and were followed by others
+	Cost   cost    `json:"cost"`             // of one update; zero for the baseline and the bound
 }
 
 func newFigure(p benchmark.Period, windows []*window) figure {

@@ -104,6 +104,8 @@ func runClients(ctx context.Context, c cluster, clients int, p benchmark.Period)
 		windows[i] = w
 		wg.Go(func() { runClient(ctx, c, w) })
 	}
+	var used cost
+	wg.Go(func() { used = measureCosts(p) })
 	wg.Wait()
 	if ctx.Err() != nil {
 		return figure{}, 0, context.Cause(ctx)
@@ -112,7 +114,11 @@ func runClients(ctx context.Context, c cluster, clients int, p benchmark.Period)
 	for _, w := range windows {
 		acknowledged += w.updates
 	}
-	return newFigure(p, windows), acknowledged, nil
+	f := newFigure(p, windows)
+	if f.Rate > 0 {
+		f.Cost = used.per(f.Rate * p.Length.Seconds())
+	}
+	return f, acknowledged, nil
 }
 
 // runClient proposes updates until its window has passed. After a failure it searches for the

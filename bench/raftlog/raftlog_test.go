@@ -32,7 +32,7 @@ func TestRunBenchmark_MeasuresEveryContestant(t *testing.T) {
 	s := shortSettings(t, "")
 	r, err := runBenchmark(t.Context(), s, allContestants())
 	require.NoError(t, err)
-	require.Len(t, r.Series, 1+len(allContestants()))
+	require.Len(t, r.Series, 2+len(allContestants()))
 	for _, line := range r.Series {
 		require.Len(t, line.Figures, 1)
 		f := line.Figures[0]

@@ -23,6 +23,7 @@ func (r *report) print(w io.Writer, isPeer func(name string) bool) {
 	machine := r.Environment.Machine
 	fmt.Fprintf(w, "%s\n\nSeed %d; load average before %s, after %s.\n", r.Environment, r.Seed, machine.LoadBefore, machine.LoadAfter)
 	r.printRates(w, isPeer)
+	r.printCosts(w)
 	r.printFailOvers(w, isPeer)
 }
 
@@ -54,6 +55,37 @@ func (r *report) printRates(w io.Writer, isPeer func(name string) bool) {
 	}
 	if len(notes) > 0 {
 		fmt.Fprintf(w, "\n%s\n", strings.Join(notes, "\n"))
+	}
+}
+
+// printCosts prints what each contestant uses for an update.
+func (r *report) printCosts(w io.Writer) {
+	columns := []struct {
+		head, format string
+		value        func(figure) float64
+	}{
+		{"processor µs", "%.0f", func(f figure) float64 { return f.Cost.Processor }},
+		{"reads and writes", "%.1f", func(f figure) float64 { return f.Cost.Calls }},
+		{"switches of threads", "%.1f", func(f figure) float64 { return f.Cost.Switches }},
+		{"goroutines woken", "%.1f", func(f figure) float64 { return f.Cost.Wakeups }},
+		{"allocations", "%.0f", func(f figure) float64 { return f.Cost.Allocations }},
+		{"KiB allocated", "%.1f", func(f figure) float64 { return f.Cost.Bytes / 1024 }},
+	}
+	head, rule := "| clients | contestant | settings |", "| ---: | --- | --- |"
+	for _, c := range columns {
+		head, rule = head+" "+c.head+" |", rule+" ---: |"
+	}
+	title := "\nWhat the three nodes and the clients use for an update: medians over rounds. The runtime counts one of\neight goroutines that are woken.\n\n" + head + "\n" + rule + "\n"
+	for _, s := range r.Series {
+		if s.Name == baselineName || s.Name == boundName || len(s.Figures) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "%s| %d | %s | %s |", title, s.Clients, s.Name, s.Settings)
+		for _, c := range columns {
+			fmt.Fprintf(w, " "+c.format+" |", benchmark.Median(s.values(c.value)))
+		}
+		fmt.Fprintln(w)
+		title = ""
 	}
 }
 

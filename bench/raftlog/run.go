@@ -20,7 +20,9 @@ type entrant interface {
 }
 
 // isPeer reports whether this library is compared with the library of that name.
-func isPeer(name string) bool { return name != baselineName && name != libraryName }
+func isPeer(name string) bool {
+	return name != baselineName && name != boundName && name != libraryName
+}
 
 // cell is a measurement that is repeated in every round.
 type cell struct {
@@ -52,7 +54,7 @@ func runBenchmark(ctx context.Context, s settings, contestants []contestant) (*r
 
 // throughputCells returns the cells that count updates. It adds their series to r.
 func (s settings) throughputCells(r *report, contestants []contestant) []cell {
-	entrants := []entrant{baseline{}}
+	entrants := []entrant{baseline{}, bound{}}
 	for _, c := range contestants {
 		entrants = append(entrants, throughput{c, s.timeouts})
 	}

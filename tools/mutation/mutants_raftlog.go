@@ -27,6 +27,56 @@ var raftlogMutants = []mutant{
 		tests: "./adapters/raftlog/internal/replica -run TestIDs_EqualsModel",
 	},
 	{
+		name: "raftlog/turns", breaks: "all voters become candidates at the same time when the leader is silent",
+		file: "adapters/raftlog/internal/core/succession.go",
+		edits: []edit{
+			{`d != 0 && d < c.self-leader`, `d != 0 && d < 0`},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestSuccession",
+	},
+	{
+		name: "raftlog/notice-replaced", breaks: "a commit index that the next entries contain is sent on its own as well",
+		file: "adapters/raftlog/internal/core/notices.go",
+		edits: []edit{
+			{`return d.message.GetTo() == m.GetTo() })`, `return false })`},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestNotices",
+	},
+	{
+		name: "raftlog/notice-elections", breaks: "the other peers learn of a change of an election later",
+		file: "adapters/raftlog/internal/core/ready.go",
+		edits: []edit{
+			{`if o.Kind != api.KindState {
+		c.notices.sendAll(c)`, `if false {
+		c.notices.sendAll(c)`},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestNotices_Urgent",
+	},
+	{
+		name: "raftlog/completions-await", breaks: "a result that was added before the loop waits for it does not wake the loop",
+		file: "adapters/raftlog/completions.go",
+		edits: []edit{
+			{`(stored || applied) && c.pending.Load()`, `false`},
+		},
+		tests: "./adapters/raftlog -run TestCompletions_Wake",
+	},
+	{
+		name: "raftlog/applier-stopped", breaks: "a caller whose entry is committed is told that nothing was applied when the node stops",
+		file: "adapters/raftlog/apply.go",
+		edits: []edit{
+			{`r.to <- core.Reply{Err: fmt.Errorf("%w: %w", api.ErrUnknownOutcome, context.Cause(n.ctx))}`, `r.to <- core.Reply{Err: context.Cause(n.ctx)}`},
+		},
+		tests: "./adapters/raftlog -run TestApplier_FailsReplies",
+	},
+	{
+		name: "raftlog/decode-reject", breaks: "the rejection of an append is decoded as its confirmation",
+		file: "adapters/raftlog/internal/core/decode.go",
+		edits: []edit{
+			{`m.reject, m.Reject = value != 0, &m.reject`, `m.reject, m.Reject = false, &m.reject`},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestDecodeMessage",
+	},
+	{
 		name: "raftlog/vote-response", breaks: "every answer counts as a vote that may be written on a full disk",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{

@@ -124,6 +124,8 @@ type Core struct {
 	candidates candidates
 	agreement  agreement
 	window     window
+	notices    notices
+	succession succession
 
 	removed *api.Membership // the members, if this peer was removed
 }
@@ -231,6 +233,7 @@ func (c *Core) Advance() {
 		if c.removed == nil {
 			c.rn.Tick()
 		}
+		c.succession.campaignInTurn(c, now)
 	}
 	if now-c.lastHeartbeat >= c.cfg.Heartbeat {
 		c.lastHeartbeat = now

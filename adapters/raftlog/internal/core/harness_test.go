@@ -205,15 +205,18 @@ func (h *harness) deliverAndAdvance() {
 
 // handleOutput sends, applies and writes what the core requests.
 func (p *peer) handleOutput() {
+	reply := func(r Reply) {
+		_, twice := p.replies[r.Token]
+		require.False(p.h.t, twice)
+		p.replies[r.Token] = r
+	}
 	for {
 		out := p.core.TakeOutput()
 		for _, f := range out.Frames {
 			p.h.inFlight = append(p.h.inFlight, transmission{p.h.now + time.Millisecond, p.self.ID, f.To, f.Data})
 		}
 		for _, r := range out.Replies {
-			_, twice := p.replies[r.Token]
-			require.False(p.h.t, twice)
-			p.replies[r.Token] = r
+			reply(r)
 		}
 		require.NoError(p.h.t, out.LostLog)
 		if out.PeersChanged {
@@ -234,6 +237,9 @@ func (p *peer) handleOutput() {
 			}
 			if k := len(a.Outcomes); k > 0 {
 				p.core.ReportApplied(a.Outcomes[k-1].Index, a.Outcomes)
+			}
+			for _, r := range a.Replies {
+				reply(r)
 			}
 		}
 		p.writes = append(p.writes, out.Writes...)

@@ -67,7 +67,13 @@ type Write struct {
 	ownMessages []*raftpb.Message // messages to this peer's engine for the same moment
 }
 
-// Apply is a request to the state machine. Exactly one of its fields is set.
+// CanWait reports whether the Write contains only a commit index that may be written with the next
+// Write, or when the peer stops. Nothing follows from it.
+func (w *Write) CanWait() bool {
+	return !w.Sync && w.HardState != nil && len(w.Entries) == 0 && w.Snapshot == nil && w.Compact == 0
+}
+
+// Apply is a request to the state machine. Exactly one of its fields except Replies is set.
 type Apply struct {
 	// Outcomes are the entries to apply. Skipped entries only advance the index.
 	Outcomes []replica.Outcome
@@ -76,6 +82,8 @@ type Apply struct {
 	// Create requests a snapshot of the current state. The caller calls
 	// [Core.ReportSnapshotCreated] or [Core.ReportSnapshotFailed].
 	Create *CreateSnapshot
+	// Replies are sent when the state machine has completed the request.
+	Replies []Reply
 }
 
 // CreateSnapshot describes a snapshot to create.
@@ -104,6 +112,7 @@ func (c *Core) TakeOutput() Output {
 		c.handleReady(c.rn.Ready())
 		c.proposals.flushBatch(c)
 	}
+	c.notices.sendDue(c)
 	output := c.output
 	c.output = Output{}
 	return output

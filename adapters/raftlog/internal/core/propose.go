@@ -257,7 +257,19 @@ func (p *proposals) entryApplied(c *Core, o replica.Outcome) {
 		return
 	}
 	delete(p.pending, o.ID)
-	p.replyWhenApplied(c, result{o.First, o.Err, applied.waiters})
+	// The last request to the state machine contains the entry, or follows it.
+	a := &c.output.Apply[len(c.output.Apply)-1]
+	others := applied.waiters[:0]
+	for _, w := range applied.waiters {
+		if w.peer != "" {
+			others = append(others, w)
+		} else if w.token != 0 {
+			a.Replies = append(a.Replies, Reply{w.token, o.First, o.Err})
+		}
+	}
+	if len(others) > 0 {
+		p.replyWhenApplied(c, result{o.First, o.Err, others})
+	}
 }
 
 // replyWhenApplied replies when the state machine has applied the entry of the result.
@@ -321,6 +333,7 @@ func (p *proposals) replyAll(c *Core, waiters []origin, index uint64, err error)
 func (p *proposals) replyTo(c *Core, o origin, index uint64, err error) {
 	switch {
 	case o.peer != "":
+		c.notices.sendTo(c, c.names.numberOf(o.peer)) // the peer waits for the entry
 		c.sendFrame(o.peer, frameReply, encodeReply(o.seq, index, err))
 	case o.token != 0:
 		c.output.Replies = append(c.output.Replies, Reply{o.token, index, err})

@@ -82,9 +82,18 @@ func (c *Core) lastBeforeTerm(term uint64, entries []*raftpb.Entry) position {
 	return last
 }
 
+// writeMemory contains a Write and its hard state, so that they need one allocation.
+type writeMemory struct {
+	Write
+	hardState          raftpb.HardState
+	term, vote, commit uint64
+}
+
 // handleAppend passes data of the engine to the disk.
 func (c *Core) handleAppend(m *raftpb.Message) {
-	w := &Write{Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0}
+	memory := new(writeMemory)
+	w := &memory.Write
+	*w = Write{Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0}
 	for _, r := range m.GetResponses() {
 		if r.GetTo() == c.self {
 			w.ownMessages = append(w.ownMessages, r)
@@ -94,7 +103,9 @@ func (c *Core) handleAppend(m *raftpb.Message) {
 		}
 	}
 	if m.Term != nil && (m.GetTerm() != 0 || m.GetVote() != 0 || m.GetCommit() != 0) {
-		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
+		memory.term, memory.vote, memory.commit = m.GetTerm(), m.GetVote(), m.GetCommit()
+		memory.hardState.Term, memory.hardState.Vote, memory.hardState.Commit = &memory.term, &memory.vote, &memory.commit
+		w.HardState = &memory.hardState
 	}
 	if !raft.IsEmptySnap(m.GetSnapshot()) {
 		w.Snapshot = m.GetSnapshot()
@@ -207,6 +218,9 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 			c.output.Ended = append(c.output.Ended, candidate.ID)
 		}
 	}
+	if o.Kind != api.KindState {
+		c.notices.sendAll(c)
+	}
 	isLeader := c.state == raft.StateLeader
 	switch o.Kind {
 	case api.KindCheckpoint:
@@ -237,6 +251,18 @@ func (c *Core) ReportApplied(index uint64, outcomes []replica.Outcome) {
 	c.applied = max(c.applied, index)
 	c.backlog.removeOutcomes(outcomes)
 	c.proposals.releaseReplies(c)
+}
+
+// AwaitsApplied reports whether this peer needs to know soon what the state machine has applied. Otherwise
+// the caller may call [Core.ReportApplied] with another input, or before [Core.Advance].
+func (c *Core) AwaitsApplied() bool {
+	return len(c.proposals.results) > 0 || len(c.lease.readers) > 0 || 2*c.backlog.entries > c.backlog.limit.entries || 2*c.backlog.bytes > c.backlog.limit.bytes
+}
+
+// AwaitsStored reports the same for [Core.ReportStored]. A peer that follows a leader does not need to
+// know that entries are durable before it learns that they are committed.
+func (c *Core) AwaitsStored() bool {
+	return c.state != raft.StateFollower || c.commit > c.replica.Index
 }
 
 // RequestSnapshot requests a snapshot of the current state.

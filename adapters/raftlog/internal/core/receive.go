@@ -67,6 +67,16 @@ func (c *Core) sendMessage(m *raftpb.Message) {
 		}
 		return
 	}
+	if m.GetType() == raftpb.MsgReadIndexResp {
+		c.notices.sendTo(c, m.GetTo())
+	}
+	if !c.notices.delay(c, m) {
+		c.sendWithoutDelay(m)
+	}
+}
+
+// sendWithoutDelay sends a message of the engine, unless this peer must be silent.
+func (c *Core) sendWithoutDelay(m *raftpb.Message) {
 	if c.stall.suppressesMessages(c) {
 		return
 	}
@@ -156,8 +166,8 @@ func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error
 
 // receiveMessage handles a message of the engine.
 func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot *position) error {
-	m := &raftpb.Message{}
-	if err := proto.Unmarshal(body, m); err != nil {
+	m, err := decodeMessage(body)
+	if err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
 	if m.GetFrom() != sender || m.GetTo() != c.self {

@@ -86,6 +86,9 @@ func (p *peer) applyNext() {
 			p.core.ReportApplied(p.stateMachine.index, a.Outcomes)
 		}
 	}
+	for _, r := range a.Replies {
+		p.h.clients.handleReply(p, r)
+	}
 }
 
 // createSnapshot writes a snapshot, which takes some time.

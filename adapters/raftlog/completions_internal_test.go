@@ -1,0 +1,63 @@
+package raftlog
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+)
+
+// TestCompletions_Wake fails if the loop is woken by a result that it does not wait for, or not woken
+// by one that was added before the loop began to wait for it.
+func TestCompletions_Wake(t *testing.T) {
+	woken := func(c *completions) bool {
+		select {
+		case <-c.added:
+			return true
+		default:
+			return false
+		}
+	}
+	stored := func(c *completions) { c.addStored([]storedWrite{{write: &core.Write{}}}, false) }
+	applied := func(c *completions) { c.addApplied(1, nil) }
+	for _, add := range []func(*completions){stored, applied} {
+		for _, awaits := range [][2]bool{{true, false}, {false, true}} {
+			c := newCompletions()
+			c.await(false, false)
+			add(c)
+			require.False(t, woken(c))
+			c.await(awaits[0], awaits[1])
+			require.True(t, woken(c))
+		}
+	}
+	c := newCompletions()
+	c.await(true, false)
+	stored(c)
+	require.True(t, woken(c))
+	c.await(false, true)
+	applied(c)
+	require.True(t, woken(c))
+	c = newCompletions()
+	c.addStored(nil, true)
+	require.True(t, woken(c), "urgent")
+}
+
+// TestApplier_FailsReplies fails if a caller whose entry was committed, and that the state machine may
+// not have applied when the node stops, receives no reply, or is told that nothing was applied.
+func TestApplier_FailsReplies(t *testing.T) {
+	n := &Node{apply: newMailbox[applyTask](), completed: newCompletions()}
+	n.ctx, n.stop = context.WithCancelCause(t.Context())
+	reply := make(chan core.Reply, 1)
+	n.stop(api.ErrClosed)
+	n.apply.add(applyTask{
+		Apply:   core.Apply{Outcomes: []replica.Outcome{{Decoded: entry.Decoded{Index: 2}}}},
+		replies: []pendingReply{{reply, core.Reply{Token: 1, Index: 2}}},
+	})
+	n.runApplier()
+	require.ErrorIs(t, (<-reply).Err, api.ErrUnknownOutcome)
+}

@@ -1,0 +1,142 @@
+package core
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// The fields of raftpb.Message and raftpb.Entry that decodeFrequent decodes.
+const (
+	fieldType, fieldTo, fieldFrom, fieldTerm, fieldLogTerm = 1, 2, 3, 4, 5
+	fieldIndex, fieldEntries, fieldCommit                  = 6, 7, 8
+	fieldReject, fieldRejectHint, fieldVote                = 10, 11, 13
+	entryType, entryTerm, entryIndex, entryData            = 1, 2, 3, 4
+)
+
+// decodeMessage decodes a message of the engine. The message refers to b, which must not be modified
+// any more.
+func decodeMessage(b []byte) (*raftpb.Message, error) {
+	if m := decodeFrequent(b); m != nil {
+		return m, nil
+	}
+	m := &raftpb.Message{}
+	return m, proto.Unmarshal(b, m)
+}
+
+// messageMemory contains a message and the values of its fields, so that they need one allocation.
+type messageMemory struct {
+	raftpb.Message
+	kind                                                raftpb.MessageType
+	to, from, term, logTerm, index, commit, hint, voted uint64
+	reject                                              bool
+}
+
+// entryMemory contains an entry and the values of its fields.
+type entryMemory struct {
+	raftpb.Entry
+	kind        raftpb.EntryType
+	term, index uint64
+}
+
+// decodeFrequent decodes a message that has only the fields of the frequent messages. It returns nil
+// for all others, and for malformed ones. Package proto needs an allocation for each field, and
+// copies the data of entries.
+func decodeFrequent(b []byte) *raftpb.Message {
+	m := new(messageMemory)
+	var entries [][]byte
+	ok := decodeFields(b, func(number protowire.Number, value uint64, data []byte) bool {
+		if data != nil {
+			entries = append(entries, data)
+			return number == fieldEntries
+		}
+		switch number {
+		case fieldType:
+			m.kind, m.Type = raftpb.MessageType(int32(value)), &m.kind
+		case fieldTo:
+			m.to, m.To = value, &m.to
+		case fieldFrom:
+			m.from, m.From = value, &m.from
+		case fieldTerm:
+			m.term, m.Term = value, &m.term
+		case fieldLogTerm:
+			m.logTerm, m.LogTerm = value, &m.logTerm
+		case fieldIndex:
+			m.index, m.Index = value, &m.index
+		case fieldCommit:
+			m.commit, m.Commit = value, &m.commit
+		case fieldReject:
+			m.reject, m.Reject = value != 0, &m.reject
+		case fieldRejectHint:
+			m.hint, m.RejectHint = value, &m.hint
+		case fieldVote:
+			m.voted, m.Vote = value, &m.voted
+		default:
+			return false
+		}
+		return true
+	})
+	if !ok {
+		return nil
+	}
+	if len(entries) > 0 {
+		memory := make([]entryMemory, len(entries))
+		m.Entries = make([]*raftpb.Entry, len(entries))
+		for i := range entries {
+			if !memory[i].decode(entries[i]) {
+				return nil
+			}
+			m.Entries[i] = &memory[i].Entry
+		}
+	}
+	return &m.Message
+}
+
+func (e *entryMemory) decode(b []byte) bool {
+	return decodeFields(b, func(number protowire.Number, value uint64, data []byte) bool {
+		switch {
+		case data != nil:
+			e.Data = data
+			return number == entryData
+		case number == entryType:
+			e.kind, e.Type = raftpb.EntryType(int32(value)), &e.kind
+		case number == entryTerm:
+			e.term, e.Term = value, &e.term
+		case number == entryIndex:
+			e.index, e.Index = value, &e.index
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+// decodeFields calls field for each field that is a number or a sequence of bytes, which is not nil. It
+// returns false if field does, if there are other fields, or if b is malformed.
+func decodeFields(b []byte, field func(number protowire.Number, value uint64, data []byte) bool) bool {
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return false
+		}
+		b = b[n:]
+		var value uint64
+		var data []byte
+		switch kind {
+		case protowire.VarintType:
+			value, n = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			if data, n = protowire.ConsumeBytes(b); data == nil {
+				data = []byte{}
+			}
+		default:
+			return false
+		}
+		if n < 0 || !field(number, value, data) {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}

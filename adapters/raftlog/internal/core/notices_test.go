@@ -1,0 +1,67 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// countAppends counts the messages with and without entries that the leader sends from now on.
+func (h *harness) countAppends(l *peer) (with, without *int) {
+	with, without = new(int), new(int)
+	h.drops = func(m transmission) bool {
+		var decoded raftpb.Message
+		if m.from == l.self.ID && m.frame[0] == frameRaft && proto.Unmarshal(m.frame[frameHeader:], &decoded) == nil &&
+			decoded.GetType() == raftpb.MsgApp {
+			if len(decoded.GetEntries()) > 0 {
+				*with++
+			} else {
+				*without++
+			}
+		}
+		return false
+	}
+	return with, without
+}
+
+// TestNotices fails if a client that makes one update after another causes more than one message to
+// each peer for each update, or if the other peers do not apply the last update soon after it.
+func TestNotices(t *testing.T) {
+	h, l := startCluster(t)
+	h.advance(time.Second)
+	with, without := h.countAppends(l)
+	const updates = 20
+	for range updates {
+		require.NoError(t, h.request(l, update("x")).Err)
+	}
+	require.Equal(t, updates*len(h.others(l)), *with)
+	require.Less(t, *without, updates/2, "the replies to heartbeats cause some")
+	index := l.core.Status().Applied
+	h.advance(noticeDelay + 2*time.Millisecond)
+	for _, p := range h.others(l) {
+		require.Equal(t, index, p.core.Status().Applied)
+	}
+}
+
+// TestNotices_Urgent fails if a peer learns later than before that an entry is committed for which its
+// callers or candidates wait.
+func TestNotices_Urgent(t *testing.T) {
+	h, l := startCluster(t)
+	h.advance(time.Second)
+	p := h.others(l)[0]
+	// To the leader, to the voters, back, and the reply.
+	forwarded := update("x")
+	forwarded.Forward = true
+	start := h.now
+	token := h.propose(p, forwarded)
+	h.waitForReply(p, token)
+	require.LessOrEqual(t, h.now-start, 5*time.Millisecond)
+
+	l.core.AddCandidate("e", "c", "")
+	l.handleOutput()
+	took := h.waitFor("the candidate is known", func() bool { return len(p.core.replica.Elections.Get("e").Candidates) == 1 })
+	require.LessOrEqual(t, took, 4*time.Millisecond)
+}

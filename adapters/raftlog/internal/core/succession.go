@@ -1,0 +1,54 @@
+package core
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+)
+
+// succession makes the voters candidates for the leadership of the log one after another when the
+// leader is silent. The engine's own timeouts are random, between one election timeout and two. They
+// remain, for the cases in which the peers whose turn is first cannot lead.
+//
+// A peer becomes a candidate when its leader was silent for an election timeout, and for
+// turnTicks more for each voter before it. So usually one candidate at a time asks for votes, soon
+// after the others may vote (holdsVote).
+type succession struct {
+	silentSince time.Duration // followedAt when this peer last became a candidate in its turn
+	askedAt     time.Duration // when that was
+}
+
+// turnTicks is the number of ticks between the turns of two voters. An election that succeeds takes
+// less, unless the disks or the network are slow. It is also the interval at which a candidate asks
+// again: voters whose ticks are late ignore it at first.
+const turnTicks = 2
+
+// campaignInTurn makes this peer a candidate if it is its turn.
+func (s *succession) campaignInTurn(c *Core, now time.Duration) {
+	if c.followedAt == 0 || c.removed != nil || c.stall.stalled || !c.replica.Members.IsVoter(c.self) {
+		return
+	}
+	late := now - c.followedAt - c.cfg.Election - time.Duration(c.votersBefore()*turnTicks)*c.cfg.Tick
+	if late < 0 || late > c.cfg.Election {
+		return
+	}
+	state := c.rn.BasicStatus().RaftState
+	first := s.silentSince != c.followedAt && state == raft.StateFollower
+	again := state == raft.StatePreCandidate && now-s.askedAt >= turnTicks*c.cfg.Tick
+	if first || again {
+		s.silentSince, s.askedAt = c.followedAt, now
+		_ = c.rn.Campaign() // it has no effect if the engine knows a reason against it
+	}
+}
+
+// votersBefore returns the number of voters whose turn is before this peer's: in the circle of the
+// numbers of peers, those between the leader that this peer followed last and this peer.
+func (c *Core) votersBefore() (n int) {
+	leader := c.expiry.lastFollowed.lead
+	for _, v := range c.replica.Members.Voters {
+		if d := v.Raft - leader; d != 0 && d < c.self-leader {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"runtime/metrics"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
+)
+
+// cost is what the three nodes and the clients use for one update. Unlike the rate, it changes little
+// if other programs use the machine. What the system does not report is 0.
+type cost struct {
+	Processor   float64 `json:"processor"`   // µs of processor time, in user mode and in the kernel
+	Calls       float64 `json:"calls"`       // reads and writes of files and connections; not syncs
+	Switches    float64 `json:"switches"`    // of threads
+	Wakeups     float64 `json:"wakeups"`     // goroutines that became runnable and then ran; the runtime counts one of eight
+	Allocations float64 `json:"allocations"` // objects
+	Bytes       float64 `json:"bytes"`       // of the objects
+}
+
+// wakeupSample is the number of times that a goroutine runs for each one that the runtime counts.
+const wakeupSample = 8
+
+// readCosts returns what this process has used since its start.
+func readCosts() cost {
+	u := processUsage()
+	samples := []metrics.Sample{{Name: "/sched/latencies:seconds"}, {Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(samples)
+	c := cost{
+		Processor: float64(u.processor.Microseconds()), Calls: float64(u.calls), Switches: float64(u.switches),
+		Allocations: float64(samples[1].Value.Uint64()), Bytes: float64(samples[2].Value.Uint64()),
+	}
+	for _, n := range samples[0].Value.Float64Histogram().Counts {
+		c.Wakeups += wakeupSample * float64(n)
+	}
+	return c
+}
+
+// per returns the cost of one of n updates.
+func (c cost) per(n float64) cost {
+	return cost{c.Processor / n, c.Calls / n, c.Switches / n, c.Wakeups / n, c.Allocations / n, c.Bytes / n}
+}
+
+// usage is what the system has counted for this process.
+type usage struct {
+	processor time.Duration
+	calls     uint64
+	switches  uint64
+}
+
+// measureCosts returns what this process uses during the counted part of the period, which has just
+// started, when it has passed.
+func measureCosts(p benchmark.Period) cost {
+	time.Sleep(p.Warmup)
+	from := readCosts()
+	time.Sleep(p.Length)
+	to := readCosts()
+	return cost{
+		to.Processor - from.Processor, to.Calls - from.Calls, to.Switches - from.Switches, to.Wakeups - from.Wakeups,
+		to.Allocations - from.Allocations, to.Bytes - from.Bytes,
+	}
+}
