@@ -34,7 +34,7 @@ type Mutex struct{ lockQueue }
 // [WithNamePrefix]. Errors:
 // [recipes.ErrInvalid].
 func NewMutex(conn *zk.Conn, path string, opts ...Option) (*Mutex, error) {
-	q, err := newQueue(conn, path, opts)
+	q, err := newQueue(conn, path, "lock", opts, withLockDelay, withNamePrefix)
 	if err != nil {
 		return nil, err
 	}

@@ -29,14 +29,12 @@ import (
 // should therefore reject tokens smaller than the greatest it has seen from a writer.
 type RWMutex struct{ lockQueue }
 
-// NewRWMutex returns the lock at path. Options and errors are those of [NewMutex].
+// NewRWMutex returns the lock at path. Options are those of package recipes, [WithName] and [WithLockDelay].
+// Errors: [recipes.ErrInvalid].
 func NewRWMutex(conn *zk.Conn, path string, opts ...Option) (*RWMutex, error) {
-	q, err := newQueue(conn, path, opts)
-	switch {
-	case err != nil:
+	q, err := newQueue(conn, path, "lock", opts, withLockDelay)
+	if err != nil {
 		return nil, err
-	case q.settings.naming != "":
-		return nil, fmt.Errorf("%w: lock.WithNamePrefix: not for a read-write lock", recipes.ErrInvalid)
 	}
 	return &RWMutex{q}, nil
 }
