@@ -124,6 +124,9 @@ func (d *dispatcher) listReturned() {
 			d.listed = slices.Insert(d.listed, i, r.entry)
 		}
 		delete(d.claimedNames, r.name)
+		if delete(d.delayed, r.name); r.marker.due > 0 {
+			d.delayed[r.name] = r.marker
+		}
 		if r.failures > 1 { // the second attempt follows immediately
 			d.skipped[r.name] = d.skipped[r.name].after(r.failures-1, r.at)
 		}
@@ -133,7 +136,14 @@ func (d *dispatcher) listReturned() {
 // setClaims replaces the names of claimed items by those of a listing.
 func (d *dispatcher) setClaims(names []string) {
 	clear(d.claimedNames)
+	clear(d.delayed)
 	for _, name := range names {
+		if m, item, ok := parseMarker(name); ok {
+			if m.due > d.delayed[item].due {
+				d.delayed[item] = m
+			}
+			continue
+		}
 		if id, uncertain := d.uncertain[name]; uncertain {
 			d.deleteUncertainClaim(name, id)
 		}
@@ -174,4 +184,5 @@ func (d *dispatcher) setItems(names []string) {
 	slices.SortFunc(d.listed, compareEntries)
 	d.skipped = skipped
 	d.listedItems, d.claimedItems, d.lostRaces = len(d.listed), 0, 0
+	d.deleteOrphanedMarkers()
 }

@@ -112,6 +112,7 @@ var scripts = []Script{
 	{Name: "double barrier", Use: useDouble},
 	{Name: "queue", Use: func(r *Run) { useQueue(r) }},
 	{Name: "kazoo queue", Use: func(r *Run) { useQueue(r, recipes.WithKazooLayout()) }},
+	{Name: "queue with back-off", Use: useBackoff},
 	{Name: "counter", Use: useCounter},
 	{Name: "value", Use: useValue},
 	{Name: "group", Use: useGroup},
@@ -560,6 +561,46 @@ func settle(r *Run, operation string, f func(context.Context) error) (ok, unknow
 		ok, unknown = r.Once(operation, f)
 	}
 	return ok, unknown
+}
+
+// useBackoff lets the client return an item with a delay, and take it again.
+func useBackoff(r *Run) {
+	const path, delay = "/app/jobs", 2 * time.Second
+	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) { return queue.New(conn, path) })
+	r.Require("put", func(ctx context.Context) error {
+		_, err := other.Put(ctx, []byte("a"))
+		return err
+	})
+	take := func(ctx context.Context) (item *queue.Item, err error) {
+		ctx, cancel := context.WithTimeout(ctx, 5*Timeout)
+		defer cancel()
+		return client.Take(ctx)
+	}
+	var item *queue.Item
+	if r.Try("take", func(ctx context.Context) (err error) { item, err = take(ctx); return err }) {
+		began := time.Now()
+		ok, _ := settle(r, "return", func(context.Context) error { return item.Return(queue.Later(delay, errors.New("failed"))) })
+		for ok && time.Since(began) < delay-500*time.Millisecond {
+			r.Require("take before the delay is over", func(ctx context.Context) error {
+				if _, err := other.TryTake(ctx); !errors.Is(err, queue.ErrEmpty) {
+					r.Violate("the item is not delayed: %v", err)
+				}
+				return nil
+			})
+			time.Sleep(delay / 4)
+		}
+		if r.Try("take again", func(ctx context.Context) (err error) { item, err = take(ctx); return err }) {
+			settle(r, "return", func(context.Context) error { return item.Return(queue.Later(delay, nil)) })
+		}
+	}
+	r.Finish("close", client.Close)
+	time.Sleep(3*Timeout + delay)
+	r.Require("take", func(ctx context.Context) (err error) { item, err = other.TryTake(ctx); return err })
+	r.Require("ack", func(context.Context) error { return item.Ack() })
+	r.Require("close", func(context.Context) error { return other.Close() })
+	if left, _, err := r.Operator.Children(path + "-claims"); err == nil && len(left) > 0 {
+		r.Violate("claims remain: %v", left)
+	}
 }
 
 func useCounter(r *Run) {
