@@ -22,7 +22,7 @@ type mutexAcquisition struct {
 	n      int
 	noWait bool
 
-	events      chan event
+	events      chan contenderReport
 	running     int // contenders that have not ended
 	removals    []*queue.Removal
 	mutexCtx    context.Context
@@ -43,8 +43,8 @@ type mutexAcquisition struct {
 	reason        error // why the acquisition or the grant is over
 }
 
-// event is a report of one contender.
-type event struct {
+// contenderReport is a report of one contender.
+type contenderReport struct {
 	lease int // the index of the lease, or mutexIndex
 	queue.State
 	ended   bool // the last event of the contender; Err is the error of queue.Run
@@ -71,7 +71,7 @@ func (c *mutexProtocol) acquireOnce(ctx context.Context, n int, noWait bool) (*H
 	}
 	go func() {
 		defer close(p.left)
-		v := &mutexAcquisition{mutexProtocol: c, entry: p, n: n, noWait: noWait, events: make(chan event)}
+		v := &mutexAcquisition{mutexProtocol: c, entry: p, n: n, noWait: noWait, events: make(chan contenderReport)}
 		p.removal, p.err = v.run(standing)
 		stop(p.err) // releases the context
 	}()
@@ -143,20 +143,20 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 func (v *mutexAcquisition) startContender(ctx context.Context, lease int, cfg *queue.Config) {
 	v.running++
 	go func() {
-		removal, err := queue.Run(ctx, cfg, func(s queue.State) { v.report(event{lease: lease, State: s}) })
-		v.report(event{lease: lease, State: queue.State{Err: err}, ended: true, removal: removal})
+		removal, err := queue.Run(ctx, cfg, func(s queue.State) { v.report(contenderReport{lease: lease, State: s}) })
+		v.report(contenderReport{lease: lease, State: queue.State{Err: err}, ended: true, removal: removal})
 	}()
 }
 
 // report passes e to run and waits until it was handled, so that the grant ends before its znode
 // is deleted.
-func (v *mutexAcquisition) report(e event) {
+func (v *mutexAcquisition) report(e contenderReport) {
 	e.handled = make(chan struct{})
 	v.events <- e
 	<-e.handled
 }
 
-func (v *mutexAcquisition) changed(e event) {
+func (v *mutexAcquisition) changed(e contenderReport) {
 	lost := e.Path == ""
 	switch {
 	case e.ended:
@@ -234,7 +234,7 @@ func (v *mutexAcquisition) startLeases() {
 // of the hold is that of the lease that was proven last. All leases must belong to
 // the session of the mutex, because only then were they created while the mutex was
 // held.
-func (v *mutexAcquisition) grantLeases(e event) {
+func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	if !v.mutexHeld || v.mutexSession != e.Session {
 		return // the loss of the mutex or of its session is reported next
 	}
