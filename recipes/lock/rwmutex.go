@@ -80,7 +80,7 @@ func writes(name string) bool { return !contender.Reads(name) }
 func (m *RWMutex) reading(noWait bool) acquisition {
 	cfg := m.config(contender.CuratorRead, contender.KazooRead)
 	cfg.Blocks = writes
-	return acquisition{cfg: cfg, noWait: noWait, delay: m.settings.delay}
+	return acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay}
 }
 
 // write acquires the lock for writing by calling f.
@@ -89,7 +89,7 @@ func (m *RWMutex) write(noWait bool, f func(acquisition) (*Hold, error)) (*Write
 	cfg.Replaceable = writes // by the reader that a writer becomes (Downgrade)
 	renames := make(chan queue.Rename)
 	cfg.Renames = renames
-	h, err := f(acquisition{cfg: cfg, noWait: noWait, delay: m.settings.delay})
+	h, err := f(acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay})
 	if err != nil {
 		return nil, err
 	}

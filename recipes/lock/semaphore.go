@@ -175,5 +175,5 @@ func (s *Semaphore) acquisition(n int, noWait bool) acquisition {
 	}
 	cfg := s.setup.Contender(contender.Config{Naming: contender.CuratorLease, Policy: contender.Policy{Admit: admit}})
 	cfg.Prefix, cfg.Data = leasePrefix(n), s.data
-	return acquisition{cfg: cfg, noWait: noWait}
+	return acquisition{setup: s.setup, cfg: cfg, noWait: noWait}
 }

@@ -57,7 +57,9 @@ const mutexIndex = -1
 
 // acquire acquires n leases. It corresponds to acquisition.wait.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
-	return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })
+	return observed(c.setup, func() (*Hold, error) {
+		return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })
+	})
 }
 
 func (c *mutexProtocol) acquireOnce(ctx context.Context, n int, noWait bool) (*Hold, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
@@ -19,6 +20,7 @@ type Waiter struct {
 	detach func() bool // stops watching the context, so that its end does not remove the contender
 
 	refused error
+	began   time.Time // when the contender joined
 }
 
 // Join adds a contender to the queue of the mutex without waiting for the lock. The
@@ -35,7 +37,7 @@ func (w *Waiter) join(c acquisition) *Waiter {
 		w.refused = context.Cause(w.ctx)
 	}
 	if w.refused == nil {
-		c.withPosition = true
+		c.withPosition, w.began = true, time.Now()
 		w.entry = c.start()
 		w.detach = context.AfterFunc(w.ctx, func() { w.entry.stop(errGivenUp) })
 	}
@@ -46,6 +48,7 @@ func (w *Waiter) join(c acquisition) *Waiter {
 // and the same errors, and [recipes.ErrSessionExpired]: a Waiter has one position. Only one call of Wait returns the Hold.
 func (w *Waiter) Wait() (*Hold, error) {
 	h, err := w.wait()
+	observe(w.setup, h, w.began)
 	return h, w.setup.Fail("lock", w.setup.Path, err)
 }
 

@@ -80,7 +80,7 @@ func (q *Queue) newAcknowledgement(items ...*Item) *completion {
 // [recipes.ErrNotHeld] means that the item has been returned already or will be;
 // [recipes.ErrReleased] means that it was acknowledged.
 func (i *Item) Return(cause error) error {
-	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
+	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}, cause: cause}
 	c.build = func(d *delivery) ([]operation, error) {
 		if !d.isLastAttempt() && !isRejection(cause) {
 			ops := []operation{d.deleteClaimOp()}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 )
@@ -204,6 +205,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 // the format of the layout.
 func (d *delivery) setContent(c content, unread bool) (err error) {
 	d.raw, d.unread, d.version, d.czxid = c.raw, unread, c.stat.Version, c.stat.Czxid
+	d.ctime = c.stat.Ctime
 	d.attempt = max(c.attempts(), 1)
 	if !unread {
 		d.parts, err = d.q.payloads(d.raw)
@@ -228,6 +230,7 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 		return
 	}
 	d.q.log.Warn("item moved to the dead letters", "item", item.name, "reason", reason)
+	d.q.setup.Report("queue", event.Event{Kind: event.Rejected, Subject: item.name, Err: errors.New(reason)})
 }
 
 // abandon ends a delivery that no consumer has received, and deletes the claim in the background.

@@ -59,6 +59,7 @@ type completion struct {
 	// remains where it is.
 	toDeadLetters, inPlace bool
 	reason                 string
+	cause                  error // of a return
 	// marker is that of a delayed return.
 	marker marker
 
@@ -92,6 +93,7 @@ func (c *completion) apply() error {
 	if c.as == errReturned {
 		// Done must be closed before another consumer can claim the item.
 		for _, d := range c.items {
+			d.ending = c.event()
 			d.end(errSettled)
 			c.q.removeDelivery(d)
 		}
@@ -212,6 +214,9 @@ func (c *completion) finish(o txn.Outcome) error {
 // finishDeliveries finishes the deliveries of the completion.
 func (c *completion) finishDeliveries(completed, reason error) {
 	for _, d := range c.items {
+		if completed == errAcknowledged {
+			d.ending = c.event()
+		}
 		c.q.finishDelivery(d, completed, reason)
 		if c.as == errReturned && !c.toDeadLetters {
 			c.q.addReturnedItem(d, c.marker)

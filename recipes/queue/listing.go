@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -185,4 +186,5 @@ func (d *dispatcher) setItems(names []string) {
 	d.skipped = skipped
 	d.listedItems, d.claimedItems, d.lostRaces = len(d.listed), 0, 0
 	d.deleteOrphanedMarkers()
+	d.q.setup.Report("queue", event.Event{Kind: event.Listed, Count: len(d.listed)})
 }

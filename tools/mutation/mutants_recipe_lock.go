@@ -68,6 +68,22 @@ var lockMutants = []mutant{
 		tests: "./recipes/lock -run ^TestDo_SessionEnds$",
 	},
 	{
+		name: "recipe/events-hold-lost", breaks: "the loss of a hold is reported as a release",
+		file: "recipes/lock/events.go",
+		edits: []edit{
+			{"!errors.Is(err, recipes.ErrReleased) {", "errors.Is(err, recipes.ErrReleased) && err == nil {"},
+		},
+		tests: "./recipes -run ^TestEvents_Locks$",
+	},
+	{
+		name: "recipe/events-item", breaks: "the end of a delivery is reported as its loss",
+		file: "recipes/queue/completion.go",
+		edits: []edit{
+			{"		if completed == errAcknowledged {\n			d.ending = c.event()", "		if completed == nil {\n			d.ending = c.event()"},
+		},
+		tests: "./recipes -run ^TestEvents_Queue$",
+	},
+	{
 		name: "recipe/semaphore-request", breaks: "a contender that wakes its follower erases a request to release",
 		file: "internal/zk/queue/requests.go",
 		edits: []edit{

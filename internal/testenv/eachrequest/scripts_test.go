@@ -3,7 +3,9 @@ package eachrequest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
@@ -119,6 +122,42 @@ var scripts = []Script{
 	{Name: "shards", Use: useShards},
 	{Name: "discovery", Use: useDiscovery},
 	{Name: "cache", Use: useCache},
+}
+
+// balance verifies the events of locks and queues: each Acquired is followed by one end.
+type balance struct {
+	r    *Run
+	mu   sync.Mutex
+	open map[string]int // by holder or claim
+}
+
+func newBalance(r *Run) *balance { return &balance{r: r, open: map[string]int{}} }
+
+func (b *balance) add(e event.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := fmt.Sprint(e.Subject, e.Token)
+	switch e.Kind {
+	case event.Acquired:
+		b.open[key]++
+	case event.Released, event.Returned, event.Rejected, event.Lost:
+		if b.open[key]--; b.open[key] < 0 {
+			b.r.Violate("unexpected event: %v", e)
+		}
+	}
+}
+
+func (b *balance) requireEven() {
+	b.r.Await("each Acquired has an end", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, n := range b.open {
+			if n != 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // both opens a recipe for the client with the fault and for the other client.
@@ -330,8 +369,10 @@ func useParts(r *Run, open func(conn *zk.Conn) (lock.Part, error)) {
 // useSharedCount raises and lowers the limit while contenders wait.
 func useSharedCount(r *Run) {
 	const path, most = "/app/semaphore", 2
+	events := newBalance(r)
+	defer events.requireEven()
 	client, other := both(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
-		return lock.NewSemaphore(conn, path, 1, lock.WithCuratorLayout(), lock.WithSharedCount("/app/limit"))
+		return lock.NewSemaphore(conn, path, 1, lock.WithCuratorLayout(), lock.WithSharedCount("/app/limit"), recipes.WithEvents(events.add))
 	})
 	acquire := func(done chan<- *lock.Hold) {
 		var h *lock.Hold
@@ -375,7 +416,11 @@ func useSharedCount(r *Run) {
 // useRequests requests the release of the leases of the client while it waits for them.
 func useRequests(r *Run) {
 	const path = "/app/semaphore"
-	client, other := both(r, func(conn *zk.Conn) (*lock.Semaphore, error) { return lock.NewSemaphore(conn, path, 1) })
+	events := newBalance(r)
+	defer events.requireEven()
+	client, other := both(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
+		return lock.NewSemaphore(conn, path, 1, recipes.WithEvents(events.add))
+	})
 	var first *lock.Hold
 	if !r.Require("acquire", func(ctx context.Context) (err error) { first, err = other.Acquire(ctx, 1); return err }) {
 		return
@@ -566,7 +611,11 @@ func settle(r *Run, operation string, f func(context.Context) error) (ok, unknow
 // useBackoff lets the client return an item with a delay, and take it again.
 func useBackoff(r *Run) {
 	const path, delay = "/app/jobs", 2 * time.Second
-	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) { return queue.New(conn, path) })
+	events := newBalance(r)
+	defer events.requireEven()
+	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) {
+		return queue.New(conn, path, recipes.WithEvents(events.add))
+	})
 	r.Require("put", func(ctx context.Context) error {
 		_, err := other.Put(ctx, []byte("a"))
 		return err
