@@ -65,7 +65,7 @@ var workQueueMutants = []mutant{
 		name: "recipe/queue-wait-blocked", breaks: "Wait does not notice a dead letter that remains in the queue",
 		file: "recipes/queue/info.go",
 		edits: []edit{
-			{"if claimed.Stat != nil && claimed.Stat.EphemeralOwner == 0 {", "if claimed.Stat != nil && claimed.Stat.EphemeralOwner == 1 {"},
+			{"claimed.Stat != nil && claimed.Stat.EphemeralOwner == 0 && !delayed {", "claimed.Stat != nil && claimed.Stat.EphemeralOwner == 1 && !delayed {"},
 		},
 		tests: "./recipes/queue -run ^TestList_UnreadableItem$",
 	},
@@ -183,7 +183,7 @@ var workQueueMutants = []mutant{
 		name: "recipe/queue-foreign", breaks: "an item that cannot be claimed ends all calls",
 		file: "recipes/queue/claim.go",
 		edits: []edit{
-			{"		case o.Failed > 0 || errors.Is(o.Err, txn.ErrTooLarge):", "		case errors.Is(o.Err, txn.ErrTooLarge):"},
+			{"		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, txn.ErrTooLarge):", "		case errors.Is(o.Err, txn.ErrTooLarge):"},
 		},
 		tests: "./recipes/queue -run ^TestForeignParticipant$",
 	},
