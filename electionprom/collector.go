@@ -1,8 +1,8 @@
-// Package electionprom exports metrics of elections to Prometheus. A [Collector] counts the
-// events of candidates, of all kinds of elections. Programs that do not import this package do
+// Package electionprom exports metrics of elections and recipes to Prometheus. A [Collector] counts the
+// events of candidates, of all kinds of elections, and a [RecipeCollector] those of locks, queues and caches. Programs that do not import this package do
 // not link the Prometheus client.
 //
-// All metrics have the label election, for instance the path of the election node:
+// The metrics of elections have the label election, for instance the path of the election node:
 //
 //	leaderelection_leader               gauge: candidates of this process that lead at this moment
 //	leaderelection_joined_total         candidates that have joined the election
@@ -33,7 +33,7 @@ import (
 // [Collector.Observe]. Create it with [NewCollector] and register it once. Its methods are
 // safe for concurrent use; they do not block and send no requests to ZooKeeper.
 type Collector struct {
-	all []prometheus.Collector
+	metrics
 
 	leader                                           *prometheus.GaugeVec
 	joined, elected, suspended, resumed, lost, ended *prometheus.CounterVec
@@ -52,54 +52,20 @@ const (
 // every metric. If several collectors are registered with one registry, their labels must
 // differ. Registration fails if a label is invalid or is named election or reason.
 func NewCollector(labels prometheus.Labels) *Collector {
-	c := &Collector{}
-	counter := func(name, help string, more ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "leaderelection", Name: name, Help: help, ConstLabels: labels,
-		}, append([]string{labelElection}, more...))
-		c.all = append(c.all, v)
-		return v
-	}
-	histogram := func(name, help string) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "leaderelection", Name: name, Help: help, ConstLabels: labels,
-			// From 0.1 ms, as on a local ensemble, to 6.5 s, more than a common session timeout.
-			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
-		}, []string{labelElection})
-		c.all = append(c.all, v)
-		return v
-	}
-	c.leader = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "leaderelection", Name: "leader", ConstLabels: labels,
-		Help: "Candidates of this process that lead at this moment.",
-	}, []string{labelElection})
-	c.all = append(c.all, c.leader)
-	c.joined = counter("joined_total", "Candidates that have joined the election.")
-	c.elected = counter("elected_total", "Leaderships acquired.")
-	c.suspended = counter("suspended_total", "Leaderships suspended because their lease expired.")
-	c.resumed = counter("resumed_total", "Suspended leaderships that were resumed.")
-	c.lost = counter("lost_total", "Leaderships that have ended.", labelReason)
-	c.ended = counter("ended_total", "Candidacies that have ended.", labelReason)
-	c.handOver = histogram("hand_over_seconds", "Time from the notification that the predecessor left to leadership.")
-	c.check = histogram("check_seconds", "Response times of checks that extended a lease.")
-	c.checksFailed = counter("checks_failed_total", "Checks that did not extend a lease.")
-	c.watches = counter("watches_total", "Watches set on znodes of candidates.")
-	c.missed = counter("missed_events_total", "Events that were dropped because they were not received in time.")
+	c := &Collector{metrics: metrics{labels: labels, label: labelElection}}
+	c.leader = c.gauge("leader", "Candidates of this process that lead at this moment.")
+	c.joined = c.counter("joined_total", "Candidates that have joined the election.")
+	c.elected = c.counter("elected_total", "Leaderships acquired.")
+	c.suspended = c.counter("suspended_total", "Leaderships suspended because their lease expired.")
+	c.resumed = c.counter("resumed_total", "Suspended leaderships that were resumed.")
+	c.lost = c.counter("lost_total", "Leaderships that have ended.", labelReason)
+	c.ended = c.counter("ended_total", "Candidacies that have ended.", labelReason)
+	c.handOver = c.histogram("hand_over_seconds", "Time from the notification that the predecessor left to leadership.", shortBuckets)
+	c.check = c.histogram("check_seconds", "Response times of checks that extended a lease.", shortBuckets)
+	c.checksFailed = c.counter("checks_failed_total", "Checks that did not extend a lease.")
+	c.watches = c.counter("watches_total", "Watches set on znodes of candidates.")
+	c.missed = c.counter("missed_events_total", "Events that were dropped because they were not received in time.")
 	return c
-}
-
-// Describe implements [prometheus.Collector].
-func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, v := range c.all {
-		v.Describe(to)
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *Collector) Collect(to chan<- prometheus.Metric) {
-	for _, v := range c.all {
-		v.Collect(to)
-	}
 }
 
 // Recorder returns a function that counts an event of one candidate. election is the value of

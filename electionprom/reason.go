@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // reasons maps errors to values of the label reason. All other errors have the value otherReason, so that
@@ -32,4 +33,12 @@ func reason(err error) string {
 		}
 	}
 	return otherReason
+}
+
+// holdReason is reason for the loss of a hold.
+func holdReason(err error) string {
+	if errors.Is(err, recipes.ErrLeaseExpired) {
+		return "lease_expired"
+	}
+	return reason(err)
 }

@@ -1,5 +1,5 @@
 // Package event defines the events of candidates, which Candidate.Events of package
-// leaderelection delivers for metrics and logs.
+// leaderelection delivers for metrics and logs, and those of recipes, which recipes.WithEvents delivers.
 package event
 
 import (
@@ -64,6 +64,28 @@ const (
 	// can be the candidate. Subject is the leader's ID, Token its token. Feeds may omit heartbeats
 	// that follow each other quickly.
 	Heartbeat
+
+	// Acquired reports that a lock, or leases of a semaphore, were granted to a caller, or that a consumer has received
+	// an item of a queue. Subject is the path of the holder's znode or the ID of the item. Duration is how long the
+	// caller has waited, or the age of the item. One Released, Returned, Rejected or Lost follows. A recipe reports
+	// Lost for a hold or a claim, with its reason, as an election does for a leadership.
+	Acquired
+	// Released reports that a hold was released or an item acknowledged. Duration is how long it was held.
+	Released
+	// Returned reports that a consumer returns an item to the queue. Duration is how long it was held, and Err is the
+	// cause, or nil.
+	Returned
+	// Rejected reports that an item becomes a dead letter. Err is the reason, and Duration how long a consumer has held
+	// it. Token is 0 if no consumer has received it.
+	Rejected
+	// Listed reports that a consumer has listed a queue, of which Count is the number of items that it has not claimed
+	// itself. Consumers list a queue when it has changed, but not for each change.
+	Listed
+	// Stale reports that a cache may be out of date because the connection was lost.
+	Stale
+	// Fresh reports that a cache was filled, or is up to date again. Duration is how long that took, and Count the number
+	// of its znodes.
+	Fresh
 )
 
 var kindNames = [...]string{
@@ -71,6 +93,8 @@ var kindNames = [...]string{
 	Resumed: "resumed", Lost: "lost", Ended: "ended", Checked: "checked", Watched: "watched",
 	WatchFailed: "watch failed", RequestRejected: "request rejected", NewLeader: "new leader",
 	Heartbeat: "heartbeat",
+	Acquired:  "acquired", Released: "released", Returned: "returned", Rejected: "rejected", Listed: "listed",
+	Stale: "stale", Fresh: "fresh",
 }
 
 // String returns the name of the kind in lower case.
@@ -81,23 +105,30 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Event is delivered by Candidate.Events of package leaderelection. Fields that the documentation
-// of its kind does not mention are zero, except Time, ID and Missed.
+// Event is delivered by Candidate.Events of package leaderelection, and by recipes.WithEvents. Fields that the
+// documentation of its kind does not mention are zero, except Time, ID, Path and Missed.
 type Event struct {
 	// Kind is the kind of the event.
 	Kind Kind
 	// Time is when the event was reported, which is after it has taken effect.
 	Time time.Time
-	// ID is the candidate's ID. It is empty before the candidate has one.
+	// ID is the candidate's ID. It is empty before the candidate has one, and for recipes.
 	ID string
+	// Recipe is the recipe that reports the event: "lock", "queue" or "cache". It is empty for elections.
+	Recipe string
+	// Path is the path of the recipe. It is empty for elections.
+	Path string
 	// Subject is the ID of the candidate that the event concerns: the leader of NewLeader and
 	// Heartbeat, the watched candidate of Watched.
 	Subject string
 	// Token is the fencing token of the leadership. It is set for Elected, HandOver, Suspended,
-	// Resumed, Lost, NewLeader and Heartbeat.
+	// Resumed, Lost, NewLeader and Heartbeat, and is that of a hold or a claim for Acquired, Released, Returned, Rejected
+	// and Lost of recipes.
 	Token int64
-	// Duration is how long the hand-over or the check took.
+	// Duration is how long what the kind describes took, such as a hand-over, a check, a wait or a hold.
 	Duration time.Duration
+	// Count is the number of items or znodes.
+	Count int
 	// Err is the reason or the error.
 	Err error
 	// Missed is the number of earlier events that were dropped because too many were waiting. Each
@@ -108,14 +139,19 @@ type Event struct {
 // String returns a description for logs.
 func (e Event) String() string {
 	s := e.Kind.String()
-	if e.ID != "" {
-		s += " " + e.ID
+	for _, name := range []string{e.ID, e.Recipe, e.Path} {
+		if name != "" {
+			s += " " + name
+		}
 	}
 	if e.Subject != "" {
 		s += ": " + e.Subject
 	}
 	if e.Token != 0 {
 		s += fmt.Sprintf(" token %d", e.Token)
+	}
+	if e.Count != 0 {
+		s += fmt.Sprintf(" count %d", e.Count)
 	}
 	if e.Duration != 0 {
 		s += fmt.Sprintf(" after %v", e.Duration)

@@ -207,3 +207,26 @@ func TestQueue_Shared(t *testing.T) {
 		})
 	}
 }
+
+// TestQueue_Later fails if a peer takes an item that Go has returned with a delay, or if Go does not take it afterwards.
+func TestQueue_Later(t *testing.T) {
+	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
+		ctx := testenv.ContextOf(t)
+		id, err := q.Put(ctx, []byte("later"))
+		require.NoError(t, err)
+		item, err := q.Take(ctx)
+		require.NoError(t, err)
+		const delay = time.Second
+		began := time.Now()
+		require.NoError(t, bubble.Repeated(func() error { return item.Return(queue.Later(delay, errors.New("failed"))) }))
+		stop := p.startConsumer(t, r, path)
+		item, err = q.Take(ctx)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(began), delay/2) // the clock of the server is known with an error
+		require.Equal(t, id, item.ID())
+		require.Equal(t, 2, item.Attempt())
+		r.requireNoHolder(t)
+		require.NoError(t, bubble.Repeated(func() error { return item.Ack() }))
+		stop()
+	})
+}

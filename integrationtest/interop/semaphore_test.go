@@ -81,3 +81,42 @@ func testLeasesTogether(t *testing.T, m contest) {
 	peer2.wait(t)
 	second()
 }
+
+// TestSemaphore_SharedCount fails if a changed limit of Curator's SharedCount does not admit a waiting program in Go or
+// in Java.
+func TestSemaphore_SharedCount(t *testing.T) {
+	curator.requirePeer(t)
+	path := testenv.NewPath(t)
+	conn := connect(t)
+	s, err := lock.NewSemaphore(conn, path, 1, lock.WithCuratorLayout(), lock.WithSharedCount(path+"-limit"))
+	require.NoError(t, err)
+	c := contest{peer: curator, kind: "counted", max: 1, path: path}
+	r := exclusion.newResource(t, 3, true)
+	open := func(ctx context.Context) (hold, error) { return asHold(s.Acquire(ctx, 1)) }
+
+	first := acquireRepeatedly(t, open, r, "go1", "write", 1)
+	g := r.waitHolder(t, "go1")
+	peer1 := c.startPeer(t, 0, r, "peer1", 1)
+	waitChildren(t, conn, 1, path+"/locks")
+	r.requireNoHolder(t)
+	require.NoError(t, s.SetLimit(t.Context(), 2))
+	p := r.waitHolder(t, "peer1")
+
+	second := acquireRepeatedly(t, open, r, "go2", "write", 1)
+	waitChildren(t, conn, 1, path+"/locks")
+	r.requireNoHolder(t)
+	require.NoError(t, s.SetLimit(t.Context(), 3))
+	w := r.waitHolder(t, "go2")
+	all, err := s.Contenders(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 3)
+	for _, c := range all {
+		require.True(t, c.Holds)
+	}
+	for _, h := range []*holder{g, p, w} {
+		h.release()
+	}
+	first()
+	second()
+	peer1.wait(t)
+}

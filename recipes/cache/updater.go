@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -60,6 +61,9 @@ type updater struct {
 	// repeat fires when the reads are repeated that the servers have rejected.
 	repeat *time.Timer
 
+	setup *recipe.Setup // receives the events
+	since time.Time     // since when the tree is not fresh
+
 	syncInFlight bool        // a request that synchronizes the server is in flight
 	waitingSyncs []*syncCall // calls of Sync that join the next round
 	syncRound    []*syncCall // calls of Sync in the current round
@@ -71,7 +75,7 @@ func newUpdater(c *Cache, s *recipe.Setup, options cacheOptions, scope Scope) *u
 		cache: c, tree: &c.tree, scope: scope, concurrency: options.concurrency, withoutData: options.withoutData, filter: options.filter,
 		conn: s.Conn, log: s.Log.With("cache", s.Path), sub: s.Subscribe(), sessionTimeout: s.SessionTimeout(),
 		watches: newWatchSet(), replies: newMailbox[*fetch](), events: newEventQueue(), epoch: 1, timer: time.NewTimer(0),
-		repeat: time.NewTimer(watch.Round()),
+		repeat: time.NewTimer(watch.Round()), setup: s, since: time.Now(),
 	}
 	u.connEpoch = u.sub.State().Epoch
 	u.markPending(&u.tree.root.data, u.tick())
@@ -175,10 +179,16 @@ func (u *updater) checkConnection() {
 		}
 		u.session = s.Session
 	}
-	if broken {
-		u.tree.mu.Lock()
-		u.restartReads()
-		u.tree.mu.Unlock()
+	if !broken {
+		return
+	}
+	wasFresh := u.tree.fresh
+	u.tree.mu.Lock()
+	u.restartReads()
+	u.tree.mu.Unlock()
+	if wasFresh {
+		u.since = time.Now()
+		u.setup.Report("cache", event.Event{Kind: event.Stale})
 	}
 }
 
@@ -217,6 +227,9 @@ func (u *updater) finishPending() bool {
 		u.tree.fresh = true
 		u.tree.mu.Unlock()
 		u.events.addConnection(Fresh)
+		if u.setup.Events != nil {
+			u.setup.Report("cache", event.Event{Kind: event.Fresh, Duration: time.Since(u.since), Count: u.tree.Len()})
+		}
 		select {
 		case <-u.cache.filled:
 		default:

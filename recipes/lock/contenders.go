@@ -30,6 +30,8 @@ type Contender struct {
 	Holds bool
 	// Reads reports whether the contender is a reader of an [RWMutex].
 	Reads bool
+	// Leases is the number of leases of a [Semaphore] that the contender holds or requests, and 0 for other locks.
+	Leases int
 }
 
 // Contenders returns the holders and waiting contenders of the lock, in the order of the
@@ -37,22 +39,14 @@ type Contender struct {
 // is that of the server that the connection uses, and may be slightly out of date.
 func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 	names, err := q.names(ctx)
-	var found []*Contender
-	if err == nil {
-		found, err = connection.Each(names, connection.InFlight, func(i int, name string) (*Contender, error) {
-			return q.describe(ctx, name, holds(names, i), contender.Reads(name))
-		})
-	}
-	if err != nil {
-		return nil, q.setup.Fail("contenders", q.setup.Path, err)
-	}
 	var all []Contender
-	for _, c := range found {
-		if c != nil {
-			all = append(all, *c)
-		}
+	for i, name := range names {
+		all = append(all, Contender{Path: path.Join(q.setup.Path, name), Holds: holds(names, i), Reads: contender.Reads(name)})
 	}
-	return all, nil
+	if err == nil {
+		all, err = q.describe(ctx, all)
+	}
+	return all, q.setup.Fail("contenders", q.setup.Path, err)
 }
 
 // names returns the names of the contenders' znodes, starting with the head of the queue.
@@ -66,20 +60,29 @@ func (q *lockQueue) names(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// describe reads a contender's znode. It returns nil if the znode does not exist any more.
-func (q *lockQueue) describe(ctx context.Context, name string, holds, reads bool) (*Contender, error) {
-	full := path.Join(q.setup.Path, name)
-	c, err := connection.Read(ctx, q.setup.Conn, func() (*Contender, error) {
-		data, stat, err := connection.Get(q.setup.Conn, full)
-		if err != nil && !connection.IsUnreadable(err) {
-			return nil, err
-		}
-		return &Contender{full, string(data), stat.Czxid, holds, reads}, nil
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
+// describe reads the names and tokens of contenders, with one request for each. It omits those whose znodes do not
+// exist any more.
+func (q *lockQueue) describe(ctx context.Context, all []Contender) ([]Contender, error) {
+	paths := make([]string, len(all))
+	for i, c := range all {
+		paths[i] = c.Path
 	}
-	return c, err
+	found, err := connection.Each(paths, connection.InFlight, func(i int, path string) (Contender, error) {
+		read, err := connection.Read(ctx, q.setup.Conn, func() (Contender, error) {
+			data, stat, err := connection.Get(q.setup.Conn, path)
+			if err != nil && !connection.IsUnreadable(err) {
+				return Contender{}, err
+			}
+			c := all[i]
+			c.Name, c.Token = string(data), stat.Czxid
+			return c, nil
+		})
+		if errors.Is(err, zk.ErrNoNode) {
+			err = nil
+		}
+		return read, err
+	})
+	return slices.DeleteFunc(found, func(c Contender) bool { return c.Path == "" }), err
 }
 
 // holds reports whether it is the turn of the i-th contender. That is the head of
@@ -102,7 +105,12 @@ const releaseRequest = "__REVOKE__"
 // the znode of c. RequestRelease returns [recipes.ErrNotHeld] if the znode of c does not exist
 // any more.
 func (q *lockQueue) RequestRelease(ctx context.Context, c Contender) error {
-	if path.Dir(c.Path) != q.setup.Path {
+	return q.requestRelease(ctx, q.setup.Path, c)
+}
+
+// requestRelease is RequestRelease for a lock whose holders have their znodes in dir.
+func (q *lockQueue) requestRelease(ctx context.Context, dir string, c Contender) error {
+	if path.Dir(c.Path) != dir {
 		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalid, c.Path, q.setup.Path)
 	}
 	// Retrying is safe: a second write changes nothing, and the name is never used for another

@@ -26,7 +26,7 @@ func TestContenders(t *testing.T) {
 		all, err = m.Contenders(w.Context())
 		require.NoError(w, err)
 		require.Len(w, all, 3)
-		require.Equal(w, Contender{first.hold.Path(), "a", first.hold.Token(), true, false}, all[0])
+		require.Equal(w, Contender{first.hold.Path(), "a", first.hold.Token(), true, false, 0}, all[0])
 		require.Equal(w, "b", all[1].Name)
 		require.False(w, all[1].Holds)
 		require.Equal(w, processName(), all[2].Name)

@@ -47,6 +47,7 @@
 //	<path>/_c_<uuid>-__WRIT__0000000042       writer of an RWMutex
 //	<path>/_c_<uuid>-__READ__0000000042       reader of an RWMutex
 //	<path>/held-w-<uuid>, <path>/held-r-<uuid>  marker of a holder with a lock-delay: persistent
+//	<path>/_c_<uuid>-lease-0000000042         contender for a lease of a Semaphore, or -x3-lease- for three
 //	<path>/period                             when the last hold of a Period began: persistent
 //
 // The names are those of Curator's InterProcessMutex and InterProcessReadWriteLock or, with

@@ -54,6 +54,7 @@ type acquisition struct {
 	noWait       bool          // do not wait for other contenders, but return ErrHeld
 	delay        time.Duration // the lock-delay after the loss of a holder
 	withPosition bool          // Position may be called
+	setup        *recipe.Setup // receives the events
 }
 
 // errGivenUp is the reason to leave if the caller of Lock does not wait any more. The cause of the
@@ -64,6 +65,10 @@ var errGivenUp = errors.New("the caller no longer waits")
 // context is done or the contender fails, and returns the reason. If the session ends while the contender
 // waits, it joins the queue again.
 func (a acquisition) wait(ctx context.Context) (*Hold, error) {
+	return observed(a.setup, func() (*Hold, error) { return a.waitAcrossSessions(ctx) })
+}
+
+func (a acquisition) waitAcrossSessions(ctx context.Context) (*Hold, error) {
 	return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) {
 		h, err := a.waitOnce(ctx)
 		if err != nil {

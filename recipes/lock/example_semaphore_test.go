@@ -58,3 +58,44 @@ func ExampleSemaphore() {
 	// two more: true
 	// two more: true
 }
+
+// An operator finds out who holds a lease, and requests its release.
+func ExampleSemaphore_Contenders() {
+	srv, err := zktest.NewServer()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(4 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	gpus, err := lock.NewSemaphore(conn, "/app/gpus", 4, lock.WithName("trainer-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	hold, err := gpus.Acquire(ctx, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	all, err := gpus.Contenders(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, c := range all {
+		fmt.Println(c.Name, "has", c.Leases, "leases:", c.Holds)
+		if err := gpus.RequestRelease(ctx, c); err != nil {
+			log.Fatal(err)
+		}
+	}
+	<-hold.ReleaseRequested()
+	if err := hold.Release(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("released")
+	// Output:
+	// trainer-1 has 3 leases: true
+	// released
+}

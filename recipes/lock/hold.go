@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -161,7 +162,7 @@ func checkReentry(ctx context.Context, s *recipe.Setup, toWrite bool) error {
 }
 
 // ReleaseRequested returns a channel that is closed when a client requests the release of this
-// lock, by [Mutex.RequestRelease] or by Curator's Revoker. The request does nothing else: the
+// lock, by RequestRelease, for instance of a [Mutex], or by Curator's Revoker. The request does nothing else: the
 // holder should finish its work and call Release. The channel is not closed when the hold ends,
 // so callers should also wait for Done. The first call sets a watch on the holder's znode until
 // the lock is released. Without a call of ReleaseRequested, requests are not noticed.
@@ -172,19 +173,25 @@ func (h *Hold) ReleaseRequested() <-chan struct{} {
 	defer h.mu.Unlock()
 	if h.requested == nil {
 		h.requested, h.watching = make(chan struct{}), make(chan struct{})
-		go h.awaitRequest(h.requested, h.watching)
+		var readers sync.WaitGroup
+		closeOnce := sync.OnceFunc(func() { close(h.requested) })
+		for _, own := range append([]string{h.path}, h.otherPaths...) {
+			readers.Go(func() { h.awaitRequest(own, closeOnce) })
+		}
+		go func(over chan<- struct{}) {
+			readers.Wait()
+			close(over)
+		}(h.watching)
 	}
 	return h.requested
 }
 
-// awaitRequest closes requested when the release is requested. It closes over when it returns,
+// awaitRequest calls requested when the release is requested at one of the znodes of the hold. It returns
 // at the latest when the grant ends.
-func (h *Hold) awaitRequest(requested, over chan<- struct{}) {
-	defer close(over)
+func (h *Hold) awaitRequest(own string, requested func()) {
 	ctx := h.grant.Context()
 	sub := connection.Subscribe(h.conn, h.timeout)
 	defer sub.Close()
-	own := h.znodePath()
 	znode := watch.NewReader(h.conn, sub, own, watch.Data)
 	for {
 		found, err := znode.Read(ctx)
@@ -196,7 +203,7 @@ func (h *Hold) awaitRequest(requested, over chan<- struct{}) {
 		case err != nil && !connection.IsUnreadable(err):
 			return // if the znode was deleted, the grant ends as well
 		case string(found.Data) == releaseRequest:
-			close(requested)
+			requested()
 			return
 		}
 		if _, err := znode.Wait(ctx, nil); err != nil {

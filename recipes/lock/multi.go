@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Part is a lock that a [MultiLock] can contain: a [Mutex], or an [RWMutex] for reading or for
-// writing.
+// Part is a lock that a [MultiLock] can contain: a [Mutex], an [RWMutex] for reading or for
+// writing, or leases of a [Semaphore].
 type Part interface {
 	part() part
 }
@@ -26,9 +26,10 @@ type Part interface {
 type part struct {
 	setup     *recipe.Setup
 	lock, try func(context.Context) (*Hold, error)
+	err       error // the part is invalid
 }
 
-func (m *Mutex) part() part { return part{m.setup, m.Lock, m.TryLock} }
+func (m *Mutex) part() part { return part{m.setup, m.Lock, m.TryLock, nil} }
 
 // Reading returns the lock for reading, as a part of a [MultiLock].
 func (m *RWMutex) Reading() Part { return side{m, false} }
@@ -43,7 +44,7 @@ type side struct {
 
 func (s side) part() part {
 	if !s.writes {
-		return part{s.setup, s.RLock, s.TryRLock}
+		return part{s.setup, s.RLock, s.TryRLock, nil}
 	}
 	hold := func(h *WriteHold, err error) (*Hold, error) {
 		if err != nil {
@@ -55,6 +56,24 @@ func (s side) part() part {
 		s.setup,
 		func(ctx context.Context) (*Hold, error) { return hold(s.Lock(ctx)) },
 		func(ctx context.Context) (*Hold, error) { return hold(s.TryLock(ctx)) },
+		nil,
+	}
+}
+
+// Leases returns n leases of the semaphore, as a part of a [MultiLock].
+func (s *Semaphore) Leases(n int) Part { return leasesPart{s, n} }
+
+type leasesPart struct {
+	semaphore *Semaphore
+	n         int
+}
+
+func (l leasesPart) part() part {
+	return part{
+		l.semaphore.setup,
+		func(ctx context.Context) (*Hold, error) { return l.semaphore.Acquire(ctx, l.n) },
+		func(ctx context.Context) (*Hold, error) { return l.semaphore.TryAcquire(ctx, l.n) },
+		checkCount("number of leases", l.n),
 	}
 }
 
@@ -76,7 +95,11 @@ func NewMultiLock(parts ...Part) (*MultiLock, error) {
 		if p == nil {
 			return nil, fmt.Errorf("%w: lock %d is nil", recipes.ErrInvalid, i)
 		}
-		m.parts = append(m.parts, p.part())
+		part := p.part()
+		if part.err != nil {
+			return nil, fmt.Errorf("lock %d, %s: %w", i, part.setup.Path, part.err)
+		}
+		m.parts = append(m.parts, part)
 	}
 	slices.SortFunc(m.parts, func(a, b part) int { return cmp.Compare(a.setup.Path, b.setup.Path) })
 	for i, p := range m.parts {
@@ -213,7 +236,7 @@ func (m *MultiHold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	}
 	var own []string
 	for _, h := range m.holds {
-		own = append(own, h.znodePath())
+		own = append(append(own, h.znodePath()), h.otherPaths...)
 	}
 	responses, err := txn.Guarded(m.holds[0].conn, m.grant, own, recipes.ErrNotHeld, ops)
 	if err != nil && !errors.Is(err, recipes.ErrNotHeld) {

@@ -34,7 +34,7 @@ type Mutex struct{ lockQueue }
 // [WithNamePrefix]. Errors:
 // [recipes.ErrInvalid].
 func NewMutex(conn *zk.Conn, path string, opts ...Option) (*Mutex, error) {
-	q, err := newQueue(conn, path, opts)
+	q, err := newQueue(conn, path, "lock", opts, withLockDelay, withNamePrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 }
 
 func (m *Mutex) acquisition(noWait bool) acquisition {
-	return acquisition{cfg: m.config(contender.CuratorLock, contender.Kazoo), noWait: noWait, delay: m.settings.delay}
+	return acquisition{setup: m.setup, cfg: m.config(contender.CuratorLock, contender.Kazoo), noWait: noWait, delay: m.settings.delay}
 }
 
 // try joins the queue only if it contains no contender for which blocks is true, or no contender

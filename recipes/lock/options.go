@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,9 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Option is an option of a lock: [WithName] and [WithLockDelay] of a [Mutex] or an [RWMutex], [WithNamePrefix]
-// of a [Mutex],
-// [WithCuratorLayout] of a [Semaphore], and every [recipes.Option].
+// Option is an option of a lock: [WithName], [WithLockDelay] of a [Mutex] or an [RWMutex], [WithNamePrefix] of a
+// [Mutex], [WithCuratorLayout] and [WithSharedCount] of a [Semaphore], and every [recipes.Option].
 type Option interface{ ApplyLock(*recipe.Setup) }
 
 // ownOption is an option of this package.
@@ -29,9 +29,21 @@ func (o ownOption) ApplyLock(s *recipe.Setup) { o(s) }
 
 // settings are the options of this package.
 type settings struct {
-	name   string
-	delay  time.Duration
-	naming contender.Naming // of WithNamePrefix, or empty
+	name    string
+	delay   time.Duration
+	naming  contender.Naming // of WithNamePrefix, or empty
+	curator bool             // the protocol of Curator's semaphore
+	count   string           // the path of the SharedCount with the limit of a semaphore, or empty
+
+	used []string // the names of the options, except WithName, which all locks have
+}
+
+// own returns an option of this package. The constructors reject those that they do not accept.
+func own(name string, set func(*settings)) Option {
+	return ownOption(recipe.Own(name, func(s *settings) {
+		s.used = append(s.used, name)
+		set(s)
+	}))
 }
 
 // WithName sets the [Contender.Name] of contenders that use this value. It is the data of
@@ -50,7 +62,7 @@ func WithName(name string) Option {
 // does with an unused container: a delayed transaction of [Hold.Multi] is applied if another client has the same
 // name by then. Programs that use zk.Lock on the same connection must use other data ([WithName]).
 func WithNamePrefix(prefix string) Option {
-	return ownOption(recipe.Own("lock.WithNamePrefix", func(s *settings) { s.naming = contender.NamingOf(prefix) }))
+	return own(withNamePrefix, func(s *settings) { s.naming = contender.NamingOf(prefix) })
 }
 
 // maxName is far below the size of a request that a server accepts, one megabyte by default. The
@@ -74,8 +86,16 @@ const maxName = 64 << 10
 // zk.Lock fails if it finds a marker, and leaves a znode that blocks the lock until its
 // session ends.
 func WithLockDelay(d time.Duration) Option {
-	return ownOption(recipe.Own("lock.WithLockDelay", func(s *settings) { s.delay = d }))
+	return own(withLockDelay, func(s *settings) { s.delay = d })
 }
+
+// The names of options that not all locks have.
+const (
+	withNamePrefix    = "lock.WithNamePrefix"
+	withLockDelay     = "lock.WithLockDelay"
+	withCuratorLayout = "lock.WithCuratorLayout"
+	withSharedCount   = "lock.WithSharedCount"
+)
 
 var processName = sync.OnceValue(func() string {
 	host, err := os.Hostname()
@@ -94,9 +114,15 @@ type lockQueue struct {
 	rotation *queue.Rotation
 }
 
-func newQueue(conn *zk.Conn, path string, opts []Option) (lockQueue, error) {
+// newQueue returns the queue of a lock that accepts the options with some names.
+func newQueue(conn *zk.Conn, path, kind string, opts []Option, accepted ...string) (lockQueue, error) {
 	q := lockQueue{settings: settings{name: processName()}}
 	s, err := recipe.NewOwn(conn, path, &q.settings, opts, Option.ApplyLock)
+	for _, name := range q.settings.used {
+		if err == nil && !slices.Contains(accepted, name) {
+			err = fmt.Errorf("%w: %s does not apply to this %s", recipes.ErrInvalid, name, kind)
+		}
+	}
 	switch {
 	case err != nil:
 		return q, err
@@ -116,7 +142,7 @@ func newQueue(conn *zk.Conn, path string, opts []Option) (lockQueue, error) {
 			return q, fmt.Errorf("%w: lock.WithNamePrefix: not with WithLockDelay or WithKazooLayout", recipes.ErrInvalid)
 		}
 	}
-	s.Log = s.Log.With("lock", path)
+	s.Log = s.Log.With(kind, path)
 	q.setup, q.data, q.rotation = s, []byte(q.settings.name), new(queue.Rotation)
 	return q, nil
 }

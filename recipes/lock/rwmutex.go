@@ -29,14 +29,12 @@ import (
 // should therefore reject tokens smaller than the greatest it has seen from a writer.
 type RWMutex struct{ lockQueue }
 
-// NewRWMutex returns the lock at path. Options and errors are those of [NewMutex].
+// NewRWMutex returns the lock at path. Options are those of package recipes, [WithName] and [WithLockDelay].
+// Errors: [recipes.ErrInvalid].
 func NewRWMutex(conn *zk.Conn, path string, opts ...Option) (*RWMutex, error) {
-	q, err := newQueue(conn, path, opts)
-	switch {
-	case err != nil:
+	q, err := newQueue(conn, path, "lock", opts, withLockDelay)
+	if err != nil {
 		return nil, err
-	case q.settings.naming != "":
-		return nil, fmt.Errorf("%w: lock.WithNamePrefix: not for a read-write lock", recipes.ErrInvalid)
 	}
 	return &RWMutex{q}, nil
 }
@@ -82,7 +80,7 @@ func writes(name string) bool { return !contender.Reads(name) }
 func (m *RWMutex) reading(noWait bool) acquisition {
 	cfg := m.config(contender.CuratorRead, contender.KazooRead)
 	cfg.Blocks = writes
-	return acquisition{cfg: cfg, noWait: noWait, delay: m.settings.delay}
+	return acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay}
 }
 
 // write acquires the lock for writing by calling f.
@@ -91,7 +89,7 @@ func (m *RWMutex) write(noWait bool, f func(acquisition) (*Hold, error)) (*Write
 	cfg.Replaceable = writes // by the reader that a writer becomes (Downgrade)
 	renames := make(chan queue.Rename)
 	cfg.Renames = renames
-	h, err := f(acquisition{cfg: cfg, noWait: noWait, delay: m.settings.delay})
+	h, err := f(acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay})
 	if err != nil {
 		return nil, err
 	}

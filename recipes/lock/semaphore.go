@@ -36,22 +36,22 @@ var ErrOverLimit = errors.New("lock: more leases requested than the limit")
 // rejects tokens smaller than the greatest it has seen rejects all but the newest. Use
 // [Hold.Multi] instead, or let the resource keep a set of valid tokens.
 type Semaphore struct {
-	setup    *recipe.Setup
-	limit    int
+	lockQueue
+	given    *givenLimit
 	protocol *mutexProtocol // the protocol of another library; nil for that of this library
 }
 
 // NewSemaphore returns the semaphore at path. It sends no request: the first contender
 // creates the znode. limit applies as long as no limit is stored by [Semaphore.SetLimit];
-// until then all programs must use the same limit. Options are those of package recipes and
-// [WithCuratorLayout]. Errors: [recipes.ErrInvalid].
+// until then all programs must use the same limit. If another limit is stored, it applies, and
+// the Semaphore logs a warning when it learns it. Options are those of package recipes,
+// [WithName], [WithCuratorLayout] and [WithSharedCount]. Errors: [recipes.ErrInvalid].
 //
 // The protocol is that of this library. An acquisition of a free lease takes two round
 // trips. With [recipes.WithKazooLayout] the protocol is that of kazoo's Semaphore, in which the first client
-// stores its limit: a warning is logged if the stored limit, which applies, is not limit.
+// stores its limit.
 func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...Option) (*Semaphore, error) {
-	var own semaphoreSettings
-	s, err := recipe.NewOwn(conn, path, &own, opts, Option.ApplyLock)
+	q, err := newQueue(conn, path, "semaphore", opts, withCuratorLayout, withSharedCount)
 	if err != nil {
 		return nil, err
 	}
@@ -59,33 +59,34 @@ func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...Option) (*Semap
 		return nil, err
 	}
 	writable := false
-	for _, a := range s.ACL {
+	for _, a := range q.setup.ACL {
 		writable = writable || a.Perms&zk.PermWrite != 0
 	}
 	if !writable {
 		return nil, fmt.Errorf("%w: WithACL: contenders need the permission to write, by which they notify their followers", recipes.ErrInvalid)
 	}
-	s.Log = s.Log.With("semaphore", path)
-	semaphore := &Semaphore{setup: s, limit: limit}
-	switch {
-	case own.curator && s.Layout == recipe.Kazoo:
+	s := &Semaphore{lockQueue: q, given: &givenLimit{limit: limit, log: q.setup.Log}}
+	switch kazoo := q.setup.Layout == recipe.Kazoo; {
+	case q.settings.curator && kazoo:
 		return nil, fmt.Errorf("%w: WithCuratorLayout and the layout of kazoo", recipes.ErrInvalid)
-	case own.curator:
-		semaphore.protocol = curatorProtocol(s, limit)
-	case s.Layout == recipe.Kazoo:
-		semaphore.protocol = kazooProtocol(s, limit)
+	case q.settings.count != "" && !q.settings.curator:
+		return nil, fmt.Errorf("%w: lock.WithSharedCount: only with WithCuratorLayout", recipes.ErrInvalid)
+	case q.settings.curator:
+		s.protocol, err = curatorProtocol(&s.lockQueue, s.given)
+	case kazoo:
+		s.protocol = kazooProtocol(&s.lockQueue, s.given)
 	}
-	return semaphore, nil
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
-
-// semaphoreSettings are the options of semaphores.
-type semaphoreSettings struct{ curator bool }
 
 // WithCuratorLayout selects the protocol of Curator's InterProcessSemaphoreV2 for a [Semaphore],
 // so that Java programs can share it. All programs must use the same limit, and it cannot be
-// changed. An acquisition of a free lease takes four round trips.
+// changed, unless they use [WithSharedCount]. An acquisition of a free lease takes four round trips.
 func WithCuratorLayout() Option {
-	return ownOption(recipe.Own("lock.WithCuratorLayout", func(s *semaphoreSettings) { s.curator = true }))
+	return own(withCuratorLayout, func(s *settings) { s.curator = true })
 }
 
 func checkCount(what string, n int) error {
@@ -136,11 +137,7 @@ func (s *Semaphore) free(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	limit := s.limit
-	if stored, _, ok := storedLimit(children); ok {
-		limit = stored
-	}
-	switch {
+	switch limit := s.limitOf(children); {
 	case n > limit:
 		return ErrOverLimit
 	case leasesOf(children)+int64(n) > int64(limit):
@@ -165,9 +162,18 @@ func (s *Semaphore) acquire(ctx context.Context, n int, noWait bool) (*Hold, err
 	if s.protocol != nil {
 		return s.protocol.acquire(ctx, n, noWait)
 	}
-	cfg := s.setup.Contender(contender.Config{
-		Naming: contender.CuratorLease, Policy: contender.Policy{Admit: capacity{n, s.limit}.admit},
-	})
-	cfg.Prefix = leasePrefix(n)
-	return acquisition{cfg: cfg, noWait: noWait}.wait(ctx)
+	return s.acquisition(n, noWait).wait(ctx)
+}
+
+// acquisition describes an acquisition of n leases with the protocol of this library.
+func (s *Semaphore) acquisition(n int, noWait bool) acquisition {
+	admit := func(l contender.Listing) contender.Admission {
+		if limit, _, stored := storedLimit(l.Names); stored {
+			s.given.compare(limit)
+		}
+		return capacity{n, s.given.limit}.admit(l)
+	}
+	cfg := s.setup.Contender(contender.Config{Naming: contender.CuratorLease, Policy: contender.Policy{Admit: admit}})
+	cfg.Prefix, cfg.Data = leasePrefix(n), s.data
+	return acquisition{setup: s.setup, cfg: cfg, noWait: noWait}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -26,10 +28,29 @@ func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return 0, s.setup.Fail("read the limit of", s.setup.Path, err)
 	}
+	return s.limitOf(children), nil
+}
+
+// limitOf returns the limit that applies, given the children of the semaphore's znode.
+func (s *Semaphore) limitOf(children []string) int {
 	if limit, _, ok := storedLimit(children); ok {
-		return limit, nil
+		return limit
 	}
-	return s.limit, nil
+	return s.given.limit
+}
+
+// givenLimit is the limit that a program gives to the constructor of a semaphore.
+type givenLimit struct {
+	limit int
+	log   *slog.Logger
+	known atomic.Int64 // the stored limit that the program knows, because it was reported or is its own; 0 for none
+}
+
+// compare logs a warning, once for each stored limit, if a limit is stored that is not that of the program.
+func (g *givenLimit) compare(stored int) {
+	if known := g.known.Swap(int64(stored)); known != int64(stored) && stored != g.limit {
+		g.log.Warn("the stored limit applies, which is not that of this program", "stored", stored, "given", g.limit)
+	}
 }
 
 // SetLimit stores the limit for all current and later contenders, regardless of the limits
@@ -39,14 +60,19 @@ func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 // It returns [recipes.ErrUnconfirmed] if it is unknown whether the limit was or will be
 // changed, because the context or the session ended before ZooKeeper has answered, and
 // [recipes.ErrInvalid] if limit is not positive, or with the protocols of other
-// libraries, in which the limit cannot be changed.
+// libraries, in which the limit cannot be changed, except by [WithSharedCount].
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	err := checkCount("limit", limit)
-	if err == nil && s.protocol != nil {
-		err = fmt.Errorf("%w: SetLimit: not supported with the layouts of other libraries", recipes.ErrInvalid)
-	}
 	if err == nil {
-		err = s.storeLimit(ctx, limit)
+		s.given.known.Store(int64(limit))
+		switch {
+		case s.protocol == nil:
+			err = s.storeLimit(ctx, limit)
+		case s.protocol.count != nil:
+			_, err = s.protocol.count.Set(ctx, limit)
+		default:
+			err = fmt.Errorf("%w: SetLimit: not supported with the layouts of other libraries", recipes.ErrInvalid)
+		}
 	}
 	return s.setup.Fail("set the limit of", s.setup.Path, err)
 }

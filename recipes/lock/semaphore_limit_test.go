@@ -2,16 +2,11 @@ package lock
 
 import (
 	"context"
-	"log/slog"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -235,31 +230,5 @@ func TestSemaphoreLimit_NotOlderThanCall(t *testing.T) {
 		limit, err := s.Limit(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, 3, limit)
-	})
-}
-
-// With the layout of kazoo, the first client stores the limit. A client with another limit logs that once.
-func TestSemaphore_StoredLimitDiffers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := bubble.Connect(t, zktest.Start(t), timeout)
-		var log testenv.Buffer
-		open := func(limit int) *Semaphore {
-			s, err := NewSemaphore(conn, "/semaphore", limit, recipes.WithKazooLayout(), recipes.WithSessionTimeout(timeout),
-				recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-			require.NoError(t, err)
-			return s
-		}
-		h, err := open(3).Acquire(t.Context(), 1)
-		require.NoError(t, err)
-		require.Empty(t, log.String())
-		s := open(5)
-		for range 2 {
-			limit, err := s.Limit(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, 3, limit)
-		}
-		require.Equal(t, 1, strings.Count(log.String(), "the stored limit applies"))
-		require.Contains(t, log.String(), "stored=3 given=5")
-		require.NoError(t, h.Release())
 	})
 }

@@ -6,38 +6,41 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
 // mutexProtocol implements the semaphore protocols of Curator and kazoo: a client that holds a mutex
 // creates a znode for each lease, while the number of these znodes is below the limit.
 type mutexProtocol struct {
-	setup *recipe.Setup
-	given int // the constructor's limit
+	*lockQueue
+	given *givenLimit
 
 	mutex, leases         string // paths
 	mutexNames, leaseName contender.Naming
 	makeMutex, makeLeases func(ctx context.Context) error
-	stored                bool         // the limit is in the data of leases
-	reported              atomic.Int64 // the last stored limit of which a warning was logged
+	// The limit is stored in the data of leases, or in count. If neither, it is that of the constructor.
+	stored bool
+	count  *value.Value[int] // of WithSharedCount, or nil
 }
 
 // curatorProtocol returns the protocol of Curator's InterProcessSemaphoreV2.
-func curatorProtocol(s *recipe.Setup, limit int) *mutexProtocol {
-	c := &mutexProtocol{
-		setup: s, given: limit, mutex: path.Join(s.Path, "locks"), leases: path.Join(s.Path, "leases"),
+func curatorProtocol(q *lockQueue, given *givenLimit) (c *mutexProtocol, err error) {
+	c = &mutexProtocol{
+		lockQueue: q, given: given, mutex: path.Join(q.setup.Path, "locks"), leases: path.Join(q.setup.Path, "leases"),
 		mutexNames: contender.CuratorLock, leaseName: contender.CuratorLease,
 	}
 	c.makeMutex = func(ctx context.Context) error { return c.makeBelow(ctx, c.mutex) }
 	c.makeLeases = func(ctx context.Context) error { return c.makeBelow(ctx, c.leases) }
-	return c
+	if q.settings.count != "" {
+		c.count, err = newSharedCount(q.setup, q.settings.count)
+	}
+	return c, err
 }
 
 // makeBelow creates the semaphore's znode, and dir below it, as containers.
@@ -50,9 +53,9 @@ func (c *mutexProtocol) makeBelow(ctx context.Context, dir string) error {
 
 // kazooProtocol returns the protocol of kazoo's Semaphore. Its znodes must not be containers, because
 // kazoo's clients create them once and fail after they have been removed.
-func kazooProtocol(s *recipe.Setup, limit int) *mutexProtocol {
+func kazooProtocol(q *lockQueue, given *givenLimit) *mutexProtocol {
 	c := &mutexProtocol{
-		setup: s, given: limit, mutex: s.Path + "-__lock__", leases: s.Path,
+		lockQueue: q, given: given, mutex: q.setup.Path + "-__lock__", leases: q.setup.Path,
 		mutexNames: contender.Kazoo, leaseName: contender.KazooLease, stored: true,
 	}
 	c.makeMutex = func(ctx context.Context) error {
@@ -66,7 +69,7 @@ func kazooProtocol(s *recipe.Setup, limit int) *mutexProtocol {
 func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 	for {
 		err := connection.Retry(ctx, c.setup.Conn, func() error {
-			_, err := c.setup.Conn.Create(c.leases, []byte(strconv.Itoa(c.given)), zk.FlagPersistent, c.setup.ACL)
+			_, err := c.setup.Conn.Create(c.leases, []byte(strconv.Itoa(c.given.limit)), zk.FlagPersistent, c.setup.ACL)
 			return err
 		})
 		switch {
@@ -86,24 +89,32 @@ func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 func (c *mutexProtocol) limit(ctx context.Context) (int, error) {
 	limit, err := c.readLimit(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
-		return c.given, nil
+		return c.given.limit, nil
 	}
 	return limit, err
 }
 
 // currentLimit is like limit, but the result is not older than the call.
 func (c *mutexProtocol) currentLimit(ctx context.Context) (int, error) {
-	if c.stored {
-		if err := c.setup.Sync(ctx, c.leases); err != nil {
+	at := c.leases
+	if c.count != nil {
+		at = c.settings.count
+	}
+	if c.stored || c.count != nil {
+		if err := c.setup.Sync(ctx, at); err != nil {
 			return 0, err
 		}
 	}
 	return c.limit(ctx)
 }
 
+// readLimit returns the limit, or zk.ErrNoNode if none is stored although the protocol stores it.
 func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
-	if !c.stored {
-		return c.given, nil
+	switch {
+	case c.count != nil:
+		return c.readCount(ctx)
+	case !c.stored:
+		return c.given.limit, nil
 	}
 	data, err := connection.Read(ctx, c.setup.Conn, func() ([]byte, error) {
 		data, _, err := connection.Get(c.setup.Conn, c.leases)
@@ -113,23 +124,25 @@ func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if limit, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
-		if limit != c.given && c.reported.Swap(int64(limit)) != int64(limit) {
-			c.setup.Log.Warn("the stored limit applies, which is not that of this program", "stored", limit, "given", c.given)
-		}
+		c.given.compare(limit)
 		return limit, nil
 	}
-	return c.given, nil
+	return c.given.limit, nil
 }
 
-// agreeOnLimit is like limit, but creates the znode of the leases, with the limit of the
-// constructor, if it does not exist.
+// agreeOnLimit is like limit, but stores the limit of the constructor if none is stored.
 func (c *mutexProtocol) agreeOnLimit(ctx context.Context) (int, error) {
 	for {
 		limit, err := c.readLimit(ctx)
 		if !errors.Is(err, zk.ErrNoNode) {
 			return limit, err
 		}
-		if err := c.makeLeases(ctx); err != nil {
+		if c.count != nil {
+			err = c.createCount(ctx)
+		} else {
+			err = c.makeLeases(ctx)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -156,6 +169,6 @@ func (c *mutexProtocol) free(ctx context.Context, n int) error {
 
 func (c *mutexProtocol) config(dir string, names contender.Naming, makeDir func(context.Context) error) *queue.Config {
 	cfg := c.setup.Contender(contender.Config{Dir: dir, Naming: names})
-	cfg.MakeDir = makeDir
+	cfg.MakeDir, cfg.Data = makeDir, c.data
 	return cfg
 }

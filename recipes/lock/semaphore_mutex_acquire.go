@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
 // mutexAcquisition is one acquisition of leases with the protocol of Curator or kazoo. It consists
@@ -20,7 +22,7 @@ type mutexAcquisition struct {
 	n      int
 	noWait bool
 
-	events      chan event
+	events      chan contenderReport
 	running     int // contenders that have not ended
 	removals    []*queue.Removal
 	mutexCtx    context.Context
@@ -32,6 +34,8 @@ type mutexAcquisition struct {
 	mutexHeld     bool
 	mutexSession  int64             // the session in which the mutex is held, if first
 	leasesStarted bool              // the contenders for the leases were started
+	restarting    bool              // they leave, and are started again with another limit
+	leaving       int               // those that have not left, while restarting
 	paths         []string          // of the leases, once their contenders were started
 	proven        []int64           // the session in which each of them is proven to be held, or 0
 	grant         *connection.Grant // nil before it exists
@@ -39,8 +43,8 @@ type mutexAcquisition struct {
 	reason        error // why the acquisition or the grant is over
 }
 
-// event is a report of one contender.
-type event struct {
+// contenderReport is a report of one contender.
+type contenderReport struct {
 	lease int // the index of the lease, or mutexIndex
 	queue.State
 	ended   bool // the last event of the contender; Err is the error of queue.Run
@@ -53,7 +57,9 @@ const mutexIndex = -1
 
 // acquire acquires n leases. It corresponds to acquisition.wait.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
-	return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })
+	return observed(c.setup, func() (*Hold, error) {
+		return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })
+	})
 }
 
 func (c *mutexProtocol) acquireOnce(ctx context.Context, n int, noWait bool) (*Hold, error) {
@@ -67,7 +73,7 @@ func (c *mutexProtocol) acquireOnce(ctx context.Context, n int, noWait bool) (*H
 	}
 	go func() {
 		defer close(p.left)
-		v := &mutexAcquisition{mutexProtocol: c, entry: p, n: n, noWait: noWait, events: make(chan event)}
+		v := &mutexAcquisition{mutexProtocol: c, entry: p, n: n, noWait: noWait, events: make(chan contenderReport)}
 		p.removal, p.err = v.run(standing)
 		stop(p.err) // releases the context
 	}()
@@ -87,9 +93,22 @@ func (c *mutexProtocol) acquireOnce(ctx context.Context, n int, noWait bool) (*H
 func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 	v.mutexCtx, v.leaveMutex = context.WithCancelCause(context.Background())
 	v.leasesCtx, v.leaveLeases = context.WithCancelCause(context.Background())
+	agree := func() <-chan connection.Answer[int] {
+		return connection.Start(func() (int, error) { return v.agreeOnLimit(v.mutexCtx) })
+	}
+	var limit <-chan connection.Answer[int]
+	var counts <-chan value.Change[int]
+	if v.count != nil && !v.noWait {
+		counts = v.count.Watch(v.mutexCtx)
+		defer func(c <-chan value.Change[int]) {
+			for range c { // until the goroutine of Watch has ended
+			}
+		}(counts)
+	} else {
+		limit = agree()
+	}
 	defer v.leaveMutex(nil)
-	defer v.leaveLeases(nil)
-	limit := connection.Start(func() (int, error) { return v.agreeOnLimit(v.mutexCtx) })
+	defer func() { v.leaveLeases(nil) }()
 	v.startContender(v.mutexCtx, mutexIndex, v.config(v.mutex, v.mutexNames, v.makeMutex))
 	done := ctx.Done()
 	for v.running > 0 {
@@ -98,14 +117,22 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 			v.changed(e)
 			close(e.handled)
 		case a := <-limit:
-			switch {
-			case a.Err != nil:
+			if a.Err != nil {
 				v.leave(a.Err)
-			case v.n > a.Value:
-				v.leave(ErrOverLimit)
 			}
-			v.maxLeases = a.Value
-			v.startLeases()
+			v.setLimit(a.Value)
+		case c, ok := <-counts:
+			switch err := cmp.Or(c.Err, c.Cause); {
+			case !ok:
+				counts = nil // the mutex is not needed any more
+			case err != nil:
+				v.leave(err)
+			case c.Version == (value.Version{}):
+				limit = agree()
+			default:
+				v.given.compare(c.Value)
+				v.setLimit(c.Value)
+			}
 		case <-done:
 			done = nil
 			v.leave(context.Cause(ctx))
@@ -118,28 +145,36 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 func (v *mutexAcquisition) startContender(ctx context.Context, lease int, cfg *queue.Config) {
 	v.running++
 	go func() {
-		removal, err := queue.Run(ctx, cfg, func(s queue.State) { v.report(event{lease: lease, State: s}) })
-		v.report(event{lease: lease, State: queue.State{Err: err}, ended: true, removal: removal})
+		removal, err := queue.Run(ctx, cfg, func(s queue.State) { v.report(contenderReport{lease: lease, State: s}) })
+		v.report(contenderReport{lease: lease, State: queue.State{Err: err}, ended: true, removal: removal})
 	}()
 }
 
 // report passes e to run and waits until it was handled, so that the grant ends before its znode
 // is deleted.
-func (v *mutexAcquisition) report(e event) {
+func (v *mutexAcquisition) report(e contenderReport) {
 	e.handled = make(chan struct{})
 	v.events <- e
 	<-e.handled
 }
 
-func (v *mutexAcquisition) changed(e event) {
+func (v *mutexAcquisition) changed(e contenderReport) {
 	lost := e.Path == ""
 	switch {
 	case e.ended:
 		v.running--
 		v.removals = append(v.removals, e.removal)
-		if v.grant == nil {
+		switch {
+		case v.restarting && e.lease != mutexIndex && errors.Is(e.Err, errLimitChanged):
+			if v.leaving--; v.leaving == 0 {
+				v.restarting, v.leasesStarted = false, false
+				v.leasesCtx, v.leaveLeases = context.WithCancelCause(context.Background())
+				v.startLeases()
+			}
+		case v.grant == nil:
 			v.leave(e.Err)
 		}
+	case v.restarting && e.lease != mutexIndex:
 	case v.noWait && !e.First && !lost:
 		v.leave(ErrHeld)
 	case e.lease == mutexIndex:
@@ -160,6 +195,29 @@ func (v *mutexAcquisition) changed(e event) {
 	}
 }
 
+// setLimit sets the limit, or changes it while the contenders for the leases wait: they leave, and others, which
+// admit by the new limit, take their places. No other client can pass, because the mutex is held.
+func (v *mutexAcquisition) setLimit(limit int) {
+	switch {
+	case v.reason != nil, v.grant != nil:
+		return
+	case v.n > limit:
+		v.leave(ErrOverLimit)
+		return
+	case limit == v.maxLeases:
+		return
+	}
+	v.maxLeases = limit
+	if v.leasesStarted && !v.restarting {
+		v.restarting, v.leaving = true, v.n
+		v.leaveLeases(errLimitChanged)
+	}
+	v.startLeases()
+}
+
+// errLimitChanged is the reason with which contenders for leases leave because the limit has changed.
+var errLimitChanged = errors.New("the limit has changed")
+
 // startLeases starts a contender for each lease as soon as the mutex is held. It allocates memory for
 // the leases only now: their number is below the limit.
 func (v *mutexAcquisition) startLeases() {
@@ -178,7 +236,7 @@ func (v *mutexAcquisition) startLeases() {
 // of the hold is that of the lease that was proven last. All leases must belong to
 // the session of the mutex, because only then were they created while the mutex was
 // held.
-func (v *mutexAcquisition) grantLeases(e event) {
+func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	if !v.mutexHeld || v.mutexSession != e.Session {
 		return // the loss of the mutex or of its session is reported next
 	}

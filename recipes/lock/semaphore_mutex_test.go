@@ -71,18 +71,18 @@ func TestSemaphoreMutex_Znodes(t *testing.T) {
   locks container
     one container
       leases container
-        _c_[-0-9a-f]{36}-lease-000000000[01] ephemeral=0x\w+
-        _c_[-0-9a-f]{36}-lease-000000000[01] ephemeral=0x\w+
+        _c_[-0-9a-f]{36}-lease-000000000[01] "\S+" ephemeral=0x\w+
+        _c_[-0-9a-f]{36}-lease-000000000[01] "\S+" ephemeral=0x\w+
       locks container
-        _c_[-0-9a-f]{36}-lock-0000000001 ephemeral=0x\w+
+        _c_[-0-9a-f]{36}-lock-0000000001 "\S+" ephemeral=0x\w+
 $`,
 		"kazoo": `^/
   locks( container)?
     one "1"
-      [0-9a-f]{32} ephemeral=0x\w+
-      [0-9a-f]{32} ephemeral=0x\w+
+      [0-9a-f]{32} "\S+" ephemeral=0x\w+
+      [0-9a-f]{32} "\S+" ephemeral=0x\w+
     one-__lock__
-      [0-9a-f]{32}__lock__0000000001 ephemeral=0x\w+
+      [0-9a-f]{32}__lock__0000000001 "\S+" ephemeral=0x\w+
 $`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,6 +41,9 @@ type semaphoreSchedule struct {
 	changes bool
 	options []Option
 	grants  atomic.Int64
+	// requested are the paths of the contenders of which a release was requested.
+	requested sync.Map
+	requests  atomic.Int64
 }
 
 // newSemaphoreSchedule returns a schedule without latency, so that a contender whose turn it is has
@@ -49,7 +53,7 @@ func newSemaphoreSchedule(seed uint64, options []Option) *semaphoreSchedule {
 	s.clients += 2
 	s.Latency = 0
 	s.limit = 1 + int(seed)%4
-	if s.changes = options == nil && seed%3 == 0; s.changes {
+	if s.changes = len(options) != 1 && seed%3 == 0; s.changes {
 		s.limit = 5
 	}
 	return s
@@ -75,6 +79,9 @@ func (s *semaphoreSchedule) contend(c *client) {
 		last := c.over.Load()
 		if s.changes && c.r.IntN(5) == 0 {
 			_ = sem.SetLimit(context.Background(), 2+c.r.IntN(4))
+		}
+		if c.r.IntN(4) == 0 {
+			s.request(c, sem)
 		}
 		n := 1 + c.r.IntN(min(2, s.limit))
 		ctx, cancel := c.callContext()
@@ -104,9 +111,37 @@ func (s *semaphoreSchedule) contend(c *client) {
 	}
 }
 
+// request requests the release of a random contender.
+func (s *semaphoreSchedule) request(c *client, sem *Semaphore) {
+	ctx, cancel := c.callContext()
+	defer cancel()
+	all, err := sem.Contenders(ctx)
+	if err != nil || len(all) == 0 {
+		return
+	}
+	one := all[c.r.IntN(len(all))]
+	if sem.RequestRelease(ctx, one) == nil {
+		s.requested.Store(one.Path, true)
+		s.requests.Add(1)
+	}
+}
+
+// requireRequestsRemain verifies that no contender has erased a request to release.
+func (s *semaphoreSchedule) requireRequestsRemain(f *scheduleRun) {
+	s.requested.Range(func(path, _ any) bool {
+		data, _, err := f.operator.Get(path.(string))
+		if err == nil && string(data) != releaseRequest {
+			f.Violate("the request to release at %s was erased: %q", path, data)
+		}
+		return true
+	})
+}
+
 // requireNoneStranded verifies that all contenders whose leases are within the limit have acquired them.
 func (s *semaphoreSchedule) requireNoneStranded(f *scheduleRun) {
+	s.requireRequestsRemain(f)
 	f.Advance(f.Timeout + 2*time.Second) // until isolated sessions have expired
+	s.requireRequestsRemain(f)
 	children, _, err := f.operator.Children(node)
 	if err != nil {
 		f.Violate("%v", err)
@@ -138,7 +173,7 @@ func (s *semaphoreSchedule) requireNoneStranded(f *scheduleRun) {
 
 // runSemaphoreSchedules runs schedules, and checks their histories.
 func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
-	var total atomic.Int64
+	var total, requests atomic.Int64
 	faultschedule.Run(t, count, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSemaphoreSchedule(seed, options)
 		healed := s.requireNoneStranded
@@ -148,10 +183,12 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 		f := runSchedule(t, s.schedule, s.contend, verbose, healed)
 		f.check(node, leaseModel(s.limit))
 		total.Add(s.grants.Load())
+		requests.Add(s.requests.Load())
 		return s, f.History
 	})
-	t.Logf("%d acquisitions", total.Load())
+	t.Logf("%d acquisitions, %d requests to release", total.Load(), requests.Load())
 	if !faultschedule.Single() {
+		require.Greater(t, requests.Load(), int64(count))
 		require.Greater(t, total.Load(), int64(5*count), "the schedules acquire too few leases")
 	}
 }
@@ -162,6 +199,10 @@ func TestSemaphoreSchedules_OtherLibraries(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) { runSemaphoreSchedules(t, 20, []Option{layout}) })
 	}
+}
+
+func TestSemaphoreSchedules_SharedCount(t *testing.T) {
+	runSemaphoreSchedules(t, 30, []Option{WithCuratorLayout(), WithSharedCount("/limit")})
 }
 
 // The checker must detect histories in which leases exceed the limit.

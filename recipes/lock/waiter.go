@@ -5,41 +5,51 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
-// Waiter is a contender for a [Mutex] whose position in the queue can be queried. Its
+// Waiter is a contender for a [Mutex] or a [Semaphore] whose position in the queue can be queried. Its
 // methods may be called from any goroutine.
 type Waiter struct {
-	q      *lockQueue
+	setup  *recipe.Setup
+	names  func(context.Context) ([]string, error) // of the contenders, starting with the head of the queue
 	ctx    context.Context
 	entry  *entry      // nil if refused is set
 	detach func() bool // stops watching the context, so that its end does not remove the contender
 
 	refused error
+	began   time.Time // when the contender joined
 }
 
 // Join adds a contender to the queue of the mutex without waiting for the lock. The
 // contender is removed if the context is done before Wait has returned a Hold. The caller
 // must call Wait or end the context.
 func (m *Mutex) Join(ctx context.Context) *Waiter {
-	w := &Waiter{q: &m.lockQueue, ctx: ctx, refused: checkReentry(ctx, m.setup, true)}
+	w := &Waiter{setup: m.setup, names: m.names, ctx: ctx, refused: checkReentry(ctx, m.setup, true)}
+	return w.join(m.acquisition(false))
+}
+
+// join starts the contender unless w.refused is set.
+func (w *Waiter) join(c acquisition) *Waiter {
 	if w.refused == nil {
-		w.refused = context.Cause(ctx)
+		w.refused = context.Cause(w.ctx)
 	}
 	if w.refused == nil {
-		c := m.acquisition(false)
-		c.withPosition = true
+		c.withPosition, w.began = true, time.Now()
 		w.entry = c.start()
-		w.detach = context.AfterFunc(ctx, func() { w.entry.stop(errGivenUp) })
+		w.detach = context.AfterFunc(w.ctx, func() { w.entry.stop(errGivenUp) })
 	}
 	return w
 }
 
-// Wait blocks until the lock is granted, like [Mutex.Lock], with the context given to Join
+// Wait blocks until the lock is granted, like [Mutex.Lock] or [Semaphore.Acquire], with the context given to Join
 // and the same errors, and [recipes.ErrSessionExpired]: a Waiter has one position. Only one call of Wait returns the Hold.
 func (w *Waiter) Wait() (*Hold, error) {
 	h, err := w.wait()
-	return h, w.q.setup.Fail("lock", w.q.setup.Path, err)
+	observe(w.setup, h, w.began)
+	return h, w.setup.Fail("lock", w.setup.Path, err)
 }
 
 func (w *Waiter) wait() (*Hold, error) {
@@ -68,7 +78,7 @@ func (w *Waiter) wait() (*Hold, error) {
 // noticed that, which takes a few milliseconds for each contender ahead.
 func (w *Waiter) Position(ctx context.Context) (int, error) {
 	ahead, err := w.position(ctx)
-	return ahead, w.q.setup.Fail("position", w.q.setup.Path, err)
+	return ahead, w.setup.Fail("position", w.setup.Path, err)
 }
 
 func (w *Waiter) position(ctx context.Context) (int, error) {
@@ -82,7 +92,7 @@ func (w *Waiter) position(ctx context.Context) (int, error) {
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	names, err := w.q.names(ctx)
+	names, err := w.names(ctx)
 	if err != nil {
 		return 0, err
 	}

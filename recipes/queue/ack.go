@@ -71,7 +71,8 @@ func (q *Queue) newAcknowledgement(items ...*Item) *completion {
 
 // Return returns the item to the queue. It keeps its position, and is immediately available to
 // other consumers. This consumer claims it again immediately after the first attempt, 100 ms after
-// the second, and twice as long after each further attempt, up to a minute. cause is the reason,
+// the second, and twice as long after each further attempt, up to a minute; with a cause of [Later], no consumer
+// does so before the delay has passed. cause is the reason,
 // and may be nil. If this was the last attempt that [WithMaxAttempts] allows, or cause is of [Reject], the
 // item becomes a dead letter with cause as its reason.
 //
@@ -79,10 +80,19 @@ func (q *Queue) newAcknowledgement(items ...*Item) *completion {
 // [recipes.ErrNotHeld] means that the item has been returned already or will be;
 // [recipes.ErrReleased] means that it was acknowledged.
 func (i *Item) Return(cause error) error {
-	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
+	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}, cause: cause}
 	c.build = func(d *delivery) ([]operation, error) {
 		if !d.isLastAttempt() && !isRejection(cause) {
-			return []operation{d.deleteClaimOp()}, nil
+			ops := []operation{d.deleteClaimOp()}
+			if delay := delayOf(cause); delay > 0 {
+				m, err := d.delayedReturn(delay)
+				if err != nil {
+					return nil, err
+				}
+				c.marker = m
+				ops = append(ops, d.delayOps(m)...)
+			}
+			return ops, nil
 		}
 		reason := "returned"
 		if cause != nil {

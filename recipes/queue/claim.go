@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 )
@@ -24,14 +25,17 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 	ids := make([]string, len(chosen)) // a unique ID of each claim
 	claims := make([]txn.Transaction, len(chosen))
 	early := make([]*earlyRead, len(chosen))
+	ends := make([][]any, len(chosen)) // operations before the claim, for items that were delayed
 	for i, e := range chosen {
 		ids[i] = rand.Text()
 		attempt := path.Join(d.q.itemPath(e.name), attemptNode)
-		claims[i].Ops = []any{
+		ends[i] = d.endDelay(e.name)
+		claims[i].Ops = append(
+			ends[i],
 			&zk.CreateRequest{Path: d.q.claimPath(e.name), Data: []byte(ids[i]), Acl: d.q.acl, Flags: zk.FlagEphemeral},
 			&zk.CreateRequest{Path: attempt, Acl: d.q.acl},
 			&zk.DeleteRequest{Path: attempt, Version: -1},
-		}
+		)
 		if d.spread == 0 { // no claim has failed recently, so the item will probably be needed
 			early[i] = d.newEarlyRead(e.name)
 			claims[i].Sending = early[i].send
@@ -39,37 +43,43 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 	}
 	calls := d.q.writer.StartAll(claims)
 	var claimed []*delivery
-	var failed error
+	var fatal error
 	lostRaces := 0
 	remove := map[string]bool{}
 	for i, e := range chosen {
 		o := calls[i].Outcome()
+		failed := o.Failed - len(ends[i])
 		switch {
+		case o.Failed >= 0 && failed < 0 && (errors.Is(o.Err, zk.ErrNoNode) || errors.Is(o.Err, zk.ErrBadVersion)):
+			delete(d.delayed, e.name) // another client has ended the delay
+			d.claimedNames[e.name] = true
+			lostRaces++
 		case o.Err == nil:
+			delete(d.delayed, e.name)
 			remove[e.name] = true
 			d.claimedItems++
 			claimed = append(claimed, d.newDelivery(e, o, early[i]))
-		case o.Failed == 0 && errors.Is(o.Err, zk.ErrNodeExists):
+		case failed == 0 && errors.Is(o.Err, zk.ErrNodeExists):
 			d.claimedNames[e.name] = true
 			lostRaces++
-		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
+		case failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
 			remove[e.name] = true
 			lostRaces++
-		case o.Failed > 0 || errors.Is(o.Err, txn.ErrTooLarge): // because of the item: its name, ACL, type or children
+		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, txn.ErrTooLarge): // because of the item: its name, ACL, type or children
 			d.skip(e.name, fmt.Errorf("the item cannot be claimed: %w", connection.Refine(nil, o.Err)))
 		case errors.Is(o.Err, txn.ErrUnknown):
 			d.uncertain[e.name], d.claims.stale = ids[i], true
 			if errors.Is(o.Err, connection.ErrConnClosed) {
-				failed = connection.ErrConnClosed
+				fatal = connection.ErrConnClosed
 			}
 		default:
-			failed = o.Err
+			fatal = o.Err
 		}
 	}
 	d.removeListed(remove)
 	d.lostRaces += lostRaces
 	d.adjustBatch(len(claimed), lostRaces)
-	return claimed, failed
+	return claimed, fatal
 }
 
 // newDelivery returns the delivery of an item that was claimed. Until the item was read, only the
@@ -195,6 +205,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 // the format of the layout.
 func (d *delivery) setContent(c content, unread bool) (err error) {
 	d.raw, d.unread, d.version, d.czxid = c.raw, unread, c.stat.Version, c.stat.Czxid
+	d.ctime = c.stat.Ctime
 	d.attempt = max(c.attempts(), 1)
 	if !unread {
 		d.parts, err = d.q.payloads(d.raw)
@@ -219,6 +230,7 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 		return
 	}
 	d.q.log.Warn("item moved to the dead letters", "item", item.name, "reason", reason)
+	d.q.setup.Report("queue", event.Event{Kind: event.Rejected, Subject: item.name, Err: errors.New(reason)})
 }
 
 // abandon ends a delivery that no consumer has received, and deletes the claim in the background.

@@ -78,5 +78,5 @@ func (q *Queue) returnClaim(d *delivery) {
 		q.deleteClaim(d)
 	}
 	d.completed = fmt.Errorf("%w: %w", recipes.ErrNotHeld, d.grant.Err())
-	q.addReturnedItem(d)
+	q.addReturnedItem(d, marker{})
 }

@@ -59,6 +59,9 @@ type completion struct {
 	// remains where it is.
 	toDeadLetters, inPlace bool
 	reason                 string
+	cause                  error // of a return
+	// marker is that of a delayed return.
+	marker marker
 
 	// Set by run and start. Other calls for the same items may wait for the result.
 	call []*delivery // the items of the call; apply removes some from items
@@ -90,6 +93,7 @@ func (c *completion) apply() error {
 	if c.as == errReturned {
 		// Done must be closed before another consumer can claim the item.
 		for _, d := range c.items {
+			d.ending = c.event()
 			d.end(errSettled)
 			c.q.removeDelivery(d)
 		}
@@ -163,6 +167,9 @@ func (c *completion) finish(o txn.Outcome) error {
 	case o.Err == nil:
 		c.finishDeliveries(c.as, errSettled)
 		return nil
+	}
+	c.marker = marker{} // it was not created, or the next listing shows it
+	switch {
 	case errors.Is(o.Err, txn.ErrUnknown):
 		err := fmt.Errorf("%w: %w", connection.ErrUnconfirmed, o.Err)
 		if c.isNotApplied() {
@@ -171,7 +178,7 @@ func (c *completion) finish(o txn.Outcome) error {
 		c.finishDeliveries(err, err)
 		for _, d := range c.items {
 			c.q.deleteClaimIfOwn(d)
-			c.q.addReturnedItem(d) // it may exist
+			c.q.addReturnedItem(d, marker{}) // it may exist
 		}
 		return err
 	case errors.Is(o.Err, txn.ErrSession):
@@ -187,7 +194,7 @@ func (c *completion) finish(o txn.Outcome) error {
 	case claimDeletion:
 		err := fmt.Errorf("%w: %w", recipes.ErrNotHeld, connection.ErrDeleted)
 		c.q.finishDelivery(failed.d, err, connection.ErrDeleted)
-		c.q.addReturnedItem(failed.d)
+		c.q.addReturnedItem(failed.d, marker{})
 		return err
 	case itemDeletion:
 		c.q.finishDelivery(failed.d, connection.ErrDeleted, connection.ErrDeleted)
@@ -198,7 +205,7 @@ func (c *completion) finish(o txn.Outcome) error {
 		c.finishDeliveries(errReturned, errSettled)
 		for _, d := range c.items {
 			c.q.deleteClaim(d)
-			c.q.addReturnedItem(d)
+			c.q.addReturnedItem(d, marker{})
 		}
 	}
 	return o.Err
@@ -207,9 +214,12 @@ func (c *completion) finish(o txn.Outcome) error {
 // finishDeliveries finishes the deliveries of the completion.
 func (c *completion) finishDeliveries(completed, reason error) {
 	for _, d := range c.items {
+		if completed == errAcknowledged {
+			d.ending = c.event()
+		}
 		c.q.finishDelivery(d, completed, reason)
 		if c.as == errReturned && !c.toDeadLetters {
-			c.q.addReturnedItem(d)
+			c.q.addReturnedItem(d, c.marker)
 		}
 	}
 }

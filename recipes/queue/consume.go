@@ -53,7 +53,7 @@ func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bo
 			return err // Close returns the items, also next
 		}
 		if next != nil && next.Err() == nil { // otherwise monitorLease returns the item to the queue
-			next.d.received.Store(true)
+			next.d.receive()
 			if !yield(next, nil) {
 				return nil
 			}

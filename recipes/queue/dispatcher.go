@@ -29,6 +29,9 @@ type dispatcher struct {
 	// claimedNames are the names of claimed items: those of the last listing of the claims, and
 	// items for which a claim has failed since.
 	claimedNames map[string]bool
+	// delayed are the markers of items that were returned with a delay, by item: those of the last listing of the
+	// claims, and those that this participant has created since.
+	delayed map[string]marker
 	// skipped are the listed items that this dispatcher could not claim, read or move to the dead
 	// letters in this session, or that the program has returned repeatedly, by name.
 	skipped map[string]skippedItem
@@ -61,7 +64,7 @@ func newDispatcher(q *Queue) *dispatcher {
 		rand:         rand.New(rand.NewPCG(uint64(q.conn.SessionID()), uint64(time.Now().UnixNano()))),
 		items:        &directory{path: q.path, reader: watch.NewReader(q.conn, sub, q.path, watch.Children), create: q.makeItems, check: q.setup.CheckAccess, stale: true},
 		claims:       &directory{path: q.cfg.claims, reader: watch.NewReader(q.conn, sub, q.cfg.claims, watch.Children), create: q.makeClaims, check: q.setup.CheckAccess, stale: true},
-		claimedNames: map[string]bool{}, skipped: map[string]skippedItem{}, uncertain: map[string]string{},
+		claimedNames: map[string]bool{}, delayed: map[string]marker{}, skipped: map[string]skippedItem{}, uncertain: map[string]string{},
 		batch: minBatch,
 	}
 }
@@ -128,7 +131,8 @@ func (d *dispatcher) serveRequests(n int) error {
 }
 
 // waitForItems waits until there may be an item to claim: until a directory has changed, the next
-// delayed or skipped item is due, or there is a request that does not wait.
+// delayed or skipped item is due, or there is a request that does not wait. Items can be delayed by the producer
+// (WithTime) or by a consumer (Later).
 func (d *dispatcher) waitForItems(due time.Time) error {
 	if !due.IsZero() {
 		timer := time.AfterFunc(time.Until(due), d.q.wakeDispatcher)
@@ -175,17 +179,20 @@ func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time
 	var retry time.Time         // when the first of the skipped items is tried again
 	for i := 0; i < len(d.listed) && len(available) < limit; i++ {
 		e := d.listed[i]
-		if e.due > 0 && local.IsZero() {
+		delayed := d.delayed[e.name]
+		if (e.due > 0 || delayed.due > 0) && local.IsZero() {
 			if leader, local, err = d.q.leaderTime(d.q.ctx); err != nil {
 				return nil, due, err
 			}
 		}
 		switch {
 		case e.due > 0 && time.UnixMilli(e.due).After(leader):
-			due = local.Add(time.UnixMilli(e.due).Sub(leader))
+			due = earlier(due, local.Add(time.UnixMilli(e.due).Sub(leader)))
 			// The following delayed items are due later. Continue with the items with priorities.
 			i += sort.Search(len(d.listed)-i, func(k int) bool { return d.listed[i+k].priority != noPriority }) - 1
-		case d.claimedNames[e.name]:
+		case delayed.due > 0 && !delayed.isDue(leader):
+			due = earlier(due, local.Add(time.UnixMilli(delayed.due).Sub(leader)))
+		case d.claimedNames[e.name] && delayed.due == 0:
 		case time.Now().Before(d.skipped[e.name].until):
 			retry = earlier(retry, d.skipped[e.name].until)
 		default:
@@ -225,7 +232,7 @@ func (d *dispatcher) skip(name string, err error) {
 // a time. An item whose work fails immediately must not occupy the consumer and the servers.
 func (s skippedItem) after(failures int, last time.Time) skippedItem {
 	s.failures = failures
-	s.until = last.Add(min(minRetryDelay<<min(failures-1, 16), maxRetryDelay))
+	s.until = last.Add(Backoff(failures))
 	return s
 }
 

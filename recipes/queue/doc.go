@@ -26,7 +26,8 @@
 // A single consumer receives items in order. Several consumers begin items approximately in
 // order, because each takes one of the first few unclaimed items, and complete them in any
 // order. An item that is returned keeps its position, but a consumer that has returned it
-// repeatedly does not claim it again for some time ([Item.Return]). A consumer notices a new
+// repeatedly does not claim it again for some time ([Item.Return]), and no consumer does if it was returned with a
+// delay ([Later]), as [Queue.Handle] does. A consumer notices a new
 // item that belongs before items it has already listed when it has taken 16 items, or an eighth
 // of a longer list, after a second, or when other consumers have taken several of its items.
 //
@@ -78,6 +79,7 @@
 //	<path>-claims                            persistent
 //	<path>-claims/queue-0000000042           the claim of the item: ephemeral
 //	<path>-claims/client-<uuid>              a Queue that has written: ephemeral
+//	<path>-claims/later-<due>-queue-0000000042  the delay of an item: persistent
 //	<path>-dead/queue-0000000042-<czxid>     a dead letter, usually with the data of the item
 //	<path>-dead/queue-0000000042-<czxid>/why its reason
 //

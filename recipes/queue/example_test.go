@@ -180,3 +180,41 @@ func ExampleItem_Ack() {
 	// invoice for order 4711
 	// <nil>
 }
+
+// A job that fails is delivered again after a delay, which also applies to other processes and after a restart.
+func ExampleLater() {
+	srv, err := zktest.NewServer()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(4 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, done := context.WithCancel(context.Background())
+	mails, err := queue.New(conn, "/app/mails", queue.WithMaxAttempts(5))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mails.Close()
+	if _, err := mails.Put(ctx, []byte("to alice")); err != nil {
+		log.Fatal(err)
+	}
+	err = mails.Handle(ctx, func(ctx context.Context, mail *queue.Item) error {
+		fmt.Println("attempt", mail.Attempt())
+		if mail.Attempt() == 1 {
+			return queue.Later(50*time.Millisecond, errors.New("the mail server requests a pause"))
+		}
+		if err := mail.Ack(); err != nil {
+			return err
+		}
+		done()
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// attempt 1
+	// attempt 2
+	// <nil>
+}

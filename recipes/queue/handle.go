@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// HandleOption is an option of [Queue.Handle]: [WithWorkers].
+// HandleOption is an option of [Queue.Handle]: [WithWorkers] or [WithBackoff].
 type HandleOption interface{ applyHandle(*handleSettings) error }
 
-type handleSettings struct{ workers int }
+type handleSettings struct {
+	workers int
+	backoff func(attempt int) time.Duration
+}
 
 type handleOption func(*handleSettings) error
 
@@ -32,10 +36,31 @@ func WithWorkers(n int) HandleOption {
 	})
 }
 
+// WithBackoff sets how long an item is delayed after a failed attempt, which is 1 for the first. f must not block.
+// With 0 or less, the item is available immediately, except to this consumer: see [Item.Return]. The default is
+// [Backoff].
+func WithBackoff(f func(attempt int) time.Duration) HandleOption {
+	return handleOption(func(s *handleSettings) error {
+		if f == nil {
+			return fmt.Errorf("%w: queue.WithBackoff(nil)", recipes.ErrInvalid)
+		}
+		s.backoff = f
+		return nil
+	})
+}
+
+// Backoff returns the delay of an item after a failed attempt, which is 1 for the first: 100 ms after the first, twice
+// as long after each further one, and a minute at most.
+func Backoff(attempt int) time.Duration {
+	return min(minRetryDelay<<min(max(attempt, 1)-1, 16), maxRetryDelay)
+}
+
 // Handle takes items and calls f for each, until ctx is done; it then waits for the calls in progress, and
 // returns nil. If f returns nil, the item is acknowledged. If it returns an error, the item is returned to the
-// queue with the error as its cause, and delivered again after a delay that grows with its attempts (see
-// [Item.Return]); with an error of [Reject], it becomes a dead letter at once. The context of f ends when the
+// queue with the error as its cause, and no consumer receives it before a delay has passed that grows with its
+// attempts ([WithBackoff]). The delay is stored together with the return, so it also applies after a restart. f
+// can return an error of [Later], which has a delay, or of [Reject], with which the item becomes a dead letter
+// immediately. The context of f ends when the
 // claim of the item is lost or ctx is done: f must then return soon. If it returns an error after ctx is done, the
 // item is returned, and the attempt does not count.
 //
@@ -44,7 +69,7 @@ func WithWorkers(n int) HandleOption {
 //
 // Errors are [recipes.ErrInvalid] and those with which a loop over [Queue.Items] ends.
 func (q *Queue) Handle(ctx context.Context, f func(ctx context.Context, i *Item) error, opts ...HandleOption) error {
-	s := handleSettings{workers: 1}
+	s := handleSettings{workers: 1, backoff: Backoff}
 	if err := recipe.EachOption(opts, func(opt HandleOption) error { return opt.applyHandle(&s) }); err != nil {
 		return q.wrapError("handle", err)
 	}
@@ -55,7 +80,7 @@ func (q *Queue) Handle(ctx context.Context, f func(ctx context.Context, i *Item)
 	for range s.workers {
 		workers.Go(func() {
 			defer stop() // an error of one worker ends all
-			results <- q.handleItems(ctx, f)
+			results <- q.handleItems(ctx, f, s.backoff)
 		})
 	}
 	workers.Wait()
@@ -67,17 +92,17 @@ func (q *Queue) Handle(ctx context.Context, f func(ctx context.Context, i *Item)
 }
 
 // handleItems is one worker.
-func (q *Queue) handleItems(ctx context.Context, f func(context.Context, *Item) error) error {
+func (q *Queue) handleItems(ctx context.Context, f func(context.Context, *Item) error, backoff func(int) time.Duration) error {
 	for item, err := range q.Items(ctx) {
 		if err != nil {
 			return err
 		}
-		q.handleItem(ctx, item, f)
+		q.handleItem(ctx, item, f, backoff)
 	}
 	return nil
 }
 
-func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Context, *Item) error) {
+func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Context, *Item) error, backoff func(int) time.Duration) {
 	work, end := grant.Work(item.Context(), ctx)
 	defer end(nil)
 	failure := f(work, item)
@@ -90,8 +115,10 @@ func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Conte
 	case ctx.Err() != nil && !isRejection(failure):
 		item.d.received.Store(false)
 		q.returnUnread([]*Item{item})
-	default:
+	case isPostponement(failure) || isRejection(failure):
 		err = item.Return(failure)
+	default:
+		err = item.Return(Later(backoff(item.Attempt()), failure))
 	}
 	if err != nil {
 		q.log.Warn("an item may be delivered again", "item", item.ID(), "failure", failure, "err", err)

@@ -43,7 +43,7 @@ type Info struct {
 	Priority int
 	// Since is when the item was put, by the clock of the ensemble.
 	Since time.Time
-	// Due is the time of [WithTime], by the clock of the ensemble, or zero.
+	// Due is the time of [WithTime], or until when [Later] delays the item, by the clock of the ensemble, or zero.
 	Due time.Time
 	// Parts are the payloads, or nil if Err is set.
 	Parts [][]byte
@@ -63,7 +63,7 @@ func (q *Queue) info(ctx context.Context, id string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	claim, err := q.stat(ctx, q.claimPath(id))
+	claim, err := q.readClaim(ctx, id)
 	if err != nil {
 		return Info{}, err
 	}
@@ -82,8 +82,8 @@ func (q *Queue) parseID(id string) (entry, error) {
 	return e, nil
 }
 
-// readInfo reads an item, given the Stat of its claim, which is empty if there is none.
-func (q *Queue) readInfo(ctx context.Context, e entry, claim *zk.Stat) (Info, error) {
+// readInfo reads an item, given its claim, which is empty if there is none.
+func (q *Queue) readInfo(ctx context.Context, e entry, claim content) (Info, error) {
 	i := Info{ID: e.name}
 	if e.priority != noPriority {
 		i.Priority = int(e.priority)
@@ -91,10 +91,14 @@ func (q *Queue) readInfo(ctx context.Context, e entry, claim *zk.Stat) (Info, er
 	if e.due > 0 {
 		i.Due = time.UnixMilli(e.due)
 	}
+	m, delayed := delayOfClaim(e.name, claim)
+	if delayed {
+		i.Due = time.UnixMilli(m.due)
+	}
 	switch {
-	case claim.Czxid != 0 && claim.EphemeralOwner == 0:
+	case claim.stat != nil && claim.stat.EphemeralOwner == 0 && !delayed:
 		i.State = Blocked
-	case claim.Czxid != 0:
+	case claim.stat != nil && !delayed:
 		i.State = Claimed
 	case i.Due.After(time.Now()):
 		i.State = Delayed
@@ -195,7 +199,7 @@ func (q *Queue) waitFor(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if claimed.Stat != nil && claimed.Stat.EphemeralOwner == 0 {
+		if _, delayed := delayOfClaim(id, content{claimed.Data, claimed.Stat}); claimed.Stat != nil && claimed.Stat.EphemeralOwner == 0 && !delayed {
 			return ErrDead
 		}
 		if _, err := item.WaitEither(ctx, claim, nil); err != nil {
@@ -236,23 +240,38 @@ func (q *Queue) withdraw(ctx context.Context, id string) error {
 		return err
 	}
 	claim := q.claimPath(id)
+	var end []any // ends the delay of the item
 	for {
 		// The create fails if the item is claimed, and the whole transaction with it.
-		o, err := q.runTransaction(ctx, txn.Transaction{Ops: []any{
+		o, err := q.runTransaction(ctx, txn.Transaction{Ops: append(
+			end,
 			&zk.CreateRequest{Path: claim, Acl: q.acl, Flags: zk.FlagEphemeral},
 			&zk.DeleteRequest{Path: q.itemPath(id), Version: -1},
 			&zk.DeleteRequest{Path: claim, Version: -1},
-		}})
+		)})
+		failed := o.Failed - len(end)
 		switch {
 		case err != nil || o.Err == nil:
 			return err
-		case o.Failed == 0 && errors.Is(o.Err, zk.ErrNodeExists):
-			return ErrClaimed
-		case o.Failed == 0 && errors.Is(o.Err, zk.ErrNoNode):
+		case failed < 0 && o.Failed >= 0 && (errors.Is(o.Err, zk.ErrNoNode) || errors.Is(o.Err, zk.ErrBadVersion)):
+			end = nil // a consumer has ended the delay
+		case failed == 0 && errors.Is(o.Err, zk.ErrNodeExists):
+			c, err := q.readClaim(ctx, id)
+			if err != nil {
+				return err
+			}
+			m, delayed := delayOfClaim(id, c)
+			switch {
+			case delayed:
+				end = q.endDelayOps(id, m)
+			case c.stat != nil:
+				return ErrClaimed
+			}
+		case failed == 0 && errors.Is(o.Err, zk.ErrNoNode):
 			if err := q.makeClaims(ctx); err != nil {
 				return err
 			}
-		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
+		case failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
 			return connection.ErrDeleted
 		default:
 			return o.Err

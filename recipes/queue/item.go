@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -146,6 +147,7 @@ type delivery struct {
 	parts   [][]byte
 	version int32
 	czxid   int64
+	ctime   int64 // when the item was put, in milliseconds since 1970
 	attempt int
 	early   *earlyRead // nil if the item is read after the claim, and after it was read
 
@@ -155,6 +157,8 @@ type delivery struct {
 	partsRead atomic.Bool
 	// received means that the program has received the item.
 	received atomic.Bool
+	// ending is the event that reports the end of the delivery, or zero if it is lost. It is set before the grant ends.
+	ending event.Event
 	// assigned means that the item was assigned to a request, and lapses is the number of
 	// expirations of the lease until then (see connection.State). Both are guarded by the mutex of
 	// the queue.

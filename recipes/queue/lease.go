@@ -138,13 +138,14 @@ type returnedItem struct {
 	entry
 	at       time.Time
 	failures int // the number of deliveries, if the program has returned the item, or 0
+	marker   marker
 }
 
 // addReturnedItem notifies the dispatcher that the claim of an item was deleted. The dispatcher has
-// removed the item from its list when it claimed the item.
-func (q *Queue) addReturnedItem(d *delivery) {
-	r := returnedItem{entry: d.entry, at: time.Now()}
-	if d.completed == errReturned {
+// removed the item from its list when it claimed the item. m is the marker of a delayed item, or empty.
+func (q *Queue) addReturnedItem(d *delivery, m marker) {
+	r := returnedItem{entry: d.entry, at: time.Now(), marker: m}
+	if d.completed == errReturned && m.due == 0 {
 		r.failures = d.attempt
 	}
 	q.mu.Lock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -124,6 +125,9 @@ func (d *dispatcher) listReturned() {
 			d.listed = slices.Insert(d.listed, i, r.entry)
 		}
 		delete(d.claimedNames, r.name)
+		if delete(d.delayed, r.name); r.marker.due > 0 {
+			d.delayed[r.name] = r.marker
+		}
 		if r.failures > 1 { // the second attempt follows immediately
 			d.skipped[r.name] = d.skipped[r.name].after(r.failures-1, r.at)
 		}
@@ -133,7 +137,14 @@ func (d *dispatcher) listReturned() {
 // setClaims replaces the names of claimed items by those of a listing.
 func (d *dispatcher) setClaims(names []string) {
 	clear(d.claimedNames)
+	clear(d.delayed)
 	for _, name := range names {
+		if m, item, ok := parseMarker(name); ok {
+			if m.due > d.delayed[item].due {
+				d.delayed[item] = m
+			}
+			continue
+		}
 		if id, uncertain := d.uncertain[name]; uncertain {
 			d.deleteUncertainClaim(name, id)
 		}
@@ -174,4 +185,6 @@ func (d *dispatcher) setItems(names []string) {
 	slices.SortFunc(d.listed, compareEntries)
 	d.skipped = skipped
 	d.listedItems, d.claimedItems, d.lostRaces = len(d.listed), 0, 0
+	d.deleteOrphanedMarkers()
+	d.q.setup.Report("queue", event.Event{Kind: event.Listed, Count: len(d.listed)})
 }

@@ -34,6 +34,32 @@ type scheduleRun struct {
 	clients  []*client
 	putting  sync.WaitGroup
 	working  sync.WaitGroup
+
+	mu    sync.Mutex
+	until map[string]time.Time // until when items were returned, by payload
+}
+
+// returnLater returns an item with a delay.
+func (x *scheduleRun) returnLater(c *client, i *Item, delay time.Duration) {
+	until := time.Now().Add(delay)
+	err := i.Return(Later(delay, errors.New("later")))
+	x.Note("%s: return %s for %v: %v", c.name, i.Data(), delay, err)
+	if err == nil {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.until[string(i.Data())] = until
+	}
+}
+
+// checkDelay verifies that an item is not delivered before the delay of its return is over. The clock of the leader is
+// known with an error of half a round trip.
+func (x *scheduleRun) checkDelay(c *client, i *Item) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	const inaccuracy = 600 * time.Millisecond
+	if until := x.until[string(i.Data())]; time.Now().Add(inaccuracy).Before(until) {
+		x.Violate("%s receives %s %v before its delay is over", c.name, i.Data(), time.Until(until))
+	}
 }
 
 // client is a producer or a consumer.
@@ -51,7 +77,7 @@ func runSchedule(t *testing.T, s schedule, verbose bool) *record {
 	var r *record
 	s.Execute(t, verbose, func(x *faultschedule.Trial) faultschedule.Test {
 		r = newRecord(x)
-		return &scheduleRun{record: r, schedule: s}
+		return &scheduleRun{record: r, schedule: s, until: map[string]time.Time{}}
 	})
 	return r
 }
@@ -165,6 +191,7 @@ func (x *scheduleRun) startConsumer(c *client) {
 // processItems acknowledges or returns the items of a consumer, or does nothing with them.
 func (x *scheduleRun) processItems(c *client, items ...*Item) {
 	for _, i := range items {
+		x.checkDelay(c, i)
 		x.working.Add(1)
 		x.addDelivery(c.name, i, x.working.Done)
 	}
@@ -173,7 +200,9 @@ func (x *scheduleRun) processItems(c *client, items ...*Item) {
 		again := c.random.IntN(2) == 0
 		process := func() {
 			switch action {
-			case 0, 1:
+			case 0:
+				x.returnLater(c, i, wait/2)
+			case 1:
 				err := i.Return(errors.New("no"))
 				x.Note("%s: return %s: %v", c.name, i.Data(), err)
 			case 2: // Close returns the item
@@ -267,7 +296,7 @@ func (x *scheduleRun) End() {
 	x.takeRemaining(last)
 	x.working.Wait()
 	synctest.Wait()
-	if tree := x.Ensemble.Tree(); strings.Contains(tree, "ephemeral") {
+	if tree := x.Ensemble.Tree(); strings.Contains(tree, "ephemeral") || strings.Contains(tree, markerPrefix) {
 		x.Violate("a znode remains: %s", tree)
 	}
 	for _, watch := range x.Ensemble.Server(0).Watches() {

@@ -74,7 +74,7 @@ func (q *Queue) takeItems(ctx context.Context, n int, try bool) ([]*Item, error)
 		result = <-results
 	}
 	for _, i := range result.items {
-		i.d.received.Store(true)
+		i.d.receive()
 	}
 	return result.items, q.wrapError("take from", result.err)
 }

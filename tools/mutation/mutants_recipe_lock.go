@@ -68,6 +68,62 @@ var lockMutants = []mutant{
 		tests: "./recipes/lock -run ^TestDo_SessionEnds$",
 	},
 	{
+		name: "recipe/events-hold-lost", breaks: "the loss of a hold is reported as a release",
+		file: "recipes/lock/events.go",
+		edits: []edit{
+			{"!errors.Is(err, recipes.ErrReleased) {", "errors.Is(err, recipes.ErrReleased) && err == nil {"},
+		},
+		tests: "./recipes -run ^TestEvents_Locks$",
+	},
+	{
+		name: "recipe/events-item", breaks: "the end of a delivery is reported as its loss",
+		file: "recipes/queue/completion.go",
+		edits: []edit{
+			{"		if completed == errAcknowledged {\n			d.ending = c.event()", "		if completed == nil {\n			d.ending = c.event()"},
+		},
+		tests: "./recipes -run ^TestEvents_Queue$",
+	},
+	{
+		name: "recipe/semaphore-request", breaks: "a contender that wakes its follower erases a request to release",
+		file: "internal/zk/queue/requests.go",
+		edits: []edit{
+			{"data, version := r.cfg.Data, int32(0)", "data, version := r.cfg.Data, int32(-1)"},
+		},
+		tests: "./recipes/lock -run ^TestSemaphore_RequestRelease$",
+	},
+	{
+		name: "recipe/semaphore-lease-request", breaks: "a request is noticed at one of several leases only",
+		file: "recipes/lock/hold.go",
+		edits: []edit{
+			{"append([]string{h.path}, h.otherPaths...)", "[]string{h.path}"},
+		},
+		tests: "./recipes/lock -run ^TestSemaphoreMutex_Contenders$",
+	},
+	{
+		name: "recipe/multi-leases", breaks: "a transaction of several locks does not check each of several leases",
+		file: "recipes/lock/multi.go",
+		edits: []edit{
+			{"append(append(own, h.znodePath()), h.otherPaths...)", "append(own, h.znodePath())"},
+		},
+		tests: "./recipes/lock -run ^TestMultiLock_OneOfSeveralLeasesIsDeleted$",
+	},
+	{
+		name: "recipe/count-lowered", breaks: "a contender for a lease is admitted by an earlier limit",
+		file: "recipes/lock/semaphore_mutex_acquire.go",
+		edits: []edit{
+			{"	if v.leasesStarted && !v.restarting {", "	if v.leasesStarted && !v.restarting && limit < 0 {"},
+		},
+		tests: "./recipes/lock -run ^TestSharedCount$",
+	},
+	{
+		name: "recipe/limit-differs", breaks: "a program is not told that its limit does not apply",
+		file: "recipes/lock/semaphore_limit.go",
+		edits: []edit{
+			{"&& stored != g.limit {", "&& stored == g.limit {"},
+		},
+		tests: "./recipes/lock -run ^TestSemaphoreLimit_Differs$",
+	},
+	{
 		name: "recipe/rL7", breaks: "the marker is deleted although the lease has expired",
 		file: "recipes/lock/delay.go",
 		edits: []edit{

@@ -3,6 +3,48 @@ package main
 // workQueueMutants break rules of the work queues of package recipes/queue.
 var workQueueMutants = []mutant{
 	{
+		name: "recipe/queue-later-stale", breaks: "a consumer that has listed an item before receives it before its delay is over",
+		file: "recipes/queue/later.go",
+		edits: []edit{
+			{"		{&zk.CreateRequest{Path: claim, Acl: d.q.acl}, d, otherOperation},\n		{&zk.SetDataRequest{Path: claim, Data: []byte(m.name), Version: 0}, d, otherOperation},\n", ""},
+			{"	claim := d.q.claimPath(d.name)\n	return []operation{", "	return []operation{"},
+		},
+		tests: "./recipes/queue -run ^TestLater$",
+	},
+	{
+		name: "recipe/queue-later-early", breaks: "an item is delivered before its delay is over",
+		file: "recipes/queue/later.go",
+		edits: []edit{
+			{"return !time.UnixMilli(m.due).After(leader)", "return m.due > 0"},
+		},
+		tests: "./recipes/queue -run ^TestHandle_Backoff$",
+	},
+	{
+		name: "recipe/queue-later-claim", breaks: "the claim of a consumer is deleted as that of a delayed item",
+		file: "recipes/queue/later.go",
+		edits: []edit{
+			{"Path: q.claimPath(item), Version: delayedVersion}", "Path: q.claimPath(item), Version: -1}"},
+		},
+		tests: "./recipes/queue -run ^TestLater_MarkerOfClaimedItem$",
+	},
+	{
+		name: "recipe/queue-later-orphan", breaks: "the marker of a deleted item remains",
+		file: "recipes/queue/later.go",
+		edits: []edit{
+			{"if !exists[item] && m.isDue(leader) {", "if exists[item] && m.isDue(leader) {"},
+		},
+		tests: "./recipes/queue -run ^TestLater_OperatorDeletes$",
+	},
+	{
+		name: "recipe/queue-later-wait", breaks: "a delayed item is taken for a dead letter",
+		file: "recipes/queue/later.go",
+		edits: []edit{
+			{"	return m, ok && of == item\n", "	return m, false && of == item\n"},
+			{"	m, of, ok := parseMarker", "	m, of, _ := parseMarker"},
+		},
+		tests: "./recipes/queue -run ^TestLater_WithdrawAndWait$",
+	},
+	{
 		name: "recipe/queue-withdraw", breaks: "an item that a consumer has claimed is withdrawn",
 		file: "recipes/queue/info.go",
 		edits: []edit{
@@ -23,7 +65,7 @@ var workQueueMutants = []mutant{
 		name: "recipe/queue-wait-blocked", breaks: "Wait does not notice a dead letter that remains in the queue",
 		file: "recipes/queue/info.go",
 		edits: []edit{
-			{"if claimed.Stat != nil && claimed.Stat.EphemeralOwner == 0 {", "if claimed.Stat != nil && claimed.Stat.EphemeralOwner == 1 {"},
+			{"claimed.Stat != nil && claimed.Stat.EphemeralOwner == 0 && !delayed {", "claimed.Stat != nil && claimed.Stat.EphemeralOwner == 1 && !delayed {"},
 		},
 		tests: "./recipes/queue -run ^TestList_UnreadableItem$",
 	},
@@ -141,7 +183,7 @@ var workQueueMutants = []mutant{
 		name: "recipe/queue-foreign", breaks: "an item that cannot be claimed ends all calls",
 		file: "recipes/queue/claim.go",
 		edits: []edit{
-			{"		case o.Failed > 0 || errors.Is(o.Err, txn.ErrTooLarge):", "		case errors.Is(o.Err, txn.ErrTooLarge):"},
+			{"		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, txn.ErrTooLarge):", "		case errors.Is(o.Err, txn.ErrTooLarge):"},
 		},
 		tests: "./recipes/queue -run ^TestForeignParticipant$",
 	},

@@ -141,6 +141,22 @@ public final class CuratorPeer {
                 }
                 break;
             }
+            case "counted": {
+                SharedCount limit = new SharedCount(c, path + "-limit", max);
+                limit.start();
+                try {
+                    InterProcessSemaphoreV2 s = new InterProcessSemaphoreV2(c, path, limit);
+                    Lease lease = s.acquire();
+                    try {
+                        hold.run();
+                    } finally {
+                        s.returnLease(lease);
+                    }
+                } finally {
+                    limit.close();
+                }
+                break;
+            }
             case "latch": {
                 LeaderLatch latch = new LeaderLatch(c, path, name);
                 latch.start();

@@ -3,7 +3,9 @@ package eachrequest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
@@ -97,16 +100,64 @@ var scripts = []Script{
 			return func(ctx context.Context) (holder, error) { return s.Acquire(ctx, 1) }, err
 		})
 	}},
+	{Name: "curator semaphore with shared count", Use: useSharedCount},
+	{Name: "requests to release", Use: useRequests},
+	{Name: "leases together", Use: func(r *Run) {
+		useParts(r, func(conn *zk.Conn) (lock.Part, error) {
+			s, err := lock.NewSemaphore(conn, "/app/b", 3, lock.WithCuratorLayout())
+			if err != nil {
+				return nil, err
+			}
+			return s.Leases(2), nil
+		})
+	}},
 	{Name: "barrier", Use: useBarrier},
 	{Name: "double barrier", Use: useDouble},
 	{Name: "queue", Use: func(r *Run) { useQueue(r) }},
 	{Name: "kazoo queue", Use: func(r *Run) { useQueue(r, recipes.WithKazooLayout()) }},
+	{Name: "queue with back-off", Use: useBackoff},
 	{Name: "counter", Use: useCounter},
 	{Name: "value", Use: useValue},
 	{Name: "group", Use: useGroup},
 	{Name: "shards", Use: useShards},
 	{Name: "discovery", Use: useDiscovery},
 	{Name: "cache", Use: useCache},
+}
+
+// balance verifies the events of locks and queues: each Acquired is followed by one end.
+type balance struct {
+	r    *Run
+	mu   sync.Mutex
+	open map[string]int // by holder or claim
+}
+
+func newBalance(r *Run) *balance { return &balance{r: r, open: map[string]int{}} }
+
+func (b *balance) add(e event.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := fmt.Sprint(e.Subject, e.Token)
+	switch e.Kind {
+	case event.Acquired:
+		b.open[key]++
+	case event.Released, event.Returned, event.Rejected, event.Lost:
+		if b.open[key]--; b.open[key] < 0 {
+			b.r.Violate("unexpected event: %v", e)
+		}
+	}
+}
+
+func (b *balance) requireEven() {
+	b.r.Await("each Acquired has an end", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, n := range b.open {
+			if n != 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // both opens a recipe for the client with the fault and for the other client.
@@ -282,9 +333,14 @@ type token struct {
 func (t token) Token() int64 { return t.MultiHold.TokenOf(t.path) }
 
 func useMultiLock(r *Run) {
+	useParts(r, func(conn *zk.Conn) (lock.Part, error) { return lock.NewMutex(conn, "/app/b") })
+}
+
+// useParts uses a mutex together with the lock that open returns, at /app/b.
+func useParts(r *Run, open func(conn *zk.Conn) (lock.Part, error)) {
 	client, other := both(r, func(conn *zk.Conn) (*lock.MultiLock, error) {
 		a, err := lock.NewMutex(conn, "/app/a")
-		b, err2 := lock.NewMutex(conn, "/app/b")
+		b, err2 := open(conn)
 		if err := errors.Join(err, err2); err != nil {
 			return nil, err
 		}
@@ -308,6 +364,115 @@ func useMultiLock(r *Run) {
 		r.Finish("release", h.Release)
 	}
 	turn()
+}
+
+// useSharedCount raises and lowers the limit while contenders wait.
+func useSharedCount(r *Run) {
+	const path, most = "/app/semaphore", 2
+	events := newBalance(r)
+	defer events.requireEven()
+	client, other := both(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
+		return lock.NewSemaphore(conn, path, 1, lock.WithCuratorLayout(), lock.WithSharedCount("/app/limit"), recipes.WithEvents(events.add))
+	})
+	acquire := func(done chan<- *lock.Hold) {
+		var h *lock.Hold
+		if r.Require("acquire", func(ctx context.Context) (err error) { h, err = other.Acquire(ctx, 1); return err }) {
+			r.Held(path, most, false, h)
+		}
+		done <- h
+	}
+	first, second := make(chan *lock.Hold, 1), make(chan *lock.Hold, 1)
+	acquire(first)
+	r.Also(func() { acquire(second) })
+	time.Sleep(pause)
+	if ok, _ := r.Once("set the limit", func(ctx context.Context) error { return client.SetLimit(ctx, most) }); !ok {
+		r.Require("set the limit", func(ctx context.Context) error { return other.SetLimit(ctx, most) })
+	}
+	holds := []*lock.Hold{<-first, <-second}
+	r.Also(func() {
+		time.Sleep(pause)
+		r.Require("set the limit", func(ctx context.Context) error { return other.SetLimit(ctx, 1) })
+		for _, h := range holds {
+			time.Sleep(pause)
+			if h != nil {
+				r.Require("release", func(context.Context) error { return h.Release() })
+			}
+		}
+	})
+	var h *lock.Hold
+	if r.Try("acquire", func(ctx context.Context) (err error) { h, err = client.Acquire(ctx, 1); return err }) {
+		r.Held(path, most, true, h)
+		r.Finish("release", h.Release)
+	}
+	r.Try("limit", func(ctx context.Context) error {
+		limit, err := client.Limit(ctx)
+		if err == nil && limit != 1 && limit != most {
+			r.Violate("the limit is %d", limit)
+		}
+		return err
+	})
+}
+
+// useRequests requests the release of the leases of the client while it waits for them.
+func useRequests(r *Run) {
+	const path = "/app/semaphore"
+	events := newBalance(r)
+	defer events.requireEven()
+	client, other := both(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
+		return lock.NewSemaphore(conn, path, 1, recipes.WithEvents(events.add))
+	})
+	var first *lock.Hold
+	if !r.Require("acquire", func(ctx context.Context) (err error) { first, err = other.Acquire(ctx, 1); return err }) {
+		return
+	}
+	r.Held(path, 1, false, first)
+	requested := make(chan struct{})
+	r.Also(func() {
+		defer close(requested)
+		time.Sleep(pause)
+		var all []lock.Contender
+		r.Require("contenders", func(ctx context.Context) (err error) { all, err = other.Contenders(ctx); return err })
+		for _, c := range all {
+			r.Require("request", func(ctx context.Context) error {
+				if err := other.RequestRelease(ctx, c); !errors.Is(err, recipes.ErrNotHeld) {
+					return err
+				}
+				return nil
+			})
+		}
+		// A follower, for which the client writes its znode.
+		r.Also(func() {
+			var h *lock.Hold
+			if r.Require("acquire", func(ctx context.Context) (err error) { h, err = other.Acquire(ctx, 1); return err }) {
+				r.Held(path, 1, false, h)
+				r.Require("release", func(context.Context) error { return h.Release() })
+			}
+		})
+		time.Sleep(pause)
+		r.Require("release", func(context.Context) error { return first.Release() })
+	})
+	var h *lock.Hold
+	if r.Try("acquire", func(ctx context.Context) (err error) { h, err = client.Acquire(ctx, 1); return err }) {
+		// At most 2, because the follower can be granted the leases of a session that is expired by force earlier.
+		r.Held(path, 2, true, h)
+		<-requested
+		// In another session, the contender has another znode.
+		r.Try("contenders", func(ctx context.Context) error {
+			_, err := client.Contenders(ctx)
+			return err
+		})
+		asked := h.ReleaseRequested()
+		r.Await("the request is reported", func() bool {
+			data, _, err := r.Other.Get(h.Path())
+			select {
+			case <-asked:
+				return true
+			default:
+				return h.Err() != nil || err != nil || string(data) != "__REVOKE__"
+			}
+		})
+		r.Finish("release", h.Release)
+	}
 }
 
 func useBarrier(r *Run) {
@@ -441,6 +606,50 @@ func settle(r *Run, operation string, f func(context.Context) error) (ok, unknow
 		ok, unknown = r.Once(operation, f)
 	}
 	return ok, unknown
+}
+
+// useBackoff lets the client return an item with a delay, and take it again.
+func useBackoff(r *Run) {
+	const path, delay = "/app/jobs", 2 * time.Second
+	events := newBalance(r)
+	defer events.requireEven()
+	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) {
+		return queue.New(conn, path, recipes.WithEvents(events.add))
+	})
+	r.Require("put", func(ctx context.Context) error {
+		_, err := other.Put(ctx, []byte("a"))
+		return err
+	})
+	take := func(ctx context.Context) (item *queue.Item, err error) {
+		ctx, cancel := context.WithTimeout(ctx, 5*Timeout)
+		defer cancel()
+		return client.Take(ctx)
+	}
+	var item *queue.Item
+	if r.Try("take", func(ctx context.Context) (err error) { item, err = take(ctx); return err }) {
+		began := time.Now()
+		ok, _ := settle(r, "return", func(context.Context) error { return item.Return(queue.Later(delay, errors.New("failed"))) })
+		for ok && time.Since(began) < delay-500*time.Millisecond {
+			r.Require("take before the delay is over", func(ctx context.Context) error {
+				if _, err := other.TryTake(ctx); !errors.Is(err, queue.ErrEmpty) {
+					r.Violate("the item is not delayed: %v", err)
+				}
+				return nil
+			})
+			time.Sleep(delay / 4)
+		}
+		if r.Try("take again", func(ctx context.Context) (err error) { item, err = take(ctx); return err }) {
+			settle(r, "return", func(context.Context) error { return item.Return(queue.Later(delay, nil)) })
+		}
+	}
+	r.Finish("close", client.Close)
+	time.Sleep(3*Timeout + delay)
+	r.Require("take", func(ctx context.Context) (err error) { item, err = other.TryTake(ctx); return err })
+	r.Require("ack", func(context.Context) error { return item.Ack() })
+	r.Require("close", func(context.Context) error { return other.Close() })
+	if left, _, err := r.Operator.Children(path + "-claims"); err == nil && len(left) > 0 {
+		r.Violate("claims remain: %v", left)
+	}
 }
 
 func useCounter(r *Run) {

@@ -145,9 +145,33 @@ func (r *requests) try(res *result) {
 	case contender.Delete:
 		r.delete(res)
 	case contender.Notify:
-		_, res.reply.Err = repeat(r, func() (*zk.Stat, error) { return cfg.Conn.Set(res.path, cfg.Data, -1) })
+		res.reply.Err = r.notify(res.path)
 	case contender.Replace:
 		r.replaceZnode(res)
+	}
+}
+
+// notify writes the contender's znode again. It keeps the data that another client has written, such as a request to
+// release the lock: only version 0 has the data of the contender.
+func (r *requests) notify(path string) error {
+	data, version := r.cfg.Data, int32(0)
+	for {
+		_, err := repeat(r, func() (*zk.Stat, error) { return r.cfg.Conn.Set(path, data, version) })
+		if !errors.Is(err, zk.ErrBadVersion) {
+			return err
+		}
+		found, err := repeat(r, func() (found watch.Found, err error) {
+			found.Data, found.Stat, err = connection.Get(r.cfg.Conn, path)
+			return found, err
+		})
+		switch data, version = found.Data, -1; {
+		case connection.IsUnreadable(err):
+			data = r.cfg.Data // so that the next client can read it
+		case err != nil:
+			return err
+		default:
+			version = found.Stat.Version
+		}
 	}
 }
 

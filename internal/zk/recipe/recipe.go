@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
@@ -38,6 +39,8 @@ type Setup struct {
 	CheckInterval time.Duration
 	Layout        Layout
 	Log           *slog.Logger
+	// Events is the value of WithEvents, or nil.
+	Events func(event.Event)
 
 	own any   // a pointer to the values of the options of one package; nil if it has none
 	err error // the error of the first invalid option
@@ -177,6 +180,15 @@ func (s *Setup) CheckDir(ctx context.Context, path string, create func(context.C
 	return nil
 }
 
+// Report passes an event to the function of WithEvents, if there is one. name is the name of the recipe. The caller
+// holds no mutex.
+func (s *Setup) Report(name string, e event.Event) {
+	if s.Events != nil {
+		e.Recipe, e.Path, e.Time = name, s.Path, time.Now()
+		s.Events(e)
+	}
+}
+
 // AcrossSessions calls join until it succeeds or fails with an error that is not the loss of what a waiting caller
 // had, as isLost reports, so that the wait survives the end of the session. The cause of ctx can be the same error,
 // for example the loss of another hold, and ends the wait.
@@ -262,6 +274,15 @@ func WithACL(acl []zk.ACL) Shared { return Shared{func(s *Setup) { s.ACL = acl }
 // WithStrictACL is recipes.WithStrictACL.
 func WithStrictACL() Shared { return Shared{func(s *Setup) { s.StrictACL = true }} }
 
+// WithEvents is recipes.WithEvents.
+func WithEvents(f func(event.Event)) Shared {
+	return Shared{func(s *Setup) {
+		if s.Events = f; f == nil && s.err == nil {
+			s.err = fmt.Errorf("%w: WithEvents(nil)", connection.ErrInvalid)
+		}
+	}}
+}
+
 // WithLogger is recipes.WithLogger.
 func WithLogger(log *slog.Logger) Shared { return Shared{func(s *Setup) { s.Log = log }} }
 
@@ -270,6 +291,6 @@ func WithLogger(log *slog.Logger) Shared { return Shared{func(s *Setup) { s.Log 
 func (s *Setup) Settings() Shared {
 	return Shared{func(other *Setup) {
 		other.ACL, other.StrictACL, other.Timeout, other.CheckInterval = s.ACL, s.StrictACL, s.Timeout, s.CheckInterval
-		other.Layout, other.Log = s.Layout, s.Log
+		other.Layout, other.Log, other.Events = s.Layout, s.Log, s.Events
 	}}
 }

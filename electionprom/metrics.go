@@ -1,0 +1,58 @@
+package electionprom
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are the metrics of a collector.
+type metrics struct {
+	labels prometheus.Labels // of all metrics
+	label  string            // the name of the label of what an event is about
+	all    []prometheus.Collector
+}
+
+const namespace = "leaderelection"
+
+// Numbers of buckets of histograms, which begin with 0.1 ms, as on a local ensemble. Each bucket is four times as large
+// as the one before.
+const (
+	shortBuckets = 9  // to 6.5 s, more than a common session timeout
+	longBuckets  = 14 // to 1.8 h
+)
+
+func (m *metrics) counter(name, help string, more ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: name, Help: help, ConstLabels: m.labels,
+	}, append([]string{m.label}, more...))
+	m.all = append(m.all, v)
+	return v
+}
+
+func (m *metrics) gauge(name, help string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: name, Help: help, ConstLabels: m.labels,
+	}, []string{m.label})
+	m.all = append(m.all, v)
+	return v
+}
+
+func (m *metrics) histogram(name, help string, buckets int) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help, ConstLabels: m.labels,
+		Buckets: prometheus.ExponentialBuckets(0.0001, 4, buckets),
+	}, []string{m.label})
+	m.all = append(m.all, v)
+	return v
+}
+
+// Describe implements [prometheus.Collector].
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, v := range m.all {
+		v.Describe(to)
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	for _, v := range m.all {
+		v.Collect(to)
+	}
+}

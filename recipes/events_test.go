@@ -1,0 +1,232 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/event"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/cache"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
+	"github.com/go-leaderelection/leaderelection/recipes/queue"
+)
+
+// eventLog collects events.
+type eventLog struct {
+	mu  sync.Mutex
+	all []event.Event
+}
+
+func (l *eventLog) add(e event.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, e)
+}
+
+// take returns the kinds, durations in seconds and errors of the events since the last call.
+func (l *eventLog) take() (found []string) {
+	bubble.Advance(0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.all {
+		text := fmt.Sprintf("%v %.0f", e.Kind, e.Duration.Seconds())
+		if e.Count > 0 {
+			text += fmt.Sprintf(" count %d", e.Count)
+		}
+		if e.Err != nil {
+			text += fmt.Sprintf(": %v", e.Err)
+		}
+		found = append(found, text)
+	}
+	l.all = nil
+	return found
+}
+
+func TestEvents_Locks(t *testing.T) {
+	type acquire func(ctx context.Context) (*lock.Hold, error)
+	for name, open := range map[string]func(conn *zk.Conn, options ...lock.Option) acquire{
+		"mutex": func(conn *zk.Conn, options ...lock.Option) acquire {
+			m, err := lock.NewMutex(conn, "/app/lock", options...)
+			require.NoError(t, err)
+			return m.Lock
+		},
+		"waiter": func(conn *zk.Conn, options ...lock.Option) acquire {
+			m, err := lock.NewMutex(conn, "/app/lock", options...)
+			require.NoError(t, err)
+			return func(ctx context.Context) (*lock.Hold, error) { return m.Join(ctx).Wait() }
+		},
+		"write lock": func(conn *zk.Conn, options ...lock.Option) acquire {
+			m, err := lock.NewRWMutex(conn, "/app/lock", options...)
+			require.NoError(t, err)
+			return func(ctx context.Context) (*lock.Hold, error) {
+				h, err := m.Lock(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return h.Hold, nil
+			}
+		},
+		"semaphore": func(conn *zk.Conn, options ...lock.Option) acquire {
+			s, err := lock.NewSemaphore(conn, "/app/lock", 1, options...)
+			require.NoError(t, err)
+			return func(ctx context.Context) (*lock.Hold, error) { return s.Acquire(ctx, 1) }
+		},
+		"semaphore of Curator": func(conn *zk.Conn, options ...lock.Option) acquire {
+			s, err := lock.NewSemaphore(conn, "/app/lock", 1, append(options, lock.WithCuratorLayout())...)
+			require.NoError(t, err)
+			return func(ctx context.Context) (*lock.Hold, error) { return s.Acquire(ctx, 1) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(h *bubble.Test) {
+				var log eventLog
+				conn := h.Connect()
+				first, err := open(h.Connect())(h.Context())
+				require.NoError(h, err)
+				held := bubble.Async(func() *lock.Hold {
+					hold, err := open(conn, recipes.WithEvents(log.add), recipes.WithSessionTimeout(bubble.SessionTimeout))(h.Context())
+					require.NoError(h, err)
+					return hold
+				})
+				bubble.Advance(3 * time.Second)
+				require.Empty(h, log.take())
+				require.NoError(h, first.Release())
+				hold := <-held
+				e := func() event.Event { bubble.Advance(0); log.mu.Lock(); defer log.mu.Unlock(); return log.all[0] }()
+				require.Equal(h, "lock", e.Recipe)
+				require.Equal(h, "/app/lock", e.Path)
+				require.Equal(h, hold.Path(), e.Subject)
+				require.Equal(h, hold.Token(), e.Token)
+				require.Equal(h, []string{"acquired 3"}, log.take())
+				bubble.Advance(7 * time.Second)
+				require.NoError(h, hold.Release())
+				require.Equal(h, []string{"released 7"}, log.take())
+
+				hold, err = open(conn, recipes.WithEvents(log.add))(h.Context())
+				require.NoError(h, err)
+				bubble.Advance(time.Second)
+				require.NoError(h, h.Server.ExpireSession(conn.SessionID()))
+				<-hold.Done()
+				found := log.take()
+				require.Len(h, found, 2)
+				require.Contains(h, found[1], "lost 1: ")
+				bubble.Advance(time.Minute) // until the contender has left
+			})
+		})
+	}
+}
+
+func TestEvents_Queue(t *testing.T) {
+	bubble.Run(t, func(h *bubble.Test) {
+		var log eventLog
+		conn := h.Connect()
+		q, err := queue.New(conn, "/app/jobs", queue.WithMaxAttempts(2), recipes.WithEvents(log.add), recipes.WithSessionTimeout(bubble.SessionTimeout))
+		require.NoError(h, err)
+		h.Cleanup(func() { require.NoError(h, bubble.Repeated(q.Close)) })
+		put := func(payload string) {
+			_, err := q.Put(h.Context(), []byte(payload))
+			require.NoError(h, err)
+		}
+		take := func() *queue.Item {
+			item, err := q.Take(h.Context())
+			require.NoError(h, err)
+			return item
+		}
+		put("a")
+		bubble.Advance(5 * time.Second)
+		item := take()
+		bubble.Advance(2 * time.Second)
+		require.NoError(h, item.Ack())
+		require.Equal(h, []string{"listed 0 count 1", "acquired 5", "released 2"}, log.take())
+
+		failed := errors.New("failed")
+		put("b")
+		require.NoError(h, take().Return(queue.Later(time.Second, failed)))
+		item = take()
+		bubble.Advance(time.Second)
+		require.NoError(h, item.Return(failed))
+		require.Subset(h, log.take(), []string{"acquired 0", "returned 0: failed", "acquired 1", "rejected 1: failed"})
+
+		put("c")
+		lost := take()
+		require.NoError(h, h.Server.ExpireSession(conn.SessionID()))
+		<-lost.Done()
+		found := log.take()
+		require.Contains(h, found[len(found)-1], "lost ")
+
+		// The handler is stopped: the attempt does not count.
+		ctx, stop := context.WithCancel(h.Context())
+		done := bubble.Async(func() error {
+			return q.Handle(ctx, func(ctx context.Context, _ *queue.Item) error { <-ctx.Done(); return ctx.Err() })
+		})
+		bubble.Advance(time.Minute)
+		stop()
+		require.NoError(h, <-done)
+		found = log.take()
+		require.Contains(h, found[len(found)-1], "returned ")
+	})
+}
+
+// An item that is not in the format of the layout becomes a dead letter without a consumer.
+func TestEvents_Queue_Unusable(t *testing.T) {
+	bubble.Run(t, func(h *bubble.Test) {
+		var log eventLog
+		conn := h.Connect()
+		q, err := queue.New(conn, "/jobs", recipes.WithEvents(log.add))
+		require.NoError(h, err)
+		require.NoError(h, q.Create(h.Context()))
+		_, err = conn.Create("/jobs/queue-", []byte("x"), zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		require.NoError(h, err)
+		_, err = q.TryTake(h.Context())
+		require.ErrorIs(h, err, queue.ErrEmpty)
+		bubble.Advance(0)
+		log.mu.Lock()
+		rejected := 0
+		for _, e := range log.all {
+			if e.Kind == event.Rejected {
+				rejected++
+				require.Zero(h, e.Token)
+				require.Equal(h, "queue-0000000000", e.Subject)
+			}
+		}
+		log.mu.Unlock()
+		require.Equal(h, 1, rejected)
+		require.NoError(h, bubble.Repeated(q.Close))
+	})
+}
+
+func TestEvents_Cache(t *testing.T) {
+	bubble.Run(t, func(h *bubble.Test) {
+		var log eventLog
+		conn := h.Connect()
+		for _, path := range []string{"/app", "/app/a", "/app/b"} {
+			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(h, err)
+		}
+		c, err := cache.New(conn, "/app", cache.Subtree, recipes.WithEvents(log.add))
+		require.NoError(h, err)
+		require.Equal(h, []string{"fresh 0 count 3"}, log.take())
+		h.Server.DropConnections(conn.SessionID())
+		bubble.Advance(3 * time.Second)
+		found := log.take()
+		require.Len(h, found, 2)
+		require.Equal(h, "stale 0", found[0])
+		require.Regexp(h, "^fresh [12] count 3$", found[1])
+		require.NoError(h, c.Close())
+	})
+}
+
+func TestWithEvents_Nil(t *testing.T) {
+	bubble.Run(t, func(h *bubble.Test) {
+		_, err := lock.NewMutex(h.Connect(), "/app/lock", recipes.WithEvents(nil))
+		require.ErrorIs(h, err, recipes.ErrInvalid)
+	})
+}

@@ -1,0 +1,111 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// Contenders returns the holders of leases and the waiting contenders, in the order of the queue. It sends one
+// request to list them and one request for each contender. The result is that of the server that the connection
+// uses, and may be slightly out of date. After the limit was lowered, a holder whose leases exceed the new limit is
+// shown as waiting.
+//
+// With the protocols of Curator and kazoo each lease is a contender, also if one client has acquired several
+// together. The contenders that wait for the mutex follow, with 0 Leases. Four requests list them.
+func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
+	find := s.find
+	if s.protocol != nil {
+		find = s.protocol.find
+	}
+	all, err := find(ctx)
+	return all, s.setup.Fail("contenders", s.setup.Path, err)
+}
+
+func (s *Semaphore) find(ctx context.Context) ([]Contender, error) {
+	children, err := list(ctx, s.setup.Conn, s.setup.Path)
+	if err != nil {
+		return nil, err
+	}
+	var all []Contender
+	taken, limit := int64(0), int64(s.limitOf(children))
+	for _, name := range recognized(children) {
+		n := leases(name)
+		taken += int64(n)
+		all = append(all, Contender{Path: path.Join(s.setup.Path, name), Holds: taken <= limit, Leases: n})
+	}
+	return s.describe(ctx, all)
+}
+
+// recognized returns the names of the contenders of a semaphore, starting with the head of the queue.
+func recognized(children []string) []string {
+	names, _, _ := contender.Order(children, "")
+	return slices.DeleteFunc(names, func(name string) bool { return !contender.Recognized(name) })
+}
+
+// queued returns the names of the contenders of the protocol of this library.
+func (s *Semaphore) queued(ctx context.Context) ([]string, error) {
+	children, err := list(ctx, s.setup.Conn, s.setup.Path)
+	return recognized(children), err
+}
+
+// find returns the leases, and the contenders that wait for the mutex. The head of that queue holds the mutex, and
+// is represented by its leases, the last ones.
+func (c *mutexProtocol) find(ctx context.Context) ([]Contender, error) {
+	limit := connection.Start(func() (int, error) { return c.limit(ctx) })
+	found, err := connection.Each([]string{c.leases, c.mutex}, 2, func(_ int, dir string) ([]Contender, error) {
+		children, err := list(ctx, c.setup.Conn, dir)
+		if err != nil {
+			return nil, err
+		}
+		if dir == c.mutex {
+			children = recognized(children)
+			children = children[min(1, len(children)):]
+		}
+		var all []Contender
+		for _, name := range children {
+			all = append(all, Contender{Path: path.Join(dir, name)})
+		}
+		return c.describe(ctx, all)
+	})
+	most := <-limit
+	if err = cmp.Or(err, most.Err); err != nil {
+		return nil, err
+	}
+	leases, waiting := found[0], found[1]
+	slices.SortFunc(leases, func(a, b Contender) int { return cmp.Compare(a.Token, b.Token) })
+	for i := range leases {
+		leases[i].Leases, leases[i].Holds = 1, i < most.Value
+	}
+	return append(leases, waiting...), nil
+}
+
+// RequestRelease requests that contender c releases its leases as soon as it holds them. See [Mutex.RequestRelease].
+// With the protocols of Curator and kazoo, programs of those libraries ignore requests, and c must have a lease:
+// otherwise RequestRelease returns [recipes.ErrNotHeld].
+func (s *Semaphore) RequestRelease(ctx context.Context, c Contender) error {
+	switch {
+	case s.protocol == nil:
+		return s.requestRelease(ctx, s.setup.Path, c)
+	case path.Dir(c.Path) == s.protocol.mutex:
+		return s.setup.Fail("request the release of", c.Path, recipes.ErrNotHeld)
+	}
+	return s.requestRelease(ctx, s.protocol.leases, c)
+}
+
+// Join adds a contender for n leases to the queue without waiting for them. See [Mutex.Join]. The position is the
+// number of earlier contenders, and includes those that hold leases. With the protocols of Curator and kazoo
+// the methods of the Waiter return [recipes.ErrInvalid].
+func (s *Semaphore) Join(ctx context.Context, n int) *Waiter {
+	w := &Waiter{setup: s.setup, names: s.queued, ctx: ctx, refused: checkCount("number of leases", n)}
+	if s.protocol != nil {
+		w.refused = fmt.Errorf("%w: Join: not supported with the layouts of other libraries", recipes.ErrInvalid)
+	}
+	return w.join(s.acquisition(n, false))
+}

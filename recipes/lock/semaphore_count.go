@@ -1,0 +1,69 @@
+package lock
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
+)
+
+// WithSharedCount makes the limit of a [Semaphore] with [WithCuratorLayout] that of Curator's SharedCount at path,
+// which Java programs pass to InterProcessSemaphoreV2 as a SharedCountReader. So the limit can be changed while
+// the semaphore is in use, by [Semaphore.SetLimit] and by Java programs. The limit of the constructor is stored if
+// none is. A contender that is next admits itself by the new limit as soon as it learns the change. Programs that
+// do not use the same count use another limit.
+func WithSharedCount(path string) Option {
+	return own(withSharedCount, func(s *settings) { s.count = path })
+}
+
+// newSharedCount returns the SharedCount at path.
+func newSharedCount(s *recipe.Setup, path string) (*value.Value[int], error) {
+	v, err := value.New(s.Conn, path, countCodec, s.Settings())
+	if err == nil && path == s.Path {
+		err = fmt.Errorf("%w: it is the path of the semaphore", recipes.ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock.WithSharedCount(%q): %w", path, err)
+	}
+	return v, nil
+}
+
+// countCodec is the format of SharedCount: 4 bytes. A limit below 0 permits as little as 0.
+var countCodec = codec.Codec[int]{
+	Encode: func(n int) ([]byte, error) { return binary.BigEndian.AppendUint32(nil, uint32(n)), nil },
+	Decode: func(data []byte) (int, error) {
+		if len(data) != 4 {
+			return 0, fmt.Errorf("%d bytes, want 4", len(data))
+		}
+		return max(0, int(int32(binary.BigEndian.Uint32(data)))), nil
+	},
+}
+
+// readCount returns the limit, or zk.ErrNoNode if none is stored.
+func (c *mutexProtocol) readCount(ctx context.Context) (int, error) {
+	limit, version, err := c.count.Get(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case version == (value.Version{}):
+		return 0, zk.ErrNoNode
+	}
+	c.given.compare(limit)
+	return limit, nil
+}
+
+// createCount stores the limit of the constructor, unless another client stores one first.
+func (c *mutexProtocol) createCount(ctx context.Context) error {
+	_, err := c.count.CompareAndSet(ctx, value.Version{}, c.given.limit)
+	if errors.Is(err, value.ErrChanged) || errors.Is(err, recipes.ErrUnconfirmed) && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+package lock
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+const countPath = "/limits/one"
+
+// counted returns a semaphore whose limit is a SharedCount.
+func (w *harness) counted(conn *zk.Conn, limit int) *Semaphore {
+	w.Helper()
+	return w.semaphore(conn, limit, WithCuratorLayout(), WithSharedCount(countPath))
+}
+
+// setCount writes the count as a Java program does.
+func (w *harness) setCount(n int64) {
+	w.Helper()
+	c, err := value.NewCounter(w.operator, countPath, value.WithInt32())
+	require.NoError(w, err)
+	require.NoError(w, c.Set(w.Context(), n))
+	w.pass(0)
+}
+
+func TestSharedCount(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		contend := func(n int) *call { return w.acquire(w.counted(w.connect(), 1), n) }
+		limit := func() int {
+			n, err := w.counted(w.operator, 9).Limit(w.Context())
+			require.NoError(w, err)
+			return n
+		}
+		require.Equal(w, 9, limit(), "none is stored")
+		a := contend(1)
+		a.holds()
+		require.Equal(w, 1, limit(), "the first contender has stored its limit")
+		b, c := contend(1), contend(1)
+		w.waiting(b, c)
+		w.setCount(2)
+		b.holds()
+		d := contend(2)
+		w.waiting(c, d)
+		require.NoError(w, w.counted(w.operator, 1).SetLimit(w.Context(), 3))
+		w.pass(0)
+		c.holds()
+		d.waits()
+		w.setCount(2) // while d is next: it must not be admitted by the earlier limit
+		a.release()
+		d.waits()
+		b.release()
+		d.waits()
+		c.release()
+		d.holds()
+		_, err := w.counted(w.operator, 1).TryAcquire(w.Context(), 1)
+		require.ErrorIs(w, err, ErrHeld)
+		w.setCount(3)
+		h, err := w.counted(w.operator, 1).TryAcquire(w.Context(), 1)
+		require.NoError(w, err)
+		require.NoError(w, h.Release())
+		d.release()
+		w.allowLeftovers = true // the client library cannot remove the watch on the count
+		w.requireContenders()
+	})
+}
+
+// The limit falls below the request, or to 0, while the contender waits, and before it joins.
+func TestSharedCount_OverLimit(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.allowLeftovers = true
+		a := w.acquire(w.counted(w.connect(), 2), 1)
+		b := w.acquire(w.counted(w.connect(), 2), 2)
+		a.holds()
+		b.waits()
+		w.setCount(1)
+		b.fails(ErrOverLimit)
+		w.setCount(-1)
+		w.acquire(w.counted(w.connect(), 2), 1).fails(ErrOverLimit)
+		limit, err := w.counted(w.operator, 2).Limit(w.Context())
+		require.NoError(w, err)
+		require.Zero(w, limit)
+		require.NoError(w, a.holds().Err(), "no lease is taken away")
+	})
+}
+
+// Data in another format ends a wait, and is not replaced.
+func TestSharedCount_Format(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.allowLeftovers = true
+		w.create("/limits")
+		w.create(countPath)
+		w.set(countPath, "12345")
+		w.acquire(w.counted(w.connect(), 2), 1).fails(codec.ErrFormat)
+		_, err := w.counted(w.operator, 2).TryAcquire(w.Context(), 1)
+		require.ErrorIs(w, err, codec.ErrFormat)
+	})
+}
+
+// The contender for the leases gives up, or the limit changes again, while the limit changes.
+func TestSharedCount_ChangesTwice(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.allowLeftovers = true
+		a, b := w.acquire(w.counted(w.connect(), 1), 1), w.acquire(w.counted(w.connect(), 1), 1)
+		a.holds()
+		b.waits()
+		twice := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: b.session(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			w.setCountNow(3)
+			return zktest.Pass(q)
+		})
+		w.setCount(2)
+		w.ran(twice)
+		b.holds()
+		b.release()
+		c := w.acquire(w.counted(w.connect(), 1), 3)
+		c.waits()
+		gone := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: c.session(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			c.cancel()
+			return zktest.Pass(q)
+		})
+		w.setCount(4)
+		w.ran(gone)
+		w.pass(0)
+		c.fails(context.Canceled)
+		w.requireContenders(a.holds().Path())
+	})
+}
+
+// setCountNow is setCount in a hook.
+func (w *harness) setCountNow(n byte) { w.set(countPath, string([]byte{0, 0, 0, n})) }
+
+func TestSharedCount_Options(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		for _, options := range [][]Option{
+			{WithSharedCount(countPath)},
+			{WithSharedCount(countPath), recipes.WithKazooLayout()},
+			{WithSharedCount("x"), WithCuratorLayout()},
+			{WithSharedCount(node), WithCuratorLayout()},
+			{WithLockDelay(1)},
+			{WithNamePrefix("x-")},
+			{WithName(strings.Repeat("x", maxName+1))},
+		} {
+			_, err := NewSemaphore(w.operator, node, 1, options...)
+			require.ErrorIs(w, err, recipes.ErrInvalid)
+		}
+		for _, o := range []Option{WithSharedCount(countPath), WithCuratorLayout()} {
+			_, err := NewMutex(w.operator, node, o)
+			require.ErrorIs(w, err, recipes.ErrInvalid)
+			_, err = NewRWMutex(w.operator, node, o)
+			require.ErrorIs(w, err, recipes.ErrInvalid)
+		}
+	})
+}
+
+// A program whose limit is not the stored one logs a warning, once for each stored limit, with each protocol that
+// stores limits.
+func TestSemaphoreLimit_Differs(t *testing.T) {
+	for kind, options := range map[string][]Option{
+		"": nil, "SharedCount": {WithCuratorLayout(), WithSharedCount(countPath)}, "kazoo": {recipes.WithKazooLayout()},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			runTest(t, 1, func(w *harness) {
+				w.allowLeftovers = true
+				var log testenv.Buffer
+				logged := append([]Option{recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))}, options...)
+				first := w.semaphore(w.connect(), 2, logged...)
+				w.acquire(first, 1).release()
+				if kind != "kazoo" {
+					require.NoError(w, first.SetLimit(w.Context(), 3))
+					w.acquire(first, 1).release()
+				}
+				require.Empty(w, log.String(), "the program has stored the limit itself")
+				second := w.semaphore(w.connect(), 5, logged...)
+				for range 3 {
+					w.acquire(second, 1).release()
+				}
+				require.Equal(w, 1, strings.Count(log.String(), "the stored limit applies"), log.String())
+				require.Contains(w, log.String(), "given=5")
+			})
+		})
+	}
+}

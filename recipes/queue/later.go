@@ -1,0 +1,166 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+)
+
+// Later returns an error for the handler of an item, or for [Item.Return], with cause as its reason: no consumer
+// receives the item before d has passed, measured by the clock of the ensemble's leader and stored in ZooKeeper
+// together with the return. So the delay also applies to other processes and after a restart. If the attempt was
+// the last that [WithMaxAttempts] allows, the item becomes a dead letter.
+func Later(d time.Duration, cause error) error { return &postponement{cause, d} }
+
+type postponement struct {
+	cause error
+	d     time.Duration
+}
+
+func (p *postponement) Error() string {
+	if p.cause == nil {
+		return fmt.Sprintf("returned for %v", p.d)
+	}
+	return p.cause.Error()
+}
+
+func (p *postponement) Unwrap() error { return p.cause }
+
+func isPostponement(err error) bool {
+	var p *postponement
+	return errors.As(err, &p)
+}
+
+// delayOf returns the delay of a cause, or 0.
+func delayOf(cause error) time.Duration {
+	var p *postponement
+	if errors.As(cause, &p) {
+		return p.d
+	}
+	return 0
+}
+
+// A delayed return replaces the claim of the item by a persistent one, so that no consumer can claim the item, also
+// one that has listed it before. Its data is the name of a marker, which is created in the same transaction. The
+// marker shows in a listing of the claims that the item is delayed, and until when. The data of the claim is written
+// twice, so that its version differs from that of a consumer's claim.
+
+const (
+	markerPrefix = "later-"
+	// delayedVersion is the version of the claim of a delayed item. Claims of consumers, and those of dead letters in
+	// place, have version 0.
+	delayedVersion = 1
+)
+
+// marker is the marker of a delayed item.
+type marker struct {
+	name string
+	due  int64 // in milliseconds since 1970, by the clock of the ensemble's leader
+}
+
+func newMarker(item string, due time.Time) marker {
+	m := marker{due: dueTime(due)}
+	m.name = fmt.Sprintf("%s%X-%s", markerPrefix, m.due, item)
+	return m
+}
+
+// parseMarker parses the name of a marker; ok is false if it is not the name of a marker.
+func parseMarker(name string) (m marker, item string, ok bool) {
+	rest, ok := strings.CutPrefix(name, markerPrefix)
+	due, item, found := strings.Cut(rest, "-")
+	n, err := strconv.ParseInt(due, 16, 64)
+	return marker{name, n}, item, ok && found && err == nil && n > 0
+}
+
+// isDue reports whether the delay is over, given the time of the leader.
+func (m marker) isDue(leader time.Time) bool { return !time.UnixMilli(m.due).After(leader) }
+
+// delayOps returns the operations that delay the item, after its claim was deleted.
+func (d *delivery) delayOps(m marker) []operation {
+	claim := d.q.claimPath(d.name)
+	return []operation{
+		{&zk.CreateRequest{Path: claim, Acl: d.q.acl}, d, otherOperation},
+		{&zk.SetDataRequest{Path: claim, Data: []byte(m.name), Version: 0}, d, otherOperation},
+		{&zk.CreateRequest{Path: path.Join(d.q.cfg.claims, m.name), Acl: d.q.acl}, d, otherOperation},
+	}
+}
+
+// endDelay returns the operations of a claim that end the delay of the item, or none if it is not delayed. If the
+// persistent claim was deleted by another client, only the marker is left.
+func (d *dispatcher) endDelay(item string) []any {
+	m, delayed := d.delayed[item]
+	if !delayed {
+		return nil
+	}
+	ops := d.q.endDelayOps(item, m)
+	if !d.claimedNames[item] {
+		ops = ops[:1]
+	}
+	return ops
+}
+
+// endDelayOps returns the operations that end a delay. They fail if another client has ended it.
+func (q *Queue) endDelayOps(item string, m marker) []any {
+	return []any{
+		&zk.DeleteRequest{Path: path.Join(q.cfg.claims, m.name), Version: -1},
+		&zk.DeleteRequest{Path: q.claimPath(item), Version: delayedVersion},
+	}
+}
+
+// delayOfClaim returns the marker of a delayed item, given its claim.
+func delayOfClaim(item string, c content) (m marker, delayed bool) {
+	if c.stat == nil || c.stat.EphemeralOwner != 0 || c.stat.Version != delayedVersion {
+		return m, false
+	}
+	m, of, ok := parseMarker(string(c.raw))
+	return m, ok && of == item
+}
+
+// readClaim reads the claim of an item. Without one the content is empty.
+func (q *Queue) readClaim(ctx context.Context, item string) (content, error) {
+	c, err := q.readContent(ctx, q.claimPath(item))
+	if errors.Is(err, zk.ErrNoNode) || c.stat != nil {
+		err = nil
+	}
+	return c, err
+}
+
+// deleteOrphanedMarkers deletes the markers, and the persistent claims, of items that do not exist any more, because
+// another client has deleted them. Without a marker of an item that is due, it does nothing.
+func (d *dispatcher) deleteOrphanedMarkers() {
+	if len(d.delayed) == 0 {
+		return
+	}
+	leader, _, known := d.q.writer.LeaderTime()
+	if !known {
+		return
+	}
+	exists := make(map[string]bool, len(d.listed))
+	for _, e := range d.listed {
+		exists[e.name] = true
+	}
+	for item, m := range d.delayed {
+		if !exists[item] && m.isDue(leader) {
+			delete(d.delayed, item)
+			d.q.writer.Start(txn.Transaction{Ops: d.q.endDelayOps(item, m)})
+		}
+	}
+}
+
+// delayedReturn creates the marker of an item that is returned now with a delay.
+func (d *delivery) delayedReturn(delay time.Duration) (marker, error) {
+	leader, _, err := d.q.leaderTime(d.q.ctx)
+	if err != nil {
+		return marker{}, connection.Refine(d.q.conn, err)
+	}
+	return newMarker(d.name, leader.Add(delay)), nil
+}

@@ -1,0 +1,279 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+var errJob = errors.New("job failed")
+
+// returnLater takes an item, returns it for a minute, and returns its ID.
+func returnLater(h *bubble.Test, q *Queue, payload string) string {
+	h.Helper()
+	item := takeItem(h, q, payload)
+	require.NoError(h, item.Return(Later(time.Minute, errJob)))
+	bubble.Advance(0)
+	return item.ID()
+}
+
+// requireNoMarkers requires that no item is delayed, and that no claim exists.
+func requireNoMarkers(h *bubble.Test) {
+	h.Helper()
+	require.NotContains(h, h.Server.Tree(), markerPrefix)
+	for _, name := range children(h, "/jobs-claims") {
+		require.False(h, strings.HasPrefix(name, curatorPrefix), name)
+	}
+}
+
+// No consumer receives a delayed item early: not that which has returned it, not one that has listed it before or
+// lists it afterwards, and not one that starts after the connection of the first has ended. All keep its ID, position
+// and attempts.
+func TestLater(t *testing.T) {
+	for _, opts := range [][]Option{nil, {recipes.WithKazooLayout()}} {
+		run(t, func(h *bubble.Test) {
+			q := queueOn(h, h.Connect(), config{}, opts...)
+			watching := queueOn(h, h.Connect(), config{}, opts...)
+			putItems(h, q, "first", "second")
+			requireAck(h, takeItem(h, watching, "first")) // it lists both
+			item := takeItem(h, q, "second")
+			id, began := item.ID(), time.Now()
+			require.NoError(h, item.Return(Later(time.Minute, errJob)))
+			require.ErrorIs(h, item.Err(), recipes.ErrReleased)
+			for _, c := range []*Queue{q, watching, queueOn(h, h.Connect(), config{}, opts...)} {
+				_, err := c.TryTake(h.Context())
+				require.ErrorIs(h, err, ErrEmpty)
+			}
+			info, err := q.Get(h.Context(), id)
+			require.NoError(h, err)
+			require.Equal(h, Delayed, info.State)
+			require.Equal(h, 1, info.Attempts)
+			require.WithinDuration(h, began.Add(time.Minute), info.Due, time.Second)
+			all, err := q.List(h.Context(), 9)
+			require.NoError(h, err)
+			require.Equal(h, []Info{info}, all)
+			require.NoError(h, bubble.Repeated(q.Close))
+
+			late := queueOn(h, h.Connect(), config{}, opts...)
+			next, err := late.Take(h.Context())
+			require.NoError(h, err)
+			require.WithinDuration(h, began.Add(time.Minute), time.Now(), time.Second)
+			require.Equal(h, id, next.ID())
+			require.Equal(h, 2, next.Attempt())
+			requireAck(h, next)
+			require.NotContains(h, h.Server.Tree(), markerPrefix)
+		})
+	}
+}
+
+// A job that fails is delivered once in each back-off, whatever the number of consumers, and becomes a dead letter.
+func TestHandle_Backoff(t *testing.T) {
+	run(t, func(h *bubble.Test) {
+		var attempts []time.Time
+		job := func(context.Context, *Item) error {
+			attempts = append(attempts, time.Now())
+			return errJob
+		}
+		producer := newQueue(h)
+		putItems(h, producer, "job")
+		var stops []func() error
+		for range 3 {
+			q := queueOn(h, h.Connect(), config{maxAttempts: 4})
+			stops = append(stops, handle(h, q, job, WithBackoff(func(n int) time.Duration { return time.Duration(n) * time.Minute })))
+		}
+		bubble.Advance(time.Hour)
+		for _, stop := range stops {
+			require.NoError(h, stop())
+		}
+		require.Len(h, attempts, 4)
+		for i := range attempts[1:] {
+			require.InDelta(h, (i + 1), attempts[i+1].Sub(attempts[i]).Minutes(), 0.02)
+		}
+		letters := deadLetters(h, producer, 1)
+		require.Equal(h, errJob.Error(), letters[0].Reason)
+		requireNoMarkers(h)
+		require.ErrorIs(h, producer.Handle(h.Context(), job, WithBackoff(nil)), recipes.ErrInvalid)
+	})
+}
+
+// The default back-off, an error of Later, and one of Reject in one of Later.
+func TestHandle_Later(t *testing.T) {
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		began, last := time.Now(), map[string]time.Duration{}
+		stop := handle(h, q, func(_ context.Context, i *Item) error {
+			payload := string(i.Data())
+			last[payload] = time.Since(began)
+			switch {
+			case payload == "rejected":
+				return Later(time.Minute, Reject(errJob))
+			case payload == "later" && i.Attempt() == 1:
+				return fmt.Errorf("handler: %w", Later(time.Minute, errJob))
+			case payload == "fails" && i.Attempt() < 6:
+				return errJob
+			}
+			return nil
+		})
+		putItems(h, q, "rejected", "later", "fails")
+		bubble.Advance(time.Hour)
+		require.NoError(h, stop())
+		require.InDelta(h, time.Minute.Seconds(), last["later"].Seconds(), 1)
+		require.InDelta(h, 3.1, last["fails"].Seconds(), 0.5) // 0.1 + 0.2 + 0.4 + 0.8 + 1.6
+		require.Less(h, last["rejected"], time.Second)
+		deadLetters(h, q, 1)
+		requireNoMarkers(h)
+		require.Equal(h, 100*time.Millisecond, Backoff(0))
+		require.Equal(h, time.Minute, Backoff(100))
+	})
+}
+
+// A delayed item can be withdrawn, and Wait waits for it.
+func TestLater_WithdrawAndWait(t *testing.T) {
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one", "two")
+		one := returnLater(h, q, "one")
+		two := returnLater(h, q, "two")
+		done := bubble.Async(func() error { return q.Wait(h.Context(), two) })
+		bubble.Advance(time.Second)
+		require.Empty(h, done, "a delayed item is not a dead letter")
+		require.NoError(h, q.Withdraw(h.Context(), one))
+		_, err := q.Get(h.Context(), one)
+		require.ErrorIs(h, err, recipes.ErrDeleted)
+		bubble.Advance(time.Minute)
+		item := takeItem(h, q, "two")
+		require.ErrorIs(h, q.Withdraw(h.Context(), two), ErrClaimed)
+		requireAck(h, item)
+		bubble.Advance(0)
+		require.NoError(h, <-done)
+		requireNoMarkers(h)
+	})
+}
+
+// The delay ends while the item is withdrawn.
+func TestLater_ClaimedDuringWithdraw(t *testing.T) {
+	run(t, func(h *bubble.Test) {
+		q, other := newQueue(h), newQueue(h)
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
+		require.NoError(h, item.Return(Later(time.Second, errJob)))
+		taken := startTake(h, other)
+		hook := h.Server.After(zktest.Match{Op: zktest.OpGetData, Path: "/jobs-claims/" + item.ID(), Nth: 1}, func(r *zktest.Request) zktest.Verdict {
+			time.Sleep(1100 * time.Millisecond) // until the other consumer has claimed the item
+			return zktest.Pass(r)
+		})
+		err := q.Withdraw(h.Context(), item.ID())
+		bubble.RequireRun(h, hook)
+		require.ErrorIs(h, err, ErrClaimed)
+		requireAck(h, <-taken)
+		requireNoMarkers(h)
+	})
+}
+
+// An operator deletes the item, its marker or its claim.
+func TestLater_OperatorDeletes(t *testing.T) {
+	for _, what := range []string{"item", "marker", "claim"} {
+		t.Run(what, func(t *testing.T) {
+			run(t, func(h *bubble.Test) {
+				q, conn := newQueue(h), h.Connect()
+				putItems(h, q, "one")
+				id := returnLater(h, q, "one")
+				path := "/jobs/" + id
+				for _, name := range children(h, "/jobs-claims") {
+					if what == "claim" && name == id || what == "marker" && strings.HasPrefix(name, markerPrefix) {
+						path = "/jobs-claims/" + name
+					}
+				}
+				require.NoError(h, conn.Delete(path, -1))
+				taken := startTake(h, q)
+				bubble.Advance(2 * time.Minute)
+				switch what {
+				case "item":
+					require.Empty(h, taken)
+					putItems(h, q, "two") // the next listing shows that the marker is not needed
+					requireAck(h, <-taken)
+				case "claim":
+					requireAck(h, <-taken)
+				case "marker": // until the operator deletes the claim as well
+					require.Empty(h, taken)
+					require.NoError(h, conn.Delete("/jobs-claims/"+id, -1))
+					requireAck(h, <-taken)
+				}
+				bubble.Advance(time.Second)
+				requireNoMarkers(h)
+			})
+		})
+	}
+}
+
+// A claim of a consumer is never deleted as that of a delayed item.
+func TestLater_MarkerOfClaimedItem(t *testing.T) {
+	run(t, func(h *bubble.Test) {
+		q, other := newQueue(h), newQueue(h)
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
+		_, err := h.Connect().Create("/jobs-claims/"+newMarker(item.ID(), time.Now()).name, nil, 0, openACL)
+		require.NoError(h, err)
+		taken := startTake(h, other)
+		bubble.Advance(time.Minute)
+		require.Empty(h, taken)
+		_, err = item.Multi()
+		require.NoError(h, err)
+		requireAck(h, item)
+		putItems(h, q, "two")
+		requireAck(h, <-taken)
+	})
+}
+
+// The reply to a delayed return, and to the claim that ends the delay, is lost.
+func TestLater_ReplyIsLost(t *testing.T) {
+	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
+		q := newQueue(h)
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
+		lose(q)
+		began := time.Now()
+		require.NoError(h, bubble.Repeated(func() error { return item.Return(Later(time.Minute, nil)) }))
+		lose(q)
+		next, err := q.Take(h.Context())
+		require.NoError(h, err)
+		require.GreaterOrEqual(h, time.Since(began), 58*time.Second)
+		requireAck(h, next)
+		requireNoMarkers(h)
+	})
+}
+
+// If the delay cannot be stored, the item is returned without it.
+func TestLater_NoQuota(t *testing.T) {
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
+		h.Server.Before(zktest.Match{Op: zktest.OpMulti, Path: "/jobs-claims/" + markerPrefix + "*", Nth: 1}, zktest.Fail(zktest.Code(-125)))
+		require.Error(h, item.Return(Later(time.Minute, nil)))
+		requireAck(h, await(h, q, "one"))
+	})
+}
+
+func TestParseMarker(t *testing.T) {
+	for _, item := range []string{"queue-0000000042", "queue-|19A3F5C2E80|0000000042", "entry-100-0000000042"} {
+		m := newMarker(item, time.UnixMilli(1234))
+		got, of, ok := parseMarker(m.name)
+		require.True(t, ok)
+		require.Equal(t, m, got)
+		require.Equal(t, item, of)
+	}
+	for _, name := range []string{"", "later-", "later-12", "later-x-queue-1", "later-0-queue-1", "later--5-queue-1", "queue-0000000042"} {
+		_, _, ok := parseMarker(name)
+		require.False(t, ok, name)
+	}
+}
