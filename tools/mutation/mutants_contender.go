@@ -114,7 +114,7 @@ var contenderMutants = []mutant{
 		name: "contender/found/one", breaks: "the queue is listed for each child that is not a contender",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"Names: c.queue.unverified}", "Names: c.queue.unverified[:1]}"},
+			{"r.Names = c.queue.unverified", "r.Names = c.queue.unverified[:1]"},
 		},
 		tests: "./internal/zk/contender -run ^TestReceiveFound$",
 	},
@@ -314,8 +314,8 @@ var contenderMutants = []mutant{
 		name: "contender/send/twice", breaks: "a request is repeated while its reply is outstanding",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
-			{`	if c.pending.has(r.Kind) {
-		return false
+			{`	if c.pending.has(kind) {
+		return nil
 	}
 `, ""},
 		},
@@ -378,7 +378,7 @@ var contenderMutants = []mutant{
 		name: "contender/join/alone", breaks: "a contender that is not alone has its turn",
 		file: "internal/zk/contender/join.go",
 		edits: []edit{
-			{"\t\tif reply.Alone && c.znode.session != 0 {", "\t\tif c.znode.token != 0 && c.znode.session != 0 {"},
+			{"\t\tif reply.Alone && c.znode.session != 0 && !c.isOther(reply.QueueCzxid) {", "\t\tif c.znode.token != 0 && c.znode.session != 0 {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Locks$",
 	},

@@ -392,7 +392,7 @@ var electionMutants = []mutant{
 		name: "election/container/ending", breaks: "a candidate creates the node again that its EndElection deletes",
 		file: "election.go",
 		edits: []edit{
-			{"stat == nil && e.isEnding()", "false"},
+			{"seen.czxid == 0 && e.isEnding()", "false"},
 		},
 		tests: ". -run ^TestTrap36_NodeDeletedBeforeCreate$",
 	},
