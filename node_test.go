@@ -204,7 +204,9 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 		h.advance(time.Second)
 		require.NoError(h, <-ended)
 		requireOver(h, c)
-		created := h.srv.Log().Session(c.conn.SessionID()).Filter(func(e zktest.Entry) bool { return (e.Op == zktest.OpCreate || e.Op == zktest.OpCreateContainer) && e.Path == node })
+		created := h.srv.Log().Session(c.conn.SessionID()).Filter(func(e zktest.Entry) bool {
+			return (e.Op == zktest.OpCreate || e.Op == zktest.OpCreateContainer) && e.Path == node
+		})
 		require.Empty(h, created)
 	})
 	runWithServers(t, "in the next session", 3, func(h *harness) {
