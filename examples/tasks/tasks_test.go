@@ -131,6 +131,17 @@ func TestTasks(t *testing.T) {
 			second.waitForLine("job runs")
 			second.interrupt()
 		},
+		"cron": func(t *testing.T, server string, _ *zk.Conn) {
+			first := start(t, server, "cron")
+			first.waitForLine("the job runs")
+			first.requireSuccess()
+			second := start(t, server, "cron")
+			second.waitForLine("the job does not run here")
+			second.requireSuccess()
+			next := start(t, server, "cron", "-period=1ms")
+			next.waitForLine("the job runs")
+			next.requireSuccess()
+		},
 		"lock": func(t *testing.T, server string, _ *zk.Conn) {
 			for i := range 2 {
 				adding := start(t, server, "lock")
