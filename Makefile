@@ -12,8 +12,8 @@ all: test
 # without the workspace the first run downloads one module. While it compiles, it prints what every two seconds.
 demo:
 	@echo "Compiling the demo: 10 to 20 s on two idle cores, the first time ..."
-	@binary=$$(mktemp) && trap 'rm -f $$binary' EXIT && trap 'exit 130' INT TERM && \
-	CGO_ENABLED=0 GOWORK=off tools/progress.sh 2 $(GO) build -ldflags='-s -w' -o $$binary ./demo && $$binary $(DEMOFLAGS)
+	@binary=$$(mktemp) && trap 'rm -f "$$binary"' EXIT && trap 'exit 130' INT TERM && \
+	CGO_ENABLED=0 GOWORK=off tools/progress.sh 2 $(GO) build -ldflags='-s -w' -o "$$binary" ./demo && "$$binary" $(DEMOFLAGS)
 
 # browser checks in a browser that web pages cannot control a dev-server, and that the page of elector run
 # updates itself. Debian's package is chromium.
@@ -176,6 +176,7 @@ RUNS = 1200
 seeds:
 	$(GO) test -count 1 -timeout 0 -tags raftlog_controls $(SIMULATION) -args -seeds $(RUNS)
 	$(GO) test -count 1 -timeout 0 -cpu 1 -run Simulation ./adapters/changefeed -args -seeds $(RUNS)
+	$(GO) test -count 1 -timeout 0 -cpu 1 -run Faults ./migration -args -seeds $(RUNS)
 	$(GO) test -count 1 -timeout 0 -cpu 1 -run 'Linearizable|Schedules' ./internal/zk/queue ./recipes/cache ./recipes/lock ./recipes/queue ./recipes/shard -args -schedules $(RUNS)
 
 # faults causes each fault, and each error code of the servers, at each request of an election and of
@@ -283,10 +284,10 @@ bench-curves: prepare
 FIGURES = /tmp/figures
 
 bench-figures: prepare
-	mkdir -p $(FIGURES)
-	cd bench && GOWORK=off $(GO) run . -rounds 250 -limit 6h -json $(FIGURES)/local.json $(BENCHFLAGS) >$(FIGURES)/local.txt
-	cd bench && GOWORK=off $(GO) run . -rounds 250 -limit 6h -delay 500us -json $(FIGURES)/delay.json $(BENCHFLAGS) >$(FIGURES)/delay.txt
-	$(MAKE) --no-print-directory bench-curves >$(FIGURES)/curves.txt
+	mkdir -p "$(FIGURES)"
+	cd bench && GOWORK=off $(GO) run . -rounds 250 -limit 6h -json "$(FIGURES)/local.json" $(BENCHFLAGS) >"$(FIGURES)/local.txt"
+	cd bench && GOWORK=off $(GO) run . -rounds 250 -limit 6h -delay 500us -json "$(FIGURES)/delay.json" $(BENCHFLAGS) >"$(FIGURES)/delay.txt"
+	$(MAKE) --no-print-directory bench-curves >"$(FIGURES)/curves.txt"
 
 # tidy runs go mod tidy in every module of the workspace.
 tidy:
@@ -303,7 +304,7 @@ modules:
 REHEARSAL = $(CURDIR)/../leaderelection-rehearsal
 
 rehearsal:
-	tools/progress.sh 20 tools/rehearse.sh $(REHEARSAL) $(REHEARSALFLAGS)
+	tools/progress.sh 20 tools/rehearse.sh "$(REHEARSAL)" $(REHEARSALFLAGS)
 
 # prepare installs the servers and clients that tests need and this machine lacks, as root
 # on Debian. It prints the list of packages first.

@@ -82,21 +82,24 @@ func halfOf(values []float64, half int) []float64 {
 
 // newRecording returns the recording of a run.
 func newRecording(ctx context.Context, r *report, at time.Time) recording {
-	most := 0.0
+	most, known := 0.0, false
 	rec := recording{}
 	for _, row := range r.Rows {
 		if s, ok := row.samples(); ok {
 			rec.rows = append(rec.rows, s)
 		}
 		if row.Others != nil {
-			most = max(most, row.Others.Cores)
+			most, known = max(most, row.Others.Cores), true
 		}
 	}
 	machine := r.Environment.Machine
 	rec.config = map[string]string{
-		keyCommit: commit(ctx), keyDate: at.UTC().Format(time.DateOnly), keyOthers: fmt.Sprintf("%.2f", most),
+		keyCommit: commit(ctx), keyDate: at.UTC().Format(time.DateOnly),
 		"goos-goarch": machine.Platform, "cpu": machine.Processor, "cpus": strconv.Itoa(machine.CPUs), "go": machine.Go,
 		"zookeeper": r.Environment.ZooKeeper, "delay": r.Delay,
+	}
+	if known {
+		rec.config[keyOthers] = fmt.Sprintf("%.2f", most)
 	}
 	return rec
 }
@@ -213,6 +216,11 @@ func printComparison(w io.Writer, name string, old, now recording) {
 	for _, s := range old.rows {
 		if !slices.ContainsFunc(now.rows, func(n samples) bool { return n.name == s.name }) {
 			fmt.Fprintf(w, "Not compared: %s\n", s.name)
+		}
+	}
+	for _, n := range now.rows {
+		if !slices.ContainsFunc(old.rows, func(s samples) bool { return s.name == n.name }) {
+			fmt.Fprintf(w, "Not recorded: %s\n", n.name)
 		}
 	}
 	fmt.Fprintf(w, `

@@ -11,10 +11,11 @@
 # tests the Debian package only if dpkg-deb is installed, and the image only if a container engine answers.
 set -eu
 
+quick=${2:-}
+[ -z "$quick" ] || [ "$quick" = quick ] || { echo "usage: rehearse.sh DIRECTORY [quick]" >&2; exit 2; }
 root=$(git rev-parse --show-toplevel)
 mkdir -p "$1"
 directory=$(cd "$1" && pwd)
-quick=${2:-}
 repository=$directory/repository
 core=github.com/go-leaderelection/leaderelection
 platform=$(go env GOOS)_$(go env GOARCH)
