@@ -125,8 +125,9 @@ func (d *dispatcher) listReturned() {
 			d.listed = slices.Insert(d.listed, i, r.entry)
 		}
 		delete(d.claimedNames, r.name)
-		if delete(d.delayed, r.name); r.marker.due > 0 {
-			d.delayed[r.name] = r.marker
+		delete(d.delayed, r.name)
+		if r.marker.due > 0 {
+			d.delayed[r.name], d.claimedNames[r.name] = r.marker, true // the persistent claim
 		}
 		if r.failures > 1 { // the second attempt follows immediately
 			d.skipped[r.name] = d.skipped[r.name].after(r.failures-1, r.at)
