@@ -187,5 +187,18 @@ func (d *dispatcher) setItems(names []string) {
 	d.skipped = skipped
 	d.listedItems, d.claimedItems, d.lostRaces = len(d.listed), 0, 0
 	d.deleteOrphanedMarkers()
-	d.q.setup.Report("queue", event.Event{Kind: event.Listed, Count: len(d.listed)})
+	d.q.setup.Report("queue", event.Event{Kind: event.Listed, Count: d.countOthers()})
+}
+
+// countOthers returns the number of listed items that this participant has not claimed.
+func (d *dispatcher) countOthers() int {
+	d.q.mu.Lock()
+	defer d.q.mu.Unlock()
+	n := len(d.listed)
+	for own := range d.q.deliveries {
+		if _, found := slices.BinarySearchFunc(d.listed, own.entry, compareEntries); found {
+			n--
+		}
+	}
+	return n
 }
