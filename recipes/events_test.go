@@ -17,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // eventLog collects events.
@@ -173,6 +174,55 @@ func TestEvents_Queue(t *testing.T) {
 		found = log.take()
 		require.Contains(h, found[len(found)-1], "returned ")
 	})
+}
+
+// A delivery that is lost while it is completed ends with one event, which is that of the outcome.
+func TestEvents_Queue_LostDuringCompletion(t *testing.T) {
+	failed := errors.New("failed")
+	for name, test := range map[string]struct {
+		complete func(*queue.Item) error
+		fault    func(h *bubble.Test, session int64)
+	}{
+		"return, session": {
+			func(i *queue.Item) error { return i.Return(failed) },
+			func(h *bubble.Test, session int64) {
+				h.Server.Before(zktest.Match{Op: zktest.OpMulti, Session: session, Nth: 1}, func(r *zktest.Request) zktest.Verdict {
+					require.NoError(h, h.Server.ExpireSession(session))
+					return zktest.Pass(r)
+				})
+			},
+		},
+		"acknowledge, lease": {
+			func(i *queue.Item) error { return i.Ack() },
+			func(h *bubble.Test, session int64) {
+				h.Server.After(zktest.Match{Op: zktest.OpMulti, Session: session, Nth: 1}, func(r *zktest.Request) zktest.Verdict {
+					time.Sleep(bubble.SessionTimeout * 9 / 10)
+					return zktest.Pass(r)
+				})
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(h *bubble.Test) {
+				var log eventLog
+				conn := h.Connect()
+				q, err := queue.New(conn, "/jobs", queue.WithMaxAttempts(1), recipes.WithEvents(log.add), recipes.WithSessionTimeout(bubble.SessionTimeout))
+				require.NoError(h, err)
+				_, err = q.Put(h.Context(), []byte("a"))
+				require.NoError(h, err)
+				item, err := q.Take(h.Context())
+				require.NoError(h, err)
+				require.Len(h, log.take(), 2)
+				test.fault(h, conn.SessionID())
+				_ = test.complete(item)
+				bubble.Advance(time.Minute)
+				found := log.take()
+				require.Len(h, found, 1)
+				require.Contains(h, found[0], "lost ")
+				require.NoError(h, bubble.Repeated(q.Close))
+			})
+		})
+	}
 }
 
 // An item that is not in the format of the layout becomes a dead letter without a consumer.

@@ -18,7 +18,8 @@ import (
 // shown as waiting.
 //
 // With the protocols of Curator and kazoo each lease is a contender, also if one client has acquired several
-// together. The contenders that wait for the mutex follow, with 0 Leases. Four requests list them.
+// together. The contenders that wait for the mutex follow, with 0 Leases. Two requests
+// list both directories, and with [WithSharedCount] or the layout of kazoo a third one reads the limit.
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	find := s.find
 	if s.protocol != nil {

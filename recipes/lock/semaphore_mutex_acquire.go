@@ -112,6 +112,9 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 	v.startContender(v.mutexCtx, mutexIndex, v.config(v.mutex, v.mutexNames, v.makeMutex))
 	done := ctx.Done()
 	for v.running > 0 {
+		if v.grant != nil {
+			limit, counts = nil, nil // they end with the mutex, and must not end the hold
+		}
 		select {
 		case e := <-v.events:
 			v.changed(e)

@@ -62,6 +62,8 @@ type completion struct {
 	cause                  error // of a return
 	// marker is that of a delayed return.
 	marker marker
+	// finished are the deliveries that the completion has finished.
+	finished []*delivery
 
 	// Set by run and start. Other calls for the same items may wait for the result.
 	call []*delivery // the items of the call; apply removes some from items
@@ -93,7 +95,6 @@ func (c *completion) apply() error {
 	if c.as == errReturned {
 		// Done must be closed before another consumer can claim the item.
 		for _, d := range c.items {
-			d.ending = c.event()
 			d.end(errSettled)
 			c.q.removeDelivery(d)
 		}
@@ -193,11 +194,11 @@ func (c *completion) finish(o txn.Outcome) error {
 	switch failed.kind {
 	case claimDeletion:
 		err := fmt.Errorf("%w: %w", recipes.ErrNotHeld, connection.ErrDeleted)
-		c.q.finishDelivery(failed.d, err, connection.ErrDeleted)
+		c.finishDelivery(failed.d, err, connection.ErrDeleted)
 		c.q.addReturnedItem(failed.d, marker{})
 		return err
 	case itemDeletion:
-		c.q.finishDelivery(failed.d, connection.ErrDeleted, connection.ErrDeleted)
+		c.finishDelivery(failed.d, connection.ErrDeleted, connection.ErrDeleted)
 		c.q.deleteClaim(failed.d)
 		return connection.ErrDeleted
 	}
@@ -214,10 +215,7 @@ func (c *completion) finish(o txn.Outcome) error {
 // finishDeliveries finishes the deliveries of the completion.
 func (c *completion) finishDeliveries(completed, reason error) {
 	for _, d := range c.items {
-		if completed == errAcknowledged {
-			d.ending = c.event()
-		}
-		c.q.finishDelivery(d, completed, reason)
+		c.finishDelivery(d, completed, reason)
 		if c.as == errReturned && !c.toDeadLetters {
 			c.q.addReturnedItem(d, c.marker)
 		}
@@ -238,8 +236,9 @@ func (c *completion) isNotApplied() bool {
 
 // finishDelivery ends a delivery, which cannot be completed any more. The caller writes for the
 // item.
-func (q *Queue) finishDelivery(d *delivery, completed, reason error) {
+func (c *completion) finishDelivery(d *delivery, completed, reason error) {
 	d.completed = completed
 	d.end(reason)
-	q.removeDelivery(d)
+	c.q.removeDelivery(d)
+	c.finished = append(c.finished, d)
 }

@@ -11,40 +11,54 @@ import (
 
 // receive records that the program receives the item, and reports it, and later the end of the delivery.
 func (d *delivery) receive() {
+	d.receivedAt = time.Now()
 	d.received.Store(true)
 	if d.q.setup.Events == nil {
 		return
 	}
-	received := time.Now()
 	e := event.Event{Kind: event.Acquired, Subject: d.name, Token: d.token}
 	if leader, _, known := d.q.writer.LeaderTime(); known {
 		e.Duration = max(0, leader.Sub(time.UnixMilli(d.ctime)))
 	}
 	d.q.setup.Report("queue", e)
 	context.AfterFunc(d.grant.Context(), func() {
-		e := d.ending
-		e.Subject, e.Token, e.Duration = d.name, d.token, time.Since(received)
-		if e.Kind == 0 {
-			switch cause := context.Cause(d.grant.Context()); {
-			case errors.Is(cause, errUnread): // Handle returns it without an attempt
-				e.Kind = event.Returned
-			default:
-				e.Kind, e.Err = event.Lost, connection.Refine(d.q.conn, cause)
-			}
+		switch cause := context.Cause(d.grant.Context()); cause {
+		case errSettled: // the completion reports its outcome
+		case errUnread: // Handle returns it without an attempt
+			d.reportEnd(event.Event{Kind: event.Returned})
+		default:
+			d.reportEnd(event.Event{Kind: event.Lost, Err: connection.Refine(d.q.conn, cause)})
 		}
-		d.q.setup.Report("queue", e)
 	})
 }
 
-// event is the event with which the completion ends a delivery.
-func (c *completion) event() event.Event {
-	switch {
-	case c.toDeadLetters && c.cause == nil:
-		return event.Event{Kind: event.Rejected, Err: errors.New(c.reason)}
-	case c.toDeadLetters:
-		return event.Event{Kind: event.Rejected, Err: c.cause}
-	case c.as == errReturned:
-		return event.Event{Kind: event.Returned, Err: c.cause}
+// reportEnd reports the end of a delivery that the program has received.
+func (d *delivery) reportEnd(e event.Event) {
+	e.Subject, e.Token, e.Duration = d.name, d.token, time.Since(d.receivedAt)
+	d.q.setup.Report("queue", e)
+}
+
+// reportEnds reports the ends of the deliveries that the completion has finished, after the outcome is known. A
+// delivery that was lost before is reported by receive.
+func (c *completion) reportEnds() {
+	for _, d := range c.finished {
+		if context.Cause(d.grant.Context()) == errSettled {
+			d.reportEnd(c.event(d))
+		}
 	}
-	return event.Event{Kind: event.Released}
+}
+
+// event is the event with which the completion ends a delivery.
+func (c *completion) event(d *delivery) event.Event {
+	switch {
+	case d.completed != c.as:
+		return event.Event{Kind: event.Lost, Err: d.completed}
+	case c.as == errAcknowledged:
+		return event.Event{Kind: event.Released}
+	case !c.toDeadLetters || c.err != nil: // after an error, the claim is deleted
+		return event.Event{Kind: event.Returned, Err: c.cause}
+	case c.cause == nil:
+		return event.Event{Kind: event.Rejected, Err: errors.New(c.reason)}
+	}
+	return event.Event{Kind: event.Rejected, Err: c.cause}
 }

@@ -240,7 +240,9 @@ func (q *Queue) withdraw(ctx context.Context, id string) error {
 		return err
 	}
 	claim := q.claimPath(id)
-	var end []any // ends the delay of the item
+	var end []any    // ends the delay of the item
+	var last marker  // that of end, or empty
+	missing := false // the marker does not exist
 	for {
 		// The create fails if the item is claimed, and the whole transaction with it.
 		o, err := q.runTransaction(ctx, txn.Transaction{Ops: append(
@@ -254,7 +256,9 @@ func (q *Queue) withdraw(ctx context.Context, id string) error {
 		case err != nil || o.Err == nil:
 			return err
 		case failed < 0 && o.Failed >= 0 && (errors.Is(o.Err, zk.ErrNoNode) || errors.Is(o.Err, zk.ErrBadVersion)):
-			end = nil // a consumer has ended the delay
+			// A consumer has ended the delay, or another client has deleted the marker.
+			missing = o.Failed == 0 && len(end) == 2
+			end = nil
 		case failed == 0 && errors.Is(o.Err, zk.ErrNodeExists):
 			c, err := q.readClaim(ctx, id)
 			if err != nil {
@@ -264,6 +268,10 @@ func (q *Queue) withdraw(ctx context.Context, id string) error {
 			switch {
 			case delayed:
 				end = q.endDelayOps(id, m)
+				if missing && m == last {
+					end = end[1:]
+				}
+				last = m
 			case c.stat != nil:
 				return ErrClaimed
 			}

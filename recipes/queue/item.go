@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -156,9 +155,8 @@ type delivery struct {
 	// partsRead means that Parts was called.
 	partsRead atomic.Bool
 	// received means that the program has received the item.
-	received atomic.Bool
-	// ending is the event that reports the end of the delivery, or zero if it is lost. It is set before the grant ends.
-	ending event.Event
+	received   atomic.Bool
+	receivedAt time.Time // set before received
 	// assigned means that the item was assigned to a request, and lapses is the number of
 	// expirations of the lease until then (see connection.State). Both are guarded by the mutex of
 	// the queue.

@@ -49,6 +49,7 @@ func (c *completion) start() {
 		}
 		defer close(c.done)
 		c.err = c.apply()
+		c.reportEnds()
 	}()
 }
 

@@ -150,8 +150,9 @@ func (d *dispatcher) deleteOrphanedMarkers() {
 	}
 	for item, m := range d.delayed {
 		if !exists[item] && m.isDue(leader) {
+			ops := d.endDelay(item)
 			delete(d.delayed, item)
-			d.q.writer.Start(txn.Transaction{Ops: d.q.endDelayOps(item, m)})
+			d.q.writer.Start(txn.Transaction{Ops: ops})
 		}
 	}
 }

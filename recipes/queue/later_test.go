@@ -215,6 +215,42 @@ func TestLater_OperatorDeletes(t *testing.T) {
 	}
 }
 
+// An item whose marker was deleted can be withdrawn.
+func TestLater_WithdrawWithoutMarker(t *testing.T) {
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one")
+		id := returnLater(h, q, "one")
+		for _, name := range children(h, "/jobs-claims") {
+			if strings.HasPrefix(name, markerPrefix) {
+				require.NoError(h, h.Connect().Delete("/jobs-claims/"+name, -1))
+			}
+		}
+		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
+		defer cancel()
+		require.NoError(h, q.Withdraw(ctx, id))
+		requireLen(h, q, 0)
+		requireNoMarkers(h)
+	})
+}
+
+// The consumer that has returned an item with a delay knows its claim, and takes it with one transaction.
+func TestLater_FirstClaimSucceeds(t *testing.T) {
+	run(t, func(h *bubble.Test) {
+		q := newQueue(h)
+		putItems(h, q, "one")
+		item := takeItem(h, q, "one")
+		require.NoError(h, item.Return(Later(100*time.Millisecond, errJob)))
+		bubble.Advance(200 * time.Millisecond) // the listing is not replaced yet
+		h.Server.ResetLog()
+		next, err := q.Take(h.Context())
+		require.NoError(h, err)
+		require.Equal(h, 1, h.Server.Log().Count(zktest.OpMulti))
+		requireAck(h, next)
+		requireNoMarkers(h)
+	})
+}
+
 // A claim of a consumer is never deleted as that of a delayed item.
 func TestLater_MarkerOfClaimedItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
@@ -231,6 +267,8 @@ func TestLater_MarkerOfClaimedItem(t *testing.T) {
 		requireAck(h, item)
 		putItems(h, q, "two")
 		requireAck(h, <-taken)
+		bubble.Advance(time.Second)
+		requireNoMarkers(h)
 	})
 }
 

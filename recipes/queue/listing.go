@@ -125,8 +125,9 @@ func (d *dispatcher) listReturned() {
 			d.listed = slices.Insert(d.listed, i, r.entry)
 		}
 		delete(d.claimedNames, r.name)
-		if delete(d.delayed, r.name); r.marker.due > 0 {
-			d.delayed[r.name] = r.marker
+		delete(d.delayed, r.name)
+		if r.marker.due > 0 {
+			d.delayed[r.name], d.claimedNames[r.name] = r.marker, true // the persistent claim
 		}
 		if r.failures > 1 { // the second attempt follows immediately
 			d.skipped[r.name] = d.skipped[r.name].after(r.failures-1, r.at)
@@ -186,5 +187,18 @@ func (d *dispatcher) setItems(names []string) {
 	d.skipped = skipped
 	d.listedItems, d.claimedItems, d.lostRaces = len(d.listed), 0, 0
 	d.deleteOrphanedMarkers()
-	d.q.setup.Report("queue", event.Event{Kind: event.Listed, Count: len(d.listed)})
+	d.q.setup.Report("queue", event.Event{Kind: event.Listed, Count: d.countOthers()})
+}
+
+// countOthers returns the number of listed items that this participant has not claimed.
+func (d *dispatcher) countOthers() int {
+	d.q.mu.Lock()
+	defer d.q.mu.Unlock()
+	n := len(d.listed)
+	for own := range d.q.deliveries {
+		if _, found := slices.BinarySearchFunc(d.listed, own.entry, compareEntries); found {
+			n--
+		}
+	}
+	return n
 }

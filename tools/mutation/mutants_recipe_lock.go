@@ -77,9 +77,9 @@ var lockMutants = []mutant{
 	},
 	{
 		name: "recipe/events-item", breaks: "the end of a delivery is reported as its loss",
-		file: "recipes/queue/completion.go",
+		file: "recipes/queue/events.go",
 		edits: []edit{
-			{"		if completed == errAcknowledged {\n			d.ending = c.event()", "		if completed == nil {\n			d.ending = c.event()"},
+			{"case d.completed != c.as:", "case d.completed != errReturned:"},
 		},
 		tests: "./recipes -run ^TestEvents_Queue$",
 	},

@@ -287,10 +287,10 @@ func WithEvents(f func(event.Event)) Shared {
 func WithLogger(log *slog.Logger) Shared { return Shared{func(s *Setup) { s.Log = log }} }
 
 // Settings returns an option that copies the values of the options of package recipes to another
-// recipe.
+// recipe, except WithEvents: a recipe does not report the events of the recipes that it uses.
 func (s *Setup) Settings() Shared {
 	return Shared{func(other *Setup) {
 		other.ACL, other.StrictACL, other.Timeout, other.CheckInterval = s.ACL, s.StrictACL, s.Timeout, s.CheckInterval
-		other.Layout, other.Log, other.Events = s.Layout, s.Log, s.Events
+		other.Layout, other.Log = s.Layout, s.Log
 	}}
 }
