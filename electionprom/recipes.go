@@ -10,8 +10,8 @@ import (
 // recipes.WithEvents. Create it with [NewRecipeCollector] and register it once. Its methods are safe for
 // concurrent use, do not block, and send no requests.
 //
-// All metrics have the label path, which is that of the recipe. Each path is a series. A program with many paths can
-// set the Path of an event to another label before it calls Record:
+// Each path of a recipe is a series. A program with many paths can set the Path of an event to another label before
+// it calls Record. All metrics have the label path:
 //
 //	leaderelection_lock_wait_seconds         histogram: from the call until the lock, or leases, were granted
 //	leaderelection_lock_hold_seconds         histogram: how long holds lasted, however they ended
