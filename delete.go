@@ -54,7 +54,9 @@ func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 	return d.run()
 }
 
-// EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. If
+// EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. Before
+// the candidate has joined an election, it ends the election that exists at the path at the time
+// of the call; later, only the one that the candidate has joined. If
 // the deletion is not confirmed in time, this candidacy ends nevertheless, and the deletion
 // continues until it succeeds or the connection is closed. If the election node has
 // children that are not candidates, EndElection returns [ErrForeignChildren] and the
