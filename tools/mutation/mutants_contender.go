@@ -407,6 +407,14 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/queue -run ^TestRotation$",
 	},
 	{
+		name: "contender/rotation/blocks", breaks: "a reader waits for the reader that its RWMutex predicts",
+		file: "internal/zk/queue/rotation.go",
+		edits: []edit{
+			{"blocks != nil && !blocks(r.predicted)", "false"},
+		},
+		tests: "./recipes/lock -run ^TestRWMutex_PredictsReader$",
+	},
+	{
 		name: "contender/rotation/second", breaks: "a contender that could be prepared for its turn predicts its predecessor",
 		file: "internal/zk/queue/rotation.go",
 		edits: []edit{

@@ -35,11 +35,16 @@ func (r *Rotation) newGUID() string {
 
 // predict returns the name that the predecessor of the new contender own probably has, or an empty name.
 // It predicts nothing behind a single other contender, because a listing shows then that this contender is
-// next, so that its turn comes without a further request.
-func (r *Rotation) predict(own string, others int32) string {
+// next, so that its turn comes without a further request, and no contender for which it does not wait
+// according to blocks, unless that is nil: the last predecessor may be that of a contender of another kind.
+func (r *Rotation) predict(own string, others int32, blocks func(name string) bool) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.predicted = contender.Following(r.predecessor, own); r.reliable && others > 1 {
+	r.predicted = contender.Following(r.predecessor, own)
+	if r.predicted != "" && blocks != nil && !blocks(r.predicted) {
+		r.predicted = ""
+	}
+	if r.reliable && others > 1 {
 		return r.predicted
 	}
 	return ""
