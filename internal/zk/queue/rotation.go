@@ -19,7 +19,7 @@ type Rotation struct {
 	guid        [16]byte // of the newest contender; zero before the first one
 	predecessor string   // the last predecessor of a contender
 	predicted   string   // the predecessor of the newest contender, until the actual one is known
-	reliable    bool     // the last prediction that could be compared was correct
+	reliable    bool     // the last prediction that could be compared was correct, and none was passed on since
 }
 
 // newGUID returns the GUID of a new contender.
@@ -44,10 +44,11 @@ func (r *Rotation) predict(own string, others int32, blocks func(name string) bo
 	if r.predicted != "" && blocks != nil && !blocks(r.predicted) {
 		r.predicted = ""
 	}
-	if r.reliable && others > 1 {
-		return r.predicted
+	if r.predicted == "" || !r.reliable || others <= 1 {
+		return ""
 	}
-	return ""
+	r.reliable = false // until observe confirms it: a contender without a predecessor refutes it as well
+	return r.predicted
 }
 
 // observe records the predecessor of a contender.

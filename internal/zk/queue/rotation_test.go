@@ -39,6 +39,9 @@ func TestRotation(t *testing.T) {
 	require.NotEmpty(t, predicted)
 	require.NotEqual(t, predecessor, predicted)
 	require.Empty(t, join(0), "the last prediction was wrong")
+	require.NotEmpty(t, clients[2].predict(name(&clients[2]), 2, nil))
+	clients[2].observe("")
+	require.Empty(t, clients[2].predict(name(&clients[2]), 2, nil), "there was no predecessor")
 }
 
 // Behind a single other contender a listing is better than a prediction.
