@@ -123,9 +123,10 @@ const maxRounds = 250
 // deleteElection creates the tombstone, deletes the candidates, and then deletes tombstone and
 // node in one transaction.
 //
-// A candidate lists the election before it can lead. If it has listed before the tombstone was
-// created, its znode is in the first listing after that, and is deleted here. If it lists
-// later, it finds the tombstone and leaves.
+// A candidate lists the election before it can lead, unless the transaction that creates its znode shows
+// that it is alone, without a tombstone. If it has listed, or was alone, before the tombstone was created,
+// its znode is in the first listing after that, and is deleted here. If it lists later, it finds the
+// tombstone and leaves.
 func (d *deletion) deleteElection() error {
 	for round := 0; round < maxRounds; {
 		found, err := d.list()
