@@ -38,19 +38,9 @@ var raftlogMutants = []mutant{
 		name: "raftlog/notice-replaced", breaks: "a commit index that the next entries contain is sent on its own as well",
 		file: "adapters/raftlog/internal/core/notices.go",
 		edits: []edit{
-			{`case len(m.GetEntries()) > 0:
-		if i >= 0 {`, `case len(m.GetEntries()) > 0:
-		if false {`},
+			{`return d.message.GetTo() == m.GetTo() })`, `return false })`},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestNotices",
-	},
-	{
-		name: "raftlog/notice-delay", breaks: "a leader that commits all the time does not tell the other peers",
-		file: "adapters/raftlog/internal/core/notices.go",
-		edits: []edit{
-			{`n.delayed[i].message = m`, `n.delayed[i] = notice{m, c.now()}`},
-		},
-		tests: "./adapters/raftlog/internal/core -run TestNotices_Replaced",
 	},
 	{
 		name: "raftlog/notice-elections", breaks: "the other peers learn of a change of an election later",

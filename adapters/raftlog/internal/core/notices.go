@@ -29,24 +29,16 @@ type notice struct {
 const noticeDelay = time.Millisecond
 
 // delay delays a message of the leader, or removes a delayed one if this message replaces it. It
-// reports whether the message is delayed. A message that replaces a delayed one is sent when that one
-// would have been sent, so that a leader that commits all the time sends some.
+// reports whether the message is delayed.
 func (n *notices) delay(c *Core, m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgApp {
 		return false
 	}
-	i := slices.IndexFunc(n.delayed, func(d notice) bool { return d.message.GetTo() == m.GetTo() })
-	switch {
-	case len(m.GetEntries()) > 0:
-		if i >= 0 {
-			n.delayed = slices.Delete(n.delayed, i, i+1)
-		}
+	n.delayed = slices.DeleteFunc(n.delayed, func(d notice) bool { return d.message.GetTo() == m.GetTo() })
+	if len(m.GetEntries()) > 0 {
 		return false
-	case i >= 0:
-		n.delayed[i].message = m
-	default:
-		n.delayed = append(n.delayed, notice{m, c.now()})
 	}
+	n.delayed = append(n.delayed, notice{m, c.now()})
 	return true
 }
 

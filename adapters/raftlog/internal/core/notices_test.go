@@ -65,21 +65,3 @@ func TestNotices_Urgent(t *testing.T) {
 	took := h.waitFor("the candidate is known", func() bool { return len(p.core.replica.Elections.Get("e").Candidates) == 1 })
 	require.LessOrEqual(t, took, 4*time.Millisecond)
 }
-
-// TestNotices_Replaced fails if messages that replace a delayed one prolong the delay.
-func TestNotices_Replaced(t *testing.T) {
-	h, l := startCluster(t)
-	h.advance(time.Second)
-	message := func(commit uint64) *raftpb.Message {
-		return &raftpb.Message{Type: raftpb.MsgApp.Enum(), To: new(h.others(l)[0].core.self), Commit: &commit}
-	}
-	n := &l.core.notices
-	require.Empty(t, n.delayed)
-	require.True(t, n.delay(l.core, message(1)))
-	h.now += noticeDelay / 2
-	newer := message(2)
-	require.True(t, n.delay(l.core, newer))
-	require.Len(t, n.delayed, 1)
-	require.Equal(t, newer, n.delayed[0].message)
-	require.Equal(t, noticeDelay/2, l.core.UntilNotice())
-}
