@@ -54,7 +54,9 @@ func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 	return d.run()
 }
 
-// EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. If
+// EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. Before
+// the candidate has joined an election, it ends the election that exists at the path at the time
+// of the call; later, only the one that the candidate has joined. If
 // the deletion is not confirmed in time, this candidacy ends nevertheless, and the deletion
 // continues until it succeeds or the connection is closed. If the election node has
 // children that are not candidates, EndElection returns [ErrForeignChildren] and the
@@ -121,9 +123,10 @@ const maxRounds = 250
 // deleteElection creates the tombstone, deletes the candidates, and then deletes tombstone and
 // node in one transaction.
 //
-// A candidate lists the election before it can lead. If it has listed before the tombstone was
-// created, its znode is in the first listing after that, and is deleted here. If it lists
-// later, it finds the tombstone and leaves.
+// A candidate lists the election before it can lead, unless the transaction that creates its znode shows
+// that it is alone, without a tombstone. If it has listed, or was alone, before the tombstone was created,
+// its znode is in the first listing after that, and is deleted here. If it lists later, it finds the
+// tombstone and leaves.
 func (d *deletion) deleteElection() error {
 	for round := 0; round < maxRounds; {
 		found, err := d.list()

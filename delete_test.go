@@ -39,6 +39,8 @@ func TestEndElection_AllCandidates(t *testing.T) {
 		require.NoError(h, err)
 		next := h.join(conn)
 		require.NoError(h, leader.EndElection())
+		require.NoError(h, early.EndElection())
+		h.advance(10 * time.Millisecond)
 		next.requireLeads()
 	})
 }

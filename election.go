@@ -112,6 +112,9 @@ func (e *Election) run(ctx context.Context) error {
 			var removal *queue.Removal
 			removal, err = queue.Run(ctx, e.queueConfig(), e.queueChanged)
 			e.leftQueue(removal)
+			if errors.Is(err, ErrElectionOver) && ctx.Err() == nil {
+				e.confirmNode() // EndElection must not end a later election at the path
+			}
 		}
 		if err = e.rejoinAfter(ctx, e.reason(err)); err != nil {
 			return err
@@ -272,7 +275,8 @@ type seenNode struct {
 	session int64 // session in which it was seen
 	losses  int   // number of times that the servers had lost their data before that session
 	tried   bool  // the candidate has tried to join it since
-	// confirmed means that the candidate is in this election, or that a Sync preceded the read. Otherwise
+	// confirmed means that the candidate has joined this election or learned that it is over, or that a
+	// Sync preceded the read. Otherwise
 	// another node, or none, may have existed at the path, because the server lagged behind.
 	confirmed bool
 	unused    bool  // it had neither data nor children, and may be read
@@ -293,7 +297,8 @@ func (e *Election) noteTry() {
 	e.seen.tried = true
 }
 
-// confirmNode records that the candidate is in the election that it has found.
+// confirmNode records that the candidate is in the election that it has found, or that this election is
+// over.
 func (e *Election) confirmNode() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -191,6 +191,7 @@ func (l *loopState) handleOutput() {
 	for _, f := range out.Frames {
 		n.net.Send(f.To, f.Urgent, f.Data)
 	}
+	wake := false
 	for _, w := range out.Writes {
 		t := writeTask{write: w}
 		if w.Snapshot != nil {
@@ -198,11 +199,11 @@ func (l *loopState) handleOutput() {
 			t.staged = n.staged[index]
 			delete(n.staged, index)
 		}
-		if w.CanWait() {
-			n.writes.addSilently(t)
-		} else {
-			n.writes.add(t)
-		}
+		n.writes.addSilently(t)
+		wake = wake || !w.CanWait()
+	}
+	if wake {
+		signal(n.writes.added) // not before all are added, so that they share one sync
 	}
 	if out.AllElections || len(out.Apply) > 0 {
 		n.publishSkips(l.c)

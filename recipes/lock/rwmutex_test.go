@@ -53,6 +53,59 @@ func TestRWMutex_Try(t *testing.T) {
 	})
 }
 
+// takeTurns acquires the lock for each client several times, so that the first one predicts its
+// predecessor. It returns when each has joined again, and the first one has its turn.
+func takeTurns(w *harness, conns []*zk.Conn, locks []func(context.Context) (*Hold, error)) []*call {
+	calls := make([]*call, len(locks))
+	join := func(i int) {
+		calls[i] = w.startCall(conns[i], locks[i])
+		w.pass(0)
+	}
+	for i := range calls {
+		join(i)
+	}
+	for range 4 {
+		for i, c := range calls {
+			c.holds()
+			c.release()
+			join(i)
+		}
+	}
+	return calls
+}
+
+// writing returns a function that acquires the lock for writing.
+func writing(m *RWMutex) func(context.Context) (*Hold, error) {
+	return func(ctx context.Context) (*Hold, error) {
+		h, err := m.Lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return h.Hold, nil
+	}
+}
+
+// TestRWMutex_PredictsReader fails if a reader waits for another reader, which was the predecessor of its
+// RWMutex while that wrote.
+func TestRWMutex_PredictsReader(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		runTest(t, 1, func(w *harness) {
+			w.createLockNode()
+			conns := []*zk.Conn{w.connect(), w.connect(), w.connect()}
+			m := w.rw(conns[0])
+			calls := takeTurns(w, conns, []func(context.Context) (*Hold, error){writing(m), w.rw(conns[1]).RLock, w.rw(conns[2]).RLock})
+			calls[0].release()
+			read := m.RLock
+			if try {
+				read = m.TryRLock
+			}
+			r := w.startCall(conns[0], read)
+			w.pass(0)
+			w.holding(append(calls[1:], r)...)
+		})
+	}
+}
+
 // A reader that calls Lock would wait for its own read lock.
 func TestRWMutex_UpgradeIsRejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {

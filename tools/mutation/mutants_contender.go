@@ -402,7 +402,23 @@ var contenderMutants = []mutant{
 		name: "contender/rotation/reliable", breaks: "predictions are used although the last one was wrong",
 		file: "internal/zk/queue/rotation.go",
 		edits: []edit{
-			{"r.reliable && others > 1", "others > 1"},
+			{" || !r.reliable || others <= 1", " || others <= 1"},
+		},
+		tests: "./internal/zk/queue -run ^TestRotation$",
+	},
+	{
+		name: "contender/rotation/blocks", breaks: "a reader waits for the reader that its RWMutex predicts",
+		file: "internal/zk/queue/rotation.go",
+		edits: []edit{
+			{"blocks != nil && !blocks(r.predicted)", "false"},
+		},
+		tests: "./recipes/lock -run ^TestRWMutex_PredictsReader$",
+	},
+	{
+		name: "contender/rotation/refuted", breaks: "predictions are used although the last one was wrong and the contender had no predecessor",
+		file: "internal/zk/queue/rotation.go",
+		edits: []edit{
+			{"r.reliable = false // until", "// until"},
 		},
 		tests: "./internal/zk/queue -run ^TestRotation$",
 	},
@@ -410,7 +426,7 @@ var contenderMutants = []mutant{
 		name: "contender/rotation/second", breaks: "a contender that could be prepared for its turn predicts its predecessor",
 		file: "internal/zk/queue/rotation.go",
 		edits: []edit{
-			{"r.reliable && others > 1", "r.reliable"},
+			{" || !r.reliable || others <= 1", " || !r.reliable"},
 		},
 		tests: "./internal/zk/queue -run ^TestRotation_Second$",
 	},

@@ -173,6 +173,14 @@ var electionMutants = []mutant{
 		tests: ". -run ^TestEndElection_Lagging",
 	},
 	{
+		name: "election/end-over", breaks: "EndElection of a candidate whose election was over ends a later one",
+		file: "election.go",
+		edits: []edit{
+			{"if errors.Is(err, ErrElectionOver) && ctx.Err() == nil {", "if false {"},
+		},
+		tests: ". -run ^TestEndElection_AllCandidates$",
+	},
+	{
 		name: "election/data", breaks: "the first candidate overwrites the data of the election node",
 		file: "internal/zk/queue/requests.go",
 		edits: []edit{

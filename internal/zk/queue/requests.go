@@ -499,7 +499,7 @@ func (res *result) createStamped(cfg *Config, create *zk.CreateRequest, version 
 		// Otherwise the queue was created again: the contender lists it, and checks its ACL.
 		res.reply.Alone = res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)
 		if res.reply.Others = stat.NumChildren - 1; cfg.Rotation != nil {
-			res.reply.Predicted = cfg.Rotation.predict(nameOf(res.path), res.reply.Others)
+			res.reply.Predicted = cfg.Rotation.predict(nameOf(res.path), res.reply.Others, cfg.Blocks)
 		}
 	case len(responses) == 2 && responses[0].Error == nil && errors.Is(responses[1].Error, zk.ErrNoAuth):
 		forbidStamp(cfg.Conn, cfg.Dir)

@@ -19,7 +19,7 @@ type Rotation struct {
 	guid        [16]byte // of the newest contender; zero before the first one
 	predecessor string   // the last predecessor of a contender
 	predicted   string   // the predecessor of the newest contender, until the actual one is known
-	reliable    bool     // the last prediction that could be compared was correct
+	reliable    bool     // the last prediction that could be compared was correct, and none was passed on since
 }
 
 // newGUID returns the GUID of a new contender.
@@ -35,14 +35,20 @@ func (r *Rotation) newGUID() string {
 
 // predict returns the name that the predecessor of the new contender own probably has, or an empty name.
 // It predicts nothing behind a single other contender, because a listing shows then that this contender is
-// next, so that its turn comes without a further request.
-func (r *Rotation) predict(own string, others int32) string {
+// next, so that its turn comes without a further request, and no contender for which it does not wait
+// according to blocks, unless that is nil: the last predecessor may be that of a contender of another kind.
+func (r *Rotation) predict(own string, others int32, blocks func(name string) bool) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.predicted = contender.Following(r.predecessor, own); r.reliable && others > 1 {
-		return r.predicted
+	r.predicted = contender.Following(r.predecessor, own)
+	if r.predicted != "" && blocks != nil && !blocks(r.predicted) {
+		r.predicted = ""
 	}
-	return ""
+	if r.predicted == "" || !r.reliable || others <= 1 {
+		return ""
+	}
+	r.reliable = false // until observe confirms it: a contender without a predecessor refutes it as well
+	return r.predicted
 }
 
 // observe records the predecessor of a contender.

@@ -20,7 +20,7 @@ func TestRotation(t *testing.T) {
 	last := ""
 	join := func(i int) (predicted string) {
 		own := name(&clients[i])
-		predicted = clients[i].predict(own, 2)
+		predicted = clients[i].predict(own, 2, nil)
 		clients[i].observe(last)
 		last = own
 		return predicted
@@ -39,6 +39,9 @@ func TestRotation(t *testing.T) {
 	require.NotEmpty(t, predicted)
 	require.NotEqual(t, predecessor, predicted)
 	require.Empty(t, join(0), "the last prediction was wrong")
+	require.NotEmpty(t, clients[2].predict(name(&clients[2]), 2, nil))
+	clients[2].observe("")
+	require.Empty(t, clients[2].predict(name(&clients[2]), 2, nil), "there was no predecessor")
 }
 
 // Behind a single other contender a listing is better than a prediction.
@@ -46,8 +49,8 @@ func TestRotation_Second(t *testing.T) {
 	var r, other Rotation
 	for range 4 {
 		predecessor := contender.CuratorLock.NamePrefix(other.newGUID()) + "0000000001"
-		require.Empty(t, r.predict(contender.CuratorLock.NamePrefix(r.newGUID())+"0000000002", 1))
+		require.Empty(t, r.predict(contender.CuratorLock.NamePrefix(r.newGUID())+"0000000002", 1, nil))
 		r.observe(predecessor)
 	}
-	require.NotEmpty(t, r.predict(contender.CuratorLock.NamePrefix(r.newGUID())+"0000000002", 2))
+	require.NotEmpty(t, r.predict(contender.CuratorLock.NamePrefix(r.newGUID())+"0000000002", 2, nil))
 }

@@ -67,8 +67,9 @@ type Write struct {
 	ownMessages []*raftpb.Message // messages to this peer's engine for the same moment
 }
 
-// CanWait reports whether the Write contains only a commit index that may be written with the next
-// Write, or when the peer stops. Nothing follows from it.
+// CanWait reports whether the Write contains only a hard state that may be written with the next Write,
+// or when the peer stops: a newer commit index, and, after a heartbeat of a new leader, a newer term
+// without a vote. Nothing follows from it.
 func (w *Write) CanWait() bool {
 	return !w.Sync && w.HardState != nil && len(w.Entries) == 0 && w.Snapshot == nil && w.Compact == 0
 }
