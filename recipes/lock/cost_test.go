@@ -318,11 +318,11 @@ func TestCost_HandOverOnOneConnection(t *testing.T) {
 // The release of a writer wakes the readers that directly follow, or one writer, and no contender behind those.
 func TestTrap52_NoHerdOfReaders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		first := w.write(w.connectSlowly())
-		readers := []*call{w.read(w.connectSlowly()), w.read(w.connectSlowly()), w.read(w.connectSlowly())}
-		second := w.write(w.connectSlowly())
-		behind := w.read(w.connectSlowly())
-		last := w.write(w.connectSlowly())
+		first := w.write(w.connect())
+		readers := []*call{w.read(w.connect()), w.read(w.connect()), w.read(w.connect())}
+		second := w.write(w.connect())
+		behind := w.read(w.connect())
+		last := w.write(w.connect())
 
 		w.srv.ResetLog()
 		path := first.holds().Path()
