@@ -193,6 +193,7 @@ func (h *Hold) awaitRequest(own string, requested func()) {
 	sub := connection.Subscribe(h.conn, h.timeout)
 	defer sub.Close()
 	znode := watch.NewReader(h.conn, sub, own, watch.Data)
+	var backoff connection.Backoff
 	for {
 		found, err := znode.Read(ctx)
 		switch {
@@ -200,8 +201,13 @@ func (h *Hold) awaitRequest(own string, requested func()) {
 			own = h.znodePath()
 			znode = watch.NewReader(h.conn, sub, own, watch.Data)
 			continue
+		case errors.Is(err, zk.ErrNoNode):
+			return // the grant ends as well
 		case err != nil && !connection.IsUnreadable(err):
-			return // if the znode was deleted, the grant ends as well
+			if limit.Pause(ctx, backoff.Next()) != nil {
+				return
+			}
+			continue
 		case string(found.Data) == releaseRequest:
 			requested()
 			return
