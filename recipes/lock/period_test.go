@@ -88,10 +88,12 @@ func TestPeriod_Run(t *testing.T) {
 		time.Sleep(5*period + 20*time.Minute)
 		require.ErrorContains(t, <-failing, "failed")
 		require.Empty(t, failing, "the other processes continue")
+		mu.Lock()
 		require.Len(t, runs, 6)
 		for i, run := range runs[1:] {
 			require.GreaterOrEqual(t, run.Sub(runs[i]), period-time.Second, "run %d", i)
 		}
+		mu.Unlock()
 		cancel()
 		processes.Wait()
 		require.NoError(t, <-failing)
