@@ -301,10 +301,9 @@ func (r *requests) create(res *result) {
 	}
 	res.sent = time.Now()
 	before := cfg.Conn.SessionID()
-	switch {
-	case r.plain != nil:
+	if r.plain != nil {
 		res.path, res.reply.Err = r.plain.create(res.reply.Prefix)
-	default:
+	} else {
 		res.createZnode(cfg)
 	}
 	if res.reply.Err != nil {
