@@ -282,44 +282,6 @@ func GUIDOf(random [guidLength / 2]byte) string {
 	return string(id)
 }
 
-// counterDigits is the length of the counter with which a GUID ends, in hex digits. It counts the contenders of one
-// client: see Following.
-const counterDigits = 8
-
-// NextGUID returns the bytes of the GUID that follows guid: its counter is greater by one.
-func NextGUID(guid [guidLength / 2]byte) [guidLength / 2]byte {
-	for i := len(guid) - 1; i >= len(guid)-counterDigits/2; i-- {
-		if guid[i]++; guid[i] != 0 {
-			break
-		}
-	}
-	return guid
-}
-
-// Following returns the name of the contender that was created directly before the contender own, if it has
-// the GUID that follows that of the earlier contender name. It returns an empty name if name is not that of a
-// contender of this library, or if own has no predecessor.
-func Following(name, own string) string {
-	number, ok := Sequence(own)
-	if _, known := Sequence(name); !ok || !known || number <= 0 || !IsOurs(name) {
-		return ""
-	}
-	guid := GUID(name)
-	end := strings.Index(name, guid) + len(guid)
-	counter, err := strconv.ParseUint(name[end-counterDigits:end], 16, 32)
-	if err != nil {
-		return ""
-	}
-	return name[:end-counterDigits] + padded(int64(uint32(counter)+1), 16, counterDigits) + name[end:len(name)-digits] + padded(int64(number-1), 10, digits)
-}
-
-// padded formats a number of at most n digits with leading zeros.
-func padded(number int64, base, n int) string {
-	const zeros = "0000000000"
-	s := strconv.FormatInt(number, base)
-	return zeros[:n-len(s)] + s
-}
-
 // NamePrefix returns the name of a new znode without its sequence number.
 func (n Naming) NamePrefix(guid string) string {
 	if prefix, ok := n.Plain(); ok {
