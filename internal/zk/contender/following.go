@@ -1,6 +1,7 @@
 package contender
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -33,12 +34,5 @@ func Following(name, own string) string {
 	if err != nil {
 		return ""
 	}
-	return name[:end-counterDigits] + padded(int64(uint32(counter)+1), 16, counterDigits) + name[end:len(name)-digits] + padded(int64(number-1), 10, digits)
-}
-
-// padded formats a number of at most n digits with leading zeros.
-func padded(number int64, base, n int) string {
-	const zeros = "0000000000"
-	s := strconv.FormatInt(number, base)
-	return zeros[:n-len(s)] + s
+	return fmt.Sprintf("%s%0*x%s%0*d", name[:end-counterDigits], counterDigits, uint32(counter)+1, name[end:len(name)-digits], digits, number-1)
 }
