@@ -131,20 +131,25 @@ type alwaysRunning manager.RunnableFunc
 func (f alwaysRunning) Start(ctx context.Context) error { return f(ctx) }
 func (alwaysRunning) NeedLeaderElection() bool          { return false }
 
+// hanging returns a function that blocks until release is closed, whatever its context, and then closes returned.
+func hanging() (run func(context.Context) error, release, returned chan struct{}) {
+	release, returned = make(chan struct{}), make(chan struct{})
+	return func(context.Context) error {
+		defer close(returned)
+		<-release
+		return nil
+	}, release, returned
+}
+
 // TestManager_CutOff fails if a manager whose candidate is cut off does not stop its controllers before the
 // next one starts, if something that does not stop delays that, or if Start waits for it.
 func TestManager_CutOff(t *testing.T) {
 	table := memory.NewTable()
 	one, network := candidateOf(t, table, "one")
 	two, _ := candidateOf(t, table, "two")
-	release := make(chan struct{})
-	hung := make(chan struct{})
+	hang, release, returned := hanging()
 	first := start(t, one, newOptions(), nil)
-	require.NoError(t, first.Add(alwaysRunning(func(context.Context) error {
-		defer close(hung)
-		<-release
-		return nil
-	})))
+	require.NoError(t, first.Add(alwaysRunning(hang)))
 	ctx := receive(t, first.started, "the first controller")
 	second := start(t, two, newOptions(), nil)
 	heal := network.Cut()
@@ -155,7 +160,7 @@ func TestManager_CutOff(t *testing.T) {
 	require.Error(t, ctx.Err())
 	require.NoError(t, later.Err())
 	close(release)
-	receive(t, hung, "the end of the runnable that did not stop")
+	receive(t, returned, "the end of the runnable that did not stop")
 	second.stop()
 	require.NoError(t, receive(t, second.ended, "the result of the second Start"))
 	heal()
@@ -170,12 +175,8 @@ func TestManager_HungController(t *testing.T) {
 			c, _ := candidateOf(t, table, "one")
 			options := newOptions()
 			options.GracefulShutdownTimeout = &timeout
-			release, returned := make(chan struct{}), make(chan struct{})
-			r := start(t, c, options, func(context.Context) error {
-				defer close(returned)
-				<-release
-				return nil
-			})
+			hang, release, returned := hanging()
+			r := start(t, c, options, hang)
 			ctx := receive(t, r.started, "the controller")
 			r.stop()
 			err := receive(t, r.ended, "the result of Start")
@@ -200,12 +201,8 @@ func TestManager_LostOtherLock(t *testing.T) {
 			options := newOptions()
 			options.LeaderElectionResourceLockInterface, options.GracefulShutdownTimeout = other, &grace
 			options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &lease, &renew, &retry
-			release, returned := make(chan struct{}), make(chan struct{})
-			r := start(t, c, options, func(context.Context) error {
-				defer close(returned)
-				<-release
-				return nil
-			})
+			hang, release, returned := hanging()
+			r := start(t, c, options, hang)
 			ctx := receive(t, r.started, "the controller")
 			if stop {
 				r.stop()
