@@ -56,11 +56,10 @@ func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 
 // EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. Before
 // the candidate has joined an election, it ends the election that exists at the path at the time
-// of the call; later, only the one that the candidate has joined. If
-// the deletion is not confirmed in time, this candidacy ends nevertheless, and the deletion
-// continues until it succeeds or the connection is closed. If the election node has
-// children that are not candidates, EndElection returns [ErrForeignChildren] and the
-// candidacy continues.
+// of the call; later, it ends only the election that the candidate has joined. If the deletion is
+// not confirmed in time, this candidacy ends nevertheless, and the deletion continues until it
+// succeeds or the connection is closed. If the election node has children that are not candidates,
+// EndElection returns [ErrForeignChildren] and the candidacy continues.
 func (e *Election) EndElection() error {
 	// Until the candidacy is over, the candidate does not create the node again.
 	e.addEnding(1)

@@ -394,9 +394,9 @@ func (e *Election) makeNode(limit limiter) error {
 // readNode reads the election node. Its czxid in the result is 0 if the node does not exist.
 //
 // Without a Sync, a server that lags behind could return the state of an earlier election at the same
-// path. That matters if this candidate was in an election that may be another one (known), and if the
-// node does not exist and the candidate must not create it. Otherwise the candidate learns in which
-// election it is when it joins, so that the first read needs no Sync.
+// path. That matters in two cases: a candidate that was in an election (known) compares it with the
+// present one, and a candidate that must not create the node reports that there is none. Other
+// candidates learn in which election they are when they join, so that the first read needs no Sync.
 func (e *Election) readNode(limit limiter, known bool) (seenNode, error) {
 	seen, err := read(limit, e.conn, func() (seenNode, error) {
 		if !known {

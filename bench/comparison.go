@@ -73,8 +73,8 @@ func relativeChange(from, to float64) float64 {
 	}
 }
 
-// compare compares the rows that both results contain, in the order of now. A row is worse or better if
-// its change is larger than the noise, and if the U test confirms that the values differ. The noise is the
+// compare compares the rows that both results contain, in the order of the second one. The verdict on a row
+// is worse or better if its change is larger than the noise and the U test confirms it. The noise is the
 // largest change between halves of this row. Two halves can be equal by accident, so for times and rates
 // it is at least the upper quartile of the changes between the halves of all rows.
 func compare(old, now []samples) []comparison {

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRemoveDeclarations fails if a declaration with one of the names remains, if any other is removed, or if an
-// import remains that nothing uses.
+// TestRemoveDeclarations fails if removeDeclarations keeps a declaration with one of the names or an import that
+// nothing uses, or removes another declaration.
 func TestRemoveDeclarations(t *testing.T) {
 	changed, removed, err := removeDeclarations([]byte(`package p
 
