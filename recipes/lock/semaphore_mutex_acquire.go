@@ -198,11 +198,12 @@ func (v *mutexAcquisition) changed(e contenderReport) {
 	}
 }
 
-// setLimit sets the limit, or changes it while the contenders for the leases wait: they leave, and others, which
-// admit by the new limit, take their places. No other client can pass, because the mutex is held.
+// setLimit sets the limit before the grant, or changes it while the contenders for the leases wait: they
+// leave, and others, which admit by the new limit, take their places. No other client can pass, because the
+// mutex is held.
 func (v *mutexAcquisition) setLimit(limit int) {
 	switch {
-	case v.reason != nil, v.grant != nil:
+	case v.reason != nil:
 		return
 	case v.n > limit:
 		v.leave(ErrOverLimit)
