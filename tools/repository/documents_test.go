@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -95,6 +96,42 @@ func TestLinksOfDocuments(t *testing.T) {
 			assert.Contains(t, anchors, anchor, "%s links %s", document, l[0])
 		}
 	}
+}
+
+// TestReadingTimes fails if a section of docs/README.md that states how long its pages take to read is wrong by more
+// than a tenth. The time is that of 200 words of prose a minute; blocks of code do not count.
+func TestReadingTimes(t *testing.T) {
+	const wordsPerMinute = 200
+	var (
+		code    = regexp.MustCompile("(?ms)^```.*?^```")
+		page    = regexp.MustCompile(`\]\(([a-z/-]+\.md)[#)]`)
+		minutes = regexp.MustCompile(`take about (\d+) minutes to read`)
+	)
+	index, err := os.ReadFile("docs/README.md")
+	require.NoError(t, err)
+	stated := 0
+	for section := range strings.SplitSeq(string(index), "\n## ") {
+		m := minutes.FindStringSubmatch(section)
+		if m == nil {
+			continue
+		}
+		stated++
+		read, words := map[string]bool{}, 0
+		for _, l := range page.FindAllStringSubmatch(section, -1) {
+			if read[l[1]] {
+				continue
+			}
+			read[l[1]] = true
+			text, err := os.ReadFile(path.Join("docs", l[1]))
+			require.NoError(t, err)
+			words += len(strings.Fields(code.ReplaceAllString(string(text), "")))
+		}
+		name, _, _ := strings.Cut(section, "\n")
+		want, err := strconv.Atoi(m[1])
+		require.NoError(t, err)
+		assert.InEpsilon(t, want, float64(words)/wordsPerMinute, 0.1, "section %s: %d words", name, words)
+	}
+	assert.Equal(t, 5, stated, "sections that state a time")
 }
 
 // TestTestsOfDocuments fails if a document names a test that does not exist.
