@@ -95,9 +95,17 @@ var changefeedMutants = []mutant{
 		name: "changefeed/same-sequence", breaks: "a read does not correct a false hint",
 		file: "adapters/changefeed/internal/protocol/observe.go",
 		edits: []edit{
-			{"r.Seq == m.Current.Seq && !m.Hinted", "r.Seq == m.Current.Seq"},
+			{"r.Seq == m.Current.Seq && (!m.Hinted || m.confirmHint(r))", "r.Seq == m.Current.Seq"},
 		},
 		tests: "./adapters/changefeed/internal/protocol -run TestObserveHint_False",
+	},
+	{
+		name: "changefeed/confirmed-hint", breaks: "a record that confirms a hint restarts the wait",
+		file: "adapters/changefeed/internal/protocol/observe.go",
+		edits: []edit{
+			{"(!m.Hinted || m.confirmHint(r))", "!m.Hinted"},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run TestObserveHint_ConfirmedByFeed",
 	},
 	{
 		name: "changefeed/late-claim", breaks: "a claim whose response is late grants leadership",

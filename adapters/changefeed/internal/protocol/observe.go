@@ -1,9 +1,11 @@
 package protocol
 
 // observe implements R1: a newer record becomes Current, and restarts the wait at the time at
-// which it was observed. An older record changes nothing, and does not restart the wait.
+// which it was observed. An older record changes nothing, and does not restart the wait. Neither does a
+// record that confirms a hint: the feed of a store that sends no message for some time delivers it again.
 func (m *machine) observe(r Record) {
-	if m.Known && r.Epoch == m.Current.Epoch && (r.Seq < m.Current.Seq || r.Seq == m.Current.Seq && !m.Hinted) {
+	if m.Known && r.Epoch == m.Current.Epoch &&
+		(r.Seq < m.Current.Seq || r.Seq == m.Current.Seq && (!m.Hinted || m.confirmHint(r))) {
 		return
 	}
 	otherEpoch := m.Known && r.Epoch != m.Current.Epoch
@@ -78,7 +80,7 @@ func (m *machine) observeHint(r Record) {
 	}
 }
 
-// confirmHint compares Current, which is a hint, with r, which was read, and reports whether they
+// confirmHint compares Current, which is a hint, with r, which is not, and reports whether they
 // are the same record. If they are, the wait since the hint counts. If not, the hint is dropped,
 // and r becomes Current whatever its Seq is.
 func (m *machine) confirmHint(r Record) bool {

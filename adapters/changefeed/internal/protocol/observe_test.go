@@ -250,6 +250,21 @@ func TestObserveHint_IgnoredByLeader(t *testing.T) {
 	require.Equal(t, mine, c.heartbeat().Prev)
 }
 
+// TestObserveHint_ConfirmedByFeed fails if a feed that delivers the record of a hint again restarts the wait: stores
+// do this if they have received no message for some time, and a crashed leader sends none.
+func TestObserveHint_ConfirmedByFeed(t *testing.T) {
+	c := newFollower(t, defaultConfig)
+	c.now = time.Second
+	c.deliverHint(nextHeartbeat())
+	c.now = 2 * time.Second
+	require.Empty(t, c.deliver(nextHeartbeat()))
+	require.Equal(t, 3*time.Second, c.state.ClaimAt)
+	c.now = 3 * time.Second
+	claim := request(c.tick())
+	require.Equal(t, Claim, claim.Op)
+	require.Equal(t, "w", claim.Prev.Version)
+}
+
 // TestObserveHint_False fails if a false hint remains current although the record was read, or was
 // returned by a write, or was delivered by the feed, whatever its Seq is.
 func TestObserveHint_False(t *testing.T) {
