@@ -110,7 +110,7 @@ func newLeadership(token int64, deadline func() time.Time) (*Leadership, context
 //
 // A resource can reject the writes of a former leader only after it has seen the token of
 // the new one. So send the token to the resource before you read anything that you will
-// write: docs/tasks/database.md shows the statements in SQL.
+// write: docs/tasks/fencing.md shows the statements in SQL.
 //
 // Only tokens of the same election may be compared. Tokens of different elections, locks,
 // queues or partitions are unrelated, although all are zxids: if one record is checked

@@ -38,7 +38,7 @@ func TestConfigFile_Invalid(t *testing.T) {
 	for text, want := range map[string]string{
 		"backend: console\n\nzookeper-server: x\nend-tries: x": `elector.yaml:3: unknown key "zookeper-server": the nearest is "zookeeper-servers"` + "\n",
 		"leader-begin-command: a\nleader-start-command: b":     `:2: "leader-start-command" is set in line 1 already`,
-		"command: report --daily":                              `:1: "command" is not a list`,
+		"command: report --serve":                              `:1: "command" is not a list`,
 	} {
 		_, _, err := parse(t, "run", "--config", writeConfigFile(t, text))
 		require.ErrorContains(t, err, want, "%q", text)

@@ -73,12 +73,12 @@ Exit codes: 0 handed over after a signal; 1 any other error; 2 wrong usage; 3 th
 has failed permanently, or a handler hangs; 4 the election was ended, or the backend refuses
 access; 5 this instance was not elected in the time that --timeout or --try allows; 126 or 127 the
 program cannot be executed, or was not found; otherwise the program's exit code.`,
-		Example: `  elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --daily
+		Example: `  elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve
   elector run --backend zookeeper --zookeeper-servers localhost:2181 \
       --leader-begin-command 'ip addr add 10.0.0.9/24 dev eth0' \
       --leader-end-command 'ip addr del 10.0.0.9/24 dev eth0 || true'
   elector run --backend raftlog --peers a=10.0.0.1:8047,b=10.0.0.2:8047,c=10.0.0.3:8047 --peer-id a \
-      --dir /var/lib/elector --secret-file /etc/elector/secret --election report -- report --daily`,
+      --dir /var/lib/elector --secret-file /etc/elector/secret --election report -- report --serve`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.setProgram(cmd, args); err != nil {
 				return err
@@ -140,7 +140,7 @@ func (r *runCommand) check() error {
 	s := r.settings
 	hasProgram := len(r.program.args) > 0
 	if !hasProgram && r.beginCommand == "" {
-		return usage("nothing to run: neither --leader-begin-command nor a program after --, for example elector run ... -- report --daily")
+		return usage("nothing to run: neither --leader-begin-command nor a program after --, for example elector run ... -- report --serve")
 	}
 	if r.endTries < 1 {
 		return usage("--end-tries %d: it must be at least 1", r.endTries)

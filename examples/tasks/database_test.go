@@ -4,6 +4,7 @@ package tasks
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -21,16 +22,24 @@ func startDatabase(t *testing.T) string {
 	return "postgres://postgres@" + srv.Addr() + "/postgres?sslmode=disable"
 }
 
-// TestDatabase fails if two replicas that start at the same time on an empty database do not lead in turn.
+// TestDatabase fails if two replicas that start at the same time do not lead in turn, or the second does not continue
+// with the total of the first.
 func TestDatabase(t *testing.T) {
-	server := "-db=" + startDatabase(t)
+	address := startDatabase(t)
+	admin, server := connect(t, address), "-db="+address
+	for _, s := range statements(t, "../../docs/tasks/database.md", "CREATE TABLE fence", "CREATE TABLE account", "INSERT INTO account") {
+		admin.exec(s)
+	}
 	first, second := start(t, server, "database", "-name=first"), start(t, server, "database", "-name=second")
 	leader, follower, next := first, second, "second leads with token"
 	if waitForLeader(t, first, second) == second {
 		leader, follower, next = second, first, "first leads with token"
 	}
+	leader.waitForLine("total 2")
 	leader.interrupt()
+	total := admin.read("SELECT total FROM account")
 	follower.waitForLine(next)
+	follower.waitForLine(fmt.Sprintf("total %d", total+1))
 	follower.interrupt()
 }
 

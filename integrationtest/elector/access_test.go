@@ -53,7 +53,7 @@ func TestDocuments_Access(t *testing.T) {
 		}
 		leader := s.start(instance)
 		leader.requireSuccess()
-		require.Contains(t, leader.output(), "\nreport --daily\n")
+		require.Contains(t, leader.output(), "\nreport --serve\n")
 		without := s.start("! timeout 60 elector end " + denied)
 		without.requireSuccess()
 		s.Log(without.output())
@@ -118,7 +118,7 @@ func TestDocuments_Access(t *testing.T) {
 			all = append(all, s.start("id="+id+"\n"+instance))
 		}
 		testenv.Eventually(t, func() bool {
-			return strings.Contains(all[0].output()+all[1].output()+all[2].output(), "\nreport --daily\n")
+			return strings.Contains(all[0].output()+all[1].output()+all[2].output(), "\nreport --serve\n")
 		}, "no instance leads")
 	})
 }

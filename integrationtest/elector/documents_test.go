@@ -54,7 +54,7 @@ const needsHost = "changes the host, or needs an image from a registry"
 // examples contains the command lines of the documentation, without comments and repeated spaces, and
 // with continued lines joined.
 var examples = map[string]example{
-	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --daily": {backends: zookeeper, alone: true, prints: "report --daily"},
+	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {backends: zookeeper, alone: true, prints: "report --serve"},
 	"elector run --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- /usr/local/bin/report":              {backends: zookeeper, alone: true, prints: "report"},
 	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /address " +
 		"--leader-begin-command 'ip addr add 10.0.0.9/24 dev eth0' --leader-end-command 'ip addr del 10.0.0.9/24 dev eth0 || true'": {
@@ -75,8 +75,8 @@ var examples = map[string]example{
 	"elector top --zookeeper-servers zk1,zk2,zk3 --under /jobs":                                  {backends: zookeeper, until: "web-1"},
 	"elector top ... --under /jobs":                                                              {backends: zookeeper, until: "web-1"},
 
-	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --daily": {testedBy: "TestAlso"},
-	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --daily":                                                          {testedBy: "TestDoctor"},
+	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --serve": {testedBy: "TestAlso"},
+	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve":                                                          {testedBy: "TestDoctor"},
 
 	"elector dev-server": {testedBy: "TestDocuments_DevServer"},
 	"elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180": {testedBy: "TestDocuments_DevServer"},

@@ -37,7 +37,7 @@ func (h *Hold) Path() string { return h.znodePath() }
 //
 // A resource can reject the writes of a former holder only after it has seen the token of
 // the new one. So send the token to the resource before you read anything that you will
-// write: docs/tasks/database.md shows the statements in SQL.
+// write: docs/tasks/fencing.md shows the statements in SQL.
 //
 // Only tokens of the same lock may be compared. Tokens of different elections, locks,
 // queues or partitions are unrelated, although all are zxids: if one record is checked

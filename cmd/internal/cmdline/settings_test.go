@@ -174,7 +174,7 @@ func TestSettings_InvalidFile(t *testing.T) {
 
 // FuzzSettings reads arbitrary files. A list that is accepted has at most as many bytes as the file.
 func FuzzSettings(f *testing.F) {
-	f.Add("name: x\nprogram: [report, --daily]\nwait:\n")
+	f.Add("name: x\nprogram: [report, --serve]\nwait:\n")
 	f.Add("hosts: &x [1, 2]\nprogram: *x\n---\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s := newTestSettings()

@@ -1,4 +1,4 @@
-// Command cron runs a job at most once in a period, on one of the machines that start it.
+// Command cron runs a program at most once in a period, on one of the machines that start it.
 package main
 
 import (
@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"os"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -16,20 +18,24 @@ import (
 
 func main() {
 	servers := flag.String("zk", "127.0.0.1:2181", "ZooKeeper servers, host:port,...")
+	path := flag.String("lock", "/jobs/invoices", "znode of the lock")
 	period := flag.Duration("period", 23*time.Hour, "at most one run in this time")
 	flag.Parse()
-	if err := run(strings.Split(*servers, ","), *period); err != nil {
+	if flag.NArg() == 0 {
+		log.Fatal("the program to run is missing: cron [flags] PROGRAM [ARGUMENTS]")
+	}
+	if err := run(strings.Split(*servers, ","), *path, *period, flag.Args()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(servers []string, period time.Duration) error {
+func run(servers []string, path string, period time.Duration, job []string) error {
 	conn, _, err := zkdial.Connect(servers, 10*time.Second)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	daily, err := lock.NewPeriod(conn, "/jobs/invoices", period)
+	daily, err := lock.NewPeriod(conn, path, period)
 	if err != nil {
 		return err
 	}
@@ -43,11 +49,8 @@ func run(servers []string, period time.Duration) error {
 	case err != nil:
 		return err
 	}
-	return errors.Join(sendInvoices(hold.Context()), hold.Release())
-}
-
-// sendInvoices is the job. It must return soon after ctx is done, because another machine may then hold the lock.
-func sendInvoices(ctx context.Context) error {
-	fmt.Println("the job runs")
-	return ctx.Err()
+	// The job is killed if another machine may hold the lock.
+	c := exec.CommandContext(hold.Context(), job[0], job[1:]...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	return errors.Join(c.Run(), hold.Release())
 }

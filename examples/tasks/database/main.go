@@ -3,9 +3,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"log"
 	"os"
 	"os/signal"
@@ -13,13 +11,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/elector"
+	"github.com/go-leaderelection/leaderelection/sqlfence"
 )
 
 func main() {
@@ -45,18 +43,21 @@ func run(ctx context.Context, db, name string) error {
 		return err
 	}
 	defer store.Close()
+	fence, err := sqlfence.NewFence(sqlfence.PostgreSQL, "report")
+	if err != nil {
+		return err
+	}
 	candidate, err := changefeed.NewElection(store, changefeed.WithID(name))
 	if err != nil {
 		return err
 	}
 	return elector.Lead(ctx, candidate, func(ctx context.Context, l *leaderelection.Leadership) error {
 		log.Print(name, " leads with token ", l.Token())
-		if err := begin(ctx, pool, l); err != nil {
-			return err
-		}
 		for {
-			if err := save(ctx, pool, l, time.Now().String()); err != nil {
-				log.Print("not saved: ", err)
+			if total, err := add(ctx, pool, fence, l); err != nil {
+				log.Print("not added: ", err)
+			} else {
+				log.Print("total ", total)
 			}
 			select {
 			case <-time.After(time.Second):
@@ -67,33 +68,18 @@ func run(ctx context.Context, db, name string) error {
 	})
 }
 
-// begin creates the table, and registers the token: then the database rejects the writes of former
-// leaders. A leader that writes what it has read must begin to read after that. The advisory lock waits
-// for the same statements of a former leader, which the server may still execute.
-func begin(ctx context.Context, pool *pgxpool.Pool, l *leaderelection.Leadership) error {
-	_, err := pool.Exec(ctx, `SELECT pg_advisory_xact_lock(1);
-		CREATE TABLE IF NOT EXISTS report (id int PRIMARY KEY, text text, token bigint);
-		INSERT INTO report VALUES (1, '', 0) ON CONFLICT DO NOTHING`)
-	if err != nil {
-		return fmt.Errorf("create the report: %w", err)
-	}
-	return requireRow(pool.Exec(ctx, "UPDATE report SET token = $1 WHERE id = 1 AND token <= $1", l.Token()))
-}
-
-// save writes text, unless a later leader has registered its token.
-func save(ctx context.Context, pool *pgxpool.Pool, l *leaderelection.Leadership, text string) error {
-	return requireRow(pool.Exec(ctx, "UPDATE report SET text = $2 WHERE id = 1 AND token = $1", l.Token(), text))
-}
-
-var errLaterLeader = errors.New("a later leader has registered its token")
-
-// requireRow returns an error if a statement has failed, or has changed no row.
-func requireRow(tag pgconn.CommandTag, err error) error {
-	switch {
-	case err != nil:
-		return fmt.Errorf("write the report: %w", err)
-	case tag.RowsAffected() == 0:
-		return errLaterLeader
-	}
-	return nil
+// add reads the total, and writes it plus one. If a later leader has begun, it fails, and changes nothing.
+func add(ctx context.Context, pool *pgxpool.Pool, fence *sqlfence.Fence, l *leaderelection.Leadership) (total int64, err error) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if err := fence.Guard(ctx, postgres.FenceTx(tx), l); err != nil { // before the first read
+			return err
+		}
+		if err := tx.QueryRow(ctx, "SELECT total FROM account WHERE id = 1").Scan(&total); err != nil {
+			return err
+		}
+		total++
+		_, err := tx.Exec(ctx, "UPDATE account SET total = $1 WHERE id = 1", total)
+		return err
+	})
+	return total, err
 }
