@@ -16,13 +16,13 @@ type completions struct {
 	stored  []storedWrite
 	applied []appliedEntries
 
-	pending       atomic.Bool // there are results
+	pending       atomic.Bool // stored or applied contains results
 	awaitsStored  atomic.Bool
 	awaitsApplied atomic.Bool
 	added         chan struct{} // contains a token if the loop waits for a result
 }
 
-// appliedEntries are entries that the state machine has applied.
+// appliedEntries contains the outcomes of a batch that the state machine has applied, and its last index.
 type appliedEntries struct {
 	index    uint64
 	outcomes []replica.Outcome
@@ -61,7 +61,7 @@ func (c *completions) await(stored, applied bool) {
 	}
 }
 
-// report passes the results to the core.
+// report passes the stored writes and the applied entries to the core, and removes them.
 func (c *completions) report(to *core.Core) {
 	if !c.pending.Load() {
 		return

@@ -118,14 +118,14 @@ func (l *loopState) handleInputs() {
 	}
 }
 
-// loopState is the state of the loop in addition to the core.
+// loopState is the core, and what the loop needs to pass inputs to it and outputs from it.
 type loopState struct {
 	n        *Node
 	c        *core.Core
 	now      time.Time                  // before the inputs of this iteration
 	lease    time.Duration              // the published lease, on the node's clock
-	token    uint64                     // of the last request
-	waiting  map[uint64]chan core.Reply // by token
+	token    uint64                     // token of the last request
+	waiting  map[uint64]chan core.Reply // where the callers wait for replies, by token
 	hadLease bool                       // the node had a lease when candidates were last signaled
 	leaseEnd time.Duration              // when the lease expires, as of that time
 	dropped  transport.Reporters        // errors of frames, by their texts

@@ -66,9 +66,9 @@ type Node struct {
 	machineIndex uint64
 	applied      watchedIndex
 	lease        atomic.Pointer[time.Time] // when the lease expires; nil without a lease
-	freeSpace    atomic.Int64              // see core.SetFreeSpace
-	full         atomic.Bool               // see core.SetFreeSpace
-	skips        atomic.Pointer[[]uint64]
+	freeSpace    atomic.Int64              // bytes of updates that fit on the disk
+	full         atomic.Bool               // an entry could not be written, because the disk has no space
+	skips        atomic.Pointer[[]uint64]  // indexes of entries that were not applied, in order
 	statusMu     sync.Mutex
 	status       core.Status // published by the loop
 	standing     atomic.Pointer[standing]

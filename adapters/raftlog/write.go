@@ -16,13 +16,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// writeTask is a request to the disk.
+// writeTask is a write that the core requests, for runWriter.
 type writeTask struct {
 	write  *core.Write
 	staged string // the name of the staged snapshot that the write installs
 }
 
-// storedWrite is a write that is durable.
+// storedWrite is a write that is durable, with the snapshot that it has installed.
 type storedWrite struct {
 	write     *core.Write
 	installed *core.Installed // the snapshot of the write, or nil

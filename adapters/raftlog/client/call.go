@@ -54,11 +54,11 @@ func (c *Client) ChangePeers(ctx context.Context, id api.RequestID, voters []api
 	return index, err
 }
 
-// request describes a call.
+// request describes what callAnyPeer calls, and how it selects peers and limits the time.
 type request struct {
-	description string // begins with a verb, for errors
-	slow        bool   // reports that the call may take until its context is done, not only CallTimeout
-	atLeader    bool   // reports that only the leader of the log can serve the call
+	description string // what the call does, for errors: a verb and its object
+	slow        bool   // the call may take until its context is done, not only CallTimeout
+	atLeader    bool   // only the leader of the log can serve the call
 }
 
 // callAnyPeer calls one peer after another until a call succeeds, an error is permanent, or ctx is

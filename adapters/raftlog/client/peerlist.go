@@ -9,11 +9,11 @@ import (
 // peerList contains the known peers in the order in which they are called. The client's lock guards
 // it.
 type peerList struct {
-	seeds     []api.Peer // are the peers of Config
-	index     uint64     // is the index of the membership
-	order     []api.Peer // contains the members, and then the seeds that are not members
-	leader    api.Peer   // is zero if the leader is not known
-	nextFirst int        // is the position of the peer that the next call tries first
+	seeds     []api.Peer // the peers of Config
+	index     uint64     // the index of the newest known membership
+	order     []api.Peer // the members, and then the seeds that are not members
+	leader    api.Peer   // the leader of the log; zero if it is not known
+	nextFirst int        // position in order of the peer that the next call tries first
 }
 
 func newPeerList(seeds []api.Peer) peerList {

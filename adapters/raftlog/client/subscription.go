@@ -55,16 +55,16 @@ type Subscription struct {
 	keepaliveTimeout time.Duration
 
 	// The following fields belong to the goroutine of the subscription.
-	next            uint64            // is the index of the next entry
-	peer            api.Peer          // is the peer that sends the events
-	fresh           bool              // reports that EventFresh was delivered, and no EventStale since
-	rejected        map[api.Peer]bool // contains the peers that have rejected the client
-	attemptedAt     time.Time         // is the start of the last attempt
-	leader          api.Peer          // is the leader according to the peer
-	leaderlessSince time.Time         // is when the peer lost its leader; zero if it has a leader
-	lastErr         error             // is the error of the last attempt; nil after the peer has answered
+	next            uint64            // index of the next entry
+	peer            api.Peer          // the peer that sends the events
+	fresh           bool              // EventFresh was delivered, and no EventStale since
+	rejected        map[api.Peer]bool // the peers that have rejected the client
+	attemptedAt     time.Time         // start of the last attempt
+	leader          api.Peer          // the leader according to the peer
+	leaderlessSince time.Time         // when the peer lost its leader; zero if it has a leader
+	lastErr         error             // error of the last attempt; nil after the peer has answered
 
-	err error // is set before ended is closed
+	err error // why the subscription ended; set before ended is closed
 }
 
 // Subscribe follows the log starting at index from; 0 and 1 are its start, and a reader

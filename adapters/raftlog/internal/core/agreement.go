@@ -109,7 +109,7 @@ func (a *agreement) encodeSums(c *Core) []byte {
 // receiveSums handles the checksums of another peer.
 func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 	if len(body) != historySize {
-		return fmt.Errorf("%w: checksums of %d bytes", errFrame, len(body))
+		return fmt.Errorf("%w: its checksums have %d bytes, not %d", errFrame, len(body), historySize)
 	}
 	if _, member := c.replica.Members.Find(from); !member {
 		return nil

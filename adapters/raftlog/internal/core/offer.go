@@ -30,13 +30,13 @@ type snapshotOffer struct {
 func (o snapshotOffer) check() error {
 	switch {
 	case o.kind != raftpb.MsgSnap || o.author != o.sender || o.to != o.self:
-		return fmt.Errorf("%w from %s: %v of %x for %x announces no snapshot", errFrame, o.from, o.kind, o.author, o.to)
+		return fmt.Errorf("%w from %s: %v from peer %x to peer %x does not announce a snapshot", errFrame, o.from, o.kind, o.author, o.to)
 	case o.sender != o.lead || o.term != o.ownTerm:
 		return fmt.Errorf("%w: %s is not the leader of term %d, and only the leader sends snapshots", api.ErrRefused, o.from, o.ownTerm)
 	case o.index <= o.appliedIndex:
 		return fmt.Errorf("%w: a snapshot of entry %d is not needed, because entry %d is applied", api.ErrInvalid, o.index, o.appliedIndex)
 	case o.size <= 0:
-		return fmt.Errorf("%w: a snapshot of %d bytes", api.ErrInvalid, o.size)
+		return fmt.Errorf("%w: the announced size of the snapshot is %d bytes", api.ErrInvalid, o.size)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (o snapshotOffer) check() error {
 func (c *Core) CheckSnapshot(from string, frame []byte, size int64) error {
 	m := &raftpb.Message{}
 	if len(frame) < frameHeader || frame[0] != frameRaft || proto.Unmarshal(frame[frameHeader:], m) != nil {
-		return fmt.Errorf("%w from %s: it announces no snapshot", errFrame, from)
+		return fmt.Errorf("%w from %s: it does not announce a snapshot", errFrame, from)
 	}
 	status := c.rn.BasicStatus()
 	return snapshotOffer{

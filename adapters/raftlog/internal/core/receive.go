@@ -28,6 +28,7 @@ const (
 	frameHeader     = 1 + 8
 )
 
+// errFrame is returned for a frame that no peer of this version sends.
 var errFrame = errors.New("malformed frame")
 
 func (c *Core) encodeFrame(kind byte, body []byte) []byte {
@@ -121,7 +122,7 @@ func (c *Core) ReceiveSnapshot(from string, frame []byte, index, term uint64) er
 func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error {
 	defer containPanic()
 	if len(frame) < frameHeader {
-		return fmt.Errorf("%w of %d bytes from %s", errFrame, len(frame), from)
+		return fmt.Errorf("%w from %s: it has %d bytes, and at least %d are required", errFrame, from, len(frame), frameHeader)
 	}
 	if c.replica.Members.IsRemoved(from) {
 		if frame[0] == frameAnnounce {
@@ -161,7 +162,7 @@ func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error
 	case frameHistory:
 		return c.agreement.receiveSums(c, sender, body)
 	}
-	return fmt.Errorf("%w of type %d from %s", errFrame, frame[0], from)
+	return fmt.Errorf("%w from %s: unknown type %d", errFrame, from, frame[0])
 }
 
 // receiveMessage handles a message of the engine.
@@ -171,10 +172,13 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
 	if m.GetFrom() != sender || m.GetTo() != c.self {
-		return fmt.Errorf("%w from %s: a message of %x for %x", errFrame, from, m.GetFrom(), m.GetTo())
+		return fmt.Errorf("%w from %s: its message is from peer %x to peer %x, and not from %x to %x", errFrame, from, m.GetFrom(), m.GetTo(), sender, c.self)
 	}
-	if (snapshot != nil) != (m.GetType() == raftpb.MsgSnap) {
-		return fmt.Errorf("%w from %s: %v comes with a snapshot: %t", errFrame, from, m.GetType(), snapshot != nil)
+	switch isSnapshot := m.GetType() == raftpb.MsgSnap; {
+	case snapshot != nil && !isSnapshot:
+		return fmt.Errorf("%w from %s: %v was sent with a snapshot", errFrame, from, m.GetType())
+	case snapshot == nil && isSnapshot:
+		return fmt.Errorf("%w from %s: %v was sent without a snapshot", errFrame, from, m.GetType())
 	}
 	if meta := m.GetSnapshot().GetMetadata(); snapshot != nil && *snapshot != (position{meta.GetIndex(), meta.GetTerm()}) {
 		return fmt.Errorf("%w from %s: it announces a snapshot of entry %d in term %d, and the file is of entry %d in term %d",
@@ -182,7 +186,7 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 	}
 	switch m.GetType() {
 	case raftpb.MsgProp, raftpb.MsgHup, raftpb.MsgTransferLeader, raftpb.MsgForgetLeader:
-		return fmt.Errorf("%w from %s: %v", errFrame, from, m.GetType())
+		return fmt.Errorf("%w from %s: %v, which peers do not send", errFrame, from, m.GetType())
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		if c.holdsVote() && string(m.GetContext()) != transferReason {
 			return nil

@@ -35,11 +35,11 @@ func decodeRequest(body []byte) (seq uint64, r Request, err error) {
 	case d.Err != nil:
 		return 0, r, d.Err
 	case r.Kind > api.KindControl || r.Kind == api.KindCheckpoint || r.ID.IsZero():
-		return 0, r, fmt.Errorf("a request of kind %v, ID %v", r.Kind, r.ID)
+		return 0, r, fmt.Errorf("peers do not send requests of kind %v with the ID %v", r.Kind, r.ID)
 	case len(data) > 0 && r.Kind == api.KindConfig:
-		return 0, r, fmt.Errorf("a request of kind %v with data", r.Kind)
+		return 0, r, fmt.Errorf("a request of kind %v must not contain data", r.Kind)
 	case r.Guard != (entry.Guard{}) && r.Kind != api.KindState:
-		return 0, r, fmt.Errorf("a request of kind %v with a guard", r.Kind)
+		return 0, r, fmt.Errorf("a request of kind %v must not contain a guard", r.Kind)
 	case r.Kind == api.KindControl:
 		r.Op, err = entry.DecodeOp(data)
 		return seq, r, err

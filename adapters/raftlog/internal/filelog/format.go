@@ -91,10 +91,10 @@ func parseFileName(name string) (segmentID, bool) {
 	return id, ok && err1 == nil && err2 == nil && id.fileName() == name
 }
 
-// recordHead is the head of a record.
+// recordHead precedes the payload of each record.
 type recordHead struct {
 	length  uint32 // of the payload
-	crc     uint32 // of the record, see recordChecksum
+	crc     uint32 // checksum of the record, which depends on that of the previous record
 	kind    byte
 	number  uint64
 	durable uint64 // number of the last record that was durable when this one was written
@@ -113,6 +113,8 @@ func (id segmentID) sealRecord(b []byte, offset int64, h recordHead, previous ui
 	return crc
 }
 
+// headChecksum returns the checksum of the head of the record in b. It depends on the segment and the offset, so
+// that a head at a wrong position is detected.
 func (id segmentID) headChecksum(b []byte, offset int64) uint32 {
 	var s [48]byte
 	binary.LittleEndian.PutUint64(s[0:], id.first)
@@ -124,6 +126,8 @@ func (id segmentID) headChecksum(b []byte, offset int64) uint32 {
 	return crc32.Checksum(s[:], castagnoli)
 }
 
+// recordChecksum returns the checksum of the record in b. It depends on the checksum of the previous record, so
+// that a missing record is detected.
 func recordChecksum(b []byte, previous uint32) uint32 {
 	var s [24]byte
 	binary.LittleEndian.PutUint32(s[0:], previous)
@@ -216,7 +220,7 @@ type segmentHeader struct {
 	reset bool // the segments before this one are not part of the log any more
 	state hardState
 	mark  mark
-	chain uint32 // checksum of the previous segment, see extendChain
+	chain uint32 // checksum of all records of the previous segment
 }
 
 func (h segmentHeader) appendTo(b []byte) []byte {

@@ -16,7 +16,7 @@ type position struct {
 	end    int64  // offset of the next record
 	number uint64 // number of the last record
 	crc    uint32 // checksum of the last record
-	chain  uint32 // checksum of all records, see extendChain
+	chain  uint32 // checksum of the checksums of all records
 }
 
 // advance returns the position after a record of size bytes, with its head.
@@ -138,7 +138,7 @@ func (r *segmentReader) decodePayload(payload []byte) (err error) {
 	case typeHeader:
 		r.record.header, err = decodeSegmentHeader(payload)
 		if id := r.record.header.id; err == nil && id != r.id {
-			return fmt.Errorf("this is the header of %s", id.fileName())
+			return fmt.Errorf("the header is that of %s", id.fileName())
 		}
 	case typeBatch:
 		r.record.batch, err = decodeBatch(payload)

@@ -142,7 +142,7 @@ func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 	role, count, rest := rest[3], int(rest[4]), rest[5:]
 	switch {
 	case m.versions.Highest < m.versions.Lowest:
-		return fail("%v", m.versions)
+		return fail("its lowest version is greater than its highest: %v", m.versions)
 	case role > rolePeer:
 		return fail("unknown role %d", role)
 	case count < len(texts):

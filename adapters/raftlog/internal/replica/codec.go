@@ -116,7 +116,7 @@ func (es *Elections) append(b []byte) []byte {
 func decodeElections(d *wire.Decoder, index uint64) (Elections, error) {
 	es := newElections()
 	if es.forgotten = d.Uint64("index"); es.forgotten > index {
-		return es, fmt.Errorf("%w: elections are forgotten through %d", entry.ErrMalformed, es.forgotten)
+		return es, fmt.Errorf("%w: elections are forgotten through entry %d, which follows the last entry, %d", entry.ErrMalformed, es.forgotten, index)
 	}
 	for range d.Count("number of elections", uint64(len(d.B)), 7) {
 		name := decodeString(d)
@@ -126,7 +126,7 @@ func decodeElections(d *wire.Decoder, index uint64) (Elections, error) {
 		})
 		at := max(e.EndedAt, e.RestartedAt)
 		if at > index || e.EndedAt != 0 && e.RestartedAt != 0 || e.Ended != (e.EndedAt != 0) || e.Ended && len(e.Candidates) > 0 {
-			return es, fmt.Errorf("%w: election %q", entry.ErrMalformed, name)
+			return es, fmt.Errorf("%w: the state of election %q contradicts itself", entry.ErrMalformed, name)
 		}
 		if at != 0 {
 			es.transitions = append(es.transitions, transition{at, e.Date, name})
@@ -203,7 +203,7 @@ func readState(r io.Reader) (*State, error) {
 	}
 	size := binary.BigEndian.Uint32(head[len(magic):])
 	if size > maxRecord {
-		return nil, fmt.Errorf("%w: a record of %d bytes", entry.ErrMalformed, size)
+		return nil, fmt.Errorf("%w: a record of %d bytes, the limit is %d", entry.ErrMalformed, size, maxRecord)
 	}
 	record, err := io.ReadAll(io.LimitReader(r, int64(size)))
 	if err == nil && len(record) != int(size) {

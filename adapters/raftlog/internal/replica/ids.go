@@ -41,8 +41,8 @@ type IDs struct {
 	recent  []idEntry // entries that are not in a bucket yet, in order
 	len     int
 
-	oldest      uint64 // is the smallest index if oldestKnown is set
-	oldestKnown bool   // is reset when entries are removed
+	oldest      uint64 // the smallest index of all entries; undefined unless oldestKnown
+	oldestKnown bool   // oldest was computed after entries were last removed
 }
 
 // newIDs returns an empty table.

@@ -27,14 +27,14 @@ const (
 // bytes), and the sum (big-endian).
 type bucket struct {
 	bucketHeader
-	oldest uint64 // is the smallest index
+	oldest uint64 // the smallest index of all entries
 	data   []byte
 }
 
 // bucketHeader contains the parameters of a bucket. Its fields are exported for encoding/binary.
 type bucketHeader struct {
-	First                 api.RequestID // is not after the first entry
-	Base                  uint64        // is not greater than the smallest index
+	First                 api.RequestID // subtracted from times; not after the ID of the first entry
+	Base                  uint64        // subtracted from indexes; at most the smallest index
 	TimeWidth, IndexWidth uint8
 }
 

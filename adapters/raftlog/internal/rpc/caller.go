@@ -45,7 +45,7 @@ type reply struct {
 
 func (k *call) kind() byte { return k.request.frame[0] }
 
-// changesState reports whether the call changes something.
+// changesState reports whether the call proposes an update or changes the peers.
 func (k *call) changesState() bool { return k.kind() == msgPropose || k.kind() == msgChangePeers }
 
 // NewCaller returns a Caller that owns conn, until Close.

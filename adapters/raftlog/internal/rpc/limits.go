@@ -61,7 +61,7 @@ func (l load) sub(less load) load {
 }
 
 // checkIncrease returns an error if a load that grows by more exceeds a limit. The error names the limit and whose
-// load it is. What does not grow is not checked.
+// load it is. Parts of the load that do not grow are not checked.
 func (l load) checkIncrease(more, limit load, whose string) error {
 	sum := l.add(more)
 	for _, c := range []struct {
@@ -96,14 +96,14 @@ func checkClient(own, address, total, more load) error {
 	return total.checkIncrease(more, maxTotalLoad, "all clients")
 }
 
-// usage is what clients occupy. Its methods, and those of its clients, may be called by any goroutine.
+// usage counts the load of all clients, and of each address. Its methods, and those of its clients, may be called by any goroutine.
 type usage struct {
 	mu        sync.Mutex
 	total     load
 	addresses map[string]load
 }
 
-// client is the connection of a client.
+// client counts the load of one connection.
 type client struct {
 	usage   *usage
 	address string

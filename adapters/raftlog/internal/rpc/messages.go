@@ -55,12 +55,12 @@ func setNumber(frame []byte, number uint64) { binary.BigEndian.PutUint64(frame[1
 // decodeMessage splits the frame of a call or a reply. The body is a part of the frame.
 func decodeMessage(frame []byte) (kind byte, number uint64, body []byte, err error) {
 	if len(frame) < headerSize {
-		return 0, 0, nil, wire.Violation("a message of %d bytes", len(frame))
+		return 0, 0, nil, wire.Violation("a message of %d bytes is shorter than its header of %d", len(frame), headerSize)
 	}
 	return frame[0], binary.BigEndian.Uint64(frame[1:]), frame[headerSize:], nil
 }
 
-// decodePropose returns data that is a part of the body.
+// decodePropose decodes a proposal. data is a part of the body, not a copy.
 func decodePropose(body []byte) (id api.RequestID, data []byte, err error) {
 	d := wire.Decoder{B: body}
 	copy(id[:], d.Raw("request ID", uint64(len(id))))

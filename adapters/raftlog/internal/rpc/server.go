@@ -145,7 +145,7 @@ func (v *callServer) readRequests(ctx context.Context) error {
 			continue
 		}
 		if number <= last {
-			return wire.Violation("call %d follows call %d", number, last)
+			return wire.Violation("call %d was received after call %d: the numbers of calls must increase", number, last)
 		}
 		last = number
 		more := load{calls: 1}
@@ -235,7 +235,7 @@ func (v *callServer) decodeCall(kind byte, body []byte) (func(context.Context) (
 			return nil, v.service.RequestResign(ctx, names[0], names[1])
 		}, err
 	}
-	return nil, wire.Violation("a call of kind %d", kind)
+	return nil, wire.Violation("unknown kind of call: %d", kind)
 }
 
 // silenceLimit is the interval at which it is checked whether a client that waits for a

@@ -82,7 +82,7 @@ func (s *Server) serveStream(ctx context.Context, w *streamWriter, request []byt
 		}
 		return w.writeSnapshot(&snapshot)
 	default:
-		return wire.Violation("a stream of kind %d", kind)
+		return wire.Violation("unknown kind of stream: %d", kind)
 	}
 }
 

@@ -54,7 +54,7 @@ func Snapshot(ctx context.Context, conn Conn, patience time.Duration) (api.Snaps
 	s := newStream(ctx, conn, []byte{msgSnapshot}, patience)
 	event, err := s.Next()
 	if err == nil && event.Snapshot == nil {
-		err = wire.Violation("an entry instead of a snapshot")
+		err = wire.Violation("the server sends an entry, and a snapshot was requested")
 	}
 	if err != nil {
 		s.Close()
