@@ -40,7 +40,7 @@ func DeleteElection(client *clientv3.Client, node string, opts ...Option) error 
 	return d.execute(o.ctx)
 }
 
-// deletion is the deletion of an election.
+// deletion is a call of DeleteElection, which can need several attempts.
 type deletion struct {
 	client *clientv3.Client
 	node   string

@@ -30,7 +30,7 @@ var (
 	errForeign     = withText(leaderelection.ErrForeignChildren, "etcd: election node has keys that are not candidates")
 )
 
-// textError is an error with another text.
+// textError replaces the text of err, which errors.Is and errors.As still find.
 type textError struct {
 	text string
 	err  error

@@ -10,7 +10,8 @@ type position struct {
 	nodeRev  int64 // nodeRev is the create revision of the election node, or 0 if it did not exist.
 }
 
-// positionOf returns the position of a response that contains the election node.
+// positionOf returns the position in etcd's history at which a request was executed: h is the header of its
+// response, which also contained the create revision of the election node.
 func positionOf(h *etcdserverpb.ResponseHeader, nodeRev int64) position {
 	return position{h.GetClusterId(), h.GetRevision(), nodeRev}
 }

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// candidateKey identifies the key of a candidate.
+// candidateKey is the name of a candidate's key with the lease that it belongs to.
 type candidateKey struct {
 	lease    clientv3.LeaseID
 	name     string

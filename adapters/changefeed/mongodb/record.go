@@ -35,7 +35,7 @@ func decode(raw bson.Raw) (changefeed.Record, error) {
 		return changefeed.Record{}, store.NotRecord(err)
 	}
 	if d.Version == "" {
-		return changefeed.Record{}, store.NotRecord(errors.New("it has no version"))
+		return changefeed.Record{}, store.NotRecord(errors.New("its field version is missing or empty"))
 	}
 	r, err := d.Record()
 	r.Time = d.Time.UTC()

@@ -24,7 +24,7 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 	defer end()
 	s.permitted.Store(false)
-	created, err := s.waitForBucket(ctx)
+	created, err := s.awaitCreationTime(ctx)
 	if err == nil {
 		err = s.checkSpace(ctx)
 	}
@@ -70,9 +70,9 @@ func (s *Store) checkSpace(ctx context.Context) error {
 	return nil
 }
 
-// waitForBucket returns creationTime. It waits for JetStream, which becomes available later than a
-// server that has just started.
-func (s *Store) waitForBucket(ctx context.Context) (created int64, err error) {
+// awaitCreationTime returns when the bucket was created. It retries for two seconds while JetStream is not
+// available, as just after the start of a server. After that the error wraps [changefeed.ErrUnsuitable].
+func (s *Store) awaitCreationTime(ctx context.Context) (created int64, err error) {
 	for end := time.Now().Add(2 * time.Second); ; {
 		err = s.retryUnanswered(ctx, func(ctx context.Context) error {
 			created, err = s.creationTime(ctx)

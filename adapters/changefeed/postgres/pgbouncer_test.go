@@ -54,7 +54,8 @@ func newPooledFactory(serverOf func(testing.TB) *dbserver.Server) storetest.Fact
 // are not behind it.
 func TestPgBouncer_Store(t *testing.T) { storetest.Run(t, newPooledFactory(shared.Get)) }
 
-// TestPgBouncer_Elections is the same for elections.
+// TestPgBouncer_Elections fails if elections on polled stores behind PgBouncer do not satisfy their contract,
+// also together with candidates that are not behind it.
 func TestPgBouncer_Elections(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newPooledFactory(shared.Get), newPooledFactory(separate))

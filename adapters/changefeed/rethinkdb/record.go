@@ -49,7 +49,7 @@ func decode(raw json.RawMessage) (changefeed.Record, error) {
 		return changefeed.Record{}, store.NotRecord(err)
 	}
 	if d.Version == "" {
-		return changefeed.Record{}, store.NotRecord(errors.New("it has no version"))
+		return changefeed.Record{}, store.NotRecord(errors.New("its field version is missing or empty"))
 	}
 	rec, err := d.Record()
 	if err == nil {

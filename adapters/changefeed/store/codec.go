@@ -53,7 +53,7 @@ func (d Document[N]) Record() (changefeed.Record, error) {
 	case d.Format != Format:
 		return changefeed.Record{}, NotRecord(fmt.Errorf("its format is %q, not %q", d.Format, Format))
 	case d.Epoch == "":
-		return changefeed.Record{}, NotRecord(errors.New("it has no epoch"))
+		return changefeed.Record{}, NotRecord(errors.New("its epoch is missing or empty"))
 	case !isNatural(d.Term) || !isNatural(d.Seq) || !isNatural(d.TTL) || r.TTL < 0:
 		return changefeed.Record{}, NotRecord(errors.New("its term, seq or ttl_ns is not a natural number"))
 	}
