@@ -196,7 +196,7 @@ func (c *changefeedBackend) options(ctx context.Context, more ...changefeed.Opti
 	lease := c.settings.sessionTimeout
 	return append([]changefeed.Option{
 		changefeed.WithContext(ctx), changefeed.WithID(c.settings.instanceID),
-		changefeed.WithHeartbeat(lease * 4 / 7), // results in this lease with the defaults of the package
+		changefeed.WithHeartbeat(lease * 4 / 7), // with the default timeouts, the lease lasts 7/4 of the heartbeat interval
 		// --lost-grace uses the rest of the lease to stop what elector runs.
 		changefeed.WithStopGuard(lease / stopGuard),
 		changefeed.WithLogger(c.settings.electionLog()),

@@ -126,7 +126,7 @@ func (r *runCommand) runScript(ctx context.Context, name, script string, l *lead
 	return nil
 }
 
-// handleBegin is the Begin of the Elector.
+// handleBegin runs the begin command when this instance has become the leader.
 func (r *runCommand) handleBegin(ctx context.Context, l *leaderelection.Leadership) error {
 	if err := r.attempt.succeed(); err != nil {
 		return err
@@ -135,7 +135,8 @@ func (r *runCommand) handleBegin(ctx context.Context, l *leaderelection.Leadersh
 	return r.runScript(ctx, "begin", r.beginCommand, l, r.environment(roleLeader, r.self(), l, nil))
 }
 
-// handleEnd is the End handler of the Elector.
+// handleEnd runs the end command when the leadership has ended or must end. It does nothing if the begin command
+// did not run.
 func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership) error {
 	if r.attempt.failure() != nil {
 		return nil // the begin command did not run
@@ -153,7 +154,7 @@ func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership
 	return nil
 }
 
-// handleError is the Error of the Elector.
+// handleError runs the error command after err, which does not end the Elector.
 func (r *runCommand) handleError(ctx context.Context, l *leaderelection.Leadership, err error) error {
 	return r.runScript(ctx, "error", r.errorCommand, nil, r.environment(roleError, nil, l, err))
 }

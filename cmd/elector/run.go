@@ -24,7 +24,7 @@ import (
 // candidates contains all values.
 const maxValue = 4096
 
-// runCommand is the command run.
+// runCommand contains the flags and the state of the command run.
 type runCommand struct {
 	settings *settings
 
@@ -286,7 +286,8 @@ func (r *runCommand) signals(cancel func()) cmdline.Signals {
 	return signals
 }
 
-// result returns the result of the command for the result of the Elector.
+// result returns the error with which the command ends if the Elector has ended with err: nil if the election or
+// the input has ended, or if only the resignation is unconfirmed.
 func (r *runCommand) result(ctx context.Context, err error) error {
 	log := r.settings.log
 	switch {

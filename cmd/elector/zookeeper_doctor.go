@@ -97,7 +97,7 @@ func (a *serverAnswer) parse(text string) {
 	case strings.Contains(text, "whitelist"):
 		a.refused = true
 	case strings.Contains(text, "not currently serving requests"):
-		a.err = errors.New("it has no quorum")
+		a.err = errors.New("it serves no requests, because it has no quorum")
 	case a.version == "":
 		a.err = errors.New("it is not a ZooKeeper server, or requires other settings for TLS")
 	}

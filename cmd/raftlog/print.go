@@ -35,9 +35,9 @@ type jsonEntry struct {
 	Kind      string     `json:"kind"`
 	ID        string     `json:"id,omitempty"`
 	Time      *time.Time `json:"time,omitempty"`
-	Size      int        `json:"size"` // is the size of the data
+	Size      int        `json:"size"` // the size of the data in bytes
 	Data      *string    `json:"data,omitempty"`
-	Hex       string     `json:"hex,omitempty"` // replaces Data that is not UTF-8
+	Hex       string     `json:"hex,omitempty"` // the data in hexadecimal, if it is not UTF-8; Data is nil then
 	Skipped   bool       `json:"skipped,omitempty"`
 	Committed *bool      `json:"committed,omitempty"`
 }

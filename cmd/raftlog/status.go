@@ -54,8 +54,8 @@ func newStatus() *cobra.Command {
 	return cmd
 }
 
-// printReports prints reports until ctx is done, or one report with --once, or if the output is not a
-// terminal and no interval was set.
+// printReports prints a report at each interval until ctx is done. It prints only one with --once, or if the
+// output is not a terminal and --interval is not set.
 func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io.Writer) error {
 	if c.interval < 100*time.Millisecond {
 		return newUsageError("--interval %v: must be at least 100ms, such as 1s", c.interval)

@@ -22,8 +22,8 @@ import (
 // accessPage is the page whose blocks of commands TestDocuments_Access runs.
 const accessPage = "docs/access.md"
 
-// accessBlocks returns the blocks of commands in a section of the page: those that protect a backend, and
-// then that of an instance.
+// accessBlocks returns the sh blocks of a section of docs/access.md: those that set permissions, and the last
+// one, which starts elector. Its shell is replaced by elector, so that signals reach elector.
 func accessBlocks(t *testing.T, section string) (protect []string, instance string) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("../..", accessPage))
