@@ -78,7 +78,7 @@ type acquisition struct {
 	at        int64
 }
 
-// absent is an implementation that is not measured.
+// absent is an implementation that is not measured, with the reason.
 type absent struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
@@ -87,7 +87,7 @@ type absent struct {
 // sessionTimeout is the session timeout of all contestants, long enough for a busy machine.
 const sessionTimeout = 10 * time.Second
 
-// events implements the channels of a contestant.
+// events contains the channels by which a contestant reports acquisitions and failures.
 type events struct {
 	acquired chan acquisition
 	failed   chan error
@@ -106,7 +106,7 @@ func (e *events) reportFailure(err error) {
 	}
 }
 
-// discard discards the reports of earlier candidates.
+// discard removes all unread reports, which are those of earlier candidates.
 func (e *events) discard() {
 	for {
 		select {

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// bench is a run of the benchmark.
+// bench is one run of the program: its settings, the installed servers and the rows that are measured.
 type bench struct {
 	settings
 	installation

@@ -85,7 +85,7 @@ func (r *row) others() string {
 	}
 }
 
-// rounds returns the number of rounds.
+// rounds returns the greatest number of values that a contestant has.
 func (r *row) rounds() int {
 	n := 0
 	for _, values := range r.Values {
@@ -94,7 +94,8 @@ func (r *row) rounds() int {
 	return n
 }
 
-// compared returns the value of values that is compared: by default the median.
+// compared returns the one of the values by which contestants are compared: the median, or another quantile that
+// counts from the best value, which is the greatest rate.
 func (r *row) compared(values []float64) float64 {
 	if r.Unit == unitRate {
 		return benchmark.Quantile(values, 1-r.quantile)
@@ -102,7 +103,7 @@ func (r *row) compared(values []float64) float64 {
 	return benchmark.Quantile(values, r.quantile)
 }
 
-// base returns the divisor of the values.
+// base returns the divisor of the values: the value of the baseline for relative rows, and 1 for others.
 func (r *row) base() float64 {
 	if r.isRelative() {
 		return r.compared(r.Values[baselineName])

@@ -20,11 +20,11 @@ type repository struct {
 	modules []*module
 }
 
-// module is a module of the repository.
+// module is a Go module of this repository.
 type module struct {
-	path string // for example github.com/go-leaderelection/leaderelection/adapters/etcd
-	dir  string // relative to the root, for example adapters/etcd; "." for the core module
-	file *modfile.File
+	path string        // for example github.com/go-leaderelection/leaderelection/adapters/etcd
+	dir  string        // relative to the root, for example adapters/etcd; "." for the core module
+	file *modfile.File // its go.mod
 }
 
 // findOthers returns the modules that are not part of the workspace, such as the benchmarks.
