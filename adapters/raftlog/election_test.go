@@ -191,9 +191,9 @@ func TestDeleteElection_Forgotten(t *testing.T) {
 	}, slowElections, briefly)
 }
 
-// TestDeleteElection_Late fails if the caller is not told that the outcome is unknown when its
-// request is rejected as too old: an earlier attempt may have been applied.
-func TestDeleteElection_Late(t *testing.T) {
+// TestDeleteElection_StaleRequestHasUnknownOutcome fails if the caller is not told that the outcome is
+// unknown when its request is rejected as too old: an earlier attempt may have been applied.
+func TestDeleteElection_StaleRequestHasUnknownOutcome(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		err := raftlog.ChangeError(t.Context(), h.node(h.peers[0]), fmt.Errorf("%w", api.ErrStale))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)

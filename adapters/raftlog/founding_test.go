@@ -17,8 +17,8 @@ func founders(peers ...api.Peer) func(*raftlog.Config) {
 	return func(c *raftlog.Config) { c.Peers = peers }
 }
 
-// TestFounding_Alone fails if a founding peer waits long for peers that cannot be reached.
-func TestFounding_Alone(t *testing.T) {
+// TestFounding_UnreachablePeers fails if a founding peer waits long for peers that cannot be reached.
+func TestFounding_UnreachablePeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		defer h.isolate(h.peers[0])()
@@ -28,9 +28,9 @@ func TestFounding_Alone(t *testing.T) {
 	})
 }
 
-// TestFounding_Again fails if a peer that was started with a wrong list of peers stops others, does not
-// report both lists, or cannot be started with the right list.
-func TestFounding_Again(t *testing.T) {
+// TestFounding_WrongPeersCanBeCorrected fails if a peer that was started with a wrong list of peers stops
+// others, does not report both lists, or cannot be started with the right list.
+func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -105,9 +105,9 @@ func TestFounding_LaterList(t *testing.T) {
 	})
 }
 
-// TestFounding_Killed fails if a founding peer that is killed at any time, while it founds the cluster
-// again, does not belong to the cluster at the next start.
-func TestFounding_Killed(t *testing.T) {
+// TestFounding_CompletesAfterKill fails if a founding peer that is killed at any time, while it founds the
+// cluster again, does not belong to the cluster at the next start.
+func TestFounding_CompletesAfterKill(t *testing.T) {
 	for op := 1; ; op++ {
 		complete := false
 		synctest.Test(t, func(t *testing.T) {

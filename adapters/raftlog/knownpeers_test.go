@@ -292,9 +292,9 @@ func (h *harness) damagePeers(t testing.TB, p api.Peer, ids ...string) {
 	require.NoError(t, identity.WritePeers(h.disks[p.ID], known))
 }
 
-// TestKnownPeers_Wrong fails if the wrong records of one peer stop other peers, or prevent them from
-// committing entries.
-func TestKnownPeers_Wrong(t *testing.T) {
+// TestKnownPeers_WrongRecordsOfOnePeer fails if the wrong records of one peer stop other peers, or prevent
+// them from committing entries.
+func TestKnownPeers_WrongRecordsOfOnePeer(t *testing.T) {
 	for name, wrong := range map[string][]string{"one": {"p1"}, "all": {"p0", "p1"}} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {

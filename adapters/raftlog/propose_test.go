@@ -52,9 +52,9 @@ func TestPropose_Concurrent(t *testing.T) {
 	})
 }
 
-// TestPropose_Retried fails if an update that is retried is applied again, at any peer, after
+// TestPropose_RetryIsAppliedOnce fails if an update that is retried is applied again, at any peer, after
 // restarts, snapshots and power failures.
-func TestPropose_Retried(t *testing.T) {
+func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := api.NewRequestID()
 		index := h.propose(t, h.peers[0], id, "once")

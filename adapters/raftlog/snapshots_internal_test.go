@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestSending fails if the snapshot that a newer one for the same peer replaces is not cancelled, or its
-// result counts as that of the newer one.
-func TestSending(t *testing.T) {
+// TestSending_NewerSnapshotCancelsOlder fails if the snapshot that a newer one for the same peer replaces
+// is not cancelled, or its result counts as that of the newer one.
+func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	s := sending{}
 	first, _, endFirst := s.begin(t.Context(), "b")
 	other, _, endOther := s.begin(t.Context(), "c")

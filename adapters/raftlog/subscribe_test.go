@@ -180,10 +180,10 @@ func TestSubscribe_SlowReader(t *testing.T) {
 	})
 }
 
-// TestSubscribe_Skipped fails if an entry that repeats a request ID is applied, or is not marked as
-// skipped, even after a snapshot. Two leaders can write such entries. A leader that knows the first
-// entry does not write the second one, so the test writes it to the log.
-func TestSubscribe_Skipped(t *testing.T) {
+// TestSubscribe_RepeatedIDIsSkipped fails if an entry that repeats a request ID is applied, or is not
+// marked as skipped, even after a snapshot. Two leaders can write such entries. A leader that knows the
+// first entry does not write the second one, so the test writes it to the log.
+func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, id := h.peers[0], api.NewRequestID()
 		first := h.propose(t, p, id, "once")

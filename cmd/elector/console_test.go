@@ -45,8 +45,8 @@ func TestConsole(t *testing.T) {
 	require.Equal(t, cmdline.OK, p.exitCode())
 }
 
-// TestConsole_Term fails if elector does not exit after TERM while it reads the input.
-func TestConsole_Term(t *testing.T) {
+// TestConsole_ExitsAfterTERM fails if elector does not exit after TERM while it reads the input.
+func TestConsole_ExitsAfterTERM(t *testing.T) {
 	p, keyboard := startConsole(t, "--", "sh", "-c", `trap 'echo stopped; exit 3' TERM; echo started; while :; do sleep 0.01; done`)
 	fmt.Fprintln(keyboard, "LEADER")
 	p.waitForOutput("started")

@@ -80,8 +80,8 @@ func TestDoctor_LostReply(t *testing.T) {
 	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
 }
 
-// TestDoctor_Also fails if doctor accepts settings of a migration that run rejects.
-func TestDoctor_Also(t *testing.T) {
+// TestDoctor_SettingsOfMigration fails if doctor accepts settings of a migration that run rejects.
+func TestDoctor_SettingsOfMigration(t *testing.T) {
 	for _, program := range [][]string{nil, {"--", "true"}} {
 		_, err := executeLine(append([]string{"doctor", "--zookeeper-servers", "127.0.0.1:1", "--also", "zookeeper"}, program...)...)
 		require.ErrorContains(t, err, "--also zookeeper: it is the backend of --backend")

@@ -22,8 +22,8 @@ func TestZooKeeper(t *testing.T) {
 	require.NotContains(t, h.srv.Tree(), "one")
 }
 
-// TestEnd_Program fails if a program is not stopped before elector exits because the election has ended.
-func TestEnd_Program(t *testing.T) {
+// TestEnd_StopsProgram fails if a program is not stopped before elector exits because the election has ended.
+func TestEnd_StopsProgram(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful)
 	h.command("end").requireExit(cmdline.OK)

@@ -83,8 +83,8 @@ func TestResign_AmbiguousName(t *testing.T) {
 	resign.requireExit(cmdline.Usage, "2 candidates have that name")
 }
 
-// TestResign_Signal fails if the command does not exit and withdraw its request after a signal.
-func TestResign_Signal(t *testing.T) {
+// TestResign_SignalWithdrawsRequest fails if the command does not exit and withdraw its request after a signal.
+func TestResign_SignalWithdrawsRequest(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--leader-end-command", `echo ending; sleep 100`, "--end-timeout", "1m", "--grace", "10ms")
 	resign := h.command("resign")

@@ -18,9 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_Term fails if the commands and the program do not end in order after TERM, or if the next leader begins
-// before.
-func TestRun_Term(t *testing.T) {
+// TestRun_EndsInOrderAfterTERM fails if the commands and the program do not end in order after TERM, or if
+// the next leader begins before.
+func TestRun_EndsInOrderAfterTERM(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	end := []string{"--leader-end-command", `echo "$NAME end $ELECTOR_ROLE $ELECTOR_LEADER" >> "$FILE"`}
 	begin := []string{"--leader-begin-command", `echo "$NAME begin" >> "$FILE"`}
@@ -48,8 +48,9 @@ func TestRun_ExitsAfterSecondSignal(t *testing.T) {
 	require.NoFileExists(t, file)
 }
 
-// TestRun_Stopped fails if the watchdog of a stopped leader does not stop the program when the lease expires.
-func TestRun_Stopped(t *testing.T) {
+// TestRun_WatchdogOfStoppedLeader fails if the watchdog of a stopped leader does not stop the program when
+// the lease expires.
+func TestRun_WatchdogOfStoppedLeader(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.run("a", stubborn, "--grace", "10s")

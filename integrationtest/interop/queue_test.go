@@ -208,8 +208,9 @@ func TestQueue_Shared(t *testing.T) {
 	}
 }
 
-// TestQueue_Later fails if a peer takes an item that Go has returned with a delay, or if Go does not take it afterwards.
-func TestQueue_Later(t *testing.T) {
+// TestQueue_ReturnedWithDelay fails if a peer takes an item that Go has returned with a delay, or if Go
+// does not take it afterwards.
+func TestQueue_ReturnedWithDelay(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
 		ctx := testenv.ContextOf(t)
 		id, err := q.Put(ctx, []byte("later"))

@@ -161,7 +161,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"case m.FeedWorks && m.mayClaim():", "case m.mayClaim():"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestFeed_Failed",
+		tests: "./adapters/changefeed/internal/protocol -run TestFeed_FailureStopsClaimsAndLeadership",
 	},
 	{
 		name: "changefeed/feed-deadline", breaks: "a leader continues without a feed for any time",
@@ -169,7 +169,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"if m.Leading && !m.FeedWorks && ", "if false && "},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestFeed_Failed",
+		tests: "./adapters/changefeed/internal/protocol -run TestFeed_FailureStopsClaimsAndLeadership",
 	},
 	{
 		name: "changefeed/feed-returns", breaks: "a leader stops although its feed returns within the lease",
@@ -177,7 +177,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"m.FeedDeadline = m.now + m.cfg.Lease", "m.FeedDeadline = m.now"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestFeed_Failed",
+		tests: "./adapters/changefeed/internal/protocol -run TestFeed_FailureStopsClaimsAndLeadership",
 	},
 	{
 		name: "changefeed/term", breaks: "terms decrease after an older record returns",
@@ -241,7 +241,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"return m.LostClaims >= maxLostClaims", "return false"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestClaim_Lost",
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_UnacknowledgedLetsOthersLead",
 	},
 	{
 		name: "changefeed/lost-claims-released", breaks: "a candidate that yields claims the record that it has released",
@@ -249,7 +249,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"m.Current.Released() && !m.isTransferring() && !m.mustYield() ||", "m.Current.Released() && !m.isTransferring() ||"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestClaim_Lost",
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_UnacknowledgedLetsOthersLead",
 	},
 	{
 		name: "changefeed/lost-heartbeats", breaks: "a leader whose heartbeats are never acknowledged claims the record again and again",
@@ -257,7 +257,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"if r == Expired || r == RecordLost {", "if false {"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestClaim_Lost",
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_UnacknowledgedLetsOthersLead",
 	},
 	{
 		name: "changefeed/own-ttl", breaks: "a leader keeps a TTL that was edited by hand",
@@ -395,7 +395,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"const maxLockLimit = 500 * time.Millisecond", "const maxLockLimit = time.Hour"},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestStore_Locks$/^Row$",
+		tests: "./adapters/changefeed/postgres -run ^TestStore_LockedByOtherClient$/^Row$",
 	},
 	{
 		name: "changefeed/postgres-table-lock", breaks: "a new connection waits for a locked table until the context of its request is done",
@@ -403,6 +403,6 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"IN ('idle_session_timeout', 'lock_timeout')", "IN ('idle_session_timeout')"},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestStore_Locks$/^Table$",
+		tests: "./adapters/changefeed/postgres -run ^TestStore_LockedByOtherClient$/^Table$",
 	},
 }

@@ -26,7 +26,7 @@ var commandMutants = []mutant{
 			{"	\"log/slog\"\n", "	\"log/slog\"\n	\"encoding/json\"\n"},
 			{"	\"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline\"\n", ""},
 		},
-		tests: "./cmd/elector -run ^TestPrint_Hostile$",
+		tests: "./cmd/elector -run ^TestPrint_ControlCharacters$",
 	},
 	{
 		name: "command/page-escapes", breaks: "names of other candidates are a part of the page of --listen",
@@ -220,7 +220,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`cell(c.Name), cmp`, `c.Name, cmp`},
 		},
-		tests: "./cmd/elector -run TestPrint_Hostile",
+		tests: "./cmd/elector -run TestPrint_ControlCharacters",
 	},
 	{
 		name: "command/printable-watch", breaks: "elector watch prints names of others with control characters",
@@ -228,7 +228,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`cmdline.Printable(text)`, `text`},
 		},
-		tests: "./cmd/elector -run TestPrint_Hostile",
+		tests: "./cmd/elector -run TestPrint_ControlCharacters",
 	},
 	{
 		name: "command/printable-json", breaks: "JSON contains characters that a terminal could execute",

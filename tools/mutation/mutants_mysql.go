@@ -24,7 +24,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"innodb_lock_wait_timeout=1, ", "innodb_lock_wait_timeout=1000, "},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStore_Locks$/^Row$",
+		tests: "./adapters/changefeed/mysql -run ^TestStore_LockedByOtherClient$/^Row$",
 	},
 	{
 		name: "changefeed/mysql-table-lock", breaks: "requests wait at the server for a locked table until their context is done",
@@ -32,7 +32,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{" lock_wait_timeout=1 ", " lock_wait_timeout=1000 "},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStore_Locks$/^Table$",
+		tests: "./adapters/changefeed/mysql -run ^TestStore_LockedByOtherClient$/^Table$",
 	},
 	{
 		name: "changefeed/mysql-key", breaks: "the keys of two elections may differ in case only",
@@ -40,7 +40,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"\"election varbinary(255)\"", "\"election varchar(255)\""},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStore_Keys$",
+		tests: "./adapters/changefeed/mysql -run ^TestStore_SimilarKeys$",
 	},
 	{
 		name: "changefeed/mysql-read-only", breaks: "Start accepts a server that does not accept writes",

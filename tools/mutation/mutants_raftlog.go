@@ -108,7 +108,7 @@ var raftlogMutants = []mutant{
 			{`		c.space.removeUnwritten(w.Entries)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSpace_Updates",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_LeaderRejectsUpdates",
 	},
 	{
 		name: "raftlog/majority-full", breaks: "a majority without space is not noticed",
@@ -116,7 +116,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"len(ids) >= len(voters)-len(voters)/2", "len(ids) > len(voters)-len(voters)/2"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSpace_Majority",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_MajorityOfDisksIsFull",
 	},
 	{
 		name: "raftlog/appends-full", breaks: "a peer without space accepts entries",
@@ -124,7 +124,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"(c.backlog.dropsAppends(c) || c.space.full)", "c.backlog.dropsAppends(c)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSpace_Majority",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_MajorityOfDisksIsFull",
 	},
 	{
 		name: "raftlog/skips", breaks: "skipped entries are never forgotten",
@@ -132,7 +132,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"c.replica.DropSkips(w.Compact)", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSkips_Dropped",
+		tests: "./adapters/raftlog/internal/core -run TestSkips_DroppedWithTheirEntries",
 	},
 	{
 		name: "raftlog/change-written", breaks: "a change of the peers that was written is reported as not begun",

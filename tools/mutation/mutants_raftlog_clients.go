@@ -97,7 +97,7 @@ var raftlogClientMutants = []mutant{
 		edits: []edit{
 			{"conn.SetTimeouts(streamSilence, 0)", "conn.SetTimeouts(0, 0)"},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestServer_LostClient",
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_EndsStreamOfSilentClient",
 	},
 	{
 		name: "raftlog/rpc-slow-client", breaks: "a stream of a slow client ends",

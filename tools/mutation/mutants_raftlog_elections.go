@@ -50,7 +50,7 @@ var raftlogElectionMutants = []mutant{
 			{`		c.candidates.markAll(c)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCandidates_Snapshot",
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_DifferFromInstalledSnapshot",
 	},
 	{
 		name: "raftlog/elections-count", breaks: "the count of candidates of a name only grows",

@@ -88,7 +88,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"\t\t(*earlier)()\n", ""},
 		},
-		tests: "./adapters/raftlog -run TestSending",
+		tests: "./adapters/raftlog -run TestSending_NewerSnapshotCancelsOlder",
 	},
 	{
 		name: "raftlog/state-format", breaks: "a snapshot of another format is decoded",

@@ -55,7 +55,7 @@ var raftlogPeerMutants = []mutant{
 	}
 	unused`},
 		},
-		tests: "./adapters/raftlog -run TestFounding_Again",
+		tests: "./adapters/raftlog -run TestFounding_WrongPeersCanBeCorrected",
 	},
 	{
 		name: "raftlog/lost-voter-joins", breaks: "a voter that has lost its directory joins again",
@@ -79,7 +79,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"case g.hello.Peer:", "default:"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestHandshake_Client",
+		tests: "./adapters/raftlog/internal/link -run TestHandshake_ClientHasNoPeerAccess",
 	},
 	{
 		name: "raftlog/welcome-sender", breaks: "a peer that is not the leader stops another one",
@@ -119,7 +119,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"\tc.cutOff.announcementPassedOn(c, c.names.numberOf(sender), c.names.numberOf(from))\n", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCutOff",
+		tests: "./adapters/raftlog/internal/core -run TestCutOff_LeaderStepsDown",
 	},
 	{
 		name: "raftlog/peer-again", breaks: "a process that is refused after it has become a member remains connected",

@@ -198,7 +198,7 @@ func (s *fakeServer) nextBatch(command bson.D) bson.D {
 				continue
 			}
 			c.ended = getValue(event, "operationType") == "invalidate"
-			if getValue(event, "operationType") == "update" { // updateLookup
+			if getValue(event, "operationType") == "update" { // the stream adds the current document (updateLookup)
 				var now any
 				if i := s.index(c.coll, getDocument(event, "documentKey")); i >= 0 {
 					now = s.docs[c.coll][i]

@@ -90,9 +90,9 @@ func TestHeartbeat_ManualCommit(t *testing.T) {
 	require.Equal(t, r, fixture.Read(t, other))
 }
 
-// TestStore_Locks fails if a request waits for a row or a table that another client has locked until its
-// context is done: it would occupy a connection, and continue on the server.
-func TestStore_Locks(t *testing.T) {
+// TestStore_LockedByOtherClient fails if a request waits for a row or a table that another client has
+// locked until its context is done: it would occupy a connection, and continue on the server.
+func TestStore_LockedByOtherClient(t *testing.T) {
 	for name, lock := range map[string]string{"Row": "UPDATE %t SET term = term + 1", "Table": "LOCK TABLES %t WRITE"} {
 		t.Run(name, func(t *testing.T) {
 			server, table := shared.Get(t), newTable()
@@ -173,8 +173,8 @@ func TestRead_NotRecord(t *testing.T) {
 	}
 }
 
-// TestStore_Keys fails if two elections whose keys differ in case or in spaces share a record.
-func TestStore_Keys(t *testing.T) {
+// TestStore_SimilarKeys fails if two elections whose keys differ in case or in spaces share a record.
+func TestStore_SimilarKeys(t *testing.T) {
 	db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 	for _, key := range []string{"job", "Job", "job ", "jöb"} {
 		s, err := mysql.NewStore(db, table, key)

@@ -121,9 +121,9 @@ func TestStore_KeepsPool(t *testing.T) {
 	require.NoError(t, pool.Ping(fixture.Context(t)))
 }
 
-// TestStore_Locks fails if requests that wait for a row or a table, which another client has locked, prevent
-// heartbeats of elections in other tables on the pool, or wait longer than their contexts.
-func TestStore_Locks(t *testing.T) {
+// TestStore_LockedByOtherClient fails if requests that wait for a row or a table, which another client has
+// locked, prevent heartbeats of elections in other tables on the pool, or wait longer than their contexts.
+func TestStore_LockedByOtherClient(t *testing.T) {
 	t.Run("Row", func(t *testing.T) { testLock(t, "SELECT FROM %s FOR UPDATE") })
 	t.Run("Table", func(t *testing.T) { testLock(t, "LOCK TABLE %s") }) // The server waits for it before it has planned a statement.
 }

@@ -350,9 +350,9 @@ func recordWithSeq(seq uint64) changefeed.Record {
 	return changefeed.Record{Epoch: "e", Leader: "one", Session: "s", Term: 7, Seq: seq, Version: fmt.Sprint(seq)}
 }
 
-// TestFeed_Reports fails if a record that the database sends is not delivered, is delivered twice, or
-// causes a read.
-func TestFeed_Reports(t *testing.T) {
+// TestFeed_DeliversReportedRecords fails if a record that the database sends is not delivered, is delivered
+// twice, or causes a read.
+func TestFeed_DeliversReportedRecords(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(3) {
 			e := changefeed.Event{Record: recordWithSeq(seq + 1)}
@@ -515,9 +515,9 @@ func TestFeed_WatchReturns(t *testing.T) {
 	})
 }
 
-// TestFeed_Fails fails if an error of the watch or of a read does not end the feed, also if there is an
-// unread event.
-func TestFeed_Fails(t *testing.T) {
+// TestFeed_EndsWithError fails if an error of the watch or of a read does not end the feed, also if there
+// is an unread event.
+func TestFeed_EndsWithError(t *testing.T) {
 	failed := errors.New("failed")
 	for name, fail := range map[string]func(s *scriptedWatch){
 		"Watch": func(s *scriptedWatch) { s.ends <- failed },

@@ -38,9 +38,9 @@ func TestFeeds_CloseWithStuckWatch(t *testing.T) {
 	})
 }
 
-// TestCall fails if Call waits for a driver that does not observe its context, or does not return
-// its result.
-func TestCall(t *testing.T) {
+// TestCall_ReturnsWhenContextIsDone fails if Call waits for a driver that does not observe its context, or
+// does not return its result.
+func TestCall_ReturnsWhenContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feeds := store.NewFeeds(nil, nil, 0)
 		value, err := store.Call(t.Context(), feeds, func(context.Context) (int, error) { return 1, nil })

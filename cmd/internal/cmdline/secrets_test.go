@@ -14,6 +14,8 @@ import (
 
 func texts(secrets [][]byte) string { return string(bytes.Join(secrets, []byte(" "))) }
 
+// TestReadSecrets fails if a file of one or two secrets is read incorrectly, or a file with none, a short one or
+// more is accepted.
 func TestReadSecrets(t *testing.T) {
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
 	for text, want := range map[string]string{

@@ -69,10 +69,10 @@ func TestFeed_ExpectedWrite(t *testing.T) {
 	require.Zero(t, c.state.ExpectedSeq, "another epoch was delivered")
 }
 
-// TestFeed_Failed fails if a candidate claims a record without a working feed, if a leader stops
-// although a feed works again within the lease, or if a leader without a feed does not release the
-// record after a lease, unless it is configured to keep leading.
-func TestFeed_Failed(t *testing.T) {
+// TestFeed_FailureStopsClaimsAndLeadership fails if a candidate claims a record without a working feed, if
+// a leader stops although a feed works again within the lease, or if a leader without a feed does not
+// release the record after a lease, unless it is configured to keep leading.
+func TestFeed_FailureStopsClaimsAndLeadership(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.step(Input{Kind: FeedDown})
 	c.now = c.state.ClaimAt

@@ -173,9 +173,9 @@ func TestRestoredState_Unchanged(t *testing.T) {
 	require.Zero(t, c.state.HoldUntil)
 }
 
-// TestClaim_Lost fails if a candidate whose claims or heartbeats are applied but not acknowledged does
-// not let others lead, or it does not claim the record again if the others do not.
-func TestClaim_Lost(t *testing.T) {
+// TestClaim_UnacknowledgedLetsOthersLead fails if a candidate whose claims or heartbeats are applied but
+// not acknowledged does not let others lead, or it does not claim the record again if the others do not.
+func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 	for name, lose := range map[string]func(c *candidate, claim Action) []Action{
 		"NoAcknowledgement": func(c *candidate, claim Action) []Action {
 			require.Equal(t, None, request(c.fail(Unknown)).Op, "the retry has a pause")

@@ -46,9 +46,9 @@ func TestMove(t *testing.T) {
 	require.Equal(t, last, h.peers[0].core.Status().Last)
 }
 
-// TestMove_Taken fails if a peer gets the address of another member, or if that is proposed again and
-// again.
-func TestMove_Taken(t *testing.T) {
+// TestMove_AddressOfOtherMember fails if a peer gets the address of another member, or if that is proposed
+// again and again.
+func TestMove_AddressOfOtherMember(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()
 	p, other := h.peers[0], h.peers[1]

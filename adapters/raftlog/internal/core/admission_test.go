@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestLearner_Absent fails if a learner that was stopped remains in the configuration, with its
+// TestLearner_StoppedIsRemoved fails if a learner that was stopped remains in the configuration, with its
 // address, or if it is not admitted when it returns.
-func TestLearner_Absent(t *testing.T) {
+func TestLearner_StoppedIsRemoved(t *testing.T) {
 	h := newHarness(t, 3)
 	p := h.addLearner(3)
 	learners := func() int {
@@ -31,8 +31,8 @@ func TestLearner_Absent(t *testing.T) {
 	h.waitFor("it is admitted again", func() bool { return learners() == 1 })
 }
 
-// TestAnnouncement_Instances fails if the instances that another peer knows are not passed on.
-func TestAnnouncement_Instances(t *testing.T) {
+// TestAnnouncement_PassesInstancesOn fails if the instances that another peer knows are not passed on.
+func TestAnnouncement_PassesInstancesOn(t *testing.T) {
 	h, l := startCluster(t)
 	other := h.others(l)[0]
 	body := announcement{election: election, addr: other.self.Addr, instances: map[string]string{"z": "i"}}.encode()

@@ -60,9 +60,9 @@ func (p *peer) corruptHistory() {
 	p.core.agreement.recordSum(p.core)
 }
 
-// TestAgreement_Differs fails if a peer whose history differs from that of a majority does not stop,
-// as the leader or as a follower, or if other peers stop.
-func TestAgreement_Differs(t *testing.T) {
+// TestAgreement_PeerWithOtherHistoryStops fails if a peer whose history differs from that of a majority
+// does not stop, as the leader or as a follower, or if other peers stop.
+func TestAgreement_PeerWithOtherHistoryStops(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		h := newHarness(t, 3)
 		p, other, _ := h.leaderAfterUpdates(10)
@@ -114,8 +114,8 @@ func TestAgreement_FarBehind(t *testing.T) {
 	}
 }
 
-// TestAgreement_Same fails if a difference between equal histories is found.
-func TestAgreement_Same(t *testing.T) {
+// TestAgreement_EqualHistories fails if a difference between equal histories is found.
+func TestAgreement_EqualHistories(t *testing.T) {
 	h := newHarness(t, 3)
 	_, second, third := h.leaderAfterUpdates(1000)
 	require.Empty(t, h.advanceWithFaults(5*election))

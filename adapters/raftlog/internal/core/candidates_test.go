@@ -82,9 +82,9 @@ func TestCandidates_EarlierProcess(t *testing.T) {
 	require.Empty(t, p.core.candidates.wanted)
 }
 
-// TestCandidates_Snapshot fails if a candidate that an installed snapshot lacks does not join again, or
-// a candidate that has resigned and is in the snapshot does not leave.
-func TestCandidates_Snapshot(t *testing.T) {
+// TestCandidates_DifferFromInstalledSnapshot fails if a candidate that an installed snapshot lacks does not
+// join again, or a candidate that has resigned and is in the snapshot does not leave.
+func TestCandidates_DifferFromInstalledSnapshot(t *testing.T) {
 	h := newHarness(t, 1)
 	l := h.waitForLeader()
 	l.core.AddCandidate("e", "resigns", "")

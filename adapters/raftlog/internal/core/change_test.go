@@ -51,9 +51,9 @@ func TestChange_Retried(t *testing.T) {
 	require.Equal(t, index, h.leader().core.Replica().Members.Index)
 }
 
-// TestChange_Late fails if a change is written although its ID has become stale, or is the ID of an
-// update, while the leader waited for the new voters.
-func TestChange_Late(t *testing.T) {
+// TestChange_IDIsUsedBeforeWrite fails if a change is written although its ID has become stale, or is the
+// ID of an update, while the leader waited for the new voters.
+func TestChange_IDIsUsedBeforeWrite(t *testing.T) {
 	for want, interfere := range map[error]func(h *harness, id api.RequestID){
 		api.ErrStale: func(h *harness, _ api.RequestID) { h.advance(2 * time.Second) },
 		api.ErrRequestIDReused: func(h *harness, id api.RequestID) {
@@ -74,10 +74,10 @@ func TestChange_Late(t *testing.T) {
 	}
 }
 
-// TestChange_Settled fails if a change is reported as complete before most of the new voters have on
-// disk that it is. The previous voters may be stopped then, and after a restart the new voters would
-// request their votes indefinitely.
-func TestChange_Settled(t *testing.T) {
+// TestChange_CompleteWhenDurable fails if a change is reported as complete before most of the new voters
+// have on disk that it is. The previous voters may be stopped then, and after a restart the new voters
+// would request their votes indefinitely.
+func TestChange_CompleteWhenDurable(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()
 	for i := range 3 {

@@ -19,9 +19,9 @@ func TestClockSkew_WrongLeader(t *testing.T) {
 	require.Less(t, l.core.replica.Clock.Sub(l.Wall()).Abs(), maxSkew)
 }
 
-// TestClockSkew_Target fails if a leader with a wrong wall clock hands over to another peer with a
-// wrong wall clock, which would hand over again.
-func TestClockSkew_Target(t *testing.T) {
+// TestClockSkew_SuccessorHasRightClock fails if a leader with a wrong wall clock hands over to another peer
+// with a wrong wall clock, which would hand over again.
+func TestClockSkew_SuccessorHasRightClock(t *testing.T) {
 	h := newHarness(t, 5)
 	h.waitForLeader()
 	h.advance(3 * election)

@@ -17,10 +17,10 @@ func (p *peer) requestFrame(number uint64, op entry.Op) []byte {
 	return p.core.encodeFrame(frameRequest, encodeRequest(number, Request{Kind: api.KindControl, ID: id, Op: op}))
 }
 
-// TestEnd_Delayed fails if a delayed request to end an election ends it after it was restarted, or
-// has an error although the election was ended in between; or if a delayed request to restart it
-// undoes a later end.
-func TestEnd_Delayed(t *testing.T) {
+// TestEnd_DelayedRequest fails if a delayed request to end an election ends it after it was restarted, or
+// has an error although the election was ended in between; or if a delayed request to restart it undoes a
+// later end.
+func TestEnd_DelayedRequest(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.others(l)[0]
 	l.core.AddCandidate("e", "first", "")

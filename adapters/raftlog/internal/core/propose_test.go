@@ -105,9 +105,9 @@ func TestGuard_CheckedBeforeWrite(t *testing.T) {
 	require.Equal(t, []uint64{last + 1}, l.core.replica.Skips)
 }
 
-// TestSkips_Dropped fails if the indexes of skipped entries are stored after the entries were removed
-// from the log, or if states differ after that.
-func TestSkips_Dropped(t *testing.T) {
+// TestSkips_DroppedWithTheirEntries fails if the indexes of skipped entries are stored after the entries
+// were removed from the log, or if states differ after that.
+func TestSkips_DroppedWithTheirEntries(t *testing.T) {
 	h, l := startCluster(t)
 	skip := func() uint64 {
 		h.request(l, Request{Kind: api.KindState, Guard: entry.Guard{Election: "e", Token: 1 << 40}})

@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// TestSpace_Updates fails if a leader accepts updates for which its disk has no space, or rejects
-// entries that the cluster needs.
-func TestSpace_Updates(t *testing.T) {
+// TestSpace_LeaderRejectsUpdates fails if a leader accepts updates for which its disk has no space, or
+// rejects entries that the cluster needs.
+func TestSpace_LeaderRejectsUpdates(t *testing.T) {
 	h, l := startCluster(t)
 	ofSize := func(size int) Request { return Request{Kind: api.KindState, Data: make([]byte, size)} }
 	known := ofSize(10)
@@ -43,9 +43,9 @@ func TestSpace_Updates(t *testing.T) {
 	require.NoError(t, h.request(l, ofSize(10_000)).Err)
 }
 
-// TestSpace_Majority fails if a leader accepts requests while nothing can be committed, or loses
-// entries that were written before.
-func TestSpace_Majority(t *testing.T) {
+// TestSpace_MajorityOfDisksIsFull fails if a leader accepts requests while nothing can be committed, or
+// loses entries that were written before.
+func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
 	h, l := startCluster(t)
 	others := h.others(l)
 	others[0].core.SetFreeSpace(0, true)

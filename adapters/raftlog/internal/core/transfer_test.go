@@ -22,9 +22,9 @@ func TestHandOver(t *testing.T) {
 	require.Less(t, h.handOver(), 100*time.Millisecond)
 }
 
-// TestCutOff fails if a leader remains the leader although it does not reach a voter that another voter
-// reaches, or if it does not remain the leader in a short interruption.
-func TestCutOff(t *testing.T) {
+// TestCutOff_LeaderStepsDown fails if a leader remains the leader although it does not reach a voter that
+// another voter reaches, or if it does not remain the leader in a short interruption.
+func TestCutOff_LeaderStepsDown(t *testing.T) {
 	for _, prefers := range []int{0, 1} {
 		h := newHarness(t, 5)
 		l := h.waitForLeader()

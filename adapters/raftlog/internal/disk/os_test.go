@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestOS_Files(t *testing.T) {
+// TestOS_ImplementsFS fails if a method of OS does not do what FS or File documents.
+func TestOS_ImplementsFS(t *testing.T) {
 	root := t.TempDir()
 	d := OS(root)
 	require.NoError(t, d.MkdirAll("a/b"))

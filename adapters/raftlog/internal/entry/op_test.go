@@ -59,8 +59,8 @@ func TestRecords_OfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestText fails if commands do not show records as JSON.
-func TestText(t *testing.T) {
+// TestText_ShowsRecordsAsJSON fails if commands do not show records as JSON.
+func TestText_ShowsRecordsAsJSON(t *testing.T) {
 	control := Decoded{Header: Header{Kind: api.KindControl}, Data: Op{Do: End, Election: "e", Through: 3}.Encode()}
 	require.JSONEq(t, `{"do": "end", "election": "e", "through": 3}`, string(control.Text()))
 	config := Decoded{Header: Header{Kind: api.KindConfig}, Data: Config{Phase: Admit, Peers: []Peer{{"a", "h:1", 7}}}.Encode()}

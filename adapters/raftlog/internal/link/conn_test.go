@@ -175,6 +175,8 @@ func TestConn_CloseUnblocksReadsAndWrites(t *testing.T) {
 	}
 }
 
+// TestConn_Timeouts fails if a read or a write without progress does not end after its timeout, or a read ends
+// although frames arrive within its timeout.
 func TestConn_Timeouts(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		t.Run(name, func(t *testing.T) {

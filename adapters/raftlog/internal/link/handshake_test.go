@@ -34,7 +34,9 @@ func TestHandshake_IdentifiesBothSides(t *testing.T) {
 	}
 }
 
-func TestHandshake_Client(t *testing.T) {
+// TestHandshake_ClientHasNoPeerAccess fails if a client cannot connect as a client, receives the claim of a
+// peer, or can open a connection for peers.
+func TestHandshake_ClientHasNoPeerAccess(t *testing.T) {
 	for name, identity := range modes(t) {
 		t.Run(name, func(t *testing.T) {
 			client := asClient(identity("a"))

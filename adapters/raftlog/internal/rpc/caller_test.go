@@ -85,7 +85,9 @@ func TestCaller_CallsArePipelined(t *testing.T) {
 	})
 }
 
-func TestCaller_Cancel(t *testing.T) {
+// TestCaller_CancelReachesServer fails if a cancelled call does not return the cause, or continues on the
+// server.
+func TestCaller_CancelReachesServer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		cause := errors.New("cancelled")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -168,7 +170,9 @@ func TestCaller_UnknownErrors(t *testing.T) {
 	})
 }
 
-func TestCaller_Alive(t *testing.T) {
+// TestCaller_AliveDetectsLostConnection fails if pending calls wait indefinitely for a server that answers
+// no ping, or if the connection to a slow server that answers pings is closed.
+func TestCaller_AliveDetectsLostConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := rpctest.Pipe()
 		c := rpc.NewCaller(near)

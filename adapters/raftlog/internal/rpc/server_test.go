@@ -104,7 +104,7 @@ func FuzzStream(f *testing.F) {
 }
 
 // The server ends a stream whose client sends nothing.
-func TestServer_LostClient(t *testing.T) {
+func TestServer_EndsStreamOfSilentClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, served := serveOn(t.Context(), true)
 		require.NoError(t, near.WriteFrame([]byte{32, 1})) // the request of a stream of entries

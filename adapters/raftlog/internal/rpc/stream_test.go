@@ -74,8 +74,9 @@ func TestStream_EntriesAndSnapshots(t *testing.T) {
 	})
 }
 
-// A stream can end because of its context, its patience, Close and errors of the server.
-func TestStream_Ends(t *testing.T) {
+// TestStream_ReasonsOfEnd fails if a stream does not end with its context, its patience, Close or an error
+// of the server, or returns another reason.
+func TestStream_ReasonsOfEnd(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.peer.Silent(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

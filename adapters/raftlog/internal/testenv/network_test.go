@@ -157,6 +157,8 @@ func TestReset_DespiteCut(t *testing.T) {
 	})
 }
 
+// TestConn_Deadlines fails if a read or a write does not end at its deadline, even if the deadline is set while
+// it is in progress.
 func TestConn_Deadlines(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		start := time.Now()

@@ -35,7 +35,9 @@ func TestDialer_ReconnectsAfterPartition(t *testing.T) {
 	})
 }
 
-func TestDialer_Pauses(t *testing.T) {
+// TestDialer_PausesIncrease fails if the pauses between attempts to connect do not increase to a limit, or
+// are not ended by a success, a new address or a connection of the peer.
+func TestDialer_PausesIncrease(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var mu sync.Mutex
 		var times []time.Time

@@ -223,8 +223,8 @@ func TestSecrets_Removed(t *testing.T) {
 	})
 }
 
-// TestConnections_Error fails if the reason why there is no connection is not reported.
-func TestConnections_Error(t *testing.T) {
+// TestConnections_ReportReason fails if the reason why there is no connection is not reported.
+func TestConnections_ReportReason(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a := h.startPeer("a", peersOf("b", "c"))
 		h.startPeer("b", nil, func(c *Config) { c.Self.Cluster = "c2" })

@@ -24,7 +24,9 @@ func TestTransport_IdleConnectionsRemain(t *testing.T) {
 	})
 }
 
-func TestTransport_Close(t *testing.T) {
+// TestTransport_CloseDoesNotBlock fails if Close waits for peers, or if a closed transport accepts
+// connections or frames.
+func TestTransport_CloseDoesNotBlock(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b", "absent")), h.startPeer("b", peersOf("a"))
 		time.Sleep(maxPause)
