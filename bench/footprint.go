@@ -99,7 +99,7 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 		os.Exit(1)
 	}()
 	if profile != "" {
-		runtime.MemProfileRate = 1 // candidates allocate little
+		runtime.MemProfileRate = 1 // record each allocation, which costs little: candidates allocate little
 	}
 	s, err := connectServer(addr)
 	if err != nil {

@@ -105,8 +105,8 @@ type offlineCompaction struct {
 	old              snapshot.Meta
 	state            *replica.State
 	applied          uint64      // the index that the machine has applied
-	batch            []api.Entry // for the machine
-	bytes            int         // the size of batch
+	batch            []api.Entry // entries that the machine will apply next
+	bytes            int         // size of the data in batch
 }
 
 // restoreSnapshot restores the state machine and the state from the snapshot.

@@ -156,8 +156,8 @@ var remedies = map[link.Reason]string{
 	link.ReasonRunning:   ": remove the copy of the directory",
 }
 
-// doubts contains what the operator can do if a minority of the voters refuses a peer.
-var doubts = map[link.Reason]string{
+// minorityRemedies contains what the operator can do if a minority of the voters refuses a peer.
+var minorityRemedies = map[link.Reason]string{
 	link.ReasonFounding:    "correct the list of peers of one of the two",
 	link.ReasonUncommitted: "correct the list of peers of one of the two",
 	link.ReasonInstance:    "if no other peer reports this, the " + identity.PeersFile + " of the peer is wrong: stop the peer, delete the file, and start it again",
@@ -195,7 +195,7 @@ func (n *Node) fatalRefusal(by string, err error) error {
 		return identityErrorf("%s reports: %v%s%s", who, refused.Reason, details, remedy)
 	}
 	if report {
-		n.log.Error("another peer refuses this one, which continues", "remote", by, "err", refused, "remedy", doubts[refused.Reason])
+		n.log.Error("another peer refuses this one, which continues", "remote", by, "err", refused, "remedy", minorityRemedies[refused.Reason])
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (n *Node) runLoop(c *core.Core) {
 	defer tick.Stop()
 	notice := time.NewTimer(c.UntilNotice())
 	defer notice.Stop()
-	noticeSet := false // the timer runs
+	noticeSet := false // the timer notice is set
 	frames, unreachable := n.net.Received(), n.net.Unreachable()
 	l.now = time.Now()
 	c.Advance()

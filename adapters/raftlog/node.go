@@ -48,11 +48,11 @@ type Node struct {
 
 	calls     chan func(*core.Core) // functions that the loop calls
 	requests  chan loopRequest
-	writes    *mailbox[writeTask] // for the writer
-	apply     *mailbox[applyTask] // for the applier
-	completed *completions        // of the writer and the applier
+	writes    *mailbox[writeTask] // what runWriter must write
+	apply     *mailbox[applyTask] // what runApplier must apply
+	completed *completions        // what they have written and applied, for the loop
 
-	loop       *loopState                // used by the loop only
+	loop       *loopState                // used by the goroutine of the loop only
 	staged     map[uint64]string         // used by the loop only: received snapshots that are not installed, by index
 	receiving  atomic.Pointer[receiving] // the snapshot that is being received; set by the loop
 	sending    sending                   // used by the loop only

@@ -41,7 +41,7 @@ func (n *Node) runWriter() {
 			n.log.Error("writing the commit index failed", "err", err)
 		}
 	}()
-	var retry <-chan time.Time // while the disk has no space
+	var retry <-chan time.Time // when to try again to write; nil unless the disk has no space
 	for {
 		var err error
 		select {
@@ -81,7 +81,7 @@ const spaceRetryInterval = 500 * time.Millisecond
 type writer struct {
 	n        *Node
 	log      *filelog.Appender
-	tasks    []writeTask // in order
+	tasks    []writeTask // tasks that are not complete, in order
 	examined int         // the number of tasks that writeVotesAhead has handled
 
 	limited bool // the disk has no space for another segment

@@ -12,10 +12,10 @@ import (
 type cost struct {
 	Processor   float64 `json:"processor"`   // µs of processor time, in user mode and in the kernel
 	Calls       float64 `json:"calls"`       // reads and writes of files and connections; not syncs
-	Switches    float64 `json:"switches"`    // of threads
+	Switches    float64 `json:"switches"`    // switches between threads
 	Wakeups     float64 `json:"wakeups"`     // goroutines that became runnable and then ran; the runtime counts one of eight
-	Allocations float64 `json:"allocations"` // objects
-	Bytes       float64 `json:"bytes"`       // of the objects
+	Allocations float64 `json:"allocations"` // allocated objects
+	Bytes       float64 `json:"bytes"`       // size of the allocated objects
 }
 
 // wakeupSample is the number of times that a goroutine runs for each one that the runtime counts.

@@ -84,8 +84,8 @@ type warningHistory struct {
 }
 
 type warning struct {
-	occurred time.Time // the last time
-	logged   time.Time // the last time
+	occurred time.Time // when it last occurred
+	logged   time.Time // when it was last logged
 	pause    time.Duration
 	dropped  int // occurrences since it was logged
 }

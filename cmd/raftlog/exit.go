@@ -33,7 +33,7 @@ const exitHelp = `Exit codes:
 // exitCodes returns the lines of exitHelp about the codes 0, 1, 2 and others.
 func exitCodes(others ...int) string {
 	var b strings.Builder
-	documented := true // the title
+	documented := true // the current line is part of the result; the title is
 	for line := range strings.Lines(exitHelp) {
 		var code int
 		if line[2] != ' ' { // the line is not a continuation

@@ -186,7 +186,7 @@ func (r report) table() string {
 			cmdline.Printable(p.Peer.ID), cmdline.Printable(p.Peer.Addr), cmdline.Printable(i.Role), i.Term, cmdline.Printable(i.Leader.ID), i.Lease.Round(time.Millisecond),
 			i.LastApplied, i.CommitIndex, i.FirstIndex, i.LastIndex, i.PruneIndex, i.SnapshotIndex, i.SnapshotSize, i.RequestIDs, cmdline.Printable(i.Fault))
 	}
-	_ = t.Flush() // writes to memory
+	_ = t.Flush() // cannot fail, because it writes to memory
 	return b.String()
 }
 

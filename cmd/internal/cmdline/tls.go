@@ -25,7 +25,7 @@ var ErrIncomplete = errors.New("--ca-file, --cert-file and --key-file belong tog
 // the system. Each handshake uses the current content of the files. The dialer must use ForServer of
 // package transport: servers without a name are rejected. Errors begin with the name of the flag.
 func (f Certificates) Config() (*tls.Config, error) {
-	c, trusted, err := f.read()
+	c, trusted, err := f.loadConfig()
 	if err == nil && trusted != nil {
 		trustCurrent(c, trusted)
 	}
@@ -35,12 +35,13 @@ func (f Certificates) Config() (*tls.Config, error) {
 // FixedConfig returns the configuration of a client whose dialer does not use ForServer: the file CA is
 // read only once.
 func (f Certificates) FixedConfig() (*tls.Config, error) {
-	c, _, err := f.read()
+	c, _, err := f.loadConfig()
 	return c, err
 }
 
-// read reads the files. trusted is nil if CA is empty.
-func (f Certificates) read() (c *tls.Config, trusted *authorities, err error) {
+// loadConfig returns a configuration with the contents of the files. trusted are the certificates of the
+// authorities; it is nil if CA is empty.
+func (f Certificates) loadConfig() (c *tls.Config, trusted *authorities, err error) {
 	c = &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
 		trusted = f.authorities()
@@ -73,7 +74,7 @@ func (f Certificates) PeerConfig(names []string) (*tls.Config, error) {
 	case f.CA == "" || f.Cert == "" || f.Key == "":
 		return nil, ErrIncomplete
 	}
-	c, trusted, err := f.read()
+	c, trusted, err := f.loadConfig()
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 //     requests no lease, so its candidates expire and others can lead.
 type backlog struct {
 	load
-	limit    load // of a leader
+	limit    load // more makes a leader reject updates; twice as much makes another peer drop entries
 	dropping bool // this peer drops appended entries
 }
 

@@ -40,8 +40,8 @@ type pendingChange struct {
 	sum       uint32 // a checksum of the voters
 	waiters   []origin
 	deadline  time.Duration
-	written   bool          // Cold,new was proposed
-	writtenAt time.Duration // when it was proposed
+	written   bool          // the entry with both the previous and the new voters was proposed
+	writtenAt time.Duration // when that entry was proposed
 }
 
 const (

@@ -37,17 +37,18 @@ type lease struct {
 	nonce    uint64        // identifies this process in requests
 	seq      uint64        // the number of the last request
 	requests map[uint64]leaseRequest
-	granted  []grant // of which the index is not applied yet
+	granted  []grant // replies whose index is not applied yet
 	readers  []reader
 }
 
-// leaseRequest is a request in flight.
+// leaseRequest is a lease request of this peer without a reply: when and in which term it was sent.
 type leaseRequest struct {
 	at   time.Duration
 	term uint64
 }
 
-// grant is the reply to a lease request.
+// grant is the reply to a lease request: the lease lasts until then in this term, and becomes valid when this peer
+// has applied the index.
 type grant struct {
 	index uint64
 	until time.Duration

@@ -14,8 +14,8 @@ import (
 // turnTicks more for each voter before it. So usually one candidate at a time asks for votes, soon
 // after the others may vote (holdsVote).
 type succession struct {
-	silentSince time.Duration // followedAt when this peer last became a candidate in its turn
-	askedAt     time.Duration // when that was
+	askedAt     time.Duration // when this peer last became a candidate in its turn
+	silentSince time.Duration // since when the leader had been silent then
 }
 
 // turnTicks is the number of ticks between the turns of two voters. An election that succeeds takes

@@ -33,7 +33,7 @@ func OpenPrivate(path string) (File, error) {
 // created the file.
 func withRemedy(err error, path string) error {
 	switch {
-	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EMLINK): // of O_NOFOLLOW
+	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EMLINK): // the path is a link, which O_NOFOLLOW rejects
 		return fmt.Errorf("%w: a link is not followed: move the file to %s", err, path)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: the user of this process must be able to read the file: create it as that user, or change its owner to that user (chown) before it is moved to %s", err, path)

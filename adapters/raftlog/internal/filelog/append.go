@@ -137,7 +137,7 @@ func (l *Log) validateEntries(entries []*raftpb.Entry) ([]*raftpb.Entry, error) 
 		return nil, invalid("entries from %d on, but the log ends at %d", first, l.last)
 	}
 	protected := min(max(l.state.commit, l.guard, l.mark.index), l.last)
-	var previous uint64 // term
+	var previous uint64 // term of the previous entry; 0 if it is unknown
 	if first > l.mark.index {
 		previous = l.knownTerm(first - 1)
 	}

@@ -72,8 +72,8 @@ type segment struct {
 	id   segmentID
 	name string
 	file disk.File
-	size int64 // of the file; only used by the writer
-	end  int64 // of the records
+	size int64 // size of the file; only used by the writer
+	end  int64 // offset of the end of the last record
 	// offsets are the offsets of the valid entries, or nil if all are compacted. count is the
 	// number of valid entries in any case.
 	offsets []uint32

@@ -66,7 +66,7 @@ type Conn struct {
 	limits      FrameLimits
 	inPart      bool      // a part of a frame is being read
 	partEnd     time.Time // when limits.Stall ends for this part; zero until data is missing
-	hasDeadline bool      // for a part
+	hasDeadline bool      // stream may still have the read deadline of a part
 	readTimeout atomic.Int64
 
 	writeMu      sync.Mutex

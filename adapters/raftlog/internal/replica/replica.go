@@ -127,7 +127,7 @@ func (s *State) extendHistory(e *raftpb.Entry, o Outcome) {
 
 func (s *State) applyEntry(e *raftpb.Entry) (Outcome, error) {
 	if e.GetIndex() != s.Index+1 {
-		return Outcome{}, fmt.Errorf("%w: entry %d follows %d", entry.ErrMalformed, e.GetIndex(), s.Index)
+		return Outcome{}, fmt.Errorf("%w: entry %d was passed instead of entry %d", entry.ErrMalformed, e.GetIndex(), s.Index+1)
 	}
 	d, err := entry.Decode(e)
 	if err != nil {

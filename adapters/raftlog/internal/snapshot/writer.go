@@ -27,8 +27,8 @@ type Writer struct {
 	offset     int64
 	crc        uint32
 	kind       byte
-	chunk      []byte // not written yet, of that kind
-	buffer     []byte // of the frame that is being written
+	chunk      []byte // bytes of that kind that are not written yet
+	buffer     []byte // the frame that is being written
 	tablesSize int64
 	dataSize   int64
 	err        error
