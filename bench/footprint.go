@@ -215,6 +215,7 @@ func joinIdleBaseline(conn *zk.Conn, dir, predecessor string) (string, error) {
 // usage is the number of goroutines and the memory of the process in KiB.
 type usage struct{ goroutines, heap, stack, resident, peak float64 }
 
+// measureUsage measures this process two seconds after the candidates have set their last watch.
 func measureUsage(ctx context.Context, s *server) (u usage, err error) {
 	if _, err := s.settledWatches(ctx); err != nil {
 		return u, err

@@ -48,6 +48,7 @@ func newLibraryElection(conn *zk.Conn, dir string, timeout time.Duration) (*lead
 	return leaderelection.NewElection(conn, dir, leaderelection.WithSessionTimeout(timeout))
 }
 
+// electionEntry is a candidate of this library for an election.
 type electionEntry struct {
 	election    *leaderelection.Election
 	candidacies *sync.WaitGroup

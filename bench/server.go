@@ -26,6 +26,7 @@ type server struct {
 // serverClass is the main class of the server.
 const serverClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
+// connectServer connects to the first server of an address list.
 func connectServer(addr string) (*server, error) {
 	first, _, _ := strings.Cut(addr, ",")
 	conn, err := dial(first, sessionTimeout)
@@ -93,7 +94,7 @@ func (s *server) waitChildren(ctx context.Context, dir string, n int) error {
 		return count == n, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%d of %d at %s: %w", count, n, dir, err)
+		return fmt.Errorf("%s has %d of %d candidates: %w", dir, count, n, err)
 	}
 	return nil
 }
@@ -174,6 +175,7 @@ func (s *server) version() (string, error) {
 	return match[1], nil
 }
 
+// fourLetterWord sends a command such as srvr to a ZooKeeper server, and returns the response.
 func fourLetterWord(addr, word string) (string, error) {
 	const limit = 10 * time.Second
 	conn, err := net.DialTimeout("tcp", addr, limit)

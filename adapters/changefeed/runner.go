@@ -128,6 +128,7 @@ func (r *runner) step(in protocol.Input, cause error) {
 	r.publishStatus(false)
 }
 
+// perform performs an action of the algorithm. now is the time before it; cause is the error that has led to it.
 func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 	opts, candidacy := r.e.opts, r.e.candidacy
 	switch a.Kind {

@@ -223,6 +223,8 @@ func (n *entry) handleChange(revision int64) {
 	n.nextView = time.Now()
 }
 
+// handleKeepalive extends the lease after a successful keepalive. Otherwise it schedules the next one, or a read
+// if etcd does not know the lease.
 func (n *entry) handleKeepalive(r keepaliveResult) {
 	event := event.Event{Kind: event.Checked, Err: r.err}
 	n.keepaliveFailed = r.err != nil

@@ -33,6 +33,8 @@ func (e *Election) joinQueue(ctx context.Context) (*entry, error) {
 	}
 }
 
+// tryJoin grants a lease, and creates the key of the candidate with it. The error wraps errExpired if the lease
+// expires before that.
 func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
 	n := &entry{election: e}
 	seconds := int64((e.options.timeout + time.Second - 1) / time.Second)

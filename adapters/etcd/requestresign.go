@@ -116,6 +116,7 @@ func (r *resignRequest) addName(names, present []string) ([]string, error) {
 	return record.AddRequests(names, present, r.name), nil
 }
 
+// removeName returns names without the name that was requested to resign.
 func (r *resignRequest) removeName(names, _ []string) ([]string, error) {
 	return record.RemoveRequests(names, r.name), nil
 }

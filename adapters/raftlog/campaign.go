@@ -174,6 +174,7 @@ func (e *Election) leadershipDeadline(id string, token int64) time.Time {
 	return e.leaseEnd(lease)
 }
 
+// becomeLeader reports a leadership that lasts until leadershipDeadline.
 func (c *campaign) becomeLeader() {
 	token := c.token
 	c.suspended, c.following, c.published = false, "", true

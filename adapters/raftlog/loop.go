@@ -134,6 +134,7 @@ type loopState struct {
 	compactions []*compactionWaiter
 }
 
+// receiveFrame passes a frame to the core. It does not log the same error for each frame.
 func (l *loopState) receiveFrame(from string, frame []byte) {
 	l.c.SetFreeSpace(l.n.freeSpace.Load(), l.n.full.Load())
 	if err := l.c.Receive(from, frame); err != nil {
@@ -143,6 +144,7 @@ func (l *loopState) receiveFrame(from string, frame []byte) {
 	}
 }
 
+// acceptRequest passes a request to the core, unless the caller does not wait any more.
 func (l *loopState) acceptRequest(r loopRequest) {
 	if r.ctx != nil && r.ctx.Err() != nil {
 		r.reply <- core.Reply{Err: fmt.Errorf("%w: nothing was applied: %w", api.ErrBusy, context.Cause(r.ctx))}
@@ -324,6 +326,7 @@ type standing struct {
 	voters      []string
 }
 
+// publishStanding publishes the members, and whether this peer is established, to other goroutines.
 func (n *Node) publishStanding(c *core.Core) {
 	var s standing
 	s.established, s.voters = c.Established()
@@ -348,6 +351,7 @@ func (n *Node) isMember(id string) bool {
 	return slices.ContainsFunc(n.standing.Load().members, func(p api.Peer) bool { return p.ID == id })
 }
 
+// publishSkips publishes the indexes of skipped entries to other goroutines, if they have changed.
 func (n *Node) publishSkips(c *core.Core) {
 	skips := c.Replica().Skips
 	if published := n.skips.Load(); published == nil || len(*published) != len(skips) || len(skips) > 0 && &(*published)[0] != &skips[0] {

@@ -96,6 +96,7 @@ func (r *recovery) closeFiles() error {
 	return errors.Join(errs...)
 }
 
+// runRecovery locks the directory, reads its state, and makes the peer the only voter unless DryRun is set.
 func (r *recovery) runRecovery() error {
 	if r.cfg.Addr != "" {
 		if _, _, err := net.SplitHostPort(r.cfg.Addr); err != nil {

@@ -93,10 +93,12 @@ func (a *also) openRun(s *settings) (backend, error) {
 		first.close()
 		return backend{}, err
 	}
-	return a.both(s, first, second), nil
+	return a.combine(s, first, second), nil
 }
 
-func (a *also) both(s *settings, first, second backend) backend {
+// combine returns a backend whose candidates must lead on both backends. It lists and observes the candidates of
+// the first.
+func (a *also) combine(s *settings, first, second backend) backend {
 	b := first
 	b.close = func() {
 		second.close()

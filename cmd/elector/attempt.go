@@ -43,6 +43,7 @@ func (a *attempt) failure() error {
 	return a.err
 }
 
+// notElected returns an error with the exit code for a run that did not become the leader.
 func notElected(format string, args ...any) error {
 	return cmdline.Errorf(cmdline.NoLeader, "not elected: "+format, args...)
 }

@@ -155,20 +155,21 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 // serverCredentials connect with TLS, with a configuration of package cmdline.
 type serverCredentials struct{ config *tls.Config }
 
-func (c serverCredentials) of(host string) grpccredentials.TransportCredentials {
+// forHost returns the credentials for connections to a host, which its certificate must name.
+func (c serverCredentials) forHost(host string) grpccredentials.TransportCredentials {
 	return grpccredentials.NewTLS(transport.ForServer(c.config, host))
 }
 
 // ClientHandshake implements [grpccredentials.TransportCredentials]. authority is the server's endpoint.
 func (c serverCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {
-	return c.of(transport.Host(authority)).ClientHandshake(ctx, authority, conn)
+	return c.forHost(transport.Host(authority)).ClientHandshake(ctx, authority, conn)
 }
 
 func (c serverCredentials) ServerHandshake(net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are for clients")
 }
 
-func (c serverCredentials) Info() grpccredentials.ProtocolInfo          { return c.of("").Info() }
+func (c serverCredentials) Info() grpccredentials.ProtocolInfo          { return c.forHost("").Info() }
 func (c serverCredentials) Clone() grpccredentials.TransportCredentials { return c }
 func (c serverCredentials) OverrideServerName(string) error             { return errors.ErrUnsupported }
 

@@ -14,6 +14,7 @@ func (s *settings) electionLog() *slog.Logger {
 // infoAsDebug is a handler that replaces the level Info by Debug.
 type infoAsDebug struct{ slog.Handler }
 
+// debugIfInfo returns the level with which a message of the level l is logged.
 func debugIfInfo(l slog.Level) slog.Level {
 	if l == slog.LevelInfo {
 		return slog.LevelDebug

@@ -166,7 +166,7 @@ func (m *metrics) recordCandidate(c leaderelection.Candidate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
-	case <-m.stopped: // c was created too late
+	case <-m.stopped: // events are not recorded any more
 		return
 	default:
 	}

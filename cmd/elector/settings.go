@@ -146,6 +146,7 @@ func newInstanceID() string {
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:8]))
 }
 
+// tlsSettings are the flags for TLS between elector and the servers of a backend.
 type tlsSettings struct {
 	enabled    bool // --tls; the files enable TLS as well
 	files      cmdline.Certificates

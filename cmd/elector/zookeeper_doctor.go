@@ -259,6 +259,7 @@ func assessQuota(node, limits, usage string) finding {
 
 var quotaNumber = regexp.MustCompile(`(\w+)=(-?\d+)`)
 
+// quotaNumbers returns the limits or the usage in the data of a quota znode, such as count=5,bytes=-1, by name.
 func quotaNumbers(text string) map[string]int64 {
 	numbers := map[string]int64{}
 	for _, pair := range quotaNumber.FindAllStringSubmatch(text, -1) {

@@ -84,6 +84,7 @@ type process struct {
 	stdin io.Closer
 }
 
+// run starts and kills workers, and prints after each step which worker has which tenant.
 func run(ctx context.Context, servers string, out io.Writer) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -82,6 +82,7 @@ func openServers(ctx context.Context, cfg ensemble.Config) (ensemble.Servers, er
 	return b, nil
 }
 
+// prepare checks that Docker answers, and creates the networks and the containers, without starting them.
 func (b *servers) prepare(ctx context.Context) error {
 	pingCtx, cancel := context.WithTimeout(ctx, engineTimeout)
 	defer cancel()

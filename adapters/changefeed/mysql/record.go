@@ -65,6 +65,7 @@ func (t *table) transact(ctx context.Context, f func(conn *sql.Conn) error) (err
 	return err
 }
 
+// transactOnce calls f in one transaction on one connection.
 func (t *table) transactOnce(ctx context.Context, f func(conn *sql.Conn) error) error {
 	conn, err := t.db.Conn(ctx)
 	if err != nil {

@@ -114,6 +114,7 @@ func (s *shared) end(err error) {
 	})
 }
 
+// closeReserved closes the reserved pool, if it was opened, and prevents it from being opened later.
 func (s *shared) closeReserved() {
 	s.mu.Lock()
 	reserved := s.reserved

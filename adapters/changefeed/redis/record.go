@@ -134,6 +134,7 @@ func decodeRecord(values []any) (r changefeed.Record, ok bool) {
 	return r, errors.Join(err1, err2, err3, err4, err5) == nil && r.Version != ""
 }
 
+// otherHashError returns the error for a key that another program uses.
 func (s *Store) otherHashError() error {
 	return s.runner.Unsuitable("key %q is a hash, but not the record of an election; use another key", s.key)
 }

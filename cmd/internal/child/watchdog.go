@@ -201,6 +201,7 @@ func (w *watchdog) setTimers() {
 	}
 }
 
+// exitOf returns how the program has ended. As in a shell, the code after a signal is 128 and its number.
 func (w *watchdog) exitOf(status syscall.WaitStatus) Exit {
 	exit := Exit{Code: status.ExitStatus(), Stopped: w.stopping}
 	if status.Signaled() {

@@ -102,6 +102,7 @@ func decodeInstances(d *wire.Decoder) map[string]string {
 	return instances
 }
 
+// knownInstances returns the instances of peers that this peer knows, by their IDs.
 func (c *Core) knownInstances() map[string]string {
 	if c.cfg.Instances == nil {
 		return nil

@@ -133,6 +133,8 @@ func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 	return nil
 }
 
+// compareSum compares a checksum of the peer from with this peer's at the same index, if it is known, and records
+// whether the histories are equal or differ there.
 func (a *agreement) compareSum(c *Core, from uint64, k *peerHistory, p historyPoint) {
 	sum, known := a.sumAt(p.index)
 	switch {

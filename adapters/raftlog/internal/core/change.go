@@ -19,9 +19,9 @@ import (
 //
 //  1. The new voters are learners (admission.go) and have the log except for the newest entries.
 //     The leader waits for them until the deadline.
-//  2. The leader writes Cold,new. When it is applied, both the old and the new voters need a
-//     majority.
-//  3. The leader of that time writes Cnew. If it is not one of the new voters, it first hands over.
+//  2. The leader writes the joint configuration (Cold,new in the Raft paper). When it is applied,
+//     majorities of both the old and the new voters are required.
+//  3. The leader of that time writes the new configuration (Cnew). If it is not one of the new voters, it first hands over.
 //  4. When Cnew is in effect, the leader writes a Settled entry, which only the new voters have to
 //     store, with the commit index. Only after that the removed peers can be stopped: voters that
 //     have Cnew and do not know that it is committed need a majority of both configurations.
@@ -40,8 +40,8 @@ type pendingChange struct {
 	sum       uint32 // a checksum of the voters
 	waiters   []origin
 	deadline  time.Duration
-	written   bool          // the entry with both the previous and the new voters was proposed
-	writtenAt time.Duration // when that entry was proposed
+	written   bool          // the joint configuration was proposed
+	writtenAt time.Duration // when it was proposed
 }
 
 const (
@@ -51,7 +51,7 @@ const (
 	changeTimeouts = 20
 )
 
-// isWritten reports whether Cold,new was proposed. No learner can be admitted at the same time.
+// isWritten reports whether the joint configuration was proposed. No learner can be admitted at the same time.
 func (x *membershipChange) isWritten() bool { return x.pending != nil && x.pending.written }
 
 // requestChange handles a request for a change as the leader.
@@ -184,7 +184,7 @@ func (p *pendingChange) lateVoters(c *Core) []string {
 	return late
 }
 
-// writeJoint proposes Cold,new.
+// writeJoint proposes the joint configuration, which contains both the old and the new voters.
 func (p *pendingChange) writeJoint(c *Core) {
 	cc := &raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()}
 	old := c.replica.Members.Voters

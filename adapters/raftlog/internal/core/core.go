@@ -298,6 +298,7 @@ func (r Role) String() string {
 	return [...]string{"learner", "follower", "candidate", "leader", "removed"}[r]
 }
 
+// role returns the role of this peer. A peer that asks whether others would vote for it is a Candidate as well.
 func (c *Core) role() Role {
 	switch {
 	case c.removed != nil:

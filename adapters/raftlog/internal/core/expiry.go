@@ -29,6 +29,7 @@ type expiry struct {
 	lastBeforeTerm position       // the last entry before this peer's term as the leader
 }
 
+// followedLeader is the number of a leader, and its term.
 type followedLeader struct{ lead, term uint64 }
 
 func newExpiry() expiry {

@@ -166,6 +166,7 @@ func (c *Core) ReadReplica(token, index uint64, deadline time.Duration) {
 	c.addReader(reader{token: token, replicaOnly: true, index: index, deadline: deadline})
 }
 
+// addReader makes r wait for a lease request that is sent later, or for its index if that is known.
 func (c *Core) addReader(r reader) {
 	defer containPanic()
 	l := &c.lease

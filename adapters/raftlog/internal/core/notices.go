@@ -20,9 +20,10 @@ type notices struct {
 	delayed []notice // at most one for each peer, oldest first
 }
 
+// notice is a delayed message without entries.
 type notice struct {
 	message *raftpb.Message
-	since   time.Duration
+	since   time.Duration // when the delay began
 }
 
 // noticeDelay is the maximum delay.

@@ -330,6 +330,8 @@ func (p *proposals) replyAll(c *Core, waiters []origin, index uint64, err error)
 	}
 }
 
+// replyTo sends the outcome of a request to its origin: a peer that has forwarded the request, or a caller at this
+// peer.
 func (p *proposals) replyTo(c *Core, o origin, index uint64, err error) {
 	switch {
 	case o.peer != "":

@@ -29,6 +29,7 @@ func (c *Core) HandOver() {
 	c.handOver(raft.None)
 }
 
+// handOver requests a transfer of leadership within an election timeout, if possible to the peer prefer.
 func (c *Core) handOver(prefer uint64) {
 	c.transfer.until, c.transfer.prefer = c.now()+c.cfg.Election, prefer
 	c.transfer.proposeTransfer(c, c.now())

@@ -46,6 +46,7 @@ func Open(fsys disk.FS, dir string, o Options) (*Log, error) {
 	return l, nil
 }
 
+// load reads the segments of the log, and prepares it for writing unless it is read-only.
 func (l *Log) load() error {
 	if !l.options.ReadOnly {
 		if err := l.prepareDirectory(); err != nil {

@@ -203,6 +203,7 @@ func (es *Elections) expirePeer(op entry.Op, index uint64) []string {
 	return changed
 }
 
+// withoutCandidates returns a copy of e without the candidates for which removed returns true.
 func (e Election) withoutCandidates(removed func(Candidate) bool) Election {
 	e.Candidates = slices.DeleteFunc(slices.Clone(e.Candidates), removed)
 	return e

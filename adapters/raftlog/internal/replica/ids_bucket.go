@@ -38,6 +38,7 @@ type bucketHeader struct {
 	TimeWidth, IndexWidth uint8
 }
 
+// keySize returns the size of an ID in an entry, and stride that of the entry.
 func (h *bucketHeader) keySize() int { return int(h.TimeWidth) + len(h.First) - timeBytes }
 func (h *bucketHeader) stride() int  { return h.keySize() + int(h.IndexWidth) + sumBytes }
 

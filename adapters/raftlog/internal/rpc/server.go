@@ -172,6 +172,7 @@ func (v *callServer) readRequests(ctx context.Context) error {
 	}
 }
 
+// cancelCall cancels the context of the pending call with a number, if there is one.
 func (v *callServer) cancelCall(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

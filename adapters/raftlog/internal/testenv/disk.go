@@ -197,6 +197,7 @@ func (d *Disk) applyChange(c dirChange) {
 	d.pending = append(d.pending, c)
 }
 
+// applyTo applies the change to the entries of directories that entries returns: the live or the durable ones.
 func (c dirChange) applyTo(entries func(*node) map[string]*node) {
 	if c.from != nil {
 		if e := entries(c.from); e[c.oldName] == c.child {

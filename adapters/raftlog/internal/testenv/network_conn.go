@@ -69,11 +69,13 @@ type stream struct {
 	writeDeadline time.Time
 }
 
+// notifyChange wakes all goroutines that wait for a change of s. s.mu is held.
 func (s *stream) notifyChange() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
+// closeEnd sets one of readerGone and writerGone. Data that is not read yet is lost if the reader is gone.
 func (s *stream) closeEnd(which *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,6 +86,7 @@ func (s *stream) closeEnd(which *bool) {
 	s.notifyChange()
 }
 
+// breakOff makes reads and writes fail, and loses data that is not read yet.
 func (s *stream) breakOff() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

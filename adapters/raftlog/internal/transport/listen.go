@@ -117,6 +117,8 @@ func (t *Transport) checkRemote(h link.Hello) error {
 	return nil
 }
 
+// serveAccepted serves an accepted connection for its purpose: frames of a peer, a snapshot, or the calls of a
+// client. It returns when the connection is not used any more.
 func (t *Transport) serveAccepted(c *link.Conn) {
 	if !t.track(c) {
 		return
