@@ -22,7 +22,7 @@ type monitor struct {
 	mu       sync.Mutex
 	start    time.Time // of the current step
 	observed leaderelection.Observation
-	ending   bool          // candidacies may end
+	ending   bool          // the end of a candidacy is not a problem any more
 	problem  error         // the first violation or unexpected end
 	changed  chan struct{} // is closed, and replaced, after each change
 }

@@ -18,7 +18,7 @@ type watch struct {
 	key    string
 	ignore func(*mvccpb.KeyValue) bool // ignore reports whether a change is not reported; nil means never.
 	cancel context.CancelFunc
-	fired  chan int64    // fired has capacity one.
+	fired  chan int64    // fired receives the revision, or 0. It has capacity one.
 	done   chan struct{} // done is closed when the goroutine has returned.
 }
 
@@ -27,6 +27,7 @@ func newWatch(ctx context.Context, client *clientv3.Client, key string, revision
 	return (&watch{key: key}).start(ctx, client, revision, opts...)
 }
 
+// start starts a goroutine that watches from a revision on, and ends with the first change or ctx.
 func (w *watch) start(ctx context.Context, client *clientv3.Client, revision int64, opts ...clientv3.OpOption) *watch {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	w.cancel, w.fired, w.done = cancel, make(chan int64, 1), make(chan struct{})

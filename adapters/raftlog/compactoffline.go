@@ -125,7 +125,7 @@ func (c *offlineCompaction) restoreSnapshot(r *snapshot.Reader) (err error) {
 		c.machine = noStateMachine{}
 	}
 	if c.applied, err = c.machine.LastApplied(); err != nil {
-		return fmt.Errorf("last applied index: %w", err)
+		return fmt.Errorf("read the index that the state machine has applied: %w", err)
 	}
 	switch {
 	case c.applied > c.index:

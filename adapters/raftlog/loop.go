@@ -15,7 +15,7 @@ import (
 // loopRequest is a request with the channel for its reply.
 type loopRequest struct {
 	core.Request
-	reply chan core.Reply // has a capacity of one
+	reply chan core.Reply // receives the reply; has capacity 1, so that the loop does not wait
 	ctx   context.Context // of the caller; if it is done, the request is not started
 }
 

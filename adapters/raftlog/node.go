@@ -39,7 +39,7 @@ type Node struct {
 	clients, joining *rpc.Server
 	lock             io.Closer
 
-	owner   identity.Owner // set by Open
+	owner   identity.Owner // the peer and the cluster to which the directory belongs
 	process string         // the identity of this process
 	joined  bool           // Open has fetched the snapshot of the cluster
 	known   knownPeers
@@ -53,9 +53,9 @@ type Node struct {
 	completed *completions        // what they have written and applied, for the loop
 
 	loop       *loopState                // used by the goroutine of the loop only
-	staged     map[uint64]string         // used by the loop only: received snapshots that are not installed, by index
+	staged     map[uint64]string         // received snapshots that are not installed, by index; used by the goroutine of the loop only
 	receiving  atomic.Pointer[receiving] // the snapshot that is being received; set by the loop
-	sending    sending                   // used by the loop only
+	sending    sending                   // the snapshots that are being sent; used by the goroutine of the loop only
 	removed    chan struct{}             // closed by the loop when this peer was removed
 	snapshotMu sync.Mutex                // held while the newest snapshot is replaced
 
@@ -76,7 +76,7 @@ type Node struct {
 	mu        sync.Mutex
 	elections map[*Election]struct{}
 	observers map[*observer]struct{}
-	fault     error // set before ended is closed
+	fault     error // why the node has stopped, if not by Close; set before ended is closed
 
 	ctx   context.Context // done after Close or a fault
 	stop  context.CancelCauseFunc

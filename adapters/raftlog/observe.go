@@ -83,7 +83,7 @@ type observer struct {
 	name    string
 	queue   atomic.Pointer[replica.Election]
 	changed chan struct{}
-	out     chan leaderelection.Observation // only the goroutine sends, and replaces an unread observation
+	out     chan leaderelection.Observation // contains the newest observation until it is read; only runObserver sends
 }
 
 func (o *observer) setQueue(queue replica.Election) {

@@ -96,7 +96,7 @@ type follower struct {
 	elector *elector.Elector
 	// observed reports whether the backend reports the leader, and predecessors in the queue.
 	observed bool
-	wake     chan struct{} // contains an element after a change
+	wake     chan struct{} // contains an element after a report of the leader or of the Elector
 
 	mu      sync.Mutex
 	leading bool   // from the start of begin until end has succeeded or the next candidacy starts

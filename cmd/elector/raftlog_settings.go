@@ -51,7 +51,7 @@ func (s *settings) raftlogConfig() (c raftlog.Config, err error) {
 	case len(r.Peers) == 0:
 		return c, usage("--peers is required: id=host:port,...")
 	case r.Cluster == "":
-		return c, usage("--cluster: it is empty")
+		return c, usage("--cluster is empty: give the name that all peers of the cluster have")
 	}
 	c = raftlog.Config{
 		Cluster: r.Cluster, ID: r.ID, Addr: r.Addr(), Listen: cmp.Or(r.Listen, r.Addr()), Peers: r.Peers,

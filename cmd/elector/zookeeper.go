@@ -49,7 +49,7 @@ type zooKeeperBackend struct {
 	conn     *zk.Conn
 
 	mu   sync.Mutex
-	auth *authentication // nil before the first one, and after one that has failed
+	auth *authentication // the authentication in progress or completed; nil before the first one, and after a failed one
 }
 
 // authentication sends the credentials once for all callers that wait for it.

@@ -86,7 +86,7 @@ func (s *settings) peerConfig(out io.Writer) (c raftlog.Config, err error) {
 
 // completePeer checks that the settings of a peer are complete, and sets the address and the paths.
 func (s *settings) completePeer() (err error) {
-	if s.addr == "" || s.mayHaveAddrOfAnother() {
+	if s.addr == "" || s.addrMayBeOfOtherPeer() {
 		s.addr = cmp.Or(s.Addr(), s.addr)
 	}
 	switch {
@@ -107,8 +107,9 @@ func (s *settings) completePeer() (err error) {
 	return err
 }
 
-// mayHaveAddrOfAnother reports whether the address is that of the file, which peers share, and the ID is not.
-func (s *settings) mayHaveAddrOfAnother() bool {
+// addrMayBeOfOtherPeer reports whether the address may be that of another peer: it is from the file, which peers
+// share, and the ID is not.
+func (s *settings) addrMayBeOfOtherPeer() bool {
 	return cmdline.IsFromFile(s.flags.Lookup("addr")) && !cmdline.IsFromFile(s.flags.Lookup("peer-id"))
 }
 

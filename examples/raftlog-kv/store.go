@@ -25,7 +25,7 @@ type update struct {
 type store struct {
 	mu     sync.RWMutex
 	values map[string]string
-	writes int // is the number of applied updates
+	writes int // number of applied updates
 }
 
 func newStore() *store { return &store{values: map[string]string{}} }

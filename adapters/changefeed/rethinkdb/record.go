@@ -144,7 +144,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 	case got.Skipped > 0:
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	case len(got.Changes) != 1:
-		return changefeed.Record{}, fmt.Errorf("the server's reply has %d documents", len(got.Changes))
+		return changefeed.Record{}, fmt.Errorf("the server's reply to a write of one document has %d documents", len(got.Changes))
 	}
 	now, err := s.decode(got.Changes[0].New)
 	switch {

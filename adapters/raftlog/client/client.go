@@ -74,7 +74,7 @@ type Client struct {
 	ctx             context.Context
 	cancel          context.CancelCauseFunc
 	goroutines      sync.WaitGroup
-	refreshRequests chan struct{} // has capacity 1
+	refreshRequests chan struct{} // receives a value if the membership should be read soon; has capacity 1
 
 	mu     sync.Mutex
 	closed bool

@@ -59,7 +59,7 @@ type grant struct {
 type reader struct {
 	token       uint64
 	replicaOnly bool   // it does not wait for the state machine
-	after       uint64 // only requests with greater numbers count
+	after       uint64 // number of the last request that was sent before; a lease by a later one is required
 	index       uint64 // the index to apply; 0 if it is not known yet
 	deadline    time.Duration
 }

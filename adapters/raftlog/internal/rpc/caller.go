@@ -19,7 +19,7 @@ import (
 type Caller struct {
 	conn          Conn
 	out           *outbox
-	frameReceived chan struct{} // has capacity 1; receives a value with each frame
+	frameReceived chan struct{} // receives a value with each frame; has capacity 1
 	done          chan struct{} // closed when the connection has ended
 	slots         chan struct{} // limits the number of pending calls
 	goroutines    sync.WaitGroup
@@ -34,7 +34,7 @@ type Caller struct {
 type call struct {
 	request outgoing
 	number  uint64
-	reply   chan reply // has capacity 1
+	reply   chan reply // receives the reply, or the error of the connection; has capacity 1
 }
 
 // reply is the result of a call. The body is not decoded yet.

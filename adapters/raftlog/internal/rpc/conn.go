@@ -50,7 +50,7 @@ const batchBytes = 128 << 10
 
 // outbox is a queue of messages that will be written to a connection.
 type outbox struct {
-	wake chan struct{} // has capacity 1; receives a value after an addition
+	wake chan struct{} // receives a value after an addition; has capacity 1
 
 	mu      sync.Mutex
 	urgent  []*outgoing // written before the queue

@@ -176,7 +176,7 @@ func (h *harness) addToHash(what []byte, numbers ...uint64) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// result is the result of a run.
+// result identifies a run, so that it can be compared with a repetition, and counts what has happened in it.
 type result struct {
 	hash   uint32
 	steps  int
