@@ -236,7 +236,7 @@ func (c *segmentContent) addBatch(first uint64, r *record) error {
 	b := &r.batch
 	if b.count > 0 {
 		if b.first < first || b.first > c.last+1 {
-			return fmt.Errorf("entries from index %d on, after %d to %d", b.first, first, c.last)
+			return fmt.Errorf("a batch begins at index %d and follows entries %d to %d", b.first, first, c.last)
 		}
 		c.offsets = c.offsets[:b.first-first]
 		c.terms = c.terms.truncate(b.first)
