@@ -48,5 +48,5 @@
 //
 // Connections of package zkdial recover if the servers have lost their data. Package elector
 // runs the work of a leader, and package resign requests candidates of other programs to
-// resign. docs/design.md describes the algorithm and why it is correct.
+// resign. docs/design.md describes the algorithm and why it is correct, and lists where each part of it is.
 package leaderelection
