@@ -59,6 +59,11 @@ func TestEvents_Locks(t *testing.T) {
 			require.NoError(t, err)
 			return m.Lock
 		},
+		"single": func(conn *zk.Conn, options ...lock.Option) acquire {
+			s, err := lock.NewSingle(conn, "/app/lock", nil, options...)
+			require.NoError(t, err)
+			return s.Lock
+		},
 		"waiter": func(conn *zk.Conn, options ...lock.Option) acquire {
 			m, err := lock.NewMutex(conn, "/app/lock", options...)
 			require.NoError(t, err)

@@ -288,9 +288,7 @@ func (k *Keeper) keepOne() error {
 		k.setState(state)
 		confirm, err := k.wait(retry)
 		if err == nil && confirm {
-			if err = k.claim.setup.Sync(k.ctx, k.claim.path); err == nil {
-				err = k.claim.verify(k.ctx)
-			}
+			err = k.claim.confirm(k.ctx)
 		}
 		if err != nil {
 			return err
