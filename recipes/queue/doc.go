@@ -32,7 +32,7 @@
 // of a longer list, after a second, or when other consumers have taken several of its items.
 //
 // Attempts are counted before delivery, so an item that crashes its consumer is counted as
-// well. With [WithMaxAttempts] such an item becomes a [DeadLetter], which can be listed,
+// well. After 25 attempts ([WithMaxAttempts]) such an item becomes a [DeadLetter], which can be listed,
 // requeued and discarded.
 //
 // # Limits

@@ -3,6 +3,14 @@ package main
 // workQueueMutants break rules of the work queues of package recipes/queue.
 var workQueueMutants = []mutant{
 	{
+		name: "recipe/queue-attempts", breaks: "an item that always fails is delivered forever unless the program sets a limit",
+		file: "recipes/queue/queue.go",
+		edits: []edit{
+			{"cfg := config{maxAttempts: defaultMaxAttempts}", "cfg := config{}"},
+		},
+		tests: "./recipes/queue -run ^TestWithMaxAttempts_Default$",
+	},
+	{
 		name: "recipe/queue-metrics-ended", breaks: "the number of items of a closed queue remains in the metrics",
 		file: "electionprom/recipes.go",
 		edits: []edit{
