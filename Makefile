@@ -274,7 +274,7 @@ bench-record: prepare
 LOSSCANDIDATES = 100000
 
 bench-curves: prepare
-	for curve in candidates elections contenders cache; do \
+	for curve in candidates elections contenders cache items consumers; do \
 		(cd bench && GOWORK=off $(GO) run . -curve $$curve -patience 20m -limit 3h $(BENCHFLAGS)) || exit 1; \
 	done
 	cd bench && GOWORK=off $(GO) test -count 1 -run TestServerLoss -v -timeout 2h . -args -loss.candidates $(LOSSCANDIDATES)
