@@ -31,8 +31,8 @@ func WithMaxItems(n int) Option {
 // WithMaxAttempts sets the number of deliveries after which an item becomes a [DeadLetter], with its data and the
 // reason. The default is 25, as in River and asynq: with the delays of [Queue.Handle], an item that always fails is
 // delivered for 16 minutes. Nothing is lost, because [Queue.Requeue] puts a dead letter back. 0 means no limit: then
-// an item that makes its consumer crash does so again and again, and one that fails is delivered once a minute for as
-// long as it exists.
+// an item that makes its consumer crash is delivered to the next consumer without end, and an item that always fails
+// once a minute.
 //
 // Each consumer decides by its own limit. Those of Curator and kazoo have none, count no attempts, and do not read
 // dead letters. If they must receive every item that fails here, use 0.

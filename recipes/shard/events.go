@@ -17,8 +17,8 @@ func (g *Group) reportMember(e event.Event) {
 	g.setup.Report("group", e)
 }
 
-// observe reports a shard for which the member has contended since a time, and later its end. Then it closes the
-// channel.
+// observe reports a shard for which the member has contended since a time. When the shard is released or lost, it reports
+// that, and closes the channel.
 func (g *Group) observe(s *Shard, began time.Time) (reported <-chan struct{}) {
 	done := make(chan struct{})
 	if g.setup.Events == nil {

@@ -51,7 +51,7 @@ func (x explored) configured(change func(*Spec)) explored {
 	return x
 }
 
-// events returns the states that one event leads to, before the next plan, by the name of the event.
+// events returns the states after each event that is possible, by the name of the event. Their plan is still the old one.
 func (x explored) events(ids []string) map[string]explored {
 	all := map[string]explored{}
 	for _, id := range ids {
@@ -86,14 +86,14 @@ func (x explored) events(ids []string) map[string]explored {
 	return all
 }
 
-// next computes the next plan, and returns what is wrong with it.
+// next computes the next plan. It returns a description of the rule that the plan violates, or "".
 func (x *explored) next() string {
 	was := x.plan
 	x.plan = next(was, x.members, x.spec, x.zxid, someTime)
 	return checkPlan(was, x.plan, x.members, x.spec)
 }
 
-// settled returns what is wrong with the plan when all members have confirmed.
+// settled returns a description of the rule that is violated after all members have confirmed, or "".
 func (x explored) settled() string {
 	x.spec.PauseRebalancing = false
 	x.zxid++
