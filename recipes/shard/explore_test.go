@@ -115,13 +115,19 @@ func (x explored) settled() string {
 }
 
 // TestNext_Explore fails if a plan violates a rule after any sequence of events: members join, leave, crash, restart
-// and confirm, and the Spec changes. It explores all states that are reached by a number of events, and all states at
-// all with -shard.full.
+// and confirm, and the Spec changes. With -shard.full it explores all states of two members and two shards, and longer
+// sequences of more members and shards.
 func TestNext_Explore(t *testing.T) {
-	shards, members, depth := 3, 2, 6
+	explore(t, 2, 2, 6)
 	if *full {
-		members, depth = 3, 1<<30
+		explore(t, 2, 2, 1<<30)
+		explore(t, 3, 2, 8)
+		explore(t, 3, 3, 6)
 	}
+}
+
+// explore explores all states of a group that are reached by a number of events.
+func explore(t *testing.T, shards, members, depth int) {
 	ids := names("m", members)
 	first := explored{members: map[string]record{}, spec: Spec{Shards: names("s", shards), RestartDelay: time.Minute}, zxid: 1}
 	seen := map[string]bool{first.key(): true}
@@ -144,5 +150,5 @@ func TestNext_Explore(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d states, %d plans", len(seen), plans)
+	t.Logf("%d shards, %d members: %d states, %d plans, %d states left", shards, members, len(seen), plans, len(level))
 }
