@@ -16,10 +16,14 @@ demo:
 	CGO_ENABLED=0 GOWORK=off tools/progress.sh 2 $(GO) build -ldflags='-s -w' -o "$$binary" ./demo && "$$binary" $(DEMOFLAGS)
 
 # browser checks in a browser that web pages cannot control a dev-server, and that the page of elector run
-# updates itself. Debian's package is chromium.
-BROWSER = chromium
+# updates itself. In this browser and in Firefox it checks that README's picture is aligned, and writes
+# screenshots to SCREENSHOTS. Debian's packages are chromium and firefox-esr.
+BROWSER     = chromium
+FIREFOX     = firefox-esr
+SCREENSHOTS = $(CURDIR)/screenshots
 
 browser:
+	$(GO) test -count 1 ./demo -run '^TestBrowser' -args -browsers $(BROWSER),$(FIREFOX) -screenshots $(SCREENSHOTS)
 	$(GO) test -count 1 ./cmd/elector -run '^TestBrowser' -args -browser $(BROWSER)
 
 # monitoring checks the alert rules and the dashboard in deploy, with Prometheus. Debian's package is prometheus.
