@@ -94,8 +94,8 @@ func TestNewElection_UnsuitableStore(t *testing.T) {
 	}
 }
 
-// TestNewElection_FailedStart fails if NewElection takes longer than documented, if an error after which it can be
-// called again is not ErrUnreachable, or another one is, or if it cannot be called again after a failure.
+// TestNewElection_FailedStart fails if NewElection takes longer than documented, if an error is ErrUnreachable
+// although another call cannot succeed, or is not although it can, or if it cannot be called again after a failure.
 func TestNewElection_FailedStart(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		network := storetest.NewFaulty(h.table.Store("election"), 1)
