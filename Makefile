@@ -74,7 +74,7 @@ RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 # each. The detector finds races by the happens-before order, for which one processor is enough.
 # The packages of all modules are written as directories: PACKAGES=./recipes/... selects some.
 ALL     = $(sort $(patsubst $(shell GOWORK=off $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES))))
-BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime|bubble\.Run' . | xargs -n 1 dirname | sort -u),$(ALL))
+BUBBLES = $(filter-out $(CONTROLLERS),$(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime|bubble\.Run' . | xargs -n 1 dirname | sort -u),$(ALL)))
 
 # At the end of each process, the detector waits for a second for races of goroutines that still run. Tests
 # check that none run then.
@@ -99,7 +99,7 @@ STORES = ./adapters/changefeed/storeurl
 # without a cache, and longer for the race detector. go vet compiles them without it in any case. So these tests
 # run without it, and make cross does not compile them for other platforms. With it:
 # make test PACKAGES=./adapters/controllerruntime CONTROLLERS=
-CONTROLLERS = ./adapters/controllerruntime ./examples/tasks/kubernetes ./integrationtest/kubernetes
+CONTROLLERS = ./adapters/controllerruntime ./examples/clientgo ./examples/tasks/kubernetes ./integrationtest/kubernetes
 
 SERVED     = $(filter-out $(BUBBLES) $(SEQUENTIAL) $(CONTROLLERS),$(ALL))
 

@@ -42,7 +42,8 @@ var _ leaderelection.Candidate = (*Candidate)(nil)
 
 // NewCandidate creates a candidate, without starting it. oldElection creates candidates of the election that
 // the program uses today, and newElection those of the election that replaces it. NewCandidate calls
-// oldElection with ctx; it does not call newElection.
+// oldElection, for which ctx limits the time; it does not call newElection. The candidacy does not end with ctx, so
+// it can be the context of [github.com/go-leaderelection/leaderelection/elector.Lead].
 //
 // If a candidacy in either election ends with an error, the Candidate's ends with the same error. With
 // options such as [leaderelection.WithRejoin] the candidates continue. So does the Candidate if a function

@@ -3,6 +3,18 @@ package main
 // changefeedMutants break rules of elections by changefeed.
 var changefeedMutants = []mutant{
 	{
+		name: "changefeed/unreachable", breaks: "NewElection does not return ErrUnreachable if the server refuses connections",
+		file:  "adapters/changefeed/election.go",
+		edits: []edit{{"err = unreachable{err}", "_ = unreachable{err}"}},
+		tests: "./adapters/changefeed -run ^TestNewElection_FailedStart$",
+	},
+	{
+		name: "changefeed/unreachable-closed", breaks: "NewElection returns ErrUnreachable if the store is closed",
+		file:  "adapters/changefeed/election.go",
+		edits: []edit{{"!errors.Is(err, ErrUnsuitable) && !errors.Is(err, ErrClosed) &&", "!errors.Is(err, ErrUnsuitable) &&"}},
+		tests: "./adapters/changefeed -run ^TestNewElection_FailedStart$",
+	},
+	{
 		name: "sqlfence/smaller", breaks: "a fence accepts a smaller token",
 		file: "sqlfence/sqlfence.go",
 		edits: []edit{
