@@ -68,6 +68,30 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed -run TestTransfer_Canceled",
 	},
 	{
+		name: "changefeed/next", breaks: "each follower is the target of a transfer",
+		file: "adapters/changefeed/runner.go",
+		edits: []edit{
+			{"current.Nominee == cfg.ID", "current.Nominee != \"\""},
+		},
+		tests: "./adapters/changefeed -run ^TestElection_Next$",
+	},
+	{
+		name: "changefeed/former-claim", breaks: "a record that was released without a leadership counts as a resignation",
+		file: "adapters/changefeed/former.go",
+		edits: []edit{
+			{"record.Released() && record.Term == f.renewed", "record.Released()"},
+		},
+		tests: "./adapters/changefeed -run ^TestElection_FormerErr$",
+	},
+	{
+		name: "changefeed/former-own", breaks: "the candidate's own claim without a leadership counts as one whose lease has expired",
+		file: "adapters/changefeed/former.go",
+		edits: []edit{
+			{"case record.Session == session && record.Term != f.led:", "case false:"},
+		},
+		tests: "./adapters/changefeed -run ^TestElection_FormerErrOwnClaim$",
+	},
+	{
 		name: "changefeed/hint-read", breaks: "a hint is not followed by a read",
 		file: "adapters/changefeed/internal/protocol/request.go",
 		edits: []edit{

@@ -220,6 +220,22 @@ var electionMutants = []mutant{
 		tests: ". -run ^TestElection_UnreadLeadershipIsRetracted$",
 	},
 	{
+		name: "election/next", breaks: "a status does not say that the candidate is next",
+		file: "election.go",
+		edits: []edit{
+			{", Next: s.Next})", "})"},
+		},
+		tests: ". -run ^TestStatus_Next$",
+	},
+	{
+		name: "election/former", breaks: "the status of a leader does not say how the former leadership has ended",
+		file: "candidacy.go",
+		edits: []edit{
+			{"former := c.former", "var former error"},
+		},
+		tests: ". -run ^TestCandidacy_FormerErr$",
+	},
+	{
 		name: "election/transfer-order", breaks: "a transfer requests the leader to resign before the others that are ahead",
 		file: "resign/transfer.go",
 		edits: []edit{
