@@ -28,6 +28,8 @@ type Election struct {
 	written chan Record
 	// mayHold reports whether the record may still name the candidate after its candidacy.
 	mayHold atomic.Bool
+	// ready reports whether the candidate could take over from the leader now.
+	ready atomic.Bool
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)

@@ -124,6 +124,7 @@ func (r *runner) step(in protocol.Input, cause error) {
 	in.Wall = termOf(now)
 	state, actions := protocol.Step(&opts.cfg, r.state, in, now.Sub(r.begin))
 	r.state = state
+	r.e.ready.Store(state.Ready())
 	for _, a := range actions {
 		r.perform(a, now, cause)
 	}
@@ -257,6 +258,7 @@ func (r *runner) finishIfClosed(err error) bool {
 // finish ends the candidacy, if it has not ended yet, and notes whether the record may still name the
 // candidate.
 func (r *runner) finish(err error, mayHold bool) {
+	r.e.ready.Store(false)
 	r.e.mayHold.Store(mayHold)
 	_ = r.e.candidacy.Finish(err)
 }

@@ -68,6 +68,46 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed -run TestTransfer_Canceled",
 	},
 	{
+		name: "changefeed/prefer-ready", breaks: "a candidate that cannot lead requests the leadership",
+		file: "adapters/changefeed/queue.go",
+		edits: []edit{
+			{" && e.ready.Load()", ""},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_PreferNotReady$",
+	},
+	{
+		name: "changefeed/prefer-leader", breaks: "a request replaces another leader than the one that was observed",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{"r.Leader != from.Leader || ", ""},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+	},
+	{
+		name: "changefeed/prefer-term", breaks: "a request replaces a later leadership of the leader that was observed",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{" || r.Term != from.Term", ""},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+	},
+	{
+		name: "changefeed/prefer-transfer", breaks: "a request replaces the target of a transfer",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{" || r.Nominee != \"\") {", ") {"},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+	},
+	{
+		name: "changefeed/prefer-passing", breaks: "an error of the store ends Prefer",
+		file: "adapters/changefeed/queue.go",
+		edits: []edit{
+			{"return fmt.Errorf(\"%w: %w\", leaderelection.ErrUnreachable, err)", "return err"},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Candidates$",
+	},
+	{
 		name: "changefeed/next", breaks: "each follower is the target of a transfer",
 		file: "adapters/changefeed/runner.go",
 		edits: []edit{

@@ -252,6 +252,22 @@ var electionMutants = []mutant{
 		tests: "./resign -run ^TestQueue_Prefer$",
 	},
 	{
+		name: "election/prefer-token", breaks: "a leadership counts from an earlier one of a candidate with the same ID",
+		file: "resign/transfer.go",
+		edits: []edit{
+			{"a.ID == b.ID && a.Token == b.Token", "a.ID == b.ID"},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_PreferSameID$",
+	},
+	{
+		name: "election/prefer-leader", breaks: "a candidate with a higher priority replaces a leader that it has not observed",
+		file: "resign/transfer.go",
+		edits: []edit{
+			{"leader.ID != \"\" && !isSameLeadership(candidates[0], leader)", "false"},
+		},
+		tests: "./resign -run ^TestQueue_PreferLeaderChanges$",
+	},
+	{
 		name: "election/prefer-equal", breaks: "a candidate replaces a leader of the same or a higher priority",
 		file: "resign/prefer.go",
 		edits: []edit{

@@ -46,7 +46,7 @@ var etcdMutants = []mutant{
 		name: "etcd/next", breaks: "a candidate behind two others is next",
 		file: "adapters/etcd/queue.go",
 		edits: []edit{
-			{"v.next = complete && i == len(earlierKeys)-1", "v.next = true"},
+			{"v.next = complete && i == len(earlierKeys)-1", "v.next = i >= 0"},
 		},
 		tests: "./adapters/etcd -run ^TestElection_Next$",
 	},
