@@ -18,8 +18,7 @@ import (
 // The record does not contain the candidates that wait. So the queue consists of the leader and, if it can
 // take over, this candidate: its feed works, the store acknowledges its writes, and no [Transfer] is in
 // progress. Candidates are known by their IDs only, without a value. If several wait with a higher priority
-// than the leader's, any of them takes over first, and after each period one of a higher priority, until the
-// one with the highest leads.
+// than the leader's, any of them takes over first, and after each period one with a still higher priority.
 //
 // A request writes this candidate's ID to the record, as Transfer does, but only while the record names the
 // leader and the term that Candidates has returned last, and no target. Otherwise it returns

@@ -155,8 +155,8 @@ func TestQueue_Request(t *testing.T) {
 	})
 }
 
-// TestQueue_Candidates fails if the queue lacks the leader, or a candidate that can take over, or contains another one,
-// or if an error ends Prefer that may pass.
+// TestQueue_Candidates fails if the queue lacks the leader or a candidate that can take over, contains a candidate that
+// cannot, or returns an error that ends Prefer although it may pass.
 func TestQueue_Candidates(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		two := h.newCandidate("2")
