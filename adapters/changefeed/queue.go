@@ -59,12 +59,18 @@ func (e *Election) readLeader(ctx context.Context) (Record, error) {
 	return r, nil
 }
 
-// passing wraps an error with [leaderelection.ErrUnreachable], after which Prefer continues, unless the store
-// is closed or the election is over.
+// passing returns err as a passingError, unless the store is closed or the election is over.
 func passing(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, leaderelection.ErrConnClosed), errors.Is(err, leaderelection.ErrElectionOver):
 		return err
 	}
-	return fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)
+	return passingError{err}
 }
+
+// passingError is also [leaderelection.ErrUnreachable], after which Prefer tries again.
+type passingError struct{ error }
+
+func (e passingError) Is(target error) bool { return target == leaderelection.ErrUnreachable }
+
+func (e passingError) Unwrap() error { return e.error }

@@ -103,7 +103,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/prefer-passing", breaks: "an error of the store ends Prefer",
 		file: "adapters/changefeed/queue.go",
 		edits: []edit{
-			{"return fmt.Errorf(\"%w: %w\", leaderelection.ErrUnreachable, err)", "return err"},
+			{"return passingError{err}", "return err"},
 		},
 		tests: "./adapters/changefeed -run ^TestQueue_Candidates$",
 	},
