@@ -74,7 +74,8 @@ func NewCandidate(ctx context.Context, oldElection, newElection NewCandidateFunc
 func (c *Candidate) ID() string { return c.candidacy.ID() }
 
 // Status implements [leaderelection.Candidate]. NowFollowing is the predecessor in the old election, or in
-// the new one while the candidate leads the old one.
+// the new one while the candidate leads the old one, and Next is true if the candidate is next in that
+// election. FormerErr is nil, because the former leaders of the two elections can differ.
 func (c *Candidate) Status() <-chan leaderelection.Status { return c.candidacy.Status() }
 
 // Current implements [leaderelection.Candidate].

@@ -28,6 +28,8 @@ type Election struct {
 	written chan Record
 	// mayHold reports whether the record may still name the candidate after its candidacy.
 	mayHold atomic.Bool
+	// ready reports whether the candidate could take over from the leader now.
+	ready atomic.Bool
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)
@@ -176,7 +178,11 @@ func validateRecord(r Record) error {
 // a candidate can pass it to Elect at any time.
 func (e *Election) ID() string { return e.opts.cfg.ID }
 
-// Status implements [leaderelection.Candidate]. NowFollowing is the leader. The Role is
+// Status implements [leaderelection.Candidate]. NowFollowing is the leader. Candidates are not ordered, so Next
+// is true only while the record names this candidate's ID as the target of a [Transfer]. FormerErr is
+// [leaderelection.ErrResigned] if the last leader has released the record, also because of a transfer or
+// because its feed had failed, and this candidate has observed a heartbeat of that leadership; it is
+// [leaderelection.ErrLeaseExpired] if the record still named a leader. The Role is
 // never Suspended: a leadership whose lease has expired is over, and the candidate contends
 // for the next one, with a new token.
 func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.Status() }

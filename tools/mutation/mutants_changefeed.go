@@ -80,6 +80,70 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed -run TestTransfer_Canceled",
 	},
 	{
+		name: "changefeed/prefer-ready", breaks: "a candidate that cannot lead requests the leadership",
+		file: "adapters/changefeed/queue.go",
+		edits: []edit{
+			{" && e.ready.Load()", ""},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_PreferNotReady$",
+	},
+	{
+		name: "changefeed/prefer-leader", breaks: "a request replaces another leader than the one that was observed",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{"r.Leader != from.Leader || ", ""},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+	},
+	{
+		name: "changefeed/prefer-term", breaks: "a request replaces a later leadership of the leader that was observed",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{" || r.Term != from.Term", ""},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+	},
+	{
+		name: "changefeed/prefer-transfer", breaks: "a request replaces the target of a transfer",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{" || r.Nominee != \"\") {", ") {"},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+	},
+	{
+		name: "changefeed/prefer-passing", breaks: "an error of the store ends Prefer",
+		file: "adapters/changefeed/queue.go",
+		edits: []edit{
+			{"return passingError{err}", "return err"},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Candidates$",
+	},
+	{
+		name: "changefeed/next", breaks: "each follower is the target of a transfer",
+		file: "adapters/changefeed/runner.go",
+		edits: []edit{
+			{"current.Nominee == cfg.ID", "current.Nominee != \"\""},
+		},
+		tests: "./adapters/changefeed -run ^TestElection_Next$",
+	},
+	{
+		name: "changefeed/former-claim", breaks: "a record that was released without a leadership counts as a resignation",
+		file: "adapters/changefeed/former.go",
+		edits: []edit{
+			{"record.Released() && record.Term == f.renewed", "record.Released()"},
+		},
+		tests: "./adapters/changefeed -run ^TestElection_FormerErr$",
+	},
+	{
+		name: "changefeed/former-own", breaks: "the candidate's own claim without a leadership counts as one whose lease has expired",
+		file: "adapters/changefeed/former.go",
+		edits: []edit{
+			{"case record.Session == session && record.Term != f.led:", "case false:"},
+		},
+		tests: "./adapters/changefeed -run ^TestElection_FormerErrOwnClaim$",
+	},
+	{
 		name: "changefeed/hint-read", breaks: "a hint is not followed by a read",
 		file: "adapters/changefeed/internal/protocol/request.go",
 		edits: []edit{
