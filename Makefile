@@ -16,10 +16,14 @@ demo:
 	CGO_ENABLED=0 GOWORK=off tools/progress.sh 2 $(GO) build -ldflags='-s -w' -o "$$binary" ./demo && "$$binary" $(DEMOFLAGS)
 
 # browser checks in a browser that web pages cannot control a dev-server, and that the page of elector run
-# updates itself. Debian's package is chromium.
-BROWSER = chromium
+# updates itself. In this browser and in Firefox it checks that README's picture is aligned, and writes
+# screenshots to SCREENSHOTS. Debian's packages are chromium and firefox-esr.
+BROWSER     = chromium
+FIREFOX     = firefox-esr
+SCREENSHOTS = $(CURDIR)/screenshots
 
 browser:
+	$(GO) test -count 1 ./demo -run '^TestBrowser' -args -browsers $(BROWSER),$(FIREFOX) -screenshots $(SCREENSHOTS)
 	$(GO) test -count 1 ./cmd/elector -run '^TestBrowser' -args -browser $(BROWSER)
 
 # monitoring checks the alert rules and the dashboard in deploy, with Prometheus. Debian's package is prometheus.
@@ -70,7 +74,7 @@ RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 # each. The detector finds races by the happens-before order, for which one processor is enough.
 # The packages of all modules are written as directories: PACKAGES=./recipes/... selects some.
 ALL     = $(sort $(patsubst $(shell GOWORK=off $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES))))
-BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime|bubble\.Run' . | xargs -n 1 dirname | sort -u),$(ALL))
+BUBBLES = $(filter-out $(CONTROLLERS),$(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime|bubble\.Run' . | xargs -n 1 dirname | sort -u),$(ALL)))
 
 # At the end of each process, the detector waits for a second for races of goroutines that still run. Tests
 # check that none run then.
@@ -95,7 +99,7 @@ STORES = ./adapters/changefeed/storeurl
 # without a cache, and longer for the race detector. go vet compiles them without it in any case. So these tests
 # run without it, and make cross does not compile them for other platforms. With it:
 # make test PACKAGES=./adapters/controllerruntime CONTROLLERS=
-CONTROLLERS = ./adapters/controllerruntime ./examples/tasks/kubernetes ./integrationtest/kubernetes
+CONTROLLERS = ./adapters/controllerruntime ./examples/clientgo ./examples/tasks/kubernetes ./integrationtest/kubernetes
 
 SERVED     = $(filter-out $(BUBBLES) $(SEQUENTIAL) $(CONTROLLERS),$(ALL))
 
@@ -274,7 +278,7 @@ bench-record: prepare
 LOSSCANDIDATES = 100000
 
 bench-curves: prepare
-	for curve in candidates elections contenders cache; do \
+	for curve in candidates elections contenders cache items consumers; do \
 		(cd bench && GOWORK=off $(GO) run . -curve $$curve -patience 20m -limit 3h $(BENCHFLAGS)) || exit 1; \
 	done
 	cd bench && GOWORK=off $(GO) test -count 1 -run TestServerLoss -v -timeout 2h . -args -loss.candidates $(LOSSCANDIDATES)

@@ -49,6 +49,7 @@ type candidacy struct {
 	err     error  // result of Run; set before done is closed
 	current *Leadership
 	revoke  context.CancelCauseFunc // ends current
+	former  error                   // see SetFormerErr
 }
 
 func newCandidacy(ctx context.Context, log *slog.Logger) *candidacy {
@@ -153,6 +154,12 @@ func (c *candidacy) Join(id string) {
 
 func (c *candidacy) Vacated() { c.stream().SetVacated(time.Now()) }
 
+func (c *candidacy) SetFormerErr(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.former = err
+}
+
 func (c *candidacy) Publish(s Status) {
 	if c.over.Load() {
 		return
@@ -186,12 +193,13 @@ func (c *candidacy) lead(l *Leadership, revoke context.CancelCauseFunc) *Leaders
 	if !over {
 		c.current, c.revoke = l, revoke
 	}
+	former := c.former
 	c.mu.Unlock()
 	if over {
 		revoke(c.reason())
 		return l
 	}
-	c.Publish(Status{Role: Leader, Leadership: l})
+	c.Publish(Status{Role: Leader, FormerErr: former, Leadership: l})
 	c.Report(event.Event{Kind: event.Elected, Token: l.Token()})
 	return l
 }

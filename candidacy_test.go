@@ -365,3 +365,17 @@ func TestCheckNode(t *testing.T) {
 		require.NoError(t, checkNode(conn, node), "%q", node)
 	}
 }
+
+// TestCandidacy_FormerErr fails if a leadership is published without the reason of the former one, or another status
+// with it.
+func TestCandidacy_FormerErr(t *testing.T) {
+	c := newCandidacy(t.Context(), nil)
+	c.Lead(1, nil)
+	require.NoError(t, (<-c.Status()).FormerErr)
+	c.Suspend(ErrLeaseExpired)
+	c.SetFormerErr(ErrResigned)
+	require.NoError(t, (<-c.Status()).FormerErr)
+	c.Lead(2, nil)
+	require.Equal(t, ErrResigned, (<-c.Status()).FormerErr)
+	require.NoError(t, c.Finish(ErrResigned))
+}

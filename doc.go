@@ -38,6 +38,12 @@
 //   - Every call except ElectLeader returns within a bounded time. When a candidacy is
 //     over, its Status channel is closed.
 //
+// # Succession
+//
+// Candidates lead in the order in which they have joined. [Status].Next reports to a candidate that it is
+// the next one, so that it can prepare for its leadership. resign.Queue.Prefer of package resign lets the
+// candidate with the highest priority lead.
+//
 // # Loss of the connection
 //
 // A lease ends half a session timeout after the leader sent the last write that ZooKeeper
@@ -48,5 +54,5 @@
 //
 // Connections of package zkdial recover if the servers have lost their data. Package elector
 // runs the work of a leader, and package resign requests candidates of other programs to
-// resign. docs/design.md describes the algorithm and why it is correct.
+// resign. docs/design.md describes the algorithm and why it is correct, and lists where each part of it is.
 package leaderelection

@@ -231,7 +231,7 @@ func (e *Election) queueChanged(s queue.State) {
 	case s.First:
 		// The candidate publishes nothing until its lease is confirmed.
 	case s.Path != "":
-		e.candidacy.Publish(Status{NowFollowing: s.Predecessor})
+		e.candidacy.Publish(Status{NowFollowing: s.Predecessor, Next: s.Next})
 	case e.candidacy.Revoke(e.reason(s.Err)):
 		interim := Status{}
 		if errors.Is(s.Err, ErrDeleted) {

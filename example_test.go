@@ -77,6 +77,32 @@ func doLeaderStuff(leadership *leaderelection.Leadership) {
 	}
 }
 
+// A candidate that prepares for its leadership when it is the next one.
+func ExampleStatus_next() {
+	conn, _, err := zkdial.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	candidate, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), leaderelection.WithRejoin())
+	if err != nil {
+		log.Fatal(err)
+	}
+	go candidate.ElectLeader()
+	defer candidate.Resign()
+
+	for status := range candidate.Status() {
+		switch {
+		case status.Err != nil:
+			log.Printf("the candidacy is over: %v", status.Err)
+		case status.Role == leaderelection.Leader:
+			go doLeaderStuff(status.Leadership)
+		case status.Next:
+			log.Printf("warming the cache: only %s is ahead", status.NowFollowing)
+		}
+	}
+}
+
 // Observing an election without joining it.
 func ExampleObserve() {
 	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)

@@ -390,6 +390,7 @@ func TestMigration_ZkLock(t *testing.T) {
 		require.NoError(t, second.Resign())
 		require.NoError(t, <-locked)
 		time.Sleep(time.Minute)
+		require.True(t, (<-fourth.Status()).Next)
 		require.Empty(t, fourth.Status())
 
 		require.NoError(t, third.Unlock())

@@ -52,6 +52,21 @@ type Status struct {
 	NowFollowing string
 	// WasFollowing is the NowFollowing of the previous status.
 	WasFollowing string
+	// Next reports that this is the next candidate: NowFollowing, which leads or will lead first, is the only
+	// candidate ahead of it. A program can prepare for its leadership then, for instance load its caches. Next
+	// is true only after the candidate has seen that no other candidate is ahead, so it can become true late.
+	// It promises no leadership, because the candidacy may end before. Each change of it is a status.
+	//
+	// On ZooKeeper, the listings that candidates request in any case show it. It stays true while the
+	// connection is down. If names contain no GUID ([WithNamePrefix]), a candidate may learn it only when it
+	// joins. Other implementations of [Candidate] describe it at their method Status. It is
+	// always false if candidates are not ordered.
+	Next bool
+	// FormerErr is, in the status of a leader, how the previous leadership ended, if the backend records
+	// that: [ErrResigned] if the former leader gave it up after Done was closed, and [ErrLeaseExpired] if it
+	// crashed or was cut off, so that its work may be incomplete. Otherwise it is nil. It is always nil on
+	// ZooKeeper and etcd, whose events do not show why a candidate has left.
+	FormerErr error
 	// Err is the error that ended the candidacy. It is set only in the final status.
 	Err error
 	// Leadership is non-nil if and only if Role is Leader. A leader that was suspended and
@@ -72,8 +87,14 @@ func (s Status) String() string {
 	if s.NowFollowing != "" {
 		fmt.Fprintf(&b, " following %s", s.NowFollowing)
 	}
+	if s.Next {
+		b.WriteString(" (next)")
+	}
 	if s.WasFollowing != "" {
 		fmt.Fprintf(&b, " (was following %s)", s.WasFollowing)
+	}
+	if s.FormerErr != nil {
+		fmt.Fprintf(&b, " (former leader: %v)", s.FormerErr)
 	}
 	if s.Err != nil {
 		fmt.Fprintf(&b, ": %v", s.Err)

@@ -65,8 +65,57 @@ func TestStatus_String(t *testing.T) {
 	l, _ := candidacy.NewLeadership(12, nil)
 	require.Equal(t, "leader /e/n token 12 (was following /e/m)",
 		leaderelection.Status{CandidateID: "/e/n", Role: leaderelection.Leader, Leadership: l, WasFollowing: "/e/m"}.String())
+	require.Equal(t, "leader /e/n token 12 (former leader: lease expired: it was not confirmed in time)",
+		leaderelection.Status{CandidateID: "/e/n", Role: leaderelection.Leader, Leadership: l, FormerErr: leaderelection.ErrLeaseExpired}.String())
+	require.Equal(t, "follower /e/n following /e/m (next)",
+		leaderelection.Status{CandidateID: "/e/n", NowFollowing: "/e/m", Next: true}.String())
 	require.Equal(t, "follower /e/n following /e/m: session expired",
 		leaderelection.Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: leaderelection.ErrSessionExpired}.String())
+}
+
+// TestStatus_Next fails if not exactly the second candidate is next, if a candidate becomes next without a status, or
+// a break of the connection changes it.
+func TestStatus_Next(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		var all []*candidate
+		for range 4 {
+			all = append(all, h.join(h.connect()))
+		}
+		requireNext := func(next *candidate) {
+			h.Helper()
+			for _, c := range all {
+				require.Equal(h, c == next, c.newest().Next, "%v", c.newest().Status)
+			}
+		}
+		requireNext(all[1])
+		require.NoError(h, all[1].Resign()) // a follower
+		all = append(all[:1:1], all[2:]...)
+		h.advance(0)
+		all[1].requireFollows(all[0])
+		requireNext(all[1])
+		require.Len(h, all[2].received(), 1, "nothing has changed for the third candidate")
+
+		h.whileDisconnected(all[1].conn, func() {})
+		h.advance(timeout)
+		requireNext(all[1])
+
+		require.NoError(h, all[0].Resign())
+		all = all[1:]
+		h.advance(0)
+		all[0].requireLeads()
+		all[1].requireFollows(all[0])
+		requireNext(all[1])
+		statuses := all[1].received()
+		require.Len(h, statuses, 2, "it becomes next with one status")
+		require.Equal(h, all[0].ID(), statuses[1].WasFollowing)
+
+		require.NoError(h, all[0].Resign())
+		all = all[1:]
+		h.advance(0)
+		all[0].requireLeads()
+		requireNext(nil)
+		require.NoError(h, all[0].newest().FormerErr, "it is not known")
+	})
 }
 
 // TestLeadership_DoneBeforeSuspended fails if the status Suspended is published before Done is

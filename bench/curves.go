@@ -23,7 +23,7 @@ type curve struct {
 	measure func(ctx context.Context, c contestant, n int) (point, error)
 }
 
-// point is what one size costs. The values are divided by the size, or by the number of locks. They are
+// point is what one size costs. The values are divided by the size, or by the number of locks or items. They are
 // NaN if they are unknown.
 type point struct {
 	took      time.Duration // of the whole measurement without preparations
@@ -41,6 +41,8 @@ func (b *bench) curves() []curve {
 		{"elections", "elections on one connection, with a candidate each", []int{1, 10, 100, 1000, 10000}, "", b.electionsPoint},
 		{"contenders", "contenders for one lock, with a connection each", []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, "", b.contendersPoint},
 		{"cache", "znodes of a cache, with 100 bytes each", []int{10, 100, 1000, 10000, 100000, 1000000}, "", b.cachePoint},
+		{"items", "items of one queue, with 100 bytes each", []int{10, 100, 1000, 10000, 20000, 50000}, "first item, ms", b.itemsPoint},
+		{"consumers", "consumers of one queue, with a connection each", []int{1, 4, 16, 64, 256}, "idle, requests", b.consumersPoint},
 	}
 }
 
@@ -49,7 +51,7 @@ func (b *bench) runCurve(ctx context.Context, w io.Writer, name string) error {
 	all := b.curves()
 	i := slices.IndexFunc(all, func(c curve) bool { return c.name == name })
 	if i < 0 {
-		return fmt.Errorf("-curve %q does not exist; the curves are candidates, elections, contenders and cache", name)
+		return fmt.Errorf("-curve %q does not exist; the curves are candidates, elections, contenders, cache, items and consumers", name)
 	}
 	cv := all[i]
 	const format = "%-10v%-14s%12s%12s%12s%12s%16s%16s\n"

@@ -68,7 +68,7 @@ func parseFlags() (settings, error) {
 	short := flag.Bool("short", false, "a run of five minutes with fewer rows and rounds: all rows twice, for -record and -compare, without other libraries")
 	flag.StringVar(&s.record, "record", "", "write the results of this library to this `file`, in the format of Go benchmarks")
 	flag.StringVar(&s.compare, "compare", "", "compare the results of this library with this `file`, which -record has written with the same options")
-	flag.StringVar(&s.curve, "curve", "", "print how costs grow with the number of candidates, elections, contenders, or znodes of a cache: `candidates, elections, contenders or cache`")
+	flag.StringVar(&s.curve, "curve", "", "print how costs grow with the number of candidates, elections, contenders, znodes of a cache, or items or consumers of a queue: `candidates, elections, contenders, cache, items or consumers`")
 	flag.DurationVar(&s.patience, "patience", 10*time.Minute, "`duration` that one size of -curve can take")
 	flag.StringVar(&s.footprint, "footprint", "", "measure only the memory of this process per candidate of the `contestant`, with the server at -addr")
 	flag.StringVar(&s.waiting, "waiting", string(waitingUnobserved), "what waits while the memory is measured: the `kind` in the names of the rows, with -footprint")

@@ -95,6 +95,9 @@ type Candidacy interface {
 	// event.HandOver is reported.
 	Vacated()
 
+	// SetFormerErr sets the FormerErr of the statuses that Lead publishes from now on.
+	SetFormerErr(err error)
+
 	// Publish delivers s to the reader of Status. It sets s.CandidateID and s.WasFollowing. It
 	// does not block, and does nothing after the end.
 	Publish(s leaderelection.Status)

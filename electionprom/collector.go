@@ -1,6 +1,5 @@
 // Package electionprom exports metrics of elections and recipes to Prometheus. A [Collector] counts the
-// events of candidates, of all kinds of elections, and a [RecipeCollector] those of locks, queues and
-// caches. Programs that do not import this package do not link the Prometheus client.
+// events of candidates, of all kinds of elections, and a [RecipeCollector] those of recipes. Programs that do not import this package do not link the Prometheus client.
 //
 // The metrics of elections have the label election, for instance the path of the election node:
 //

@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/shard"
 )
 
 // reasons maps errors to values of the label reason. All other errors have the value otherReason, so that
@@ -35,10 +36,15 @@ func reason(err error) string {
 	return otherReason
 }
 
-// holdReason is reason for the loss of a hold.
-func holdReason(err error) string {
-	if errors.Is(err, recipes.ErrLeaseExpired) {
+// recipeReason is reason for the loss of a hold, a shard or a znode of a recipe.
+func recipeReason(err error) string {
+	switch {
+	case errors.Is(err, shard.ErrRevoked):
+		return "revoked"
+	case errors.Is(err, recipes.ErrLeaseExpired):
 		return "lease_expired"
+	case errors.Is(err, recipes.ErrDeleted):
+		return "deleted"
 	}
 	return reason(err)
 }

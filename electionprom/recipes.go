@@ -1,6 +1,9 @@
 package electionprom
 
 import (
+	"cmp"
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/go-leaderelection/leaderelection/event"
@@ -26,15 +29,55 @@ import (
 //	leaderelection_cache_failures_total      losses of the connection, after which a cache is read again
 //	leaderelection_cache_znodes              gauge: znodes of the cache when it was up to date last, each of which it watches
 //	leaderelection_cache_stale_seconds       histogram: how long it took to fill a cache, or to read it again
+//	leaderelection_barrier_wait_seconds      histogram: how long callers waited at a barrier or a double barrier
+//	leaderelection_barrier_waiting           gauge: callers of this process that wait at this moment
+//	leaderelection_group_members             gauge: members that a watch of this process has read
+//	leaderelection_group_joined              gauge: znodes of members that this process maintains, if they exist
+//	leaderelection_group_lost_total          znodes of members that were lost, by reason
+//	leaderelection_discovery_instances       gauge: enabled instances that a provider of this process has read
+//	leaderelection_discovery_registered      gauge: znodes of instances that this process maintains, if they exist
+//	leaderelection_discovery_lost_total      znodes of instances that were lost, by reason
+//	leaderelection_shard_owned               gauge: shards that members of this process own
+//	leaderelection_shard_planned             gauge: shards that have an owner in the plan that this member follows
+//	leaderelection_shard_plan_version        gauge: version of that plan
+//	leaderelection_shard_plan_without_leader gauge: 1 if no leader has made that plan, otherwise 0
+//	leaderelection_shard_wait_seconds        histogram: from the plan until the member owns the shard
+//	leaderelection_shard_acquired_total      shards that members of this process have got, by reason
+//	leaderelection_shard_lost_total          shards that were lost, or not released in time, by reason
 //
 // The gauges are updated with a delay, and must not be used for decisions. If several values refer to one path, such
-// as two caches, the gauges items and znodes are those of the last event.
+// as two caches, the gauges items, znodes, members, instances, planned and plan are those of the last event. They
+// disappear when the last of these values was closed. Members of shards at a path are a group at <path>/members.
 type RecipeCollector struct {
 	metrics
 	wait, hold, age, work, stale         *prometheus.HistogramVec
 	held, items, working, znodes         *prometheus.GaugeVec
 	lost, ended, rejected, cacheFailures *prometheus.CounterVec
+	barrierWait                          *prometheus.HistogramVec
+	barrierWaiting                       *prometheus.GaugeVec
+	group, discovery                     participation
+	shards                               shardMetrics
+
+	// lists are the gauges, by recipe, whose values are not valid after event.Ended.
+	lists map[string][]*prometheus.GaugeVec
+	mu    sync.Mutex
+	open  map[source]int // how many values report such gauges
 }
+
+// participation are the metrics of a recipe that maintains znodes and reads lists of them.
+type participation struct {
+	listed, joined *prometheus.GaugeVec
+	lost           *prometheus.CounterVec
+}
+
+type shardMetrics struct {
+	owned, planned, version, withoutLeader *prometheus.GaugeVec
+	wait                                   *prometheus.HistogramVec
+	acquired, lost                         *prometheus.CounterVec
+}
+
+// source is what reports the gauges of a path.
+type source struct{ recipe, path string }
 
 const (
 	labelPath    = "path"
@@ -44,7 +87,7 @@ const (
 // NewRecipeCollector returns a collector without values. labels are as for [NewCollector]; they must not be named path,
 // reason or outcome.
 func NewRecipeCollector(labels prometheus.Labels) *RecipeCollector {
-	c := &RecipeCollector{metrics: metrics{labels: labels, label: labelPath}}
+	c := &RecipeCollector{metrics: metrics{labels: labels, label: labelPath}, open: map[source]int{}}
 	c.wait = c.histogram("lock_wait_seconds", "Time from the call until the lock, or leases, were granted.", longBuckets)
 	c.hold = c.histogram("lock_hold_seconds", "How long holds lasted.", longBuckets)
 	c.held = c.gauge("lock_held", "Holds of this process at this moment.")
@@ -58,11 +101,35 @@ func NewRecipeCollector(labels prometheus.Labels) *RecipeCollector {
 	c.cacheFailures = c.counter("cache_failures_total", "Losses of the connection, after which a cache is read again.")
 	c.znodes = c.gauge("cache_znodes", "Znodes of the cache when it was up to date last.")
 	c.stale = c.histogram("cache_stale_seconds", "How long it took to fill a cache, or to read it again.", longBuckets)
+	c.barrierWait = c.histogram("barrier_wait_seconds", "How long callers waited at a barrier or a double barrier.", longBuckets)
+	c.barrierWaiting = c.gauge("barrier_waiting", "Callers of this process that wait at this moment.")
+	c.group.listed = c.gauge("group_members", "Members that a watch of this process has read.")
+	c.group.joined = c.gauge("group_joined", "Znodes of members that this process maintains, if they exist.")
+	c.group.lost = c.counter("group_lost_total", "Znodes of members that were lost.", labelReason)
+	c.discovery.listed = c.gauge("discovery_instances", "Enabled instances that a provider of this process has read.")
+	c.discovery.joined = c.gauge("discovery_registered", "Znodes of instances that this process maintains, if they exist.")
+	c.discovery.lost = c.counter("discovery_lost_total", "Znodes of instances that were lost.", labelReason)
+	c.shards.owned = c.gauge("shard_owned", "Shards that members of this process own.")
+	c.shards.planned = c.gauge("shard_planned", "Shards that have an owner in the plan that this member follows.")
+	c.shards.version = c.gauge("shard_plan_version", "Version of the plan that this member follows.")
+	c.shards.withoutLeader = c.gauge("shard_plan_without_leader", "1 if no leader has made the plan that this member follows, otherwise 0.")
+	c.shards.wait = c.histogram("shard_wait_seconds", "Time from the plan until the member owns the shard.", longBuckets)
+	c.shards.acquired = c.counter("shard_acquired_total", "Shards that members of this process have got.", labelReason)
+	c.shards.lost = c.counter("shard_lost_total", "Shards that were lost, or not released in time.", labelReason)
+	c.lists = map[string][]*prometheus.GaugeVec{
+		"queue": {c.items}, "cache": {c.znodes}, "group": {c.group.listed}, "discovery": {c.discovery.listed},
+		"shard": {c.shards.planned, c.shards.version, c.shards.withoutLeader},
+	}
 	return c
 }
 
 // Record counts an event of a recipe. It ignores events of elections.
 func (c *RecipeCollector) Record(e event.Event) {
+	switch e.Kind {
+	case event.Opened, event.Ended:
+		c.recordSource(e)
+		return
+	}
 	switch e.Recipe {
 	case "lock":
 		c.recordLock(e)
@@ -70,6 +137,34 @@ func (c *RecipeCollector) Record(e event.Event) {
 		c.recordQueue(e)
 	case "cache":
 		c.recordCache(e)
+	case "barrier":
+		c.recordBarrier(e)
+	case "group":
+		c.group.record(e)
+	case "discovery":
+		c.discovery.record(e)
+	case "shard":
+		c.shards.record(e)
+	}
+}
+
+// recordSource removes the gauges of a path when nothing updates them any more.
+func (c *RecipeCollector) recordSource(e event.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := source{e.Recipe, e.Path}
+	if e.Kind == event.Opened {
+		if c.open[s]++; e.Recipe == "queue" {
+			c.rejected.WithLabelValues(e.Path) // exports the value 0, so that an increase includes the first one
+		}
+		return
+	}
+	if c.open[s]--; c.open[s] > 0 {
+		return
+	}
+	delete(c.open, s)
+	for _, gauge := range c.lists[e.Recipe] {
+		gauge.DeleteLabelValues(e.Path)
 	}
 }
 
@@ -80,7 +175,7 @@ func (c *RecipeCollector) recordLock(e event.Event) {
 		c.held.WithLabelValues(e.Path).Inc()
 		return
 	case event.Lost:
-		c.lost.WithLabelValues(e.Path, holdReason(e.Err)).Inc()
+		c.lost.WithLabelValues(e.Path, recipeReason(e.Err)).Inc()
 	}
 	c.held.WithLabelValues(e.Path).Dec()
 	c.hold.WithLabelValues(e.Path).Observe(e.Duration.Seconds())
@@ -120,3 +215,53 @@ func (c *RecipeCollector) recordCache(e event.Event) {
 		c.stale.WithLabelValues(e.Path).Observe(e.Duration.Seconds())
 	}
 }
+
+func (c *RecipeCollector) recordBarrier(e event.Event) {
+	switch e.Kind {
+	case event.Waiting:
+		c.barrierWaiting.WithLabelValues(e.Path).Inc()
+	case event.Passed:
+		c.barrierWaiting.WithLabelValues(e.Path).Dec()
+		c.barrierWait.WithLabelValues(e.Path).Observe(e.Duration.Seconds())
+	}
+}
+
+func (p *participation) record(e event.Event) {
+	switch e.Kind {
+	case event.Listed:
+		p.listed.WithLabelValues(e.Path).Set(float64(e.Count))
+	case event.Joined:
+		p.joined.WithLabelValues(e.Path).Inc()
+	case event.Lost:
+		p.joined.WithLabelValues(e.Path).Dec()
+		p.lost.WithLabelValues(e.Path, recipeReason(e.Err)).Inc()
+	case event.Released:
+		p.joined.WithLabelValues(e.Path).Dec()
+	}
+}
+
+func (s *shardMetrics) record(e event.Event) {
+	switch e.Kind {
+	case event.Planned:
+		s.owned.WithLabelValues(e.Path) // exports the value 0
+		s.planned.WithLabelValues(e.Path).Set(float64(e.Count))
+		s.version.WithLabelValues(e.Path).Set(float64(e.Token))
+		without := 0.0
+		if e.Err != nil {
+			without = 1
+		}
+		s.withoutLeader.WithLabelValues(e.Path).Set(without)
+	case event.Acquired:
+		s.owned.WithLabelValues(e.Path).Inc()
+		s.wait.WithLabelValues(e.Path).Observe(e.Duration.Seconds())
+		s.acquired.WithLabelValues(e.Path, cmp.Or(e.Reason, reasonUnchanged)).Inc()
+	case event.Lost:
+		s.owned.WithLabelValues(e.Path).Dec()
+		s.lost.WithLabelValues(e.Path, recipeReason(e.Err)).Inc()
+	case event.Released:
+		s.owned.WithLabelValues(e.Path).Dec()
+	}
+}
+
+// reasonUnchanged is the reason of a shard that had the same owner before.
+const reasonUnchanged = "unchanged"

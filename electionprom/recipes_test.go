@@ -3,6 +3,7 @@ package electionprom
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,9 +15,13 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
+	"github.com/go-leaderelection/leaderelection/recipes/discovery"
+	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/recipes/shard"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -58,7 +63,16 @@ func TestRecipeCollector(t *testing.T) {
 			}
 			return nil
 		}))
+		idle, err := queue.New(conn, "/jobs", events)
+		require.NoError(t, err)
+		taken := make(chan error)
+		go func() { _, err := idle.Take(t.Context()); taken <- err }()
+		synctest.Wait()
 		require.NoError(t, q.Close())
+		require.Equal(t, 1, testutil.CollectAndCount(c.items), "another queue reports it")
+		require.NoError(t, idle.Close())
+		require.ErrorIs(t, <-taken, recipes.ErrClosed)
+		require.Zero(t, testutil.CollectAndCount(c.items))
 		requireEqual(`
 			# HELP leaderelection_lock_held Holds of this process at this moment.
 			# TYPE leaderelection_lock_held gauge
@@ -81,7 +95,6 @@ func TestRecipeCollector(t *testing.T) {
 		require.NoError(t, tree.Sync(t.Context()))
 		srv.DropConnections(conn.SessionID())
 		time.Sleep(timeout)
-		require.NoError(t, tree.Close())
 		requireEqual(`
 			# HELP leaderelection_cache_failures_total Losses of the connection, after which a cache is read again.
 			# TYPE leaderelection_cache_failures_total counter
@@ -90,6 +103,8 @@ func TestRecipeCollector(t *testing.T) {
 			# TYPE leaderelection_cache_znodes gauge
 			leaderelection_cache_znodes{host="a",path="/jobs"} 1
 		`, "leaderelection_cache_failures_total", "leaderelection_cache_znodes")
+		require.NoError(t, tree.Close())
+		requireEqual("", "leaderelection_cache_znodes")
 	})
 }
 
@@ -108,4 +123,107 @@ func TestRecipeCollector_Lost(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(c.held.WithLabelValues("/lock")))
 	require.EqualValues(t, 1, testutil.ToFloat64(c.rejected.WithLabelValues("/jobs")))
 	require.Zero(t, testutil.ToFloat64(c.working.WithLabelValues("/jobs")))
+}
+
+// TestRecipeCollector_Participants fails if a metric of a barrier, a group, a service or shards is wrong.
+func TestRecipeCollector_Participants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _, err := zktest.Start(t).Connect(timeout)
+		require.NoError(t, err)
+		c := NewRecipeCollector(nil)
+		events := recipes.WithEvents(c.Record)
+		value := func(v *prometheus.GaugeVec, path string) int {
+			synctest.Wait()
+			return int(testutil.ToFloat64(v.WithLabelValues(path)))
+		}
+		requireNone := func(v *prometheus.GaugeVec) {
+			t.Helper()
+			synctest.Wait()
+			require.Zero(t, testutil.CollectAndCount(v))
+		}
+
+		b, err := barrier.New(conn, "/gate", events)
+		require.NoError(t, err)
+		require.NoError(t, b.Set(t.Context()))
+		passed := make(chan error)
+		go func() { passed <- b.Wait(t.Context()) }()
+		require.Equal(t, 1, value(c.barrierWaiting, "/gate"))
+		require.NoError(t, b.Remove(t.Context()))
+		require.NoError(t, <-passed)
+		require.Zero(t, value(c.barrierWaiting, "/gate"))
+		require.Equal(t, 1, testutil.CollectAndCount(c.barrierWait))
+
+		g, err := group.New(conn, "/workers", events)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		views, others := g.Watch(ctx), g.Watch(t.Context())
+		m, err := g.Join(t.Context(), "a", nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, value(c.group.joined, "/workers"))
+		require.Equal(t, 1, value(c.group.listed, "/workers"))
+		require.NoError(t, conn.Delete("/workers/a", -1))
+		time.Sleep(time.Second)
+		require.Equal(t, 1, value(c.group.joined, "/workers"))
+		require.EqualValues(t, 1, testutil.ToFloat64(c.group.lost.WithLabelValues("/workers", "deleted")))
+		stop()
+		for range views {
+		}
+		require.Equal(t, 1, value(c.group.listed, "/workers"), "another watch reports it")
+		require.NoError(t, m.Close())
+		require.Zero(t, value(c.group.joined, "/workers"))
+
+		d, err := discovery.New(conn, "/services", events)
+		require.NoError(t, err)
+		p, err := d.Provider(t.Context(), "shop")
+		require.NoError(t, err)
+		r, err := d.Register(t.Context(), discovery.Instance{Name: "shop"})
+		require.NoError(t, err)
+		require.Equal(t, 1, value(c.discovery.joined, "/services/shop"))
+		require.Equal(t, 1, value(c.discovery.listed, "/services/shop"))
+		require.NoError(t, r.Close())
+		require.Zero(t, value(c.discovery.joined, "/services/shop"))
+		require.NoError(t, p.Close())
+		requireNone(c.discovery.listed)
+
+		shards, err := shard.NewGroup(conn, "/shards", events)
+		require.NoError(t, err)
+		_, err = shards.Update(t.Context(), func(s *shard.Spec) error { s.Shards = []string{"x", "y"}; return nil })
+		require.NoError(t, err)
+		ctx, stop = context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- shards.Run(ctx, "a", func(ctx context.Context, _ *shard.Shard) error { <-ctx.Done(); return nil })
+		}()
+		time.Sleep(time.Minute)
+		require.Equal(t, 2, value(c.shards.owned, "/shards"))
+		require.Equal(t, 2, value(c.shards.planned, "/shards"))
+		require.Positive(t, value(c.shards.version, "/shards"))
+		require.Zero(t, value(c.shards.withoutLeader, "/shards"))
+		require.EqualValues(t, 2, testutil.ToFloat64(c.shards.acquired.WithLabelValues("/shards", "added")))
+		stop()
+		require.NoError(t, <-ended)
+		require.Zero(t, value(c.shards.owned, "/shards"))
+		requireNone(c.shards.planned)
+
+		conn.Close()
+		for range others {
+		}
+		requireNone(c.group.listed)
+	})
+}
+
+// TestRecipeCollector_Shards fails if a plan without a leader, or the reason of a loss, is not counted.
+func TestRecipeCollector_Shards(t *testing.T) {
+	c := NewRecipeCollector(nil)
+	record := func(e event.Event) {
+		e.Recipe, e.Path = "shard", "/shards"
+		c.Record(e)
+	}
+	record(event.Event{Kind: event.Planned, Token: 3, Count: 5, Err: errors.New("no leader")})
+	require.EqualValues(t, 1, testutil.ToFloat64(c.shards.withoutLeader.WithLabelValues("/shards")))
+	record(event.Event{Kind: event.Acquired})
+	require.EqualValues(t, 1, testutil.ToFloat64(c.shards.acquired.WithLabelValues("/shards", "unchanged")))
+	record(event.Event{Kind: event.Lost, Err: fmt.Errorf("%w: %w", shard.ErrRevoked, recipes.ErrReleased)})
+	require.EqualValues(t, 1, testutil.ToFloat64(c.shards.lost.WithLabelValues("/shards", "revoked")))
+	require.Zero(t, testutil.ToFloat64(c.shards.owned.WithLabelValues("/shards")))
 }

@@ -58,17 +58,50 @@ func testSingleLeader(s *suite) {
 // candidate remains.
 func testHandOver(s *suite) {
 	s.joinMembers(groupSize)
+	expired := 0
 	for i := range groupSize {
 		leader := s.waitLeader()
 		leader.resignAndCheck()
 		if i == groupSize-1 {
 			break
 		}
-		if next := s.waitLeader(); next == leader {
+		next := s.waitLeader()
+		if next == leader {
 			s.Fatalf("%v: still leader after Resign", leader)
 		}
+		if errors.Is(next.formerErr(), leaderelection.ErrLeaseExpired) {
+			expired++ // not necessarily wrong: a machine that stalls ends leaderships, too
+		}
+	}
+	if expired == groupSize-1 {
+		s.Errorf("after each Resign, FormerErr of the next leader is %v", leaderelection.ErrLeaseExpired)
 	}
 	s.requireContinuously("there is no leader", func() bool { return s.currentLeader() == nil })
+}
+
+// testNext requires that at most one candidate is next, which becomes leader when the leader resigns. If the group is
+// InOrder, it is the one that has joined after the leader.
+func testNext(s *suite) {
+	members := s.joinMembers(4)
+	for range len(members) - 1 {
+		leader := s.waitLeader()
+		s.requireEventually("at most one candidate is next", func() bool {
+			n := len(s.nextMembers())
+			return n == 1 || n == 0 && !s.group.InOrder
+		})
+		s.requireContinuously("the same candidates are next", func() bool { return len(s.nextMembers()) <= 1 })
+		s.mu.Lock()
+		next := s.nextMembers()
+		s.mu.Unlock()
+		leader.resignAndCheck()
+		if got := s.waitLeader(); len(next) == 1 && got != next[0] {
+			s.Errorf("%v: becomes leader, and not %v, which was next", got, next[0])
+		}
+		members = slices.DeleteFunc(members, func(m *member) bool { return m == leader })
+		if s.group.InOrder && len(next) == 1 && next[0] != members[0] {
+			s.Errorf("%v: is next, but %v has joined before", next[0], members[0])
+		}
+	}
 }
 
 // testFollowerResigns requires that the leadership continues when a follower resigns, and that the

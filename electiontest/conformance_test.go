@@ -16,8 +16,9 @@ import (
 
 const sessionTimeout = 4 * time.Second
 
-// zookeeperFactory returns a factory of elections on the embedded server.
-func zookeeperFactory(opts ...leaderelection.Option) electiontest.Factory {
+// zookeeperFactory returns a factory of elections on the embedded server. plain reports whether the names of the
+// candidates do not show that they are candidates: they do not watch the candidate before their predecessor then.
+func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		srv := zktest.Start(t)
 		var mu sync.Mutex
@@ -63,24 +64,25 @@ func zookeeperFactory(opts ...leaderelection.Option) electiontest.Factory {
 				all := append([]leaderelection.Option{leaderelection.WithSessionTimeout(sessionTimeout)}, opts...)
 				return leaderelection.NewElection(p.Conn, "/election", all...)
 			},
-			Crash: func(i int) { cut(i) },
-			Cut:   cut,
+			Crash:   func(i int) { cut(i) },
+			Cut:     cut,
+			InOrder: !plain,
 		}
 	}
 }
 
 func TestRun_ZooKeeper(t *testing.T) {
-	electiontest.Run(t, zookeeperFactory(), electiontest.WithFakeTime())
+	electiontest.Run(t, zookeeperFactory(false), electiontest.WithFakeTime())
 }
 
 func TestRun_ZooKeeperWithRejoin(t *testing.T) {
-	electiontest.Run(t, zookeeperFactory(leaderelection.WithRejoin()), electiontest.WithFakeTime())
+	electiontest.Run(t, zookeeperFactory(false, leaderelection.WithRejoin()), electiontest.WithFakeTime())
 }
 
 func TestRun_ZooKeeperWithPlainNames(t *testing.T) {
-	electiontest.Run(t, zookeeperFactory(leaderelection.WithNamePrefix("n_")), electiontest.WithFakeTime())
+	electiontest.Run(t, zookeeperFactory(true, leaderelection.WithNamePrefix("n_")), electiontest.WithFakeTime())
 }
 
 func TestRun_ZooKeeperWithKazooNames(t *testing.T) {
-	electiontest.Run(t, zookeeperFactory(leaderelection.WithKazooNames()), electiontest.WithFakeTime())
+	electiontest.Run(t, zookeeperFactory(false, leaderelection.WithKazooNames()), electiontest.WithFakeTime())
 }

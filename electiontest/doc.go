@@ -22,6 +22,8 @@
 //   - A status has a Leadership if and only if its Role is Leader. It has an Err only if
 //     it is the last status. Between two leaderships of a candidate, a status that is not
 //     a leader's is delivered.
+//   - Only a follower is next, and only the status of a leader has a FormerErr, which is
+//     ErrResigned or ErrLeaseExpired.
 //   - A status that is not a leader's is delivered, and the channel is closed, only after
 //     the candidate's leadership has ended.
 //   - The events of a candidate's role have the order that [event.Kind] describes,

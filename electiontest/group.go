@@ -46,6 +46,10 @@ type Group struct {
 	// EndElection must then return an error, and the candidacy must continue.
 	NoEnd bool
 
+	// InOrder indicates that candidates lead in the order in which they have joined, and that the second
+	// one is notified that it is next ([leaderelection.Status].Next).
+	InOrder bool
+
 	// Patience is the longest time that the backend may take for an action. The longest
 	// action is usually the election of a successor after the leader has crashed. The
 	// default is 30 s.

@@ -67,6 +67,13 @@ func (m *member) readStatuses() {
 // suite.mu.
 func (m *member) isLeaderLocked() bool { return m.latest != nil && !isDone(m.latest) }
 
+// formerErr returns the FormerErr of the member's last status.
+func (m *member) formerErr() error {
+	m.suite.mu.Lock()
+	defer m.suite.mu.Unlock()
+	return m.last.FormerErr
+}
+
 // isDone reports whether Done of the leadership is closed. The suite must not call Err before: Err
 // closes Done after the deadline, so that a candidate that never closes it would conform.
 func isDone(l *leaderelection.Leadership) bool {
@@ -122,6 +129,13 @@ func (m *member) checkStatus(status leaderelection.Status) {
 	}
 	if status.Err != nil && status.Role == leaderelection.Leader {
 		s.Errorf("%s: role Leader in a final status: %v", m.describe(), status)
+	}
+	if status.Next && (status.Role != leaderelection.Follower || status.Err != nil) {
+		s.Errorf("%s: only a follower can be next: %v", m.describe(), status)
+	}
+	if err := status.FormerErr; err != nil && (status.Role != leaderelection.Leader ||
+		!errors.Is(err, leaderelection.ErrResigned) && !errors.Is(err, leaderelection.ErrLeaseExpired)) {
+		s.Errorf("%s: a status that cannot have the FormerErr %v: %v", m.describe(), err, status)
 	}
 	if status.Role != leaderelection.Leader {
 		return

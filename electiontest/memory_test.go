@@ -3,6 +3,7 @@ package electiontest_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -55,6 +56,13 @@ type defects struct {
 	NoEndedEvent          bool
 	NoLostReason          bool
 	EarlyLostEvent        bool // event.Lost before the leadership has ended
+	NeverNext             bool // no candidate is next
+	AllNext               bool // each follower is next
+	LastNext              bool // the last candidate is next
+	LeaderNext            bool // a leader is next
+	ResignationForgotten  bool // the successor of a leader that has resigned learns that a lease has expired
+	CrashForgotten        bool // the successor of a leader that has crashed learns that it has resigned
+	OtherFormerErr        bool // FormerErr is another error
 
 	noEnd bool // this is no defect
 }
@@ -69,13 +77,16 @@ type memory struct {
 	token int64
 	names int
 	over  bool
+	// former is how the last leadership has ended, and next the candidate that was notified that it is next.
+	former error
+	next   *candidate
 }
 
 func memoryFactory(d defects) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		m := &memory{defects: d, done: make(chan struct{}), mu: make(lock, 1)}
 		t.Cleanup(func() { close(m.done) })
-		return &electiontest.Group{New: m.newCandidate, Crash: m.crashProgram, NoEnd: d.noEnd}
+		return &electiontest.Group{New: m.newCandidate, Crash: m.crashProgram, NoEnd: d.noEnd, InOrder: true}
 	}
 }
 
@@ -145,7 +156,11 @@ func (c *candidate) Status() <-chan leaderelection.Status {
 					if !ok {
 						return
 					}
-					other <- s
+					select {
+					case other <- s:
+					case <-c.memory.done:
+						return
+					}
 				case <-c.memory.done:
 					return
 				}
@@ -261,7 +276,9 @@ func (m *memory) electHead() {
 			deadline = c.currentDeadline
 		}
 		c.leadership, c.revoke = candidacy.NewLeadership(m.token, deadline)
-		s := leaderelection.Status{CandidateID: c.id, Role: leaderelection.Leader, Leadership: c.leadership}
+		s := leaderelection.Status{
+			CandidateID: c.id, Role: leaderelection.Leader, Leadership: c.leadership, FormerErr: m.former, Next: m.LeaderNext,
+		}
 		if m.NoLeadership {
 			s.Leadership = nil
 		}
@@ -276,6 +293,27 @@ func (m *memory) electHead() {
 			m.deliverStatus(c, s)
 		}
 	}
+	m.notifyNext()
+}
+
+// notifyNext notifies the second candidate that it is next.
+func (m *memory) notifyNext() {
+	if len(m.queue) < 2 || m.NeverNext || m.TwoLeaders || m.NoFirstStatus {
+		return
+	}
+	next, at := m.queue[1], 1
+	if m.LastNext || m.AllNext {
+		at = len(m.queue) - 1
+		next = m.queue[at]
+	}
+	if next == m.next {
+		return
+	}
+	if m.LastNext && m.next != nil && slices.Contains(m.queue, m.next) && m.next != m.queue[0] {
+		m.deliverStatus(m.next, leaderelection.Status{CandidateID: m.next.id, NowFollowing: m.queue[0].id})
+	}
+	m.next = next
+	m.deliverStatus(next, leaderelection.Status{CandidateID: next.id, NowFollowing: m.queue[at-1].id, Next: true})
 }
 
 func (m *memory) deliverStatus(c *candidate, s leaderelection.Status) {
@@ -302,6 +340,15 @@ func (m *memory) leaveQueue(c *candidate, reason error) {
 		return
 	}
 	m.queue = slices.Delete(m.queue, i, i+1)
+	if i == 0 {
+		m.former = leaderelection.ErrLeaseExpired
+		if errors.Is(reason, leaderelection.ErrResigned) != (m.ResignationForgotten || m.CrashForgotten) {
+			m.former = leaderelection.ErrResigned
+		}
+		if m.OtherFormerErr {
+			m.former = reason
+		}
+	}
 	revoke := func() {
 		lost := event.Event{Kind: event.Lost, Err: reason}
 		if m.NoLostReason {

@@ -61,6 +61,7 @@ func Cases() []Case {
 		{"One", testSingleCandidate},
 		{"OneOfMany", testSingleLeader},
 		{"HandOver", testHandOver},
+		{"Next", testNext},
 		{"FollowerLeaves", testFollowerResigns},
 		{"Churn", testChurn},
 		{"LeaderCrashes", testLeaderCrashes},

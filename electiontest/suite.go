@@ -171,6 +171,16 @@ func (s *suite) currentLeader() *member {
 	return nil
 }
 
+// nextMembers returns the members that are next. The caller holds mu.
+func (s *suite) nextMembers() (next []*member) {
+	for _, m := range s.members {
+		if !m.closed && m.last.Next {
+			next = append(next, m)
+		}
+	}
+	return next
+}
+
 // checkSingleLeader fails the test if two leaderships exist at the same time. Statuses of both were
 // read, so the earlier leadership should have ended before the later one was delivered. If its
 // deadline has passed, Done may be closed late, because the machine may be busy. The caller holds mu.

@@ -82,6 +82,13 @@ func TestCases_FindDefects(t *testing.T) {
 		"NoEndedEvent":          "the last event is",
 		"NoLostReason":          "has the reason <nil>",
 		"EarlyLostEvent":        "while the leadership lasts",
+		"NeverNext":             "at most one candidate is next: not within",
+		"AllNext":               "at most one candidate is next: not within",
+		"LastNext":              "which was next",
+		"LeaderNext":            "only a follower can be next",
+		"ResignationForgotten":  "after each Resign, FormerErr of the next leader is",
+		"CrashForgotten":        "after each crash, FormerErr of the next leader is",
+		"OtherFormerErr":        "a status that cannot have the FormerErr",
 	}
 	kinds := reflect.TypeFor[defects]()
 	for name, message := range messages {

@@ -14,6 +14,10 @@ const (
 	// Joined reports that the candidate has joined the election with ID: on ZooKeeper and etcd its
 	// znode or key exists, on a Raft log it is queued, and on a changefeed it has started. A
 	// candidate that rejoins reports it for each session.
+	//
+	// For recipes it reports that a znode with Token exists that is maintained: that of a member of a group, of an
+	// instance of a service, or of a group.Persistent. Subject is its path. One Released or Lost follows. The members of
+	// shards report it for the group at <path>/members.
 	Joined Kind = iota + 1
 	// Elected reports that the candidate has become the leader with Token.
 	Elected
@@ -34,6 +38,9 @@ const (
 	Lost
 	// Ended is the last event: the candidacy is over. Err is the error of the final status, or
 	// ErrResigned.
+	//
+	// For recipes it follows Opened, and reports that there will be no further Listed, Fresh or Planned. Err is the
+	// reason, or nil if the context of a watch is done. Events of holds, items and znodes may follow.
 	Ended
 	// Checked reports that a request that extends the lease was answered or has failed. Err is nil if
 	// the lease was extended. Duration is the response time, or 0 if Err is set.
@@ -65,12 +72,15 @@ const (
 	// that follow each other quickly.
 	Heartbeat
 
-	// Acquired reports that a lock, or leases of a semaphore, were granted to a caller, or that a consumer has received
-	// an item of a queue. Subject is the path of the holder's znode or the ID of the item. Duration is how long the
-	// caller has waited, or the age of the item. One Released, Returned, Rejected or Lost follows. A recipe reports
-	// Lost for a hold or a claim, with its reason, as an election does for a leadership.
+	// Acquired reports that a lock, leases of a semaphore, or a shard were granted to a caller, or that a consumer has
+	// received an item of a queue. Subject is the path of the holder's znode, the name of the shard or the ID of the
+	// item. Duration is how long the caller has waited, or the age of the item. Reason is that of a shard. One
+	// Released, Returned, Rejected or Lost follows. A recipe reports Lost for a hold, a shard, a claim, a participant
+	// of a round or a znode, with its reason, as an election does for a leadership.
 	Acquired
-	// Released reports that a hold was released or an item acknowledged. Duration is how long it was held.
+	// Released reports that a hold or a shard was released, an item acknowledged, a round left, or a znode removed.
+	// Duration is how long it was held, except for a znode. Reason is why the release of a shard was requested. Err is
+	// set if the removal of a znode is not confirmed.
 	Released
 	// Returned reports that a consumer returns an item to the queue. Duration is how long it was held, and Err is the
 	// cause, or nil.
@@ -79,13 +89,27 @@ const (
 	// it. Token is 0 if no consumer has received it.
 	Rejected
 	// Listed reports that a consumer has listed a queue, of which Count is the number of items that it has not claimed
-	// itself. Consumers list a queue when it has changed, but not for each change.
+	// itself, or that a watch of a group or a provider has read a list of Count members or enabled instances. Consumers
+	// list a queue when it has changed, but not for each change.
 	Listed
 	// Stale reports that a cache may be out of date because the connection was lost.
 	Stale
 	// Fresh reports that a cache was filled, or is up to date again. Duration is how long that took, and Count the number
 	// of its znodes.
 	Fresh
+	// Opened reports that a queue has its first consumer in this process, that a cache or a provider was created, that a
+	// watch of a group begins, or that a member of shards has joined. One Ended follows. Several can refer to one path.
+	Opened
+	// Waiting reports that a caller begins to wait at a barrier, or for a round of a double barrier. One Passed follows.
+	Waiting
+	// Passed reports that such a wait is over. Duration is how long it was, and Err the reason if the caller has not
+	// passed. For a double barrier, Token is that of the participant and Subject the path of its znode; one Released or
+	// Lost follows.
+	Passed
+	// Planned reports that a member of shards follows a plan, of which Token is the version, and Count the number of
+	// shards that have an owner in it. Err is set if there was no leader to make a plan for the present members, and the
+	// member has computed this one.
+	Planned
 )
 
 var kindNames = [...]string{
@@ -94,7 +118,7 @@ var kindNames = [...]string{
 	WatchFailed: "watch failed", RequestRejected: "request rejected", NewLeader: "new leader",
 	Heartbeat: "heartbeat",
 	Acquired:  "acquired", Released: "released", Returned: "returned", Rejected: "rejected", Listed: "listed",
-	Stale: "stale", Fresh: "fresh",
+	Stale: "stale", Fresh: "fresh", Opened: "opened", Waiting: "waiting", Passed: "passed", Planned: "planned",
 }
 
 // String returns the name of the kind in lower case.
@@ -114,21 +138,24 @@ type Event struct {
 	Time time.Time
 	// ID is the candidate's ID. It is empty before the candidate has one, and for recipes.
 	ID string
-	// Recipe is the recipe that reports the event: "lock", "queue" or "cache". It is empty for elections.
+	// Recipe is the recipe that reports the event: "lock", "queue", "cache", "barrier", "group", "discovery" or "shard".
+	// It is empty for elections.
 	Recipe string
-	// Path is the path of the recipe. It is empty for elections.
+	// Path is the path of the recipe, and for discovery that of the service. It is empty for elections.
 	Path string
 	// Subject is the ID of the candidate that the event concerns: the leader of NewLeader and
 	// Heartbeat, the watched candidate of Watched.
 	Subject string
 	// Token is the fencing token of the leadership. It is set for Elected, HandOver, Suspended,
-	// Resumed, Lost, NewLeader and Heartbeat, and is that of a hold or a claim for Acquired, Released, Returned, Rejected
-	// and Lost of recipes.
+	// Resumed, Lost, NewLeader and Heartbeat, and is that of a hold, a claim, a participant or a znode for Joined, Acquired,
+	// Released, Returned, Rejected, Passed and Lost of recipes. For Planned it is the version of the plan.
 	Token int64
 	// Duration is how long what the kind describes took, such as a hand-over, a check, a wait or a hold.
 	Duration time.Duration
-	// Count is the number of items or znodes.
+	// Count is the number of items, znodes, members, instances or shards.
 	Count int
+	// Reason is why a shard has moved, a shard.Reason. It is empty if the shard has the owner that it had before.
+	Reason string
 	// Err is the reason or the error.
 	Err error
 	// Missed is the number of earlier events that were dropped because too many were waiting. Each
@@ -152,6 +179,9 @@ func (e Event) String() string {
 	}
 	if e.Count != 0 {
 		s += fmt.Sprintf(" count %d", e.Count)
+	}
+	if e.Reason != "" {
+		s += " " + e.Reason
 	}
 	if e.Duration != 0 {
 		s += fmt.Sprintf(" after %v", e.Duration)

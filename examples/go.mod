@@ -29,7 +29,6 @@ require (
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb v0.1.0 // indirect
-	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
 	github.com/go-openapi/jsonreference v1.0.0 // indirect
 	github.com/go-openapi/swag v0.27.1 // indirect
@@ -93,8 +92,6 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/rethinkdb/rethinkdb-go.v6 v6.2.1 // indirect
 	k8s.io/apiextensions-apiserver v0.37.0 // indirect
-	k8s.io/apimachinery v0.37.2 // indirect
-	k8s.io/client-go v0.37.2 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
@@ -107,6 +104,9 @@ require (
 require (
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/kubernetes v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/controllerruntime v0.1.0
+	github.com/go-logr/logr v1.4.3
 	k8s.io/api v0.37.2
+	k8s.io/apimachinery v0.37.2
+	k8s.io/client-go v0.37.2
 	sigs.k8s.io/controller-runtime v0.25.2
 )

@@ -127,15 +127,15 @@ func (a *attempt) advance(ctx context.Context) (reason error, over bool) {
 	return nil, false
 }
 
-// publish publishes whom the candidate follows, if that has changed or it has joined.
+// publish publishes whom the candidate follows, and whether it is next, if that has changed or it has joined.
 func (a *attempt) publish() {
-	following := a.old.status.NowFollowing
+	waits := a.old.status
 	if a.new != nil {
-		following = a.new.status.NowFollowing
+		waits = a.new.status
 	}
 	current := a.candidacy.Current()
-	if a.ID() != "" && (current.CandidateID != a.ID() || current.NowFollowing != following) {
-		a.candidacy.Publish(leaderelection.Status{NowFollowing: following})
+	if a.ID() != "" && (current.CandidateID != a.ID() || current.NowFollowing != waits.NowFollowing || current.Next != waits.Next) {
+		a.candidacy.Publish(leaderelection.Status{NowFollowing: waits.NowFollowing, Next: waits.Next})
 	}
 }
 

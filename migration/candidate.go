@@ -42,7 +42,8 @@ var _ leaderelection.Candidate = (*Candidate)(nil)
 
 // NewCandidate creates a candidate, without starting it. oldElection creates candidates of the election that
 // the program uses today, and newElection those of the election that replaces it. NewCandidate calls
-// oldElection with ctx; it does not call newElection.
+// oldElection, for which ctx limits the time; it does not call newElection. The candidacy does not end with ctx, so
+// it can be the context of [github.com/go-leaderelection/leaderelection/elector.Lead].
 //
 // If a candidacy in either election ends with an error, the Candidate's ends with the same error. With
 // options such as [leaderelection.WithRejoin] the candidates continue. So does the Candidate if a function
@@ -73,7 +74,8 @@ func NewCandidate(ctx context.Context, oldElection, newElection NewCandidateFunc
 func (c *Candidate) ID() string { return c.candidacy.ID() }
 
 // Status implements [leaderelection.Candidate]. NowFollowing is the predecessor in the old election, or in
-// the new one while the candidate leads the old one.
+// the new one while the candidate leads the old one, and Next is true if the candidate is next in that
+// election. FormerErr is nil, because the former leaders of the two elections can differ.
 func (c *Candidate) Status() <-chan leaderelection.Status { return c.candidacy.Status() }
 
 // Current implements [leaderelection.Candidate].

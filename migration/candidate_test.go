@@ -149,6 +149,29 @@ func TestCandidate_Phases(t *testing.T) {
 	})
 }
 
+// TestCandidate_Next fails if the candidate is not next when it is next in the election in which it waits.
+func TestCandidate_Next(t *testing.T) {
+	runPair(t, func(p *pair) {
+		old := p.olds[0]
+		old.follow("old/1", "old/0")
+		for _, next := range []bool{true, false, true} {
+			old.Publish(leaderelection.Status{NowFollowing: "old/0", Next: next})
+			synctest.Wait()
+			require.Equal(p, next, p.Current().Next)
+			require.Equal(p, "old/0", p.Current().NowFollowing)
+		}
+		old.lead(5, time.Hour)
+		p.news[0].follow("new/1", "new/0")
+		require.False(p, p.Current().Next)
+		p.news[0].Publish(leaderelection.Status{NowFollowing: "new/0", Next: true})
+		synctest.Wait()
+		require.True(p, p.Current().Next)
+		p.news[0].lead(3, time.Minute)
+		require.Equal(p, leaderelection.Leader, p.Current().Role)
+		require.False(p, p.Current().Next)
+	})
+}
+
 // TestCandidate_LossOfEither fails if the leadership continues after the loss of either one, the other one is
 // resigned before the time of WithGrace, or the candidate does not join again.
 func TestCandidate_LossOfEither(t *testing.T) {

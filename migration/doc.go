@@ -1,18 +1,6 @@
 // Package migration moves an election from one backend to another while the program runs, for example
 // from ZooKeeper to etcd, or from a database to ZooKeeper. A [Candidate] takes part in two elections and
-// leads only while it leads both:
-//
-//	candidate, err := migration.NewCandidate(
-//		func(ctx context.Context) (leaderelection.Candidate, error) { // today's election
-//			return leaderelection.NewElection(conn, "/jobs/report", leaderelection.WithRejoin())
-//		},
-//		func(ctx context.Context) (leaderelection.Candidate, error) { // the election that replaces it
-//			return etcd.NewElection(client, "/jobs/report", etcd.WithCreateNode(), etcd.WithRejoin())
-//		})
-//	if err != nil {
-//		return err
-//	}
-//	return elector.Lead(ctx, candidate, report)
+// leads only while it leads both. [NewCandidate] has an example.
 //
 // The instances of the program are replaced one after another, in two rounds:
 //

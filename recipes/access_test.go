@@ -37,6 +37,15 @@ var uses = map[string]use{
 		}
 		return err
 	},
+	"single": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		s, err := lock.NewSingle(conn, path+"/lock", nil, as[lock.Option](options)...)
+		require.NoError(t, err)
+		h, err := s.Lock(t.Context())
+		if err == nil {
+			err = h.Release()
+		}
+		return err
+	},
 	"semaphore": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		s, err := lock.NewSemaphore(conn, path, 2, as[lock.Option](options)...)
 		require.NoError(t, err)
@@ -219,7 +228,7 @@ func TestWithStrictACL(t *testing.T) {
 
 // The znode does not exist when its ACL is read, and is then created by a client that permits everything.
 func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
-	for _, name := range []string{"mutex", "semaphore", "counter", "queue, put", "queue, claims", "queue, dead letter", "group", "service"} {
+	for _, name := range []string{"mutex", "single", "semaphore", "counter", "queue, put", "queue, claims", "queue, dead letter", "group", "service"} {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn, other := connect(t, srv), connect(t, srv)
 			_, err := conn.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))
@@ -238,7 +247,7 @@ func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 // The servers do not permit the client to read the ACL of any znode.
 func TestWithACL_Unreadable(t *testing.T) {
 	for _, name := range []string{
-		"mutex", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",
+		"mutex", "single", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",
 	} {
 		use := uses[name]
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {

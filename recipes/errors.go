@@ -21,8 +21,8 @@ var (
 	// was applied.
 	ErrNotHeld = errors.New("recipes: no longer held")
 	// ErrTaken is returned if the znode exists and belongs to another session, or to another user
-	// of this connection. It is not changed.
-	ErrTaken = errors.New("recipes: the znode belongs to another session")
+	// of this connection, or is persistent although it should be ephemeral. It is not changed.
+	ErrTaken = errors.New("recipes: the znode was created by another client")
 	// ErrInvalid is returned if an argument is invalid: the connection is nil, the path is the root
 	// or not accepted by ZooKeeper, or the value of an option is invalid or does not
 	// apply to the recipe. Nothing was changed. The text says what is wrong.

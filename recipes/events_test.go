@@ -14,6 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
@@ -39,6 +40,9 @@ func (l *eventLog) take() (found []string) {
 	defer l.mu.Unlock()
 	for _, e := range l.all {
 		text := fmt.Sprintf("%v %.0f", e.Kind, e.Duration.Seconds())
+		if e.Reason != "" {
+			text += " " + e.Reason
+		}
 		if e.Count > 0 {
 			text += fmt.Sprintf(" count %d", e.Count)
 		}
@@ -58,6 +62,11 @@ func TestEvents_Locks(t *testing.T) {
 			m, err := lock.NewMutex(conn, "/app/lock", options...)
 			require.NoError(t, err)
 			return m.Lock
+		},
+		"single": func(conn *zk.Conn, options ...lock.Option) acquire {
+			s, err := lock.NewSingle(conn, "/app/lock", nil, options...)
+			require.NoError(t, err)
+			return s.Lock
 		},
 		"waiter": func(conn *zk.Conn, options ...lock.Option) acquire {
 			m, err := lock.NewMutex(conn, "/app/lock", options...)
@@ -146,7 +155,7 @@ func TestEvents_Queue(t *testing.T) {
 		item := take()
 		bubble.Advance(2 * time.Second)
 		require.NoError(h, item.Ack())
-		require.Equal(h, []string{"listed 0 count 1", "acquired 5", "released 2"}, log.take())
+		require.Equal(h, []string{"opened 0", "listed 0 count 1", "acquired 5", "released 2"}, log.take())
 
 		failed := errors.New("failed")
 		put("b")
@@ -173,6 +182,34 @@ func TestEvents_Queue(t *testing.T) {
 		require.NoError(h, <-done)
 		found = log.take()
 		require.Contains(h, found[len(found)-1], "returned ")
+		require.NoError(h, bubble.Repeated(q.Close))
+		require.Equal(h, []string{"ended 0: recipes: closed"}, log.take())
+	})
+}
+
+// A queue that nobody has consumed, or whose connection was closed.
+func TestEvents_Queue_Ended(t *testing.T) {
+	bubble.Run(t, func(h *bubble.Test) {
+		var log eventLog
+		conn := h.Connect()
+		q, err := queue.New(conn, "/jobs", recipes.WithEvents(log.add))
+		require.NoError(h, err)
+		require.NoError(h, bubble.Repeated(q.Close))
+		require.Empty(h, log.take())
+
+		q, err = queue.New(conn, "/jobs", recipes.WithEvents(log.add))
+		require.NoError(h, err)
+		_, err = q.TryTake(h.Context())
+		require.ErrorIs(h, err, queue.ErrEmpty)
+		require.Subset(h, []string{"opened 0", "listed 0"}, log.take())
+		taken := bubble.Async(func() error { _, err := q.Take(h.Context()); return err })
+		bubble.Advance(time.Second)
+		conn.Close()
+		require.ErrorIs(h, <-taken, recipes.ErrConnClosed)
+		found := log.take()
+		require.Contains(h, found[len(found)-1], "ended 0: ")
+		require.NoError(h, q.Close())
+		require.Empty(h, log.take())
 	})
 }
 
@@ -212,7 +249,7 @@ func TestEvents_Queue_LostDuringCompletion(t *testing.T) {
 				require.NoError(h, err)
 				item, err := q.Take(h.Context())
 				require.NoError(h, err)
-				require.Len(h, log.take(), 2)
+				require.Len(h, log.take(), 3)
 				test.fault(h, conn.SessionID())
 				_ = test.complete(item)
 				bubble.Advance(time.Minute)
@@ -263,7 +300,7 @@ func TestEvents_Cache(t *testing.T) {
 		}
 		c, err := cache.New(conn, "/app", cache.Subtree, recipes.WithEvents(log.add))
 		require.NoError(h, err)
-		require.Equal(h, []string{"fresh 0 count 3"}, log.take())
+		require.Equal(h, []string{"opened 0", "fresh 0 count 3"}, log.take())
 		h.Server.DropConnections(conn.SessionID())
 		bubble.Advance(3 * time.Second)
 		found := log.take()
@@ -271,6 +308,69 @@ func TestEvents_Cache(t *testing.T) {
 		require.Equal(h, "stale 0", found[0])
 		require.Regexp(h, "^fresh [12] count 3$", found[1])
 		require.NoError(h, c.Close())
+		require.Equal(h, []string{"ended 0: recipes: closed"}, log.take())
+	})
+}
+
+func TestEvents_Barrier(t *testing.T) {
+	bubble.Run(t, func(h *bubble.Test) {
+		var log eventLog
+		b, err := barrier.New(h.Connect(), "/gate", recipes.WithEvents(log.add))
+		require.NoError(h, err)
+		require.NoError(h, b.Set(h.Context()))
+		passed := bubble.Async(func() error { return b.Wait(h.Context()) })
+		require.Equal(h, []string{"waiting 0"}, log.take())
+		bubble.Advance(3 * time.Second)
+		require.NoError(h, b.Remove(h.Context()))
+		require.NoError(h, <-passed)
+		require.Equal(h, []string{"passed 3"}, log.take())
+
+		require.NoError(h, b.Set(h.Context()))
+		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(h, b.Wait(ctx), context.DeadlineExceeded)
+		require.Equal(h, []string{"waiting 0", "passed 1: wait at barrier /gate: context deadline exceeded"}, log.take())
+	})
+}
+
+func TestEvents_Double(t *testing.T) {
+	bubble.Run(t, func(h *bubble.Test) {
+		var log eventLog
+		enter := func(conn *zk.Conn, options ...barrier.Option) <-chan *barrier.Round {
+			d, err := barrier.NewDouble(conn, "/round", 2, append(options, recipes.WithSessionTimeout(bubble.SessionTimeout))...)
+			require.NoError(h, err)
+			return bubble.Async(func() *barrier.Round {
+				r, err := d.Enter(h.Context())
+				require.NoError(h, err)
+				return r
+			})
+		}
+		conn, other := h.Connect(), h.Connect()
+		for _, expire := range []bool{false, true} {
+			first := enter(conn, recipes.WithEvents(log.add))
+			bubble.Advance(2 * time.Second)
+			second := <-enter(other)
+			round := <-first
+			e := func() event.Event { bubble.Advance(0); log.mu.Lock(); defer log.mu.Unlock(); return log.all[1] }()
+			require.Equal(h, round.Token(), e.Token)
+			require.Contains(h, e.Subject, "/round/")
+			require.Equal(h, []string{"waiting 0", "passed 2"}, log.take())
+			bubble.Advance(time.Second)
+			if expire {
+				require.NoError(h, h.Server.ExpireSession(conn.SessionID()))
+				<-round.Done()
+			}
+			left := bubble.Async(func() error { return round.Leave(h.Context()) })
+			require.NoError(h, second.Leave(h.Context()))
+			require.NoError(h, <-left)
+			found := log.take()
+			require.Len(h, found, 1)
+			if expire {
+				require.Contains(h, found[0], "lost 1: ")
+			} else {
+				require.Equal(h, "released 1", found[0])
+			}
+		}
 	})
 }
 

@@ -71,11 +71,10 @@ func WithACL(acl []zk.ACL) Option { return Option{recipe.WithACL(acl)} }
 // option is an [ErrInvalid].
 func WithStrictACL() Option { return Option{recipe.WithStrictACL()} }
 
-// WithEvents calls f with each event of a lock, a semaphore, a queue or a cache, for metrics and logs, as
-// Candidate.Events of package leaderelection delivers those of an election. The kinds of [event.Event] document
-// when each is reported; other recipes report none. f is called by goroutines of the library, also by several
-// at a time, and must not block: the recipe waits for it. Events of one hold or item are in order. Package electionprom
-// counts them for Prometheus.
+// WithEvents calls f with each event of a recipe, for metrics and logs, as Candidate.Events of package leaderelection
+// delivers those of an election. The kinds of [event.Event] document when each is reported; counters and values report
+// none. f is called by goroutines of the library, also by several at a time, and must not block: the recipe waits for
+// it. Events of one hold, item, shard or znode are in order. Package electionprom counts them for Prometheus.
 func WithEvents(f func(event.Event)) Option { return Option{recipe.WithEvents(f)} }
 
 // WithLogger sets the logger. By default nothing is logged. The handler must not block.

@@ -27,12 +27,15 @@ func TestWait_CauseIsLossOfSession(t *testing.T) {
 	}
 	mutex, err := lock.NewMutex(conn, "/mutex")
 	require.NoError(t, err)
+	single, err := lock.NewSingle(conn, "/single", nil)
+	require.NoError(t, err)
 	period, err := lock.NewPeriod(conn, "/period", time.Hour)
 	require.NoError(t, err)
 	double, err := barrier.NewDouble(conn, "/barrier", 2)
 	require.NoError(t, err)
 	for name, wait := range map[string]func(context.Context) error{
 		"mutex":             func(ctx context.Context) error { _, err := mutex.Lock(ctx); return err },
+		"single":            func(ctx context.Context) error { _, err := single.Lock(ctx); return err },
 		"period":            func(ctx context.Context) error { _, err := period.Next(ctx); return err },
 		"barrier":           func(ctx context.Context) error { _, err := double.Enter(ctx); return err },
 		"semaphore":         semaphore(),

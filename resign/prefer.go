@@ -21,7 +21,7 @@ import (
 // priority returns the priority of a candidate, a greater number for one that should lead, for instance from its
 // Value. It must return the same in all programs. If the leader has a lower priority than candidate, and no other
 // waiting candidate has a higher one, Prefer requests the leadership for candidate by [Queue.Transfer]. It does so when
-// it has observed the same leader for the given period, so a candidate that fails again and again takes the
+// it has observed the same leadership for the given period, so a candidate that fails again and again takes the
 // leadership at most once in this time. The programs should use Elector of package elector, whose candidates join
 // again after a request.
 //
@@ -33,16 +33,16 @@ func (q Queue) Prefer(ctx context.Context, candidate interface{ ID() string }, p
 	if candidate == nil || priority == nil || period <= 0 {
 		return fmt.Errorf("%w: Prefer: candidate and priority must not be nil, and the period must be positive: %v", leaderelection.ErrInvalid, period)
 	}
-	leader, since := "", time.Time{}
+	leader, since := leaderelection.CandidateInfo{}, time.Time{}
 	for {
 		candidates, err := q.Candidates(ctx)
 		if err == nil && len(candidates) > 0 {
-			if candidates[0].ID != leader {
-				leader, since = candidates[0].ID, time.Now()
+			if !isSameLeadership(candidates[0], leader) {
+				leader, since = candidates[0], time.Now()
 			}
 			if id := candidate.ID(); preferred(candidates, priority) == id && time.Since(since) >= period {
 				attempt, cancel := context.WithTimeout(ctx, period)
-				err = q.Transfer(attempt, id)
+				err = q.transferFrom(attempt, leader, id)
 				cancel()
 			}
 		}

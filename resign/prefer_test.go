@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -120,3 +122,35 @@ func TestQueue_PreferErrors(t *testing.T) {
 	require.ErrorIs(t, q.Prefer(t.Context(), nil, priorityOf, time.Minute), leaderelection.ErrInvalid)
 	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, nil, time.Minute), leaderelection.ErrInvalid)
 }
+
+// TestQueue_PreferLeaderChanges fails if a leader is requested to resign that has taken over since the decision.
+func TestQueue_PreferLeaderChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const period = time.Minute
+		leader, lists := leaderelection.CandidateInfo{ID: "a", Token: 1}, 0 // of the goroutine of Prefer
+		requests := make(chan string, 1)
+		q := resign.Queue{
+			Candidates: func(context.Context) ([]leaderelection.CandidateInfo, error) {
+				if lists++; lists == 6 { // the fifth list has shown that the leadership has lasted for the period
+					leader = leaderelection.CandidateInfo{ID: "b", Token: 2}
+				}
+				return []leaderelection.CandidateInfo{leader, {ID: "c", Value: "1"}}, nil
+			},
+			Request: func(_ context.Context, id string) error {
+				requests <- id
+				return zk.ErrNoAuth
+			},
+		}
+		began := time.Now()
+		ended := make(chan error, 1)
+		go func() { ended <- q.Prefer(t.Context(), named("c"), priorityOf, period) }()
+		require.Equal(t, "b", <-requests)
+		require.Equal(t, 9*period/4, time.Since(began), "a period after the seventh list, the first one of Prefer with the leader b")
+		require.ErrorIs(t, <-ended, zk.ErrNoAuth)
+	})
+}
+
+// named is a candidate with this ID.
+type named string
+
+func (n named) ID() string { return string(n) }

@@ -4,6 +4,8 @@
 //
 // A candidate receives requests if its program calls Election.ResignRequested of package
 // leaderelection; package elector does.
+//
+// [Transfer] makes a named candidate the leader, and [Queue.Prefer] the candidate with the highest priority.
 package resign
 
 import (

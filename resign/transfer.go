@@ -36,7 +36,8 @@ func NewQueue(conn *zk.Conn, node string) Queue {
 	}
 }
 
-// Queue is an election on any backend whose candidates lead in the order in which they have joined.
+// Queue is an election on any backend whose candidates lead in the order in which they have joined. On
+// changefeeds, which have no order, it consists of the leader and one candidate.
 type Queue struct {
 	// Candidates returns the candidates in the order of succession, the leader first.
 	Candidates func(ctx context.Context) ([]leaderelection.CandidateInfo, error)
@@ -47,6 +48,11 @@ type Queue struct {
 
 // Transfer does what the function Transfer does.
 func (q Queue) Transfer(ctx context.Context, id string) error {
+	return q.transferFrom(ctx, leaderelection.CandidateInfo{}, id)
+}
+
+// transferFrom is Transfer as long as the given candidate leads with its token. The zero value means any leader.
+func (q Queue) transferFrom(ctx context.Context, leader leaderelection.CandidateInfo, id string) error {
 	for {
 		candidates, err := q.Candidates(ctx)
 		if err != nil {
@@ -58,6 +64,8 @@ func (q Queue) Transfer(ctx context.Context, id string) error {
 			return fmt.Errorf("transfer the leadership to %s: %w: it is not a candidate", id, leaderelection.ErrNotTransferred)
 		case ahead == 0:
 			return nil
+		case leader.ID != "" && !isSameLeadership(candidates[0], leader):
+			return fmt.Errorf("transfer the leadership to %s: %w: %s leads now", id, leaderelection.ErrNotTransferred, candidates[0].ID)
 		}
 		// The leader is asked last, so that it hands over to this candidate. Who has left joins behind it.
 		err = q.Request(ctx, candidates[ahead-1].ID)
@@ -65,4 +73,9 @@ func (q Queue) Transfer(ctx context.Context, id string) error {
 			return fmt.Errorf("transfer the leadership to %s: %d candidates are ahead of it: %w", id, ahead, err)
 		}
 	}
+}
+
+// isSameLeadership reports whether two candidates are the same, and lead with the same token.
+func isSameLeadership(a, b leaderelection.CandidateInfo) bool {
+	return a.ID == b.ID && a.Token == b.Token
 }

@@ -27,6 +27,14 @@
 // A leader whose lease has expired becomes a follower, and is never suspended: its next
 // leadership has another token.
 //
+// # Succession
+//
+// Candidates are not ordered: if the leader leaves, the fastest one follows. [Transfer] names the next leader,
+// and [NewQueue] lets a candidate of higher priority take over. Status.FormerErr of a new leader says whether
+// the former one released the record.
+//
+// # Limits
+//
 // The first guarantee does not hold if the store fails over to a replica that lacks
 // acknowledged writes. docs/changefeed.md describes the algorithm, why it is correct, how
 // that is verified, and its limits.

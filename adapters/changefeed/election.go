@@ -28,6 +28,8 @@ type Election struct {
 	written chan Record
 	// mayHold reports whether the record may still name the candidate after its candidacy.
 	mayHold atomic.Bool
+	// ready reports whether the candidate could take over from the leader now.
+	ready atomic.Bool
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)
@@ -56,9 +58,10 @@ const startLimit = 10 * time.Second
 // remains the owner of store, and closes it after the candidacies are over.
 //
 // Errors: [leaderelection.ErrInvalid] if store is nil or an option is invalid,
-// [leaderelection.ErrNoElection], [leaderelection.ErrUnreachable] if the store has not
-// answered in time, [ErrUnsuitable], [ErrClosed], and errors of the store. If the election
-// has ended, ElectLeader returns the error.
+// [leaderelection.ErrNoElection], [ErrUnsuitable], [ErrClosed] and
+// [leaderelection.ErrConnClosed]. Any other error of the store, for example that its server
+// refuses connections or has not answered in time, wraps [leaderelection.ErrUnreachable]:
+// NewElection can be called again. If the election has ended, ElectLeader returns the error.
 func NewElection(store Store, opts ...Option) (e *Election, err error) {
 	err = withStartedStore(store, opts, func(ctx context.Context, o *options) error {
 		if err := createRecord(ctx, o, store); err != nil {
@@ -88,7 +91,7 @@ func withStartedStore(store Store, opts []Option, f func(ctx context.Context, o 
 	if store == nil {
 		return fmt.Errorf("changefeed: the store is nil: %w", leaderelection.ErrInvalid)
 	}
-	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, errUnanswered{})
+	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, unreachable{fmt.Errorf("the store does not answer within %v", startLimit)})
 	defer cancel()
 	if err := store.Start(ctx); err != nil {
 		return o.wrapError(ctx, "start the store", err)
@@ -96,14 +99,11 @@ func withStartedStore(store Store, opts []Option, f func(ctx context.Context, o 
 	return f(ctx, o)
 }
 
-// errUnanswered is [leaderelection.ErrUnreachable] for a store.
-type errUnanswered struct{}
+// unreachable is an error that is [leaderelection.ErrUnreachable], whose text is about ZooKeeper.
+type unreachable struct{ error }
 
-func (errUnanswered) Error() string {
-	return fmt.Sprintf("the store does not answer within %v", startLimit)
-}
-
-func (errUnanswered) Is(target error) bool { return target == leaderelection.ErrUnreachable }
+func (unreachable) Is(target error) bool { return target == leaderelection.ErrUnreachable }
+func (e unreachable) Unwrap() error      { return e.error }
 
 // createRecord creates the record if it does not exist, unless WithoutCreate is given, and checks
 // that elections can use it.
@@ -148,6 +148,8 @@ func (o *options) wrapError(ctx context.Context, operation string, err error) er
 		err = fmt.Errorf("%w (%w); the store is configured not to create it", leaderelection.ErrNoElection, err)
 	case ctx.Err() != nil && !errors.Is(err, ErrUnsuitable):
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	case !errors.Is(err, ErrUnsuitable) && !errors.Is(err, ErrClosed) && !errors.Is(err, leaderelection.ErrConnClosed):
+		err = unreachable{err} // By the contract of stores, it is not permanent.
 	}
 	return fmt.Errorf("changefeed: %s: %w", operation, err)
 }
@@ -176,7 +178,11 @@ func validateRecord(r Record) error {
 // a candidate can pass it to Elect at any time.
 func (e *Election) ID() string { return e.opts.cfg.ID }
 
-// Status implements [leaderelection.Candidate]. NowFollowing is the leader. The Role is
+// Status implements [leaderelection.Candidate]. NowFollowing is the leader. Candidates are not ordered, so Next
+// is true only while the record names this candidate's ID as the target of a [Transfer]. FormerErr is
+// [leaderelection.ErrResigned] if the last leader has released the record, also because of a transfer or
+// because its feed had failed, and this candidate has observed a heartbeat of that leadership; it is
+// [leaderelection.ErrLeaseExpired] if the record still named a leader. The Role is
 // never Suspended: a leadership whose lease has expired is over, and the candidate contends
 // for the next one, with a new token.
 func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.Status() }

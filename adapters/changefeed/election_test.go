@@ -94,14 +94,21 @@ func TestNewElection_UnsuitableStore(t *testing.T) {
 	}
 }
 
-// TestNewElection_FailedStart fails if NewElection takes longer than documented, or it cannot be
-// called again after a failure.
+// TestNewElection_FailedStart fails if NewElection takes longer than documented, if an error is ErrUnreachable
+// although another call cannot succeed, or is not although it can, or if it cannot be called again after a failure.
 func TestNewElection_FailedStart(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		network := storetest.NewFaulty(h.table.Store("election"), 1)
 		network.Set(storetest.Faults{Before: 1})
 		_, err := changefeed.NewElection(network)
 		require.ErrorIs(h, err, storetest.ErrInjected)
+		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
+		require.NotContains(h, err.Error(), "ZooKeeper")
+		for _, permanent := range []error{changefeed.ErrUnsuitable, changefeed.ErrClosed, leaderelection.ErrConnClosed} {
+			_, err = changefeed.NewElection(&storeFuncs{start: func(context.Context) error { return permanent }})
+			require.ErrorIs(h, err, permanent)
+			require.NotErrorIs(h, err, leaderelection.ErrUnreachable)
+		}
 		heal := network.Cut()
 		begin := time.Now()
 		_, err = changefeed.NewElection(network)

@@ -36,6 +36,9 @@ func (c skewedClock) System(t time.Time) time.Time {
 // Config returns the configuration of a candidate. Tests change it to unsafe values.
 func Config(e *Election) *protocol.Config { return &e.opts.cfg }
 
+// Ready reports whether a candidate can take over from the leader.
+func Ready(e *Election) bool { return e.ready.Load() }
+
 // NewElectionUnchecked is NewElection without requests to the store.
 func NewElectionUnchecked(store Store, opts ...Option) (*Election, error) {
 	o, err := newOptions(opts)

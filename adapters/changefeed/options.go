@@ -158,13 +158,16 @@ func WithContext(ctx context.Context) Option {
 }
 
 // WithID sets the candidate's ID, which other candidates see, for instance a host name. It
-// is at most [MaxID] bytes of UTF-8. The default is 128 random bits. Candidates with the same
-// ID are still different candidates; Elect with that ID selects any of them.
+// is 1 to [MaxID] bytes of UTF-8, without control characters. The default is 128 random bits.
+// Candidates with the same ID are still different candidates; [Transfer] to that ID selects
+// any of them.
 func WithID(id string) Option { return optionFunc(func(o *options) { o.id = &id }) }
 
 // WithHeartbeat sets the interval between two writes of a leader. The default is one
-// second. A request that takes longer than half of the interval is abandoned. All
-// candidates should use the same value.
+// second. A request that takes longer than half of the interval is abandoned. Candidates with
+// different values do not lead at the same time, because each waits for the lease that the
+// record states, but the one with the shortest election timeout usually leads next. So all
+// candidates should use the same value, except while they are replaced.
 func WithHeartbeat(d time.Duration) Option { return optionFunc(func(o *options) { o.heartbeat = d }) }
 
 // WithElectionTimeout sets the time for which a record must not be renewed before a

@@ -39,6 +39,8 @@ type runner struct {
 	deadline  atomic.Pointer[time.Time]  // deadline is that of the leadership. Any goroutine reads it.
 	published *leaderelection.Leadership // published is the leadership of the last status.
 	following string                     // following is the leader of the last status.
+	next      bool                       // next is that of the last status.
+	former    former
 }
 
 // newRunner returns a runner whose candidate leaves when leave is done.
@@ -122,6 +124,7 @@ func (r *runner) step(in protocol.Input, cause error) {
 	in.Wall = termOf(now)
 	state, actions := protocol.Step(&opts.cfg, r.state, in, now.Sub(r.begin))
 	r.state = state
+	r.e.ready.Store(state.Ready())
 	for _, a := range actions {
 		r.perform(a, now, cause)
 	}
@@ -134,12 +137,17 @@ func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 	switch a.Kind {
 	case protocol.Send:
 		r.sentAt = now
+		if a.Op == protocol.Claim {
+			r.former.claim(a.Prev, opts.cfg.Session)
+		}
 		r.sendRequest(a)
 	case protocol.Subscribe:
 		r.openFeed()
 	case protocol.Lead:
 		r.setDeadline()
-		r.following, r.heartbeatErr = "", nil
+		r.following, r.next, r.heartbeatErr = "", false, nil
+		r.former.led = a.Term
+		candidacy.SetFormerErr(r.former.err)
 		r.published = candidacy.Lead(int64(a.Term), func() time.Time {
 			return opts.clock.System(*r.deadline.Load())
 		})
@@ -169,6 +177,7 @@ func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 		opts.log.Warn("heartbeat failed", "candidate", opts.cfg.ID, "err", cause)
 		candidacy.Report(event.Event{Kind: event.Checked, Err: cause})
 	case protocol.ReportHeartbeat:
+		r.former.renewed = a.Term
 		candidacy.Report(event.Event{Kind: event.Heartbeat, Subject: a.Leader, Token: int64(a.Term)})
 	case protocol.Finish:
 		switch a.Reason {
@@ -250,6 +259,7 @@ func (r *runner) finishIfClosed(err error) bool {
 // finish ends the candidacy, if it has not ended yet, and notes whether the record may still name the
 // candidate.
 func (r *runner) finish(err error, mayHold bool) {
+	r.e.ready.Store(false)
 	r.e.mayHold.Store(mayHold)
 	_ = r.e.candidacy.Finish(err)
 }
@@ -267,20 +277,21 @@ func (r *runner) reportFailure(got response) {
 	}
 }
 
-// publishStatus publishes the status, if the role or the leader has changed, or if first is set.
+// publishStatus publishes the status if first is set, or the role, the leader or Next has changed.
 func (r *runner) publishStatus(first bool) {
 	if r.state.Over {
 		return
 	}
-	leadership, following := r.e.candidacy.Leadership(), ""
-	if current := r.state.Current; leadership == nil && r.state.Known && current.Session != r.e.opts.cfg.Session {
-		following = current.Leader
+	cfg, current := &r.e.opts.cfg, r.state.Current
+	leadership, following, next := r.e.candidacy.Leadership(), "", false
+	if leadership == nil && r.state.Known && current.Session != cfg.Session {
+		following, next = current.Leader, current.Nominee == cfg.ID
 	}
-	if !first && leadership == r.published && following == r.following {
+	if !first && leadership == r.published && following == r.following && next == r.next {
 		return
 	}
-	r.published, r.following = leadership, following
-	s := leaderelection.Status{NowFollowing: following}
+	r.published, r.following, r.next = leadership, following, next
+	s := leaderelection.Status{NowFollowing: following, Next: next}
 	if r.state.Leaving {
 		r.e.candidacy.Retract(s) // Only the final status follows.
 	} else {

@@ -29,12 +29,18 @@ var ErrNotTransferred = leaderelection.ErrNotTransferred
 // exist; and [leaderelection.ErrUnconfirmed] if the store did not confirm that the request was written,
 // or withdrawn, in time.
 func Transfer(ctx context.Context, store Store, id string, opts ...Option) error {
+	return transferFrom(ctx, store, nil, id, opts...)
+}
+
+// transferFrom is Transfer that requests nothing unless the record has the leader and the term of from, and no
+// target. If from is nil, it can have any.
+func transferFrom(ctx context.Context, store Store, from *Record, id string, opts ...Option) error {
 	err := checkID(id)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 	} else {
 		err = withStartedStore(store, slices.Concat(opts, []Option{WithContext(ctx)}), func(ctx context.Context, o *options) error {
-			return transfer(ctx, o, store, id)
+			return transfer(ctx, o, store, from, id)
 		})
 	}
 	if errors.Is(err, ErrNoRecord) {
@@ -47,9 +53,10 @@ func Transfer(ctx context.Context, store Store, id string, opts ...Option) error
 }
 
 // transfer writes the request, for which ctx limits the time, and waits for its outcome.
-func transfer(ctx context.Context, o *options, store Store, id string) error {
+func transfer(ctx context.Context, o *options, store Store, from *Record, id string) error {
 	r, err := updateRecord(ctx, o, store, func(r *Record) bool {
-		if r.Ended || r.Nominee == id || r.Leader == id && r.Nominee == "" {
+		if r.Ended || r.Nominee == id || r.Leader == id && r.Nominee == "" ||
+			from != nil && (r.Leader != from.Leader || r.Term != from.Term || r.Nominee != "") {
 			return false
 		}
 		if r.Nominee = id; r.Leader == id {

@@ -31,8 +31,9 @@ const defaultGrace = 30 * time.Second
 // The manager runs the candidacy: the caller must not call ElectLeader, must not receive from Status
 // (Events and Current may be used), and creates a new candidate for each manager. The other options are those of controller-runtime. LeaderElection must be
 // false. If LeaderElectionResourceLockInterface is set, the controllers run only while the manager
-// also holds that lock; this is for programs that replace client-go's election. The values of
-// BaseContext are kept.
+// also holds that lock; this is for programs that replace client-go's election. Then
+// LeaderElectionReleaseOnCancel must be false, because client-go would release the lock while
+// controllers still run. The values of BaseContext are kept.
 //
 // The method Start of the manager returns
 //   - the error of controller-runtime, or nil, if its context is done or the manager fails. The
@@ -52,7 +53,7 @@ const defaultGrace = 30 * time.Second
 // As with controller-runtime's own election, the program must exit when Start returns: the next
 // start of the container is the next candidacy.
 //
-// Errors of NewManager: [leaderelection.ErrInvalid] if the candidate is nil or LeaderElection is
+// Errors of NewManager: [leaderelection.ErrInvalid] if the candidate is nil or one of these options is
 // true, and those of manager.New.
 func NewManager(config *rest.Config, options manager.Options, candidate leaderelection.Candidate) (manager.Manager, error) {
 	switch {
@@ -60,6 +61,8 @@ func NewManager(config *rest.Config, options manager.Options, candidate leaderel
 		return nil, fmt.Errorf("controllerruntime: %w: the candidate is nil", leaderelection.ErrInvalid)
 	case options.LeaderElection:
 		return nil, fmt.Errorf("controllerruntime: %w: LeaderElection is true, but the candidate elects: omit it, or set LeaderElectionResourceLockInterface to hold a lock of client-go as well", leaderelection.ErrInvalid)
+	case options.LeaderElectionResourceLockInterface != nil && options.LeaderElectionReleaseOnCancel:
+		return nil, fmt.Errorf("controllerruntime: %w: LeaderElectionReleaseOnCancel is true: after a failed renewal, client-go would release the lock before it stops the controllers: omit it", leaderelection.ErrInvalid)
 	}
 	m := &electedManager{candidate: candidate, join: make(chan struct{}), leads: make(chan struct{})}
 	m.ready = sync.OnceFunc(func() { close(m.join) })

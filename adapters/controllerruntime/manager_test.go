@@ -301,7 +301,6 @@ func TestManager_OtherLock(t *testing.T) {
 	other := &otherLock{allowed: make(chan struct{}), asked: make(chan struct{}, 1)}
 	options := newOptions()
 	options.LeaderElectionResourceLockInterface = other
-	options.LeaderElectionReleaseOnCancel = true
 	r := start(t, c, options, nil)
 	receive(t, other.asked, "a request for the other lock")
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
@@ -310,7 +309,7 @@ func TestManager_OtherLock(t *testing.T) {
 	receive(t, r.started, "the controller")
 	r.stop()
 	require.NoError(t, receive(t, r.ended, "the result of Start"))
-	require.Empty(t, other.record.HolderIdentity, "the other lock is released")
+	require.Equal(t, "one", other.record.HolderIdentity, "the other lock expires: it is not released")
 }
 
 // otherLock is a lock of client-go that is free when allowed is closed.
@@ -361,6 +360,11 @@ func TestNewManager_Invalid(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	_, err = controllerruntime.NewManager(nil, newOptions(), c)
 	require.Error(t, err)
+	options = newOptions()
+	options.LeaderElectionResourceLockInterface, options.LeaderElectionReleaseOnCancel = &otherLock{}, true
+	_, err = controllerruntime.NewManager(&rest.Config{}, options, c)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
+	require.ErrorContains(t, err, "LeaderElectionReleaseOnCancel")
 
 	options = newOptions()
 	type name struct{}

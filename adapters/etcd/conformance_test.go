@@ -68,8 +68,9 @@ func newFactory(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 				all := append([]etcd.Option{etcd.WithCreateNode(), etcd.WithSessionTimeout(10 * time.Second)}, opts...)
 				return etcd.NewElection(c.Client, key, all...)
 			},
-			Crash: func(i int) { cut(i) },
-			Cut:   cut,
+			Crash:   func(i int) { cut(i) },
+			Cut:     cut,
+			InOrder: true,
 		}
 	}
 }

@@ -122,7 +122,9 @@ func (e *Election) openNode(ctx context.Context) error {
 // ID returns the key of the candidate, or "" before it has one.
 func (e *Election) ID() string { return e.candidacy.ID() }
 
-// Status implements [leaderelection.Candidate].
+// Status implements [leaderelection.Candidate]. Next can become true up to a TTL after the candidate has become
+// the second one, because a candidate watches only its predecessor, and stays false while the queue contains
+// keys that are not candidates.
 func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.Status() }
 
 // Current implements [leaderelection.Candidate].

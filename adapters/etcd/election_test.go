@@ -212,6 +212,20 @@ func TestElection_ClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
+// TestElection_Next fails if a candidate behind several others is next, or the second one does not learn that it is.
+func TestElection_Next(t *testing.T) {
+	srv := startServers(t, 1)
+	first := startLeader(t, srv.Client())
+	second := startFollower(t, first, srv.Client())
+	third := startFollower(t, second, srv.Client())
+	require.True(t, second.Current().Next)
+	require.False(t, third.Current().Next)
+	require.NoError(t, first.Resign())
+	require.NotNil(t, second.waitForLeadership())
+	s := third.waitForStatus("next", func(s leaderelection.Status) bool { return s.Next })
+	require.Equal(t, second.ID(), s.NowFollowing)
+}
+
 // TestElection_ForeignKeys fails if candidates wait for keys that are not candidates, or if such
 // keys are deleted.
 func TestElection_ForeignKeys(t *testing.T) {

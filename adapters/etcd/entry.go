@@ -44,6 +44,7 @@ type entry struct {
 	published        bool      // published reports whether a status was published.
 	head             bool      // head reports whether the candidate is the head of the queue.
 	predecessor      string    // predecessor is the key in the last status.
+	next             bool      // next is that of the last status.
 	leaseUnknown     bool      // leaseUnknown reports that a server does not know the lease.
 }
 
@@ -296,9 +297,9 @@ func (n *entry) handleView(r viewResult) error {
 		n.predecessorWatch.close()
 		n.predecessorWatch = watchDeletion(n.ctx, n.election.client, v.predecessor, v.revision+1)
 	}
-	if !n.published || n.predecessor != v.predecessor {
-		n.published, n.predecessor = true, v.predecessor
-		n.election.candidacy.Publish(leaderelection.Status{NowFollowing: v.predecessor})
+	if !n.published || n.predecessor != v.predecessor || n.next != v.next {
+		n.published, n.predecessor, n.next = true, v.predecessor, v.next
+		n.election.candidacy.Publish(leaderelection.Status{NowFollowing: v.predecessor, Next: v.next})
 	}
 	return nil
 }

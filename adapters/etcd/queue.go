@@ -59,6 +59,7 @@ type view struct {
 	nodeValue   []byte
 	key         *mvccpb.KeyValue // key is the candidate's key, or nil if it does not exist.
 	predecessor string           // predecessor is the key of the predecessor, or "" at the head of the queue.
+	next        bool             // next reports that no other key precedes the predecessor's.
 	// detached reports that another client has detached the predecessor's key from its lease.
 	detached bool
 }
@@ -69,7 +70,7 @@ type view struct {
 // that lease exists: another client has written the key, and the candidate may not know this yet. It
 // revokes its lease when it learns of it.
 func readView(ctx context.Context, client *clientv3.Client, node string, key candidateKey) (*view, error) {
-	for limit := int64(1); ; limit = 0 {
+	for limit := int64(2); ; limit = 0 { // the second key shows whether the candidate is next
 		response, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
 			clientv3.OpGet(node),
 			clientv3.OpGet(key.name),
@@ -88,7 +89,8 @@ func readView(ctx context.Context, client *clientv3.Client, node string, key can
 			v.key = kvs[0]
 		}
 		earlierKeys := response.Responses[2].GetResponseRange().Kvs
-		for _, kv := range earlierKeys {
+		complete := limit == 0 || int64(len(earlierKeys)) < limit
+		for i, kv := range earlierKeys {
 			attached := isCandidate(node, kv)
 			exists := attached
 			if lease := namedLease(node, string(kv.Key)); !attached && lease != 0 {
@@ -98,13 +100,14 @@ func readView(ctx context.Context, client *clientv3.Client, node string, key can
 			}
 			if exists {
 				v.predecessor, v.detached = string(kv.Key), !attached
+				v.next = complete && i == len(earlierKeys)-1
 				return v, nil
 			}
 		}
-		if limit == 0 || len(earlierKeys) == 0 {
+		if complete {
 			return v, nil
 		}
-		// The next earlier key is not a candidate: read all earlier keys.
+		// The next earlier keys are not candidates: read all earlier keys.
 	}
 }
 

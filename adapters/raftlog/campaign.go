@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
 )
@@ -18,11 +19,13 @@ type campaign struct {
 	election  *Election
 	id        string
 	token     int64 // of the last leadership, while the candidate is the head; 0 before
+	led       bool  // the candidate has led with token
 	suspended bool
 	isHead    bool   // the candidate is the head of the queue
 	requested bool   // the peer was requested to queue the candidate
 	joined    uint64 // the index of the entry by which the candidate has joined; 0 before
 	following string
+	next      bool // the status says that the candidate is next
 	published bool // a status of the current position was published
 }
 
@@ -105,6 +108,7 @@ func (c *campaign) evaluateQueue() (over bool) {
 		if c.token != token {
 			c.loseLeadership()
 			c.token = token
+			e.candidacy.SetFormerErr(formerErr(queue.Candidates[0].Former))
 		}
 		c.reportJoined(queue.Candidates[0].Joined)
 		if l := e.candidacy.Leadership(); l != nil && l.Err() != nil {
@@ -115,15 +119,15 @@ func (c *campaign) evaluateQueue() (over bool) {
 		case hadLease && c.hasLease():
 			c.becomeLeader()
 		case !c.suspended:
-			c.followCandidate("")
+			c.followCandidate("", false)
 		}
 	case position > 0:
 		c.loseLeadership()
 		c.reportJoined(queue.Candidates[position].Joined)
-		c.followCandidate(queue.Candidates[position-1].ID)
+		c.followCandidate(queue.Candidates[position-1].ID, position == 1)
 	case c.joined != 0: // it was removed, and will rejoin at the back of the queue
 		c.loseLeadership()
-		c.followCandidate("")
+		c.followCandidate("", false)
 	}
 	return false
 }
@@ -177,8 +181,19 @@ func (e *Election) leadershipDeadline(id string, token int64) time.Time {
 // becomeLeader reports a leadership that lasts until leadershipDeadline.
 func (c *campaign) becomeLeader() {
 	token := c.token
-	c.suspended, c.following, c.published = false, "", true
+	c.led, c.suspended, c.following, c.published = true, false, "", true
 	c.election.candidacy.Lead(token, func() time.Time { return c.election.leadershipDeadline(c.id, token) })
+}
+
+// formerErr returns the FormerErr of a leader.
+func formerErr(d replica.Departure) error {
+	switch d {
+	case replica.Resigned:
+		return leaderelection.ErrResigned
+	case replica.Expired:
+		return leaderelection.ErrLeaseExpired
+	}
+	return nil
 }
 
 // suspendLeadership ends a leadership that cannot be confirmed at the moment.
@@ -192,17 +207,18 @@ func (c *campaign) suspendLeadership(reason error) {
 func (c *campaign) loseLeadership() {
 	c.election.candidacy.Revoke(leaderelection.ErrSessionExpired)
 	if c.suspended || c.token != 0 {
-		c.suspended, c.token, c.published = false, 0, false
+		c.suspended, c.led, c.token, c.published = false, false, 0, false
 	}
 }
 
-// followCandidate publishes that the candidate follows another candidate, unless that was published before.
-func (c *campaign) followCandidate(id string) {
-	if c.published && c.following == id {
+// followCandidate publishes that the candidate follows another candidate, and whether it is next, unless that
+// was published before.
+func (c *campaign) followCandidate(id string, next bool) {
+	if c.published && c.following == id && c.next == next {
 		return
 	}
-	c.following, c.published = id, true
-	c.election.candidacy.Publish(leaderelection.Status{Role: leaderelection.Follower, NowFollowing: id})
+	c.following, c.next, c.published = id, next, true
+	c.election.candidacy.Publish(leaderelection.Status{Role: leaderelection.Follower, NowFollowing: id, Next: next})
 }
 
 // leaveElection ends the leadership, and then removes the candidate from the queue, even if the
@@ -216,7 +232,11 @@ func (c *campaign) leaveElection(reason error) error {
 		e.candidacy.Retract(leaderelection.Status{})
 	}
 	_ = e.node.callLoop(context.Background(), func(p *core.Core) {
-		p.RemoveCandidate(e.name, c.id)
+		if c.led {
+			p.ResignLeader(e.name, c.id, uint64(c.token))
+		} else {
+			p.RemoveCandidate(e.name, c.id)
+		}
 		if p.Replica().Elections.Get(e.name).Position(c.id) < 0 {
 			c.joined = 0 // it has expired, and the request to join again may be in flight
 		}

@@ -104,3 +104,45 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 	fields.ext -= int64(d) // the monotonic reading
 	return t
 }
+
+// TestCampaign_Next fails if a candidate that is not the second one is next, or the second one does not learn it.
+func TestCampaign_Next(t *testing.T) {
+	c, _ := newCampaign(t)
+	for _, step := range []struct {
+		queue []replica.Candidate
+		next  bool
+	}{
+		{[]replica.Candidate{{ID: "b", Token: 5}, {ID: "c"}, {ID: "a"}}, false},
+		{[]replica.Candidate{{ID: "b", Token: 5}, {ID: "a"}}, true},
+		{[]replica.Candidate{{ID: "a", Token: 6}}, false}, // without a lease
+		{nil, false},
+	} {
+		c.election.setQueue(replica.Election{Candidates: step.queue})
+		require.False(t, c.evaluateQueue())
+		require.Equal(t, step.next, c.election.candidacy.Current().Next)
+		if len(step.queue) == 3 {
+			require.Equal(t, "c", c.election.candidacy.Current().NowFollowing)
+		}
+	}
+}
+
+// TestCampaign_Led fails if a candidate counts as a leader before it has led with its token, or does not learn how the
+// former leader has left.
+func TestCampaign_Led(t *testing.T) {
+	for departure, want := range map[replica.Departure]error{
+		replica.Unknown: nil, replica.Resigned: leaderelection.ErrResigned, replica.Expired: leaderelection.ErrLeaseExpired,
+	} {
+		c, loop := newCampaign(t)
+		head := replica.Election{Candidates: []replica.Candidate{{ID: "a", Token: 5, Former: departure}}}
+		c.election.setQueue(head)
+		require.False(t, c.evaluateQueue())
+		require.False(t, c.led, "it has no lease")
+		publishLease(loop, time.Now(), time.Hour)
+		require.False(t, c.evaluateQueue())
+		require.True(t, c.led)
+		require.Equal(t, want, c.election.candidacy.Current().FormerErr)
+		c.election.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}, {ID: "a"}}})
+		require.False(t, c.evaluateQueue())
+		require.False(t, c.led)
+	}
+}

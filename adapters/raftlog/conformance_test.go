@@ -29,6 +29,7 @@ func TestConformance(t *testing.T) {
 			New:      func(i int) (leaderelection.Candidate, error) { return raftlog.NewElection(h.node(h.peers[i]), "e") },
 			Crash:    func(i int) { h.isolate(h.peers[i]) },
 			Cut:      func(i int) func() { return h.isolate(h.peers[i]) },
+			InOrder:  true,
 			Patience: time.Minute,
 		}
 	}, electiontest.WithFakeTime())

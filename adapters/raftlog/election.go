@@ -174,9 +174,14 @@ func removedError(node *Node) error {
 func (e *Election) ID() string { return e.candidacy.ID() }
 
 // Status implements [leaderelection.Candidate]. NowFollowing is the direct predecessor in
-// the queue. A leader that cannot renew its lease becomes Suspended. It becomes leader
-// again, with the same token, if it can renew the lease in time; otherwise it becomes a
-// Follower at the back of the queue.
+// the queue, and Next is true for the second candidate of the queue as this peer knows it.
+// FormerErr is [leaderelection.ErrResigned] if the former leader has left the queue after its
+// leadership, and [leaderelection.ErrLeaseExpired] if it was removed, because its peer had not
+// responded for an election timeout.
+//
+// A leader that cannot renew its lease becomes Suspended. It becomes leader again, with the same
+// token, if it can renew the lease in time; otherwise it becomes a Follower at the back of the
+// queue.
 func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.Status() }
 
 // Current implements [leaderelection.Candidate].

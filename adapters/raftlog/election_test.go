@@ -120,6 +120,26 @@ func TestRestart_OfLeader(t *testing.T) {
 	}
 }
 
+// TestElection_FormerErr fails if the successor of a leader does not learn whether that has resigned.
+func TestElection_FormerErr(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		all := []*candidate{startLeader(t, h.node(h.peers[0]), "e")}
+		require.NoError(t, all[0].Current().FormerErr)
+		for i, p := range h.peers[1:] {
+			all = append(all, startCandidate(t, h.node(p), "e"))
+			waitFor(t, "the candidate is in the queue", func() bool { return all[i+1].Current().NowFollowing == all[i].ID() })
+			require.Equal(t, i == 0, all[i+1].Current().Next)
+		}
+		require.NoError(t, all[0].Resign())
+		all[1].waitForLeadership(t)
+		require.Equal(t, leaderelection.ErrResigned, all[1].Current().FormerErr)
+		waitFor(t, "the last candidate is next", func() bool { return all[2].Current().Next })
+		defer h.isolate(h.peers[1])()
+		all[2].waitForLeadership(t)
+		require.Equal(t, leaderelection.ErrLeaseExpired, all[2].Current().FormerErr)
+	})
+}
+
 // TestDeleteElection fails if an election does not end for all candidates, if candidates return after
 // it was restarted, or if the caller does not learn that the end is not confirmed.
 func TestDeleteElection(t *testing.T) {

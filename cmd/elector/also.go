@@ -13,7 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/migration"
 )
 
-const flagAlso = "also"
+const (
+	flagAlso         = "also"
+	flagAlsoElection = "also-election"
+)
 
 // also contains the flags of a migration: a second backend, on which this instance leads as well.
 type also struct {
@@ -47,13 +50,13 @@ func (a *also) token(l *leaderelection.Leadership) (token int64, known bool) {
 
 func (a *also) register(flags *pflag.FlagSet) {
 	flags.StringVar(&a.backend, flagAlso, "", "second backend, to which the election is moved from --backend: this instance leads only while it leads on both. Its servers are given by the flags of that backend")
-	flags.StringVar(&a.election, "also-election", "", "name of the election on the backend of --also (default: that of --election)")
+	flags.StringVar(&a.election, flagAlsoElection, "", "name of the election on the backend of --also (default: that of --election)")
 }
 
 // settings returns the settings of the second backend.
 func (a *also) settings(s *settings) *settings {
 	second := *s
-	second.backend, second.election = a.backend, cmp.Or(a.election, s.election)
+	second.backend, second.election, second.isSecond = a.backend, cmp.Or(a.election, s.election), true
 	return &second
 }
 

@@ -47,6 +47,9 @@ func TestAlso_Usage(t *testing.T) {
 		"--also zookeeper: it is the backend of --backend": {"--also", "zookeeper"},
 		"--also paper: not one of this build's backends":   {"--also", "paper"},
 		"--also-election /jobs/two: it needs --also":       {"--also-election", "/jobs/two"},
+		`--also-election: invalid argument: path "report" does not begin with a slash; for example --also-election /`: {
+			"--backend", "changefeed", "--store", "nats://127.0.0.1:1", "--election", "report", "--also", "zookeeper",
+		},
 		"--etcd-endpoints": {"--also", "etcd"},
 		"--value: backend changefeed cannot advertise a value": {"--also", "changefeed", "--store", "memory:x", "--value", "v"},
 	} {

@@ -165,12 +165,20 @@ func (s *settings) check() error {
 	return k.check(s)
 }
 
-// checkElection returns a usage error if check rejects --election.
+// checkElection returns a usage error if check rejects the name of the election.
 func (s *settings) checkElection(check func(name string) error) error {
 	if err := check(s.election); err != nil {
-		return usage("--election: %w", err)
+		return usage("--%s: %w", s.electionFlag(), err)
 	}
 	return nil
+}
+
+// electionFlag returns the flag that names the election on this backend.
+func (s *settings) electionFlag() string {
+	if s.isSecond {
+		return flagAlsoElection
+	}
+	return "election"
 }
 
 func (s *settings) open() (backend, error) {

@@ -59,7 +59,7 @@ func checkChangefeed(s *settings) error {
 		return err
 	}
 	if err := storeurl.Check(config); err != nil {
-		return usage("--store, --election: %w; for example --store postgres://elector@db1/jobs --election /jobs/report", err)
+		return usage("--store, --%[1]s: %[2]w; for example --store postgres://elector@db1/jobs --%[1]s /jobs/report", s.electionFlag(), err)
 	}
 	return nil
 }

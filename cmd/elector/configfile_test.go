@@ -105,6 +105,6 @@ func TestConfigFile_SystemdExample(t *testing.T) {
 	require.NoError(t, err)
 	s, r, err := parse(t, "run", "--config", writeConfigFile(t, string(text)))
 	require.NoError(t, err)
-	require.Equal(t, []string{"/usr/local/bin/report", "--daily"}, s.fileProgram)
+	require.Equal(t, []string{"/usr/local/bin/report", "--serve"}, s.fileProgram)
 	require.Equal(t, "127.0.0.1:8081", r.listenAddress)
 }

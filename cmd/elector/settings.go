@@ -38,6 +38,7 @@ type settings struct {
 	backend        string
 	instanceID     string
 	election       string
+	isSecond       bool   // whether the backend is that of --also
 	value          string // the value that this instance advertises; only run has the flag
 	sessionTimeout time.Duration
 

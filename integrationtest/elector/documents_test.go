@@ -49,6 +49,8 @@ var notRunOn = map[string]string{
 
 const needsServer = "Debian does not package the server"
 
+const needsCluster = "needs the controllers of a cluster of Kubernetes, not only its API server"
+
 const needsHost = "changes the host, or needs an image from a registry"
 
 // examples contains the command lines of the documentation, without comments and repeated spaces, and
@@ -75,8 +77,12 @@ var examples = map[string]example{
 	"elector top --zookeeper-servers zk1,zk2,zk3 --under /jobs":                                  {backends: zookeeper, until: "web-1"},
 	"elector top ... --under /jobs":                                                              {backends: zookeeper, until: "web-1"},
 
-	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --serve": {testedBy: "TestAlso"},
-	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve":                                                          {testedBy: "TestDoctor"},
+	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --serve":                            {testedBy: "TestAlso"},
+	"elector run --backend changefeed --store kubernetes://jobs --election report --also zookeeper --also-election /jobs/report --zookeeper-servers zk1,zk2,zk3 -- report --serve": {notRun: "TestAlso runs the same with other backends; this one needs a cluster"},
+	"kubectl rollout status deployment/report":                                    {notRun: needsCluster},
+	"kubectl wait --for=delete pod --selector=app=report,version=1 --timeout=10m": {notRun: needsCluster},
+
+	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {testedBy: "TestDoctor"},
 
 	"elector dev-server": {testedBy: "TestDocuments_DevServer"},
 	"elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180": {testedBy: "TestDocuments_DevServer"},

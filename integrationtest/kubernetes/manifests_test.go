@@ -16,9 +16,11 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
@@ -48,7 +50,7 @@ func objects(t testing.TB, file string) []*unstructured.Unstructured {
 func TestManifests_Kustomization(t *testing.T) {
 	kustomizations, err := filepath.Glob(manifests + "/*/kustomization.yaml")
 	require.NoError(t, err)
-	require.Len(t, kustomizations, 2)
+	require.Len(t, kustomizations, 3)
 	for _, file := range kustomizations {
 		k := objects(t, file)[0]
 		listed, _, err := unstructured.NestedStringSlice(k.Object, "resources")
@@ -121,8 +123,12 @@ func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun boo
 	if version.Group == "" {
 		path = "/api/v1"
 	}
+	scope := []string{path, "namespaces", "default"}
+	if strings.HasPrefix(o.GetKind(), "Cluster") {
+		scope = scope[:1]
+	}
 	request := s.client(adminToken, version).Patch(types.ApplyPatchType).
-		AbsPath(path, "namespaces", "default", resource(o.GetKind()), o.GetName()).
+		AbsPath(append(scope, resource(o.GetKind()), o.GetName())...).
 		Param("fieldManager", "test").Param("fieldValidation", "Strict")
 	if dryRun {
 		request = request.Param("dryRun", "All")
@@ -134,20 +140,61 @@ func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun boo
 // fields.
 func TestManifests_Accepted(t *testing.T) {
 	s := startAPIServer(t)
-	files, err := filepath.Glob(manifests + "/base/*.yaml")
-	require.NoError(t, err)
 	kinds := map[string]bool{}
-	for _, file := range files {
-		if filepath.Base(file) == "kustomization.yaml" {
-			continue
-		}
+	for _, file := range files(t) {
 		for _, o := range objects(t, file) {
 			s.apply(t, o, true)
 			kinds[o.GetKind()] = true
 		}
 	}
-	require.Len(t, kinds, 6, kinds)
+	require.Len(t, kinds, 8, kinds)
 	s.apply(t, sidecar(t), true)
+}
+
+// files returns the files that contain complete objects.
+func files(t testing.TB) []string {
+	t.Helper()
+	all, err := filepath.Glob(manifests + "/[bc]*/*.yaml")
+	require.NoError(t, err)
+	all = slices.DeleteFunc(all, func(file string) bool { return filepath.Base(file) == "kustomization.yaml" })
+	require.NotEmpty(t, all)
+	return all
+}
+
+// TestManifests_Fields fails if a manifest contains a field that its kind does not have.
+func TestManifests_Fields(t *testing.T) {
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	for _, file := range files(t) {
+		for _, o := range objects(t, file) {
+			text, err := o.MarshalJSON()
+			require.NoError(t, err)
+			_, _, err = decoder.Decode(text, nil, nil)
+			require.NoError(t, err, file)
+		}
+	}
+}
+
+// TestManifests_ControllerRole fails if candidates of the controller have other rights than those of the base, which
+// TestManifests_Role tests on an API server.
+func TestManifests_ControllerRole(t *testing.T) {
+	rules := func(directory, name string) []rbac.PolicyRule {
+		for _, o := range objects(t, manifests+"/"+directory+"/rbac.yaml") {
+			if o.GetKind() != "Role" {
+				continue
+			}
+			var role rbac.Role
+			text, err := o.MarshalJSON()
+			require.NoError(t, err)
+			require.NoError(t, yaml.Unmarshal(text, &role))
+			require.Equal(t, []string{name}, role.Rules[0].ResourceNames)
+			role.Rules[0].ResourceNames = nil
+			return role.Rules
+		}
+		return nil
+	}
+	want := rules("base", "report")
+	require.NotEmpty(t, want)
+	require.Equal(t, want, rules("controller", "labeler"))
 }
 
 // TestManifests_Role fails if an election lacks a verb that the role does not grant, or works without one that it

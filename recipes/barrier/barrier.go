@@ -70,7 +70,10 @@ func (b *Barrier) Remove(ctx context.Context) error {
 // context's cause if the context is done first. Other errors: [recipes.ErrConnClosed],
 // [recipes.ErrPermission].
 func (b *Barrier) Wait(ctx context.Context) error {
-	return b.setup.Fail("wait at barrier", b.setup.Path, b.wait(ctx))
+	passed := observe(b.setup)
+	err := b.setup.Fail("wait at barrier", b.setup.Path, b.wait(ctx))
+	passed(nil, err)
+	return err
 }
 
 func (b *Barrier) wait(ctx context.Context) error {

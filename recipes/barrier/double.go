@@ -100,8 +100,11 @@ func (r *Round) Context() context.Context { return r.node.Grant().Context() }
 // session, Enter joins again behind the others. If the context is done first, Enter returns its cause and
 // removes the participant's znode. Other errors: [recipes.ErrConnClosed], [recipes.ErrPermission].
 func (d *Double) Enter(ctx context.Context) (*Round, error) {
+	passed := observe(d.setup)
 	r, err := d.enter(ctx)
-	return r, d.setup.Fail("enter double barrier", d.setup.Path, err)
+	err = d.setup.Fail("enter double barrier", d.setup.Path, err)
+	passed(r, err)
+	return r, err
 }
 
 func (d *Double) enter(ctx context.Context) (*Round, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -63,4 +64,34 @@ func Example() {
 	// [color size] 7
 	// color is red
 	// color is blue
+}
+
+// Znodes whose data is JSON.
+func ExampleOf() {
+	srv, err := zktest.NewServer() // a program connects to its ensemble instead
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(10 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := conn.Create("/limits", []byte(`{"Max":7}`), 0, zk.WorldACL(zk.PermAll)); err != nil {
+		log.Fatal(err)
+	}
+
+	type limit struct{ Max int }
+	all, err := cache.New(conn, "/limits", cache.Subtree)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer all.Close()
+	if err := all.Sync(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	limits := cache.Of(all, codec.JSON[limit]())
+	l, found, err := limits.Get("/limits")
+	fmt.Println(l.Max, found, err)
+	// Output: 7 true <nil>
 }

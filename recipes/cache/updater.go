@@ -86,6 +86,7 @@ func newUpdater(c *Cache, s *recipe.Setup, options cacheOptions, scope Scope) *u
 // run updates the tree until the cache or the connection is closed.
 func (u *updater) run() {
 	defer u.stop()
+	u.setup.Report("cache", event.Event{Kind: event.Opened})
 	u.checkConnection()
 	for !u.connClosed {
 		u.sendRequests()
@@ -155,6 +156,7 @@ func (u *updater) stop() {
 		u.tree.err = connection.Refine(nil, connection.ErrConnClosed)
 	}
 	u.tree.mu.Unlock()
+	u.setup.Report("cache", event.Event{Kind: event.Ended, Err: u.tree.err})
 	close(u.cache.events)
 	close(u.cache.done)
 }

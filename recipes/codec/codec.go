@@ -4,6 +4,10 @@
 //
 //	limits, err := value.New(conn, "/config/limits", codec.JSON[Limits]())
 //
+// It is also an argument of the functions Of of packages queue, group, discovery and cache, which return a view of
+// the recipe with values of one type. What cannot be decoded is delivered nevertheless, and the method Value of
+// the view returns the error; in a queue, it becomes a dead letter.
+//
 // Codecs of other formats are structs with two functions:
 //
 //	protobuf := codec.Codec[*Limits]{

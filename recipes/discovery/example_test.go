@@ -7,6 +7,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -59,4 +60,41 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Output: http://10.0.0.7:8080
+}
+
+// Instances whose payloads have a type.
+func ExampleOf() {
+	srv, err := zktest.NewServer() // your program connects to its ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(10 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+
+	type location struct {
+		Zone string `json:"zone"`
+	}
+	services, err := discovery.New(conn, "/services")
+	if err != nil {
+		log.Fatal(err)
+	}
+	located := discovery.Of(services, codec.JSON[location]())
+	registration, err := located.Register(ctx, discovery.Instance{Name: "shop", Address: "10.0.0.7", Port: 8080}, location{Zone: "north"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer registration.Close()
+	instances, err := services.Instances(ctx, "shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, i := range instances {
+		l, err := located.Value(i)
+		fmt.Println(i.Address, "is in zone", l.Zone, err)
+	}
+	// Output: 10.0.0.7 is in zone north <nil>
 }

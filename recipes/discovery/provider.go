@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -162,6 +163,8 @@ func (p *Provider) run(ctx context.Context, ready chan<- error) {
 		ready <- err
 		return
 	}
+	p.report(event.Event{Kind: event.Opened})
+	defer func() { p.report(event.Event{Kind: event.Ended, Err: p.err}) }()
 	p.publish(list)
 	ready <- nil
 	list, err = p.follow(ctx, list)
@@ -234,12 +237,21 @@ func (p *Provider) publish(l List) {
 	for _, u := range l.Unreadable {
 		p.setup.Log.Warn("instance skipped", "path", u.Path, "err", u.Err)
 	}
+	if l.Err == nil && l.Cause == nil {
+		p.report(event.Event{Kind: event.Listed, Count: len(l.Instances)})
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = l
 	for lists := range p.watching {
 		latest.Send(lists, l)
 	}
+}
+
+// report reports an event of the service.
+func (p *Provider) report(e event.Event) {
+	e.Path = p.path
+	p.setup.Report("discovery", e)
 }
 
 // equal reports whether two lists have the same content.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
@@ -121,7 +122,11 @@ func content(s *recipe.Setup, node string, i Instance) ([]byte, error) {
 
 func newRegistration(d *Discovery, node string, i Instance, data []byte) *Registration {
 	r := &Registration{setup: d.setup, path: node, status: make(chan Status, 1), instance: i}
-	r.keeper = ephemeral.Keep(d.setup, ephemeral.Config{Path: node, Data: data, Static: i.Type != Dynamic, Retry: true, Report: func(s ephemeral.State) {
+	report := func(e event.Event) {
+		e.Path = path.Dir(node)
+		d.setup.Report("discovery", e)
+	}
+	r.keeper = ephemeral.Keep(d.setup, ephemeral.Config{Path: node, Data: data, Static: i.Type != Dynamic, Retry: true, Events: report, Report: func(s ephemeral.State) {
 		if is := newStatus(s); !errors.Is(is.Err, recipes.ErrClosed) {
 			latest.Send(r.status, is)
 			if is.Cause != nil {

@@ -6,6 +6,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -49,4 +50,39 @@ func ExampleGroup() {
 	// Output:
 	// host-1 is busy
 	// no members left <nil>
+}
+
+// Members whose data is JSON.
+func ExampleOf() {
+	srv, err := zktest.NewServer() // your program connects to its ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(10 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+
+	type worker struct{ Zone string }
+	all, err := group.New(conn, "/shop/workers")
+	if err != nil {
+		log.Fatal(err)
+	}
+	workers := group.Of(all, codec.JSON[worker]())
+	me, err := workers.Join(ctx, "host-1", worker{Zone: "north"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer me.Close()
+	members, err := all.Members(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range members {
+		w, err := workers.Value(m) // the error of one member does not affect the others
+		fmt.Println(m.ID, "is in zone", w.Zone, err)
+	}
+	// Output: host-1 is in zone north <nil>
 }

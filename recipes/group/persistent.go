@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -74,7 +75,8 @@ func newPersistent(s *recipe.Setup, path string, data []byte) (*Persistent, erro
 	}
 	p := &Persistent{setup: s, path: path, status: make(chan Presence, 1)}
 	var reported Presence
-	p.keeper = ephemeral.Keep(s, ephemeral.Config{Path: path, Data: slices.Clone(data), Report: func(s ephemeral.State) {
+	report := func(e event.Event) { s.Report("group", e) }
+	p.keeper = ephemeral.Keep(s, ephemeral.Config{Path: path, Data: slices.Clone(data), Events: report, Report: func(s ephemeral.State) {
 		if is := newPresence(s); fmt.Sprint(is) != fmt.Sprint(reported) {
 			reported = is
 			latest.Send(p.status, is)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -67,16 +68,21 @@ func (g *Group) Watch(ctx context.Context) <-chan View {
 	go func() {
 		defer close(views)
 		defer reader.Close()
-		if err := publishViews(ctx, reader, views); ctx.Err() == nil {
-			latest.Send(views, View{Err: g.setup.Fail("watch", g.setup.Path, err)})
+		g.setup.Report("group", event.Event{Kind: event.Opened})
+		err := g.publishViews(ctx, reader, views)
+		if err = g.setup.Fail("watch", g.setup.Path, err); ctx.Err() != nil {
+			err = nil
+		} else {
+			latest.Send(views, View{Err: err})
 		}
+		g.setup.Report("group", event.Event{Kind: event.Ended, Err: err})
 	}()
 	return views
 }
 
 // publishViews sends a view whenever the members change, until the context is done or the
 // members cannot be read.
-func publishViews(ctx context.Context, reader *recipe.ChildReader[Member], views chan View) error {
+func (g *Group) publishViews(ctx context.Context, reader *recipe.ChildReader[Member], views chan View) error {
 	var last map[string]Member
 	for first := true; ; first = false {
 		members, err := reader.Read(ctx)
@@ -88,6 +94,7 @@ func publishViews(ctx context.Context, reader *recipe.ChildReader[Member], views
 		}) {
 			last = members
 			latest.Send(views, View{Members: sorted(members)}) // the slice belongs to the receiver
+			g.setup.Report("group", event.Event{Kind: event.Listed, Count: len(members)})
 		}
 		if err := reader.Wait(ctx, nil); err != nil {
 			return err

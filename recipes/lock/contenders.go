@@ -19,7 +19,7 @@ import (
 type Contender struct {
 	// Path is the path of the contender's znode.
 	Path string
-	// Name is the data of the contender's znode, which [WithName] sets. It is "__REVOKE__"
+	// Name is the data of the contender's znode, which [WithName] or [NewSingle] sets. It is "__REVOKE__"
 	// if another client has requested the release with RequestRelease. It is empty if this connection
 	// cannot read the data, because the ACL does not permit it or because the data is too large.
 	Name string

@@ -98,6 +98,21 @@ func TestCost(t *testing.T) {
 			m := w.mutex(conn, long, WithLockDelay(time.Minute))
 			return []step{{4, 5, k.take(w, m.Lock)}, {1, 1, k.free}} // in addition a listing and a transaction
 		},
+		"Single": func(w *harness, conn *zk.Conn, k *kept) []step {
+			s, err := NewSingle(conn, "/locks/single", []byte("owner"), long)
+			require.NoError(w, err)
+			write := func() error {
+				_, err := k.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
+				return err
+			}
+			return []step{
+				{2, 2, k.take(w, s.Lock)}, // the create; the read that sets the watch
+				{2, 2, write},             // the first one on a connection also creates the record
+				{1, 1, write},
+				{1, 1, w.isHeld(s.TryLock)},
+				{3, 3, func() error { return bubble.Repeated(k.free) }}, // a synchronization, a read and the deletion
+			}
+		},
 		"RWMutex, writing": func(w *harness, conn *zk.Conn, k *kept) []step {
 			m := w.rw(conn, long)
 			var x *WriteHold

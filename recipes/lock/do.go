@@ -23,7 +23,8 @@ type doOption func(*doSettings) error
 
 func (o doOption) applyDo(s *doSettings) error { return o(s) }
 
-// WithoutWaiting makes Do return [ErrHeld] if it would have to wait for another client, as TryLock does.
+// WithoutWaiting makes Do return [ErrHeld] if it would have to wait for another client, as TryLock does, or
+// [ErrEarly] if it would have to wait for the end of a [Period].
 func WithoutWaiting() DoOption {
 	return doOption(func(s *doSettings) error { s.noWait = true; return nil })
 }

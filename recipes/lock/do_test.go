@@ -40,6 +40,11 @@ func (w *harness) scopes() map[string]scope {
 		"semaphore": func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error {
 			return s.Do(ctx, 1, func(ctx context.Context, h *Hold) error { return f(ctx, h) }, opts...)
 		},
+		"single": func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error {
+			s, err := NewSingle(conn, "/locks/single-lock", nil, recipes.WithSessionTimeout(timeout))
+			require.NoError(w, err)
+			return s.Do(ctx, func(ctx context.Context, h *Hold) error { return f(ctx, h) }, opts...)
+		},
 		"several locks": func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error {
 			return all.Do(ctx, func(ctx context.Context, h *MultiHold) error { return f(ctx, h) }, opts...)
 		},
@@ -48,7 +53,7 @@ func (w *harness) scopes() map[string]scope {
 
 // eachScope runs f once for each kind of lock.
 func eachScope(t *testing.T, f func(w *harness, do scope)) {
-	for _, name := range []string{"mutex", "writer", "reader", "semaphore", "several locks"} {
+	for _, name := range []string{"mutex", "writer", "reader", "semaphore", "single", "several locks"} {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				w.createLockNode()
@@ -136,7 +141,7 @@ func TestDo_ContextOfCallerEnds(t *testing.T) {
 
 // The options of Do limit the wait, but not the function.
 func TestDo_Options(t *testing.T) {
-	for _, name := range []string{"mutex", "writer", "semaphore", "several locks"} { // readers do not exclude each other
+	for _, name := range []string{"mutex", "writer", "semaphore", "single", "several locks"} { // readers do not exclude each other
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				w.createLockNode()

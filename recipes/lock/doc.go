@@ -1,5 +1,6 @@
 // Package lock implements distributed locks on ZooKeeper: [Mutex], [RWMutex], [Semaphore]
-// and [MultiLock], and [Period], a lock that begins at most one hold in a period.
+// and [MultiLock]; [Period], a lock that begins at most one hold in a period; and [Single], a lock
+// that is one znode, for programs that share it with hand-written ones.
 //
 // # Guarantees
 //
@@ -19,7 +20,7 @@
 // that case only the token protects the resource, and, with weaker guarantees, a lock-delay
 // ([WithLockDelay]).
 //
-// Locks are granted in the order of arrival. Consecutive readers hold the lock together.
+// Locks are granted in the order of arrival, except a Single. Consecutive readers hold the lock together.
 //
 // # Limits
 //
@@ -29,7 +30,7 @@
 // the lock is free immediately; the former holder may learn of it only when its successor acquires
 // the lock. During the first 2 ms of a hold, it may notice the deletion, or the forced end of its
 // session, up to 2 ms and a round trip late. The fencing token and transactions of Hold.Multi are
-// not affected.
+// not affected. For a [Single], transactions are: see [NewSingle].
 //
 // Acquisitions write the znode of the lock, without data, in the transaction that creates the
 // contender's znode, which saves a round trip. This triggers the data watches of the znode, so a
@@ -49,6 +50,8 @@
 //	<path>/held-w-<uuid>, <path>/held-r-<uuid>  marker of a holder with a lock-delay: persistent
 //	<path>/_c_<uuid>-lease-0000000042         contender for a lease of a Semaphore, or -x3-lease- for three
 //	<path>/period                             when the last hold of a Period began: persistent
+//	<path>                                    the holder of a Single: ephemeral, with the user's data
+//	<parent of path>/_r_<uuid>                record of the transactions of holds of Singles: ephemeral
 //
 // The names are those of Curator's InterProcessMutex and InterProcessReadWriteLock or, with
 // [recipes.WithKazooLayout], those of kazoo's Lock, WriteLock and ReadLock, so that programs in Java

@@ -28,6 +28,10 @@ type entry struct {
 	entered    chan struct{}           // closed when the path is known; nil if Position is not available
 	left       chan struct{}           // closed when the goroutine has ended
 	otherPaths []string                // other znodes that must exist during the grant; set before it
+	// session returns a znode that exists only in the session of the grant, and must exist as well. gone is an
+	// earlier result that does not exist any more, or empty. It is nil if no other client can create a znode at
+	// path.
+	session func(ctx context.Context, gone string) (string, error)
 
 	member  *queue.Member
 	delay   *delayFilter // nil without a lock-delay
@@ -45,7 +49,15 @@ type entry struct {
 
 	// Written by the goroutine before left is closed.
 	err     error
-	removal *queue.Removal
+	removal removal
+}
+
+// removal is the removal of everything that a contender has created.
+type removal interface {
+	// Done returns a channel that is closed when the removal is over. Err then returns why it is not
+	// confirmed, or nil if it is.
+	Done() <-chan struct{}
+	Err() error
 }
 
 // acquisition describes one acquisition.

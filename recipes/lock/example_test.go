@@ -135,6 +135,30 @@ func ExampleHold_ReleaseRequested() {
 	// Output: release requested
 }
 
+// A lock whose znode other programs create and read by hand: its data is the owner.
+func ExampleSingle() {
+	connect, stop := server()
+	defer stop()
+	ctx := context.Background()
+	const path = "/cluster/manager"
+	s := must(lock.NewSingle(connect(), path, []byte(`{"hostname":"host-1"}`)))
+
+	err := s.Do(ctx, func(ctx context.Context, hold *lock.Hold) error {
+		other := connect() // of a program that does not use this library
+		_, err := other.Create(path, []byte(`{"hostname":"host-2"}`), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		fmt.Println("held:", errors.Is(err, zk.ErrNodeExists))
+		owner, stat, err := other.Get(path)
+		fmt.Println("owner:", string(owner), "token:", stat.Czxid == hold.Token())
+		return err
+	})
+	holder := must(s.Holder(ctx))
+	fmt.Println("free:", err == nil && !holder.Holds)
+	// Output:
+	// held: true
+	// owner: {"hostname":"host-1"} token: true
+	// free: true
+}
+
 func ExampleRWMutex() {
 	connect, stop := server()
 	defer stop()

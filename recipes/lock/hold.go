@@ -79,15 +79,23 @@ func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*
 // ZooKeeper's error and names the operation that failed; nothing was applied. Multi blocks
 // until ZooKeeper answers, but for at most two seconds after the hold has ended.
 func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
-	for {
+	for session := ""; ; {
 		path := h.znodePath()
-		responses, err := txn.Guarded(h.conn, h.grant, append([]string{path}, h.otherPaths...), recipes.ErrNotHeld, ops)
+		own := append([]string{path}, h.otherPaths...)
+		if h.session != nil {
+			var err error
+			if session, err = h.session(h.grant.Context(), session); err != nil {
+				return nil, err
+			}
+			own = append(own, session)
+		}
+		responses, err := txn.Guarded(h.conn, h.grant, own, recipes.ErrNotHeld, ops)
 		switch {
 		case err == nil:
 		case !errors.Is(err, recipes.ErrNotHeld):
 			err = fmt.Errorf("transaction as holder of %s: %w", path, err)
-		case h.grant.Err() == nil && h.wasRenamed(path):
-			continue // nothing was applied: the znode was replaced by a downgrade
+		case h.grant.Err() == nil && (h.session != nil || h.wasRenamed(path)):
+			continue // nothing was applied: a znode was replaced, for instance by a downgrade
 		}
 		return responses, err
 	}
@@ -166,6 +174,7 @@ func checkReentry(ctx context.Context, s *recipe.Setup, toWrite bool) error {
 // holder should finish its work and call Release. The channel is not closed when the hold ends,
 // so callers should also wait for Done. The first call sets a watch on the holder's znode until
 // the lock is released. Without a call of ReleaseRequested, requests are not noticed.
+// Nothing requests the release of a [Single], because that would replace its data.
 // [WriteHold.Downgrade] loses requests that arrive during the downgrade, and, if
 // ReleaseRequested was not called before, earlier requests.
 func (h *Hold) ReleaseRequested() <-chan struct{} {

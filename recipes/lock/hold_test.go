@@ -61,6 +61,11 @@ func TestHold_ReleaseReportsSuccess(t *testing.T) {
 			require.NoError(w, err)
 			return h, h.Release
 		},
+		"single": func(ctx context.Context, w *harness, conn *zk.Conn) (grantHandle, func() error) {
+			h, err := w.single(conn, "owner").Lock(ctx)
+			require.NoError(w, err)
+			return h, h.Release
+		},
 		"several locks": func(ctx context.Context, w *harness, conn *zk.Conn) (grantHandle, func() error) {
 			h, err := w.multi(conn, "a", "b").Lock(ctx)
 			require.NoError(w, err)

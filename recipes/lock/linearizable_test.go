@@ -173,8 +173,25 @@ func shared(token int64) any { return share{token} }
 // contendMutex repeatedly acquires the mutex, writes to the register, immediately and again at a
 // time at which it may have lost the lock, and releases it.
 func contendMutex(c *client) {
+	contend(c, func() (exclusiveLock, error) { return NewMutex(c.conn, node, recipes.WithSessionTimeout(c.stated)) })
+}
+
+// contendSingle is contendMutex for the lock that is one znode. All clients write the same data.
+func contendSingle(c *client) {
+	contend(c, func() (exclusiveLock, error) {
+		return NewSingle(c.conn, node+"/single", []byte("owner"), recipes.WithSessionTimeout(c.stated))
+	})
+}
+
+// exclusiveLock is a lock with at most one holder.
+type exclusiveLock interface {
+	Lock(ctx context.Context) (*Hold, error)
+	TryLock(ctx context.Context) (*Hold, error)
+}
+
+func contend(c *client, open func() (exclusiveLock, error)) {
 	c.setGrantedTimeout()
-	m, err := NewMutex(c.conn, node, recipes.WithSessionTimeout(c.stated))
+	m, err := open()
 	if err != nil {
 		c.Violate("%v", err)
 		return
@@ -255,7 +272,7 @@ func (c *client) downgradeHold(h *WriteHold) {
 }
 
 func TestLinearizable(t *testing.T) {
-	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex} {
+	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
 		t.Run(name, func(t *testing.T) {
 			faultschedule.Run(t, 60, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 				s := newSchedule(seed)

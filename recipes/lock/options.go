@@ -19,7 +19,8 @@ import (
 )
 
 // Option is an option of a lock: [WithName], [WithLockDelay] of a [Mutex] or an [RWMutex], [WithNamePrefix] of a
-// [Mutex], [WithCuratorLayout] and [WithSharedCount] of a [Semaphore], and every [recipes.Option].
+// [Mutex], [WithCuratorLayout] and [WithSharedCount] of a [Semaphore], and every [recipes.Option]. A [Single]
+// accepts only the latter.
 type Option interface{ ApplyLock(*recipe.Setup) }
 
 // ownOption is an option of this package.

@@ -70,6 +70,12 @@ func (p *Period) Next(ctx context.Context) (*Hold, error) {
 	}
 }
 
+// Do calls f once, while it has a hold. It begins the hold as [Period.Next] does, or as [Period.Try] with
+// [WithoutWaiting], and returns the error of that without calling f. See [Mutex.Do].
+func (p *Period) Do(ctx context.Context, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
+	return do(ctx, p.mutex.setup, opts, p.Next, p.Try, f)
+}
+
 // Run calls f once in each period, in one of the processes that call Run, until ctx is done; then it returns
 // nil. f runs as in [Mutex.Do]. If f returns an error, Run returns it; the period has begun nevertheless.
 func (p *Period) Run(ctx context.Context, f func(ctx context.Context, h *Hold) error) error {

@@ -61,6 +61,26 @@ func TestPeriod(t *testing.T) {
 	})
 }
 
+// Do calls the function at the beginning of a period, and waits for it unless the option forbids that.
+func TestPeriod_Do(t *testing.T) {
+	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+		p, begun := open(bubble.Connect(t, srv, timeout)), time.Now()
+		failed := errors.New("failed")
+		var runs []time.Duration
+		run := func(ctx context.Context, h *Hold) error {
+			runs = append(runs, time.Since(begun).Round(time.Minute))
+			require.NoError(t, ctx.Err())
+			require.NoError(t, h.Err())
+			return failed
+		}
+		require.ErrorIs(t, p.Do(t.Context(), run, WithoutWaiting()), failed)
+		require.ErrorIs(t, p.Do(t.Context(), run, WithoutWaiting()), ErrEarly)
+		require.ErrorIs(t, p.Do(t.Context(), run, WithWaitLimit(time.Minute)), context.DeadlineExceeded)
+		require.ErrorIs(t, p.Do(t.Context(), run), failed)
+		require.Equal(t, []time.Duration{0, period}, runs)
+	})
+}
+
 // Run calls the function once in each period, in one of the processes, until its context is done or the
 // function fails.
 func TestPeriod_Run(t *testing.T) {

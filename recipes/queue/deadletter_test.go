@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -237,4 +238,36 @@ func FuzzDecodeReason(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, r, s)
 	})
+}
+
+// An item that always fails becomes a dead letter, unless the program wants no limit.
+func TestWithMaxAttempts_Default(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts   []Option
+		within time.Duration
+		calls  int
+		dead   int
+	}{
+		"default":  {nil, 16 * time.Minute, 25, 1},
+		"no limit": {[]Option{WithMaxAttempts(0)}, time.Hour, 67, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *bubble.Test) {
+				q, err := New(h.Connect(), "/jobs", append(test.opts, recipes.WithSessionTimeout(bubble.SessionTimeout))...)
+				require.NoError(h, err)
+				h.Cleanup(func() { require.NoError(h, bubble.Repeated(q.Close)) })
+				calls := 0
+				stop := handle(h, q, func(context.Context, *Item) error { calls++; return errors.New("failed") })
+				putItems(h, q, "one")
+				bubble.Advance(test.within)
+				require.NoError(h, stop())
+				require.GreaterOrEqual(h, calls, test.calls)
+				for _, l := range deadLetters(h, q, test.dead) {
+					require.Equal(h, test.calls, calls)
+					require.Equal(h, test.calls, l.Attempts)
+					require.Equal(h, "failed", l.Reason)
+				}
+			})
+		})
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -72,6 +73,9 @@ func newDispatcher(q *Queue) *dispatcher {
 // run answers requests until the queue or the connection is closed.
 func (d *dispatcher) run() {
 	d.sub.EndOnClose(d.q.endOnClose)
+	d.q.setup.Report("queue", event.Event{Kind: event.Opened})
+	ended := recipes.ErrClosed
+	defer func() { d.q.setup.Report("queue", event.Event{Kind: event.Ended, Err: ended}) }()
 	for d.q.ctx.Err() == nil {
 		n, _ := d.q.requestedItems()
 		if n == 0 {
@@ -86,6 +90,7 @@ func (d *dispatcher) run() {
 		case err == nil || d.q.ctx.Err() != nil:
 		case errors.Is(err, connection.ErrConnClosed):
 			d.setConnClosed()
+			ended = recipes.ErrConnClosed
 			return
 		default:
 			d.q.log.Warn("cannot take items", "err", err)

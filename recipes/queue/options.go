@@ -16,7 +16,7 @@ type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyQueue(s *recipe.Setup) { o(s) }
 
-// config are the options of this package. The zero config has no limits.
+// config are the options of this package. The zero config has no limits; that of New has defaultMaxAttempts.
 type config struct {
 	maxItems, maxAttempts, prefetch int
 	claims, dead                    string // directories
@@ -28,11 +28,20 @@ func WithMaxItems(n int) Option {
 	return ownOption(recipe.Own("queue.WithMaxItems", func(c *config) { c.maxItems = n }))
 }
 
-// WithMaxAttempts sets the number of deliveries after which an item becomes a [DeadLetter]. 0, the
-// default, means no limit.
+// WithMaxAttempts sets the number of deliveries after which an item becomes a [DeadLetter], with its data and the
+// reason. The default is 25, as in River and asynq: with the delays of [Queue.Handle], an item that always fails is
+// delivered for 16 minutes. Nothing is lost, because [Queue.Requeue] puts a dead letter back. 0 means no limit: then
+// an item that makes its consumer crash is delivered to the next consumer without end, and an item that always fails
+// once a minute.
+//
+// Each consumer decides by its own limit. Those of Curator and kazoo have none, count no attempts, and do not read
+// dead letters. If they must receive every item that fails here, use 0.
 func WithMaxAttempts(n int) Option {
 	return ownOption(recipe.Own("queue.WithMaxAttempts", func(c *config) { c.maxAttempts = n }))
 }
+
+// defaultMaxAttempts is the limit without WithMaxAttempts.
+const defaultMaxAttempts = 25
 
 // WithPrefetch sets the number of items that a loop over [Queue.Items] claims before it reaches them, at most
 // 10000. 0, the default, means 1. Other consumers cannot take these items, and each counts as an

@@ -66,7 +66,7 @@ type Queue struct {
 // New returns a participant of the queue at path. It sends no request. Errors:
 // [recipes.ErrInvalid].
 func New(conn *zk.Conn, path string, opts ...Option) (*Queue, error) {
-	var cfg config
+	cfg := config{maxAttempts: defaultMaxAttempts}
 	s, err := recipe.NewOwn(conn, path, &cfg, opts, Option.ApplyQueue)
 	if err != nil {
 		return nil, err

@@ -2,9 +2,8 @@ package queue
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
@@ -21,20 +20,17 @@ func Of[T any](q *Queue, c codec.Codec[T]) Typed[T] { return Typed[T]{q, c} }
 // Put appends an item that contains value, and returns its ID. Errors are those of [Queue.Put]; the error wraps
 // [recipes.ErrInvalid] and that of the codec if the value cannot be encoded.
 func (t Typed[T]) Put(ctx context.Context, value T, opts ...PutOption) (id string, err error) {
-	data, err := t.codec.Encode(value)
+	data, err := recipe.EncodeValue(t.codec, value)
 	if err != nil {
-		return "", t.queue.wrapError("put into", fmt.Errorf("%w: the value cannot be encoded: %w", recipes.ErrInvalid, err))
+		return "", t.queue.wrapError("put into", err)
 	}
 	return t.queue.Put(ctx, data, opts...)
 }
 
 // Value returns the value of an item. The error wraps [codec.ErrFormat].
 func (t Typed[T]) Value(i *Item) (T, error) {
-	value, err := t.codec.Decode(i.Data())
-	if err != nil {
-		err = t.queue.wrapError("read item "+i.ID()+" of", fmt.Errorf("%w: %w", codec.ErrFormat, err))
-	}
-	return value, err
+	value, err := recipe.DecodeValue(t.codec, i.Data())
+	return value, t.queue.wrapError("read item "+i.ID()+" of", err)
 }
 
 // Handle is [Queue.Handle] with the value of each item. An item whose data cannot be decoded becomes a dead letter, with

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
@@ -73,6 +74,7 @@ func (f *follower) run(life context.Context) {
 	m := f.member
 	ctx, cancel := context.WithCancel(context.Background())
 	f.ctx = ctx
+	m.group.report(event.Event{Kind: event.Opened})
 	f.plans = m.group.plan.Watch(ctx)
 	led := connection.Start(func() (struct{}, error) { m.lead(ctx); return struct{}{}, nil })
 	m.reason = f.follow(life)
@@ -88,6 +90,7 @@ func (f *follower) run(life context.Context) {
 	if f.comparing {
 		<-f.compared
 	}
+	m.group.report(event.Event{Kind: event.Ended, Err: m.reason})
 	close(m.ended)
 }
 
@@ -201,6 +204,7 @@ func (f *follower) receivePlan(c value.Change[Plan]) {
 func (f *follower) adopt(plan Plan) {
 	id := f.member.id
 	f.plan, f.mine, f.reasons, f.confirm = plan, map[string]bool{}, map[string]Move{}, false
+	f.reportPlan()
 	for shard, owner := range plan.Owners {
 		if owner == id && !f.taken {
 			f.mine[shard] = true

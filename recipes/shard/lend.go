@@ -26,13 +26,16 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 		return nil
 	}
 	for pause := relockPause; ; {
+		began := time.Now()
 		hold, err := mutex.Lock(ctx)
 		switch {
 		case err == nil:
 			pause = relockPause
 			s := &Shard{Hold: hold, name: name, reason: reason, requested: make(chan struct{})}
 			report(s)
+			reported := m.group.observe(s, began)
 			m.lend(ctx, s, func() { report(nil) })
+			<-reported
 			reason = ""
 		case ctx.Err() != nil:
 			return nil

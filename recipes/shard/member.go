@@ -56,7 +56,7 @@ func (g *Group) join(ctx context.Context, id string, run func(context.Context, *
 	if err := ephemeral.CheckSize(path, data, g.setup.ACL); err != nil {
 		return nil, err
 	}
-	m.keeper = ephemeral.Keep(g.setup, ephemeral.Config{Path: path, Data: data, Report: func(s ephemeral.State) {
+	m.keeper = ephemeral.Keep(g.setup, ephemeral.Config{Path: path, Data: data, Events: g.reportMember, Report: func(s ephemeral.State) {
 		var taken *ephemeral.TakenError
 		latest.Send(f.takenOver, errors.As(s.Err, &taken))
 	}})

@@ -349,6 +349,18 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 	if spec.MaxMoves > 0 && chosen > spec.MaxMoves {
 		return fmt.Sprintf("%d moves", chosen)
 	}
+	inProgress := func(p Plan) (n int) {
+		for _, m := range p.Moves {
+			to, present := members[m.To]
+			if m.Reason.byChoice() && present && p.Owners[m.Shard] == m.To && to.Confirmed < m.Version {
+				n++
+			}
+		}
+		return n
+	}
+	if n := inProgress(p); spec.MaxMoves > 0 && n > max(spec.MaxMoves, inProgress(old)) {
+		return fmt.Sprintf("%d moves in progress", n)
+	}
 	for _, shard := range spec.Shards {
 		if p.Owners[shard] == "" && anyReceives && !slices.Contains(spec.Paused, shard) {
 			return fmt.Sprintf("%s is not assigned", shard)

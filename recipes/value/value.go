@@ -164,10 +164,7 @@ func (v *Value[T]) decode(s state) (value T, err error) {
 	case s.err != nil:
 		return value, s.err
 	}
-	if value, err = v.codec.Decode(bytes.Clone(s.data)); err != nil {
-		err = fmt.Errorf("%w: %w", codec.ErrFormat, err)
-	}
-	return value, err
+	return recipe.DecodeValue(v.codec, s.data)
 }
 
 // read reads the znode. If only its data cannot be read, that is the err of the state. If newest is

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +15,7 @@ func TestRemoveDeclarations(t *testing.T) {
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 )
 
@@ -25,6 +28,8 @@ func (r *replaced) method() error { return os.ErrExist }
 
 func (kept) method() error { return errors.New("kept") }
 
+var number = rand.Int()
+
 func (kept) other() {}
 
 func function() { _, _ = os.Getwd() }
@@ -35,10 +40,25 @@ func function() { _, _ = os.Getwd() }
 		require.NotContains(t, string(changed), absent)
 	}
 	require.Contains(t, string(changed), `errors.New("kept")`)
+	require.Contains(t, string(changed), `"math/rand/v2"`)
 }
 
 // TestRemoveReplaced_Missing fails if an adapter is used although the project does not declare what it replaces.
 func TestRemoveReplaced_Missing(t *testing.T) {
 	a := adopter{dir: ".", replaced: []string{"run", "absent"}}
 	require.EqualError(t, a.removeReplaced(t.TempDir()), ". does not declare run or absent")
+}
+
+// TestReplaceImports fails if a file keeps an import that is replaced, or if replaceImports returns no error for
+// an import that no file contains.
+func TestReplaceImports(t *testing.T) {
+	a := adopter{dir: ".", imports: map[string]string{"example.org/old": "example.org/new"}}
+	dir := t.TempDir()
+	name := filepath.Join(dir, "p.go")
+	require.NoError(t, os.WriteFile(name, []byte("package p\n\nimport _ \"example.org/old\"\n"), 0o600))
+	require.NoError(t, a.replaceImports(dir))
+	changed, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, "package p\n\nimport _ \"example.org/new\"\n", string(changed))
+	require.EqualError(t, a.replaceImports(dir), ". does not import example.org/old")
 }

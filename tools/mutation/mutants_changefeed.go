@@ -3,6 +3,18 @@ package main
 // changefeedMutants break rules of elections by changefeed.
 var changefeedMutants = []mutant{
 	{
+		name: "changefeed/unreachable", breaks: "NewElection does not return ErrUnreachable if the server refuses connections",
+		file:  "adapters/changefeed/election.go",
+		edits: []edit{{"err = unreachable{err}", "_ = unreachable{err}"}},
+		tests: "./adapters/changefeed -run ^TestNewElection_FailedStart$",
+	},
+	{
+		name: "changefeed/unreachable-closed", breaks: "NewElection returns ErrUnreachable if the store is closed",
+		file:  "adapters/changefeed/election.go",
+		edits: []edit{{"!errors.Is(err, ErrUnsuitable) && !errors.Is(err, ErrClosed) &&", "!errors.Is(err, ErrUnsuitable) &&"}},
+		tests: "./adapters/changefeed -run ^TestNewElection_FailedStart$",
+	},
+	{
 		name: "sqlfence/smaller", breaks: "a fence accepts a smaller token",
 		file: "sqlfence/sqlfence.go",
 		edits: []edit{
@@ -66,6 +78,70 @@ var changefeedMutants = []mutant{
 			{"withdrawn := r.Nominee == id", "withdrawn := false"},
 		},
 		tests: "./adapters/changefeed -run TestTransfer_Canceled",
+	},
+	{
+		name: "changefeed/prefer-ready", breaks: "a candidate that cannot lead requests the leadership",
+		file: "adapters/changefeed/queue.go",
+		edits: []edit{
+			{" && e.ready.Load()", ""},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_PreferNotReady$",
+	},
+	{
+		name: "changefeed/prefer-leader", breaks: "a request replaces another leader than the one that was observed",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{"r.Leader != from.Leader || ", ""},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+	},
+	{
+		name: "changefeed/prefer-term", breaks: "a request replaces a later leadership of the leader that was observed",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{" || r.Term != from.Term", ""},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+	},
+	{
+		name: "changefeed/prefer-transfer", breaks: "a request replaces the target of a transfer",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{" || r.Nominee != \"\") {", ") {"},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+	},
+	{
+		name: "changefeed/prefer-passing", breaks: "an error of the store ends Prefer",
+		file: "adapters/changefeed/queue.go",
+		edits: []edit{
+			{"return passingError{err}", "return err"},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_Candidates$",
+	},
+	{
+		name: "changefeed/next", breaks: "each follower is the target of a transfer",
+		file: "adapters/changefeed/runner.go",
+		edits: []edit{
+			{"current.Nominee == cfg.ID", "current.Nominee != \"\""},
+		},
+		tests: "./adapters/changefeed -run ^TestElection_Next$",
+	},
+	{
+		name: "changefeed/former-claim", breaks: "a record that was released without a leadership counts as a resignation",
+		file: "adapters/changefeed/former.go",
+		edits: []edit{
+			{"record.Released() && record.Term == f.renewed", "record.Released()"},
+		},
+		tests: "./adapters/changefeed -run ^TestElection_FormerErr$",
+	},
+	{
+		name: "changefeed/former-own", breaks: "the candidate's own claim without a leadership counts as one whose lease has expired",
+		file: "adapters/changefeed/former.go",
+		edits: []edit{
+			{"case record.Session == session && record.Term != f.led:", "case false:"},
+		},
+		tests: "./adapters/changefeed -run ^TestElection_FormerErrOwnClaim$",
 	},
 	{
 		name: "changefeed/hint-read", breaks: "a hint is not followed by a read",

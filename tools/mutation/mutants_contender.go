@@ -55,6 +55,22 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},
 	{
+		name: "contender/next/behind", breaks: "a contender is reported as the next one although others come before",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"Next: c.queue.place == next", "Next: true"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
+	},
+	{
+		name: "contender/next/unreported", breaks: "a contender that becomes the next one does not report it",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{"s.Predecessor, s.Next, s.First", "s.Predecessor, false, s.First"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
+	},
+	{
 		name: "contender/reset/own", breaks: "the watch on the contender's znode counts after a reconnect",
 		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{

@@ -220,6 +220,22 @@ var electionMutants = []mutant{
 		tests: ". -run ^TestElection_UnreadLeadershipIsRetracted$",
 	},
 	{
+		name: "election/next", breaks: "a status does not say that the candidate is next",
+		file: "election.go",
+		edits: []edit{
+			{", Next: s.Next})", "})"},
+		},
+		tests: ". -run ^TestStatus_Next$",
+	},
+	{
+		name: "election/former", breaks: "the status of a leader does not say how the former leadership has ended",
+		file: "candidacy.go",
+		edits: []edit{
+			{"former := c.former", "var former error"},
+		},
+		tests: ". -run ^TestCandidacy_FormerErr$",
+	},
+	{
 		name: "election/transfer-order", breaks: "a transfer requests the leader to resign before the others that are ahead",
 		file: "resign/transfer.go",
 		edits: []edit{
@@ -234,6 +250,22 @@ var electionMutants = []mutant{
 			{"time.Since(since) >= period", "time.Since(since) >= 0"},
 		},
 		tests: "./resign -run ^TestQueue_Prefer$",
+	},
+	{
+		name: "election/prefer-token", breaks: "a leadership counts from an earlier one of a candidate with the same ID",
+		file: "resign/transfer.go",
+		edits: []edit{
+			{"a.ID == b.ID && a.Token == b.Token", "a.ID == b.ID"},
+		},
+		tests: "./adapters/changefeed -run ^TestQueue_PreferSameID$",
+	},
+	{
+		name: "election/prefer-leader", breaks: "a candidate with a higher priority replaces a leader that it has not observed",
+		file: "resign/transfer.go",
+		edits: []edit{
+			{"leader.ID != \"\" && !isSameLeadership(candidates[0], leader)", "false"},
+		},
+		tests: "./resign -run ^TestQueue_PreferLeaderChanges$",
 	},
 	{
 		name: "election/prefer-equal", breaks: "a candidate replaces a leader of the same or a higher priority",

@@ -43,6 +43,14 @@ var etcdMutants = []mutant{
 		tests: "./adapters/etcd -run TestLeader_KeyDetached$",
 	},
 	{
+		name: "etcd/next", breaks: "a candidate behind two others is next",
+		file: "adapters/etcd/queue.go",
+		edits: []edit{
+			{"v.next = complete && i == len(earlierKeys)-1", "v.next = i >= 0"},
+		},
+		tests: "./adapters/etcd -run ^TestElection_Next$",
+	},
+	{
 		name: "etcd/stream", breaks: "each keepalive opens a stream, and authenticates",
 		file: "adapters/etcd/request.go",
 		edits: []edit{

@@ -3,6 +3,27 @@ package main
 // kubernetesMutants break the store on Leases and the managers of controller-runtime.
 var kubernetesMutants = []mutant{
 	{
+		name:   "kubernetes/manager-release",
+		breaks: "a manager releases the lock of client-go while its controllers run",
+		file:   "adapters/controllerruntime/manager.go",
+		edits:  []edit{{"&& options.LeaderElectionReleaseOnCancel:", "&& options.LeaderElectionReleaseOnCancel && false:"}},
+		tests:  "./adapters/controllerruntime -run ^TestNewManager_Invalid$",
+	},
+	{
+		name:   "kubernetes/clientgo-release",
+		breaks: "version 2 of a migration from client-go releases the Lease while its work still runs",
+		file:   "examples/clientgo/main.go",
+		edits:  []edit{{"LeaseDuration: 30 * time.Second,", "ReleaseOnCancel: true, LeaseDuration: 30 * time.Second,"}},
+		tests:  "./examples/clientgo -run ^TestLead_LeaseLost$",
+	},
+	{
+		name:   "kubernetes/clientgo-duration",
+		breaks: "version 2 of a migration from client-go works when its Lease has expired",
+		file:   "examples/clientgo/main.go",
+		edits:  []edit{{"LeaseDuration: 30 * time.Second,", "LeaseDuration: 21 * time.Second,"}},
+		tests:  "./examples/clientgo -run ^TestLead_LeaseLost$",
+	},
+	{
 		name:   "kubernetes/L1",
 		breaks: "a heartbeat is not a compare-and-set",
 		file:   "adapters/changefeed/kubernetes/record.go",

@@ -19,6 +19,14 @@ var migrationMutants = []mutant{
 		tests: "./migration -run ^TestCandidate_Phases$",
 	},
 	{
+		name: "migration/next", breaks: "a status does not say that the candidate is next",
+		file: "migration/attempt.go",
+		edits: []edit{
+			{" || current.Next != waits.Next) {", ") {"},
+		},
+		tests: "./migration -run ^TestCandidate_Next$",
+	},
+	{
 		name: "migration/lost-status", breaks: "a candidate that has lost a leadership and gained another continues to lead",
 		file: "migration/attempt.go",
 		edits: []edit{

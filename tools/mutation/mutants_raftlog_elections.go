@@ -120,6 +120,30 @@ var raftlogElectionMutants = []mutant{
 		tests: "./adapters/raftlog -run TestDeleteElection_Forgotten",
 	},
 	{
+		name: "raftlog/next", breaks: "each candidate behind another one is next",
+		file: "adapters/raftlog/campaign.go",
+		edits: []edit{
+			{"position == 1)", "position > 0)"},
+		},
+		tests: "./adapters/raftlog -run ^TestCampaign_Next$",
+	},
+	{
+		name: "raftlog/former-token", breaks: "a head that leaves without a leadership counts as a leader that has resigned",
+		file: "adapters/raftlog/internal/replica/elections.go",
+		edits: []edit{
+			{"op.Through != 0 && op.Through == e.Candidates[0].Token", "true"},
+		},
+		tests: "./adapters/raftlog/internal/replica -run ^TestElections_Former$",
+	},
+	{
+		name: "raftlog/former-led", breaks: "a candidate that has not led leaves as a leader",
+		file: "adapters/raftlog/campaign.go",
+		edits: []edit{
+			{"\t\t\tc.token = token\n", "\t\t\tc.token, c.led = token, true\n"},
+		},
+		tests: "./adapters/raftlog -run ^TestCampaign_Led$",
+	},
+	{
 		name: "raftlog/resign-confirmed", breaks: "a resignation is confirmed while the request to join can still be applied",
 		file: "adapters/raftlog/campaign.go",
 		edits: []edit{

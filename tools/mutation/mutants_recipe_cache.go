@@ -27,6 +27,23 @@ var cacheMutants = []mutant{
 		tests: "./recipes/queue -run ^TestTyped$",
 	},
 	{
+		name: "recipe/typed-format", breaks: "a value that cannot be decoded is the zero value, without an error",
+		file: "internal/zk/recipe/value.go",
+		edits: []edit{
+			{"		err = fmt.Errorf(\"%w: %w\", codec.ErrFormat, err)\n", "		err = nil\n"},
+			{"	\"github.com/go-leaderelection/leaderelection/recipes/codec\"\n)", "	\"github.com/go-leaderelection/leaderelection/recipes/codec\"\n)\n\nvar _ = codec.ErrFormat"},
+		},
+		tests: "./recipes/cache ./recipes/group ./recipes/discovery -run ^TestTyped$",
+	},
+	{
+		name: "recipe/typed-unreadable", breaks: "a member whose data could not be read has the zero value, without that error",
+		file: "recipes/group/typed.go",
+		edits: []edit{
+			{"	case m.Err != nil:\n		err = m.Err\n", ""},
+		},
+		tests: "./recipes/group -run ^TestTyped$",
+	},
+	{
 		name: "recipe/rC2", breaks: "a list removes children that were created after it",
 		file: "recipes/cache/apply.go",
 		edits: []edit{

@@ -3,6 +3,88 @@ package main
 // lockMutants break rules of locks and semaphores.
 var lockMutants = []mutant{
 	{
+		name: "single/persistent", breaks: "a client waits for the deletion of a persistent znode",
+		file: "recipes/lock/single.go",
+		edits: []edit{
+			{"		case e.Persistent:\n			return s.taken(e)\n", ""},
+		},
+		tests: "./recipes/lock -run ^TestSingle_PersistentZnode$",
+	},
+	{
+		name: "single/same-connection", breaks: "the znode of hand-written code on the same connection counts as that of the lock",
+		file: "internal/zk/ephemeral/claim.go",
+		edits: []edit{
+			{"own := c.acquired && (c.static || c.mayExist) && c.covers(stat)", "own := c.acquired && c.covers(stat)"},
+		},
+		tests: "./recipes/lock -run ^TestSingle_HandWrittenOnTheSameConnection$",
+	},
+	{
+		name: "single/same-data", breaks: "a znode with the data of this client counts as its own",
+		file: "internal/zk/ephemeral/claim.go",
+		edits: []edit{
+			{"return c.sessions[stat.EphemeralOwner]", "return c.mayExist || c.sessions[stat.EphemeralOwner]"},
+			{" || !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID(); c.occupied {", "; c.occupied {"},
+			{"c.czxid, c.owner, c.version = stat.Czxid, stat.EphemeralOwner, stat.Version", "c.czxid, c.owner, c.version = stat.Czxid, c.setup.Conn.SessionID(), stat.Version"},
+		},
+		tests: "./recipes/lock -run ^TestSingle_SameDataInAnotherProcess$",
+	},
+	{
+		name: "single/replaced", breaks: "a holder does not notice that its znode was replaced while it was disconnected",
+		file: "internal/zk/ephemeral/node.go",
+		edits: []edit{
+			{"if n.confirmed = nil; a.Err != nil {", "if n.confirmed = nil; false && a.Err != nil {"},
+		},
+		tests: "./recipes/lock -run ^TestSingle_ReplacedWhileDisconnected$",
+	},
+	{
+		name: "single/next-session", breaks: "a transaction is applied in the next session, in which another client holds the lock",
+		file: "recipes/lock/hold.go",
+		edits: []edit{
+			{"			own = append(own, session)\n", ""},
+		},
+		tests: "./recipes/lock -run ^TestTrap19_SingleTransactionInTheNextSession$",
+	},
+	{
+		name: "single/record", breaks: "no transaction is applied after the record was deleted",
+		file: "recipes/lock/hold.go",
+		edits: []edit{
+			{"(h.session != nil || h.wasRenamed(path))", "h.wasRenamed(path)"},
+		},
+		tests: "./recipes/lock -run ^TestSingle_Multi$",
+	},
+	{
+		name: "single/parent", breaks: "the parent of the znode is a container, which the servers remove",
+		file: "internal/zk/ephemeral/node.go",
+		edits: []edit{
+			{"	c.keepsParent = true\n", ""},
+		},
+		tests: "./recipes/lock -run ^TestSingle_MissingParent$",
+	},
+	{
+		name: "single/session", breaks: "a wait ends with the session",
+		file: "recipes/lock/single.go",
+		edits: []edit{
+			{"	return recipe.SessionExpired(err) || errors.Is(err, connection.ErrDeleted)", "	return false && recipe.SessionExpired(err)"},
+		},
+		tests: "./recipes/lock -run ^TestSingle_WaitSurvivesSession$",
+	},
+	{
+		name: "single/try", breaks: "TryLock waits for the holder",
+		file: "recipes/lock/single.go",
+		edits: []edit{
+			{"		case noWait:\n", "		case noWait && e.Czxid == 0:\n"},
+		},
+		tests: "./recipes/lock -run ^TestSingle_SharedWithHandWritten$",
+	},
+	{
+		name: "single/lease", breaks: "the hold does not end with the lease",
+		file: "internal/zk/ephemeral/node.go",
+		edits: []edit{
+			{"		if !state.Proven || state.Lapses != lapses {", "		if false && state.Lapses != lapses {"},
+		},
+		tests: "./recipes/lock -run ^TestSingle_EndsBeforeTheSessionExpires$",
+	},
+	{
 		name: "recipe/wait-cause", breaks: "a wait never ends if the cause of its context is the loss of another hold's session",
 		file: "internal/zk/recipe/recipe.go",
 		edits: []edit{

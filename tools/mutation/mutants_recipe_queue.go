@@ -3,6 +3,30 @@ package main
 // workQueueMutants break rules of the work queues of package recipes/queue.
 var workQueueMutants = []mutant{
 	{
+		name: "recipe/queue-attempts", breaks: "an item that always fails is delivered forever unless the program sets a limit",
+		file: "recipes/queue/queue.go",
+		edits: []edit{
+			{"cfg := config{maxAttempts: defaultMaxAttempts}", "cfg := config{}"},
+		},
+		tests: "./recipes/queue -run ^TestWithMaxAttempts_Default$",
+	},
+	{
+		name: "recipe/queue-metrics-ended", breaks: "the number of items of a closed queue remains in the metrics",
+		file: "electionprom/recipes.go",
+		edits: []edit{
+			{"		gauge.DeleteLabelValues(e.Path)\n", "		_ = gauge\n"},
+		},
+		tests: "./electionprom -run ^TestRecipeCollector$",
+	},
+	{
+		name: "recipe/queue-metrics-open", breaks: "the number of items of a queue disappears although another value reports it",
+		file: "electionprom/recipes.go",
+		edits: []edit{
+			{"if c.open[s]--; c.open[s] > 0 {", "if c.open[s]--; c.open[s] > 99 {"},
+		},
+		tests: "./electionprom -run ^TestRecipeCollector$",
+	},
+	{
 		name: "recipe/queue-later-stale", breaks: "a consumer that has listed an item before receives it before its delay is over",
 		file: "recipes/queue/later.go",
 		edits: []edit{

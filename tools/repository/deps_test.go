@@ -135,7 +135,7 @@ func isBase(name string) bool {
 	return strings.HasPrefix(name, "/internal/zk/")
 }
 
-var changefeedPackages = []string{"/adapters/changefeed", "/adapters/changefeed/store", "/adapters/changefeed/internal/protocol"}
+var changefeedPackages = []string{"/adapters/changefeed", "/adapters/changefeed/store", "/adapters/changefeed/internal/protocol", "/resign"}
 
 // linked returns the packages that a package of this module links, without those of the
 // standard library.

@@ -28,7 +28,7 @@ func TestCodeOfDocuments(t *testing.T) {
 		"docs/tasks/discovery.md": {"examples/tasks/discovery/main.go"},
 		"docs/tasks/job.md":       {"examples/tasks/job/main.go"},
 		"docs/tasks/kubernetes.md": {
-			"examples/tasks/kubernetes/main.go", "deploy/kubernetes/base/deployment.yaml", "deploy/kubernetes/base/rbac.yaml",
+			"examples/tasks/kubernetes/main.go", "examples/tasks/kubernetes/main_test.go", "deploy/kubernetes/base/deployment.yaml", "deploy/kubernetes/base/rbac.yaml",
 			"deploy/kubernetes/sidecar/sidecar.yaml",
 		},
 		"docs/tasks/leader.md": {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -22,6 +23,7 @@ func ElectionCases() []Case {
 		{"ConcurrentStart", testConcurrentStart},
 		{"Resign", testResign},
 		{"Transfer", testTransfer},
+		{"Prefer", testPrefer},
 		{"EndAndRestart", testEndAndRestart},
 		{"RecordLost", testRecordLost},
 		{"StoreClosed", testStoreClosed},
@@ -121,6 +123,40 @@ func testTransfer(s *suite) {
 		}
 	}
 	e.awaitStableLeader()
+}
+
+// testPrefer requires that a candidate of higher priority takes over from the leader.
+func testPrefer(s *suite) {
+	e := s.newElection(3)
+	first := e.awaitStableLeader()
+	var best *candidate
+	for _, c := range e.candidates {
+		if c != first {
+			best = c
+		}
+	}
+	priority := func(c leaderelection.CandidateInfo) int {
+		if c.ID == best.name {
+			return 1
+		}
+		return 0
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var preferring sync.WaitGroup
+	defer preferring.Wait()
+	defer cancel()
+	for _, c := range e.candidates {
+		preferring.Go(func() {
+			err := changefeed.NewQueue(c.Election).Prefer(ctx, c, priority, 4*s.backend.Heartbeat)
+			s.requireError("Prefer of "+c.name, err, context.Canceled)
+		})
+	}
+	limit := time.Now().Add(e.limit())
+	for leader := first; leader != best; leader = e.awaitStableLeader() {
+		if time.Now().After(limit) {
+			s.Fatalf("%s has not taken over from %s", best.name, leader.name)
+		}
+	}
 }
 
 // testEndAndRestart requires that EndElection ends all candidacies, and that tokens increase in the

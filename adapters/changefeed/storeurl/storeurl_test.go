@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -556,4 +558,37 @@ func TestOpen_TLS(t *testing.T) {
 // TestRedacted fails if the result contains a password.
 func TestRedacted(t *testing.T) {
 	require.Equal(t, "nats://xxxxx@host", storeurl.Redacted("nats://secret@host"))
+}
+
+// TestNewElection_Refused fails if NewElection does not return ErrUnreachable when the server of a store refuses
+// connections: programs try again after that error.
+func TestNewElection_Refused(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: c,
+		clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}]}`), 0o600))
+	urls := map[string]string{"kubernetes": "kubernetes://team?kubeconfig=" + kubeconfig, "memory": ""}
+	for _, scheme := range storeurl.Schemes() {
+		url, ok := urls[scheme]
+		switch {
+		case ok && url == "", strings.HasSuffix(scheme, "+srv"): // it has no server, or the name server is needed
+			continue
+		case strings.HasPrefix(scheme, "redis"):
+			url = scheme + "://127.0.0.1:1"
+		case !ok:
+			url = scheme + "://127.0.0.1:1/jobs"
+		}
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: url, Election: "jobs"})
+			if err == nil {
+				defer opener.Close()
+				store, storeErr := opener.NewStore()
+				require.NoError(t, storeErr)
+				defer store.Close()
+				_, err = changefeed.NewElection(store)
+			}
+			require.ErrorIs(t, err, leaderelection.ErrUnreachable)
+			require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
+		})
+	}
 }

@@ -39,18 +39,15 @@ func run(servers []string, path string, period time.Duration, job []string) erro
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	hold, err := daily.Try(ctx)
-	switch {
-	case errors.Is(err, lock.ErrHeld), errors.Is(err, lock.ErrEarly):
+	err = daily.Do(context.Background(), func(ctx context.Context, _ *lock.Hold) error {
+		// The job is killed if another machine may hold the lock.
+		c := exec.CommandContext(ctx, job[0], job[1:]...)
+		c.Stdout, c.Stderr = os.Stdout, os.Stderr
+		return c.Run()
+	}, lock.WithoutWaiting(), lock.WithWaitLimit(time.Minute))
+	if errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrEarly) {
 		fmt.Println("the job does not run here:", err)
 		return nil
-	case err != nil:
-		return err
 	}
-	// The job is killed if another machine may hold the lock.
-	c := exec.CommandContext(hold.Context(), job[0], job[1:]...)
-	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	return errors.Join(c.Run(), hold.Release())
+	return err
 }

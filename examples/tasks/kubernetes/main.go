@@ -5,8 +5,10 @@ import (
 	"context"
 	"flag"
 	"log"
+	"log/slog"
 	"os"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,14 +21,20 @@ import (
 
 func main() {
 	namespace := flag.String("namespace", "default", "namespace of the Lease")
+	host, _ := os.Hostname() // in a pod: its name
+	id := flag.String("id", host, "ID of this replica, which others see")
 	flag.Parse()
-	config := ctrl.GetConfigOrDie()
+	ctrl.SetLogger(logr.FromSlogHandler(slog.Default().Handler())) // without it, errors of Reconcile are lost
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		log.Fatal(err)
+	}
 	store, err := kubernetes.NewStore(config, *namespace, "labeler")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	candidate, err := changefeed.NewElection(store, changefeed.WithID(os.Getenv("HOSTNAME")))
+	candidate, err := changefeed.NewElection(store, changefeed.WithID(*id))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -35,6 +43,9 @@ func main() {
 		log.Fatal(err)
 	}
 	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		log.Fatal(err)
+	}
+	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil { // followers are ready as well
 		log.Fatal(err)
 	}
 	err = ctrl.NewControllerManagedBy(manager).For(&corev1.ConfigMap{}).Complete(&labeler{manager.GetClient()})
@@ -64,5 +75,6 @@ func (l *labeler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	}
 	m.Labels["seen"] = "yes"
 	log.Print("label ", request, " with token ", controllerruntime.Leadership(ctx).Token())
-	return ctrl.Result{}, l.Patch(ctx, &m, client.MergeFrom(before))
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}) // fails if m has changed since Get
+	return ctrl.Result{}, l.Patch(ctx, &m, patch)
 }

@@ -38,7 +38,7 @@ func TestCodes(t *testing.T) { testScripts(t, 60, scripts, codes()) }
 func TestRejectedRemovals(t *testing.T) {
 	var some []Script
 	for _, s := range scripts {
-		if slices.Contains([]string{"mutex", "group", "queue"}, s.Name) {
+		if slices.Contains([]string{"mutex", "single", "group", "queue"}, s.Name) {
 			some = append(some, s)
 		}
 	}
@@ -77,6 +77,12 @@ var scripts = []Script{
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
 			p, err := lock.NewPeriod(conn, "/app/lock", time.Millisecond)
 			return func(ctx context.Context) (holder, error) { return p.Next(ctx) }, err
+		})
+	}},
+	{Name: "single", Use: func(r *Run) {
+		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
+			s, err := lock.NewSingle(conn, "/app/lock", []byte("owner"))
+			return func(ctx context.Context) (holder, error) { return s.Lock(ctx) }, err
 		})
 	}},
 	{Name: "rwmutex", Use: useRWMutex},

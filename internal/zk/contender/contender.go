@@ -43,8 +43,8 @@ type Contender struct {
 
 // reported is what distinguishes the last reported State from others.
 type reported struct {
-	name, predecessor string
-	first, proven     bool
+	name, predecessor   string
+	next, first, proven bool
 }
 
 // setOf is a set of kinds.
@@ -173,7 +173,7 @@ func (c *Contender) send(kind RequestKind, name string) *Request {
 
 // report outputs a state if it differs from the last reported one.
 func (c *Contender) report(s State) {
-	if r := (reported{s.Name, s.Predecessor, s.First, s.Proven}); s.Err != nil || r != c.reported {
+	if r := (reported{s.Name, s.Predecessor, s.Next, s.First, s.Proven}); s.Err != nil || r != c.reported {
 		c.reported = r
 		c.output(Report).State = s
 	}

@@ -169,6 +169,7 @@ func describe(o *Output) string {
 		words = []string{"report"}
 		add(s.Name != "", s.Name)
 		add(s.Predecessor != "", "behind "+s.Predecessor)
+		add(s.Next, "next")
 		add(s.First, fmt.Sprintf("first, session %d, token %d", s.Session, s.Token))
 		add(s.Proven, "proven")
 		add(s.Err != nil, fmt.Sprint(s.Err))

@@ -250,7 +250,10 @@ type Output struct {
 type State struct {
 	Name        string // the contender's znode, empty before it is created
 	Predecessor string // the predecessor's znode, empty for the head of the queue
-	First       bool   // it is the contender's turn
+	// Next reports that the last listing has shown the predecessor as the only earlier contender that
+	// this one waits for. It is false with Policy.Admit, and if the predecessor can be replaced.
+	Next  bool
+	First bool // it is the contender's turn
 	// Proven reports that the turn is backed by a valid lease. It implies First.
 	Proven  bool
 	Session int64 // the owner of the znode; set with First

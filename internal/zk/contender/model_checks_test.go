@@ -67,6 +67,17 @@ func (w *model) ahead(i int) (n int) {
 	return n
 }
 
+// verifyNext requires that at most one contender is ahead of a contender that reports that it is the next one.
+// The listing has shown one, and earlier contenders can only leave.
+func (w *model) verifyNext(i int, s *State) {
+	switch {
+	case s.First, s.Predecessor == "", w.scenario.permits > 0:
+		w.fail("%s is next without a predecessor, or shares its turn", s.Name)
+	case w.tree.find(s.Name) != nil && w.ahead(i) > 1:
+		w.fail("%s is next, and %d contenders come before it", s.Name, w.ahead(i))
+	}
+}
+
 // verifyQuietShared does what verifyQuiet does for the contenders of verifyShared: those that have
 // a permit have their turn, and the others watch what can bring it.
 func (w *model) verifyQuietShared() {
@@ -221,7 +232,7 @@ func (w *model) verifyWaiting() {
 				w.fail("nothing happens any more, and %s does not watch its znode", n.name)
 			case before != "" && Recognized(before) && !watches(before, dataWatch):
 				w.fail("nothing happens any more, and %s does not watch %s", n.name, before)
-			case before == "" && m.machine.queue.place != next:
+			case before == "" && (m.machine.queue.place != next || !m.user.next):
 				w.fail("nothing happens any more, and %s does not know that it is next", n.name)
 			}
 		}

@@ -372,12 +372,15 @@ func (w *model) countWake(name string) {
 // report delivers a state to the user.
 func (w *model) report(m *member, i int, s *State) {
 	was := m.user
-	m.user = user{first: s.First, proven: s.Proven, session: s.Session, token: s.Token, lapses: w.conns[m.conn].lapses}
+	m.user = user{next: s.Next, first: s.First, proven: s.Proven, session: s.Session, token: s.Token, lapses: w.conns[m.conn].lapses}
 	if m.machine.Leaving() {
 		m.timers = 0
 	}
 	if s.Proven && !s.First {
 		w.fail("%s is proven and not first", s.Name)
+	}
+	if s.Next {
+		w.verifyNext(i, s)
 	}
 	if !s.Proven || was.proven && was.token == s.Token {
 		return

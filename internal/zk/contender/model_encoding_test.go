@@ -226,7 +226,7 @@ func compareKeys(a, b *watchKey) int {
 func (e *encoder) member(w *model, m *member) {
 	c := w.conns[m.conn]
 	e.byte(byte(m.ended), m.attempts, byte(len(m.calls)), byte(len(m.inbox)), m.timers, byte(m.session), m.wakes)
-	e.bools(m.proved, m.notified, m.missing, m.fresh, m.created, m.createIsLate, m.asked, m.exempt, m.user.first, m.user.proven,
+	e.bools(m.proved, m.notified, m.missing, m.fresh, m.created, m.createIsLate, m.asked, m.exempt, m.user.next, m.user.first, m.user.proven,
 		m.user.proven && m.user.lapses != c.lapses)
 	e.byte(byte(m.user.session), byte(m.user.token), m.headed)
 	if m.ended != running {
@@ -293,7 +293,7 @@ func (e *encoder) machine(of *conn, c *Contender) {
 	e.err(c.reason)
 	e.name(c.reported.name)
 	e.name(c.reported.predecessor)
-	e.bools(c.reported.first, c.reported.proven)
+	e.bools(c.reported.next, c.reported.first, c.reported.proven)
 }
 
 // TestExploreEncoding_Complete fails if the state machine has a field that the encoding or the
@@ -311,7 +311,7 @@ func TestExploreEncoding_Complete(t *testing.T) {
 		{watches{}, "epoch reset own queue"},
 		{timers{}, "set expired"},
 		{lease{}, "proving lapses"},
-		{reported{}, "name predecessor first proven"},
+		{reported{}, "name predecessor next first proven"},
 		{Request{}, "Kind Name To Watched Epoch Reset Prefixes Names Last Err"},
 		{Reply{}, "Err Prefix Name Names Session Owner Token QueueCzxid Version Ephemeral Alone Ended Predicted Others Doubt"},
 	} {

@@ -217,10 +217,10 @@ const (
 
 // user is what the user of a contender knows.
 type user struct {
-	first, proven bool
-	session       int64
-	token         int64
-	lapses        uint64 // of the connection at that time
+	next, first, proven bool
+	session             int64
+	token               int64
+	lapses              uint64 // of the connection at that time
 }
 
 // fork returns a copy that may be changed.

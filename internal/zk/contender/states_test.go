@@ -332,6 +332,19 @@ func TestWait_ContenderInTheMiddleLeaves(t *testing.T) {
 	s.reply(List, names(head, b, own), "send read before c-latch-0", "rest")
 }
 
+// A contender reports that it is the next one when a listing shows it. A break of the connection does not
+// change that, because no contender joins before it, but a child with a smaller number that was created by hand does.
+func TestWait_Next(t *testing.T) {
+	s := join(t, electionConfig, a, b)
+	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
+	s.reply(ReadBefore, Reply{Owner: 2})
+	s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5")
+	s.reply(List, names(b, own), "report own-latch-5 behind b-latch-2 next")
+	s.connect(func(c *connection.State) { c.Epoch++ }, "send read own own-latch-5 reset", "send list reset")
+	s.reply(List, names(a, b, own), "send read predecessor b-latch-2 reset", "send read before a-latch-1 reset", "rest")
+	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
+}
+
 // Only a znode with an unrecognized name is inspected: it is a contender if it is ephemeral.
 func TestReceiveFound(t *testing.T) {
 	const foreign, twin = "n_0000000003", "n_0000000005"
@@ -439,7 +452,7 @@ func TestResetWatches(t *testing.T) {
 // later if that was done before.
 func TestReceive_Doubt(t *testing.T) {
 	s := join(t, electionConfig, a)
-	s.reply(ReadPredecessor, Reply{Owner: 2, Doubt: true}, "set doubt 2s", "report own-latch-5 behind a-latch-1")
+	s.reply(ReadPredecessor, Reply{Owner: 2, Doubt: true}, "set doubt 2s", "report own-latch-5 behind a-latch-1 next")
 	s.expired(DoubtTimer, "send read own own-latch-5 reset", "send list reset")
 	s.reply(ReadOwn, Reply{Owner: 1, Token: 77, Doubt: true}, "set doubt 10s")
 }

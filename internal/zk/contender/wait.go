@@ -38,7 +38,7 @@ func (c *Contender) wait() {
 		return
 	}
 	if c.queue.predecessor.znode == watched || c.cfg.Admit != nil {
-		c.report(State{Name: c.znode.name, Predecessor: c.queue.predecessor.name})
+		c.report(State{Name: c.znode.name, Predecessor: c.queue.predecessor.name, Next: c.queue.place == next})
 	}
 	if c.queue.place.waitsForAny() {
 		c.waitForAny()

@@ -23,15 +23,22 @@ import (
 type TakenError struct {
 	Path string
 	// Owner is the session of the znode and Czxid its creation zxid. Both are 0 if the znode
-	// does not exist. Owner is also 0 if the znode is persistent.
+	// does not exist.
 	Owner, Czxid int64
+	// Persistent reports whether the znode is persistent, so that no session ends it.
+	Persistent bool
 	// Earlier reports whether the caller has created the znode in a session that the connection
 	// has lost. The servers delete it when they expire that session.
 	Earlier bool
 }
 
 func (e *TakenError) Error() string {
-	if e.Earlier {
+	switch {
+	case e.Persistent:
+		return e.Path + " is persistent, so it does not end with a session"
+	case e.Czxid == 0:
+		return e.Path + " is used by another goroutine on this connection"
+	case e.Earlier:
 		return fmt.Sprintf("%s belongs to the earlier session %#x, which has not expired yet", e.Path, e.Owner)
 	}
 	return fmt.Sprintf("%s belongs to session %#x", e.Path, e.Owner)
@@ -57,6 +64,8 @@ type claim struct {
 	sub    *connection.Subscription
 	path   string
 	static bool // the znode is persistent
+	// keepsParent makes a parent that does not exist persistent instead of a container.
+	keepsParent bool
 
 	acquired bool
 	released <-chan struct{} // closed when the claim of another user is released
@@ -181,9 +190,11 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 		case err != nil:
 			return sent, err
 		}
-		own := c.acquired && c.covers(stat)
+		// A znode that exists although no create can have been applied is that of a program that uses the
+		// same connection.
+		own := c.acquired && (c.static || c.mayExist) && c.covers(stat)
 		if c.occupied = !own || !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID(); c.occupied {
-			return sent, &TakenError{c.path, stat.EphemeralOwner, stat.Czxid, own}
+			return sent, &TakenError{c.path, stat.EphemeralOwner, stat.Czxid, !connection.IsEphemeral(stat), own}
 		}
 		c.czxid, c.owner, c.version = stat.Czxid, stat.EphemeralOwner, stat.Version
 		c.sessions, c.contents, c.mayExist = map[int64]bool{c.owner: true}, nil, true
@@ -193,7 +204,7 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 
 // makeParent creates the parents of the znode if they do not exist.
 func (c *claim) makeParent(ctx context.Context) error {
-	return connection.MakeZnode(ctx, c.setup.Conn, path.Dir(c.path), c.setup.ACL, true)
+	return connection.MakeZnode(ctx, c.setup.Conn, path.Dir(c.path), c.setup.ACL, !c.keepsParent)
 }
 
 // create sends one create.
@@ -282,6 +293,14 @@ func (c *claim) verify(ctx context.Context) error {
 	}
 	c.version = stat.Version
 	return nil
+}
+
+// confirm is verify after a Sync: the server of a new connection may lag behind the previous one.
+func (c *claim) confirm(ctx context.Context) error {
+	if err := c.setup.Sync(ctx, c.path); err != nil {
+		return err
+	}
+	return c.verify(ctx)
 }
 
 // write writes the data of the znode that obtain has found. It returns the error with which the

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
@@ -35,6 +36,9 @@ type Config struct {
 	Retry bool
 	// Report is called after each change of the State, by the goroutine of the Keeper.
 	Report func(State)
+	// Events, if not nil, is called with the events of the znode: Joined, Released and Lost. It is called by the
+	// goroutine of the Keeper.
+	Events func(event.Event)
 }
 
 // State is the state of a znode that a Keeper maintains.
@@ -61,12 +65,16 @@ type Keeper struct {
 	claim  *claim
 	retry  bool
 	report func(State)
+	events func(event.Event)
 	ctx    context.Context
 	stop   context.CancelCauseFunc
 	wake   chan struct{} // contains an element if data may have to be written
 	ended  chan struct{}
 
-	created bool // the znode has existed; used only by the goroutine
+	// The following are used only by the goroutine.
+	created bool  // the znode has existed
+	closed  bool  // Close was called before the Keeper ended
+	joined  int64 // the creation zxid of the znode that was reported as Joined, or 0
 
 	mu        sync.Mutex
 	state     State
@@ -84,7 +92,7 @@ type Keeper struct {
 func Keep(s *recipe.Setup, c Config) *Keeper {
 	ctx, stop := context.WithCancelCause(context.Background())
 	k := &Keeper{
-		claim: newClaim(s, c.Path, c.Static), retry: c.Retry, report: c.Report, ctx: ctx, stop: stop,
+		claim: newClaim(s, c.Path, c.Static), retry: c.Retry, report: c.Report, events: c.Events, ctx: ctx, stop: stop,
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		data: c.Data, wanted: 1, changed: make(chan struct{}),
 	}
@@ -177,6 +185,7 @@ func (k *Keeper) Err() error {
 // run is the goroutine of the Keeper.
 func (k *Keeper) run() {
 	reason := k.keep()
+	k.closed = k.ctx.Err() != nil
 	k.stop(reason) // releases the context
 	if k.removal = reason; !errors.Is(reason, connection.ErrConnClosed) {
 		k.removal = k.claim.remove()
@@ -288,9 +297,7 @@ func (k *Keeper) keepOne() error {
 		k.setState(state)
 		confirm, err := k.wait(retry)
 		if err == nil && confirm {
-			if err = k.claim.setup.Sync(k.ctx, k.claim.path); err == nil {
-				err = k.claim.verify(k.ctx)
-			}
+			err = k.claim.confirm(k.ctx)
 		}
 		if err != nil {
 			return err
@@ -380,6 +387,26 @@ func (k *Keeper) setState(s State) {
 	k.mu.Unlock()
 	if !same {
 		k.report(s)
+		k.reportEvents(s)
+	}
+}
+
+// reportEvents reports the events that follow from a new state.
+func (k *Keeper) reportEvents(s State) {
+	if k.events == nil || s.Present && s.Czxid == k.joined {
+		return
+	}
+	if k.joined != 0 {
+		e := event.Event{Kind: event.Lost, Subject: k.claim.path, Token: k.joined, Err: s.Err}
+		if s.Ended && k.closed {
+			e.Kind, e.Err = event.Released, k.removal
+		}
+		k.joined = 0
+		k.events(e)
+	}
+	if s.Present {
+		k.joined = s.Czxid
+		k.events(event.Event{Kind: event.Joined, Subject: k.claim.path, Token: s.Czxid})
 	}
 }
 

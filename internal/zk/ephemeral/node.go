@@ -1,8 +1,8 @@
 // Package ephemeral creates znodes that belong to this process, and removes them reliably.
 //
-// [Create] creates an ephemeral znode that grants something to its owner. The grant has a lease
-// and ends with the znode. [Keep] maintains a znode that informs other clients and grants
-// nothing. It creates the znode again whenever it is deleted.
+// [Create] creates an ephemeral znode that grants something to its owner, and [Acquire] does so at a path
+// for which clients compete. The grant has a lease and ends with the znode. [Keep] maintains a znode that
+// informs other clients and grants nothing. It creates the znode again whenever it is deleted.
 //
 // A znode that another client has created is neither adopted nor deleted. Neither is a znode of an
 // earlier session of the connection, which the servers delete when they expire that session
@@ -12,20 +12,26 @@ package ephemeral
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // Node is an ephemeral znode of the session in which it was created, with a grant. Its goroutine
 // runs until the znode is lost or removed. Its methods may be called from any goroutine.
 type Node struct {
 	claim *claim
+	taken func(*TakenError) error // see Acquire
 	grant *connection.Grant
 	stop  context.CancelCauseFunc
 	ended chan struct{}
+	// confirmed receives the result of claim.confirm. Until then, another goroutine uses the claim. It is
+	// nil if there is none.
+	confirmed <-chan connection.Answer[struct{}]
 	// removal is the reason why it is unknown whether the znode was removed. It is set before
 	// ended is closed.
 	removal error
@@ -36,8 +42,28 @@ type Node struct {
 // znode belongs to another client, the cause of the context, or another reason why the znode was
 // lost. Then it removes the znode, in the background if that takes longer than the context lasts.
 func Create(ctx context.Context, s *recipe.Setup, path string, data []byte) (*Node, error) {
+	return start(ctx, newClaim(s, path, false), data, func(e *TakenError) error {
+		if e.Earlier {
+			return connection.ErrSessionExpired
+		}
+		return e
+	})
+}
+
+// Acquire is Create at a path for which clients compete, also those that create the znode without this
+// package. If the znode belongs to another client, Acquire calls taken, and returns its error, or waits
+// until the znode was deleted if that is nil. A parent that does not exist is created as a persistent
+// znode, because other clients may not create it again after a container was removed.
+func Acquire(ctx context.Context, s *recipe.Setup, path string, data []byte, taken func(*TakenError) error) (*Node, error) {
+	c := newClaim(s, path, false)
+	c.keepsParent = true
+	return start(ctx, c, data, taken)
+}
+
+// start starts the goroutine of a Node, and blocks as Create does.
+func start(ctx context.Context, c *claim, data []byte, taken func(*TakenError) error) (*Node, error) {
 	maintained, stop := context.WithCancelCause(context.Background())
-	n := &Node{claim: newClaim(s, path, false), stop: stop, ended: make(chan struct{})}
+	n := &Node{claim: c, taken: taken, stop: stop, ended: make(chan struct{})}
 	created := make(chan error, 1)
 	go n.run(ctx, maintained, data, created)
 	select {
@@ -68,7 +94,7 @@ func (n *Node) Grant() *connection.Grant { return n.grant }
 // removal is confirmed. If the context is done first, Remove returns its cause, and the removal
 // continues in the background.
 func (n *Node) Remove(ctx context.Context, reason error) error {
-	n.stop(reason)
+	n.Leave(reason)
 	select {
 	case <-n.ended:
 		return n.removal
@@ -81,6 +107,15 @@ func (n *Node) Remove(ctx context.Context, reason error) error {
 		return context.Cause(ctx)
 	}
 }
+
+// Leave is Remove without waiting. Done and Err report the removal.
+func (n *Node) Leave(reason error) { n.stop(reason) }
+
+// Done returns a channel that is closed when the removal of the znode is over.
+func (n *Node) Done() <-chan struct{} { return n.ended }
+
+// Err returns, after Done is closed, why the removal is not confirmed, or nil if it is.
+func (n *Node) Err() error { return n.removal }
 
 // run is the goroutine of the Node. The context creating is that of Create, maintained is done
 // when Remove is called.
@@ -99,9 +134,13 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 	g, end := n.claim.sub.Grant(n.claim.czxid)
 	n.grant = g
 	created <- nil
-	reason := n.awaitLoss(maintained)
+	reading, cancelRead := context.WithCancel(maintained)
+	reason := n.awaitLoss(maintained, reading)
 	end(connection.Refine(n.claim.setup.Conn, reason))
 	n.claim.sub.StopProving()
+	if cancelRead(); n.confirmed != nil {
+		<-n.confirmed
+	}
 	if !errors.Is(reason, connection.ErrSessionExpired) && !errors.Is(reason, connection.ErrDeleted) {
 		n.removal = n.claim.remove()
 	}
@@ -109,11 +148,8 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 
 // create creates the znode and blocks until the session is confirmed.
 func (n *Node) create(ctx context.Context, data []byte) error {
-	sent, err := n.claim.obtain(ctx, data)
-	var taken *TakenError
-	if errors.As(err, &taken) && taken.Earlier {
-		return connection.ErrSessionExpired
-	} else if err != nil {
+	sent, err := n.obtain(ctx, data)
+	if err != nil {
 		return err
 	}
 	n.claim.sub.Prove(n.claim.path, sent)
@@ -127,6 +163,24 @@ func (n *Node) create(ctx context.Context, data []byte) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// obtain is obtain of the claim, again whenever the znode of another client was deleted.
+func (n *Node) obtain(ctx context.Context, data []byte) (time.Time, error) {
+	for {
+		sent, err := n.claim.obtain(ctx, data)
+		var taken *TakenError
+		if !errors.As(err, &taken) {
+			return sent, err
+		}
+		if err := n.taken(taken); err != nil {
+			return sent, err
+		}
+		if _, err := n.claim.reader.Wait(ctx, n.claim.released); err != nil {
+			return sent, err
+		}
+		n.claim.occupied = false // the create shows whether it is, one round trip earlier than a read
 	}
 }
 
@@ -147,24 +201,45 @@ func (n *Node) lossBy(state connection.State) error {
 // awaitLoss blocks until the znode or its lease is lost, or the context is done, and returns the
 // reason. It does not use watch.Reader.Wait, because a read does not return while the connection
 // is down, but the lease expires at that time.
-func (n *Node) awaitLoss(ctx context.Context) error {
-	lapses := n.claim.sub.State().Lapses
-	own := n.claim.reader.Watch()
-	for {
-		state := n.claim.sub.State()
+//
+// The checks of the lease find out if no znode exists at the path. If the watch may have missed that the
+// znode was deleted and created again by another client, a read confirms the czxid. reading is its context.
+func (n *Node) awaitLoss(ctx, reading context.Context) error {
+	c := n.claim
+	lapses := c.sub.State().Lapses
+	for unsure := false; ; {
+		state := c.sub.State()
 		if err := n.lossBy(state); err != nil {
 			return err
 		}
 		if !state.Proven || state.Lapses != lapses {
 			return connection.ErrLeaseExpired
 		}
+		var own *watch.Watch
+		var doubt <-chan time.Time
+		if n.confirmed == nil {
+			own, doubt = c.reader.Watch(), c.reader.Doubt()
+			if own.Fired() {
+				if err := lossByEvent(own.Take(zk.Event{})); err != nil {
+					return err
+				}
+				unsure = true
+			}
+			if unsure || state.Up && state.Epoch != c.epoch {
+				unsure, own, doubt = false, nil, nil
+				n.confirmed = connection.Start(func() (struct{}, error) { return struct{}{}, c.confirm(reading) })
+			}
+		}
 		select {
 		case event := <-own.C():
-			if err := lossByEvent(own.Take(event)); err != nil {
-				return err
+			own.Take(event)
+		case <-doubt:
+			unsure = true
+		case <-c.sub.Changed():
+		case a := <-n.confirmed:
+			if n.confirmed = nil; a.Err != nil {
+				return a.Err
 			}
-			own = nil // the checks of the lease find out if the znode is deleted
-		case <-n.claim.sub.Changed():
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

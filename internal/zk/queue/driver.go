@@ -265,7 +265,7 @@ func (d *driver) execute(o *contender.Output) {
 
 // stateOf returns a state for the user.
 func (d *driver) stateOf(s *contender.State) State {
-	state := State{First: s.First, Proven: s.Proven, Session: s.Session, Token: s.Token, Err: s.Err}
+	state := State{Next: s.Next, First: s.First, Proven: s.Proven, Session: s.Session, Token: s.Token, Err: s.Err}
 	if s.First {
 		state.Lease = d.sub
 	}

@@ -99,6 +99,7 @@ type Rename struct {
 type State struct {
 	Path        string // the contender's znode, empty before it is created
 	Predecessor string // the path of the predecessor, empty for the head of the queue
+	Next        bool   // the predecessor is the only earlier contender: see contender.State
 	First       bool   // it is the contender's turn
 	// Proven reports that the turn is backed by a valid lease. It implies First.
 	Proven  bool

@@ -4,6 +4,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,11 +181,11 @@ func (s *Setup) CheckDir(ctx context.Context, path string, create func(context.C
 	return nil
 }
 
-// Report passes an event to the function of WithEvents, if there is one. name is the name of the recipe. The caller
-// holds no mutex.
+// Report passes an event to the function of WithEvents, if there is one. name is the name of the recipe. By default the
+// path of the event is that of the recipe. The caller holds no mutex.
 func (s *Setup) Report(name string, e event.Event) {
 	if s.Events != nil {
-		e.Recipe, e.Path, e.Time = name, s.Path, time.Now()
+		e.Recipe, e.Path, e.Time = name, cmp.Or(e.Path, s.Path), time.Now()
 		s.Events(e)
 	}
 }

@@ -186,6 +186,40 @@ var lostWatchScenarios = []struct {
 			wait()
 		}
 	}},
+	{"lock of one znode", func(w *lostWatch, ctx context.Context) {
+		const path = "/lock"
+		s := func() *lock.Single {
+			s, err := lock.NewSingle(w.connect(), path, nil)
+			require.NoError(w, err)
+			return s
+		}
+		a, err := s().Lock(ctx)
+		require.NoError(w, err)
+		var waits []func()
+		for range 3 {
+			s := s()
+			waits = append(waits, start(func() {
+				h, err := s.Lock(ctx)
+				require.NoError(w, err)
+				require.NoError(w, h.Release())
+			}))
+			time.Sleep(time.Second)
+		}
+		w.waiting()
+		require.NoError(w, a.Release())
+		for _, wait := range waits {
+			wait()
+		}
+		// The znode of the holder is replaced: each check of the lease finds a znode.
+		b, err := s().Lock(ctx)
+		require.NoError(w, err)
+		operator := w.connect()
+		w.waiting()
+		_, err = operator.Multi(&zk.DeleteRequest{Path: path}, &zk.CreateRequest{Path: path, Acl: openACL, Flags: zk.FlagEphemeral})
+		require.NoError(w, err)
+		<-b.Done()
+		require.ErrorIs(w, b.Err(), leaderelection.ErrDeleted)
+	}},
 	{"read-write lock", func(w *lostWatch, ctx context.Context) {
 		m := func() *lock.RWMutex {
 			m, err := lock.NewRWMutex(w.connect(), "/rw")

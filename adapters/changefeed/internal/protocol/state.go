@@ -122,6 +122,12 @@ type State struct {
 	WakeAt Time
 }
 
+// Ready reports whether the candidate would claim the record now if it were released for it, and probably
+// lead: its feed works, its last request has succeeded, and it does not yield.
+func (s State) Ready() bool {
+	return s.Known && s.FeedWorks && s.Failures == 0 && s.LostClaims < maxLostClaims && !s.Leaving && !s.Over
+}
+
 // MayHold reports whether the record may name the candidate, or may still come to name it.
 func (s State) MayHold(cfg *Config) bool {
 	if s.Over {

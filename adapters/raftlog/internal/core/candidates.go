@@ -19,6 +19,7 @@ import (
 type candidates struct {
 	wanted       map[string]map[string]string // the names of the candidates, by election and candidate
 	unconfirmed  map[candidateKey]struct{}    // candidates for which the log may differ from wanted
+	tokens       map[candidateKey]uint64      // of leaders that leave, see ResignLeader
 	reconciledAt time.Duration
 	due          bool // reconcileCandidates must not wait for the next heartbeat
 }
@@ -26,7 +27,7 @@ type candidates struct {
 type candidateKey struct{ election, candidate string }
 
 func newCandidates() candidates {
-	return candidates{wanted: map[string]map[string]string{}, unconfirmed: map[candidateKey]struct{}{}}
+	return candidates{wanted: map[string]map[string]string{}, unconfirmed: map[candidateKey]struct{}{}, tokens: map[candidateKey]uint64{}}
 }
 
 // AddCandidate keeps a candidate in the queue of an election until RemoveCandidate is called. If it
@@ -47,6 +48,13 @@ func (c *Core) RemoveCandidate(election, candidate string) {
 		delete(s.wanted, election)
 	}
 	s.unconfirmed[candidateKey{election, candidate}], s.due = struct{}{}, true
+}
+
+// ResignLeader is RemoveCandidate for a candidate that has led with the given token, and whose leadership has
+// ended. The next head learns that from the log.
+func (c *Core) ResignLeader(election, candidate string, token uint64) {
+	c.candidates.tokens[candidateKey{election, candidate}] = token
+	c.RemoveCandidate(election, candidate)
 }
 
 // markElection marks the candidates of an election that has changed.
@@ -85,9 +93,12 @@ func (s *candidates) reconcileCandidates(c *Core, now time.Duration) {
 		case wanted && i < 0 && !e.Ended:
 			s.requestOp(c, entry.Op{Do: entry.Join, Election: k.election, Candidate: k.candidate, Name: name, Peer: c.self})
 		case !wanted && i >= 0 && e.Candidates[i].Peer == c.self:
-			s.requestOp(c, entry.Op{Do: entry.Leave, Election: k.election, Candidate: k.candidate})
+			s.requestOp(c, entry.Op{Do: entry.Leave, Election: k.election, Candidate: k.candidate, Through: s.tokens[k]})
 		default:
 			delete(s.unconfirmed, k)
+			if !wanted {
+				delete(s.tokens, k)
+			}
 		}
 	}
 }

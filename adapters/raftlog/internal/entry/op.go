@@ -29,7 +29,8 @@ type Operation byte
 const (
 	// Join appends Candidate, which belongs to Peer, to the queue of Election.
 	Join Operation = iota + 1
-	// Leave removes Candidate from the queue of Election.
+	// Leave removes Candidate from the queue of Election. Through is the token with which it has led,
+	// and 0 if it has not.
 	Leave
 	// End ends Election: its candidates are removed, and no candidate can join. Through is the
 	// last index that the requester had seen. If Election was restarted by a later entry, End

@@ -21,7 +21,23 @@ type Candidate struct {
 	// Token is the index of the entry by which the candidate has become the head of the queue, or
 	// 0 before. It is the fencing token: later heads have greater tokens.
 	Token uint64
+	// Former is how the head before this one has left. It is not part of snapshots, because nothing but the
+	// candidate's status depends on it.
+	Former Departure
 }
+
+// Departure is how a head of a queue has left it.
+type Departure byte
+
+const (
+	// Unknown is the departure of a head that has not led, or whose process has ended before it left. It is
+	// also that of a head that has left before the snapshot from which the state was restored.
+	Unknown Departure = iota
+	// Resigned is the departure of a leader that has ended its leadership and then left.
+	Resigned
+	// Expired is the departure of a head whose peer did not request a lease in time.
+	Expired
+)
 
 // Election is the state of an election. The head of its queue of candidates may lead while its peer
 // has a lease. An Election that was returned does not change.
@@ -115,7 +131,11 @@ func (es *Elections) applyOp(op entry.Op, index uint64, clock time.Time) error {
 		es.store(op.Election, Election{RestartedAt: e.RestartedAt, Date: e.Date, Candidates: append(slices.Clip(e.Candidates), c)}, index)
 	case entry.Leave:
 		if e.Position(op.Candidate) >= 0 {
-			es.store(op.Election, e.withoutCandidates(func(c Candidate) bool { return c.ID == op.Candidate }), index)
+			departure := Unknown
+			if op.Through != 0 && op.Through == e.Candidates[0].Token {
+				departure = Resigned
+			}
+			es.store(op.Election, e.withoutCandidates(departure, func(c Candidate) bool { return c.ID == op.Candidate }), index)
 		}
 	case entry.End:
 		switch late := op.Through < e.RestartedAt; {
@@ -194,7 +214,7 @@ func (es *Elections) expirePeer(op entry.Op, index uint64) []string {
 	var changed []string
 	for _, name := range es.OfPeer(op.Peer) {
 		e := es.Get(name)
-		left := e.withoutCandidates(func(c Candidate) bool { return c.Peer == op.Peer && c.Joined <= op.Through })
+		left := e.withoutCandidates(Expired, func(c Candidate) bool { return c.Peer == op.Peer && c.Joined <= op.Through })
 		if len(left.Candidates) < len(e.Candidates) {
 			es.store(name, left, index)
 			changed = append(changed, name)
@@ -203,9 +223,13 @@ func (es *Elections) expirePeer(op entry.Op, index uint64) []string {
 	return changed
 }
 
-// withoutCandidates returns a copy of e without the candidates for which removed returns true.
-func (e Election) withoutCandidates(removed func(Candidate) bool) Election {
-	e.Candidates = slices.DeleteFunc(slices.Clone(e.Candidates), removed)
+// withoutCandidates removes candidates, which have left in the given way.
+func (e Election) withoutCandidates(departure Departure, removed func(Candidate) bool) Election {
+	left := slices.DeleteFunc(slices.Clone(e.Candidates), removed)
+	if len(left) > 0 && left[0].ID != e.Candidates[0].ID {
+		left[0].Former = departure
+	}
+	e.Candidates = left
 	return e
 }
 

@@ -166,3 +166,42 @@ func TestElections_Forgettable(t *testing.T) {
 	require.True(t, tooMany)
 	require.Zero(t, es.Forgettable(now, func(string) bool { return false }))
 }
+
+// TestElections_Former fails if the head of a queue does not learn how the head before it has left, or learns that a
+// candidate has resigned that has not led.
+func TestElections_Former(t *testing.T) {
+	es, index := newElections(), uint64(1)
+	apply := func(op entry.Op) uint64 {
+		index++
+		if op.Do == entry.Expire {
+			es.expirePeer(op, index)
+			return index
+		}
+		op.Election = "e"
+		require.NoError(t, es.applyOp(op, index, now))
+		return index
+	}
+	former := func() Departure { return es.Get("e").Candidates[0].Former }
+	token := func() uint64 { return es.Get("e").Candidates[0].Token }
+	for i := range uint64(6) {
+		apply(entry.Op{Do: entry.Join, Candidate: fmt.Sprint(i), Peer: i})
+	}
+	require.Equal(t, Unknown, former(), "there was no head before")
+	apply(entry.Op{Do: entry.Leave, Candidate: "1", Through: token()})
+	require.Equal(t, Unknown, former(), "a follower has left")
+	apply(entry.Op{Do: entry.Leave, Candidate: "0", Through: token()})
+	require.Equal(t, Resigned, former())
+	apply(entry.Op{Do: entry.Join, Candidate: "6", Peer: 6})
+	require.Equal(t, Resigned, former(), "it is still the head")
+	apply(entry.Op{Do: entry.Leave, Candidate: "2"})
+	require.Equal(t, Unknown, former(), "it has not led")
+	apply(entry.Op{Do: entry.Leave, Candidate: "3", Through: token() - 1})
+	require.Equal(t, Unknown, former(), "it has led with another token")
+	apply(entry.Op{Do: entry.Expire, Peer: 4, Through: index})
+	require.Equal(t, Expired, former())
+
+	d := wire.Decoder{B: es.append(nil)}
+	again, err := decodeElections(&d, index)
+	require.NoError(t, err)
+	require.Equal(t, Unknown, again.Get("e").Candidates[0].Former)
+}

@@ -1,0 +1,102 @@
+// Command clientgo is version 2 of a program that replaces its election of client-go: it works only while it holds
+// the old Lease and leads the new election.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/kubernetes"
+	"github.com/go-leaderelection/leaderelection/elector"
+)
+
+func main() {
+	namespace := flag.String("namespace", "default", "namespace of the Leases")
+	host, _ := os.Hostname() // in a pod: its name
+	id := flag.String("id", host, "ID of this replica, which others see")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := coordination.NewForConfig(config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	old := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: *namespace, Name: "report"}, Client: client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: *id},
+	}
+	store, err := kubernetes.NewStore(config, *namespace, "report-election") // not the name of the old Lease
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	err = lead(ctx, old, func() (leaderelection.Candidate, error) {
+		return changefeed.NewElection(store, changefeed.WithID(*id))
+	}, report)
+	if err != nil {
+		log.Fatal("ended: ", err) // the container is started again
+	}
+}
+
+// report is the work of the leader.
+func report(ctx context.Context, l *leaderelection.Leadership) error {
+	log.Print("leads with token ", l.Token())
+	<-ctx.Done()
+	return nil
+}
+
+// lead calls work while this process holds the old Lease and leads the new election, until ctx is done or one of
+// both is lost for good. Then the program must exit.
+func lead(ctx context.Context, old resourcelock.Interface, newCandidate func() (leaderelection.Candidate, error),
+	work func(context.Context, *leaderelection.Leadership) error,
+) error {
+	held := make(chan context.Context, 1) // receives a context that is done when the old Lease is lost
+	holder, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
+		Lock: old,
+		// LeaseDuration > RetryPeriod + 2 RenewDeadline + the 10 s that elector.Lead waits for work. Without
+		// ReleaseOnCancel, which would release the Lease while work still runs.
+		LeaseDuration: 30 * time.Second, RenewDeadline: 8 * time.Second, RetryPeriod: 2 * time.Second,
+		Callbacks: clientgo.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) { held <- ctx },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	holding, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); holder.Run(holding) }()
+	defer func() { stop(); <-ended }()
+	select {
+	case <-ended: // ctx was done before this process held the Lease
+		return nil
+	case holding := <-held:
+		candidate, err := newCandidate()
+		if err == nil {
+			err = elector.Lead(holding, candidate, work)
+		}
+		if err == nil && holding.Err() != nil && ctx.Err() == nil {
+			err = errors.New("the old Lease was lost")
+		}
+		return err
+	}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+)
+
+// lock is a Lease of client-go in memory.
+type lock struct {
+	resourcelock.Interface
+	released func() // is called when the holder releases the Lease
+
+	mu      sync.Mutex
+	record  resourcelock.LeaderElectionRecord
+	written time.Time
+	delay   time.Duration // the time from a renewal to its answer
+	lost    error         // the answer to renewals, if it is not nil
+}
+
+func (l *lock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text, err := json.Marshal(l.record)
+	record := l.record
+	return &record, text, err
+}
+
+func (l *lock) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == "" {
+		l.released()
+		return nil
+	}
+	l.mu.Lock()
+	delay, err := l.delay, l.lost
+	if err == nil {
+		l.record, l.written = record, time.Now()
+	}
+	l.mu.Unlock()
+	if err == nil {
+		time.Sleep(delay)
+	}
+	return err
+}
+
+// set sets the delay of answers and the answer to renewals.
+func (l *lock) set(delay time.Duration, lost error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay, l.lost = delay, lost
+}
+
+var errLost = errors.New("no answer")
+
+func (*lock) RecordEvent(string) {}
+func (*lock) Identity() string   { return "this" }
+func (*lock) Describe() string   { return "lock" }
+
+// run calls lead in fake time until test returns. test receives true when the work begins, and false 9 s after its
+// context is done, when it ends.
+func run(t *testing.T, old *lock, newErr error, test func(stop func(), works <-chan bool)) (err error) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		works, ended := make(chan bool), make(chan struct{})
+		go func() {
+			defer close(ended)
+			err = lead(ctx, old, func() (leaderelection.Candidate, error) {
+				e, err := changefeed.NewElection(memory.NewTable().Store("report"))
+				return e, errors.Join(err, newErr)
+			}, func(ctx context.Context, _ *leaderelection.Leadership) error {
+				works <- true
+				<-ctx.Done()
+				time.Sleep(9 * time.Second)
+				works <- false
+				return nil
+			})
+		}()
+		test(stop, works)
+		<-ended
+	})
+	return err
+}
+
+// TestLead_Stop fails if lead does not return when the program is stopped, as the leader or as a follower.
+func TestLead_Stop(t *testing.T) {
+	require.NoError(t, run(t, &lock{}, nil, func(stop func(), works <-chan bool) {
+		require.True(t, <-works)
+		stop()
+		require.False(t, <-works)
+	}))
+	other := resourcelock.LeaderElectionRecord{HolderIdentity: "other", LeaseDurationSeconds: 1000}
+	require.NoError(t, run(t, &lock{record: other}, nil, func(stop func(), works <-chan bool) {
+		time.Sleep(time.Minute)
+		stop()
+	}))
+}
+
+// TestLead_LeaseLost fails if the work has not ended when the lost Lease expires, or if lead releases it. The answer
+// to the last renewal is late.
+func TestLead_LeaseLost(t *testing.T) {
+	old := &lock{released: func() { t.Error("released") }}
+	require.ErrorContains(t, run(t, old, nil, func(_ func(), works <-chan bool) {
+		require.True(t, <-works)
+		old.set(7900*time.Millisecond, nil)
+		time.Sleep(5 * time.Second) // The renewal is written, and its answer is on the way.
+		old.set(0, errLost)
+		require.False(t, <-works)
+		took := time.Since(old.written)
+		require.Greater(t, took, 26*time.Second)
+		require.Less(t, took, time.Duration(old.record.LeaseDurationSeconds)*time.Second)
+	}), "the old Lease was lost")
+}
+
+// TestLead_NoCandidate fails if lead keeps the Lease when there is no candidate of the new election.
+func TestLead_NoCandidate(t *testing.T) {
+	want := errors.New("unsuitable")
+	require.ErrorIs(t, run(t, &lock{}, want, func(func(), <-chan bool) {}), want)
+}
+
+// TestClientGo_ReleaseOnCancel fails if client-go, after a failed renewal, cancels the context of the work before it
+// releases the Lease: the page about migration says that another process can then begin while the work still runs.
+func TestClientGo_ReleaseOnCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, releases := &lock{}, 0
+		var work context.Context
+		old.released = func() {
+			releases++
+			require.NoError(t, work.Err())
+		}
+		clientgo.RunOrDie(t.Context(), clientgo.LeaderElectionConfig{
+			Lock: old, LeaseDuration: 30 * time.Second, RenewDeadline: 8 * time.Second, RetryPeriod: 2 * time.Second,
+			ReleaseOnCancel: true,
+			Callbacks: clientgo.LeaderCallbacks{
+				OnStartedLeading: func(ctx context.Context) {
+					work = ctx
+					old.set(0, errLost)
+				},
+				OnStoppedLeading: func() {},
+			},
+		})
+		require.Equal(t, 1, releases)
+		require.Error(t, work.Err())
+	})
+}

@@ -1,0 +1,39 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/event"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// observe reports that a caller waits. It returns a function that reports how the wait has ended, and later how the
+// round r has ended. r is nil at a Barrier or after an error.
+func observe(s *recipe.Setup) (passed func(r *Round, err error)) {
+	if s.Events == nil {
+		return func(*Round, error) {}
+	}
+	s.Report("barrier", event.Event{Kind: event.Waiting})
+	began := time.Now()
+	return func(r *Round, err error) {
+		e := event.Event{Kind: event.Passed, Duration: time.Since(began), Err: err}
+		if r != nil {
+			e.Subject, e.Token = r.node.Path(), r.Token()
+		}
+		s.Report("barrier", e)
+		if r == nil {
+			return
+		}
+		entered := time.Now()
+		context.AfterFunc(r.Context(), func() {
+			end := event.Event{Kind: event.Released, Subject: e.Subject, Token: e.Token, Duration: time.Since(entered)}
+			if err := r.Err(); !errors.Is(err, recipes.ErrReleased) {
+				end.Kind, end.Err = event.Lost, err
+			}
+			s.Report("barrier", end)
+		})
+	}
+}

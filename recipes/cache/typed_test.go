@@ -1,0 +1,62 @@
+package cache
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
+)
+
+// TestTyped fails if a znode or an event does not have the value of its data, or if one in another format is lost.
+func TestTyped(t *testing.T) {
+	type limit struct{ Max int }
+	run(t, func(h *bubble.Test) {
+		create(h, "/limits")
+		createWith(h, "/limits/a", `{"Max":7}`)
+		createWith(h, "/limits/b", "{")
+		c := openCache(h, "/limits", Children)
+		limits := Of(c, codec.JSON[limit]())
+		require.NoError(h, c.Sync(h.Context()))
+		value, found, err := limits.Get("/limits/a")
+		require.NoError(h, err)
+		require.True(h, found)
+		require.Equal(h, limit{7}, value)
+		_, found, err = limits.Get("/limits/b")
+		require.True(h, found)
+		require.ErrorIs(h, err, codec.ErrFormat)
+		require.ErrorContains(h, err, "value of /limits/b")
+		_, found, err = limits.Get("/limits/c")
+		require.NoError(h, err)
+		require.False(h, found)
+
+		set(h, "/limits/a", `{"Max":8}`)
+		events := 0
+		for e := range c.Events() {
+			if e.Path == "/limits/b" {
+				_, err := limits.Value(e.Node)
+				require.ErrorIs(h, err, codec.ErrFormat)
+				events++
+			}
+			if e.Path == "/limits/a" {
+				value, err = limits.Value(e.Node)
+				require.NoError(h, err)
+				events++
+			}
+			if events >= 2 && value.Max == 8 {
+				break
+			}
+		}
+
+		_, err = limits.Value(Znode{Path: "/limits/d", Err: recipes.ErrPermission})
+		require.ErrorIs(h, err, recipes.ErrPermission)
+		names := openCache(h, "/limits", Children, WithoutData())
+		require.NoError(h, names.Sync(h.Context()))
+		_, _, err = Of(names, codec.JSON[limit]()).Get("/limits/a")
+		require.ErrorIs(h, err, recipes.ErrInvalid)
+		_, _, err = Of(c, codec.Codec[limit]{}).Get("/limits/a")
+		require.ErrorIs(h, err, recipes.ErrInvalid)
+	})
+}

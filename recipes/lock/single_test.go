@@ -1,0 +1,509 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+const singlePath = "/app/single-lock"
+
+func (w *harness) single(conn *zk.Conn, data string, options ...Option) *Single {
+	w.Helper()
+	s, err := NewSingle(conn, singlePath, []byte(data), withTimeout(options)...)
+	require.NoError(w, err)
+	return s
+}
+
+// lockSingle calls Lock of a Single, and waits until all goroutines are blocked.
+func (w *harness) lockSingle(conn *zk.Conn, data string) *call {
+	w.Helper()
+	a := w.startCall(conn, w.single(conn, data).Lock)
+	w.pass(0)
+	return a
+}
+
+// handWritten is a client that implements the lock without this library, as mysync and kvrocks-controller do.
+type handWritten struct {
+	w    *harness
+	conn *zk.Conn
+	data string
+}
+
+func (c handWritten) tryLock() bool {
+	c.w.Helper()
+	_, err := c.conn.Create(singlePath, []byte(c.data), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	if !errors.Is(err, zk.ErrNodeExists) {
+		require.NoError(c.w, err)
+	}
+	return err == nil
+}
+
+// unlock deletes the znode if its data is that of the client.
+func (c handWritten) unlock() {
+	c.w.Helper()
+	data, stat, err := c.conn.Get(singlePath)
+	require.NoError(c.w, err)
+	require.Equal(c.w, c.data, string(data))
+	require.NoError(c.w, c.conn.Delete(singlePath, stat.Version))
+	c.w.pass(0)
+}
+
+// runSingle runs f in a bubble with as many servers. The parent of the znode exists.
+func runSingle(t *testing.T, servers int, f func(w *harness)) {
+	t.Helper()
+	runTest(t, servers, func(w *harness) {
+		w.create("/app")
+		f(w)
+	})
+}
+
+// A fleet of hand-written programs and programs with Single has one holder at a time, and each kind of program reads
+// the data of the other.
+func TestSingle_SharedWithHandWritten(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		const owner = `{"hostname":"host-1","pid":7}`
+		old := handWritten{w, w.connect(), `{"hostname":"host-0","pid":1}`}
+		require.True(w, old.tryLock())
+		conn := w.connect()
+		s := w.single(conn, owner)
+		_, err := s.TryLock(w.Context())
+		require.ErrorIs(w, err, ErrHeld)
+		holder, err := s.Holder(w.Context())
+		require.NoError(w, err)
+		require.Equal(w, Contender{Path: singlePath, Name: old.data, Token: w.stat(singlePath).Czxid, Holds: true}, holder)
+
+		a, b := w.lockSingle(conn, owner), w.lockSingle(w.connect(), "b")
+		w.pass(timeout)
+		w.waiting(a, b)
+		old.unlock()
+		if b.returned() {
+			a, b = b, a
+		}
+		b.waits()
+		a.requireOnlyZnode()
+		require.Equal(w, singlePath, a.holds().Path())
+		require.False(w, old.tryLock())
+		w.pass(time.Minute)
+		a.release()
+		b.requireOnlyZnode()
+		b.release()
+		holder, err = s.Holder(w.Context())
+		require.NoError(w, err)
+		require.Zero(w, holder)
+		require.True(w, old.tryLock())
+		old.unlock()
+	})
+}
+
+// If the session of a holder expires, the next client holds the lock, of whatever kind both are.
+func TestSingle_HolderDies(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		old := handWritten{w, w.connect(), "old"}
+		require.True(w, old.tryLock())
+		a := w.lockSingle(w.connect(), "a")
+		w.pass(timeout)
+		a.waits()
+		w.expire(old.conn)
+		w.pass(0)
+		h := a.holds()
+		w.expire(a.conn)
+		next := handWritten{w, w.connect(), "next"}
+		require.True(w, next.tryLock())
+		w.pass(timeout)
+		require.Error(w, h.Err())
+		require.NoError(w, h.Release())
+		next.unlock()
+	})
+}
+
+// If the server of the holder is separated from the others, but answers the holder's pings and reads, the hold ends
+// before another client can hold the lock.
+func TestSingle_EndsBeforeTheSessionExpires(t *testing.T) {
+	runSingle(t, 3, func(w *harness) {
+		a := w.lockSingle(w.connectTo(1), "a")
+		w.pass(timeout)
+		h := a.holds()
+		ended := doneAt(h)
+		next := handWritten{w, w.connectTo(0), "next"}
+		w.ensemble.Server(1).Partition()
+		for end := time.Now().Add(3 * timeout); !next.tryLock(); w.pass(10 * time.Millisecond) {
+			require.True(w, time.Now().Before(end))
+		}
+		require.True(w, (<-ended).Before(time.Now()))
+		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
+		w.ensemble.Server(1).Heal()
+		w.pass(timeout)
+		next.unlock()
+	})
+}
+
+// After a create whose reply was lost, the client recognizes its znode.
+func TestTrap01_SingleReplyLost(t *testing.T) {
+	for _, l := range bubble.LostReplies {
+		t.Run(l.Name, func(t *testing.T) {
+			runSingle(t, 1, func(w *harness) {
+				hook := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: singlePath, Nth: 1})
+				a := w.lockSingle(w.connect(), "owner")
+				w.pass(3 * timeout)
+				w.ran(hook)
+				a.requireOnlyZnode()
+				a.release()
+			})
+		})
+	}
+}
+
+// After a create whose request was lost, the znode of another client with the same data does not count as that of this
+// client.
+func TestSingle_SameDataInAnotherProcess(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		other, conn := handWritten{w, w.connect(), "same"}, w.connect()
+		hook := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: singlePath, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.True(w, other.tryLock())
+			return zktest.Cut(q)
+		})
+		a := w.lockSingle(conn, "same")
+		w.pass(timeout)
+		w.ran(hook)
+		a.waits()
+		other.unlock()
+		a.requireOnlyZnode()
+		a.release()
+	})
+}
+
+// A hand-written holder can use the same connection. Its znode belongs to the same session, but is respected.
+func TestSingle_HandWrittenOnTheSameConnection(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		conn := w.connect()
+		old := handWritten{w, conn, "owner"}
+		require.True(w, old.tryLock())
+		_, err := w.single(conn, "owner").TryLock(w.Context())
+		require.ErrorIs(w, err, ErrHeld)
+		a := w.lockSingle(conn, "owner")
+		w.pass(timeout)
+		a.waits()
+		old.unlock()
+		a.requireOnlyZnode()
+		a.release()
+	})
+}
+
+// Goroutines that share a connection exclude each other. A waiting goroutine prevents TryLock.
+func TestSingle_OneConnection(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		conn := w.connect()
+		var waiting []*call
+		for _, data := range []string{"one", "two", "three"} {
+			waiting = append(waiting, w.lockSingle(conn, data))
+		}
+		for len(waiting) > 0 {
+			w.pass(timeout)
+			i := slices.IndexFunc(waiting, (*call).returned)
+			require.GreaterOrEqual(w, i, 0)
+			a := waiting[i]
+			waiting = slices.Delete(waiting, i, i+1)
+			w.waiting(waiting...)
+			a.requireOnlyZnode()
+			_, err := w.single(conn, "x").TryLock(w.Context())
+			require.ErrorIs(w, err, ErrHeld)
+			_, err = w.single(conn, "x").Lock(a.hold.Context())
+			require.ErrorIs(w, err, ErrReentrant)
+			a.release()
+		}
+	})
+}
+
+// A caller that gives up does not block others, and leaves nothing behind.
+func TestTrap06_SingleContextIsDone(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		old, conn := handWritten{w, w.connect(), "old"}, w.connect()
+		require.True(w, old.tryLock())
+		a := w.lockSingle(conn, "a")
+		b := w.lockSingle(conn, "b")
+		a.cancel()
+		w.pass(0)
+		a.fails(context.Canceled)
+		old.unlock()
+		b.requireOnlyZnode()
+		b.release()
+
+		w.srv.Delay(zktest.ToClient, time.Second, conn.SessionID())
+		a = w.lockSingle(conn, "a")
+		require.Contains(w, w.srv.Tree(), "single-lock", "the reply is in flight")
+		a.cancel()
+		w.pass(0)
+		a.fails(context.Canceled)
+		w.srv.Heal()
+		w.pass(timeout)
+		w.requireContenders()
+	})
+}
+
+// A wait survives the end of the session.
+func TestSingle_WaitSurvivesSession(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		old := handWritten{w, w.connect(), "old"}
+		require.True(w, old.tryLock())
+		a := w.lockSingle(w.connect(), "a")
+		for range 3 {
+			w.expire(a.conn)
+			w.pass(timeout)
+			a.waits()
+		}
+		old.unlock()
+		a.requireOnlyZnode()
+		a.release()
+
+		// The session ends between the create and the grant.
+		hook := w.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Path: singlePath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(w, w.srv.ExpireSession(q.Session))
+			return zktest.Pass(q)
+		})
+		a = w.lockSingle(a.conn, "a")
+		w.pass(timeout)
+		w.ran(hook)
+		a.requireOnlyZnode()
+		a.release()
+	})
+}
+
+// A persistent znode is not a lock, and would never be deleted. The error says what to do.
+func TestSingle_PersistentZnode(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		s := w.single(w.connect(), "a")
+		w.create(singlePath)
+		_, lockErr := s.Lock(w.Context())
+		_, tryErr := s.TryLock(w.Context())
+		_, readErr := s.Holder(w.Context())
+		for _, err := range []error{lockErr, tryErr, readErr} {
+			require.ErrorIs(w, err, recipes.ErrTaken)
+			require.ErrorContains(w, err, "is persistent")
+			require.ErrorContains(w, err, "delete "+singlePath)
+		}
+		w.remove(singlePath)
+		h, err := s.Lock(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, h.Release())
+	})
+}
+
+// Missing parents are created, and remain: a hand-written program may create them only when it starts.
+func TestSingle_MissingParent(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		s := w.single(w.connect(), "a")
+		for range 2 {
+			h, err := s.Lock(w.Context())
+			require.NoError(w, err)
+			require.NoError(w, h.Release())
+			w.pass(10 * time.Minute)
+			require.Zero(w, w.srv.Sweep())
+			require.Contains(w, w.srv.Tree(), "app\n")
+		}
+	})
+}
+
+// Without the permission to create the znode, or to read that of the holder, the lock fails.
+func TestSingle_Permission(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		_, err := w.operator.Create("/app", nil, 0, zk.WorldACL(zk.PermAll&^zk.PermCreate))
+		require.NoError(w, err)
+		s := w.single(w.connect(), "a")
+		_, err = s.Lock(w.Context())
+		require.ErrorIs(w, err, recipes.ErrPermission)
+		require.ErrorContains(w, err, singlePath)
+
+		_, err = w.operator.SetACL("/app", zk.WorldACL(zk.PermAll), -1)
+		require.NoError(w, err)
+		_, err = w.operator.Create(singlePath, nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "some", "one"))
+		require.NoError(w, err)
+		for _, lock := range []func(context.Context) (*Hold, error){s.Lock, s.TryLock} {
+			_, err = lock(w.Context())
+			require.ErrorIs(w, err, recipes.ErrPermission)
+		}
+		holder, err := s.Holder(w.Context())
+		require.NoError(w, err)
+		require.True(w, holder.Holds)
+		require.Empty(w, holder.Name)
+		w.remove(singlePath)
+	})
+}
+
+// If the znode of the holder is deleted and that of another client created while the connection is down, the
+// znode at the path exists when the connection is up again, but is not that of the holder.
+func TestSingle_ReplacedWhileDisconnected(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		w.allowOverlap = true // an operator deletes the znode
+		a, next := w.lockSingle(w.connect(), "a"), handWritten{w, w.connect(), "next"}
+		w.pass(timeout)
+		h := a.holds()
+		w.cut(a.conn)
+		w.remove(singlePath)
+		require.True(w, next.tryLock())
+		w.restore()
+		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
+		_, err := h.Multi()
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
+		require.NoError(w, h.Release())
+		next.unlock()
+	})
+}
+
+// A hold survives short breaks of the connection.
+func TestSingle_SurvivesBreaks(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		a := w.lockSingle(w.connect(), "a")
+		for range 3 {
+			w.pass(timeout)
+			w.cut(a.conn)
+			w.restore()
+			a.requireOnlyZnode()
+		}
+		a.release()
+	})
+}
+
+// A transaction is applied only while the lock is held. A record binds it to the session. If another client
+// deletes the record, the next transaction creates it again.
+func TestSingle_Multi(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		w.create("/register")
+		a := w.lockSingle(w.connect(), "a")
+		h := a.holds()
+		set := func(data string) error {
+			_, err := h.Multi(&zk.SetDataRequest{Path: "/register", Data: []byte(data), Version: -1})
+			return err
+		}
+		require.NoError(w, set("one"))
+		children, _, err := w.operator.Children("/app")
+		require.NoError(w, err)
+		require.Len(w, children, 2)
+		for _, name := range children {
+			if strings.HasPrefix(name, "_r_") {
+				w.remove("/app/" + name)
+			}
+		}
+		require.NoError(w, set("two"))
+		_, err = h.Multi(&zk.SetDataRequest{Path: "/missing"})
+		require.ErrorIs(w, err, zk.ErrNoNode)
+		require.NoError(w, h.Release())
+		require.ErrorIs(w, set("three"), recipes.ErrNotHeld)
+		require.Contains(w, w.srv.Tree(), `register "two"`)
+
+		// Without the permission to create the record, nothing is written.
+		b := w.lockSingle(w.connect(), "b")
+		h = b.holds()
+		_, err = w.operator.SetACL("/app", zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		require.NoError(w, err)
+		require.ErrorIs(w, set("four"), recipes.ErrPermission)
+		require.NoError(w, h.Err())
+		b.release()
+	})
+}
+
+// The client library sends a transaction that waits for a connection in the next session, if the current one expires.
+// Then another client can hold the lock by a znode at the same path.
+func TestTrap19_SingleTransactionInTheNextSession(t *testing.T) {
+	runSingle(t, 3, func(w *harness) {
+		w.allowOverlap = true
+		w.create("/register")
+		conn := w.connectTo(1)
+		a, next := w.lockSingle(conn, "a"), handWritten{w, w.connectTo(0), "next"}
+		h := a.holds()
+		_, err := h.Multi()
+		require.NoError(w, err)
+		session := conn.SessionID()
+		w.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.NoError(w, w.srv.ExpireSession(session))
+			require.True(w, next.tryLock())
+			time.Sleep(time.Second)
+			return zktest.Pass(q)
+		})
+		w.ensemble.Server(1).DropConnections(session)
+		time.Sleep(500 * time.Millisecond)
+		_, err = h.Multi(&zk.SetDataRequest{Path: "/register", Data: []byte("late"), Version: -1})
+		require.Error(w, err)
+		w.pass(timeout)
+		sent := w.ensemble.Server(1).Log().Session(conn.SessionID()).Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == 3 })
+		require.Len(w, sent, 1, "the transaction was sent in the next session")
+		require.NotContains(w, w.ensemble.Tree(), "late")
+		next.unlock()
+	})
+}
+
+// Acquisitions leave no goroutine, watch, subscription or claim of the path behind.
+func TestSingle_LeavesNothing(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		conn, old := w.connect(), handWritten{w, w.connect(), "old"}
+		s := w.single(conn, "a")
+		goroutines := runtime.NumGoroutine()
+		for range 100 {
+			require.True(w, old.tryLock())
+			_, err := s.TryLock(w.Context())
+			require.ErrorIs(w, err, ErrHeld)
+			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+			_, err = s.Lock(ctx)
+			cancel()
+			require.ErrorIs(w, err, context.DeadlineExceeded)
+			require.LessOrEqual(w, bubble.Watches(conn), 1)
+			old.unlock()
+			h, err := s.Lock(w.Context())
+			require.NoError(w, err)
+			h.ReleaseRequested()
+			require.NoError(w, h.Release())
+		}
+		w.pass(time.Minute)
+		require.Equal(w, goroutines, runtime.NumGoroutine())
+		require.Zero(w, bubble.Watches(conn))
+	})
+}
+
+// Each waiting client is woken by a release, and sends a create and a read.
+func TestSingle_CostOfWaiters(t *testing.T) {
+	runSingle(t, 1, func(w *harness) {
+		const waiters = 5
+		holder := w.lockSingle(w.connect(), "holder")
+		var waiting []*call
+		for range waiters {
+			waiting = append(waiting, w.lockSingle(w.connect(), "waiter"))
+		}
+		w.pass(timeout)
+		begin := len(w.srv.Log())
+		holder.release()
+		requests := 0
+		for _, a := range waiting {
+			requests += len(w.sentSince(begin, a.conn))
+		}
+		require.Equal(w, 2*waiters, requests)
+	})
+}
+
+// Invalid parameters, and options that do not apply to the lock, are rejected.
+func TestSingle_Invalid(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		for name, f := range map[string]func() (*Single, error){
+			"no connection":  func() (*Single, error) { return NewSingle(nil, singlePath, nil) },
+			"root":           func() (*Single, error) { return NewSingle(w.operator, "/", nil) },
+			"too much data":  func() (*Single, error) { return NewSingle(w.operator, singlePath, make([]byte, 2<<20)) },
+			"name":           func() (*Single, error) { return NewSingle(w.operator, singlePath, nil, WithName("x")) },
+			"lock-delay":     func() (*Single, error) { return NewSingle(w.operator, singlePath, nil, WithLockDelay(time.Second)) },
+			"option is nil":  func() (*Single, error) { return NewSingle(w.operator, singlePath, nil, nil) },
+			"invalid option": func() (*Single, error) { return NewSingle(w.operator, singlePath, nil, recipes.WithSessionTimeout(0)) },
+		} {
+			_, err := f()
+			require.ErrorIs(w, err, recipes.ErrInvalid, name)
+		}
+	})
+}

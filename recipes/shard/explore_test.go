@@ -1,0 +1,154 @@
+package shard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// explored is a state of the exploration: a plan, what the members say, and the Spec.
+type explored struct {
+	plan    Plan
+	members map[string]record
+	spec    Spec
+	zxid    int64
+}
+
+// key is the same for two states that differ only in versions and times without an effect.
+func (x explored) key() string {
+	var b strings.Builder
+	for _, id := range slices.Sorted(maps.Keys(x.members)) {
+		fmt.Fprintf(&b, "%s:%s ", id, x.members[id].State)
+	}
+	fmt.Fprintf(&b, "| %v %v %v %d | %v |", x.spec.Drained, x.spec.Paused, x.spec.PauseRebalancing, x.spec.MaxMoves, x.plan.Owners)
+	for _, m := range x.plan.Members {
+		fmt.Fprintf(&b, " %s:%t", m.ID, m.Away.IsZero())
+	}
+	for _, m := range x.plan.Moves {
+		fmt.Fprintf(&b, " %s:%s:%s:%s:%t", m.Shard, m.From, m.To, m.Reason, x.members[m.To].Confirmed >= m.Version)
+	}
+	return b.String()
+}
+
+// set returns the state with another record of a member, or without it.
+func (x explored) set(id string, r *record) explored {
+	x.members = maps.Clone(x.members)
+	if delete(x.members, id); r != nil {
+		x.members[id] = *r
+	}
+	return x
+}
+
+// configured returns the state with another Spec.
+func (x explored) configured(change func(*Spec)) explored {
+	x.zxid++
+	change(&x.spec)
+	return x
+}
+
+// events returns the states after each event that is possible, by the name of the event. Their plan is still the old one.
+func (x explored) events(ids []string) map[string]explored {
+	all := map[string]explored{}
+	for _, id := range ids {
+		r, present := x.members[id]
+		all[id+" joins"] = x.set(id, &record{Weight: 1, Confirmed: r.Confirmed})
+		if present {
+			all[id+" crashes"] = x.set(id, nil)
+			all[id+" leaves"] = x.set(id, &record{Weight: 1, State: leaving, Confirmed: r.Confirmed})
+			all[id+" restarts"] = x.set(id, &record{Weight: 1, State: restarting, Confirmed: r.Confirmed})
+			r.Confirmed = x.plan.Version
+			all[id+" confirms"] = x.set(id, &r)
+		}
+	}
+	toggle := func(names []string, name string) []string {
+		if len(names) > 0 {
+			return nil
+		}
+		return []string{name}
+	}
+	all["drain or not"] = x.configured(func(s *Spec) { s.Drained = toggle(s.Drained, ids[0]) })
+	all["pause a shard or not"] = x.configured(func(s *Spec) { s.Paused = toggle(s.Paused, s.Shards[0]) })
+	all["pause rebalancing or not"] = x.configured(func(s *Spec) { s.PauseRebalancing = !s.PauseRebalancing })
+	all["limit moves or not"] = x.configured(func(s *Spec) { s.MaxMoves = 1 - s.MaxMoves })
+	over := x
+	over.plan.Members = slices.Clone(x.plan.Members)
+	for i, m := range over.plan.Members {
+		if !m.Away.IsZero() {
+			over.plan.Members[i].Away = someTime
+		}
+	}
+	all["the delay of restarts is over"] = over
+	return all
+}
+
+// next computes the next plan. It returns a description of the rule that the plan violates, or "".
+func (x *explored) next() string {
+	was := x.plan
+	x.plan = next(was, x.members, x.spec, x.zxid, someTime)
+	return checkPlan(was, x.plan, x.members, x.spec)
+}
+
+// settled returns a description of the rule that is violated after all members have confirmed, or "".
+func (x explored) settled() string {
+	x.spec.PauseRebalancing = false
+	x.zxid++
+	for range 20 {
+		version := x.plan.Version
+		x.members = maps.Clone(x.members)
+		for id, r := range x.members {
+			r.Confirmed = version
+			x.members[id] = r
+		}
+		if wrong := x.next(); wrong != "" {
+			return wrong
+		}
+		if x.plan.Version == version {
+			return checkBalance(x.plan, x.members, x.spec)
+		}
+	}
+	return "the plan does not settle"
+}
+
+// TestNext_Explore fails if a plan violates a rule after any sequence of events: members join, leave, crash, restart
+// and confirm, and the Spec changes. With -shard.full it explores all states of two members and two shards, and longer
+// sequences of more members and shards.
+func TestNext_Explore(t *testing.T) {
+	explore(t, 2, 2, 6)
+	if *full {
+		explore(t, 2, 2, 1<<30)
+		explore(t, 3, 2, 8)
+		explore(t, 3, 3, 6)
+	}
+}
+
+// explore explores all states of a group that are reached by a number of events.
+func explore(t *testing.T, shards, members, depth int) {
+	ids := names("m", members)
+	first := explored{members: map[string]record{}, spec: Spec{Shards: names("s", shards), RestartDelay: time.Minute}, zxid: 1}
+	seen := map[string]bool{first.key(): true}
+	level, plans := []explored{first}, 0
+	for range depth {
+		var following []explored
+		for _, x := range level {
+			for event, y := range x.events(ids) {
+				plans++
+				wrong := y.next()
+				if key := y.key(); wrong == "" && !seen[key] {
+					seen[key] = true
+					following = append(following, y)
+					wrong = y.settled()
+				}
+				require.Empty(t, wrong, "%s\nbefore: %+v\nafter: %+v", event, x, y)
+			}
+		}
+		if level = following; len(level) == 0 {
+			break
+		}
+	}
+	t.Logf("%d shards, %d members: %d states, %d plans, %d states left", shards, members, len(seen), plans, len(level))
+}
