@@ -280,7 +280,7 @@ func (m *monitor) notifyAll() {
 	}
 }
 
-// run is the goroutine of the monitor.
+// run sends checks and watches the state of the connection until the monitor is closed.
 func (m *monitor) run() {
 	defer close(m.done)
 	defer m.verify()()
@@ -412,7 +412,8 @@ func (m *monitor) verify() (wait func()) {
 // megabyte that a server accepts.
 const checkBytes = 256 << 10
 
-// checked is the result of a check.
+// checked describes a check that a server has answered: when it was sent, in which session, and which
+// znodes it has not found.
 type checked struct {
 	sent      time.Time
 	acked     time.Time

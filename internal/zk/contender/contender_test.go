@@ -146,7 +146,7 @@ var lockConfig = Config{Dir: "/l", Naming: CuratorLatch, CanMakeQueue: true}
 
 var timerNames = [...]string{"patience", "reason", "prepare", "own", "doubt", "standby"}
 
-// describe describes an output.
+// describe returns the text by which the tests identify an output.
 func describe(o *Output) string {
 	var words []string
 	add := func(set bool, word string) {

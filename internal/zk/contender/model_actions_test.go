@@ -378,7 +378,7 @@ func (w *model) nodesOf(session int64) (n int) {
 	return n
 }
 
-// do executes an action.
+// do changes the state by an action.
 func (w *model) do(a action) {
 	if w.tracing {
 		w.trace = append(w.trace, w.describe(a))

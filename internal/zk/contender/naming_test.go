@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guid returns a new GUID.
+// guid returns a random GUID in the format of the names.
 func guid() string {
 	var random [16]byte
 	_, _ = cryptorand.Read(random[:])
@@ -164,7 +164,8 @@ func TestOrder_AcrossTheOverflow(t *testing.T) {
 	}
 }
 
-// expected returns the neighbors of the i-th of ordered.
+// expected returns the neighbors that neighborsOf must find for the i-th of ordered, without a doubt about
+// other names.
 func expected(ordered []string, i int) neighbors {
 	n := neighbors{present: true, blocking: i}
 	if i > 0 {

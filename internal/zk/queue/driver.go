@@ -135,7 +135,7 @@ func (d *driver) step(f *frame) {
 	frames.Put(f)
 }
 
-// input returns a frame for an input of this kind.
+// input returns a frame from the pool, whose input has this kind.
 func input(kind contender.InputKind) *frame {
 	f := frames.Get().(*frame)
 	f.in.Kind = kind

@@ -175,7 +175,7 @@ func (r *requests) notify(path string) error {
 	}
 }
 
-// list lists the queue.
+// list reads the names of the queue's children, and sets a watch if the request asks for one.
 func (r *requests) list(res *result) {
 	cfg, q := r.cfg, &res.request
 	found, err := repeat(r, func() (watch.Found, error) {
