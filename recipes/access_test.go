@@ -167,7 +167,7 @@ func newQueue(t *testing.T, conn *zk.Conn, path string, options []recipes.Option
 // change it if the options contain an ACL.
 func items(options []recipes.Option) string { return fmt.Sprint("/app/items", len(options)) }
 
-// ignore returns err, or nil if it is the expected error.
+// ignore returns nil if err wraps expected, and err otherwise.
 func ignore(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil

@@ -18,7 +18,7 @@ type queuedEvent struct {
 	node, old  *Znode
 }
 
-// pathEvents are the events of one path.
+// pathEvents are the events of one path that were not received yet: at most one of each field.
 type pathEvents struct {
 	deletion *queuedEvent // Deleted
 	state    *queuedEvent // Created or Changed

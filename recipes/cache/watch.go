@@ -26,7 +26,7 @@ type firedWatch struct {
 	event zk.Event
 }
 
-// poll reports whether the watch has fired, and returns its event.
+// poll returns the event of the watch if it has fired, and does not wait.
 func (w *nodeWatch) poll() (event zk.Event, fired bool) {
 	if !w.shared.Fired() {
 		return zk.Event{}, false

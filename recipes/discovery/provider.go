@@ -215,7 +215,7 @@ func (p *Provider) follow(ctx context.Context, list List) (List, error) {
 	}
 }
 
-// read reads the list.
+// read reads the enabled instances of the service, and lists those that cannot be decoded as unreadable.
 func (p *Provider) read(ctx context.Context) (l List, err error) {
 	entries, err := p.reader.Read(ctx)
 	if err != nil {

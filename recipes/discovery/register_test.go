@@ -227,7 +227,7 @@ func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
 			d := connect(w)
-			require.NoError(w, errorsOtherThan(zk.ErrNodeExists, create(d, base), create(d, shop)))
+			require.NoError(w, firstErrorExcept(zk.ErrNodeExists, create(d, base), create(d, shop)))
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			defer cancel()
 			w.Server.Delay(zktest.ToClient, 700*time.Millisecond, d.setup.Conn.SessionID())
@@ -248,8 +248,8 @@ func create(d *Discovery, node string) error {
 	return err
 }
 
-// errorsOtherThan returns the first error that is not ignored.
-func errorsOtherThan(ignored error, errs ...error) error {
+// firstErrorExcept returns the first of errs that is neither nil nor ignored, or nil.
+func firstErrorExcept(ignored error, errs ...error) error {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, ignored) {
 			return err
@@ -412,7 +412,7 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 		r := register(w, d, "one")
 		for range 100 {
 			err := other.setup.Conn.Delete(one, -1)
-			require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
+			require.NoError(w, firstErrorExcept(zk.ErrNoNode, err))
 			bubble.Advance(100 * time.Millisecond)
 		}
 		created := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
@@ -421,7 +421,7 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
 		// The node of the service is deleted as well.
 		require.NoError(w, other.setup.Conn.Delete(one, -1))
-		require.NoError(w, errorsOtherThan(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
+		require.NoError(w, firstErrorExcept(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
 		bubble.Advance(time.Minute)
 		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close())

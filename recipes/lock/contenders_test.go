@@ -87,7 +87,8 @@ func TestContenders_Holds(t *testing.T) {
 	}
 }
 
-// CURATOR-358: a contender leaves between the listing and the read of its znode.
+// TestTrap43_ContenderIsDeleted fails if Contenders returns an error because a contender leaves
+// between the listing and the read of its znode (CURATOR-358).
 func TestTrap43_ContenderIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())

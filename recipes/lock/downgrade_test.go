@@ -302,8 +302,9 @@ func TestDowngrade_ReplyLostAndRetryRejected(t *testing.T) {
 	})
 }
 
-// CURATOR-621, CURATOR-276: a downgrade loses the position in the queue, so that a waiting writer
-// acquires the lock before the reader that the holder has become.
+// TestTrap48_DowngradeKeepsPosition fails if a downgrade loses the position in the queue, so that a
+// waiting writer acquires the lock before the reader that the holder has become (CURATOR-621,
+// CURATOR-276).
 func TestTrap48_DowngradeKeepsPosition(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		x := w.write(w.connect())

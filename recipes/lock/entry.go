@@ -60,7 +60,7 @@ type removal interface {
 	Err() error
 }
 
-// acquisition describes one acquisition.
+// acquisition contains the parameters of one call that acquires a lock.
 type acquisition struct {
 	cfg          *queue.Config
 	noWait       bool          // do not wait for other contenders, but return ErrHeld

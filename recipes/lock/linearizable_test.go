@@ -111,12 +111,12 @@ var registerModel = porcupine.Model{
 // writeRegister writes a unique value in a transaction of the hold.
 func (c *client) writeRegister(h *Hold) {
 	value := c.now()
-	_, err := h.Multi(&zk.SetDataRequest{Path: registered, Data: strconv.AppendInt(nil, value, 10), Version: -1})
+	_, err := h.Multi(&zk.SetDataRequest{Path: registerPath, Data: strconv.AppendInt(nil, value, 10), Version: -1})
 	switch {
 	case err == nil:
-		c.operation(registered, write{h.Token(), value, false}, value, c.now())
+		c.operation(registerPath, write{h.Token(), value, false}, value, c.now())
 	case errors.Is(err, recipes.ErrUnconfirmed):
-		c.operation(registered, write{h.Token(), value, true}, value, never)
+		c.operation(registerPath, write{h.Token(), value, true}, value, never)
 	case !errors.Is(err, recipes.ErrNotHeld):
 		c.Violate("client %d: %v", c.id, err)
 	}
@@ -125,15 +125,15 @@ func (c *client) writeRegister(h *Hold) {
 // readRegister reads the newest value. It does not require a hold.
 func (c *client) readRegister() {
 	called := c.now()
-	if _, err := c.conn.Sync(registered); err != nil {
+	if _, err := c.conn.Sync(registerPath); err != nil {
 		return
 	}
-	data, _, err := c.conn.Get(registered)
+	data, _, err := c.conn.Get(registerPath)
 	if err != nil {
 		return
 	}
 	value, _ := strconv.ParseInt(string(data), 10, 64)
-	c.operation(registered, read{value}, called, c.now())
+	c.operation(registerPath, read{value}, called, c.now())
 }
 
 // mayFail checks that an acquisition has failed for an expected reason.
@@ -278,7 +278,7 @@ func TestLinearizable(t *testing.T) {
 				s := newSchedule(seed)
 				f := runSchedule(t, s, p, verbose, nil)
 				f.check(node, lockModel)
-				f.check(registered, registerModel)
+				f.check(registerPath, registerModel)
 				return s, f.History
 			})
 		})
@@ -297,7 +297,7 @@ func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 		if f.checkHistory(node, lockModel) != nil {
 			found++
 		}
-		require.NoError(t, f.checkHistory(registered, registerModel))
+		require.NoError(t, f.checkHistory(registerPath, registerModel))
 	}
 	require.NotZero(t, found)
 	t.Logf("%d histories with two holders at a time", found)

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// at returns the mutex at /locks/<name>.
+// at returns the mutex at /locks/<name>, a part of the MultiLocks of this file.
 func (w *harness) at(conn *zk.Conn, name string) *Mutex {
 	w.Helper()
 	return w.mutexAt(conn, "/locks/"+name)

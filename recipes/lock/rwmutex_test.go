@@ -189,9 +189,9 @@ func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
 	})
 }
 
-// kazoo #649: a reader waits for itself, or a writer does not notice readers. The test runs every
-// queue of five contenders, and two orders of releases: exactly those contenders wait that have an
-// earlier contender that excludes them.
+// TestTrap47_AllQueuesOfReadersAndWriters fails if a contender waits without an earlier contender
+// that excludes it, or does not wait for one, in any queue of five contenders, with two orders of
+// releases. In kazoo #649 a reader waits for itself, or a writer does not notice readers.
 func TestTrap47_AllQueuesOfReadersAndWriters(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		for kinds := range 1 << 5 {

@@ -43,7 +43,7 @@ type mutexAcquisition struct {
 	reason        error // why the acquisition or the grant is over
 }
 
-// contenderReport is a report of one contender.
+// contenderReport is what one contender of the acquisition reports: a new state, or its end.
 type contenderReport struct {
 	lease int // the index of the lease, or mutexIndex
 	queue.State

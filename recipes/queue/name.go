@@ -68,7 +68,7 @@ func parseName(layout recipe.Layout, name string) (e entry, ok bool) {
 		return e, false
 	}
 	if layout == recipe.Kazoo {
-		// entry-100-0000000042
+		// as in entry-100-0000000042 of kazoo's layout
 		n, err := strconv.ParseUint(head, 10, 16)
 		e.priority = int64(n)
 		return e, err == nil && len(head) == 3

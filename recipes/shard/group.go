@@ -64,7 +64,7 @@ func (g *Group) specPath() string { return g.setup.Path + "/spec" }
 
 func (g *Group) planPath() string { return g.setup.Path + "/plan" }
 
-// mutex returns the lock of a shard for a contender with a name.
+// mutex returns the lock whose holder owns the shard, for a contender that shows name to operators.
 func (g *Group) mutex(shard, name string) (*lock.Mutex, error) {
 	escaped := url.PathEscape(shard)
 	if escaped == "." || escaped == ".." {

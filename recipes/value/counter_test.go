@@ -161,7 +161,7 @@ func TestCounter_ConnectionIsClosed(t *testing.T) {
 // operation is a call: an addition, or a read if add is 0.
 type operation struct{ add int64 }
 
-// result is the result of a call.
+// result is what a call has returned: a number, or that the outcome is unknown.
 type result struct {
 	n       int64
 	unknown bool

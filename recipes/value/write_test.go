@@ -66,8 +66,9 @@ func TestTrap37_ValueTooLarge(t *testing.T) {
 	})
 }
 
-// CURATOR-584, CURATOR-268: a write is applied and its reply is lost. If the client only compared
-// versions, the change of another client in the meantime would make the write fail.
+// TestTrap07_ReplyLost fails if a write that was applied, and whose reply was lost, fails or is
+// repeated because another client has changed the version in the meantime (CURATOR-584,
+// CURATOR-268).
 func TestTrap07_ReplyLost(t *testing.T) {
 	for name, exists := range map[string]bool{"first change": false, "later change": true} {
 		t.Run(name, func(t *testing.T) {
@@ -170,8 +171,8 @@ func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
 	})
 }
 
-// CURATOR-688: a write that expects version -1 is applied at any version, so no write may leave
-// the znode at version -1. An addition would be lost.
+// TestTrap33_VersionOverflow fails if a write leaves the znode at version -1. A write that expects
+// version -1 is applied at any version, so that an addition would be lost (CURATOR-688).
 func TestTrap33_VersionOverflow(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		addTo(h, newCounter(h), 1)
