@@ -113,7 +113,7 @@ func (f *fleet) leaders() (names []string) {
 	return names
 }
 
-// instance is one running instance.
+// instance is one running program of the fleet, of the previous or of the new version.
 type instance interface {
 	quit()
 	crash()

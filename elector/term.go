@@ -78,7 +78,7 @@ func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
 	return event{state: StateLeader, leadership: leadership}
 }
 
-// handlerFailed returns the event for an error of a handler.
+// handlerFailed returns the event for an error of a handler. It ends Run only if Lead has called it.
 func (l *loop) handlerFailed(err error) event {
 	return event{state: StateError, err: err, final: l.elector.isLead}
 }
