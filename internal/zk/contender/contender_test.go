@@ -289,6 +289,8 @@ func (s *script) rename(want ...string) {
 	s.step(Input{Kind: Rename, Name: renamed, Prefix: "renamed-latch-"}, want...)
 }
 
+// TestRename fails if a rename ends the hold, or if the deletion of the previous znode is taken for
+// that of the new one.
 func TestRename(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
@@ -303,6 +305,8 @@ func TestRename(t *testing.T) {
 	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
 }
 
+// TestRename_Fails fails if a rejected rename changes the name or ends the hold, or if a missing
+// znode does not end it.
 func TestRename_Fails(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
