@@ -59,6 +59,8 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 	})
 }
 
+// TestRegister_Defaults fails if the ID, the time or the type of an instance is not set if the
+// caller omits it.
 func TestRegister_Defaults(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r, err := connect(w).Register(w.Context(), Instance{Name: "shop"})
@@ -71,6 +73,8 @@ func TestRegister_Defaults(t *testing.T) {
 	})
 }
 
+// TestRegister_InvalidParameters fails if an instance is registered that this package or Curator
+// could not read.
 func TestRegister_InvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -428,6 +432,8 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 	})
 }
 
+// TestRegister_WithoutPermission fails if Register retries without an end, or returns another error
+// than ErrPermission.
 func TestRegister_WithoutPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)

@@ -179,6 +179,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// TestCost_SemaphoreOfOtherLibrary fails if a semaphore of another library's layout costs more
+// round trips.
 func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
@@ -241,6 +243,7 @@ func (w *harness) sentSince(begin int, conn *zk.Conn) zktest.Log {
 	})
 }
 
+// TestCost_ContendedMutex fails if waiting for a mutex, or its hand-over, costs more requests.
 func TestCost_ContendedMutex(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		holder := w.lock(w.operator)

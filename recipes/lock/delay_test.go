@@ -288,6 +288,8 @@ func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	})
 }
 
+// TestStaleMarkers fails if a marker is removed that another contender must wait for, or if a stale
+// one remains.
 func TestStaleMarkers(t *testing.T) {
 	const a, b, c = "0000000a-0000-0000-0000-000000000000", "0000000b-0000-0000-0000-000000000000", "0000000c-0000-0000-0000-000000000000"
 	children := []string{"held-w-" + a, "held-r-" + b, "held-w-" + c, "_c_" + c + "-__READ__0000000001", "held", "held-w"}

@@ -271,6 +271,8 @@ func (c *client) downgradeHold(h *WriteHold) {
 	c.pauseRandomly(h.Context())
 }
 
+// TestLinearizable fails if the calls of clients under random faults are not linearizable: two
+// clients hold the lock, or a former holder writes.
 func TestLinearizable(t *testing.T) {
 	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
 		t.Run(name, func(t *testing.T) {
@@ -303,6 +305,8 @@ func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	t.Logf("%d histories with two holders at a time", found)
 }
 
+// TestLinearizable_LockModel fails if the model of the lock accepts an impossible history, or
+// rejects a possible one.
 func TestLinearizable_LockModel(t *testing.T) {
 	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 3, 4), op(acquire{2}, 2, 5))
 	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 3, never), op(acquire{2}, 2, 5))
@@ -318,6 +322,8 @@ func TestLinearizable_LockModel(t *testing.T) {
 	requireIllegal(t, lockModel, op(acquire{1}, 1, 2), op(downgrade{1, false}, 3, 4), op(acquire{2}, 1, 5), op(yield{1}, 6, 7))
 }
 
+// TestLinearizable_RegisterModel fails if the model of the register accepts an impossible history,
+// or rejects a possible one.
 func TestLinearizable_RegisterModel(t *testing.T) {
 	requireLegal(t, registerModel, op(write{1, 7, false}, 1, 2), op(read{7}, 3, 4))
 	requireIllegal(t, registerModel, op(write{1, 7, false}, 1, 2), op(read{0}, 3, 4))

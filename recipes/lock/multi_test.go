@@ -33,6 +33,8 @@ func (w *harness) multi(conn *zk.Conn, names ...string) *MultiLock {
 	return m
 }
 
+// TestMultiLock fails if a MultiLock does not acquire all its locks in the order of the paths, or
+// does not release them all.
 func TestMultiLock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.create("/register")
@@ -88,6 +90,7 @@ func TestMultiHold_OneLockIsLost(t *testing.T) {
 	}
 }
 
+// TestMultiHold_LeaseExpires fails if a MultiHold outlives the lease of its connection.
 func TestMultiHold_LeaseExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -206,6 +209,8 @@ func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 	})
 }
 
+// TestMultiLock_ReadersAndWriters fails if two MultiLocks that share a lock only for reading
+// exclude each other, or if a writer is not excluded.
 func TestMultiLock_ReadersAndWriters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		sides := func(conn *zk.Conn) (read, write Part) {
@@ -240,6 +245,7 @@ func TestMultiLock_ReadersAndWriters(t *testing.T) {
 	})
 }
 
+// TestNewMultiLock_InvalidParts fails if parts that cannot be acquired together are accepted.
 func TestNewMultiLock_InvalidParts(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		rw := w.rw(w.operator)

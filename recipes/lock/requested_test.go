@@ -25,6 +25,8 @@ func revoked(h *Hold) bool {
 	}
 }
 
+// TestReleaseRequested fails if a holder does not receive a request to release, or takes another
+// write for one.
 func TestReleaseRequested(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())

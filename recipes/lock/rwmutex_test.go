@@ -34,6 +34,7 @@ func TestRWMutex_BothLayouts(t *testing.T) {
 	})
 }
 
+// TestRWMutex_Try fails if TryRLock waits for readers, or overtakes a waiting writer.
 func TestRWMutex_Try(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()

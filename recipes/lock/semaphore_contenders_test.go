@@ -23,6 +23,8 @@ func (w *harness) seen(s *Semaphore) (found []string) {
 	return found
 }
 
+// TestSemaphore_Contenders fails if Contenders does not show who has leases, how many, and who
+// waits.
 func TestSemaphore_Contenders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.semaphore(w.operator, 3)
@@ -135,6 +137,8 @@ func TestSemaphore_RequestRelease_WrittenTwice(t *testing.T) {
 	})
 }
 
+// TestSemaphore_Join fails if Position counts children that are not contenders, or if Wait does not
+// return the hold.
 func TestSemaphore_Join(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)

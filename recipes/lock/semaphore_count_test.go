@@ -33,6 +33,8 @@ func (w *harness) setCount(n int64) {
 	w.pass(0)
 }
 
+// TestSharedCount fails if contenders do not follow the limit that another program writes to the
+// SharedCount.
 func TestSharedCount(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		contend := func(n int) *call { return w.acquire(w.counted(w.connect(), 1), n) }
@@ -138,6 +140,7 @@ func TestSharedCount_ChangesTwice(t *testing.T) {
 // setCountNow is setCount in a hook.
 func (w *harness) setCountNow(n byte) { w.set(countPath, string([]byte{0, 0, 0, n})) }
 
+// TestSharedCount_Options fails if an option is accepted that does not apply to the semaphore.
 func TestSharedCount_Options(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for _, options := range [][]Option{

@@ -29,6 +29,8 @@ func eachLayout(t *testing.T, f func(w *harness, layout Option, contend func(lim
 	}
 }
 
+// TestSemaphoreMutex fails if a semaphore with another library's protocol grants more leases than
+// its limit, or not in order.
 func TestSemaphoreMutex(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		a, b := contend(3, 1), contend(3, 2)
@@ -65,6 +67,7 @@ func TestSemaphoreMutex_FarOverLimit(t *testing.T) {
 	})
 }
 
+// TestSemaphoreMutex_Znodes fails if the znodes are not those of the other library.
 func TestSemaphoreMutex_Znodes(t *testing.T) {
 	for name, tree := range map[string]string{
 		"Curator": `^/

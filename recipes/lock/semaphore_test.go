@@ -57,6 +57,8 @@ func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
 	})
 }
 
+// TestSemaphore_SeveralLeases fails if a contender overtakes an earlier one that waits for more
+// leases.
 func TestSemaphore_SeveralLeases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(5, 3), w.contend(5, 2)
@@ -75,6 +77,8 @@ func TestSemaphore_SeveralLeases(t *testing.T) {
 	})
 }
 
+// TestSemaphore_OverLimit fails if a contender waits for more leases than the limit, or if an
+// invalid number is accepted.
 func TestSemaphore_OverLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 3).fails(ErrOverLimit)

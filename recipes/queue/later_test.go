@@ -302,6 +302,8 @@ func TestLater_NoQuota(t *testing.T) {
 	})
 }
 
+// TestParseMarker fails if a marker does not name its item and its time, or if another name is
+// taken for a marker.
 func TestParseMarker(t *testing.T) {
 	for _, item := range []string{"queue-0000000042", "queue-|19A3F5C2E80|0000000042", "entry-100-0000000042"} {
 		m := newMarker(item, time.UnixMilli(1234))

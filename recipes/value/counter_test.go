@@ -56,6 +56,7 @@ func TestCounter_Formats(t *testing.T) {
 	})
 }
 
+// TestNewCounter_InvalidArguments fails if invalid arguments are accepted.
 func TestNewCounter_InvalidArguments(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		_, err := NewCounter(nil, node)
