@@ -129,6 +129,7 @@ func TestRoundTrips_LateSuccession(t *testing.T) {
 	})
 }
 
+// TestRoundTrips_NewElection fails if NewElection needs more round trips.
 func TestRoundTrips_NewElection(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		h.joinAll(1)
@@ -140,6 +141,7 @@ func TestRoundTrips_NewElection(t *testing.T) {
 	})
 }
 
+// TestRoundTrips_Joining fails if joining needs more round trips.
 func TestRoundTrips_Joining(t *testing.T) {
 	for _, x := range []struct {
 		ahead      int
@@ -238,6 +240,7 @@ func TestRoundTrips_SuccessionUnverified(t *testing.T) {
 	})
 }
 
+// TestRoundTrips_Resigning fails if resigning needs more round trips.
 func TestRoundTrips_Resigning(t *testing.T) {
 	for _, x := range []struct {
 		candidates, resigns int

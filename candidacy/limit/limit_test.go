@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestAwait fails if Await returns before the time limit without an answer, or ignores an answer
+// because the time is over.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
