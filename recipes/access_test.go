@@ -226,7 +226,8 @@ func TestWithStrictACL(t *testing.T) {
 	}
 }
 
-// The znode does not exist when its ACL is read, and is then created by a client that permits everything.
+// TestWithStrictACL_CreatedAfterCheck fails if a recipe uses a znode that did not exist when its
+// ACL was read, and that another client has then created with permissions for everyone.
 func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 	for _, name := range []string{"mutex", "single", "semaphore", "counter", "queue, put", "queue, claims", "queue, dead letter", "group", "service"} {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
@@ -244,7 +245,8 @@ func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 	}
 }
 
-// The servers do not permit the client to read the ACL of any znode.
+// TestWithACL_Unreadable fails if a client that is not permitted to read the ACL of a znode
+// receives no warning, or no error with WithStrictACL.
 func TestWithACL_Unreadable(t *testing.T) {
 	for _, name := range []string{
 		"mutex", "single", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",

@@ -167,8 +167,8 @@ func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
 	})
 }
 
-// A child does not exist, is created, and is listed. The list is applied before the reply by which
-// the child does not exist.
+// TestTrap29_ListBeforeOlderReply fails if a child that is listed is removed by an earlier reply,
+// according to which it does not exist.
 func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	runManual(t, func(m *manual) {
 		older := m.completeAbsent(m.start("/a/b", fetchData))
@@ -181,8 +181,8 @@ func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	})
 }
 
-// A child is deleted, is not listed, and is created again. The new child is applied before the
-// list.
+// TestTrap29_ListAfterNewerReply fails if a child is removed by an earlier list without it,
+// although it was created again since.
 func TestTrap29_ListAfterNewerReply(t *testing.T) {
 	runManual(t, func(m *manual) {
 		older := m.start("/a", fetchList)

@@ -166,7 +166,8 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 	})
 }
 
-// Data that is larger than the receive buffer is treated in the same way.
+// TestTrap37_TooMuchData fails if data that is larger than the receive buffer is not reported, or
+// is requested again and again, which breaks the connection each time.
 func TestTrap37_TooMuchData(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")

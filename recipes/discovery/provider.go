@@ -152,7 +152,7 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// run is the goroutine of the provider. ready receives nil when the provider has read the list, or
+// run keeps the list current until ctx is done or the list cannot be read. ready receives nil when the provider has read the list, or
 // the reason why it cannot.
 func (p *Provider) run(ctx context.Context, ready chan<- error) {
 	defer close(p.ended)

@@ -41,7 +41,7 @@ var long = recipes.WithSessionTimeout(longTimeout)
 
 // step is an operation and its cost.
 type step struct {
-	trips, requests int // see requireCost
+	trips, requests int // what requireCost compares the measured numbers with
 	do              func() error
 }
 

@@ -216,7 +216,8 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	}
 }
 
-// Trap 32 for readers, of which several may hold the lock, and writers.
+// TestTrap32_SequenceNumbersOfRWMutexExhausted fails if a reader or a writer is not rejected after
+// the sequence numbers are exhausted, or if those that have joined before lose their order.
 func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()

@@ -176,7 +176,8 @@ func TestMultiLock_LosesLockWhileWaiting(t *testing.T) {
 	})
 }
 
-// Clients that acquire common locks in different orders would wait for each other.
+// TestMultiLock_DoesNotDeadlock fails if clients that name common locks in different orders wait
+// for each other.
 func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		names := []string{"a", "b", "c", "d", "e"}

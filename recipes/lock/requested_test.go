@@ -217,7 +217,8 @@ func TestReleaseRequested_RequestedBeforeDowngrade(t *testing.T) {
 	}
 }
 
-// Trap 25 for the watch with which a holder waits for requests to release.
+// TestTrap25_RevocationHasOneWatch fails if a holder that waits for requests to release leaves
+// further watches after reconnects or repeated calls.
 func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())

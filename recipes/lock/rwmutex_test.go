@@ -107,7 +107,7 @@ func TestRWMutex_PredictsReader(t *testing.T) {
 	}
 }
 
-// A reader that calls Lock would wait for its own read lock.
+// TestRWMutex_UpgradeIsRejected fails if a reader that calls Lock waits for its own read lock.
 func TestRWMutex_UpgradeIsRejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()

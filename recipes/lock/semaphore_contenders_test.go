@@ -117,7 +117,8 @@ func TestSemaphore_RequestRelease(t *testing.T) {
 	})
 }
 
-// The data of the znode is written by another client between the write and the read that follows.
+// TestSemaphore_RequestRelease_WrittenTwice fails if a request to release is lost because another
+// client writes the data of the znode between the write and the read that follows.
 func TestSemaphore_RequestRelease_WrittenTwice(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b, c := w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)

@@ -76,7 +76,8 @@ func TestSharedCount(t *testing.T) {
 	})
 }
 
-// The limit falls below the request, or to 0, while the contender waits, and before it joins.
+// TestSharedCount_OverLimit fails if a contender waits for more leases than the limit, which falls
+// below its request or to 0, or if a granted lease is taken away.
 func TestSharedCount_OverLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
@@ -108,7 +109,8 @@ func TestSharedCount_Format(t *testing.T) {
 	})
 }
 
-// The contender for the leases gives up, or the limit changes again, while the limit changes.
+// TestSharedCount_ChangesTwice fails if a contender hangs, or leaves a znode, because it gives up,
+// or the limit changes again, while it reacts to a change of the limit.
 func TestSharedCount_ChangesTwice(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true

@@ -60,7 +60,7 @@ type completion struct {
 	toDeadLetters, inPlace bool
 	reason                 string
 	cause                  error // of a return
-	// marker names the time until which a delayed return keeps the item from consumers.
+	// marker is the znode that shows until when a delayed return keeps the item from consumers.
 	marker marker
 	// finished are the deliveries that the completion has finished.
 	finished []*delivery

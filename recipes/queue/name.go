@@ -114,7 +114,7 @@ func prefixOf(e entry) string { return strings.TrimSuffix(e.name, fmt.Sprintf("%
 type position struct {
 	priority    int
 	hasPriority bool
-	due         int64 // as in entry
+	due         int64 // when it may be delivered, in the unit of entry.due
 }
 
 // prefix returns the name of a new item without its sequence number.

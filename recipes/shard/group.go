@@ -80,7 +80,7 @@ func (g *Group) Spec(ctx context.Context) (Spec, error) {
 }
 
 // errSame is the reason why Update writes nothing.
-var errSame = errors.New("no change")
+var errSame = errors.New("the function of Update has not changed the Spec")
 
 // Update changes the Spec by f, and returns the result. It may be called at any time, by members and
 // by other clients. f gets the current Spec, and is called again if another client has changed it in

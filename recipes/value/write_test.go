@@ -46,8 +46,8 @@ func TestTrap07_33_ReplyLostAtOverflow(t *testing.T) {
 	}
 }
 
-// A server closes the connection when it receives a request that is too large, so the value must
-// be rejected before it is sent.
+// TestTrap37_ValueTooLarge fails if a value that is too large is sent: the server would close the
+// connection.
 func TestTrap37_ValueTooLarge(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		v := newValue[string](h, h.Connect(zk.WithMaxBufferSize(0)), node)
@@ -92,8 +92,8 @@ func TestTrap07_ReplyLost(t *testing.T) {
 	}
 }
 
-// The reply is lost and the session expires, so only the data can show whether the write was
-// applied. If the data does not show it, the outcome is unknown, and the write is not retried.
+// TestTrap07_SessionExpiresWithReply fails if a write whose reply is lost with the session is
+// repeated, or is reported as applied without data that shows it.
 func TestTrap07_SessionExpiresWithReply(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -137,8 +137,8 @@ func TestTrap07_SessionExpiresWithReply(t *testing.T) {
 	}
 }
 
-// The znode is deleted and created again, and has the same version again. The write must not
-// replace the new value by a value that was computed from the old value.
+// TestTrap28_ZnodeIsCreatedAgain fails if a value that was computed from an old value replaces a
+// new one that has the same version, because the znode was deleted and created again.
 func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
 	const hundred = "\x00\x00\x00\x00\x00\x00\x00\x64"
 	t.Run("after a write", func(t *testing.T) {
