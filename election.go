@@ -25,8 +25,8 @@ import (
 type Election struct {
 	conn       *zk.Conn
 	node       string
-	createNode bool // see WithCreateNode
-	rejoin     bool // see WithRejoin
+	createNode bool // WithCreateNode: create the node if it does not exist
+	rejoin     bool // WithRejoin: join again after a loss
 	candidacy  *candidacy
 	log        *slog.Logger // with the names of the election and the client
 

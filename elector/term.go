@@ -91,7 +91,7 @@ func (l *loop) workReturned(err error) event {
 	switch {
 	case l.ctx.Err() != nil: // the reason why Work has returned, perhaps
 		return l.addWorkError(l.contextDone(), err)
-	case leadership.Err() != nil: // the same
+	case leadership.Err() != nil: // again perhaps the reason
 		log.Warn("work was interrupted", "cause", leadership.Err(), "err", err)
 		return event{state: StateNotLeader}
 	case l.elector.isLead:

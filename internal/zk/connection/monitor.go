@@ -34,7 +34,7 @@ type monitor struct {
 	slot   *slot
 	conn   *zk.Conn
 	ctx    context.Context    // of the goroutine
-	stop   context.CancelFunc // ends it
+	stop   context.CancelFunc // ends ctx
 	timer  *time.Timer        // starts the goroutine
 	starts time.Time          // when timer starts the goroutine; protected by mu
 	done   chan struct{}
@@ -50,7 +50,7 @@ type monitor struct {
 	validities []validity    // one for each timeout that subscriptions state
 	began      time.Time     // when the session was first seen
 	short      int           // the number of consecutive sessions that ended shortly after they began
-	idle       time.Time     // the last Idle
+	idle       time.Time     // the newest Facts.Idle
 	idleTicks  int           // the number of ticks since it was first seen
 	downSince  time.Time     // when the goroutine first saw the connection down; zero if it is up
 	warned     bool          // a warning about downSince was logged
@@ -61,7 +61,7 @@ type monitor struct {
 	logs []func() // log messages that the goroutine writes
 
 	record   *Record
-	observer func(Event) // notice
+	observer func(Event) // the method notice, which record calls
 	pauses   *pauseMonitor
 
 	checking bool // a check is outstanding; used only by the goroutine

@@ -246,9 +246,9 @@ func (g *Guard) Check(node string, czxid int64) error {
 	switch {
 	case err == zk.ErrNoNode: //nolint:errorlint // as the client library returns it
 		return nil
-	case err == zk.ErrNoAuth && g.Strict: //nolint:errorlint // as well
+	case err == zk.ErrNoAuth && g.Strict: //nolint:errorlint // as the client library returns it
 		return fmt.Errorf("read the ACL of %s, which WithStrictACL requires: %w", node, err)
-	case err == zk.ErrNoAuth: //nolint:errorlint // as well
+	case err == zk.ErrNoAuth: //nolint:errorlint // as the client library returns it
 		if g.note(node, czxid) {
 			g.Log.Warn("the ACL of the znode cannot be read, so other clients may be able to change it: permit the participants to read it", "path", node)
 		}

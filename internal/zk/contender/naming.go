@@ -339,7 +339,7 @@ func Order(children []string, tombstone string) (contenders, others []string, en
 		}
 	}
 	slices.SortFunc(found, func(a, b contender) int {
-		return cmp.Or(int(a.sequence-b.sequence), cmp.Compare(a.name, b.name)) // see IsBefore
+		return cmp.Or(int(a.sequence-b.sequence), cmp.Compare(a.name, b.name)) // the difference may overflow, as in IsBefore
 	})
 	for _, c := range found {
 		contenders = append(contenders, c.name)

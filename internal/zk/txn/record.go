@@ -149,7 +149,7 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 		transient := connection.Transient(err)
 		lost = lost || transient && !errors.Is(err, zk.ErrNoServer)
 		if !lost && !transient {
-			call.finish(failure(responses, 0, len(call.t.Ops), err))
+			call.finish(failedOutcome(responses, 0, len(call.t.Ops), err))
 			return nil
 		}
 		stat, readErr := connection.Read(ctx, conn, func() (*zk.Stat, error) {
@@ -171,7 +171,7 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 			call.fail(ErrUnknown)
 			return nil
 		case !transient:
-			call.finish(failure(responses, 0, len(call.t.Ops), err))
+			call.finish(failedOutcome(responses, 0, len(call.t.Ops), err))
 			return nil
 		}
 		// If the lost request is applied after this read, the next request fails, because the
