@@ -21,7 +21,7 @@ import (
 // from its queues.
 type updater struct {
 	cache *Cache
-	tree  *tree // that of the cache
+	tree  *tree // the tree that the cache reads from
 
 	scope          Scope
 	concurrency    int  // the maximum number of requests in flight

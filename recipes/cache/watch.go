@@ -45,7 +45,7 @@ type watchSet struct {
 	running    sync.WaitGroup
 	waiters    []*waiter
 	notFull    []*waiter
-	unassigned []*nodeWatch // without a waiter
+	unassigned []*nodeWatch // watches that no goroutine waits for yet
 }
 
 func newWatchSet() *watchSet {

@@ -26,7 +26,7 @@ type Part interface {
 type part struct {
 	setup     *recipe.Setup
 	lock, try func(context.Context) (*Hold, error)
-	err       error // the part is invalid
+	err       error // why the part is invalid, or nil
 }
 
 func (m *Mutex) part() part { return part{m.setup, m.Lock, m.TryLock, nil} }

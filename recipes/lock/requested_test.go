@@ -70,7 +70,7 @@ func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 		name    string
 		change  func(w *harness, path string)
 		watched bool          // at the time of the change
-		within  time.Duration // of the request it must be reported
+		within  time.Duration // the longest time from the request until it is reported
 	}{
 		{"too large before the first read", tooLarge, false, 4 * timeout},
 		{"too large", tooLarge, true, 4 * timeout},

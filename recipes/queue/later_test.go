@@ -181,8 +181,8 @@ func TestLater_ClaimedDuringWithdraw(t *testing.T) {
 	})
 }
 
-// TestLater_OperatorDeletes fails if a queue stops delivering items, or keeps a marker, because an
-// operator deletes the delayed item, its marker or its claim.
+// TestLater_OperatorDeletes fails if an item is never delivered, or a marker remains, after an
+// operator has deleted the delayed item, its marker or its claim.
 func TestLater_OperatorDeletes(t *testing.T) {
 	for _, what := range []string{"item", "marker", "claim"} {
 		t.Run(what, func(t *testing.T) {

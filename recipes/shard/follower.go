@@ -238,7 +238,7 @@ func (f *follower) adopt(plan Plan) {
 	}
 }
 
-// start starts to contend for a shard.
+// start makes the member contend for the lock of a shard.
 func (f *follower) start(name string) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	f.contends[name] = &contention{stop: stop}

@@ -118,7 +118,7 @@ type memberText struct {
 	ID     string `json:"id"`
 	Zone   string `json:"zone,omitempty"`
 	Weight int    `json:"weight"`
-	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // since 1970
+	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // milliseconds since 1970
 }
 
 // moveText are the moves that differ only in the shard.
