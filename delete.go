@@ -295,7 +295,7 @@ func (d *deletion) deleteCandidates(names []string) error {
 // listing contains the children of an election node.
 type listing struct {
 	candidates []string // in the order of succession
-	foreign    []string // the other children
+	foreign    []string // the children that are not candidates
 	ended      bool     // the tombstone exists
 }
 

@@ -60,7 +60,7 @@ type observer struct {
 	first        *watch.Reader // reads the znode of the first candidate
 	firstID      string
 
-	leaders latest.Changes[CandidateInfo] // zero for none
+	leaders latest.Changes[CandidateInfo] // zero if there is no leader
 }
 
 func (v *observer) run(ctx context.Context) {

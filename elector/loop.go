@@ -36,10 +36,10 @@ type loop struct {
 // combination of them.
 type event struct {
 	state      State
-	leadership *leaderelection.Leadership // for StateLeader
+	leadership *leaderelection.Leadership // the one that has begun; only for StateLeader
 	err        error                      // for StateError; if final is true, the error that Run returns
 
-	final   bool // Run returns
+	final   bool // Run returns after this event
 	stopped bool // final because the context of Run is done
 	rejoin  bool // a resignation was requested: the next candidacy starts without a wait
 }

@@ -14,7 +14,7 @@ import (
 // term is a leadership for which Begin was called.
 type term struct {
 	leadership *leaderelection.Leadership
-	ctx        context.Context         // of Begin and Work
+	ctx        context.Context         // the context of Begin and Work
 	end        context.CancelCauseFunc // ends ctx
 	workResult <-chan error            // receives the result of Work; nil if Work does not run
 	hungErr    error                   // wraps ErrHung if Begin or Work was abandoned

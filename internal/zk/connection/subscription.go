@@ -24,7 +24,7 @@ type Subscription struct {
 	onCheck  func(Check)
 	first    time.Time               // when the write of Prove was sent
 	every    time.Duration           // the longest interval of checks, set by CheckEvery
-	stated   time.Duration           // the timeout of Subscribe
+	stated   time.Duration           // the session timeout that was passed to Subscribe
 	log      *slog.Logger            // nil for none
 	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
 }

@@ -212,7 +212,7 @@ func CheckStrict(acl []zk.ACL, strict bool) error {
 type OpenError struct {
 	Path   string
 	Others []zk.ACL
-	Remedy string // a command
+	Remedy string // a command for zkCli.sh that changes the ACL
 }
 
 func (e *OpenError) Error() string {

@@ -37,7 +37,7 @@ type Contender struct {
 	timers  timers
 	lease   lease
 
-	reason   error // why it leaves
+	reason   error // why the contender leaves
 	reported reported
 }
 

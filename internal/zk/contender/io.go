@@ -166,7 +166,7 @@ type Reply struct {
 	Owner      int64 // the session that owns a znode
 	Token      int64 // the creation zxid of a znode
 	QueueCzxid int64
-	Version    int32 // of the data
+	Version    int32 // the version of the znode's data
 	Ephemeral  bool
 	Alone      bool // Create: the contender is the only child of the queue
 	Ended      bool

@@ -379,7 +379,7 @@ func (v *view) neighborsOf(own string, children []string) neighbors {
 	}
 	var n neighbors
 	ownSequence, _ := number(own)
-	var last, lastButOne int32 // distances, which are negative
+	var last, lastButOne int32 // the distances of these contenders to own, which are negative
 	for _, name := range children {
 		if name == own {
 			n.present = true

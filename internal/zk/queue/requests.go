@@ -81,8 +81,8 @@ type result struct {
 	reply   contender.Reply
 	path    string          // of the znode Name of the request, or that was created
 	sent    time.Time       // when the request was sent
-	watch   *watch.Watch    // that was set
-	ctx     context.Context // of a Replace
+	watch   *watch.Watch    // the watch that the request has set, or nil
+	ctx     context.Context // ends the retries of a Replace; nil for other requests
 }
 
 var results = sync.Pool{New: func() any { return new(result) }}

@@ -23,7 +23,7 @@ type record struct {
 	session int64  // the owner of the znode
 	version int32  // the last known version
 	id      uint64 // the last ID that was used
-	zxid    int64  // the czxid
+	zxid    int64  // the creation zxid of the record
 	// sent is the time when the request was sent that has created the znode. It is zero if the
 	// reply was lost.
 	sent time.Time

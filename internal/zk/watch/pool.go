@@ -62,7 +62,7 @@ type pool struct {
 	taken   sync.Cond      // an event was passed to Take
 	started uint64         // the number of reads that were started
 	watches map[key]*Watch // those that were not seen to fire
-	reads   map[key]*reads // those in progress
+	reads   map[key]*reads // the reads in progress
 	sweep   int            // with so many watches, look for those that have fired
 }
 
