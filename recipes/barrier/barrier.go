@@ -76,6 +76,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	return err
 }
 
+// wait blocks until the znode of the barrier does not exist.
 func (b *Barrier) wait(ctx context.Context) error {
 	sub := b.setup.Subscribe()
 	defer sub.Close()

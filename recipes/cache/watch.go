@@ -130,6 +130,7 @@ type waiter struct {
 	watches []*nodeWatch // used by the goroutine
 }
 
+// run reports each watch that fires to fired, until stopping or x.retired is closed.
 func (x *waiter) run(stopping <-chan struct{}, fired *mailbox[firedWatch]) {
 	receive := func(c any) reflect.SelectCase {
 		return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)}

@@ -128,6 +128,7 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiHold, error) {
 	return m.take(ctx, func(p part, ctx context.Context) (*Hold, error) { return p.try(ctx) })
 }
 
+// take acquires all locks by calls of lock. After an error it releases those that it has acquired.
 func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (*Hold, error)) (*MultiHold, error) {
 	taking, lost := context.WithCancelCause(ctx)
 	defer lost(nil)

@@ -329,6 +329,7 @@ func (f *scheduleRun) checkHistory(object string, model porcupine.Model) error {
 	return nil
 }
 
+// describe lists operations in the order of their calls, one a line.
 func describe(model porcupine.Model, operations []porcupine.Operation) string {
 	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	var b strings.Builder

@@ -23,8 +23,8 @@ func (w *harness) seen(s *Semaphore) (found []string) {
 	return found
 }
 
-// TestSemaphore_Contenders fails if Contenders does not show who has leases, how many, and who
-// waits.
+// TestSemaphore_Contenders fails if Contenders does not show the holders, the numbers of their
+// leases, and the contenders that wait.
 func TestSemaphore_Contenders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.semaphore(w.operator, 3)
