@@ -102,6 +102,8 @@ var (
 	errBusy = errors.New("other candidates keep joining")
 )
 
+// run deletes the election, and returns what DeleteElection returns: nil also if another client has
+// deleted it in the meantime.
 func (d *deletion) run() error {
 	err := d.deleteElection()
 	switch {

@@ -139,6 +139,7 @@ func (f *fleet) startHandWritten(id string) instance {
 	return o
 }
 
+// run joins the election, follows its predecessor, and leads until ctx is done.
 func (o *handWritten) run() {
 	defer close(o.done)
 	var err error

@@ -63,6 +63,7 @@ type observer struct {
 	leaders latest.Changes[CandidateInfo] // zero if there is no leader
 }
 
+// run publishes observations until ctx is done, or until it has published an error.
 func (v *observer) run(ctx context.Context) {
 	defer close(v.observations)
 	defer v.sub.Close()

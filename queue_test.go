@@ -298,7 +298,7 @@ func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 }
 
 // TestTrap01_SeveralCandidates_NamePrefix fails if one of several candidates on one connection uses
-// the znode of another one, because a create has lost its reply.
+// a znode that another candidate has created, because a create has lost its reply.
 func TestTrap01_SeveralCandidates_NamePrefix(t *testing.T) {
 	for nth := 1; nth <= 4; nth++ {
 		forEachLoss(t, bubble.ConnectionLost, 1, func(h *harness, l bubble.Fault) {

@@ -36,7 +36,7 @@ type loop struct {
 // combination of them.
 type event struct {
 	state      State
-	leadership *leaderelection.Leadership // the one that has begun; only for StateLeader
+	leadership *leaderelection.Leadership // the leadership that has begun; only for StateLeader
 	err        error                      // for StateError; if final is true, the error that Run returns
 
 	final   bool // Run returns after this event

@@ -33,8 +33,8 @@ func every(step, until time.Duration) (sent []time.Duration) {
 	return sent
 }
 
-// TestLease_Deadline fails if a series of proofs leads to another deadline than the one that the
-// pings of the client allow.
+// TestLease_Deadline fails if the deadline that follows from a series of proofs is earlier or later
+// than the pings of the client allow.
 func TestLease_Deadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent []time.Duration

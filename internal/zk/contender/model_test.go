@@ -255,8 +255,8 @@ func TestExplore_OtherClients(t *testing.T) {
 	)
 }
 
-// TestExplore_DeletedQueue fails if a queue that is deleted, or replaced by another one, causes the
-// violation of an invariant.
+// TestExplore_DeletedQueue fails if a queue that is deleted, also if another queue replaces it,
+// causes the violation of an invariant.
 func TestExplore_DeletedQueue(t *testing.T) {
 	again := scenario{name: "queue can be made", members: 1, conns: 1, budget: budget{leaves: 1, deletions: 1, breaks: 1}}
 	again.config = func(c *Config) { c.CanMakeQueue, c.QueueCzxid = true, 0 }

@@ -322,8 +322,8 @@ func TestJoin_Patience(t *testing.T) {
 }
 
 // TestWait_ContenderInTheMiddleLeaves fails if a contender keeps the lease that it has requested
-// because the contender before its predecessor has left, although a listing shows that another one
-// is ahead.
+// because the contender before its predecessor has left, although a listing shows an earlier
+// contender.
 func TestWait_ContenderInTheMiddleLeaves(t *testing.T) {
 	const head = "c-latch-0000000000"
 	cfg := electionConfig

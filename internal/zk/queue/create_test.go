@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap01_CreateReplyLost fails if a znode whose create has lost its reply remains beside the
-// contender's own and blocks the queue (CURATOR-45, CURATOR-79).
+// TestTrap01_CreateReplyLost fails if a znode whose create has lost its reply remains as a second
+// znode of the contender and blocks the queue (CURATOR-45, CURATOR-79).
 func TestTrap01_CreateReplyLost(t *testing.T) {
 	forEachLoss(t, bubble.ConnectionLost, testCreateReplyLost)
 }

@@ -218,6 +218,7 @@ func (d *driver) warnOfPersistent(r *result) {
 		"delete the znode unless a program uses it", "path", r.path)
 }
 
+// execute carries out an output of the state machine other than Send.
 func (d *driver) execute(o *contender.Output) {
 	switch o.Kind {
 	case contender.Report:

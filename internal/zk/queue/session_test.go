@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap11_ZnodeOfEarlierSession fails if a contender has its turn with a znode of its previous
-// session, which will be deleted. A server that lags behind can still show such a znode
+// TestTrap11_ZnodeOfEarlierSession fails if it is a contender's turn although its znode belongs to
+// its previous session and will be deleted. A server that lags behind can still show such a znode
 // (CURATOR-696, CURATOR-604).
 func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
@@ -39,7 +39,7 @@ func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	})
 }
 
-// TestTrap11_SessionEndsAtHandOver fails if a contender has its turn because the expiry of a
+// TestTrap11_SessionEndsAtHandOver fails if it becomes a contender's turn because the expiry of a
 // session has deleted the znode of its predecessor, although its own znode belongs to the same
 // session (CURATOR-696).
 func TestTrap11_SessionEndsAtHandOver(t *testing.T) {
@@ -202,8 +202,8 @@ func TestTrap14_DoneIsClosed(t *testing.T) {
 	}
 }
 
-// TestTrap16_StoppedHolderWrites fails if a holder that was stopped can write after the turn of
-// another one has begun (TN10, Kleppmann 2016, Jepsen etcd 3.4.3). Here its lease is far too long,
+// TestTrap16_StoppedHolderWrites fails if a holder that was stopped can write after the turn of the
+// next one has begun (TN10, Kleppmann 2016, Jepsen etcd 3.4.3). Here its lease is far too long,
 // which has the same effect as a stop directly after a check of the clock.
 func TestTrap16_StoppedHolderWrites(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
@@ -366,8 +366,8 @@ func TestTrap22_NothingHangs(t *testing.T) {
 }
 
 // TestTrap22_CloseWithSeveralContenders fails if one of several contenders on a connection that is
-// closed does not leave, or takes the deletion of another one's znode, which the server still
-// reports, for its turn (kazoo #482).
+// closed does not leave, or takes the deletion of its predecessor, which the server still reports,
+// for its turn (kazoo #482).
 func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
 	for name, leaves := range map[string]bool{"during its turn": false, "leaving": true} {
 		subtestForEachKind(t, name, all, 1, func(h *harness) {

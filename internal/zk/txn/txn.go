@@ -126,6 +126,7 @@ func (c *Call) Outcome() Outcome {
 	return c.outcome
 }
 
+// finish makes o the outcome of the call. It must be called once.
 func (c *Call) finish(o Outcome) {
 	c.outcome = o
 	close(c.done)
