@@ -279,7 +279,8 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 	})
 }
 
-// The same one level below: a parent whose reply is deferred does not confirm its children.
+// TestTrap29_DeferredParent fails if a parent whose reply is deferred, until the parent above it
+// was read again, confirms its children.
 func TestTrap29_DeferredParent(t *testing.T) {
 	runManual(t, func(m *manual) {
 		m.read("/a/b", fetchList, 2, 2, 3, "c")

@@ -55,7 +55,7 @@ type contenderReport struct {
 // mutexIndex is the index of the contender for the mutex.
 const mutexIndex = -1
 
-// acquire acquires n leases. It corresponds to acquisition.wait.
+// acquire waits until it has acquired n leases, or returns ErrHeld if noWait is set and it would wait.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
 	return observed(c.setup, func() (*Hold, error) {
 		return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })
