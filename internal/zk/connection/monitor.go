@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// slot holds the monitor of one connection.
+// slot contains the monitor of one connection, or nil while it has no subscription.
 type slot struct {
 	mu      sync.Mutex
 	monitor *monitor // nil while there are no subscriptions

@@ -40,7 +40,7 @@ func CheckPath(node string) error {
 	}):
 		return fmt.Errorf("%w: path %q has a character that ZooKeeper does not accept", ErrInvalid, node)
 	case len(node) > maxPath:
-		return fmt.Errorf("%w: path %q and so on has %d bytes, at most %d", ErrInvalid, node[:40], len(node), maxPath)
+		return fmt.Errorf("%w: path %q… has %d bytes, which exceed the limit of %d", ErrInvalid, node[:40], len(node), maxPath)
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func CheckACL(acl []zk.ACL) error {
 	case len(acl) == 0:
 		return fmt.Errorf("%w: WithACL: the list is empty", ErrInvalid)
 	case size > maxACL:
-		return fmt.Errorf("%w: WithACL: %d bytes, at most %d", ErrInvalid, size, maxACL)
+		return fmt.Errorf("%w: WithACL: %d bytes exceed the limit of %d", ErrInvalid, size, maxACL)
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func hold(t *testing.T, cfg Config) *script {
 // electionConfig is the configuration of an election.
 var electionConfig = Config{Dir: "/e", Naming: CuratorLatch, Tombstone: tombstone, QueueCzxid: 70, QueueSession: 1, Lookahead: true}
 
-// lockConfig is that of a mutex.
+// lockConfig is the configuration of a contender for a mutex.
 var lockConfig = Config{Dir: "/l", Naming: CuratorLatch, CanMakeQueue: true}
 
 var timerNames = [...]string{"patience", "reason", "prepare", "own", "doubt", "standby"}

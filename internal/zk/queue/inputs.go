@@ -302,7 +302,7 @@ type departure struct {
 	announced chan struct{} // closed when the znode was deleted by its own contender
 }
 
-// departures are those of one connection, by the path of the znode.
+// departures are the expected departures of contenders of one connection, by the path of the znode.
 type departures struct {
 	mu     sync.Mutex
 	byPath map[string]*departure

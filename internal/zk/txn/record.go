@@ -326,7 +326,7 @@ func Size(ops []any) (int, error) {
 		}
 	}
 	if total > maxBytes {
-		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, total, maxBytes)
+		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", ErrTooLarge, total, maxBytes)
 	}
 	return total, nil
 }

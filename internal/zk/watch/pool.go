@@ -56,7 +56,7 @@ var pools = connection.NewMap(func(*zk.Conn) *pool {
 	return p
 })
 
-// pool holds the watches of one connection.
+// pool contains the watches of one connection, which all users of the connection share.
 type pool struct {
 	mu      sync.Mutex
 	taken   sync.Cond      // an event was passed to Take
