@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// dial opens a connection by zkdial, which recovers if the servers have lost their data.
+// dialServer opens a connection by zkdial, which recovers if the servers have lost their data.
 func dialServer(h *bubble.Test) *zk.Conn {
 	h.Helper()
 	conn, _, err := zkdial.Connect([]string{h.Server.Name()}, bubble.SessionTimeout, zkdial.WithDialer(h.Server.Dialer()))

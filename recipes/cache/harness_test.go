@@ -104,7 +104,7 @@ func reconnect(h *bubble.Test, c *Cache, f func()) {
 	require.True(h, c.Fresh())
 }
 
-// requests returns the requests of the session of the cache while f runs, without pings and events.
+// requestsDuring returns the requests of the session of the cache while f runs, without pings and events.
 func requestsDuring(h *bubble.Test, f func()) zktest.Log {
 	begin := len(h.Server.Log())
 	f()

@@ -105,7 +105,7 @@ func newProvider(w *bubble.Test, d *Discovery, opts ...ProviderOption) *Provider
 	return p
 }
 
-// close closes a registration or a provider that the test may have left open.
+// closeRepeatedly closes a registration or a provider that the test may have left open.
 func closeRepeatedly(w *bubble.Test, c io.Closer) {
 	if err := bubble.Repeated(c.Close); !errors.Is(err, recipes.ErrConnClosed) {
 		require.NoError(w, err)

@@ -236,7 +236,7 @@ func (w *harness) requireCost(conn *zk.Conn, trips, requests int, f func()) {
 
 const anyNumber = -1
 
-// sent returns the requests that a session has sent, without checks of the lease.
+// sentSince returns the requests that a session has sent, without checks of the lease.
 func (w *harness) sentSince(begin int, conn *zk.Conn) zktest.Log {
 	return w.srv.Log()[begin:].Session(conn.SessionID()).Requests().Filter(func(e zktest.Entry) bool {
 		return e.Op != zktest.OpMulti || e.Ops != 1

@@ -126,8 +126,8 @@ func TestMultiHold_Deadline(t *testing.T) {
 	}
 }
 
-// InterProcessMultiLock continues to acquire locks after a failure. Here the remaining locks are
-// not requested, and the granted locks are released.
+// TestMultiLock_AllOrNone fails if a MultiLock requests further locks after a failure, as Curator's
+// InterProcessMultiLock does, or does not release the granted ones.
 func TestMultiLock_AllOrNone(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		held, err := w.at(w.operator, "b").Lock(w.Context())

@@ -129,7 +129,7 @@ func (c *EtcdCluster) Call(i int, method string, request, reply any) error {
 	return c.call(i, etcdLimit, method, request, reply)
 }
 
-// call calls a method of server i with a time limit.
+// call is Call with a time limit.
 func (c *EtcdCluster) call(i int, limit time.Duration, method string, request, reply any) error {
 	body, err := json.Marshal(request)
 	if err != nil {

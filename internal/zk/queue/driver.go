@@ -50,7 +50,7 @@ type driver struct {
 	timers []deadline
 	timer  *time.Timer // of the first of timers
 
-	rename     *Rename // in progress
+	rename     *Rename // the rename in progress, or nil
 	persistent string  // the path of the predecessor of which a warning was logged
 	err        error   // of the removal
 }
