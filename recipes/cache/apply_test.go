@@ -115,7 +115,7 @@ func (m *manual) changeParent() {
 func (m *manual) requireEvents(want ...string) {
 	m.Helper()
 	var events []string
-	for !m.u.events.empty() {
+	for !m.u.events.isEmpty() {
 		events = append(events, eventText(m.u.events.first()))
 		m.u.events.removeFirst()
 	}

@@ -26,7 +26,7 @@ type pathEvents struct {
 
 func newEventQueue() eventQueue { return eventQueue{paths: map[string]pathEvents{}} }
 
-func (q *eventQueue) empty() bool { return q.head == nil }
+func (q *eventQueue) isEmpty() bool { return q.head == nil }
 
 func (q *eventQueue) addCreated(z *Znode) {
 	p := q.paths[z.Path]

@@ -128,7 +128,7 @@ func put(w *bubble.Test, d *Discovery, id, data string) {
 	require.NoError(w, err)
 }
 
-// owned reports whether the znode of an instance exists and belongs to the session.
-func owned(w *bubble.Test, id string, session int64) bool {
+// isOwned reports whether the znode of an instance exists and belongs to the session.
+func isOwned(w *bubble.Test, id string, session int64) bool {
 	return strings.Contains(w.Server.Tree(), id+" ") && strings.Contains(w.Server.Tree(), fmt.Sprintf("ephemeral=%#x", session))
 }

@@ -279,7 +279,7 @@ func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 			w.Server.Refuse(false)
 			bubble.Advance(10 * time.Second)
 			require.NotEqual(w, old, d.setup.Conn.SessionID())
-			require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
+			require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
 			require.Equal(w, Status{State: Registered}, <-r.Status())
 		}
 		require.NoError(w, r.Close())
@@ -332,16 +332,16 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 		_, err = d.Register(ctx, instance("one"))
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.ErrorIs(w, err, recipes.ErrTaken)
-		require.True(w, owned(w, "one", former.setup.Conn.SessionID()))
+		require.True(w, isOwned(w, "one", former.setup.Conn.SessionID()))
 		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
 
 		time.AfterFunc(2*time.Second, func() { _ = w.Server.ExpireSession(former.setup.Conn.SessionID()) })
 		r := register(w, d, "one")
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
 		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
 		bubble.Advance(time.Hour)
 		require.Equal(w, Status{State: Registered}, <-r.Status())
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
 		require.NoError(w, r.Close())
 	})
 }
@@ -362,11 +362,11 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 		i.Port = 81
 		require.ErrorIs(w, r.Update(limited, i), context.DeadlineExceeded)
 		require.ErrorIs(w, (<-r.Status()).Cause, recipes.ErrTaken)
-		require.True(w, owned(w, "one", earlier), w.Server.Tree())
+		require.True(w, isOwned(w, "one", earlier), w.Server.Tree())
 
 		require.NoError(w, w.Server.ExpireSession(earlier))
 		require.NoError(w, r.Update(w.Context(), i))
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
 		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
 		require.NoError(w, r.Close())
 	})
@@ -381,7 +381,7 @@ func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 		earlier := d.setup.Conn.SessionID()
 		loseSession()
 		require.ErrorIs(w, r.Close(), recipes.ErrUnconfirmed)
-		require.True(w, owned(w, "one", earlier), w.Server.Tree())
+		require.True(w, isOwned(w, "one", earlier), w.Server.Tree())
 		require.NoError(w, w.Server.ExpireSession(earlier))
 		require.NoError(w, r.Close())
 		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
@@ -403,7 +403,7 @@ func TestRegister_TwiceOnOneConnection(t *testing.T) {
 		synctest.Wait()
 		require.NoError(w, r.Close())
 		r = <-second
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close())
 	})
 }
@@ -422,12 +422,12 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 		created := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
 		require.Less(w, len(created), 30, "creates have pauses")
 		bubble.Advance(time.Minute)
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
 		// The node of the service is deleted as well.
 		require.NoError(w, other.setup.Conn.Delete(one, -1))
 		require.NoError(w, firstErrorExcept(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
 		bubble.Advance(time.Minute)
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close())
 	})
 }

@@ -136,8 +136,8 @@ func (c *client) readRegister() {
 	c.operation(registerPath, read{value}, called, c.now())
 }
 
-// mayFail checks that an acquisition has failed for an expected reason.
-func (c *client) mayFail(err error) {
+// requireExpectedFailure requires that an acquisition has failed for an expected reason.
+func (c *client) requireExpectedFailure(err error) {
 	for _, reason := range []error{context.DeadlineExceeded, ErrHeld, recipes.ErrDeleted} {
 		if errors.Is(err, reason) {
 			return
@@ -158,7 +158,7 @@ func (c *client) acquire(lock func(context.Context) (*Hold, error), grant func(t
 	called, before := c.now(), c.conn.SessionID()
 	h, err := lock(ctx)
 	if err != nil {
-		c.mayFail(err)
+		c.requireExpectedFailure(err)
 		return
 	}
 	over := c.recordHold(node, h, grant(h.Token()), yield{h.Token()}, called, before, c.conn.SessionID())

@@ -102,7 +102,7 @@ func (s *semaphoreSchedule) contend(c *client) {
 			c.pauseRandomly(h.Context())
 			over()
 		case last || !errors.Is(err, ErrOverLimit):
-			c.mayFail(err)
+			c.requireExpectedFailure(err)
 		}
 		cancel()
 		if last && err == nil {
