@@ -71,7 +71,7 @@ func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
 		h.remove(created[0])
 		other := h.createSequential(created[0][len(dir)+1 : len(created[0])-10])
 		h.reconnect()
-		if h.named() {
+		if h.hasGUIDs() {
 			c.requireOnly()
 			require.NotEqual(h, []string{other}, h.contenders())
 			return
