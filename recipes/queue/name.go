@@ -75,7 +75,7 @@ func parseName(layout recipe.Layout, name string) (e entry, ok bool) {
 	}
 	switch {
 	case head == "":
-		return e, true // queue-0000000042
+		return e, true // as in queue-0000000042
 	case len(head) == 9 && (head[0] == '0' || head[0] == '1'):
 		// queue-1000000050000000042: the sign is such that the strings have the order of the
 		// numbers.

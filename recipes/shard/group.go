@@ -90,7 +90,7 @@ var errSame = errors.New("the function of Update has not changed the Spec")
 func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 	var same Spec
 	spec, err := g.spec.Update(ctx, func(was Spec) (Spec, error) {
-		copied, _ := json.Marshal(was) // strings and numbers
+		copied, _ := json.Marshal(was) // strings and numbers, so it cannot fail
 		var is Spec
 		_ = json.Unmarshal(copied, &is)
 		if err := f(&is); err != nil {

@@ -33,7 +33,7 @@ var epochs atomic.Uint64
 type monitor struct {
 	slot   *slot
 	conn   *zk.Conn
-	ctx    context.Context    // of the goroutine
+	ctx    context.Context    // done when the goroutine must end
 	stop   context.CancelFunc // ends ctx
 	timer  *time.Timer        // starts the goroutine
 	starts time.Time          // when timer starts the goroutine; protected by mu

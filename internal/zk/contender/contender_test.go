@@ -294,7 +294,7 @@ func (s *script) rename(want ...string) {
 func TestRename(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
-	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted, Safe: true}) // by the rename
+	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted, Safe: true}) // the rename has deleted it
 	require.True(t, s.c.Holding())
 	s.connect(func(c *connection.State) { c.Missing = true })
 	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")

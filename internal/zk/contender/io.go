@@ -135,7 +135,7 @@ type Request struct {
 	Epoch uint64
 	// Reset makes the request set its watch again if an earlier watch may never fire.
 	Reset    bool
-	Prefixes []string // Search: of the names to search for
+	Prefixes []string // Search: the prefixes of the names to search for
 	Names    []string // FindContender: the znodes to read
 	// Last reports that the request, Delete or Search, belongs to the removal of the contender.
 	Last bool
