@@ -368,7 +368,7 @@ func (a *attempts) run(d time.Duration, end func() error) (done bool, err error)
 func (a *attempts) start(end func() error) *attempt {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.newest != nil && (!closed(a.newest.done) || a.newest.err == nil) {
+	if a.newest != nil && (!isClosed(a.newest.done) || a.newest.err == nil) {
 		return a.newest
 	}
 	current := &attempt{done: make(chan struct{})}
@@ -380,7 +380,8 @@ func (a *attempts) start(end func() error) *attempt {
 	return current
 }
 
-func closed(c <-chan struct{}) bool {
+// isClosed reports whether c is closed. Nothing is sent to c.
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true

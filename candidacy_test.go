@@ -36,7 +36,7 @@ func TestCandidacy_RunsOnce(t *testing.T) {
 		return failed
 	}))
 	require.Equal(t, ErrAlreadyStarted, c.Run(untilDone))
-	require.True(t, closed(c.Done()))
+	require.True(t, isClosed(c.Done()))
 	require.Equal(t, Status{Err: failed}, <-c.Status())
 	_, open := <-c.Status()
 	require.False(t, open)
@@ -95,7 +95,7 @@ func TestCandidacy_StopBeforeStart(t *testing.T) {
 	for _, reason := range []error{ErrResigned, ErrElectionOver} {
 		c := newCandidacy(t.Context(), nil)
 		c.Stop(reason)
-		require.True(t, closed(c.Done()))
+		require.True(t, isClosed(c.Done()))
 		s, open := <-c.Status()
 		require.Equal(t, reason != ErrResigned, open)
 		if open {
@@ -160,7 +160,7 @@ func TestCandidacy_Goroutines(t *testing.T) {
 			ended = true
 		}, func() {
 			require.True(t, ended)
-			require.False(t, closed(c.Done()))
+			require.False(t, isClosed(c.Done()))
 			cleaned++
 		})
 		c.Stop(ErrResigned)
@@ -181,7 +181,7 @@ func TestCandidacy_ExpiredLease(t *testing.T) {
 		require.Equal(t, Leader, c.Current().Role)
 		time.Sleep(time.Second)
 		require.Equal(t, Status{Role: Suspended}, c.Current())
-		require.True(t, closed(l.Done()))
+		require.True(t, isClosed(l.Done()))
 	})
 }
 
@@ -194,7 +194,7 @@ func TestCandidacy_End(t *testing.T) {
 		go func() { result <- c.Run(untilDone) }()
 		failed := errors.New("failed")
 		require.Equal(t, failed, c.End("end x", func() error { return failed }))
-		require.False(t, closed(c.Done()), "the candidacy continues")
+		require.False(t, isClosed(c.Done()), "the candidacy continues")
 
 		reply := make(chan struct{})
 		start := time.Now()

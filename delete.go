@@ -102,6 +102,8 @@ var (
 	errBusy = errors.New("other candidates keep joining")
 )
 
+// run deletes the election, and returns what DeleteElection returns: nil also if another client has
+// deleted it in the meantime.
 func (d *deletion) run() error {
 	err := d.deleteElection()
 	switch {
@@ -295,7 +297,7 @@ func (d *deletion) deleteCandidates(names []string) error {
 // listing contains the children of an election node.
 type listing struct {
 	candidates []string // in the order of succession
-	foreign    []string // the other children
+	foreign    []string // the children that are not candidates
 	ended      bool     // the tombstone exists
 }
 

@@ -25,8 +25,8 @@ import (
 type Election struct {
 	conn       *zk.Conn
 	node       string
-	createNode bool // see WithCreateNode
-	rejoin     bool // see WithRejoin
+	createNode bool // WithCreateNode: create the node if it does not exist
+	rejoin     bool // WithRejoin: join again after a loss
 	candidacy  *candidacy
 	log        *slog.Logger // with the names of the election and the client
 
@@ -280,7 +280,7 @@ type seenNode struct {
 	// another node, or none, may have existed at the path, because the server lagged behind.
 	confirmed bool
 	unused    bool  // it had neither data nor children, and may be read
-	version   int32 // of its data
+	version   int32 // the version of the node's data
 }
 
 // lastSeen returns the election node as it was last seen.

@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestElection_ConcurrentCalls calls all methods from several goroutines while candidates join, lose their
-// session, reconnect and leave. The race detector finds accesses without synchronization.
+// TestElection_ConcurrentCalls fails, with the race detector, if a method that is called from
+// several goroutines accesses state without synchronization, while candidates join, lose their
+// session, reconnect and leave.
 func TestElection_ConcurrentCalls(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conns := []*zk.Conn{h.connect(), h.connect()}

@@ -195,9 +195,9 @@ func TestElectLeader_ForeignParticipant(t *testing.T) {
 	}
 }
 
-// kazoo #594: after authentication was enforced on the servers, a client that is not authenticated
-// retries without an end. Fails if a leader, a follower or a new candidate does not end with the
-// server's answer.
+// TestElectLeader_AuthenticationIsRequired fails if a leader, a follower or a new candidate that is
+// not authenticated retries without an end, instead of ending with the server's answer, after the
+// servers have begun to require authentication (kazoo #594).
 func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
@@ -219,8 +219,9 @@ func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
 	})
 }
 
-// A condition that passes: fails if a candidate with WithRejoin ends that has joined before, if one of
-// its earlier znodes remains, or if another candidate continues.
+// TestElectLeader_ConditionPasses fails if a candidate with WithRejoin that has joined before ends
+// because of a rejection that passes, if one of its earlier znodes remains, or if a candidate that
+// has never joined does not end.
 func TestElectLeader_ConditionPasses(t *testing.T) {
 	authentication := func(h *harness) func() {
 		end := bubble.RequireAuthentication(h.srv)
@@ -276,7 +277,8 @@ func TestElectLeader_ConditionPasses(t *testing.T) {
 	}
 }
 
-// A check of the lease is answered with a final code. Fails if the leader only loses its lease.
+// TestElectLeader_CheckIsRejected fails if a leader whose check is answered with a final code only
+// loses its lease.
 func TestElectLeader_CheckIsRejected(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, next := h.join(h.connect()), h.join(h.connect())
@@ -289,8 +291,8 @@ func TestElectLeader_CheckIsRejected(t *testing.T) {
 	})
 }
 
-// Fails if a candidate joins again behind its znode, whose deletion was rejected as well, or reports later
-// that this znode may exist.
+// TestElectLeader_RemovalIsRejected fails if a candidate joins again behind its znode, whose
+// deletion was rejected as well, or reports later that this znode may exist.
 func TestElectLeader_RemovalIsRejected(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		a := h.join(h.connect(), leaderelection.WithRejoin())
@@ -307,8 +309,8 @@ func TestElectLeader_RemovalIsRejected(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-2886: a server that always replies that the session has moved, without a delay, does
-// not receive requests without pauses.
+// TestTrap09_RetriesPause fails if a server that always replies immediately that the session has
+// moved receives requests without pauses (ZOOKEEPER-2886).
 func TestTrap09_RetriesPause(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpMulti} {
 		runWithServers(t, op.String(), 1, func(h *harness) {
@@ -331,8 +333,8 @@ func TestTrap09_RetriesPause(t *testing.T) {
 	}
 }
 
-// CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597: an error ends the loop of a candidate
-// silently, and the process never becomes the leader again.
+// TestTrap41_PermissionDenied fails if a candidate without a permission that it needs does not end
+// with ErrPermission, but silently stops trying (CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597).
 func TestTrap41_PermissionDenied(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	for _, c := range []struct {
@@ -354,8 +356,8 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 	}
 }
 
-// CURATOR-671: an unknown error code ends the candidacy with an error, or has no effect. The code of a
-// server that is busy has none.
+// TestTrap41_UnknownError fails if an unknown error code neither ends the candidacy with an error
+// nor has no effect, or if the code of a server that is busy has one (CURATOR-671).
 func TestTrap41_UnknownError(t *testing.T) {
 	for code, busy := range map[zktest.Code]bool{-99: false, -127: true} {
 		k := 1

@@ -44,7 +44,7 @@ func (h *harness) join(conn *zk.Conn, options ...leaderelection.Option) *candida
 	return c
 }
 
-// joinNamed is join with a client name and a new connection.
+// joinNamed starts a candidate with a client name on a new connection, and waits until it has joined.
 func (h *harness) joinNamed(name string) *candidate {
 	return h.join(h.connect(), leaderelection.WithName(name))
 }

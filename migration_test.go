@@ -113,7 +113,7 @@ func (f *fleet) leaders() (names []string) {
 	return names
 }
 
-// instance is one running instance.
+// instance is one running program of the fleet, of the previous or of the new version.
 type instance interface {
 	quit()
 	crash()
@@ -139,6 +139,7 @@ func (f *fleet) startHandWritten(id string) instance {
 	return o
 }
 
+// run joins the election, follows its predecessor, and leads until ctx is done.
 func (o *handWritten) run() {
 	defer close(o.done)
 	var err error

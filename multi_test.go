@@ -167,8 +167,8 @@ func TestMulti_EarlierLeadership(t *testing.T) {
 	})
 }
 
-// CURATOR-584, CURATOR-268: a write is applied and its reply is lost. A retry applies it a second
-// time, or fails, so that the call fails.
+// TestTrap07_WriteReplyLost fails if a write whose reply was lost is applied a second time, or if a
+// call fails because it repeats a write that was applied (CURATOR-584, CURATOR-268).
 func TestTrap07_WriteReplyLost(t *testing.T) {
 	t.Run("of the leader", func(t *testing.T) {
 		forEachLoss(t, bubble.LostReplies, 1, func(h *harness, l bubble.Fault) {
@@ -227,7 +227,8 @@ func writeRegister(c *candidate, data string) error {
 	return err
 }
 
-// The client library sends requests that were queued without a connection in the next session.
+// TestTrap16_WriteSentInNextSession fails if a write of a former leader is applied because the
+// client library sends requests that were queued without a connection in the next session.
 func TestTrap16_WriteSentInNextSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		h.terms.overlap = true

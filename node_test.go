@@ -80,9 +80,10 @@ func TestWithCreateNode_ParentsOfOthers(t *testing.T) {
 	})
 }
 
-// CURATOR-724, CURATOR-180, kazoo #563: the election node is deleted between the read of it and
-// the create of the candidate's znode. The candidate must not create the node again, except with
-// WithCreateNode: the servers may have deleted a container, which is empty before the candidate joins.
+// TestTrap36_NodeDeletedBeforeCreate fails if a candidate creates the election node again that was
+// deleted before the create of its znode, without WithCreateNode, or does not do so with it. The
+// servers may have deleted a container, which is empty before the candidate joins (CURATOR-724,
+// CURATOR-180, kazoo #563).
 func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	// makeContainer makes the election node a container without children.
 	makeContainer := func(h *harness) {

@@ -60,9 +60,10 @@ type observer struct {
 	first        *watch.Reader // reads the znode of the first candidate
 	firstID      string
 
-	leaders latest.Changes[CandidateInfo] // zero for none
+	leaders latest.Changes[CandidateInfo] // zero if there is no leader
 }
 
+// run publishes observations until ctx is done, or until it has published an error.
 func (v *observer) run(ctx context.Context) {
 	defer close(v.observations)
 	defer v.sub.Close()

@@ -184,7 +184,8 @@ func TestObserve_End(t *testing.T) {
 	})
 }
 
-// CURATOR-358, druid #3837: the leader's znode is deleted between the listing and the read of it.
+// TestTrap43_LeaderLeavesDuringRead fails if an observer does not find the next leader because the
+// leader's znode is deleted between the listing and the read of it (CURATOR-358, druid #3837).
 func TestTrap43_LeaderLeavesDuringRead(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second := h.join(h.connect()), h.join(h.connect())
@@ -328,7 +329,8 @@ func TestCandidates_Order(t *testing.T) {
 	})
 }
 
-// CURATOR-358: the same if no candidate remains, and for the list of all candidates.
+// TestTrap43_LastCandidateLeavesDuringRead fails if Candidates returns an error because a candidate
+// leaves between the listing and the read of its znode, also if none remains (CURATOR-358).
 func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		vanish := func() *zktest.Hook {
@@ -355,8 +357,8 @@ func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-4837: the server does not delete an ephemeral znode. An operator can identify and
-// delete this znode.
+// TestTrap20_ZnodeWithoutSession fails if an operator cannot identify and delete a candidate's
+// znode that has no session, and that the servers therefore never delete (ZOOKEEPER-4837).
 func TestTrap20_ZnodeWithoutSession(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		left := node + "/_c_00000000-0000-4000-8000-000000000000-latch-0000000000"

@@ -21,7 +21,7 @@ type optionFunc func(*options)
 
 func (f optionFunc) apply(o *options) { f(o) }
 
-// options are the options of one call.
+// options is what the Options of one call of NewElection, Observe or another function have set.
 type options struct {
 	conn       *zk.Conn // the connection of the call; limit depends on its session timeout
 	ctx        context.Context

@@ -261,8 +261,9 @@ func TestWithLogger_Messages(t *testing.T) {
 	})
 }
 
-// kazoo and Curator's MultiLock apply the timeout to each of their waits. Here it applies to the
-// whole call, independently of the number of requests.
+// TestTrap46_OneDeadlineForWholeCall fails if a deadline does not apply to the whole call,
+// independently of the number of requests. kazoo and Curator's MultiLock apply it to each of their
+// waits.
 func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	slow := func(h *harness) *zk.Conn {

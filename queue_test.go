@@ -139,8 +139,9 @@ func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 	}
 }
 
-// CURATOR-696: the candidate's znode is deleted together with its predecessor, and the candidate
-// is notified of both at the same time.
+// TestTrap11_OwnZnodeDeletedWithLeader fails if a candidate whose znode is deleted together with
+// its predecessor, and which is notified of both at the same time, becomes the leader
+// (CURATOR-696).
 func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 	for range 20 { // the order in which the candidate receives the notifications is random
 		withServers(t, 1, func(h *harness) {
@@ -181,8 +182,8 @@ func (h *harness) createManyCandidates() {
 	}
 }
 
-// Netflix/curator #76: a candidate that cannot receive the list of candidates must end with an
-// error, and its znode must not block others.
+// TestTrap37_TooManyCandidates fails if a candidate that cannot receive the list of candidates does
+// not end with an error, or if its znode blocks others (Netflix/curator #76).
 func TestTrap37_TooManyCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.createManyCandidates()
@@ -217,9 +218,9 @@ func TestTrap37_TooManyCandidates(t *testing.T) {
 	})
 }
 
-// Netflix/curator #76, CURATOR-203, CURATOR-690: a request that is longer than a server accepts
-// breaks the connection, and is retried. The check of all leaders of one connection is one
-// transaction, whose length must be limited.
+// TestTrap37_ManyLeadersOnOneConnection fails if the check of all leaders of one connection, which
+// is one transaction, is longer than a server accepts, and so breaks the connection again and again
+// (Netflix/curator #76, CURATOR-203, CURATOR-690).
 func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -239,8 +240,8 @@ func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
 	}, zktest.WithMaxPacket(300<<10))
 }
 
-// CURATOR-690: a create with a long name breaks the connection. It must be rejected before it is
-// sent.
+// TestTrap37_LongClientName fails if a name that is too long is not rejected before it is sent,
+// where it would break the connection (CURATOR-690).
 func TestTrap37_LongClientName(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -257,8 +258,8 @@ func TestTrap37_LongClientName(t *testing.T) {
 	}, zktest.WithMaxPacket(66<<10))
 }
 
-// CURATOR-690: candidates join, watch and delete a queue of thousands by requests of a few
-// kilobytes, and by replies of hundreds.
+// TestTrap37_LongQueue fails if joining, watching or deleting a queue of thousands of candidates
+// requires a request of more than a few kilobytes (CURATOR-690).
 func TestTrap37_LongQueue(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		const count = 2000
@@ -278,7 +279,8 @@ func TestTrap37_LongQueue(t *testing.T) {
 	}, zktest.WithMaxPacket(32<<10))
 }
 
-// A znode of the same session with other data does not belong to the candidate.
+// TestTrap02_OtherData_NamePrefix fails if a candidate uses or deletes a znode of its session that
+// has other data.
 func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
@@ -295,8 +297,8 @@ func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 	})
 }
 
-// If several candidates use one connection and one create loses its reply, each candidate still
-// uses the znode that it has created.
+// TestTrap01_SeveralCandidates_NamePrefix fails if one of several candidates on one connection uses
+// a znode that another candidate has created, because a create has lost its reply.
 func TestTrap01_SeveralCandidates_NamePrefix(t *testing.T) {
 	for nth := 1; nth <= 4; nth++ {
 		forEachLoss(t, bubble.ConnectionLost, 1, func(h *harness, l bubble.Fault) {

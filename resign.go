@@ -86,7 +86,7 @@ const removalLimit = 10
 // the removal continues in the background until the connection answers or is closed.
 func (e *Election) removeWatch() {
 	if !watch.OnData(e.conn, e.node) {
-		return // it has fired
+		return // the timer has fired
 	}
 	remove := func() (struct{}, error) {
 		return struct{}{}, watch.RemoveFromData(context.Background(), e.conn, e.node, func(found watch.Found) bool {

@@ -116,8 +116,8 @@ func TestWithCheckInterval_Checks(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_LateSuccession tests a candidate that has been next for long. It keeps no lease
-// in advance, and requests one when the leader leaves.
+// TestRoundTrips_LateSuccession fails if a candidate that has been next for long needs more than a
+// check when the leader leaves. It keeps no lease in advance.
 func TestRoundTrips_LateSuccession(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(2)
@@ -129,6 +129,7 @@ func TestRoundTrips_LateSuccession(t *testing.T) {
 	})
 }
 
+// TestRoundTrips_NewElection fails if NewElection needs more round trips.
 func TestRoundTrips_NewElection(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		h.joinAll(1)
@@ -140,6 +141,7 @@ func TestRoundTrips_NewElection(t *testing.T) {
 	})
 }
 
+// TestRoundTrips_Joining fails if joining needs more round trips.
 func TestRoundTrips_Joining(t *testing.T) {
 	for _, x := range []struct {
 		ahead      int
@@ -162,8 +164,8 @@ func TestRoundTrips_Joining(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_WithACL tests that only a candidate whose ACL denies something reads the ACL of the
-// election node, once for each connection.
+// TestRoundTrips_WithACL fails if a candidate whose ACL denies something does not read the ACL of
+// the election node once for each connection, or if another candidate reads it.
 func TestRoundTrips_WithACL(t *testing.T) {
 	protected := leaderelection.WithACL(append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...))
 	for _, x := range []struct {
@@ -187,7 +189,7 @@ func TestRoundTrips_WithACL(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_Succession tests that the successor becomes the leader without a request. The
+// TestRoundTrips_Succession fails if the successor needs a request to become the leader. The
 // candidate after it lists the queue to find out that it is next, unless it has joined directly
 // after the successor.
 func TestRoundTrips_Succession(t *testing.T) {
@@ -208,8 +210,8 @@ func TestRoundTrips_Succession(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SuccessionByExpiry tests that the successor needs only the notification when the
-// session of the leader expires.
+// TestRoundTrips_SuccessionByExpiry fails if the successor needs more than the notification when
+// the session of the leader expires.
 func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
@@ -222,8 +224,8 @@ func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SuccessionUnverified tests that a candidate lists the queue if the two candidates
-// before it leave at the same time, because it could not know that it is next.
+// TestRoundTrips_SuccessionUnverified fails if a candidate does not list the queue when the two
+// candidates before it leave at the same time, because it could not know that it is next.
 func TestRoundTrips_SuccessionUnverified(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
@@ -238,6 +240,7 @@ func TestRoundTrips_SuccessionUnverified(t *testing.T) {
 	})
 }
 
+// TestRoundTrips_Resigning fails if resigning needs more round trips.
 func TestRoundTrips_Resigning(t *testing.T) {
 	for _, x := range []struct {
 		candidates, resigns int
@@ -258,8 +261,8 @@ func TestRoundTrips_Resigning(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_Idle tests that the leader sends one request per period, and the other candidates
-// none after some time but the verifications of their watches.
+// TestRoundTrips_Idle fails if the leader sends more than one request per period, or if the other
+// candidates send anything after some time but the verifications of their watches.
 func TestRoundTrips_Idle(t *testing.T) {
 	const periods = 100
 	withServers(t, 1, func(h *harness) {

@@ -69,7 +69,8 @@ func TestSessionExpiry_Polled(t *testing.T) {
 	}
 }
 
-// samuel #153: the client library drops session events if the program does not receive them.
+// TestTrap55_EventsDropped fails if a leader does not notice that its session ends because the
+// client library drops events that the program does not receive (samuel #153).
 func TestTrap55_EventsDropped(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, events, err := h.ensemble.ConnectFrom(0, timeout)
@@ -320,8 +321,8 @@ func TestWatch_SetWatchesFails_SameServer(t *testing.T) {
 	}
 }
 
-// CURATOR-391: a znode that is deleted and created again with the same version, while the client
-// is disconnected, is taken for the old one.
+// TestTrap28_RecreatedWhileDisconnected fails if a znode that is deleted and created again with the
+// same version, while the client is disconnected, is taken for the previous one (CURATOR-391).
 func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
 	// recreate deletes a znode and creates it again.
 	recreate := func(h *harness, path string, flags int32) {

@@ -118,7 +118,7 @@ type Leadership struct {
 	multi func(*Leadership, []any) ([]zk.MultiResponse, error) // nil except on ZooKeeper
 }
 
-// newLeadership returns a Leadership and a function that ends it: see candidacy.NewLeadership.
+// newLeadership returns a Leadership and a function that ends it. It implements candidacy.NewLeadership.
 func newLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
 	g, end := connection.NewGrant(token, deadline)
 	return &Leadership{grant: g}, end

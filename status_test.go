@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// CURATOR-344, TN1, marathon #4640: a reader that does not receive blocks everything. Here it
-// receives the first status, and the next one long after.
+// TestTrap30_SlowReader fails if a reader that receives its first status, and the next one long
+// after, blocks the candidacy or receives old statuses (CURATOR-344, TN1, marathon #4640).
 func TestTrap30_SlowReader(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -144,7 +144,8 @@ func TestLeadership_DoneBeforeSuspended(t *testing.T) {
 	})
 }
 
-// druid PR 17546: the next leadership begins before the previous one has ended.
+// TestTrap42_LeadershipsDoNotOverlap fails if a leadership begins before the previous one has ended
+// (druid PR 17546).
 func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c := h.join(h.connect(), leaderelection.WithRejoin())
@@ -208,9 +209,10 @@ func TestLease_OtherSession(t *testing.T) {
 	})
 }
 
-// golang/go#24595: the monotonic clock stops while a virtual machine is suspended. A wall clock
-// that is set back must not extend a lease either. This test uses real time, because a bubble has
-// only one clock.
+// TestTrap17_LeaseExpiresByEitherClock fails if a lease is valid although one of the clocks has
+// passed its deadline. The monotonic clock stops while a virtual machine is suspended
+// (golang/go#24595), and a wall clock can be set back. This test uses real time, because a bubble
+// has only one clock.
 func TestTrap17_LeaseExpiresByEitherClock(t *testing.T) {
 	for name, deadline := range map[string]time.Time{
 		"the monotonic clock has stopped": withMonotonic(time.Now().Add(-time.Second), time.Hour),
@@ -236,8 +238,8 @@ func withMonotonic(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// kazoo's NonBlockingLease compares the clocks of two machines. Here the server's clock stops and
-// then jumps. No lease depends on it.
+// TestTrap23_ServerClock fails if a lease depends on the server's clock, which here stops and then
+// jumps. kazoo's NonBlockingLease compares the clocks of two machines.
 func TestTrap23_ServerClock(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())
@@ -285,7 +287,8 @@ func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leaders
 	require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// CURATOR-444: the client connects to another server before its session expires.
+// TestTrap13_ReconnectsToOtherServer fails if a leader does not resume when its client connects to
+// another server before the session expires (CURATOR-444).
 func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
@@ -301,8 +304,8 @@ func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 	})
 }
 
-// FLINK-10052, CURATOR-87, CURATOR-505: a connection that breaks repeatedly makes the leader
-// change repeatedly.
+// TestTrap21_FlappingConnection fails if a connection that breaks repeatedly makes the leader
+// change (FLINK-10052, CURATOR-87, CURATOR-505).
 func TestTrap21_FlappingConnection(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn := h.connect()
@@ -326,8 +329,8 @@ func TestTrap21_FlappingConnection(t *testing.T) {
 	})
 }
 
-// FLINK-10052: replies that are so late that each extends the lease only for a moment do not make
-// the role change repeatedly.
+// TestTrap21_SlowConnection fails if the role changes repeatedly because each reply is so late that
+// it extends the lease only for a moment (FLINK-10052).
 func TestTrap21_SlowConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())

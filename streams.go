@@ -12,7 +12,7 @@ import (
 // leadership that the reader has received. Its methods may be called from any goroutine.
 type statusFeed struct {
 	mu sync.Mutex
-	c  chan Status // of capacity 1
+	c  chan Status // the newest status that was not received; capacity 1
 	// pending reports that a status was sent to c of which it is unknown whether the reader has
 	// received it. sent is the leadership of that status.
 	pending bool

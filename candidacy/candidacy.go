@@ -55,7 +55,7 @@ type Candidacy interface {
 	// before. If the candidacy was over before, Run does not call algorithm.
 	Run(algorithm func(ctx context.Context) error) error
 
-	// Context returns the context of the algorithm.
+	// Context returns the context of the algorithm, which is done when the candidacy is stopped.
 	Context() context.Context
 
 	// Done returns a channel that is closed when the candidacy is over.

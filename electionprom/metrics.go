@@ -2,7 +2,7 @@ package electionprom
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are the metrics of a collector.
+// metrics creates the metrics of a collector and keeps them for Describe and Collect.
 type metrics struct {
 	labels prometheus.Labels // of all metrics
 	label  string            // the name of the label of what an event is about

@@ -36,7 +36,7 @@ func Run(t *testing.T, f Factory, opts ...Option) {
 	}
 }
 
-// Case is a case of the suite.
+// Case is one requirement of the suite, which Run tests.
 type Case struct {
 	Name string
 	run  func(s *suite)

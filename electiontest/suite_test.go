@@ -27,14 +27,17 @@ func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string
 	return r.Failures()
 }
 
+// TestRun_Memory fails if the suite rejects a correct implementation.
 func TestRun_Memory(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{}), electiontest.WithFakeTime())
 }
 
+// TestRun_MemoryWithoutEnd fails if the suite rejects an implementation that cannot end elections.
 func TestRun_MemoryWithoutEnd(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{noEnd: true}), electiontest.WithFakeTime())
 }
 
+// TestRun_MemoryInRealTime fails if the suite rejects a correct implementation in real time.
 func TestRun_MemoryInRealTime(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{}))
 }

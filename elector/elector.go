@@ -110,7 +110,7 @@ type Elector struct {
 	isLead bool // set by Lead: Run returns every error of the backend and of Work, and does not retry
 
 	mu        sync.Mutex
-	report    Report                   // without Candidate
+	report    Report                   // the newest report, without Candidate
 	candidate leaderelection.Candidate // whose status is part of the report; or nil
 	reports   chan Report              // the result of Reports; nil before its first call
 	sent      Report                   // the report that was last sent, or would have been sent, to reports

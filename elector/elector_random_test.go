@@ -108,7 +108,7 @@ func (r *randomRun) onError(ctx context.Context, _ *leaderelection.Leadership, _
 	return r.leaveHandler(ctx)
 }
 
-// backendEvent is a random event of the backend.
+// backendEvent makes the newest candidate of the backend report a random event, if there is one.
 func (r *randomRun) backendEvent() {
 	if r.backend.count() == 0 {
 		return

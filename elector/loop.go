@@ -36,10 +36,10 @@ type loop struct {
 // combination of them.
 type event struct {
 	state      State
-	leadership *leaderelection.Leadership // for StateLeader
+	leadership *leaderelection.Leadership // the leadership that has begun; only for StateLeader
 	err        error                      // for StateError; if final is true, the error that Run returns
 
-	final   bool // Run returns
+	final   bool // Run returns after this event
 	stopped bool // final because the context of Run is done
 	rejoin  bool // a resignation was requested: the next candidacy starts without a wait
 }
@@ -138,7 +138,7 @@ func (l *loop) endCandidacy(ev event) event {
 	return ev
 }
 
-// backendFailed returns the event for an error of the backend.
+// backendFailed returns the event with which the loop reacts to an error of the backend.
 func (l *loop) backendFailed(err error) event {
 	switch {
 	case l.ctx.Err() != nil:
@@ -208,7 +208,7 @@ func (l *loop) resignationRequested() event {
 	return event{state: StateNotLeader, rejoin: true}
 }
 
-// statusReceived returns the event for a status.
+// statusReceived returns the event with which the loop reacts to a status of the candidate.
 func (l *loop) statusReceived(s leaderelection.Status) event {
 	following := s.Err == nil && s.Role == leaderelection.Follower
 	if following && !l.following {

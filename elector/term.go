@@ -14,7 +14,7 @@ import (
 // term is a leadership for which Begin was called.
 type term struct {
 	leadership *leaderelection.Leadership
-	ctx        context.Context         // of Begin and Work
+	ctx        context.Context         // the context of Begin and Work
 	end        context.CancelCauseFunc // ends ctx
 	workResult <-chan error            // receives the result of Work; nil if Work does not run
 	hungErr    error                   // wraps ErrHung if Begin or Work was abandoned
@@ -78,7 +78,7 @@ func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
 	return event{state: StateLeader, leadership: leadership}
 }
 
-// handlerFailed returns the event for an error of a handler.
+// handlerFailed returns the event for an error of a handler. It ends Run only if Lead has called it.
 func (l *loop) handlerFailed(err error) event {
 	return event{state: StateError, err: err, final: l.elector.isLead}
 }
@@ -91,7 +91,7 @@ func (l *loop) workReturned(err error) event {
 	switch {
 	case l.ctx.Err() != nil: // the reason why Work has returned, perhaps
 		return l.addWorkError(l.contextDone(), err)
-	case leadership.Err() != nil: // the same
+	case leadership.Err() != nil: // again perhaps the reason
 		log.Warn("work was interrupted", "cause", leadership.Err(), "err", err)
 		return event{state: StateNotLeader}
 	case l.elector.isLead:

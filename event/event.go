@@ -156,7 +156,7 @@ type Event struct {
 	Count int
 	// Reason is why a shard has moved, a shard.Reason. It is empty if the shard has the owner that it had before.
 	Reason string
-	// Err is the reason or the error.
+	// Err is why the event happened, or the error of what it reports. It is nil if there is none.
 	Err error
 	// Missed is the number of earlier events that were dropped because too many were waiting. Each
 	// dropped event is counted by one delivered event only.

@@ -196,7 +196,7 @@ func (a *attempt) leave(ctx context.Context, reason error, over bool) error {
 		} else {
 			a.candidacy.Publish(leaderelection.Status{})
 		}
-		_ = limit.Pause(ctx, a.options.grace) // see WithGrace
+		_ = limit.Pause(ctx, a.options.grace) // time to stop before it resigns from the other election
 	}
 	if a.joinTimer != nil {
 		a.joinTimer.Stop()

@@ -30,7 +30,7 @@ type Candidate struct {
 
 	mu       sync.Mutex
 	old, new *side // the newest ones; new is nil before it is created
-	granted  parts // of the newest leadership
+	granted  parts // the leaderships in both elections that the newest leadership depends on
 	// unconfirmed are the sides of earlier attempts that have resigned without a confirmation.
 	unconfirmed []*side
 }

@@ -135,7 +135,7 @@ func (s *side) statuses() <-chan leaderelection.Status {
 	return s.candidate.Status()
 }
 
-// role returns the role of the candidate.
+// role returns the role in the newest status, or Follower if there is no candidate on this side.
 func (s *side) role() leaderelection.Role {
 	if s == nil {
 		return leaderelection.Follower

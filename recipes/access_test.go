@@ -167,7 +167,7 @@ func newQueue(t *testing.T, conn *zk.Conn, path string, options []recipes.Option
 // change it if the options contain an ACL.
 func items(options []recipes.Option) string { return fmt.Sprint("/app/items", len(options)) }
 
-// ignore returns err, or nil if it is the expected error.
+// ignore returns nil if err wraps expected, and err otherwise.
 func ignore(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil
@@ -226,7 +226,8 @@ func TestWithStrictACL(t *testing.T) {
 	}
 }
 
-// The znode does not exist when its ACL is read, and is then created by a client that permits everything.
+// TestWithStrictACL_CreatedAfterCheck fails if a recipe uses a znode that did not exist when its
+// ACL was read, and that another client has then created with permissions for everyone.
 func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 	for _, name := range []string{"mutex", "single", "semaphore", "counter", "queue, put", "queue, claims", "queue, dead letter", "group", "service"} {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
@@ -244,7 +245,8 @@ func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 	}
 }
 
-// The servers do not permit the client to read the ACL of any znode.
+// TestWithACL_Unreadable fails if a client that is not permitted to read the ACL of a znode
+// receives no warning, or no error with WithStrictACL.
 func TestWithACL_Unreadable(t *testing.T) {
 	for _, name := range []string{
 		"mutex", "single", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",

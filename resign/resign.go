@@ -157,7 +157,7 @@ func (r *resignRequest) withdraw(ctx context.Context) error {
 	return err
 }
 
-// add returns names with the name of the candidate.
+// add returns names, the candidates that are requested to resign, with that of r if it is present.
 func (r *resignRequest) add(names, present []string) ([]string, error) {
 	switch {
 	case slices.Contains(present, r.name):

@@ -75,7 +75,8 @@ func (c *candidate) resignOnRequest() {
 	synctest.Wait()
 }
 
-func closed(c <-chan struct{}) bool {
+// isClosed reports whether c is closed. Nothing is sent to c.
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -111,8 +112,8 @@ func TestTransfer(t *testing.T) {
 		require.NoError(h, resign.Transfer(h.Context(), h.Operator, node, c.ID()))
 		synctest.Wait()
 		require.Equal(h, leaderelection.Leader, c.Current().Role)
-		require.True(h, closed(a.done))
-		require.True(h, closed(b.done))
+		require.True(h, isClosed(a.done))
+		require.True(h, isClosed(b.done))
 		require.Empty(h, data(h), "a request remains")
 	})
 }
@@ -141,9 +142,9 @@ func TestRequest_Leader(t *testing.T) {
 		require.NoError(h, request(h, a.ID(), time.Minute))
 		synctest.Wait()
 		require.Equal(h, start, time.Now(), "the call has waited")
-		require.True(h, closed(a.done))
+		require.True(h, isClosed(a.done))
 		require.Equal(h, leaderelection.Leader, b.Current().Role)
-		require.False(h, closed(b.ResignRequested()), "another candidate has received the request")
+		require.False(h, isClosed(b.ResignRequested()), "another candidate has received the request")
 		require.Empty(h, data(h), "the request remains")
 
 		require.ErrorIs(h, request(h, a.ID(), time.Minute), resign.ErrNoCandidate)
@@ -159,11 +160,11 @@ func TestRequest_Follower(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- request(h, b.ID(), time.Minute) }()
 		synctest.Wait()
-		require.False(h, closed(b.done), "a candidate that does not receive requests has resigned")
+		require.False(h, isClosed(b.done), "a candidate that does not receive requests has resigned")
 		b.resignOnRequest()
 		require.NoError(h, <-result)
 		synctest.Wait()
-		require.True(h, closed(b.done))
+		require.True(h, isClosed(b.done))
 		require.Equal(h, leaderelection.Leader, a.Current().Role)
 	})
 }
@@ -207,13 +208,13 @@ func TestRequest_OtherRequestWithdrawn(t *testing.T) {
 		go func() { second <- requestOn(other, a.ID(), time.Minute) }()
 		require.ErrorIs(h, <-first, context.DeadlineExceeded)
 		bubble.Advance(time.Second)
-		require.False(h, closed(a.done), "the candidate was not disconnected")
+		require.False(h, isClosed(a.done), "the candidate was not disconnected")
 		down.Remove()
 		begin := time.Now()
 		require.NoError(h, <-second)
 		require.Less(h, time.Since(begin), 10*time.Second)
 		synctest.Wait()
-		require.True(h, closed(a.done))
+		require.True(h, isClosed(a.done))
 		require.Empty(h, data(h), "a request remains")
 	})
 }
@@ -276,10 +277,10 @@ func TestRequest_RejoinedCandidate(t *testing.T) {
 		bubble.Advance(time.Minute)
 		require.NotEqual(h, id, a.ID())
 		require.ErrorIs(h, request(h, id, time.Second), resign.ErrNoCandidate)
-		require.False(h, closed(a.done))
+		require.False(h, isClosed(a.done))
 		require.NoError(h, request(h, a.ID(), time.Second))
 		synctest.Wait()
-		require.True(h, closed(a.done))
+		require.True(h, isClosed(a.done))
 	})
 }
 
@@ -303,7 +304,7 @@ func TestRequest_BeforeIDIsKnown(t *testing.T) {
 		release()
 		require.NoError(h, <-result)
 		synctest.Wait()
-		require.True(h, closed(c.done))
+		require.True(h, isClosed(c.done))
 	})
 }
 
@@ -319,7 +320,7 @@ func TestRequest_Disconnected(t *testing.T) {
 		h.Server.DropConnections(conn.SessionID())
 		require.NoError(h, request(h, a.ID(), time.Minute))
 		synctest.Wait()
-		require.True(h, closed(a.done))
+		require.True(h, isClosed(a.done))
 		require.Empty(h, data(h))
 	})
 }
@@ -346,7 +347,7 @@ func TestRequest_PooledWatchLost(t *testing.T) {
 				b.resignOnRequest()
 				require.NoError(h, request(h, b.ID(), time.Minute))
 				synctest.Wait()
-				require.True(h, closed(b.done))
+				require.True(h, isClosed(b.done))
 			})
 		})
 	}
@@ -361,7 +362,7 @@ func TestRequest_ReplyLost(t *testing.T) {
 		h.Server.After(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, zktest.Cut)
 		require.NoError(h, request(h, a.ID(), time.Minute))
 		synctest.Wait()
-		require.True(h, closed(a.done))
+		require.True(h, isClosed(a.done))
 		require.Equal(h, leaderelection.Leader, b.Current().Role)
 		require.Empty(h, data(h), "the request remains")
 	})
@@ -376,7 +377,7 @@ func TestRequest_ForeignData(t *testing.T) {
 		a.resignOnRequest()
 		require.ErrorIs(h, request(h, a.ID(), time.Minute), resign.ErrForeignData)
 		require.Equal(h, "precious", data(h))
-		require.False(h, closed(a.done))
+		require.False(h, isClosed(a.done))
 	})
 }
 
@@ -423,7 +424,7 @@ func TestRequest_ContextDone(t *testing.T) {
 			require.Empty(h, data(h), timeout)
 			if timeout < 1200*time.Millisecond { // the time of a Get and a Children
 				require.Zero(h, h.Server.Log().Count(zktest.OpSetData), timeout)
-				require.False(h, closed(requested))
+				require.False(h, isClosed(requested))
 			}
 			require.LessOrEqual(h, written, 2)
 		})
@@ -464,7 +465,7 @@ func TestRequest_ContextDoneWhileDisconnected(t *testing.T) {
 				down.Remove()
 				bubble.Advance(10 * time.Second)
 				require.Empty(h, data(h))
-				require.Equal(h, c.after, closed(requested))
+				require.Equal(h, c.after, isClosed(requested))
 			})
 		})
 	}

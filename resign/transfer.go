@@ -46,7 +46,7 @@ type Queue struct {
 	Request func(ctx context.Context, id string) error
 }
 
-// Transfer does what the function Transfer does.
+// Transfer makes the candidate with this ID the leader, as the function [Transfer] does.
 func (q Queue) Transfer(ctx context.Context, id string) error {
 	return q.transferFrom(ctx, leaderelection.CandidateInfo{}, id)
 }

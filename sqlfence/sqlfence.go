@@ -62,7 +62,7 @@ type Tx interface {
 
 // Grant is a leadership, a hold of a lock, or another grant of this library.
 type Grant interface {
-	// Token returns the fencing token.
+	// Token returns the fencing token, which must be greater than that of each earlier holder.
 	Token() int64
 	// Err returns nil while the grant is valid, and then the reason why it has ended.
 	Err() error
@@ -71,7 +71,7 @@ type Grant interface {
 // Dialect is the SQL dialect of a database.
 type Dialect int
 
-// The dialects.
+// The dialects that NewFence accepts.
 const (
 	PostgreSQL Dialect = iota + 1 // 9.5 or later
 	MySQL                         // MariaDB 10.6 or later, which the tests use, and MySQL 8.0 or later

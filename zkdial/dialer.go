@@ -31,14 +31,14 @@ var (
 
 // dialer opens the network connections of one *zk.Conn.
 type dialer struct {
-	requested     time.Duration // session timeout
+	requested     time.Duration // the session timeout that the client requests
 	tls           *tls.Config   // nil disables TLS
 	open          func(network, address string, timeout time.Duration) (net.Conn, error)
 	log           *slog.Logger
 	clientOptions []func(*zk.Conn)
 	record        *connection.Record
 	outage        outage
-	servers       int // their number
+	servers       int // the number of servers in the list
 
 	mu      sync.Mutex
 	granted time.Duration // session timeout; 0 before the first session

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestPackets fails if the session or the zxid that the client has seen last is not found in the
+// request of a handshake, or if forgetful changes the original.
 func TestPackets(t *testing.T) {
 	r := connectRequest(make([]byte, 48))
 	r[15], r[27] = 5, 7

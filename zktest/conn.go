@@ -78,7 +78,7 @@ type conn struct {
 	inBytes     int
 	busy        bool // a goroutine processes an item
 	inline      bool // the reading goroutine will write the replies
-	writing     bool // a goroutine writes
+	writing     bool // a goroutine writes chunks to the client
 	waking      bool // a timer will call wakeWriter when the first chunk is due
 	inHold      uint8
 	inDelay     time.Duration

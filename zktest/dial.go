@@ -49,7 +49,7 @@ func (e *ensemble) connectClient(to []*Server, timeout time.Duration, opts []fun
 		names[i] = s.Name()
 	}
 	c, events, err := zk.Connect(names, timeout, func(c *zk.Conn) {
-		c.SetLogger(silent{})
+		c.SetLogger(silentLogger{})
 		zk.WithLogInfo(false)(c)
 		zk.WithHostProvider(HostProvider(names...))(c)
 		zk.WithDialer(e.dial)(c)
@@ -89,6 +89,7 @@ func (e *ensemble) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	return nil, &net.OpError{Op: "dial", Net: "zktest", Addr: pipeAddr(address), Err: syscall.EHOSTUNREACH}
 }
 
-type silent struct{}
+// silentLogger discards what the client library logs.
+type silentLogger struct{}
 
-func (silent) Printf(string, ...any) {}
+func (silentLogger) Printf(string, ...any) {}

@@ -122,7 +122,7 @@ const (
 )
 
 type hookSet struct {
-	on    atomic.Bool // there are hooks
+	on    atomic.Bool // there is at least one hook
 	mu    sync.Mutex
 	hooks []*Hook
 }

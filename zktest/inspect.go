@@ -70,7 +70,7 @@ func dumpNode(b *strings.Builder, n *node, depth int) {
 	}
 }
 
-// Session describes a session.
+// Session is what the servers know of a session.
 type Session struct {
 	ID int64
 	// Timeout is the negotiated session timeout.

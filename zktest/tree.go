@@ -36,7 +36,7 @@ type node struct {
 	mtime   int64
 	version int32
 	// cversion is the number of children that were ever created, from which sequence numbers are
-	// derived. The Stat contains another number, see stat.
+	// derived. The Cversion in the Stat is another number, which stat computes.
 	cversion int32
 	aversion int32
 	nameAt   int32 // the index of the name in path

@@ -163,7 +163,7 @@ func (c *conn) watches(data bool) connWatches {
 	return c.childWatches
 }
 
-// setWatch sets a watch of c.
+// setWatch sets a watch on the data or the children of path that notifies c.
 func (e *ensemble) setWatch(c *conn, data bool, path string, mode watchMode) {
 	if data {
 		e.dataWatches.add(c.dataWatches, c, path, mode)

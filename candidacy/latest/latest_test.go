@@ -20,6 +20,7 @@ func TestSend(t *testing.T) {
 	require.Equal(t, 3, <-c)
 }
 
+// TestChanges fails if Add reports an equal value as a change, or does not report a change.
 func TestChanges(t *testing.T) {
 	var c latest.Changes[int]
 	for _, step := range []struct {

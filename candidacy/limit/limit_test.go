@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestAwait fails if Await returns before the time limit without an answer, or ignores an answer
+// because the time is over.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
@@ -22,7 +24,8 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// While a machine is suspended the monotonic clock stops, and the wall clock continues.
+// TestElapsed_ByEitherClock fails if only one of the clocks counts. While a machine is suspended
+// the monotonic clock stops, and the wall clock continues.
 func TestElapsed_ByEitherClock(t *testing.T) {
 	begin := time.Now()
 	// A time without a monotonic reading is compared by the wall clock alone.

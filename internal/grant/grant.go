@@ -11,7 +11,7 @@ import (
 // Constructors of types of the root package, for package candidacy. Only implementations of Candidate need
 // them, so the root package sets these variables instead of exporting functions.
 var (
-	// NewCandidacy returns a new candidacy.Candidacy.
+	// NewCandidacy returns a new candidacy.Candidacy. Its type is any because package candidacy imports this one.
 	NewCandidacy func(ctx context.Context, log *slog.Logger) any
 	// NewLeadership returns a new *leaderelection.Leadership and the function that ends it.
 	NewLeadership func(token int64, deadline func() time.Time) (leadership any, end context.CancelCauseFunc)

@@ -31,7 +31,7 @@ func NewAuthority(t testing.TB) *Authority {
 	template := &x509.Certificate{NotBefore: time.Unix(0, 0), NotAfter: lastDay, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, key := a.sign("authority", template)
 	cert, err := x509.ParseCertificate(der)
-	a.check(err)
+	a.requireNoError(err)
 	a.cert, a.key = cert, key
 	a.Pool.AddCert(cert)
 	return a
@@ -79,10 +79,10 @@ func (a *Authority) WriteFiles(dir, host string, from, to time.Time) (ca, cert, 
 	a.t.Helper()
 	pair := a.issue(host, from, to)
 	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	a.check(err)
+	a.requireNoError(err)
 	write := func(name, kind string, der []byte) string {
 		path := filepath.Join(dir, name)
-		a.check(os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		a.requireNoError(os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return path
 	}
 	return write("ca.pem", "CERTIFICATE", a.cert.Raw), write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", private)
@@ -92,18 +92,19 @@ func (a *Authority) WriteFiles(dir, host string, from, to time.Time) (ca, cert, 
 func (a *Authority) sign(name string, c *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	a.check(err)
+	a.requireNoError(err)
 	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = c, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), signer)
-	a.check(err)
+	a.requireNoError(err)
 	return der, key
 }
 
-func (a *Authority) check(err error) {
+// requireNoError ends the test if err is not nil.
+func (a *Authority) requireNoError(err error) {
 	if err != nil {
 		a.t.Helper()
 		a.t.Fatal(err)

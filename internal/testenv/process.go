@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Process is a child process.
+// Process is a child process that a test can pause and kill.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended and its exit status was collected

@@ -63,6 +63,8 @@ func TestProcess_PauseStopsAllThreads(t *testing.T) {
 	}
 }
 
+// TestStartProcess_ProgramDoesNotExist fails if StartProcess does not return the error of a program
+// that cannot be started.
 func TestStartProcess_ProgramDoesNotExist(t *testing.T) {
 	_, err := StartProcess(exec.Command("/does/not/exist"))
 	require.Error(t, err)

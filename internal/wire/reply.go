@@ -40,7 +40,7 @@ type ReplyHeader struct {
 // EventXid is the Xid of watch events.
 const EventXid = -1
 
-// ReadReplyHeader reads the header of a reply.
+// ReadReplyHeader reads the 16 bytes with which each reply begins.
 func (d *Decoder) ReadReplyHeader() ReplyHeader {
 	return ReplyHeader{Xid: d.Int(), Zxid: d.Long(), Code: d.Int()}
 }

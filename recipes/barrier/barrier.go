@@ -44,7 +44,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 // Remove removes the barrier and releases the waiting clients. Removing a barrier that does
 // not exist is not an error.
 func (b *Barrier) Remove(ctx context.Context) error {
-	var czxid int64 // of the znode that this call deletes
+	var czxid int64 // the creation zxid of the znode that this call deletes
 	err := connection.Retry(ctx, b.setup.Conn, func() error {
 		if _, err := b.setup.Conn.Sync(b.setup.Path); err != nil {
 			return err
@@ -76,6 +76,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	return err
 }
 
+// wait blocks until the znode of the barrier does not exist.
 func (b *Barrier) wait(ctx context.Context) error {
 	sub := b.setup.Subscribe()
 	defer sub.Close()

@@ -14,6 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// TestBarrier_BlocksWhileItIsSet fails if Wait returns while the barrier is set, or blocks after it
+// was removed.
 func TestBarrier_BlocksWhileItIsSet(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		b := newBarrier(w, w.Connect())
@@ -157,6 +159,7 @@ func TestBarrier_RemovedOnce(t *testing.T) {
 	}
 }
 
+// TestBarrier_ConnectionClosed fails if Wait does not return when the connection is closed.
 func TestBarrier_ConnectionClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -170,6 +173,7 @@ func TestBarrier_ConnectionClosed(t *testing.T) {
 	})
 }
 
+// TestNew_InvalidParameters fails if a constructor accepts invalid parameters.
 func TestNew_InvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		_, err := New(nil, node)

@@ -115,7 +115,7 @@ func (m *manual) changeParent() {
 func (m *manual) requireEvents(want ...string) {
 	m.Helper()
 	var events []string
-	for !m.u.events.empty() {
+	for !m.u.events.isEmpty() {
 		events = append(events, eventText(m.u.events.first()))
 		m.u.events.removeFirst()
 	}
@@ -167,8 +167,8 @@ func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
 	})
 }
 
-// A child does not exist, is created, and is listed. The list is applied before the reply by which
-// the child does not exist.
+// TestTrap29_ListBeforeOlderReply fails if a child that is listed is removed by an earlier reply,
+// according to which it does not exist.
 func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	runManual(t, func(m *manual) {
 		older := m.completeAbsent(m.start("/a/b", fetchData))
@@ -181,8 +181,8 @@ func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	})
 }
 
-// A child is deleted, is not listed, and is created again. The new child is applied before the
-// list.
+// TestTrap29_ListAfterNewerReply fails if a child is removed by an earlier list without it,
+// although it was created again since.
 func TestTrap29_ListAfterNewerReply(t *testing.T) {
 	runManual(t, func(m *manual) {
 		older := m.start("/a", fetchList)
@@ -279,7 +279,8 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 	})
 }
 
-// The same one level below: a parent whose reply is deferred does not confirm its children.
+// TestTrap29_DeferredParent fails if a parent whose reply is deferred, until the parent above it
+// was read again, confirms its children.
 func TestTrap29_DeferredParent(t *testing.T) {
 	runManual(t, func(m *manual) {
 		m.read("/a/b", fetchList, 2, 2, 3, "c")

@@ -179,8 +179,8 @@ func TestCache_NoPermission(t *testing.T) {
 	})
 }
 
-// A container has children. Its owner in the Stat is 0 on Apache's servers, and the smallest int64
-// on ClickHouse Keeper.
+// TestCache_ChildrenOfContainers fails if the children of a container are not cached because of the
+// owner in its Stat, which is 0 on Apache's servers, and the smallest int64 on ClickHouse Keeper.
 func TestCache_ChildrenOfContainers(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
 		run(t, func(h *bubble.Test) {

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// dial opens a connection by zkdial, which recovers if the servers have lost their data.
+// dialServer opens a connection by zkdial, which recovers if the servers have lost their data.
 func dialServer(h *bubble.Test) *zk.Conn {
 	h.Helper()
 	conn, _, err := zkdial.Connect([]string{h.Server.Name()}, bubble.SessionTimeout, zkdial.WithDialer(h.Server.Dialer()))
@@ -41,8 +41,9 @@ func pad(h *bubble.Test, until int64) int64 {
 	}
 }
 
-// The servers lose their data, and the same znodes exist again. Their zxids are smaller than those
-// in the cache. In a restored backup, the czxids are equal.
+// TestDataLoss_ZnodesExistAgain fails if a cache keeps its znodes after the servers have lost their
+// data, and the same znodes exist again with smaller zxids. In a restored backup, the czxids are
+// equal.
 func TestDataLoss_ZnodesExistAgain(t *testing.T) {
 	for name, scope := range map[string]Scope{"node": Node, "children": Children, "subtree": Subtree} {
 		for _, restored := range []bool{false, true} {

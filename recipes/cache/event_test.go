@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestKind_String fails if the texts of the kinds change.
 func TestKind_String(t *testing.T) {
 	names := []string{}
 	for k := range Fresh + 2 {

@@ -18,7 +18,7 @@ type queuedEvent struct {
 	node, old  *Znode
 }
 
-// pathEvents are the events of one path.
+// pathEvents are the events of one path that were not received yet: at most one of each field.
 type pathEvents struct {
 	deletion *queuedEvent // Deleted
 	state    *queuedEvent // Created or Changed
@@ -26,7 +26,7 @@ type pathEvents struct {
 
 func newEventQueue() eventQueue { return eventQueue{paths: map[string]pathEvents{}} }
 
-func (q *eventQueue) empty() bool { return q.head == nil }
+func (q *eventQueue) isEmpty() bool { return q.head == nil }
 
 func (q *eventQueue) addCreated(z *Znode) {
 	p := q.paths[z.Path]

@@ -60,7 +60,7 @@ func TestEventQueue_RandomChanges(t *testing.T) {
 			case action == 4 && random.IntN(4) == 0:
 				fresh = !fresh
 				q.addConnection(map[bool]Kind{true: Fresh, false: Stale}[fresh])
-			case !q.empty() && random.IntN(3) > 0:
+			case !q.isEmpty() && random.IntN(3) > 0:
 				receive()
 			}
 			length := 0
@@ -69,7 +69,7 @@ func TestEventQueue_RandomChanges(t *testing.T) {
 			}
 			require.LessOrEqual(t, length, len(r.nodes)+len(znodes)+1)
 		}
-		for !q.empty() {
+		for !q.isEmpty() {
 			receive()
 		}
 		require.Empty(t, r.faults, "seed %d", seed)

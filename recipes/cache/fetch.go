@@ -23,7 +23,7 @@ type nodePart struct {
 
 func (q *fetchQueue) push(p nodePart) { q.items = append(q.items, p) }
 
-func (q *fetchQueue) empty() bool { return q.head == len(q.items) }
+func (q *fetchQueue) isEmpty() bool { return q.head == len(q.items) }
 
 func (q *fetchQueue) pop() nodePart {
 	p := q.items[q.head]
@@ -92,12 +92,12 @@ func (u *updater) sendRequests() {
 	}
 	for u.up && !u.paused && !u.needsSync && !u.alone && !u.connClosed && u.inFlight < u.concurrency {
 		switch {
-		case !u.suspects.empty():
+		case !u.suspects.isEmpty():
 			if u.inFlight > 0 {
 				return
 			}
 			u.alone = u.startFetch(u.suspects.pop())
-		case !u.queue.empty():
+		case !u.queue.isEmpty():
 			u.startFetch(u.queue.pop())
 		default:
 			return

@@ -80,7 +80,7 @@ func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 		require.Equal(h, []string{"data /a", "children /a"}, watches(h))
 		require.Equal(h, 2, channels(h))
 
-		// The same for a znode that the client must not read, of which the cache reads only the
+		// Nor does a znode leave a watch that the client must not read. The cache reads only its
 		// Stat.
 		h.Server.Before(zktest.Match{Op: zktest.OpGetData, Session: cacheSession(h), Path: "/a/*"}, zktest.Fail(zk.ErrNoAuth))
 		h.Server.Before(zktest.Match{Op: zktest.OpExists, Session: cacheSession(h), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
@@ -166,7 +166,8 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 	})
 }
 
-// Data that is larger than the receive buffer is treated in the same way.
+// TestTrap37_TooMuchData fails if data that is larger than the receive buffer is not reported, or
+// is requested again and again, which breaks the connection each time.
 func TestTrap37_TooMuchData(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")

@@ -36,7 +36,7 @@ func run(t *testing.T, f func(h *bubble.Test), opts ...zktest.Option) {
 // cacheSession returns the session of the cache.
 func cacheSession(h *bubble.Test) int64 { return h.Conn.SessionID() }
 
-// newCache returns a cache that is closed when the test ends.
+// openCache returns a cache that is closed when the test ends.
 func openCache(h *bubble.Test, path string, scope Scope, opts ...Option) *Cache {
 	c, err := New(h.Conn, path, scope, append([]Option{recipes.WithSessionTimeout(bubble.SessionTimeout)}, opts...)...)
 	require.NoError(h, err)
@@ -44,7 +44,7 @@ func openCache(h *bubble.Test, path string, scope Scope, opts ...Option) *Cache 
 	return c
 }
 
-// fill returns a cache that is filled, and the replica of its events.
+// fill opens a cache, waits until it is filled, and returns it with a replica, which applies its events.
 func fill(h *bubble.Test, path string, scope Scope, opts ...Option) (*Cache, *replica) {
 	c := openCache(h, path, scope, opts...)
 	r := newReplica()
@@ -104,7 +104,7 @@ func reconnect(h *bubble.Test, c *Cache, f func()) {
 	require.True(h, c.Fresh())
 }
 
-// requests returns the requests of the session of the cache while f runs, without pings and events.
+// requestsDuring returns the requests of the session of the cache while f runs, without pings and events.
 func requestsDuring(h *bubble.Test, f func()) zktest.Log {
 	begin := len(h.Server.Log())
 	f()

@@ -61,7 +61,7 @@ func (o *cacheOptions) validate(scope Scope) error {
 	case scope < 0:
 		return fmt.Errorf("%w: unknown scope %d", connection.ErrInvalid, scope)
 	case o.concurrency < 1:
-		return fmt.Errorf("%w: WithConcurrency(%d)", connection.ErrInvalid, o.concurrency)
+		return fmt.Errorf("%w: WithConcurrency(%d): must be at least 1", connection.ErrInvalid, o.concurrency)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 // from its queues.
 type updater struct {
 	cache *Cache
-	tree  *tree // that of the cache
+	tree  *tree // the tree that the cache reads from
 
 	scope          Scope
 	concurrency    int  // the maximum number of requests in flight
@@ -93,10 +93,10 @@ func (u *updater) run() {
 		for u.finishPending() {
 			u.sendRequests() // of the next round of Sync
 		}
-		u.watches.assign(!u.queue.empty())
+		u.watches.assign(!u.queue.isEmpty())
 		var events chan<- Event
 		var next Event
-		if !u.events.empty() {
+		if !u.events.isEmpty() {
 			events, next = u.cache.events, u.events.first()
 		}
 		select {

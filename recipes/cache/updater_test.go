@@ -126,7 +126,8 @@ func TestTrap27_WatchesAreNotRestored(t *testing.T) {
 	})
 }
 
-// A znode that is deleted and created again has the same versions again.
+// TestTrap28_RecreatedWithSameVersion fails if a znode that is deleted and created again, with the
+// same versions as before, is not reported as deleted and created.
 func TestTrap28_RecreatedWithSameVersion(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		createWith(h, "/a", "same")

@@ -26,7 +26,7 @@ type firedWatch struct {
 	event zk.Event
 }
 
-// poll reports whether the watch has fired, and returns its event.
+// poll returns the event of the watch if it has fired, and does not wait.
 func (w *nodeWatch) poll() (event zk.Event, fired bool) {
 	if !w.shared.Fired() {
 		return zk.Event{}, false
@@ -45,7 +45,7 @@ type watchSet struct {
 	running    sync.WaitGroup
 	waiters    []*waiter
 	notFull    []*waiter
-	unassigned []*nodeWatch // without a waiter
+	unassigned []*nodeWatch // watches that no goroutine waits for yet
 }
 
 func newWatchSet() *watchSet {
@@ -130,6 +130,7 @@ type waiter struct {
 	watches []*nodeWatch // used by the goroutine
 }
 
+// run reports each watch that fires to fired, until stopping or x.retired is closed.
 func (x *waiter) run(stopping <-chan struct{}, fired *mailbox[firedWatch]) {
 	receive := func(c any) reflect.SelectCase {
 		return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)}

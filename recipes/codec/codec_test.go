@@ -16,6 +16,7 @@ func requireRoundTrip[T any](t *testing.T, c Codec[T], value T, data string) {
 	require.Equal(t, value, decoded)
 }
 
+// TestCodecs fails if a codec changes a value or the format, or accepts invalid JSON.
 func TestCodecs(t *testing.T) {
 	requireRoundTrip(t, JSON[[]string](), []string{"one"}, `["one"]`)
 	requireRoundTrip(t, String(), "one", "one")

@@ -105,7 +105,7 @@ func newProvider(w *bubble.Test, d *Discovery, opts ...ProviderOption) *Provider
 	return p
 }
 
-// close closes a registration or a provider that the test may have left open.
+// closeRepeatedly closes a registration or a provider that the test may have left open.
 func closeRepeatedly(w *bubble.Test, c io.Closer) {
 	if err := bubble.Repeated(c.Close); !errors.Is(err, recipes.ErrConnClosed) {
 		require.NoError(w, err)
@@ -128,7 +128,7 @@ func put(w *bubble.Test, d *Discovery, id, data string) {
 	require.NoError(w, err)
 }
 
-// owned reports whether the znode of an instance exists and belongs to the session.
-func owned(w *bubble.Test, id string, session int64) bool {
+// isOwned reports whether the znode of an instance exists and belongs to the session.
+func isOwned(w *bubble.Test, id string, session int64) bool {
 	return strings.Contains(w.Server.Tree(), id+" ") && strings.Contains(w.Server.Tree(), fmt.Sprintf("ephemeral=%#x", session))
 }

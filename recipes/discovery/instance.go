@@ -175,7 +175,7 @@ func (i Instance) check() error {
 	case i.Type != Dynamic && i.Type != Static && i.Type != Permanent:
 		return fmt.Errorf("%w: unknown type %q", connection.ErrInvalid, i.Type)
 	case i.Port < 0 || i.Port > 65535 || i.SSLPort < 0 || i.SSLPort > 65535:
-		return fmt.Errorf("%w: invalid ports %d and %d", connection.ErrInvalid, i.Port, i.SSLPort)
+		return fmt.Errorf("%w: ports %d and %d: must be from 0 to 65535", connection.ErrInvalid, i.Port, i.SSLPort)
 	case i.Payload != nil && !json.Valid(i.Payload):
 		return fmt.Errorf("%w: payload is not JSON", connection.ErrInvalid)
 	}

@@ -34,7 +34,7 @@ type List struct {
 // may be called from any goroutine. It should be closed.
 type Provider struct {
 	setup    *recipe.Setup
-	path     string // of the service
+	path     string // the znode of the service
 	reader   *recipe.ChildReader[entry]
 	strategy Strategy
 	down     downReports
@@ -152,8 +152,8 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// run is the goroutine of the provider. ready receives nil when the provider has read the list, or
-// the reason why it cannot.
+// run keeps the list current until ctx is done or the list cannot be read. ready receives nil when
+// the provider has read the list, or the reason why it cannot.
 func (p *Provider) run(ctx context.Context, ready chan<- error) {
 	defer close(p.ended)
 	defer p.reader.Close()
@@ -215,7 +215,7 @@ func (p *Provider) follow(ctx context.Context, list List) (List, error) {
 	}
 }
 
-// read reads the list.
+// read reads the enabled instances of the service, and lists those that cannot be decoded as unreadable.
 func (p *Provider) read(ctx context.Context) (l List, err error) {
 	entries, err := p.reader.Read(ctx)
 	if err != nil {

@@ -20,6 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// TestStrategy_Pick fails if a strategy does not choose the instances in its order, or as often as
+// it should.
 func TestStrategy_Pick(t *testing.T) {
 	three := []Instance{instance("a"), instance("b"), instance("c")}
 	pick := func(s Strategy, from []Instance) string { return from[s.Pick(from)].ID }
@@ -314,6 +316,8 @@ func TestTrap37_ListTooLong(t *testing.T) {
 	})
 }
 
+// TestProvider_ContextIsDoneFirst fails if a read of a server that does not answer does not return
+// when its context is done.
 func TestProvider_ContextIsDoneFirst(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)

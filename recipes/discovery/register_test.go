@@ -59,6 +59,8 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 	})
 }
 
+// TestRegister_Defaults fails if the ID, the time or the type of an instance is not set if the
+// caller omits it.
 func TestRegister_Defaults(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r, err := connect(w).Register(w.Context(), Instance{Name: "shop"})
@@ -71,6 +73,8 @@ func TestRegister_Defaults(t *testing.T) {
 	})
 }
 
+// TestRegister_InvalidParameters fails if an instance is registered that this package or Curator
+// could not read.
 func TestRegister_InvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -227,7 +231,7 @@ func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
 			d := connect(w)
-			require.NoError(w, errorsOtherThan(zk.ErrNodeExists, create(d, base), create(d, shop)))
+			require.NoError(w, firstErrorExcept(zk.ErrNodeExists, create(d, base), create(d, shop)))
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			defer cancel()
 			w.Server.Delay(zktest.ToClient, 700*time.Millisecond, d.setup.Conn.SessionID())
@@ -248,8 +252,8 @@ func create(d *Discovery, node string) error {
 	return err
 }
 
-// errorsOtherThan returns the first error that is not ignored.
-func errorsOtherThan(ignored error, errs ...error) error {
+// firstErrorExcept returns the first of errs that is neither nil nor ignored, or nil.
+func firstErrorExcept(ignored error, errs ...error) error {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, ignored) {
 			return err
@@ -275,7 +279,7 @@ func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 			w.Server.Refuse(false)
 			bubble.Advance(10 * time.Second)
 			require.NotEqual(w, old, d.setup.Conn.SessionID())
-			require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
+			require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
 			require.Equal(w, Status{State: Registered}, <-r.Status())
 		}
 		require.NoError(w, r.Close())
@@ -328,16 +332,16 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 		_, err = d.Register(ctx, instance("one"))
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.ErrorIs(w, err, recipes.ErrTaken)
-		require.True(w, owned(w, "one", former.setup.Conn.SessionID()))
+		require.True(w, isOwned(w, "one", former.setup.Conn.SessionID()))
 		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
 
 		time.AfterFunc(2*time.Second, func() { _ = w.Server.ExpireSession(former.setup.Conn.SessionID()) })
 		r := register(w, d, "one")
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
 		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
 		bubble.Advance(time.Hour)
 		require.Equal(w, Status{State: Registered}, <-r.Status())
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
 		require.NoError(w, r.Close())
 	})
 }
@@ -358,11 +362,11 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 		i.Port = 81
 		require.ErrorIs(w, r.Update(limited, i), context.DeadlineExceeded)
 		require.ErrorIs(w, (<-r.Status()).Cause, recipes.ErrTaken)
-		require.True(w, owned(w, "one", earlier), w.Server.Tree())
+		require.True(w, isOwned(w, "one", earlier), w.Server.Tree())
 
 		require.NoError(w, w.Server.ExpireSession(earlier))
 		require.NoError(w, r.Update(w.Context(), i))
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()), w.Server.Tree())
 		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
 		require.NoError(w, r.Close())
 	})
@@ -377,7 +381,7 @@ func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 		earlier := d.setup.Conn.SessionID()
 		loseSession()
 		require.ErrorIs(w, r.Close(), recipes.ErrUnconfirmed)
-		require.True(w, owned(w, "one", earlier), w.Server.Tree())
+		require.True(w, isOwned(w, "one", earlier), w.Server.Tree())
 		require.NoError(w, w.Server.ExpireSession(earlier))
 		require.NoError(w, r.Close())
 		require.Zero(w, w.Server.Log().Count(zktest.OpDelete))
@@ -399,7 +403,7 @@ func TestRegister_TwiceOnOneConnection(t *testing.T) {
 		synctest.Wait()
 		require.NoError(w, r.Close())
 		r = <-second
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close())
 	})
 }
@@ -412,22 +416,24 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 		r := register(w, d, "one")
 		for range 100 {
 			err := other.setup.Conn.Delete(one, -1)
-			require.NoError(w, errorsOtherThan(zk.ErrNoNode, err))
+			require.NoError(w, firstErrorExcept(zk.ErrNoNode, err))
 			bubble.Advance(100 * time.Millisecond)
 		}
 		created := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
 		require.Less(w, len(created), 30, "creates have pauses")
 		bubble.Advance(time.Minute)
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
 		// The node of the service is deleted as well.
 		require.NoError(w, other.setup.Conn.Delete(one, -1))
-		require.NoError(w, errorsOtherThan(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
+		require.NoError(w, firstErrorExcept(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
 		bubble.Advance(time.Minute)
-		require.True(w, owned(w, "one", d.setup.Conn.SessionID()))
+		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close())
 	})
 }
 
+// TestRegister_WithoutPermission fails if Register retries without an end, or returns another error
+// than ErrPermission.
 func TestRegister_WithoutPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)

@@ -36,7 +36,7 @@ func ParseURISpec(template string) (URISpec, error) {
 		rest = rest[at+1:]
 		end := strings.IndexAny(rest, "{}")
 		if end < 0 || rest[end] == '{' {
-			return nil, fmt.Errorf("%w: URI %q: { without }", connection.ErrInvalid, template)
+			return nil, fmt.Errorf("%w: URI %q: a { has no matching }", connection.ErrInvalid, template)
 		}
 		if end > 0 {
 			spec = append(spec, URIPart{Value: strings.TrimSpace(rest[:end]), Variable: true})

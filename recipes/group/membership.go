@@ -20,7 +20,7 @@ import (
 // at one path.
 type Group struct {
 	setup     *recipe.Setup
-	namesOnly bool // members have IDs only
+	namesOnly bool // only the IDs of members are read, and not their data
 }
 
 // Member describes a member of a group. Two Members with the same Token and Revision are

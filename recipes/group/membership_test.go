@@ -12,6 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
+// TestJoin_KazooLayout fails if a member is not written as by kazoo's Party, or accepts data, for
+// which that has no place.
 func TestJoin_KazooLayout(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -31,6 +33,7 @@ func TestJoin_KazooLayout(t *testing.T) {
 	})
 }
 
+// TestNew_InvalidParameters fails if invalid parameters are accepted, or create a znode.
 func TestNew_InvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()

@@ -23,7 +23,7 @@ type Persistent struct {
 	setup  *recipe.Setup
 	path   string
 	keeper *ephemeral.Keeper
-	status chan Presence // capacity 1
+	status chan Presence // the newest state that was not received; capacity 1
 }
 
 // Presence reports whether a znode is present.

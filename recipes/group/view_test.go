@@ -312,6 +312,8 @@ func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
 	})
 }
 
+// TestChanges_ConnectionClosed fails if the channel of views is not closed, after an error, when
+// the connection is closed.
 func TestChanges_ConnectionClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()

@@ -10,7 +10,7 @@ import (
 // capacity is the policy of a semaphore of this library: a contender has its turn when its
 // leases and those of all earlier contenders are within the limit.
 type capacity struct {
-	leases int // of the contender
+	leases int // the leases that the contender requests
 	limit  int // if no limit is stored
 }
 

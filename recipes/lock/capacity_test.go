@@ -29,6 +29,8 @@ func listingOf(own, predecessor string, names ...string) contender.Listing {
 	return contender.Listing{Own: own, Predecessor: predecessor, Names: append(names, own), Counts: func(string) bool { return true }}
 }
 
+// TestCapacity_Admit fails if a contender is admitted beyond the limit, or waits although the limit
+// permits its leases.
 func TestCapacity_Admit(t *testing.T) {
 	one, two, three := contenderOf(1, 1), contenderOf(2, 2), contenderOf(3, 3)
 	own, ownTwo := contenderOf(1, 5), contenderOf(2, 5)
@@ -100,6 +102,8 @@ func TestAllChildren_Admit(t *testing.T) {
 	require.Equal(t, turn, admit(l), "an orphan does not count")
 }
 
+// TestLeases fails if the number of leases in a contender's name is not read, or one is read in a
+// name without it.
 func TestLeases(t *testing.T) {
 	for _, n := range []int{1, 2, 10, contender.MaxCount} {
 		name := contenderOf(n, 7)
@@ -115,11 +119,13 @@ func TestLeases(t *testing.T) {
 	}
 }
 
+// TestLeasesOf fails if the sum counts other children than contenders, or misses a contender.
 func TestLeasesOf(t *testing.T) {
 	require.EqualValues(t, 6, leasesOf([]string{contenderOf(2, 1), "config", curators(2), contenderOf(3, 3), limitOf(9, 4)}))
 	require.Zero(t, leasesOf(nil))
 }
 
+// TestStoredLimit fails if the newest stored limit is not found, or another child is taken for one.
 func TestStoredLimit(t *testing.T) {
 	_, _, stored := storedLimit([]string{
 		contenderOf(1, 1), "limit", "limit-", "limit-3", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001",

@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// TestContenders fails if Contenders omits a contender of the mutex, or describes one wrongly.
 func TestContenders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		m := w.mutex(w.operator)
@@ -45,6 +46,7 @@ func TestContenders(t *testing.T) {
 	})
 }
 
+// TestContenders_RWMutex fails if Contenders does not show which readers and writers hold the lock.
 func TestContenders_RWMutex(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		r1, r2 := w.read(w.connect()), w.read(w.connect())
@@ -69,6 +71,7 @@ func TestContenders_RWMutex(t *testing.T) {
 	})
 }
 
+// TestContenders_Holds fails if the names of a queue do not show which contenders hold the lock.
 func TestContenders_Holds(t *testing.T) {
 	for _, c := range []struct {
 		names []string
@@ -87,7 +90,8 @@ func TestContenders_Holds(t *testing.T) {
 	}
 }
 
-// CURATOR-358: a contender leaves between the listing and the read of its znode.
+// TestTrap43_ContenderIsDeleted fails if Contenders returns an error because a contender leaves
+// between the listing and the read of its znode (CURATOR-358).
 func TestTrap43_ContenderIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
@@ -104,6 +108,8 @@ func TestTrap43_ContenderIsDeleted(t *testing.T) {
 	})
 }
 
+// TestContenders_ContextAndPermission fails if Contenders continues after its context is done, or
+// hides a missing permission.
 func TestContenders_ContextAndPermission(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.lock(w.connect()).holds()

@@ -41,7 +41,7 @@ var long = recipes.WithSessionTimeout(longTimeout)
 
 // step is an operation and its cost.
 type step struct {
-	trips, requests int // see requireCost
+	trips, requests int // what requireCost compares the measured numbers with
 	do              func() error
 }
 
@@ -179,6 +179,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// TestCost_SemaphoreOfOtherLibrary fails if a semaphore of another library's layout costs more
+// round trips.
 func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
@@ -234,13 +236,14 @@ func (w *harness) requireCost(conn *zk.Conn, trips, requests int, f func()) {
 
 const anyNumber = -1
 
-// sent returns the requests that a session has sent, without checks of the lease.
+// sentSince returns the requests that a session has sent, without checks of the lease.
 func (w *harness) sentSince(begin int, conn *zk.Conn) zktest.Log {
 	return w.srv.Log()[begin:].Session(conn.SessionID()).Requests().Filter(func(e zktest.Entry) bool {
 		return e.Op != zktest.OpMulti || e.Ops != 1
 	})
 }
 
+// TestCost_ContendedMutex fails if waiting for a mutex, or its hand-over, costs more requests.
 func TestCost_ContendedMutex(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		holder := w.lock(w.operator)

@@ -29,7 +29,7 @@ const (
 // its marker. It does both in a separate goroutine, which ends with the
 // acquisition.
 type delayFilter struct {
-	ctx   context.Context // of the acquisition
+	ctx   context.Context // ends with the acquisition
 	cfg   *queue.Config
 	delay time.Duration
 	next  func(queue.State)

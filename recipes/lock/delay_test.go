@@ -152,7 +152,8 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 	})
 }
 
-// The reply to the transaction that creates the marker, or to the release, is lost.
+// TestLockDelay_RepliesLost fails if a marker remains, or the lock is not acquired, because the
+// reply to the transaction that creates the marker, or to the release, is lost.
 func TestLockDelay_RepliesLost(t *testing.T) {
 	forEachLoss(t, briefLosses, 3, func(w *harness, l bubble.Fault) {
 		for k := 1; k <= 2; k++ { // the marker, the release
@@ -266,7 +267,8 @@ func TestLockDelay_Downgrade(t *testing.T) {
 	})
 }
 
-// So many markers that their deletion in one transaction would be larger than a server accepts.
+// TestLockDelay_ManyStaleMarkers fails if markers remain that are so many that their deletion in
+// one transaction would be larger than a server accepts.
 func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		dir := "/" + strings.Repeat("d", 4000)
@@ -288,6 +290,8 @@ func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	})
 }
 
+// TestStaleMarkers fails if a marker is removed that another contender must wait for, or if a stale
+// one remains.
 func TestStaleMarkers(t *testing.T) {
 	const a, b, c = "0000000a-0000-0000-0000-000000000000", "0000000b-0000-0000-0000-000000000000", "0000000c-0000-0000-0000-000000000000"
 	children := []string{"held-w-" + a, "held-r-" + b, "held-w-" + c, "_c_" + c + "-__READ__0000000001", "held", "held-w"}

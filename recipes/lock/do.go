@@ -102,17 +102,17 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, h *Hold) err
 	return do(ctx, m.setup, opts, m.Lock, m.TryLock, f)
 }
 
-// Do calls f once, while it holds the lock for writing. See [Mutex.Do].
+// Do calls f once, while it holds the lock for writing. Otherwise it is like [Mutex.Do].
 func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context, h *WriteHold) error, opts ...DoOption) error {
 	return do(ctx, m.setup, opts, m.Lock, m.TryLock, f)
 }
 
-// RDo calls f once, while it holds the lock for reading. See [Mutex.Do].
+// RDo calls f once, while it holds the lock for reading. Otherwise it is like [Mutex.Do].
 func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
 	return do(ctx, m.setup, opts, m.RLock, m.TryRLock, f)
 }
 
-// Do calls f once, while it holds n leases. See [Mutex.Do].
+// Do calls f once, while it holds n leases. Otherwise it is like [Mutex.Do].
 func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
 	return do(ctx, s.setup, opts,
 		func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, n) },

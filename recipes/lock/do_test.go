@@ -165,7 +165,7 @@ func TestDo_Options(t *testing.T) {
 	}
 }
 
-// A function that acquires the lock that Do holds would wait for itself.
+// TestDo_Reentrant fails if a function that acquires the lock that Do holds waits for itself.
 func TestDo_Reentrant(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		m := w.mutex(w.connect())

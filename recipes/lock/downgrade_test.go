@@ -14,6 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// TestDowngrade fails if a downgrade ends the hold, changes its position, or does not admit the
+// readers that follow.
 func TestDowngrade(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		runTest(t, 1, func(w *harness) {
@@ -246,6 +248,7 @@ func TestDowngrade_RejectedAndDeleted(t *testing.T) {
 	})
 }
 
+// TestDowngrade_LockIsLost fails if Downgrade of a lost hold waits, or does not return ErrNotHeld.
 func TestDowngrade_LockIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
@@ -302,8 +305,9 @@ func TestDowngrade_ReplyLostAndRetryRejected(t *testing.T) {
 	})
 }
 
-// CURATOR-621, CURATOR-276: a downgrade loses the position in the queue, so that a waiting writer
-// acquires the lock before the reader that the holder has become.
+// TestTrap48_DowngradeKeepsPosition fails if a downgrade loses the position in the queue, so that a
+// waiting writer acquires the lock before the reader that the holder has become (CURATOR-621,
+// CURATOR-276).
 func TestTrap48_DowngradeKeepsPosition(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		x := w.write(w.connect())

@@ -24,7 +24,7 @@ type entry struct {
 	timeout    time.Duration           // of the session
 	ctx        context.Context         // is done when the contender must leave
 	stop       context.CancelCauseFunc // makes the contender leave for a reason
-	granted    chan *Hold              // capacity 1
+	granted    chan *Hold              // the hold, when it was granted; capacity 1
 	entered    chan struct{}           // closed when the path is known; nil if Position is not available
 	left       chan struct{}           // closed when the goroutine has ended
 	otherPaths []string                // other znodes that must exist during the grant; set before it
@@ -60,7 +60,7 @@ type removal interface {
 	Err() error
 }
 
-// acquisition describes one acquisition.
+// acquisition contains the parameters of one call that acquires a lock.
 type acquisition struct {
 	cfg          *queue.Config
 	noWait       bool          // do not wait for other contenders, but return ErrHeld

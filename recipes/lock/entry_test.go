@@ -53,8 +53,9 @@ func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
 	})
 }
 
-// CURATOR-724, CURATOR-180, kazoo #563: the lock's znode, a container, is removed after it was
-// created and before the create of the contender's znode. It is created again.
+// TestTrap36_QueueRemovedBeforeCreate fails if Lock returns an error because the lock's znode, a
+// container, was removed before the create of the contender's znode (CURATOR-724, CURATOR-180,
+// kazoo #563).
 func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -113,7 +114,8 @@ func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
 	})
 }
 
-// CURATOR-376: the znode of a failed attempt exists for a moment, in which other attempts fail.
+// TestTrap45_FailedAttemptLeavesNoZnode fails if the znode of an attempt that fails makes other
+// attempts fail for a moment (CURATOR-376).
 func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 	for base, trier := range map[string]func(w *harness, conn *zk.Conn) func(context.Context) (*Hold, error){
 		"-lock-": func(w *harness, conn *zk.Conn) func(context.Context) (*Hold, error) { return w.mutex(conn).TryLock },
@@ -151,8 +153,8 @@ func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 	}
 }
 
-// In kazoo and in Curator's MultiLock, the timeout applies to each wait separately. Here the
-// deadline of the context applies to the whole call.
+// TestTrap46_OneDeadlineForWholeCall fails if the deadline of the context does not apply to the
+// whole call. In kazoo and in Curator's MultiLock, a timeout applies to each wait separately.
 func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	const path = "/a/b/c/d"
@@ -214,7 +216,8 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	}
 }
 
-// Trap 32 for readers, of which several may hold the lock, and writers.
+// TestTrap32_SequenceNumbersOfRWMutexExhausted fails if a reader or a writer is not rejected after
+// the sequence numbers are exhausted, or if those that have joined before lose their order.
 func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()
@@ -233,8 +236,9 @@ func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 	})
 }
 
-// CURATOR-518, helix #2815, with what the queue does not know: the connection breaks at any request of
-// a contender, from the first to the last, in any way. The contender recovers.
+// TestTrap41_BreakAtEachRequest fails if a contender does not recover after its connection breaks
+// at any one of its requests, in any way. It tests what only this package does;
+// TestTrap41_AnyRequestFails tests the queue (CURATOR-518, helix #2815).
 func TestTrap41_BreakAtEachRequest(t *testing.T) {
 	for _, kind := range []string{"delay", "read", "write"} {
 		for _, l := range bubble.LostReplies {
@@ -296,9 +300,9 @@ func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 	return bubble.HasRun(broken)
 }
 
-// InterProcessMutex stores in the process which thread holds it. After session expiry it still
-// reports the thread as holder, and a second acquire succeeds. Here the state is only in
-// ZooKeeper.
+// TestTrap15_LostHoldLeavesNoState fails if a Mutex whose hold was lost by session expiry still
+// acts as its holder, as Curator's InterProcessMutex does, which stores in the process which thread
+// holds it.
 func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		conn := w.connect()
@@ -320,7 +324,8 @@ func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 	})
 }
 
-// kazoo #482: all calls return ErrConnClosed if the connection was closed before.
+// TestTrap22_ClosedConnection fails if a call on a connection that was closed before does not
+// return ErrConnClosed (kazoo #482).
 func TestTrap22_ClosedConnection(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// observed calls acquire, and reports the hold that it returns.
+// observed calls acquire, and delivers events for the hold that it returns.
 func observed(s *recipe.Setup, acquire func() (*Hold, error)) (*Hold, error) {
 	if s.Events == nil {
 		return acquire()

@@ -408,7 +408,7 @@ func (x *writer) pathAsReader() string {
 	return strings.NewReplacer("__WRIT__", "__READ__", "__lock__", "__rlock__").Replace(x.hold.Path())
 }
 
-// returned reports whether the call has returned.
+// returned reports whether the call has returned, without waiting.
 func (a *call) returned() bool {
 	select {
 	case <-a.done:

@@ -24,7 +24,7 @@ import (
 type Hold struct {
 	*entry
 	grant *connection.Grant
-	end   context.CancelCauseFunc // of the grant
+	end   context.CancelCauseFunc // ends the grant
 }
 
 // Path returns the path of the holder's znode. Downgrade changes it.

@@ -103,8 +103,9 @@ type grantHandle interface {
 	Err() error
 }
 
-// kazoo #291, #134, #315: users misunderstand which thread holds a lock, and whether it can be
-// acquired again. Here a hold is a value, which any goroutine can use.
+// TestTrap54_HoldsAreValues fails if a hold belongs to a goroutine instead of being a value that
+// any goroutine can use. Users of kazoo misunderstand which thread holds a lock, and whether it can
+// be acquired again (kazoo #291, #134, #315).
 func TestTrap54_HoldsAreValues(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()

@@ -111,12 +111,12 @@ var registerModel = porcupine.Model{
 // writeRegister writes a unique value in a transaction of the hold.
 func (c *client) writeRegister(h *Hold) {
 	value := c.now()
-	_, err := h.Multi(&zk.SetDataRequest{Path: registered, Data: strconv.AppendInt(nil, value, 10), Version: -1})
+	_, err := h.Multi(&zk.SetDataRequest{Path: registerPath, Data: strconv.AppendInt(nil, value, 10), Version: -1})
 	switch {
 	case err == nil:
-		c.operation(registered, write{h.Token(), value, false}, value, c.now())
+		c.operation(registerPath, write{h.Token(), value, false}, value, c.now())
 	case errors.Is(err, recipes.ErrUnconfirmed):
-		c.operation(registered, write{h.Token(), value, true}, value, never)
+		c.operation(registerPath, write{h.Token(), value, true}, value, never)
 	case !errors.Is(err, recipes.ErrNotHeld):
 		c.Violate("client %d: %v", c.id, err)
 	}
@@ -125,19 +125,19 @@ func (c *client) writeRegister(h *Hold) {
 // readRegister reads the newest value. It does not require a hold.
 func (c *client) readRegister() {
 	called := c.now()
-	if _, err := c.conn.Sync(registered); err != nil {
+	if _, err := c.conn.Sync(registerPath); err != nil {
 		return
 	}
-	data, _, err := c.conn.Get(registered)
+	data, _, err := c.conn.Get(registerPath)
 	if err != nil {
 		return
 	}
 	value, _ := strconv.ParseInt(string(data), 10, 64)
-	c.operation(registered, read{value}, called, c.now())
+	c.operation(registerPath, read{value}, called, c.now())
 }
 
-// mayFail checks that an acquisition has failed for an expected reason.
-func (c *client) mayFail(err error) {
+// requireExpectedFailure requires that an acquisition has failed for an expected reason.
+func (c *client) requireExpectedFailure(err error) {
 	for _, reason := range []error{context.DeadlineExceeded, ErrHeld, recipes.ErrDeleted} {
 		if errors.Is(err, reason) {
 			return
@@ -158,7 +158,7 @@ func (c *client) acquire(lock func(context.Context) (*Hold, error), grant func(t
 	called, before := c.now(), c.conn.SessionID()
 	h, err := lock(ctx)
 	if err != nil {
-		c.mayFail(err)
+		c.requireExpectedFailure(err)
 		return
 	}
 	over := c.recordHold(node, h, grant(h.Token()), yield{h.Token()}, called, before, c.conn.SessionID())
@@ -271,6 +271,8 @@ func (c *client) downgradeHold(h *WriteHold) {
 	c.pauseRandomly(h.Context())
 }
 
+// TestLinearizable fails if the calls of clients under random faults are not linearizable: two
+// clients hold the lock, or a former holder writes.
 func TestLinearizable(t *testing.T) {
 	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
 		t.Run(name, func(t *testing.T) {
@@ -278,7 +280,7 @@ func TestLinearizable(t *testing.T) {
 				s := newSchedule(seed)
 				f := runSchedule(t, s, p, verbose, nil)
 				f.check(node, lockModel)
-				f.check(registered, registerModel)
+				f.check(registerPath, registerModel)
 				return s, f.History
 			})
 		})
@@ -297,12 +299,14 @@ func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 		if f.checkHistory(node, lockModel) != nil {
 			found++
 		}
-		require.NoError(t, f.checkHistory(registered, registerModel))
+		require.NoError(t, f.checkHistory(registerPath, registerModel))
 	}
 	require.NotZero(t, found)
 	t.Logf("%d histories with two holders at a time", found)
 }
 
+// TestLinearizable_LockModel fails if the model of the lock accepts an impossible history, or
+// rejects a possible one.
 func TestLinearizable_LockModel(t *testing.T) {
 	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 3, 4), op(acquire{2}, 2, 5))
 	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 3, never), op(acquire{2}, 2, 5))
@@ -318,6 +322,8 @@ func TestLinearizable_LockModel(t *testing.T) {
 	requireIllegal(t, lockModel, op(acquire{1}, 1, 2), op(downgrade{1, false}, 3, 4), op(acquire{2}, 1, 5), op(yield{1}, 6, 7))
 }
 
+// TestLinearizable_RegisterModel fails if the model of the register accepts an impossible history,
+// or rejects a possible one.
 func TestLinearizable_RegisterModel(t *testing.T) {
 	requireLegal(t, registerModel, op(write{1, 7, false}, 1, 2), op(read{7}, 3, 4))
 	requireIllegal(t, registerModel, op(write{1, 7, false}, 1, 2), op(read{0}, 3, 4))

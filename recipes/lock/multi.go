@@ -26,7 +26,7 @@ type Part interface {
 type part struct {
 	setup     *recipe.Setup
 	lock, try func(context.Context) (*Hold, error)
-	err       error // the part is invalid
+	err       error // why the part is invalid, or nil
 }
 
 func (m *Mutex) part() part { return part{m.setup, m.Lock, m.TryLock, nil} }
@@ -128,6 +128,7 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiHold, error) {
 	return m.take(ctx, func(p part, ctx context.Context) (*Hold, error) { return p.try(ctx) })
 }
 
+// take acquires all locks by calls of lock. After an error it releases those that it has acquired.
 func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (*Hold, error)) (*MultiHold, error) {
 	taking, lost := context.WithCancelCause(ctx)
 	defer lost(nil)

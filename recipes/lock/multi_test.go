@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// at returns the mutex at /locks/<name>.
+// at returns the mutex at /locks/<name>, a part of the MultiLocks of this file.
 func (w *harness) at(conn *zk.Conn, name string) *Mutex {
 	w.Helper()
 	return w.mutexAt(conn, "/locks/"+name)
@@ -33,6 +33,8 @@ func (w *harness) multi(conn *zk.Conn, names ...string) *MultiLock {
 	return m
 }
 
+// TestMultiLock fails if a MultiLock does not acquire all its locks in the order of the paths, or
+// does not release them all.
 func TestMultiLock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.create("/register")
@@ -88,6 +90,7 @@ func TestMultiHold_OneLockIsLost(t *testing.T) {
 	}
 }
 
+// TestMultiHold_LeaseExpires fails if a MultiHold outlives the lease of its connection.
 func TestMultiHold_LeaseExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -123,8 +126,8 @@ func TestMultiHold_Deadline(t *testing.T) {
 	}
 }
 
-// InterProcessMultiLock continues to acquire locks after a failure. Here the remaining locks are
-// not requested, and the granted locks are released.
+// TestMultiLock_AllOrNone fails if a MultiLock requests further locks after a failure, as Curator's
+// InterProcessMultiLock does, or does not release the granted ones.
 func TestMultiLock_AllOrNone(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		held, err := w.at(w.operator, "b").Lock(w.Context())
@@ -173,7 +176,8 @@ func TestMultiLock_LosesLockWhileWaiting(t *testing.T) {
 	})
 }
 
-// Clients that acquire common locks in different orders would wait for each other.
+// TestMultiLock_DoesNotDeadlock fails if clients that name common locks in different orders wait
+// for each other.
 func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		names := []string{"a", "b", "c", "d", "e"}
@@ -206,6 +210,8 @@ func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 	})
 }
 
+// TestMultiLock_ReadersAndWriters fails if two MultiLocks that share a lock only for reading
+// exclude each other, or if a writer is not excluded.
 func TestMultiLock_ReadersAndWriters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		sides := func(conn *zk.Conn) (read, write Part) {
@@ -240,6 +246,7 @@ func TestMultiLock_ReadersAndWriters(t *testing.T) {
 	})
 }
 
+// TestNewMultiLock_InvalidParts fails if parts that cannot be acquired together are accepted.
 func TestNewMultiLock_InvalidParts(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		rw := w.rw(w.operator)

@@ -65,6 +65,8 @@ func TestWithNamePrefix(t *testing.T) {
 	}
 }
 
+// TestWithNamePrefix_Invalid fails if WithNamePrefix is accepted with an invalid prefix, or with an
+// option that requires other names.
 func TestWithNamePrefix_Invalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := bubble.Connect(t, zktest.Start(t), timeout)

@@ -25,6 +25,8 @@ func revoked(h *Hold) bool {
 	}
 }
 
+// TestReleaseRequested fails if a holder does not receive a request to release, or takes another
+// write for one.
 func TestReleaseRequested(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
@@ -68,7 +70,7 @@ func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 		name    string
 		change  func(w *harness, path string)
 		watched bool          // at the time of the change
-		within  time.Duration // of the request it must be reported
+		within  time.Duration // the longest time from the request until it is reported
 	}{
 		{"too large before the first read", tooLarge, false, 4 * timeout},
 		{"too large", tooLarge, true, 4 * timeout},
@@ -215,7 +217,8 @@ func TestReleaseRequested_RequestedBeforeDowngrade(t *testing.T) {
 	}
 }
 
-// Trap 25 for the watch with which a holder waits for requests to release.
+// TestTrap25_RevocationHasOneWatch fails if a holder that waits for requests to release leaves
+// further watches after reconnects or repeated calls.
 func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())

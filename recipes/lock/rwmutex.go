@@ -99,7 +99,7 @@ func (m *RWMutex) write(noWait bool, f func(acquisition) (*Hold, error)) (*Write
 // WriteHold represents the possession of an [RWMutex] for writing.
 type WriteHold struct {
 	*Hold
-	renames chan<- queue.Rename // to the contender
+	renames chan<- queue.Rename // sends the request of Downgrade to the contender
 	reader  contender.Naming    // the naming after a downgrade
 }
 

@@ -34,6 +34,7 @@ func TestRWMutex_BothLayouts(t *testing.T) {
 	})
 }
 
+// TestRWMutex_Try fails if TryRLock waits for readers, or overtakes a waiting writer.
 func TestRWMutex_Try(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -106,7 +107,7 @@ func TestRWMutex_PredictsReader(t *testing.T) {
 	}
 }
 
-// A reader that calls Lock would wait for its own read lock.
+// TestRWMutex_UpgradeIsRejected fails if a reader that calls Lock waits for its own read lock.
 func TestRWMutex_UpgradeIsRejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -189,9 +190,9 @@ func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
 	})
 }
 
-// kazoo #649: a reader waits for itself, or a writer does not notice readers. The test runs every
-// queue of five contenders, and two orders of releases: exactly those contenders wait that have an
-// earlier contender that excludes them.
+// TestTrap47_AllQueuesOfReadersAndWriters fails if a contender waits without an earlier contender
+// that excludes it, or does not wait for one, in any queue of five contenders, with two orders of
+// releases. In kazoo #649 a reader waits for itself, or a writer does not notice readers.
 func TestTrap47_AllQueuesOfReadersAndWriters(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		for kinds := range 1 << 5 {

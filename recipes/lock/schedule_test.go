@@ -116,7 +116,7 @@ func runSchedule(t *testing.T, s schedule, p program, verbose bool, healed func(
 // Begin starts the clients.
 func (f *scheduleRun) Begin() {
 	f.operator = f.connect(time.Minute)
-	for _, path := range []string{"/locks", node, registered} {
+	for _, path := range []string{"/locks", node, registerPath} {
 		if _, err := f.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 			f.Violate("cannot begin: %v", err)
 		}
@@ -155,8 +155,8 @@ func (f *scheduleRun) End() {
 	}
 }
 
-// registered is the path of the znode to which holders write.
-const registered = "/register"
+// registerPath is the path of the znode to which holders write.
+const registerPath = "/register"
 
 func (f *scheduleRun) connect(timeout time.Duration) *zk.Conn {
 	conn, _, err := f.Ensemble.Connect(timeout, zk.WithMaxBufferSize(64<<10))
@@ -329,6 +329,7 @@ func (f *scheduleRun) checkHistory(object string, model porcupine.Model) error {
 	return nil
 }
 
+// describe lists operations in the order of their calls, one a line.
 func describe(model porcupine.Model, operations []porcupine.Operation) string {
 	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	var b strings.Builder

@@ -23,6 +23,8 @@ func (w *harness) seen(s *Semaphore) (found []string) {
 	return found
 }
 
+// TestSemaphore_Contenders fails if Contenders does not show the holders, the numbers of their
+// leases, and the contenders that wait.
 func TestSemaphore_Contenders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.semaphore(w.operator, 3)
@@ -115,7 +117,8 @@ func TestSemaphore_RequestRelease(t *testing.T) {
 	})
 }
 
-// The data of the znode is written by another client between the write and the read that follows.
+// TestSemaphore_RequestRelease_WrittenTwice fails if a request to release is lost because another
+// client writes the data of the znode between the write and the read that follows.
 func TestSemaphore_RequestRelease_WrittenTwice(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b, c := w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)
@@ -135,6 +138,8 @@ func TestSemaphore_RequestRelease_WrittenTwice(t *testing.T) {
 	})
 }
 
+// TestSemaphore_Join fails if Position counts children that are not contenders, or if Wait does not
+// return the hold.
 func TestSemaphore_Join(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)

@@ -33,6 +33,8 @@ func (w *harness) setCount(n int64) {
 	w.pass(0)
 }
 
+// TestSharedCount fails if contenders do not follow the limit that another program writes to the
+// SharedCount.
 func TestSharedCount(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		contend := func(n int) *call { return w.acquire(w.counted(w.connect(), 1), n) }
@@ -74,7 +76,8 @@ func TestSharedCount(t *testing.T) {
 	})
 }
 
-// The limit falls below the request, or to 0, while the contender waits, and before it joins.
+// TestSharedCount_OverLimit fails if a contender waits for more leases than the limit, which falls
+// below its request or to 0, or if a granted lease is taken away.
 func TestSharedCount_OverLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
@@ -106,7 +109,8 @@ func TestSharedCount_Format(t *testing.T) {
 	})
 }
 
-// The contender for the leases gives up, or the limit changes again, while the limit changes.
+// TestSharedCount_ChangesTwice fails if a contender hangs, or leaves a znode, because it gives up,
+// or the limit changes again, while it reacts to a change of the limit.
 func TestSharedCount_ChangesTwice(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
@@ -138,6 +142,7 @@ func TestSharedCount_ChangesTwice(t *testing.T) {
 // setCountNow is setCount in a hook.
 func (w *harness) setCountNow(n byte) { w.set(countPath, string([]byte{0, 0, 0, n})) }
 
+// TestSharedCount_Options fails if an option is accepted that does not apply to the semaphore.
 func TestSharedCount_Options(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for _, options := range [][]Option{

@@ -189,6 +189,8 @@ func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
 	}
 }
 
+// TestSemaphoreLimit_SetUnconfirmed fails if SetLimit does not say whether a change may still be
+// applied after its context is done.
 func TestSemaphoreLimit_SetUnconfirmed(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.setLimit(2)

@@ -43,7 +43,7 @@ type mutexAcquisition struct {
 	reason        error // why the acquisition or the grant is over
 }
 
-// contenderReport is a report of one contender.
+// contenderReport is what one contender of the acquisition reports: a new state, or its end.
 type contenderReport struct {
 	lease int // the index of the lease, or mutexIndex
 	queue.State
@@ -55,7 +55,7 @@ type contenderReport struct {
 // mutexIndex is the index of the contender for the mutex.
 const mutexIndex = -1
 
-// acquire acquires n leases. It corresponds to acquisition.wait.
+// acquire waits until it has acquired n leases, or returns ErrHeld if noWait is set and it would wait.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
 	return observed(c.setup, func() (*Hold, error) {
 		return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })

@@ -29,6 +29,8 @@ func eachLayout(t *testing.T, f func(w *harness, layout Option, contend func(lim
 	}
 }
 
+// TestSemaphoreMutex fails if a semaphore with another library's protocol grants more leases than
+// its limit, or not in order.
 func TestSemaphoreMutex(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		a, b := contend(3, 1), contend(3, 2)
@@ -65,6 +67,7 @@ func TestSemaphoreMutex_FarOverLimit(t *testing.T) {
 	})
 }
 
+// TestSemaphoreMutex_Znodes fails if the znodes are not those of the other library.
 func TestSemaphoreMutex_Znodes(t *testing.T) {
 	for name, tree := range map[string]string{
 		"Curator": `^/
@@ -158,7 +161,8 @@ func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
 	})
 }
 
-// Each reply during an acquisition and a release is lost once.
+// TestSemaphoreMutex_RepliesLost fails if an acquisition or a release does not succeed because one
+// reply is lost.
 func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 	for name, layout := range otherLayouts {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
@@ -207,7 +211,8 @@ func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 	}
 }
 
-// A lease appears late, after its create seemed not to have been applied.
+// TestTrap03_SemaphoreMutexLeaseAppearsLate fails if a contender counts a znode as another's lease,
+// or leaves it, that its own create has left late.
 func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +257,8 @@ func TestSemaphoreMutex_HolderIsCutOff(t *testing.T) {
 	})
 }
 
-// The znodes of kazoo, and the limit in their data, may exist before.
+// TestSemaphoreMutex_KazooLimit fails if the limit that kazoo has stored in the data of the znode
+// is not used, or if other data there is taken for one.
 func TestSemaphoreMutex_KazooLimit(t *testing.T) {
 	for data, limit := range map[string]int{"2": 2, " 2\n": 2, "": 1, "no number": 1, "0": 0} {
 		runTest(t, 1, func(w *harness) {
@@ -290,10 +296,9 @@ func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
 	})
 }
 
-// The session expires after the mutex was acquired and before the lease is created,
-// and the removal of the mutex's znode takes time. A lease that is created in the
-// next session is not protected by the mutex: kazoo, which counts before it creates
-// a lease, does not see it.
+// TestTrap11_SemaphoreMutexLeaseOfOtherSession fails if a contender is granted a lease that it has
+// created in the session after that of its mutex. The mutex does not protect this lease: kazoo,
+// which counts before it creates a lease, does not see it.
 func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.acquire(w.semaphore(w.connect(), 1, otherLayouts["kazoo"]), 1).release()
@@ -332,8 +337,8 @@ func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 	})
 }
 
-// One of several leases is deleted, and the holder executes a transaction before it has noticed
-// that.
+// TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost fails if a transaction of a holder is
+// applied after one of its leases was deleted, although the holder has not noticed that.
 func TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		c := contend(2, 2)

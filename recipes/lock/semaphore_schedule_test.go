@@ -102,7 +102,7 @@ func (s *semaphoreSchedule) contend(c *client) {
 			c.pauseRandomly(h.Context())
 			over()
 		case last || !errors.Is(err, ErrOverLimit):
-			c.mayFail(err)
+			c.requireExpectedFailure(err)
 		}
 		cancel()
 		if last && err == nil {
@@ -195,14 +195,20 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 	}
 }
 
+// TestSemaphoreSchedules fails if leases exceed the limit, or a client never acquires its leases,
+// under random faults.
 func TestSemaphoreSchedules(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
+// TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules with the protocols of other
+// libraries.
 func TestSemaphoreSchedules_OtherLibraries(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) { runSemaphoreSchedules(t, 20, []Option{layout}) })
 	}
 }
 
+// TestSemaphoreSchedules_SharedCount is TestSemaphoreSchedules with a limit that is stored in a
+// SharedCount.
 func TestSemaphoreSchedules_SharedCount(t *testing.T) {
 	runSemaphoreSchedules(t, 30, []Option{WithCuratorLayout(), WithSharedCount("/limit")})
 }

@@ -57,6 +57,8 @@ func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
 	})
 }
 
+// TestSemaphore_SeveralLeases fails if a contender overtakes an earlier one that waits for more
+// leases.
 func TestSemaphore_SeveralLeases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(5, 3), w.contend(5, 2)
@@ -75,6 +77,8 @@ func TestSemaphore_SeveralLeases(t *testing.T) {
 	})
 }
 
+// TestSemaphore_OverLimit fails if a contender waits for more leases than the limit, or if an
+// invalid number is accepted.
 func TestSemaphore_OverLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 3).fails(ErrOverLimit)
@@ -148,7 +152,8 @@ func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
 	})
 }
 
-// CURATOR-107, helix #44: the predecessor is deleted before it is watched.
+// TestTrap24_SemaphorePredecessorIsDeleted fails if a contender never wakes because its predecessor
+// is deleted before it is watched (CURATOR-107, helix #44).
 func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
@@ -166,8 +171,9 @@ func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 	})
 }
 
-// CURATOR-258, CURATOR-329: an unrelated event consumes the watch, which is not set again. The data that an
-// operator writes is not taken for a limit.
+// TestTrap26_SemaphoreUnrelatedEvents fails if a watch is not set again after an unrelated event
+// has consumed it, or if the data that an operator writes is taken for a limit (CURATOR-258,
+// CURATOR-329).
 func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		all := []*call{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
@@ -190,9 +196,9 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-2944, ZOOKEEPER-4706: the sequence numbers are exhausted while
-// contenders wait. They are admitted in their order. New contenders are rejected,
-// because servers since 3.6 assign the same number to all of them.
+// TestTrap32_SemaphoreSequenceNumbersExhausted fails if contenders lose their order when the
+// sequence numbers are exhausted, or if new ones are not rejected, to all of which servers since
+// 3.6 assign the same number (ZOOKEEPER-2944, ZOOKEEPER-4706).
 func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 1).release()
@@ -217,7 +223,8 @@ func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 	})
 }
 
-// CURATOR-724, kazoo #563: the znode of the semaphore is removed before a limit is stored.
+// TestTrap36_SemaphoreRemovedBeforeSetLimit fails if SetLimit returns an error because the znode of
+// the semaphore is removed before it writes (CURATOR-724, kazoo #563).
 func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(1, 1).release()
@@ -231,8 +238,9 @@ func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
 	})
 }
 
-// CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo #213: leases without a holder are
-// counted, or more leases are granted than the limit.
+// TestTrap49_SemaphoreCountsExistingLeases fails if leases without a holder are counted, or if more
+// leases are granted than the limit (CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo
+// #213).
 func TestTrap49_SemaphoreCountsExistingLeases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for range 20 {

@@ -169,7 +169,8 @@ func TestSemaphoreWake_NoPermission(t *testing.T) {
 	})
 }
 
-// A contender of another library does not write its znode when it is admitted.
+// TestSemaphoreWake_PredecessorOfOtherLibrary fails if a contender is not admitted because its
+// predecessor, of another library, does not write its znode when that is admitted.
 func TestSemaphoreWake_PredecessorOfOtherLibrary(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)

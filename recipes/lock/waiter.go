@@ -52,6 +52,7 @@ func (w *Waiter) Wait() (*Hold, error) {
 	return h, w.setup.Fail("lock", w.setup.Path, err)
 }
 
+// wait is Wait without events, and without the operation in the error.
 func (w *Waiter) wait() (*Hold, error) {
 	if w.refused != nil {
 		return nil, w.refused

@@ -14,6 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// TestWaiter fails if Position does not return the number of contenders ahead, or if Wait does not
+// return the hold.
 func TestWaiter(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
@@ -45,6 +47,8 @@ func TestWaiter(t *testing.T) {
 	})
 }
 
+// TestWaiter_GivesUp fails if a contender whose context is done leaves its znode, or if Wait
+// returns another error than the cause.
 func TestWaiter_GivesUp(t *testing.T) {
 	t.Run("while the contender waits", func(t *testing.T) {
 		runTest(t, 1, func(w *harness) {

@@ -384,8 +384,9 @@ func TestTrap08_AckReplyLost(t *testing.T) {
 	})
 }
 
-// The session expires with the reply. If the item was deleted, it is unknown which consumer has
-// deleted it.
+// TestTrap08_AckReplyAndSessionLost fails if an acknowledgement whose reply is lost with the
+// session is reported as applied. If the item was deleted, it is unknown which consumer has deleted
+// it.
 func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		t.Run(fmt.Sprint(applied), func(t *testing.T) {

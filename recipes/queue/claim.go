@@ -120,7 +120,7 @@ func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
 // earlyRead is a read of an item that is sent directly after its claim, in the same round trip. A
 // server executes the requests of a session in the order in which they arrive.
 type earlyRead struct {
-	send    func() // sends the request, once
+	send    func() // sends the request if it was not sent
 	result  chan content
 	session int64 // the session before the request; set before result has an element
 }

@@ -19,7 +19,7 @@ var (
 	errReturned     = errors.New("returned")
 )
 
-// operation is an operation of a completion.
+// operation is one write of the transaction with which a completion ends deliveries.
 type operation struct {
 	op any
 	// d is the delivery to which the operation belongs, or nil if it is an operation of the user.
@@ -60,7 +60,7 @@ type completion struct {
 	toDeadLetters, inPlace bool
 	reason                 string
 	cause                  error // of a return
-	// marker is that of a delayed return.
+	// marker is the znode that shows until when a delayed return keeps the item from consumers.
 	marker marker
 	// finished are the deliveries that the completion has finished.
 	finished []*delivery
@@ -77,7 +77,7 @@ func (c *completion) buildLetter(d *delivery, reason string) []operation {
 	return d.deadLetterOps(reason, c.inPlace)
 }
 
-// apply applies the completion.
+// apply writes the completion in a transaction, and ends the deliveries of its items.
 func (c *completion) apply() error {
 	for _, d := range c.items {
 		d.writing <- struct{}{}

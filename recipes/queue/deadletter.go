@@ -172,7 +172,7 @@ func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, erro
 // delete.
 func decodeReason(letter string, data []byte) (r reasonData, err error) {
 	if err = json.Unmarshal(data, &r); err == nil && r.Item != itemOfDeadLetter(letter) {
-		err = fmt.Errorf("the item is %q", r.Item)
+		err = fmt.Errorf("the data names the item %q", r.Item)
 	}
 	return r, err
 }

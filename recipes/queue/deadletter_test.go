@@ -215,7 +215,7 @@ func TestDeadLetter_NamesAnotherZnode(t *testing.T) {
 		require.NoError(h, err)
 		letters := deadLetters(h, q, 1)
 		require.Equal(h, "queue-0000000000", letters[0].Item)
-		require.Contains(h, letters[0].Reason, `unknown: the item is "../secret"`)
+		require.Contains(h, letters[0].Reason, `unknown: the data names the item "../secret"`)
 		require.Empty(h, letters[0].Raw)
 		require.NoError(h, q.Discard(ctx, letters[0]))
 		require.Empty(h, children(h, "/jobs-dead"))

@@ -36,7 +36,7 @@ type dispatcher struct {
 	// skipped are the listed items that this dispatcher could not claim, read or move to the dead
 	// letters in this session, or that the program has returned repeatedly, by name.
 	skipped map[string]skippedItem
-	session int64 // the session of skipped
+	session int64 // the session in which the items of skipped were read
 	// uncertain are claims that may have been applied without the knowledge of the dispatcher: the
 	// ID of the claim, by the name of the item.
 	uncertain map[string]string

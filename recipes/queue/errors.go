@@ -12,7 +12,7 @@ import (
 var (
 	// ErrParts is returned by [Item.Ack] if the item has several payloads and [Item.Parts]
 	// was not called.
-	ErrParts = errors.New("queue: item has several payloads, see Item.Parts")
+	ErrParts = errors.New("queue: item has several payloads, which Item.Parts returns")
 	// ErrEmpty is returned by TryTake if no item can be taken at present.
 	ErrEmpty = errors.New("queue: no item available")
 	// ErrFull is returned by Put if the queue has as many items as [WithMaxItems] allows.

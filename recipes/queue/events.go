@@ -48,7 +48,7 @@ func (c *completion) reportEnds() {
 	}
 }
 
-// event is the event with which the completion ends a delivery.
+// event returns the event that tells the user how the completion has ended the delivery.
 func (c *completion) event(d *delivery) event.Event {
 	switch {
 	case d.completed != c.as:

@@ -40,7 +40,7 @@ func requireNothingRemains(h *bubble.Test) {
 	}
 }
 
-// queue returns a participant with a separate connection.
+// newQueue returns a participant with a separate connection.
 func newQueue(h *bubble.Test) *Queue { return queueOn(h, h.Connect(), config{}) }
 
 // ApplyQueue makes a config an option, for tests of several queues.

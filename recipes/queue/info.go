@@ -123,7 +123,7 @@ func (q *Queue) readInfo(ctx context.Context, e entry, claim content) (Info, err
 // be missing, and each State is that of a different moment.
 func (q *Queue) List(ctx context.Context, n int) ([]Info, error) {
 	if n < 1 {
-		return nil, q.wrapError("list", fmt.Errorf("%w: List(%d)", connection.ErrInvalid, n))
+		return nil, q.wrapError("list", fmt.Errorf("%w: List(%d): must be at least 1", connection.ErrInvalid, n))
 	}
 	infos, err := q.list(ctx, n)
 	return infos, q.wrapError("list", err)

@@ -105,7 +105,8 @@ func TestHandle_Backoff(t *testing.T) {
 	})
 }
 
-// The default back-off, an error of Later, and one of Reject in one of Later.
+// TestHandle_Later fails if the default back-off, the delay of an error of Later, or an error of
+// Reject within it, is ignored.
 func TestHandle_Later(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -159,7 +160,8 @@ func TestLater_WithdrawAndWait(t *testing.T) {
 	})
 }
 
-// The delay ends while the item is withdrawn.
+// TestLater_ClaimedDuringWithdraw fails if Withdraw deletes an item that a consumer has claimed
+// because its delay has ended in the meantime.
 func TestLater_ClaimedDuringWithdraw(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
@@ -179,7 +181,8 @@ func TestLater_ClaimedDuringWithdraw(t *testing.T) {
 	})
 }
 
-// An operator deletes the item, its marker or its claim.
+// TestLater_OperatorDeletes fails if an item is never delivered, or a marker remains, after an
+// operator has deleted the delayed item, its marker or its claim.
 func TestLater_OperatorDeletes(t *testing.T) {
 	for _, what := range []string{"item", "marker", "claim"} {
 		t.Run(what, func(t *testing.T) {
@@ -272,7 +275,8 @@ func TestLater_MarkerOfClaimedItem(t *testing.T) {
 	})
 }
 
-// The reply to a delayed return, and to the claim that ends the delay, is lost.
+// TestLater_ReplyIsLost fails if an item is delivered early, or not at all, because the reply to
+// its delayed return, or to the claim that ends the delay, is lost.
 func TestLater_ReplyIsLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		q := newQueue(h)
@@ -302,6 +306,8 @@ func TestLater_NoQuota(t *testing.T) {
 	})
 }
 
+// TestParseMarker fails if a marker does not name its item and its time, or if another name is
+// taken for a marker.
 func TestParseMarker(t *testing.T) {
 	for _, item := range []string{"queue-0000000042", "queue-|19A3F5C2E80|0000000042", "entry-100-0000000042"} {
 		m := newMarker(item, time.UnixMilli(1234))

@@ -150,8 +150,8 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 	}
 }
 
-// The same while the consumer has listed items: it must not work on all of them before it notices
-// an urgent item.
+// TestTrap27_WatchIsLostDuringListing fails if a consumer whose watch is lost works on all items
+// that it has listed before it notices an urgent one.
 func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, producer := newQueue(h), newQueue(h)

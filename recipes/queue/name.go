@@ -68,14 +68,14 @@ func parseName(layout recipe.Layout, name string) (e entry, ok bool) {
 		return e, false
 	}
 	if layout == recipe.Kazoo {
-		// entry-100-0000000042
+		// as in entry-100-0000000042 of kazoo's layout
 		n, err := strconv.ParseUint(head, 10, 16)
 		e.priority = int64(n)
 		return e, err == nil && len(head) == 3
 	}
 	switch {
 	case head == "":
-		return e, true // queue-0000000042
+		return e, true // as in queue-0000000042
 	case len(head) == 9 && (head[0] == '0' || head[0] == '1'):
 		// queue-1000000050000000042: the sign is such that the strings have the order of the
 		// numbers.
@@ -114,7 +114,7 @@ func prefixOf(e entry) string { return strings.TrimSuffix(e.name, fmt.Sprintf("%
 type position struct {
 	priority    int
 	hasPriority bool
-	due         int64 // as in entry
+	due         int64 // when it may be delivered, in the unit of entry.due
 }
 
 // prefix returns the name of a new item without its sequence number.

@@ -19,7 +19,7 @@ func (o ownOption) ApplyQueue(s *recipe.Setup) { o(s) }
 // config are the options of this package. The zero config has no limits; that of New has defaultMaxAttempts.
 type config struct {
 	maxItems, maxAttempts, prefetch int
-	claims, dead                    string // directories
+	claims, dead                    string // the names of the directories
 }
 
 // WithMaxItems sets the number of items at which Put returns [ErrFull], or waits ([WithWaiting]). 0, the default, means no

@@ -245,7 +245,8 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 	})
 }
 
-// The owner of the connection closes it before the queue.
+// TestQueue_ConnectionIsClosed fails if a call or a delivery does not end with ErrConnClosed when
+// the owner closes the connection before the queue.
 func TestQueue_ConnectionIsClosed(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, other := h.Context(), newQueue(h), newQueue(h)

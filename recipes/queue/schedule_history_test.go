@@ -129,7 +129,8 @@ func (c *counts) add(d counts) {
 	c.deadLetters += d.deadLetters
 }
 
-func (r *record) count() counts {
+// counts returns what has happened in the schedule so far.
+func (r *record) counts() counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := counts{delivered: len(r.deliveries), deadLetters: len(r.deadLetters)}

@@ -39,7 +39,7 @@ type scheduleRun struct {
 	until map[string]time.Time // until when items were returned, by payload
 }
 
-// returnLater returns an item with a delay.
+// returnLater returns an item with a delay, and records until when no consumer may receive it.
 func (x *scheduleRun) returnLater(c *client, i *Item, delay time.Duration) {
 	until := time.Now().Add(delay)
 	err := i.Return(Later(delay, errors.New("later")))

@@ -26,7 +26,7 @@ func TestSchedules(t *testing.T) {
 		r := runSchedule(t, s, verbose)
 		mu.Lock()
 		defer mu.Unlock()
-		total.add(r.count())
+		total.add(r.counts())
 		return s, r.History
 	})
 	t.Logf("%d schedules in %v: %+v", n, time.Since(begin), total)

@@ -44,7 +44,7 @@ func (q *Queue) TryTake(ctx context.Context) (*Item, error) {
 // the same items.
 func (q *Queue) TakeUpTo(ctx context.Context, n int) ([]*Item, error) {
 	if n < 1 {
-		return nil, q.wrapError("take from", fmt.Errorf("%w: TakeUpTo(%d)", connection.ErrInvalid, n))
+		return nil, q.wrapError("take from", fmt.Errorf("%w: TakeUpTo(%d): must be at least 1", connection.ErrInvalid, n))
 	}
 	return q.takeItems(ctx, n, false)
 }

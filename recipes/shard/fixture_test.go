@@ -67,7 +67,7 @@ type recorder struct {
 	mu     sync.Mutex
 	grants map[string]*Shard          // the newest grants, by shard
 	owners map[string]string          // their members, by shard
-	works  map[string]context.Context // of their functions, by shard
+	works  map[string]context.Context // the contexts of the functions that run, by shard
 	count  int                        // the number of grants
 }
 

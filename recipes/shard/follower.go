@@ -184,7 +184,7 @@ func (f *follower) awaitPlanned() {
 
 // announce writes the record of the member.
 func (f *follower) announce() {
-	data, _ := json.Marshal(f.record) // strings and numbers
+	data, _ := json.Marshal(f.record) // strings and numbers, so it cannot fail
 	f.member.keeper.Set(data)
 }
 
@@ -238,7 +238,7 @@ func (f *follower) adopt(plan Plan) {
 	}
 }
 
-// start starts to contend for a shard.
+// start makes the member contend for the lock of a shard.
 func (f *follower) start(name string) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	f.contends[name] = &contention{stop: stop}

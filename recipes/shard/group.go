@@ -64,7 +64,7 @@ func (g *Group) specPath() string { return g.setup.Path + "/spec" }
 
 func (g *Group) planPath() string { return g.setup.Path + "/plan" }
 
-// mutex returns the lock of a shard for a contender with a name.
+// mutex returns the lock whose holder owns the shard, for a contender that shows name to operators.
 func (g *Group) mutex(shard, name string) (*lock.Mutex, error) {
 	escaped := url.PathEscape(shard)
 	if escaped == "." || escaped == ".." {
@@ -80,7 +80,7 @@ func (g *Group) Spec(ctx context.Context) (Spec, error) {
 }
 
 // errSame is the reason why Update writes nothing.
-var errSame = errors.New("no change")
+var errSame = errors.New("the function of Update has not changed the Spec")
 
 // Update changes the Spec by f, and returns the result. It may be called at any time, by members and
 // by other clients. f gets the current Spec, and is called again if another client has changed it in
@@ -90,7 +90,7 @@ var errSame = errors.New("no change")
 func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 	var same Spec
 	spec, err := g.spec.Update(ctx, func(was Spec) (Spec, error) {
-		copied, _ := json.Marshal(was) // strings and numbers
+		copied, _ := json.Marshal(was) // strings and numbers, so it cannot fail
 		var is Spec
 		_ = json.Unmarshal(copied, &is)
 		if err := f(&is); err != nil {

@@ -52,7 +52,7 @@ func (g *Group) join(ctx context.Context, id string, run func(context.Context, *
 		owned: make(chan Owned, 1), drained: make(chan struct{}), ended: make(chan struct{}),
 	}
 	f := newFollower(m)
-	data, _ := json.Marshal(f.record) // strings and numbers
+	data, _ := json.Marshal(f.record) // strings and numbers, so it cannot fail
 	if err := ephemeral.CheckSize(path, data, g.setup.ACL); err != nil {
 		return nil, err
 	}

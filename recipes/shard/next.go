@@ -35,7 +35,7 @@ type planning struct {
 	members map[string]record // those that are present, by ID
 	spec    Spec
 	now     time.Time
-	plan    Plan // the result
+	plan    Plan // the plan that is made
 
 	shares   map[string]*share // of the members that may receive shards
 	order    []*share          // the same, sorted by ID

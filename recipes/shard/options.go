@@ -51,6 +51,7 @@ func WithRestart() Option {
 	return ownOption(recipe.Own("shard.WithRestart", func(s *settings) { s.restart = true }))
 }
 
+// check returns an ErrInvalid if an option has an invalid argument.
 func (s *settings) check() error {
 	switch {
 	case s.grace < 0:

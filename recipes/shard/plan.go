@@ -30,8 +30,8 @@ type Plan struct {
 // PlannedMember is a member in a [Plan].
 type PlannedMember struct {
 	ID     string
-	Zone   string // see [WithZone]
-	Weight int    // see [WithWeight]
+	Zone   string // the zone that the member has set by [WithZone]
+	Weight int    // the share of shards that the member has set by [WithWeight]
 	// Away is the time until which the member keeps its shards although it is restarting, by the clock of
 	// the leader. It is zero for other members.
 	Away time.Time
@@ -118,7 +118,7 @@ type memberText struct {
 	ID     string `json:"id"`
 	Zone   string `json:"zone,omitempty"`
 	Weight int    `json:"weight"`
-	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // since 1970
+	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // milliseconds since 1970
 }
 
 // moveText are the moves that differ only in the shard.

@@ -32,6 +32,8 @@ func TestPlan_Size(t *testing.T) {
 	require.True(t, decoded.equal(m.plan))
 }
 
+// TestSpec_Normalize fails if shards are not sorted without duplicates, or if an invalid Spec is
+// accepted.
 func TestSpec_Normalize(t *testing.T) {
 	s := Spec{Shards: []string{"b", "a", "b"}}
 	require.NoError(t, s.normalize())

@@ -9,7 +9,7 @@ import (
 // share is the share of a member, or of a zone, in the shards.
 type share struct {
 	name   string
-	zone   string // of a member
+	zone   string // the zone of the member
 	weight int
 	held   int // shards that it has now, without those pinned to other members
 	pinned int // shards that are pinned to it

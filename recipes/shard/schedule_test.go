@@ -201,10 +201,11 @@ func (x *trial) change() {
 	if x.r.IntN(3) == 0 {
 		spec.Drained = []string{fmt.Sprint("m", x.r.IntN(5))}
 	}
-	x.set(spec, x.schedule.Timeout)
+	x.setSpec(spec, x.schedule.Timeout)
 }
 
-func (x *trial) set(spec Spec, limit time.Duration) {
+// setSpec replaces the Spec as an operator does. Errors of unknown outcomes are no violation.
+func (x *trial) setSpec(spec Spec, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	_, err := x.group(x.operator).Update(ctx, func(s *Spec) error { *s = spec; return nil })
@@ -247,7 +248,7 @@ func (x *trial) End() {
 	x.join(x.programs[0], 1)
 	x.join(x.programs[3], 1)
 	x.Advance(10*x.schedule.Timeout + 5*time.Second) // members that leave have left
-	x.set(Spec{Shards: names("s", 13)}, time.Minute)
+	x.setSpec(Spec{Shards: names("s", 13)}, time.Minute)
 	x.join(x.programs[0], 1)
 	x.Advance(30*x.schedule.Timeout + 10*time.Second)
 	loads, present := map[string]int{}, 0

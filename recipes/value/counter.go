@@ -90,6 +90,8 @@ func (c *Counter) CompareAndSet(ctx context.Context, old, n int64) error {
 	return err
 }
 
+// update changes the number by f. Only one call of a Counter at a time sends requests, because others
+// would only make it fail and try again.
 func (c *Counter) update(ctx context.Context, f func(int64) (int64, error)) (int64, error) {
 	select {
 	case c.updating <- struct{}{}:

@@ -56,6 +56,7 @@ func TestCounter_Formats(t *testing.T) {
 	})
 }
 
+// TestNewCounter_InvalidArguments fails if invalid arguments are accepted.
 func TestNewCounter_InvalidArguments(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		_, err := NewCounter(nil, node)
@@ -161,7 +162,7 @@ func TestCounter_ConnectionIsClosed(t *testing.T) {
 // operation is a call: an addition, or a read if add is 0.
 type operation struct{ add int64 }
 
-// result is the result of a call.
+// result is what a call has returned: a number, or that the outcome is unknown.
 type result struct {
 	n       int64
 	unknown bool

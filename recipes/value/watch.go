@@ -73,7 +73,7 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	}
 }
 
-// newChange returns the change to a state.
+// newChange returns the Change that delivers s, with the error if its data cannot be decoded.
 func (w *watcher[T]) newChange(s state) Change[T] {
 	w.value.setLatest(s)
 	value, err := w.value.decode(s)

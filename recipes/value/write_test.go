@@ -46,8 +46,8 @@ func TestTrap07_33_ReplyLostAtOverflow(t *testing.T) {
 	}
 }
 
-// A server closes the connection when it receives a request that is too large, so the value must
-// be rejected before it is sent.
+// TestTrap37_ValueTooLarge fails if a value that is too large is sent: the server would close the
+// connection.
 func TestTrap37_ValueTooLarge(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		v := newValue[string](h, h.Connect(zk.WithMaxBufferSize(0)), node)
@@ -66,8 +66,9 @@ func TestTrap37_ValueTooLarge(t *testing.T) {
 	})
 }
 
-// CURATOR-584, CURATOR-268: a write is applied and its reply is lost. If the client only compared
-// versions, the change of another client in the meantime would make the write fail.
+// TestTrap07_ReplyLost fails if a write that was applied, and whose reply was lost, fails or is
+// repeated because another client has changed the version in the meantime (CURATOR-584,
+// CURATOR-268).
 func TestTrap07_ReplyLost(t *testing.T) {
 	for name, exists := range map[string]bool{"first change": false, "later change": true} {
 		t.Run(name, func(t *testing.T) {
@@ -91,8 +92,8 @@ func TestTrap07_ReplyLost(t *testing.T) {
 	}
 }
 
-// The reply is lost and the session expires, so only the data can show whether the write was
-// applied. If the data does not show it, the outcome is unknown, and the write is not retried.
+// TestTrap07_SessionExpiresWithReply fails if a write whose reply is lost with the session is
+// repeated, or is reported as applied without data that shows it.
 func TestTrap07_SessionExpiresWithReply(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -136,8 +137,8 @@ func TestTrap07_SessionExpiresWithReply(t *testing.T) {
 	}
 }
 
-// The znode is deleted and created again, and has the same version again. The write must not
-// replace the new value by a value that was computed from the old value.
+// TestTrap28_ZnodeIsCreatedAgain fails if a value that was computed from an old value replaces a
+// new one that has the same version, because the znode was deleted and created again.
 func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
 	const hundred = "\x00\x00\x00\x00\x00\x00\x00\x64"
 	t.Run("after a write", func(t *testing.T) {
@@ -170,8 +171,8 @@ func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
 	})
 }
 
-// CURATOR-688: a write that expects version -1 is applied at any version, so no write may leave
-// the znode at version -1. An addition would be lost.
+// TestTrap33_VersionOverflow fails if a write leaves the znode at version -1. A write that expects
+// version -1 is applied at any version, so that an addition would be lost (CURATOR-688).
 func TestTrap33_VersionOverflow(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		addTo(h, newCounter(h), 1)

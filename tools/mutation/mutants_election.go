@@ -392,7 +392,7 @@ var electionMutants = []mutant{
 		name: "candidacy/attempts", breaks: "two attempts to end an election at a time",
 		file: "candidacy.go",
 		edits: []edit{
-			{"if a.newest != nil && (!closed", "if false && (!closed"},
+			{"if a.newest != nil && (!isClosed", "if false && (!isClosed"},
 		},
 		tests: ". -run TestAttempts|TestCandidacy_End$",
 	},

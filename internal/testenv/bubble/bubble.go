@@ -204,7 +204,7 @@ type Fault struct {
 	Set func(s *zktest.Server, m zktest.Match) *zktest.Hook
 }
 
-// ConnectionLost are the faults of the connection.
+// ConnectionLost are the ways in which a connection can lose a request or its reply.
 var ConnectionLost = []Fault{
 	{"cut before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
 		return s.Before(m, zktest.Cut)

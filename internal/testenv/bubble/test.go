@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// SessionTimeout is that of the clients of a [Test].
+// SessionTimeout is the session timeout of the clients of a [Test].
 const SessionTimeout = 4 * time.Second
 
 // Test is a test in a bubble with a server.

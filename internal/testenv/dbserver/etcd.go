@@ -98,7 +98,7 @@ func StartEtcd(t testing.TB, cfg EtcdConfig) *EtcdCluster {
 // Addr returns the host:port of server i for clients.
 func (c *EtcdCluster) Addr(i int) string { return fmt.Sprint("127.0.0.1:", c.members[i].client.Number) }
 
-// URL returns Addr as a URL.
+// URL returns the URL at which clients reach server i.
 func (c *EtcdCluster) URL(i int) string { return c.scheme() + "://" + c.Addr(i) }
 
 // Endpoints returns the URLs of all servers.
@@ -129,6 +129,7 @@ func (c *EtcdCluster) Call(i int, method string, request, reply any) error {
 	return c.call(i, etcdLimit, method, request, reply)
 }
 
+// call is Call with a time limit.
 func (c *EtcdCluster) call(i int, limit time.Duration, method string, request, reply any) error {
 	body, err := json.Marshal(request)
 	if err != nil {

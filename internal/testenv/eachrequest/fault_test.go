@@ -31,7 +31,7 @@ type Fault struct {
 	Code *connection.Code
 }
 
-// Timeout is that of the sessions.
+// Timeout is the session timeout of all clients.
 const Timeout = 4 * time.Second
 
 var (

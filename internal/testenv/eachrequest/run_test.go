@@ -41,7 +41,7 @@ type Run struct {
 
 	script Script
 	k      int
-	bubble string // see currentBubble
+	bubble string // identifies the bubble of the run
 	holds  map[string][]held
 	others []<-chan struct{}
 }

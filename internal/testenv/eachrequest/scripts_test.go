@@ -138,6 +138,7 @@ type balance struct {
 
 func newBalance(r *Run) *balance { return &balance{r: r, open: map[string]int{}} }
 
+// add counts an event, and reports an end without an Acquired before.
 func (b *balance) add(e event.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,6 +183,7 @@ type started struct {
 	err  error
 }
 
+// start calls ElectLeader in a goroutine.
 func start(e *leaderelection.Election) *started {
 	c := &started{Election: e, over: make(chan struct{})}
 	go func() {

@@ -63,13 +63,14 @@ func openProcessBackend(cfg Config) (Servers, error) {
 	b := &processBackend{
 		cfg: cfg, java: java, cut: make([]bool, cfg.Servers), procs: make([]*testenv.Process, cfg.Servers),
 	}
-	if err := b.prepare(); err != nil {
+	if err := b.prepareServers(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
-func (b *processBackend) prepare() (err error) {
+// prepareServers reserves the ports, starts the proxies and writes the files of all servers.
+func (b *processBackend) prepareServers() (err error) {
 	if b.dir, err = testenv.MakeDir("zk-ensemble"); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ type Schedule struct {
 	Servers int
 	Tick    time.Duration
 	Timeout time.Duration // of sessions
-	Latency time.Duration // in each direction
+	Latency time.Duration // of packets, in each direction
 	Steps   []Step
 }
 

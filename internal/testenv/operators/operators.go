@@ -184,7 +184,7 @@ func (n Networks) Cut() {
 	}
 }
 
-// Heal ends Cut.
+// Heal lets packets pass again after Cut.
 func (n Networks) Heal() {
 	for _, p := range n {
 		p.Heal()

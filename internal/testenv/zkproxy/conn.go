@@ -96,7 +96,7 @@ func (c *conn) serve(target string) {
 	wg.Wait()
 }
 
-// reset resets both sides.
+// reset closes the connections to the client and to the server by a TCP reset.
 func (c *conn) reset() {
 	c.closeBoth(resetConn)
 }

@@ -33,7 +33,7 @@ const (
 	toClient
 )
 
-// gates has one gate for each direction.
+// gates stop the packets of each direction.
 type gates [len(directions)]*testenv.Gate
 
 func newGates() gates { return gates{testenv.NewGate(), testenv.NewGate()} }

@@ -39,7 +39,7 @@ type Rule struct {
 	// its body, or of the first operation of a multi; it is empty for requests without a path. It
 	// must not call the Proxy.
 	Path func(path string) bool
-	// Action is the fault.
+	// Action is the fault that the rule injects at the selected request.
 	Action Action
 }
 

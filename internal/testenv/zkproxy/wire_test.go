@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// frame returns body with its length.
-func frame(body []byte) []byte {
+// frameOf returns the packet of body: its length as four bytes, and the body.
+func frameOf(body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
@@ -30,8 +30,8 @@ func TestProxy_LargeFrames(t *testing.T) {
 	_, err = rand.Read(random)
 	require.NoError(t, err)
 	var sent bytes.Buffer
-	sent.Write(frame(make([]byte, 44))) // handshake
-	sent.Write(frame(random))
+	sent.Write(frameOf(make([]byte, 44))) // handshake
+	sent.Write(frameOf(random))
 	go client.Write(sent.Bytes())
 	end := receive(t, accepted)
 	defer end.Close()
@@ -55,9 +55,9 @@ func TestProxy_MalformedFrames(t *testing.T) {
 		"huge length":     {0x7f, 0xff, 0xff, 0xff},
 		"empty frames":    make([]byte, 40),
 		"cut off":         {0, 0, 0, 44, 1, 2, 3},
-		"path too long":   append(frame(make([]byte, 44)), frame([]byte{0, 0, 0, 1, 0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff})...),
-		"negative path":   append(frame(make([]byte, 44)), frame([]byte{0, 0, 0, 1, 0, 0, 0, 1, 0x80, 0, 0, 0})...),
-		"empty multi":     append(frame(make([]byte, 44)), frame([]byte{0, 0, 0, 1, 0, 0, 0, 14})...),
+		"path too long":   append(frameOf(make([]byte, 44)), frameOf([]byte{0, 0, 0, 1, 0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff})...),
+		"negative path":   append(frameOf(make([]byte, 44)), frameOf([]byte{0, 0, 0, 1, 0, 0, 0, 1, 0x80, 0, 0, 0})...),
+		"empty multi":     append(frameOf(make([]byte, 44)), frameOf([]byte{0, 0, 0, 1, 0, 0, 0, 14})...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

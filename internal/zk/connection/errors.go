@@ -291,7 +291,7 @@ func Explain(conn *zk.Conn, err error) error {
 		if failure := RecordOf(conn).Facts().Failure; failure != nil {
 			return fmt.Errorf("%w (%v)", err, failure) // not wrapped: it is not the failure of a request
 		}
-		if !errors.Is(err, zk.ErrNoServer) { // it says the same
+		if !errors.Is(err, zk.ErrNoServer) { // this error says that already
 			err = fmt.Errorf("%w (the connection has no session)", err)
 		}
 		return err

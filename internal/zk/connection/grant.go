@@ -59,7 +59,7 @@ func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
 // End ends the grant for a reason, as the function that the constructor has returned does.
 func (g *Grant) End(reason error) { g.end(reason) }
 
-// Token returns the fencing token.
+// Token returns the fencing token, which is greater than that of each earlier grant.
 func (g *Grant) Token() int64 { return g.token }
 
 // Context returns a context that is done when the grant ends. Its cause is the error of Err.

@@ -12,6 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
+// TestGrant_FirstReasonCounts fails if a later reason replaces the one with which the grant has
+// ended.
 func TestGrant_FirstReasonCounts(t *testing.T) {
 	l, end := NewGrant(42, nil)
 	require.Equal(t, int64(42), l.Token())
@@ -57,6 +59,8 @@ func TestDeadline_AdvancesUntilTheEnd(t *testing.T) {
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 }
 
+// TestExpired_ByEitherClock fails if a deadline that only one of the clocks has passed counts as
+// not passed.
 func TestExpired_ByEitherClock(t *testing.T) {
 	now := time.Now()
 	require.False(t, limit.Expired(now.Add(time.Minute), now))

@@ -29,7 +29,7 @@ import (
 // and its notification.
 type lease struct {
 	timeout time.Duration
-	proofs  []proof   // oldest first
+	proofs  []proof   // what the deadline follows from, oldest first
 	paused  time.Time // when a pause of the process was last detected
 }
 

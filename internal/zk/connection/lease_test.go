@@ -33,6 +33,8 @@ func every(step, until time.Duration) (sent []time.Duration) {
 	return sent
 }
 
+// TestLease_Deadline fails if the deadline that follows from a series of proofs is earlier or later
+// than the pings of the client allow.
 func TestLease_Deadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent []time.Duration
@@ -69,6 +71,7 @@ func TestLease_AfterPause(t *testing.T) {
 	require.Equal(t, timeout/4+timeout/2, l.deadline().Sub(start), "a chain after the pause")
 }
 
+// TestLease_KeepsFewProofs fails if the memory of a lease grows with the number of proofs.
 func TestLease_KeepsFewProofs(t *testing.T) {
 	l := leaseOf(every(time.Millisecond, 10*timeout)...)
 	require.LessOrEqual(t, len(l.proofs), 8)
@@ -252,6 +255,8 @@ func checksPerMinute(t *testing.T, stated, interval, roundTrip time.Duration) (n
 	return n, left
 }
 
+// TestLease_CheckInterval fails if checks are sent more often than the interval requires, or if a
+// lease ends although they are answered in time.
 func TestLease_CheckInterval(t *testing.T) {
 	byDefault, _ := checksPerMinute(t, timeout, 0, 2*time.Millisecond)
 	require.InDelta(t, 120, byDefault, 5)

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// slot holds the monitor of one connection.
+// slot contains the monitor of one connection, or nil while it has no subscription.
 type slot struct {
 	mu      sync.Mutex
 	monitor *monitor // nil while there are no subscriptions
@@ -33,8 +33,8 @@ var epochs atomic.Uint64
 type monitor struct {
 	slot   *slot
 	conn   *zk.Conn
-	ctx    context.Context    // of the goroutine
-	stop   context.CancelFunc // ends it
+	ctx    context.Context    // done when the goroutine must end
+	stop   context.CancelFunc // ends ctx
 	timer  *time.Timer        // starts the goroutine
 	starts time.Time          // when timer starts the goroutine; protected by mu
 	done   chan struct{}
@@ -50,7 +50,7 @@ type monitor struct {
 	validities []validity    // one for each timeout that subscriptions state
 	began      time.Time     // when the session was first seen
 	short      int           // the number of consecutive sessions that ended shortly after they began
-	idle       time.Time     // the last Idle
+	idle       time.Time     // the newest Facts.Idle
 	idleTicks  int           // the number of ticks since it was first seen
 	downSince  time.Time     // when the goroutine first saw the connection down; zero if it is up
 	warned     bool          // a warning about downSince was logged
@@ -61,7 +61,7 @@ type monitor struct {
 	logs []func() // log messages that the goroutine writes
 
 	record   *Record
-	observer func(Event) // notice
+	observer func(Event) // the method notice, which record calls
 	pauses   *pauseMonitor
 
 	checking bool // a check is outstanding; used only by the goroutine
@@ -280,7 +280,7 @@ func (m *monitor) notifyAll() {
 	}
 }
 
-// run is the goroutine of the monitor.
+// run sends checks and watches the state of the connection until the monitor is closed.
 func (m *monitor) run() {
 	defer close(m.done)
 	defer m.verify()()
@@ -412,7 +412,8 @@ func (m *monitor) verify() (wait func()) {
 // megabyte that a server accepts.
 const checkBytes = 256 << 10
 
-// checked is the result of a check.
+// checked describes a check that a server has answered: when it was sent, in which session, and which
+// znodes it has not found.
 type checked struct {
 	sent      time.Time
 	acked     time.Time

@@ -349,6 +349,8 @@ func TestPause_EndsFirstProof(t *testing.T) {
 	})
 }
 
+// TestPauses fails if an overdue timer is not recorded as a pause of the process, or one in time
+// is.
 func TestPauses(t *testing.T) {
 	var p pauses
 	for i := range 100 {

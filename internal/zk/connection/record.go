@@ -142,7 +142,7 @@ func (r *Record) apply(e Event) {
 	}
 }
 
-// Facts returns the facts.
+// Facts returns what is known about the connection at the time of the call.
 func (r *Record) Facts() Facts {
 	r.mu.Lock()
 	defer r.mu.Unlock()

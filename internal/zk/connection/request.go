@@ -261,7 +261,7 @@ func GetW(conn *zk.Conn, path string) ([]byte, *zk.Stat, <-chan zk.Event, error)
 	return data, stat, watch, err
 }
 
-// Children is conn.Children.
+// Children lists the children of path like conn.Children, and recognizes a reply that is too large.
 func Children(conn *zk.Conn, path string) ([]string, *zk.Stat, error) {
 	names, stat, _, err := read(conn, part{path, true}, func() ([]string, *zk.Stat, <-chan zk.Event, error) {
 		names, stat, err := conn.Children(path)
@@ -270,7 +270,7 @@ func Children(conn *zk.Conn, path string) ([]string, *zk.Stat, error) {
 	return names, stat, err
 }
 
-// List is Children, which it repeats as Read does.
+// List returns the names of the children of path. It sends the request again as Read does.
 func List(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
 	return Read(ctx, conn, func() ([]string, error) {
 		names, _, err := Children(conn, path)
@@ -303,7 +303,7 @@ type suspicion struct {
 	refused int64 // the zxid of the state that is known to be too large, or 0
 }
 
-// suspicions contains the suspicions of one connection.
+// suspicions are the replies of one connection that are suspected of being too large to be received.
 type suspicions struct {
 	limit int // of the size of a reply, or noLimit
 

@@ -19,6 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// TestTransient fails if an error that passes is taken for a final one, or the other way round.
 func TestTransient(t *testing.T) {
 	for _, err := range []error{
 		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrClosing,
@@ -69,6 +70,7 @@ func TestRead_RootIsNotReadable(t *testing.T) {
 	})
 }
 
+// TestDo_ContextIsDone fails if Do waits for a request after its context is done, or sends one.
 func TestDo_ContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -115,12 +117,16 @@ func TestEach(t *testing.T) {
 	})
 }
 
+// TestRead_ReturnsResultsAndFinalErrors fails if Read repeats a request that has a final error, or
+// loses the result.
 func TestRead_ReturnsResultsAndFinalErrors(t *testing.T) {
 	n, err := Read(t.Context(), nil, func() (int, error) { return 7, zk.ErrNoNode })
 	require.Equal(t, 7, n)
 	require.ErrorIs(t, err, zk.ErrNoNode)
 }
 
+// TestRead_RetriesTransientFailures fails if Read returns a transient error, or continues after its
+// context is done.
 func TestRead_RetriesTransientFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -139,6 +145,8 @@ func TestRead_RetriesTransientFailures(t *testing.T) {
 	})
 }
 
+// TestBackoff_GrowsAndIsReset fails if the pauses do not double up to their limit, or do not start
+// again after a quiet second.
 func TestBackoff_GrowsAndIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b Backoff

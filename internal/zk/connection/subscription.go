@@ -23,10 +23,10 @@ type Subscription struct {
 	rejected error
 	onCheck  func(Check)
 	first    time.Time               // when the write of Prove was sent
-	every    time.Duration           // see CheckEvery
-	stated   time.Duration           // the timeout of Subscribe
+	every    time.Duration           // the longest interval of checks, set by CheckEvery
+	stated   time.Duration           // the session timeout that was passed to Subscribe
 	log      *slog.Logger            // nil for none
-	end      context.CancelCauseFunc // see EndOnClose; nil for none
+	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
 }
 
 // Subscribe starts to monitor conn. timeout is the session timeout that the user has configured,

@@ -40,7 +40,7 @@ func CheckPath(node string) error {
 	}):
 		return fmt.Errorf("%w: path %q has a character that ZooKeeper does not accept", ErrInvalid, node)
 	case len(node) > maxPath:
-		return fmt.Errorf("%w: path %q and so on has %d bytes, at most %d", ErrInvalid, node[:40], len(node), maxPath)
+		return fmt.Errorf("%w: path %q… has %d bytes, which exceed the limit of %d", ErrInvalid, node[:40], len(node), maxPath)
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func CheckACL(acl []zk.ACL) error {
 	case len(acl) == 0:
 		return fmt.Errorf("%w: WithACL: the list is empty", ErrInvalid)
 	case size > maxACL:
-		return fmt.Errorf("%w: WithACL: %d bytes, at most %d", ErrInvalid, size, maxACL)
+		return fmt.Errorf("%w: WithACL: %d bytes exceed the limit of %d", ErrInvalid, size, maxACL)
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func CheckStrict(acl []zk.ACL, strict bool) error {
 type OpenError struct {
 	Path   string
 	Others []zk.ACL
-	Remedy string // a command
+	Remedy string // a command for zkCli.sh that changes the ACL
 }
 
 func (e *OpenError) Error() string {
@@ -246,9 +246,9 @@ func (g *Guard) Check(node string, czxid int64) error {
 	switch {
 	case err == zk.ErrNoNode: //nolint:errorlint // as the client library returns it
 		return nil
-	case err == zk.ErrNoAuth && g.Strict: //nolint:errorlint // as well
+	case err == zk.ErrNoAuth && g.Strict: //nolint:errorlint // as the client library returns it
 		return fmt.Errorf("read the ACL of %s, which WithStrictACL requires: %w", node, err)
-	case err == zk.ErrNoAuth: //nolint:errorlint // as well
+	case err == zk.ErrNoAuth: //nolint:errorlint // as the client library returns it
 		if g.note(node, czxid) {
 			g.Log.Warn("the ACL of the znode cannot be read, so other clients may be able to change it: permit the participants to read it", "path", node)
 		}

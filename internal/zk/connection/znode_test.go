@@ -102,6 +102,7 @@ func TestMake_Parents(t *testing.T) {
 	})
 }
 
+// TestMake_ClosedConnection fails if the error of a closed connection is not ErrConnClosed.
 func TestMake_ClosedConnection(t *testing.T) {
 	runMake(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		conn.Close()
@@ -157,6 +158,8 @@ func TestCheckStrict(t *testing.T) {
 	require.NoError(t, CheckStrict(closed, true))
 }
 
+// TestOpenError fails if the error does not say what the ACL permits to others, and how to change
+// it.
 func TestOpenError(t *testing.T) {
 	err := error(&OpenError{"/the jobs", zk.WorldACL(zk.PermCreate), remedy("/the jobs", append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...))})
 	require.ErrorIs(t, err, ErrPermission)

@@ -74,7 +74,7 @@ const (
 	Behind Place = iota
 	// BehindAny means that the departure of any earlier contender may bring the turn.
 	BehindAny
-	// BehindHolders means the same, and that all earlier contenders have their turn, so that the
+	// BehindHolders means BehindAny, and that all earlier contenders have their turn, so that the
 	// contender should have a lease in advance.
 	BehindHolders
 	// First means that it is the contender's turn.
@@ -82,7 +82,7 @@ const (
 
 	next      // it waits for its predecessor only, which cannot be replaced; not with Policy.Admit
 	unlisted  // no listing has shown the place yet
-	predicted // the same, but the contender waits for its predicted predecessor
+	predicted // unlisted, and the contender waits for its predicted predecessor
 )
 
 func (p Place) waitsForAny() bool { return p == BehindAny || p == BehindHolders }

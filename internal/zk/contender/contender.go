@@ -37,7 +37,7 @@ type Contender struct {
 	timers  timers
 	lease   lease
 
-	reason   error // why it leaves
+	reason   error // why the contender leaves
 	reported reported
 }
 
@@ -85,7 +85,7 @@ func (c *Contender) Watches(name string) bool {
 	return c.phase == queued && (c.queue.predecessor.name == name && c.queue.predecessor.znode == watched || c.queue.before.name == name && c.queue.before.znode == watched)
 }
 
-// WatchesQueue reports the same for the watch on the queue.
+// WatchesQueue reports whether the contender still waits for the event of the watch on the queue.
 func (c *Contender) WatchesQueue() bool { return c.phase == queued && c.watches.queue }
 
 // Step consumes an input, given the current state of the connection, appends the outputs to

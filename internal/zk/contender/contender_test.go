@@ -141,12 +141,12 @@ func hold(t *testing.T, cfg Config) *script {
 // electionConfig is the configuration of an election.
 var electionConfig = Config{Dir: "/e", Naming: CuratorLatch, Tombstone: tombstone, QueueCzxid: 70, QueueSession: 1, Lookahead: true}
 
-// lockConfig is that of a mutex.
+// lockConfig is the configuration of a contender for a mutex.
 var lockConfig = Config{Dir: "/l", Naming: CuratorLatch, CanMakeQueue: true}
 
 var timerNames = [...]string{"patience", "reason", "prepare", "own", "doubt", "standby"}
 
-// describe describes an output.
+// describe returns the text by which the tests identify an output.
 func describe(o *Output) string {
 	var words []string
 	add := func(set bool, word string) {
@@ -289,10 +289,12 @@ func (s *script) rename(want ...string) {
 	s.step(Input{Kind: Rename, Name: renamed, Prefix: "renamed-latch-"}, want...)
 }
 
+// TestRename fails if a rename ends the hold, or if the deletion of the previous znode is taken for
+// that of the new one.
 func TestRename(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
-	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted, Safe: true}) // by the rename
+	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted, Safe: true}) // the rename has deleted it
 	require.True(t, s.c.Holding())
 	s.connect(func(c *connection.State) { c.Missing = true })
 	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
@@ -303,6 +305,8 @@ func TestRename(t *testing.T) {
 	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
 }
 
+// TestRename_Fails fails if a rejected rename changes the name or ends the hold, or if a missing
+// znode does not end it.
 func TestRename_Fails(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")

@@ -7,7 +7,7 @@ import (
 )
 
 // counterDigits is the length of the counter with which a GUID ends, in hex digits. It counts the contenders of one
-// client: see Following.
+// client, so that Following can predict the name of the next one.
 const counterDigits = 8
 
 // NextGUID returns the bytes of the GUID that follows guid: its counter is greater by one.

@@ -11,7 +11,7 @@ import (
 type InputKind uint8
 
 const (
-	// Start is the first input.
+	// Start makes the contender begin to join. It is the first input.
 	Start InputKind = iota
 	// ConnChanged reports that the state of the connection may differ from that of the last step.
 	ConnChanged
@@ -38,9 +38,9 @@ type Input struct {
 	// Safe reports, if the watched contender belongs to the same session and was deleted, that
 	// it was deleted by its own client, and not with the session. Otherwise it is true.
 	Safe   bool
-	Timer  Timer  // Expired
-	Prefix string // Rename
-	Err    error  // Leave
+	Timer  Timer  // Expired: which timer
+	Prefix string // Rename: with which Name begins
+	Err    error  // Leave: the reason
 }
 
 // Watch is the kind of znode that a watch is on.
@@ -91,7 +91,8 @@ const (
 	// ReadPredecessor reads the znode Name, the predecessor, and sets a watch on it. Reply:
 	// Owner, Version.
 	ReadPredecessor
-	// ReadBefore is the same for the contender before the predecessor.
+	// ReadBefore reads the znode Name, the contender before the predecessor, and sets a watch on it.
+	// Reply: Owner, Version.
 	ReadBefore
 	// Inspect reads the Stat of the znode Name. Reply: Owner.
 	Inspect
@@ -127,15 +128,15 @@ func (k RequestKind) String() string { return requestNames[k] }
 type Request struct {
 	Kind RequestKind
 	Name string // a child of the queue
-	To   string // Replace
+	To   string // Replace: the name of the new znode
 	// Watched makes List set a watch.
 	Watched bool
-	// Epoch is that of the connection when the request was output.
+	// Epoch is the number of the connection, which each break increases, when the request was output.
 	Epoch uint64
 	// Reset makes the request set its watch again if an earlier watch may never fire.
 	Reset    bool
-	Prefixes []string // Search: of the names
-	Names    []string // FindContender
+	Prefixes []string // Search: the prefixes of the names to search for
+	Names    []string // FindContender: the znodes to read
 	// Last reports that the request, Delete or Search, belongs to the removal of the contender.
 	Last bool
 	Err  error // Delete with Last: why the contender leaves
@@ -165,7 +166,7 @@ type Reply struct {
 	Owner      int64 // the session that owns a znode
 	Token      int64 // the creation zxid of a znode
 	QueueCzxid int64
-	Version    int32 // of the data
+	Version    int32 // the version of the znode's data
 	Ephemeral  bool
 	Alone      bool // Create: the contender is the only child of the queue
 	Ended      bool
@@ -207,7 +208,7 @@ const (
 	Report
 	// Set sets Timer to expire after After, replacing an earlier setting.
 	Set
-	// Stop stops Timer.
+	// Stop stops Timer before it expires.
 	Stop
 	// Prove starts the renewal of the lease by checks of the contender's znode. If the create of the
 	// znode was answered, it is the first proof. The driver then steps with ConnChanged.
@@ -241,7 +242,7 @@ type Output struct {
 	Timer   Timer
 	After   time.Duration
 	Name    string
-	Count   int // Ignoring
+	Count   int // Ignoring: how many children
 	Err     error
 }
 

@@ -97,7 +97,7 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 		default:
 			c.creates.found = reply.Names
 		}
-	case queued: // see receiveList
+	case queued: // receiveList has asked which orphans exist
 		if reply.Err != nil {
 			c.leave(reply.Err, false)
 			return

@@ -40,7 +40,7 @@ const (
 	unreadable            // it cannot be read
 	watched
 	deleted       // perhaps with the session, and then the contender's znode was deleted, too
-	deletedSafely // see Input.Safe
+	deletedSafely // by its own client, and not with the session
 )
 
 // gone reports whether the contender has departed.
@@ -65,7 +65,7 @@ func (o *other) unwatch() {
 	}
 }
 
-// need is whether a listing is needed.
+// need is the listing that a contender needs, if any.
 type need uint8
 
 const (
@@ -222,7 +222,7 @@ func (c *Contender) removeOrphan() {
 // watches are the watches of a contender, except those on other contenders. All of them were set in the
 // same epoch, or are not set.
 type watches struct {
-	epoch uint64 // of the connection
+	epoch uint64 // of the connection, in which they were set
 	// reset makes requests set watches that exist already again, because they may be lost: from a break of
 	// the connection until the predecessor or the queue is watched.
 	reset bool
@@ -235,7 +235,7 @@ type ownWatch uint8
 
 const (
 	notWatched ownWatch = iota
-	inDoubt             // it may not be set at the server yet, see Reply.Doubt
+	inDoubt             // it may never fire: Reply.Doubt was set
 	certain
 )
 
@@ -311,7 +311,8 @@ func (c *Contender) stopPatience() {
 	}
 }
 
-// looksAhead reports whether the contender prepares for its turn, see Config.Lookahead.
+// looksAhead reports whether the contender prepares for its turn: always with Config.Lookahead, otherwise
+// when it has waited for some time.
 func (c *Contender) looksAhead() bool {
 	return c.cfg.Lookahead || c.timers.expired.has(PrepareTimer)
 }

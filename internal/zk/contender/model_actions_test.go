@@ -378,7 +378,7 @@ func (w *model) nodesOf(session int64) (n int) {
 	return n
 }
 
-// do executes an action.
+// do changes the state by an action.
 func (w *model) do(a action) {
 	if w.tracing {
 		w.trace = append(w.trace, w.describe(a))
@@ -458,14 +458,14 @@ func (w *model) do(a action) {
 		w.member(i).asked = true
 		w.input(i, &Input{Kind: Leave, Err: errAsked})
 	default:
-		w.doOther(a, spend)
+		w.doExternal(a, spend)
 	}
 	w.normalize()
 	w.verify()
 }
 
-// doOther executes an action of a session or of another client.
-func (w *model) doOther(a action, spend func(fault)) {
+// doExternal executes an action of a session or of another client.
+func (w *model) doExternal(a action, spend func(fault)) {
 	k := int(a.a)
 	switch a.kind {
 	case grow:

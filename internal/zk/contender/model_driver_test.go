@@ -89,8 +89,8 @@ func (w *model) fire(i int, key watchKey, e Event) {
 	}
 }
 
-// prepare decides whether a read sets a watch, or uses that of the pool.
-func (w *model) prepare(c *conn, q call) call {
+// chooseWatch returns q with the watch that it will use: none, that of the pool, or one that it sets.
+func (w *model) chooseWatch(c *conn, q call) call {
 	q.set, q.watch, q.doubt = false, handle{}, false
 	key, watched := watchOf(&q.request)
 	if !watched {
@@ -119,7 +119,7 @@ func (w *model) send(m *member, i int, r *Request) {
 	if slices.ContainsFunc(m.calls, func(other call) bool { return other.request.Kind == r.Kind }) {
 		w.fail("%v is sent while another request of this kind is outstanding", r)
 	}
-	m.calls = append(m.calls, w.prepare(c, q))
+	m.calls = append(m.calls, w.chooseWatch(c, q))
 }
 
 // input passes an input to a contender. If the deletion of its znode is known, it comes before all
@@ -141,7 +141,7 @@ func (w *model) input(i int, in *Input) {
 func (w *model) step(i int, in *Input) {
 	m := w.member(i)
 	c := w.conn(m.conn)
-	machine, before := m.fork(), m.user
+	machine, before := m.forkMachine(), m.user
 	out := machine.Step(connection.State{
 		Session: c.session, Up: c.up, Closed: c.closed, Epoch: c.epoch, Missing: m.missing, Proven: c.proven, Lapses: c.lapses,
 	}, in, nil)

@@ -21,7 +21,7 @@ import (
 // key identifies a state.
 type key [16]byte
 
-// encoder appends to b.
+// encoder appends to b the bytes that identify a state.
 type encoder struct{ b []byte }
 
 func (e *encoder) byte(v ...byte) { e.b = append(e.b, v...) }
@@ -75,7 +75,7 @@ func (e *encoder) err(err error) {
 	e.byte(byte(i))
 }
 
-// key returns the key of a state.
+// key returns a hash that is equal for equal states, and the buffer for the next call.
 func (w *model) key(scratch []byte) (key, []byte) {
 	e := encoder{scratch[:0]}
 	e.model(w)

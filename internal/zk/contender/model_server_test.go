@@ -94,7 +94,7 @@ func (w *model) serve(i, k int) {
 	q := m.calls[k]
 	c := w.conn(m.conn)
 	if q.request.Kind == ReadPredecessor {
-		q = w.prepare(c, q) // it may have waited for another read
+		q = w.chooseWatch(c, q) // it may have waited for another read
 	}
 	reply := &answered{request: q.request, set: q.set, watch: q.watch, doubt: q.doubt, session: q.session}
 	r := &reply.reply
@@ -294,7 +294,7 @@ func (w *model) breakConn(i, received int, stay, lateCreate bool) {
 				lost(j, &q.request, q.prefix)
 				continue
 			}
-			m.calls = append(m.calls, w.prepare(c, q))
+			m.calls = append(m.calls, w.chooseWatch(c, q))
 		}
 	}
 	if c.check.state == checkInFlight {

@@ -35,7 +35,7 @@ type model struct {
 	tracing   bool
 }
 
-// session is a session at the ensemble.
+// session is what the servers know of a session.
 type session struct {
 	id    int64
 	conn  int8 // the connection that has created it; -1 for a foreign one
@@ -138,7 +138,7 @@ const (
 	checkReceived // by the client library, not yet by the monitor
 )
 
-// check is a check of the lease.
+// check is a request of the connection's monitor that renews the lease and reports missing znodes.
 type check struct {
 	state   checkState
 	session int64
@@ -223,7 +223,7 @@ type user struct {
 	lapses              uint64 // of the connection at that time
 }
 
-// fork returns a copy that may be changed.
+// fork returns a copy that may be changed. It shares members and connections with w until it changes them.
 func (w *model) fork() *model {
 	next := *w
 	next.own.members, next.own.conns = 0, 0
@@ -231,7 +231,7 @@ func (w *model) fork() *model {
 	return &next
 }
 
-// member returns a contender, to be changed.
+// member returns contender i for a change. It copies the contender first if other states share it.
 func (w *model) member(i int) *member {
 	if w.own.members&(1<<i) != 0 {
 		return w.members[i]
@@ -243,7 +243,7 @@ func (w *model) member(i int) *member {
 	return &m
 }
 
-// conn returns a connection, to be changed.
+// conn returns connection i for a change. It copies the connection first if other states share it.
 func (w *model) conn(i int) *conn {
 	if w.own.conns&(1<<i) != 0 {
 		return w.conns[i]
@@ -255,8 +255,9 @@ func (w *model) conn(i int) *conn {
 	return &c
 }
 
-// fork returns a copy of a state machine.
-func (m *member) fork() *Contender {
+// forkMachine replaces the machine of m by a copy and returns it, so that earlier states keep the
+// original.
+func (m *member) forkMachine() *Contender {
 	c := *m.machine
 	for _, names := range []*[]string{
 		&c.creates.prefixes, &c.creates.found, &c.creates.orphans, &c.queue.unverified, &c.queue.ignored,
@@ -267,7 +268,7 @@ func (m *member) fork() *Contender {
 	return &c
 }
 
-// on returns the contenders of a connection.
+// on returns the indices of the contenders that use connection c.
 func (w *model) on(c int) []int {
 	var found []int
 	for i := range w.scenario.members {

@@ -75,6 +75,8 @@ func large(s scenario) scenario {
 	return s
 }
 
+// TestExplore_NoFaults fails if contenders that join and leave without faults violate an invariant
+// of the model.
 func TestExplore_NoFaults(t *testing.T) {
 	four := scenario{name: "four have joined", members: 4, conns: 4, settled: 4, countsWakes: true, budget: budget{leaves: 2}}
 	joining := scenario{name: "three join", members: 3, conns: 3, budget: budget{leaves: 1}}
@@ -87,6 +89,7 @@ func TestExplore_NoFaults(t *testing.T) {
 	)
 }
 
+// TestExplore_Breaks fails if a break of a connection, at any step, violates an invariant.
 func TestExplore_Breaks(t *testing.T) {
 	explore(t,
 		scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 2}},
@@ -123,6 +126,8 @@ func TestExplore_AllFaults(t *testing.T) {
 	}
 }
 
+// TestExplore_LateCreates fails if a create that a server applies after the client has reconnected
+// violates an invariant.
 func TestExplore_LateCreates(t *testing.T) {
 	explore(t,
 		scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 2, lateCreates: 1}},
@@ -133,6 +138,8 @@ func TestExplore_LateCreates(t *testing.T) {
 	)
 }
 
+// TestExplore_Watches fails if watches that the client library does not set again after a break
+// violate an invariant.
 func TestExplore_Watches(t *testing.T) {
 	explore(t,
 		pair("second joins", 1, budget{leaves: 1, breaks: 1, unsets: 1}),
@@ -144,6 +151,7 @@ func TestExplore_Watches(t *testing.T) {
 	)
 }
 
+// TestExplore_Leases fails if leases that lapse and are renewed, at any step, violate an invariant.
 func TestExplore_Leases(t *testing.T) {
 	standby := pair("standby ends", 1, budget{leaves: 1, lapses: 1})
 	standby.timers = 1 << StandbyTimer
@@ -156,6 +164,7 @@ func TestExplore_Leases(t *testing.T) {
 	)
 }
 
+// TestExplore_Expiry fails if the expiry of a session, at any step, violates an invariant.
 func TestExplore_Expiry(t *testing.T) {
 	explore(t,
 		pair("two have joined", 2, budget{leaves: 1, lapses: 1, expiries: 1}),
@@ -166,6 +175,8 @@ func TestExplore_Expiry(t *testing.T) {
 	)
 }
 
+// TestExplore_Replacement fails if a server that gives a client another session without notice, at
+// any step, causes the violation of an invariant.
 func TestExplore_Replacement(t *testing.T) {
 	explore(t,
 		pair("two have joined", 2, budget{leaves: 1, breaks: 1, replaces: 1}),
@@ -175,6 +186,7 @@ func TestExplore_Replacement(t *testing.T) {
 	)
 }
 
+// TestExplore_SharedSession fails if contenders that share one session violate an invariant.
 func TestExplore_SharedSession(t *testing.T) {
 	shared := func(s scenario) scenario {
 		s.conns, s.shared = 1, true
@@ -192,6 +204,8 @@ func TestExplore_SharedSession(t *testing.T) {
 	)
 }
 
+// TestExplore_Close fails if the close of a connection by its owner, at any step, violates an
+// invariant.
 func TestExplore_Close(t *testing.T) {
 	explore(t,
 		pair("second joins", 1, budget{leaves: 1, closes: 1}),
@@ -201,6 +215,8 @@ func TestExplore_Close(t *testing.T) {
 	)
 }
 
+// TestExplore_Operator fails if an operator who deletes a contender's znode, at any step, causes
+// the violation of an invariant.
 func TestExplore_Operator(t *testing.T) {
 	explore(t,
 		pair("two join", 0, budget{leaves: 1, operators: 1}),
@@ -210,6 +226,8 @@ func TestExplore_Operator(t *testing.T) {
 	)
 }
 
+// TestExplore_LaggingServer fails if answers of a server that lags behind cause the violation of an
+// invariant.
 func TestExplore_LaggingServer(t *testing.T) {
 	explore(t,
 		lagging(pair("two join", 0, budget{leaves: 1}), 3),
@@ -222,6 +240,8 @@ func TestExplore_LaggingServer(t *testing.T) {
 	)
 }
 
+// TestExplore_OtherClients fails if znodes of clients that do not use this package cause the
+// violation of an invariant.
 func TestExplore_OtherClients(t *testing.T) {
 	names := pair("other names", 0, budget{leaves: 1})
 	names.foreign = "np"
@@ -235,6 +255,8 @@ func TestExplore_OtherClients(t *testing.T) {
 	)
 }
 
+// TestExplore_DeletedQueue fails if a queue that is deleted, also if another queue replaces it,
+// causes the violation of an invariant.
 func TestExplore_DeletedQueue(t *testing.T) {
 	again := scenario{name: "queue can be made", members: 1, conns: 1, budget: budget{leaves: 1, deletions: 1, breaks: 1}}
 	again.config = func(c *Config) { c.CanMakeQueue, c.QueueCzxid = true, 0 }
@@ -277,6 +299,7 @@ func TestExplore_DeletedQueue(t *testing.T) {
 	)
 }
 
+// TestExplore_Locks fails if contenders with the configuration of a lock violate an invariant.
 func TestExplore_Locks(t *testing.T) {
 	lock := func(s scenario) scenario {
 		s = stamped(s)
@@ -307,6 +330,8 @@ func TestExplore_Locks(t *testing.T) {
 	)
 }
 
+// TestExplore_Permits fails if contenders with the configuration of a semaphore violate an
+// invariant.
 func TestExplore_Permits(t *testing.T) {
 	permits := func(n int, s scenario) scenario {
 		s.permits = n
@@ -330,12 +355,15 @@ func TestExplore_Permits(t *testing.T) {
 	)
 }
 
+// TestExplore_LastNumber fails if contenders that all receive the last sequence number violate an
+// invariant.
 func TestExplore_LastNumber(t *testing.T) {
 	last := pair("two join", 0, budget{leaves: 2})
 	last.firstNumber = math.MaxInt32 - 1 // all creates have the number MaxInt32
 	explore(t, last)
 }
 
+// TestExplore_Patience fails if contenders whose patience may end at any step violate an invariant.
 func TestExplore_Patience(t *testing.T) {
 	patient := func(s scenario) scenario {
 		s.timers = 1 << PatienceTimer

@@ -74,10 +74,10 @@ const (
 // change is one transaction of the ensemble.
 type change struct {
 	kind    changeKind
-	node    znode  // createNode
-	name    string // deleteNode, writeNode
-	session int64  // closeSession
-	czxid   int64  // makeQueue
+	node    znode  // createNode: the znode that is created
+	name    string // deleteNode, writeNode: the name of the znode
+	session int64  // closeSession: the session that ends
+	czxid   int64  // makeQueue: the zxid of the new queue
 	// reversed reports the deletions of closeSession in the other order: the servers keep the
 	// znodes of a session in a set.
 	reversed bool

@@ -339,7 +339,7 @@ func Order(children []string, tombstone string) (contenders, others []string, en
 		}
 	}
 	slices.SortFunc(found, func(a, b contender) int {
-		return cmp.Or(int(a.sequence-b.sequence), cmp.Compare(a.name, b.name)) // see IsBefore
+		return cmp.Or(int(a.sequence-b.sequence), cmp.Compare(a.name, b.name)) // the difference may overflow, as in IsBefore
 	})
 	for _, c := range found {
 		contenders = append(contenders, c.name)
@@ -379,7 +379,7 @@ func (v *view) neighborsOf(own string, children []string) neighbors {
 	}
 	var n neighbors
 	ownSequence, _ := number(own)
-	var last, lastButOne int32 // distances, which are negative
+	var last, lastButOne int32 // the distances of these contenders to own, which are negative
 	for _, name := range children {
 		if name == own {
 			n.present = true

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guid returns a new GUID.
+// guid returns a random GUID in the format of the names.
 func guid() string {
 	var random [16]byte
 	_, _ = cryptorand.Read(random[:])
@@ -58,6 +58,8 @@ func TestSequence(t *testing.T) {
 	}
 }
 
+// TestNamePrefix fails if a generated prefix does not have the format of Curator or kazoo, is not
+// recognized as one of this package, or occurs twice.
 func TestNamePrefix(t *testing.T) {
 	curator := regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-latch-$`)
 	kazoo := regexp.MustCompile(`^[0-9a-f]{32}__lock__$`)
@@ -76,6 +78,7 @@ func TestNamePrefix(t *testing.T) {
 	}
 }
 
+// TestGUID fails if the GUID of a name is not found, or one is found in a name without it.
 func TestGUID(t *testing.T) {
 	const dashed, plain = "597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26", "597de0d1c10b4e1ea9f73a88a1fa7c26"
 	require.Equal(t, dashed, GUID("_c_"+dashed+"-__WRIT__0000000001"))
@@ -84,6 +87,8 @@ func TestGUID(t *testing.T) {
 	require.Equal(t, "lock-0000000001", GUID("lock-0000000001"), "without a GUID")
 }
 
+// TestIsOurs_NamesOfOtherLibraries fails if the name of another library's contender is taken for
+// one of this package.
 func TestIsOurs_NamesOfOtherLibraries(t *testing.T) {
 	for _, name := range []string{
 		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000001",
@@ -95,6 +100,7 @@ func TestIsOurs_NamesOfOtherLibraries(t *testing.T) {
 	}
 }
 
+// TestReads fails if a name does not show whether its contender reads or writes.
 func TestReads(t *testing.T) {
 	for name, want := range map[string]bool{
 		CuratorRead.NamePrefix(guid()) + "0000000001": true, KazooRead.NamePrefix(guid()) + "-2147483648": true, "__READ__0000000001": true,
@@ -104,6 +110,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// TestCheck fails if Check accepts a naming that is not valid for an election, or rejects a valid
+// one.
 func TestCheck(t *testing.T) {
 	for _, n := range []Naming{CuratorLatch, Kazoo, Prefix(""), Prefix("n_"), ProtectedPrefix("n_")} {
 		require.NoError(t, n.Check(), n)
@@ -135,6 +143,8 @@ func latch(sequence int32) string {
 	return fmt.Sprintf("%s%010d", CuratorLatch.NamePrefix(guid()), sequence)
 }
 
+// TestOrder fails if contenders of several libraries are not in the order of their numbers, or if
+// other children are taken for contenders.
 func TestOrder(t *testing.T) {
 	a, b, c := latch(9), fmt.Sprintf("%032x__lock__%010d", 1, 10), "le_0000000011"
 	contenders, foreign, ended := Order([]string{"config", c, tombstone, b, "ABANDONED", a}, tombstone)
@@ -164,7 +174,8 @@ func TestOrder_AcrossTheOverflow(t *testing.T) {
 	}
 }
 
-// expected returns the neighbors of the i-th of ordered.
+// expected returns the neighbors that neighborsOf must find for the i-th of ordered, without a doubt about
+// other names.
 func expected(ordered []string, i int) neighbors {
 	n := neighbors{present: true, blocking: i}
 	if i > 0 {
@@ -176,6 +187,8 @@ func expected(ordered []string, i int) neighbors {
 	return n
 }
 
+// TestNeighborsOf fails if a contender finds another predecessor, or counts its orphans, ignored
+// children or the tombstone as contenders.
 func TestNeighborsOf(t *testing.T) {
 	first, second, third, own, last := latch(1), latch(3), latch(4), latch(7), latch(8)
 	prefix := CuratorLatch.NamePrefix(guid())

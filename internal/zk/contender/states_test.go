@@ -321,6 +321,9 @@ func TestJoin_Patience(t *testing.T) {
 	s.expired(PatienceTimer)
 }
 
+// TestWait_ContenderInTheMiddleLeaves fails if a contender keeps the lease that it has requested
+// because the contender before its predecessor has left, although a listing shows an earlier
+// contender.
 func TestWait_ContenderInTheMiddleLeaves(t *testing.T) {
 	const head = "c-latch-0000000000"
 	cfg := electionConfig

@@ -189,7 +189,7 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 		c.listAgain()
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		o.znode = deletedSafely
-		// Before it was deleted, its data may have been written, see below.
+		// Before it was deleted, its data may have been written, which must lead to a listing.
 		if r.Kind == ReadBefore || c.cfg.Tombstone != "" {
 			c.listAgain()
 		}

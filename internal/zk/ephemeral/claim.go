@@ -207,7 +207,7 @@ func (c *claim) makeParent(ctx context.Context) error {
 	return connection.MakeZnode(ctx, c.setup.Conn, path.Dir(c.path), c.setup.ACL, !c.keepsParent)
 }
 
-// create sends one create.
+// create sends one create of the znode, and records that it may exist unless the error excludes that.
 func (c *claim) create(ctx context.Context, data []byte) error {
 	flags := int32(zk.FlagEphemeral)
 	if c.static {

@@ -100,7 +100,7 @@ func Keep(s *recipe.Setup, c Config) *Keeper {
 	return k
 }
 
-// State returns the current state.
+// State returns the newest state. Config.Report may not have been called with it yet.
 func (k *Keeper) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +182,7 @@ func (k *Keeper) Err() error {
 	}
 }
 
-// run is the goroutine of the Keeper.
+// run maintains the znode until the Keeper is closed or cannot continue, and then removes the znode.
 func (k *Keeper) run() {
 	reason := k.keep()
 	k.closed = k.ctx.Err() != nil

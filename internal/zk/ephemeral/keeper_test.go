@@ -150,8 +150,8 @@ func TestTrap40_ClosedBeforeThereIsASession(t *testing.T) {
 	})
 }
 
-// CURATOR-696, and the client library: a create that waits while the session expires is applied
-// in the next session. Fails if such a znode counts as that of another client.
+// TestTrap11_CreatedInTheNextSession fails if a znode counts as that of another client because its
+// create waited while the session expired, and was applied in the next session (CURATOR-696).
 func TestTrap11_CreatedInTheNextSession(t *testing.T) {
 	for name, lost := range map[string]bool{"reply received": false, "reply lost": true} {
 		t.Run(name, func(t *testing.T) {

@@ -117,8 +117,8 @@ func (n *Node) Done() <-chan struct{} { return n.ended }
 // Err returns, after Done is closed, why the removal is not confirmed, or nil if it is.
 func (n *Node) Err() error { return n.removal }
 
-// run is the goroutine of the Node. The context creating is that of Create, maintained is done
-// when Remove is called.
+// run creates the znode, and maintains it until it is removed or lost. The context creating is that
+// of Create, maintained is done when Remove is called.
 func (n *Node) run(creating, maintained context.Context, data []byte, created chan<- error) {
 	defer close(n.ended)
 	defer n.claim.close()

@@ -36,6 +36,8 @@ func setup(w *bubble.Test, conn *zk.Conn) *recipe.Setup {
 	return s
 }
 
+// TestCreate_ExistsUntilRemoved fails if Create replaces an existing znode, or if its error does
+// not identify the owner.
 func TestCreate_ExistsUntilRemoved(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
@@ -148,6 +150,8 @@ func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 	})
 }
 
+// TestCreate_WithoutPermission fails if the error does not say that the servers have denied the
+// permission.
 func TestCreate_WithoutPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)

@@ -12,13 +12,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// CURATOR-45, CURATOR-79: a create is applied and its reply is lost. No client knows the znode, which
-// blocks the queue.
+// TestTrap01_CreateReplyLost fails if a znode whose create has lost its reply remains as a second
+// znode of the contender and blocks the queue (CURATOR-45, CURATOR-79).
 func TestTrap01_CreateReplyLost(t *testing.T) {
 	forEachLoss(t, bubble.ConnectionLost, testCreateReplyLost)
 }
 
-// ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
+// TestTrap10_SessionMovedDuringCreate fails if a contender takes the reply that its session has
+// moved for proof that its create was not applied (ZOOKEEPER-2886).
 func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, testCreateReplyLost)
 }
@@ -42,8 +43,8 @@ func testCreateReplyLost(h *harness, l bubble.Fault) {
 	h.requireContenders()
 }
 
-// CURATOR-79, CURATOR-62: the contender gives up while the outcome of its create is unknown, and its
-// znode is not searched for.
+// TestTrap01_GivesUpAfterLostReply fails if a contender that gives up while the outcome of its
+// create is unknown leaves a znode (CURATOR-79, CURATOR-62).
 func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
 		conn := h.connect()
@@ -58,8 +59,8 @@ func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
 	})
 }
 
-// CURATOR-498: the search for the znode of an unanswered create finds a znode of another session,
-// which may be about to expire, and uses it.
+// TestTrap02_ZnodeOfOtherSession fails if a contender that searches for the znode of its unanswered
+// create uses one of another session, which may be about to expire (CURATOR-498).
 func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		lost := h.cutAfterCreate()
@@ -70,7 +71,7 @@ func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
 		h.remove(created[0])
 		other := h.createSequential(created[0][len(dir)+1 : len(created[0])-10])
 		h.reconnect()
-		if h.named() {
+		if h.hasGUIDs() {
 			c.requireOnly()
 			require.NotEqual(h, []string{other}, h.contenders())
 			return
@@ -84,7 +85,8 @@ func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
 	})
 }
 
-// CURATOR-498: the session expires between the create and the search.
+// TestTrap02_SessionExpiresBeforeSearch fails if a contender whose session expires between its
+// create and the search for the znode does not create a znode in the next session (CURATOR-498).
 func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
@@ -101,8 +103,8 @@ func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-1675: a server that lags behind answers the search and does not show the znode that was
-// created.
+// TestTrap03_SearchAtLaggingServer fails if a contender creates a second znode because a server
+// that lags behind does not show the first one (ZOOKEEPER-1675).
 func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		lagging, conn := h.ensemble.Server(1), h.connect()
@@ -123,8 +125,9 @@ func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-3600: a znode that the search has not found appears later, with a smaller number than the
-// contender's second znode, so that the contender would wait for itself.
+// TestTrap03_SecondZnodeAppearsLate fails if a contender waits for itself, because a znode that its
+// search has not found appears later, with a smaller number than that of its second znode
+// (ZOOKEEPER-3600).
 func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
@@ -160,7 +163,8 @@ func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 	})
 }
 
-// kazoo's Lock uses one GUID for all its creates, so that the same name can occur again.
+// TestTrap04_NewGUIDForEachCreate fails if two creates use the same name, which is possible if one
+// GUID serves several creates, as in kazoo's Lock.
 func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	forEachKind(t, []kind{election, mutex, semaphore}, 3, func(h *harness) {
 		conn := h.connect()
@@ -186,7 +190,8 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	})
 }
 
-// CURATOR-18, CURATOR-3: the contender gives up while its create is in flight, and its znode remains.
+// TestTrap40_GivesUpDuringCreate fails if a contender that gives up while its create is in flight
+// leaves a znode (CURATOR-18, CURATOR-3).
 func TestTrap40_GivesUpDuringCreate(t *testing.T) {
 	subtestForEachKind(t, "the reply is late", all, 1, func(h *harness) {
 		hook, open := bubble.Hold(h)

@@ -19,13 +19,15 @@ func (c *client) requireUnconfirmed() {
 	bubble.RequireDuration(c.h, limit.Confirm, func() { require.ErrorIs(c.h, c.leave(), leaderelection.ErrUnconfirmed) })
 }
 
-// CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the session continues,
-// and the znode blocks all other contenders.
+// TestTrap05_DeleteReplyLost fails if a znode whose delete has failed with the connection remains
+// although the session continues, so that it blocks the others (CURATOR-202, CURATOR-678, kazoo
+// #732).
 func TestTrap05_DeleteReplyLost(t *testing.T) {
 	forEachLoss(t, bubble.ConnectionLost, testDeleteReplyLost)
 }
 
-// ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
+// TestTrap10_SessionMovedDuringDelete fails if a contender takes the reply that its session has
+// moved for the outcome of its delete (ZOOKEEPER-2886).
 func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, testDeleteReplyLost)
 }
@@ -47,7 +49,8 @@ func testDeleteReplyLost(h *harness, l bubble.Fault) {
 	require.Equal(h, session, c.conn.SessionID(), "the session has expired")
 }
 
-// CURATOR-202: the same for a contender that waits.
+// TestTrap05_DeleteReplyLostByWaiter fails if the znode of a waiting contender remains because the
+// reply to its delete was lost (CURATOR-202).
 func TestTrap05_DeleteReplyLostByWaiter(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
 		first, c := h.joinNew(), h.joinNew()
@@ -66,7 +69,8 @@ func TestTrap05_DeleteReplyLostByWaiter(t *testing.T) {
 	})
 }
 
-// CURATOR-202: the network discards all packets from before the delete on.
+// TestTrap05_DeleteUnanswered fails if a znode remains because the network has discarded all
+// packets from before its delete on (CURATOR-202).
 func TestTrap05_DeleteUnanswered(t *testing.T) {
 	for name, heal := range map[string]time.Duration{
 		"until the client dials again":     0,
@@ -88,8 +92,8 @@ func TestTrap05_DeleteUnanswered(t *testing.T) {
 	}
 }
 
-// vitess #15756, etcd #22123: the cleanup uses the context whose cancellation is the reason for the
-// cleanup, and does nothing.
+// TestTrap06_CleanupAfterContextIsDone fails if the removal of a znode does nothing because it uses
+// the context whose cancellation has caused it (vitess #15756, etcd #22123).
 func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 	for name, spoil := range map[string]func(h *harness, conn *zk.Conn) (repair func()){
 		"connected": func(*harness, *zk.Conn) func() { return func() {} },
@@ -133,8 +137,8 @@ func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 	}
 }
 
-// CURATOR-559: retry loops inside retry loops. There is one attempt per connection, and the limits are
-// not multiplied.
+// TestTrap09_OneLayerOfRetries fails if a delete is sent more than once for each connection, or if
+// nested loops of retries multiply its time limit (CURATOR-559).
 func TestTrap09_OneLayerOfRetries(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		c, next := h.joinNew(), h.joinNew()
@@ -152,7 +156,8 @@ func TestTrap09_OneLayerOfRetries(t *testing.T) {
 	})
 }
 
-// etcd #22082, #22123: the delayed removal of a contender deletes the znode of a newer one.
+// TestTrap44_StaleRemoval fails if the delayed removal of a contender's znode ends the turn of a
+// later contender on the same connection (etcd #22082, #22123).
 func TestTrap44_StaleRemoval(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		// The delete of the first contender is pending while the second one joins on the same
@@ -183,8 +188,8 @@ func TestTrap44_StaleRemoval(t *testing.T) {
 	})
 }
 
-// CURATOR-620, CURATOR-652, CURATOR-653: concurrent resets create two znodes, or give two contenders
-// the turn, or leave a znode.
+// TestTrap38_ConcurrentEnds fails if concurrent calls that end a contender leave a znode, or if one
+// of them returns an error (CURATOR-620, CURATOR-652, CURATOR-653).
 func TestTrap38_ConcurrentEnds(t *testing.T) {
 	for round := range 10 {
 		forEachKind(t, all, 3, func(h *harness) {

@@ -50,7 +50,7 @@ type driver struct {
 	timers []deadline
 	timer  *time.Timer // of the first of timers
 
-	rename     *Rename // in progress
+	rename     *Rename // the rename in progress, or nil
 	persistent string  // the path of the predecessor of which a warning was logged
 	err        error   // of the removal
 }
@@ -135,7 +135,7 @@ func (d *driver) step(f *frame) {
 	frames.Put(f)
 }
 
-// input returns a frame for an input of this kind.
+// input returns a frame from the pool, whose input has this kind.
 func input(kind contender.InputKind) *frame {
 	f := frames.Get().(*frame)
 	f.in.Kind = kind
@@ -218,6 +218,7 @@ func (d *driver) warnOfPersistent(r *result) {
 		"delete the znode unless a program uses it", "path", r.path)
 }
 
+// execute carries out an output of the state machine other than Send.
 func (d *driver) execute(o *contender.Output) {
 	switch o.Kind {
 	case contender.Report:

@@ -44,6 +44,7 @@ func (v *eventVerifier) receive(events <-chan event.Event) {
 	}
 }
 
+// verify records a violation if e cannot follow the events before.
 func (v *eventVerifier) verify(e event.Event) {
 	h, name := v.run.history, v.member.name
 	if e.Missed > 0 && !v.run.lazy {

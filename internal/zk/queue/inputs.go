@@ -212,7 +212,7 @@ func (d *driver) otherFired(ctx context.Context, i int) *frame {
 	return f
 }
 
-// watched is a znode with a watch.
+// watched is a znode whose watch the driver waits for.
 type watched struct {
 	path  string
 	watch *watch.Watch
@@ -246,7 +246,7 @@ func (d *driver) keepWatch(w watched) {
 	d.others[slot] = w
 }
 
-// drop drops a watch.
+// drop stops waiting for a watch. It stays in the pool of the connection.
 func (d *driver) drop(w *watched) {
 	ignoreDeparture(d.cfg.Conn, w.departure)
 	*w = watched{}
@@ -302,7 +302,7 @@ type departure struct {
 	announced chan struct{} // closed when the znode was deleted by its own contender
 }
 
-// departures are those of one connection, by the path of the znode.
+// departures are the expected departures of contenders of one connection, by the path of the znode.
 type departures struct {
 	mu     sync.Mutex
 	byPath map[string]*departure

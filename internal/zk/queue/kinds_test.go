@@ -29,8 +29,8 @@ type kind struct {
 	prepare func(c *client, session time.Duration)
 }
 
-// named reports whether names contain a GUID.
-func (k kind) named() bool { return k.name != prefix.name }
+// hasGUIDs reports whether the names of contenders contain a GUID.
+func (k kind) hasGUIDs() bool { return k.name != prefix.name }
 
 var (
 	election = kind{"election", "-latch-", "name-not-provided", true, leaderelection.ErrResigned, leaderelection.ErrNotLeader, prepareElection()}

@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730: the sequence numbers are exhausted. Servers since 3.6
-// then assign 2147483647 to all new znodes, so that their order is unknown.
+// TestTrap32_SequenceNumbersExhausted fails if a contender joins a queue whose sequence numbers are
+// exhausted, or if those that have joined before lose their order. Servers since 3.6 assign
+// 2147483647 to all further znodes (ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730).
 func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-3))
@@ -50,8 +51,9 @@ func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 	})
 }
 
-// kazoo #730, go-zookeeper PR 65: servers up to 3.5 continue with -2147483648, which comes first in the
-// order of the texts.
+// TestTrap32_NegativeNumbers fails if a znode with a negative number counts as earlier. Servers up
+// to 3.5 continue with -2147483648, which comes first in the order of the texts (kazoo #730,
+// go-zookeeper PR 65).
 func TestTrap32_NegativeNumbers(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-2))
@@ -74,8 +76,8 @@ func TestTrap32_NegativeNumbers(t *testing.T) {
 	})
 }
 
-// CURATOR-43, go-zookeeper's parseSeq: a child that is not a contender breaks the sorting, or is taken
-// for a predecessor.
+// TestTrap34_OtherChildren fails if a child that is not a contender breaks the order, or is taken
+// for a predecessor (CURATOR-43, go-zookeeper's parseSeq).
 func TestTrap34_OtherChildren(t *testing.T) {
 	const guid = "_c_00000000-0000-4000-8000-000000000000"
 	forEachKind(t, all, 1, func(h *harness) {
@@ -120,8 +122,8 @@ func TestTrap34_OtherLibraries(t *testing.T) {
 	})
 }
 
-// The sequence numbers of a queue that was deleted and created again restart at 0. If they were fencing
-// tokens, the tokens would decrease.
+// TestTrap35_NumbersRestart fails if the fencing tokens decrease when a queue is deleted and
+// created again, which lets its sequence numbers restart at 0.
 func TestTrap35_NumbersRestart(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
@@ -152,8 +154,9 @@ func children(h *harness) []string {
 	return names
 }
 
-// CURATOR-504, CURATOR-644, FLINK-28078: if its predecessor does not exist, a contender creates its
-// znode again, which makes the next contender do the same, without end.
+// TestTrap39_NoCreateStorm fails if a contender whose predecessor does not exist creates its znode
+// again, which would make the next contender do the same, without end (CURATOR-504, CURATOR-644,
+// FLINK-28078).
 func TestTrap39_NoCreateStorm(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		const count = 30
@@ -193,8 +196,9 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 	})
 }
 
-// CURATOR-518, helix #2815: the contender continues if its connection breaks at any request, from the
-// first to the last, in any way. A session that has moved is an error code, which all kinds handle alike.
+// TestTrap41_AnyRequestFails fails if a contender does not continue after its connection breaks at
+// any one of its requests, in any way (CURATOR-518, helix #2815). A session that has moved is an
+// error code, which all kinds handle alike.
 func TestTrap41_AnyRequestFails(t *testing.T) {
 	for _, k := range all {
 		losses := bubble.ConnectionLost

@@ -81,8 +81,8 @@ type result struct {
 	reply   contender.Reply
 	path    string          // of the znode Name of the request, or that was created
 	sent    time.Time       // when the request was sent
-	watch   *watch.Watch    // that was set
-	ctx     context.Context // of a Replace
+	watch   *watch.Watch    // the watch that the request has set, or nil
+	ctx     context.Context // ends the retries of a Replace; nil for other requests
 }
 
 var results = sync.Pool{New: func() any { return new(result) }}
@@ -175,7 +175,7 @@ func (r *requests) notify(path string) error {
 	}
 }
 
-// list lists the queue.
+// list reads the names of the queue's children, and sets a watch if the request asks for one.
 func (r *requests) list(res *result) {
 	cfg, q := r.cfg, &res.request
 	found, err := repeat(r, func() (watch.Found, error) {

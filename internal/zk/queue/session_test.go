@@ -14,8 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// CURATOR-696, CURATOR-604: it is a contender's turn although its znode belongs to its previous
-// session and will be deleted. A server that lags behind can still show such a znode.
+// TestTrap11_ZnodeOfEarlierSession fails if it is a contender's turn although its znode belongs to
+// its previous session and will be deleted. A server that lags behind can still show such a znode
+// (CURATOR-696, CURATOR-604).
 func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		first, c := h.joinNew(), h.joinNew()
@@ -38,8 +39,9 @@ func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	})
 }
 
-// CURATOR-696: the znodes of a contender and of its predecessor belong to one session, whose expiry
-// deletes them one after the other.
+// TestTrap11_SessionEndsAtHandOver fails if it becomes a contender's turn because the expiry of a
+// session has deleted the znode of its predecessor, although its own znode belongs to the same
+// session (CURATOR-696).
 func TestTrap11_SessionEndsAtHandOver(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		conn := h.connect()
@@ -68,8 +70,8 @@ func (c *client) requireSessionLost() {
 	require.Len(c.h, bubble.Session(c.h, c.h.ensemble, c.conn).Ephemerals, 1)
 }
 
-// CURATOR-460, TN14: a lease that starts when the client notices that the connection is broken expires
-// after the session.
+// TestTrap12_LeaseStartsAtLastCheck fails if a lease expires after the session, because it starts
+// when the client notices that the connection is broken (CURATOR-460, TN14).
 func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	for name, fault := range map[string]func(h *harness, conn *zk.Conn){
 		"packets are lost": (*harness).isolate,
@@ -104,8 +106,8 @@ func (c *client) requireExpired() {
 	}
 }
 
-// CURATOR-444: a server that is cut off from the others answers reads, while the others expire the
-// session.
+// TestTrap13_PartitionedServerAnswers fails if the holder keeps its turn because a server that is
+// cut off still answers its reads, while the other servers expire its session (CURATOR-444).
 func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
@@ -131,7 +133,8 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-2886: a reply that the session has moved neither ends the turn nor renews the lease.
+// TestTrap10_SessionMovedDuringCheck fails if a reply that the session has moved ends the turn or
+// renews the lease (ZOOKEEPER-2886).
 func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, func(h *harness, l bubble.Fault) {
 		c, next := h.joinNew(), h.joinNew()
@@ -157,7 +160,8 @@ func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 	})
 }
 
-// CURATOR-206, kazoo #2, go-zookeeper #190: the holder is not notified that it has lost its turn.
+// TestTrap14_DoneIsClosed fails if the holder is not notified that it has lost its turn
+// (CURATOR-206, kazoo #2, go-zookeeper #190).
 func TestTrap14_DoneIsClosed(t *testing.T) {
 	for name, end := range map[string]struct {
 		do     func(h *harness, c *client)
@@ -198,9 +202,9 @@ func TestTrap14_DoneIsClosed(t *testing.T) {
 	}
 }
 
-// TN10, Kleppmann 2016, Jepsen etcd 3.4.3: a holder that was stopped continues after the turn of
-// another one has begun, and writes. Here its lease is far too long, which has the same effect as a stop
-// directly after a check of the clock.
+// TestTrap16_StoppedHolderWrites fails if a holder that was stopped can write after the turn of the
+// next one has begun (TN10, Kleppmann 2016, Jepsen etcd 3.4.3). Here its lease is far too long,
+// which has the same effect as a stop directly after a check of the clock.
 func TestTrap16_StoppedHolderWrites(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		h.allowOverlap = true
@@ -238,7 +242,8 @@ func writeRegister(g grant, data string) error {
 	return err
 }
 
-// Kleppmann 2016: a write of the old holder is in flight while the next turn begins.
+// TestTrap16_WriteInFlight fails if a write of the previous holder that is in flight when the next
+// turn begins is applied (Kleppmann 2016).
 func TestTrap16_WriteInFlight(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		h.allowOverlap = true
@@ -257,8 +262,8 @@ func TestTrap16_WriteInFlight(t *testing.T) {
 	})
 }
 
-// ClickHouse #116690: the client library continues in a new session, and does not report that the old
-// one has expired.
+// TestTrap18_NewSessionUnnoticed fails if a contender does not notice that the client library has
+// continued in a new session, for which the library reports no expiry (ClickHouse #116690).
 func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 	subtestForEachKind(t, "during its turn", all, 3, func(h *harness) {
 		c := h.joinNew()
@@ -295,7 +300,8 @@ func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 	})
 }
 
-// kazoo PR 170, #116, #482: a contender waits forever on a connection that is suspended or was closed.
+// TestTrap22_NothingHangs fails if a contender waits forever on a connection that is suspended or
+// was closed (kazoo PR 170, #116, #482).
 func TestTrap22_NothingHangs(t *testing.T) {
 	for state, prepare := range map[string]func(h *harness, c *client){
 		"during its turn": func(*harness, *client) {},
@@ -359,8 +365,9 @@ func TestTrap22_NothingHangs(t *testing.T) {
 	}
 }
 
-// kazoo #482, with several contenders on the connection: all their znodes are deleted with the session,
-// and the server still sends each of them the events of the others' deletions.
+// TestTrap22_CloseWithSeveralContenders fails if one of several contenders on a connection that is
+// closed does not leave, or takes the deletion of its predecessor, which the server still reports,
+// for its turn (kazoo #482).
 func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
 	for name, leaves := range map[string]bool{"during its turn": false, "leaving": true} {
 		subtestForEachKind(t, name, all, 1, func(h *harness) {

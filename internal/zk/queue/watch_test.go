@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// CURATOR-107, helix #44: "exists" for a predecessor that was deleted leaves a watch. If the contender
-// does not list again, it never wakes.
+// TestTrap24_PredecessorDoesNotExist fails if a contender whose predecessor is deleted before it is
+// watched never wakes, or leaves a watch on that znode (CURATOR-107, helix #44).
 func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		subtestForEachKind(t, fmt.Sprintf("after a lost reply: %v", lost), exclusive, 1, func(h *harness) {
@@ -36,8 +36,9 @@ func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 	}
 }
 
-// kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each attempt sets another watch and leaves the
-// previous one.
+// TestTrap25_WatchesDoNotAddUp fails if a contender leaves more watches with each reconnect or
+// event, or if each contender that leaves does (kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper
+// #76).
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	forEachKind(t, exclusive, 3, func(h *harness) {
 		conn := h.connect()
@@ -77,7 +78,8 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// CURATOR-258, CURATOR-329: an unrelated event consumes the watch, and the client does not set it again.
+// TestTrap26_UnrelatedEvents fails if a watch is not set again after an unrelated event has
+// consumed it (CURATOR-258, CURATOR-329).
 func TestTrap26_UnrelatedEvents(t *testing.T) {
 	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
 		ahead, c, last := h.createContender(), h.joinNew(), h.joinNew()
@@ -107,8 +109,8 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 	})
 }
 
-// CURATOR-623, CURATOR-311, CURATOR-97: watches are lost with the session, or the watched change happens
-// while the connection is down.
+// TestTrap27_WatchesLost fails if a contender misses a change that happens while the connection is
+// down, also if the watches are lost (CURATOR-623, CURATOR-311, CURATOR-97).
 func TestTrap27_WatchesLost(t *testing.T) {
 	subtestForEachKind(t, "the predecessors are deleted", all, 3, func(h *harness) {
 		first, second := h.createContender(), h.createContender()
@@ -162,8 +164,8 @@ func TestTrap27_WatchesLost(t *testing.T) {
 	}
 }
 
-// ZooKeeper's recipes page: all clients watch the first znode or the parent, and all of them wake when
-// one znode is deleted.
+// TestTrap52_NoHerd fails if the deletion of one znode wakes other contenders than the next two, as
+// it does if all clients watch the first znode or the parent (ZooKeeper's page of recipes).
 func TestTrap52_NoHerd(t *testing.T) {
 	forEachKind(t, exclusive, 1, func(h *harness) {
 		const count = 20

@@ -30,7 +30,7 @@ type ChildConfig[T any] struct {
 // maxConcurrent is the number of children that are read concurrently.
 const maxConcurrent = 16
 
-// List returns the children by name, according to the server that the connection uses. If the
+// ListChildren returns the children by name, according to the server that the connection uses. If the
 // znode does not exist, the map is empty. If the list is larger than the connection accepts, the
 // error is connection.ErrTooLarge.
 func ListChildren[T any](ctx context.Context, conn *zk.Conn, c ChildConfig[T]) (map[string]T, error) {

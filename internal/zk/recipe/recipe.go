@@ -251,7 +251,7 @@ func (o Shared) ApplyValue(s *Setup)     { o.apply(s) }
 // WithLayout selects a layout.
 func WithLayout(l Layout) Shared { return Shared{func(s *Setup) { s.Layout = l }} }
 
-// WithTimeout is recipes.WithSessionTimeout.
+// WithTimeout sets the session timeout. It is the implementation of recipes.WithSessionTimeout.
 func WithTimeout(d time.Duration) Shared {
 	return Shared{func(s *Setup) {
 		if s.Timeout = d; d < 100*time.Millisecond && s.err == nil {

@@ -130,7 +130,7 @@ func finishApplied(batch []*Call, responses []zk.MultiResponse, o Outcome) {
 func finishFailed(batch []*Call, responses []zk.MultiResponse, err error) []*Call {
 	first := 1 // the first operation writes the record
 	for i, c := range batch {
-		if o := failure(responses, first, len(c.t.Ops), err); o.Failed >= 0 {
+		if o := failedOutcome(responses, first, len(c.t.Ops), err); o.Failed >= 0 {
 			c.finish(o)
 			return slices.Delete(batch, i, i+1)
 		}
@@ -140,11 +140,11 @@ func finishFailed(batch []*Call, responses []zk.MultiResponse, err error) []*Cal
 	return nil
 }
 
-// failure returns the outcome of a failed transaction for a call with n operations, which begin
+// failedOutcome returns the outcome of a failed transaction for a call with n operations, which begin
 // at an index of the responses. The operation because of which a transaction fails is the first
 // with an error: those after it only have the error that another operation failed. If it is not
 // an operation of the call, Failed is -1 and the error is err.
-func failure(responses []zk.MultiResponse, first, n int, err error) Outcome {
+func failedOutcome(responses []zk.MultiResponse, first, n int, err error) Outcome {
 	failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
 	if failed < first || failed >= first+n {
 		return Outcome{Err: err, Failed: -1}

@@ -23,7 +23,7 @@ type record struct {
 	session int64  // the owner of the znode
 	version int32  // the last known version
 	id      uint64 // the last ID that was used
-	zxid    int64  // the czxid
+	zxid    int64  // the creation zxid of the record
 	// sent is the time when the request was sent that has created the znode. It is zero if the
 	// reply was lost.
 	sent time.Time
@@ -149,7 +149,7 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 		transient := connection.Transient(err)
 		lost = lost || transient && !errors.Is(err, zk.ErrNoServer)
 		if !lost && !transient {
-			call.finish(failure(responses, 0, len(call.t.Ops), err))
+			call.finish(failedOutcome(responses, 0, len(call.t.Ops), err))
 			return nil
 		}
 		stat, readErr := connection.Read(ctx, conn, func() (*zk.Stat, error) {
@@ -171,7 +171,7 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 			call.fail(ErrUnknown)
 			return nil
 		case !transient:
-			call.finish(failure(responses, 0, len(call.t.Ops), err))
+			call.finish(failedOutcome(responses, 0, len(call.t.Ops), err))
 			return nil
 		}
 		// If the lost request is applied after this read, the next request fails, because the
@@ -326,7 +326,7 @@ func Size(ops []any) (int, error) {
 		}
 	}
 	if total > maxBytes {
-		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, total, maxBytes)
+		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", ErrTooLarge, total, maxBytes)
 	}
 	return total, nil
 }

@@ -57,7 +57,7 @@ type Config struct {
 	Dir string
 	// Prefix begins the name of the record. It is "client-" by default.
 	Prefix string
-	// ACL is the ACL of the record.
+	// ACL is the ACL with which the record is created.
 	ACL []zk.ACL
 	// MakeDir creates Dir if it does not exist. If MakeDir is nil, transactions fail with
 	// zk.ErrNoNode instead.
@@ -126,6 +126,7 @@ func (c *Call) Outcome() Outcome {
 	return c.outcome
 }
 
+// finish makes o the outcome of the call. It must be called once.
 func (c *Call) finish(o Outcome) {
 	c.outcome = o
 	close(c.done)
@@ -147,7 +148,7 @@ type Writer struct {
 
 	mu         sync.Mutex
 	recordPath string // the path of record, or ""
-	// recordSession is the session of record, or 0.
+	// recordSession is the session in which the record was created, or 0 if there is none.
 	recordSession int64
 	pending       []*Call
 	running       bool // the goroutine runs

@@ -64,6 +64,7 @@ type follower struct {
 	err    error
 }
 
+// follow starts a follower of a znode, and waits for its first read.
 func follow(w *bubble.Test, path string, what What) *follower {
 	ctx, cancel := context.WithCancel(w.Context())
 	u := &follower{w: w, sub: connection.Subscribe(w.Conn, timeout), cancel: cancel, ended: make(chan struct{})}
@@ -89,6 +90,7 @@ func (u *follower) last() string {
 	return string(u.seen[len(u.seen)-1].Data)
 }
 
+// end cancels the follower and waits until it has ended.
 func (u *follower) end() {
 	u.cancel()
 	<-u.ended

@@ -56,13 +56,13 @@ var pools = connection.NewMap(func(*zk.Conn) *pool {
 	return p
 })
 
-// pool holds the watches of one connection.
+// pool contains the watches of one connection, which all users of the connection share.
 type pool struct {
 	mu      sync.Mutex
 	taken   sync.Cond      // an event was passed to Take
 	started uint64         // the number of reads that were started
 	watches map[key]*Watch // those that were not seen to fire
-	reads   map[key]*reads // those in progress
+	reads   map[key]*reads // the reads in progress
 	sweep   int            // with so many watches, look for those that have fired
 }
 

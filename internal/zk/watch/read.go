@@ -17,12 +17,14 @@ const (
 	// Data is the data of a znode, until it changes or the znode is deleted. A read of a znode
 	// that does not exist fails with zk.ErrNoNode and sets no watch.
 	Data What = iota
-	// Children is the same for the names of the children.
+	// Children is the names of a znode's children, until they change or the znode is deleted. A read of
+	// a znode that does not exist fails as with Data.
 	Children
 	// DataOrCreation is Data for a znode that need not exist. If it does not, the Stat of the
 	// result is nil, and the watch waits for the creation.
 	DataOrCreation
-	// ChildrenOrCreation is the same for the names of the children.
+	// ChildrenOrCreation is Children for a znode that need not exist. If it does not, the watch waits
+	// for the creation.
 	ChildrenOrCreation
 	// Existence is only the Stat, with the watch of Data if the znode exists and of
 	// DataOrCreation if it does not. It needs no permission. If the znode was created since an
@@ -34,7 +36,7 @@ const (
 type Query struct {
 	Path string
 	What What
-	// Epoch is that of the connection, from connection.State before the read.
+	// Epoch is the number of the connection in the connection.State before the read.
 	Epoch uint64
 	// Woken is the watch that woke the caller, or nil. All callers that a watch has
 	// woken share one read.

@@ -108,7 +108,7 @@ func (c *client) appendRequest(e *wire.Encoder, r wire.Request) {
 	c.pending = append(c.pending, r)
 }
 
-// encodeBody encodes the body of a request.
+// encodeBody appends the part of a request that depends on its operation.
 func encodeBody(e *wire.Encoder, r *wire.Request) {
 	switch r.Op {
 	case wire.Create, wire.Create2, wire.CreateContainer, wire.CreateTTL:
