@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -507,4 +508,36 @@ func TestDouble_ForeignParticipant(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDouble_ContextOfLostHold fails if the znode of a participant remains after Enter has returned because its context,
+// which is that of a lock, has ended with the deletion of the lock's znode: a barrier would count a participant that does
+// not wait.
+func TestDouble_ContextOfLostHold(t *testing.T) {
+	bubble.Run(t, func(w *bubble.Test) {
+		conn, other := w.Connect(), w.Connect()
+		mutex, err := lock.NewMutex(conn, "/mutex")
+		require.NoError(w, err)
+		hold, err := mutex.Lock(w.Context())
+		require.NoError(w, err)
+		double, err := NewDouble(conn, "/barrier", 2)
+		require.NoError(w, err)
+		entered := make(chan error, 1)
+		go func() {
+			_, err := double.Enter(hold.Context())
+			entered <- err
+		}()
+		time.Sleep(time.Second)
+		require.NoError(w, other.Delete(hold.Path(), -1))
+		require.ErrorIs(w, <-entered, recipes.ErrDeleted)
+		require.NoError(w, hold.Release())
+
+		time.Sleep(time.Second)
+		double, err = NewDouble(other, "/barrier", 2)
+		require.NoError(w, err)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		_, err = double.Enter(ctx)
+		require.ErrorIs(w, err, context.DeadlineExceeded, "the only participant of a barrier of two")
+	})
 }

@@ -38,7 +38,7 @@ type Single struct {
 // The first call of [Hold.Multi] creates another ephemeral znode with the same parent, which remains until the session
 // ends. It ensures that no transaction is applied after the session has ended, although the znode at path can be that
 // of the next holder. Programs must not delete the znode of a holder: the next client holds the lock immediately, and
-// a transaction or a release of the former holder that is in flight is applied.
+// a transaction or a release of the former holder that is in flight is applied. Call Release after Multi has returned.
 func NewSingle(conn *zk.Conn, path string, data []byte, opts ...Option) (*Single, error) {
 	s, err := recipe.New(conn, path, opts, Option.ApplyLock)
 	if err != nil {

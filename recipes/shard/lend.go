@@ -25,8 +25,8 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 		<-ctx.Done()
 		return nil
 	}
+	began := time.Now() // of the plan, or when the last hold has ended
 	for pause := relockPause; ; {
-		began := time.Now()
 		hold, err := mutex.Lock(ctx)
 		switch {
 		case err == nil:
@@ -36,7 +36,7 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 			reported := m.group.observe(s, began)
 			m.lend(ctx, s, func() { report(nil) })
 			<-reported
-			reason = ""
+			reason, began = "", time.Now()
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, recipes.ErrConnClosed):

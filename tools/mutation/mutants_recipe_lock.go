@@ -29,6 +29,14 @@ var lockMutants = []mutant{
 		tests: "./recipes/lock -run ^TestSingle_SameDataInAnotherProcess$",
 	},
 	{
+		name: "ephemeral/caller-reason", breaks: "a znode remains if the caller's reason for its removal is the loss of another znode",
+		file: "internal/zk/ephemeral/node.go",
+		edits: []edit{
+			{"if maintained.Err() != nil || !errors.Is(reason, connection.ErrSessionExpired)", "if !errors.Is(reason, connection.ErrSessionExpired)"},
+		},
+		tests: "./internal/zk/ephemeral -run ^TestNode_ReasonOfCaller$",
+	},
+	{
 		name: "single/replaced", breaks: "a holder does not notice that its znode was replaced while it was disconnected",
 		file: "internal/zk/ephemeral/node.go",
 		edits: []edit{

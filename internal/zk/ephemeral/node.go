@@ -120,15 +120,19 @@ func (n *Node) Err() error { return n.removal }
 // run creates the znode, and maintains it until it is removed or lost. The context creating is that
 // of Create, maintained is done when Remove is called.
 func (n *Node) run(creating, maintained context.Context, data []byte, created chan<- error) {
+	var failed error // of the creation
 	defer close(n.ended)
+	defer func() {
+		if failed != nil {
+			created <- failed // after the claim is closed, so that the caller can claim the path again
+		}
+	}()
 	defer n.claim.close()
 	ctx, cancel := context.WithCancelCause(creating)
 	defer cancel(nil)
 	defer context.AfterFunc(maintained, func() { cancel(context.Cause(maintained)) })()
-	err := n.create(ctx, data)
-	if err != nil {
+	if failed = n.create(ctx, data); failed != nil {
 		n.removal = n.claim.remove()
-		created <- err
 		return
 	}
 	g, end := n.claim.sub.Grant(n.claim.czxid)
@@ -141,7 +145,8 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 	if cancelRead(); n.confirmed != nil {
 		<-n.confirmed
 	}
-	if !errors.Is(reason, connection.ErrSessionExpired) && !errors.Is(reason, connection.ErrDeleted) {
+	// The caller's reason for Remove, or the cause of its context, can be the loss of another znode.
+	if maintained.Err() != nil || !errors.Is(reason, connection.ErrSessionExpired) && !errors.Is(reason, connection.ErrDeleted) {
 		n.removal = n.claim.remove()
 	}
 }

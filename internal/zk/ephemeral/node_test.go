@@ -174,3 +174,17 @@ func TestCreate_DeletedBeforeItIsRead(t *testing.T) {
 		require.ErrorIs(w, err, connection.ErrDeleted)
 	})
 }
+
+// TestNode_ReasonOfCaller fails if the znode remains, in a session that lives, because the caller removes it for a reason
+// that is also the loss of a znode: the reason can be the loss of another znode.
+func TestNode_ReasonOfCaller(t *testing.T) {
+	for _, reason := range []error{errDone, connection.ErrDeleted, connection.ErrSessionExpired} {
+		bubble.Run(t, func(w *bubble.Test) {
+			n, err := Create(w.Context(), connect(w), node, nil)
+			require.NoError(w, err)
+			require.NotEqual(w, without, w.Server.Tree())
+			require.NoError(w, n.Remove(w.Context(), reason))
+			require.Equal(w, without, w.Server.Tree(), "%v", reason)
+		})
+	}
+}
