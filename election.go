@@ -72,8 +72,10 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 		conn: conn, node: node, createNode: o.createNode, rejoin: o.rejoin, log: log,
 		queue: queue.Config{
 			Config: contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: true},
-			Conn:   conn, Data: record.Encode(o.clientName, o.value), ACL: o.acl, StrictACL: o.strictACL,
-			Timeout: o.timeout, CheckInterval: o.interval, Rejoins: o.rejoin, Log: log,
+			Options: connection.Options{
+				Conn: conn, ACL: o.acl, StrictACL: o.strictACL, Timeout: o.timeout, CheckInterval: o.interval, Log: log,
+			},
+			Data: record.Encode(o.clientName, o.value), Rejoins: o.rejoin,
 		},
 	}
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
