@@ -66,7 +66,7 @@ var contenderMutants = []mutant{
 		name: "contender/next/unreported", breaks: "a contender that becomes the next one does not report it",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
-			{"s.Predecessor, s.Next, s.First", "s.Predecessor, false, s.First"},
+			{"\tif s.Err != nil || s != c.reported {", "\tc.reported.Next = s.Next\n\tif s.Err != nil || s != c.reported {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},
@@ -253,7 +253,7 @@ var contenderMutants = []mutant{
 		name: "contender/create/other-queue", breaks: "a contender that is alone in another queue than its own has its turn",
 		file: "internal/zk/contender/join.go",
 		edits: []edit{
-			{"c.znode.session != 0 && !c.isOther(reply.QueueCzxid) {", "c.znode.session != 0 {"},
+			{"reply.Alone && !c.isOther(reply.QueueCzxid) {", "reply.Alone {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
 	},
@@ -302,11 +302,9 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/wait/ephemeral", breaks: "a persistent znode counts as a contender",
-		file: "internal/zk/contender/knowledge.go",
+		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{`|| Recognized(name) || reply.Ephemeral
-`, `|| Recognized(name) || true
-`},
+			{"!Recognized(r.Name) && !reply.Ephemeral:", "!Recognized(r.Name) && false:"},
 		},
 		tests: "./internal/zk/contender -run ^TestReceiveFound$",
 	},
@@ -394,7 +392,7 @@ var contenderMutants = []mutant{
 		name: "contender/join/alone", breaks: "a contender that is not alone has its turn",
 		file: "internal/zk/contender/join.go",
 		edits: []edit{
-			{"\t\tif reply.Alone && c.znode.session != 0 && !c.isOther(reply.QueueCzxid) {", "\t\tif c.znode.token != 0 && c.znode.session != 0 {"},
+			{"\t\tif reply.Alone && !c.isOther(reply.QueueCzxid) {", "\t\tif c.znode.token != 0 {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Locks$",
 	},

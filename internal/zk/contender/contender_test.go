@@ -30,8 +30,8 @@ type script struct {
 	t       *testing.T
 	c       *Contender
 	conn    connection.State
-	sent    [requestKinds]*Request // without a reply
-	outputs []string               // of the last step
+	sent    [len(requestNames)]*Request // without a reply
+	outputs []string                    // of the last step
 }
 
 // newScript returns a script in session 1, whose connection is up. The first input must be Start.
@@ -331,4 +331,18 @@ func TestRename_WhileLeaving(t *testing.T) {
 	s.leave(errOther, "report other error", "rest", "send delete own-latch-5 last because: other error")
 	s.reply(Delete, Reply{Err: zk.ErrNoNode}, "send delete renamed-latch-5 last because: other error")
 	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
+}
+
+var requestNames = [...]string{
+	"create", "make queue", "search", "list", "read own", "read predecessor", "read before", "inspect", "find contender",
+	"find reason", "delete", "notify", "replace",
+}
+
+func (k RequestKind) String() string { return requestNames[k] }
+
+func (r Request) String() string {
+	if name := r.Name + strings.Join(r.Names, ","); name != "" {
+		return fmt.Sprintf("%v %s", r.Kind, name)
+	}
+	return r.Kind.String()
 }
