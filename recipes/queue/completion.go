@@ -152,7 +152,7 @@ func (c *completion) send() txn.Outcome {
 			if err := c.q.makeDead(context.WithoutCancel(c.q.ctx)); err != nil {
 				return txn.Outcome{Err: err, Failed: -1}
 			}
-		case c.toDeadLetters && !c.inPlace && (errors.Is(o.Err, txn.ErrTooLarge) || failed == itemDeletion && errors.Is(o.Err, zk.ErrNotEmpty)):
+		case c.toDeadLetters && !c.inPlace && (errors.Is(o.Err, connection.ErrTooLarge) || failed == itemDeletion && errors.Is(o.Err, zk.ErrNotEmpty)):
 			c.inPlace = true
 			c.operations = c.items[0].deadLetterOps(c.reason, true)
 		default:

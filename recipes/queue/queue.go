@@ -245,15 +245,10 @@ func (q *Queue) wrapError(operation string, err error) error {
 	return recipe.Fail(q.conn, operation, q.path, q.translateError(err))
 }
 
-// translateError wraps errors of package txn in errors that users know.
+// translateError returns err as an error that users know.
 func (q *Queue) translateError(err error) error {
-	switch {
-	case errors.Is(err, txn.ErrClosed):
+	if errors.Is(err, txn.ErrClosed) {
 		return recipes.ErrClosed
-	case errors.Is(err, txn.ErrTooLarge):
-		return fmt.Errorf("%w: %w", recipes.ErrTooLarge, err)
-	case errors.Is(err, txn.ErrOperation):
-		return fmt.Errorf("%w: %w", connection.ErrInvalid, err)
 	}
 	return connection.Refine(q.conn, err)
 }

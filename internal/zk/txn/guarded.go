@@ -30,7 +30,9 @@ func Guarded(conn *zk.Conn, g *connection.Grant, own []string, gone error, ops [
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
 	}
 	guarded = append(guarded, ops...)
-	if _, err := Size(guarded); err != nil {
+	if _, err := Size(guarded); errors.Is(err, connection.ErrInvalid) {
+		return nil, err
+	} else if err != nil {
 		// The server would close the connection, and with it endanger all leases.
 		return nil, fmt.Errorf("%w: %w", connection.ErrInvalid, err)
 	}

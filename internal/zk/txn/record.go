@@ -262,7 +262,8 @@ const (
 	batchOps   = 200
 )
 
-// Size returns the number of bytes of ops in a request, or the reason why they cannot be sent.
+// Size returns the number of bytes of ops in a request, or the reason why they cannot be sent:
+// connection.ErrTooLarge, because a server would close the connection, or connection.ErrInvalid.
 func Size(ops []any) (int, error) {
 	total := 0
 	for _, op := range ops {
@@ -281,11 +282,11 @@ func Size(ops []any) (int, error) {
 		case *zk.CheckVersionRequest:
 			total += length + len(op.Path) + 4
 		default:
-			return 0, fmt.Errorf("%w: %T", ErrOperation, op)
+			return 0, fmt.Errorf("%w: %T is not an operation of a transaction", connection.ErrInvalid, op)
 		}
 	}
 	if total > maxBytes {
-		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, total, maxBytes)
+		return 0, fmt.Errorf("%w: %d bytes, at most %d", connection.ErrTooLarge, total, maxBytes)
 	}
 	return total, nil
 }

@@ -38,10 +38,6 @@ var (
 	ErrUnknown = errors.New("it is unknown whether the transaction was applied")
 	// ErrClosed means that the Writer is closed: nothing was applied.
 	ErrClosed = errors.New("the writer is closed")
-	// ErrTooLarge means that a server would close the connection because of the size: nothing was sent.
-	ErrTooLarge = errors.New("larger than ZooKeeper accepts")
-	// ErrOperation means that the type of an operation cannot be part of a transaction: nothing was sent.
-	ErrOperation = errors.New("not an operation of a transaction")
 )
 
 // Config is the configuration of a Writer.
