@@ -138,7 +138,7 @@ var contenderMutants = []mutant{
 		name: "contender/event/before", breaks: "the deletion of the contender before the predecessor is ignored",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
-			{`			if in.Event == Deleted {
+			{`			if deleted {
 				c.listAgain()
 			}
 `, ""},
@@ -351,9 +351,9 @@ var contenderMutants = []mutant{
 		name: "contender/event/own", breaks: "the deletion of the contender's znode is ignored",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
-			{`		case in.Event == Deleted:
+			{`		case deleted:
 			c.lose()
-`, `		case in.Event == Deleted:
+`, `		case deleted:
 `},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
@@ -362,9 +362,9 @@ var contenderMutants = []mutant{
 		name: "contender/event/watched", breaks: "a watch that has fired counts as set",
 		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
-			{`	case in.Event != Deleted:
+			{`	case in.Err == nil:
 		o.znode = unread
-`, `	case in.Event != Deleted:
+`, `	case in.Err == nil:
 `},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",

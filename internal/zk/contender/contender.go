@@ -212,12 +212,9 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 
 // receiveEvent processes the event of a watch.
 func (c *Contender) receiveEvent(in *Input) {
-	switch in.Event {
-	case ConnClosed:
-		c.leave(connection.ErrConnClosed, false)
-		return
-	case SessionOver:
-		c.leave(connection.ErrSessionExpired, false)
+	deleted := errors.Is(in.Err, connection.ErrDeleted)
+	if in.Err != nil && !deleted {
+		c.leave(in.Err, false)
 		return
 	}
 	switch in.Watch {
@@ -226,7 +223,7 @@ func (c *Contender) receiveEvent(in *Input) {
 		switch {
 		case in.Name != c.znode.name, c.znode.renamingTo != "":
 			// The rename deletes the znode itself.
-		case in.Event == Deleted:
+		case deleted:
 			c.lose()
 		case c.phase == queued:
 			c.listAgain()
@@ -234,7 +231,7 @@ func (c *Contender) receiveEvent(in *Input) {
 	case OtherWatch:
 		if c.queue.predecessor.name == in.Name {
 			c.queue.predecessor.fire(in)
-			if in.Event != Deleted && c.cfg.Admit != nil {
+			if !deleted && c.cfg.Admit != nil {
 				// The predecessor has its turn, and this contender may have it, too. Without Policy.Admit, the
 				// queue was marked as ended, which the next contender notices when it reads the predecessor
 				// again.
@@ -244,7 +241,7 @@ func (c *Contender) receiveEvent(in *Input) {
 		}
 		if c.queue.before.name == in.Name {
 			c.queue.before.fire(in)
-			if in.Event == Deleted {
+			if deleted {
 				c.listAgain()
 			}
 		}

@@ -81,7 +81,7 @@ func (s *script) replied(kind RequestKind, reply Reply) Input {
 // fired delivers the event of a watch.
 func (s *script) fired(w Watch, name string, e Event, want ...string) {
 	s.t.Helper()
-	s.step(Input{Kind: Fired, Watch: w, Name: name, Event: e, Safe: true}, want...)
+	s.step(Input{Kind: Fired, Watch: w, Name: name, Err: e.err(), Safe: true}, want...)
 }
 
 // expired delivers the expiration of a timer.
@@ -292,7 +292,7 @@ func (s *script) rename(want ...string) {
 func TestRename(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
-	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted, Safe: true}) // by the rename
+	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Err: connection.ErrDeleted, Safe: true}) // by the rename
 	require.True(t, s.c.Holding())
 	s.connect(func(c *connection.State) { c.Missing = true })
 	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")

@@ -32,13 +32,14 @@ type Input struct {
 	Reply   Reply   // Replied: its result
 	Watch   Watch   // Fired: which watch
 	Name    string  // Fired: the watched znode; Rename: the new name
-	Event   Event   // Fired: what happened
 	// Safe reports, if the watched contender belongs to the same session and was deleted, that its own client
 	// has deleted it, and not the end of the session. Otherwise it is true.
 	Safe   bool
 	Timer  Timer  // Expired
 	Prefix string // Rename
-	Err    error  // Leave
+	// Err is the reason of Leave. Of Fired it is nil if data or children have changed, or connection.ErrDeleted,
+	// connection.ErrSessionExpired or connection.ErrConnClosed.
+	Err error
 }
 
 // Watch is the kind of znode that a watch is on.
@@ -52,20 +53,6 @@ const (
 	OtherWatch
 	// QueueWatch is a watch on the children of the queue's znode.
 	QueueWatch
-)
-
-// Event is what a watch reports.
-type Event uint8
-
-const (
-	// Changed reports that data or children have changed.
-	Changed Event = iota
-	// Deleted reports that the znode was deleted.
-	Deleted
-	// SessionOver reports that the session has expired.
-	SessionOver
-	// ConnClosed reports that the owner has closed the connection.
-	ConnClosed
 )
 
 // RequestKind is the kind of a [Request]. At most one request of each kind is outstanding.

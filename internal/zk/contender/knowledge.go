@@ -49,7 +49,7 @@ func (o *other) gone() bool { return o.znode >= deleted }
 // fire receives the event of the watch on the znode.
 func (o *other) fire(in *Input) {
 	switch {
-	case in.Event != Deleted:
+	case in.Err == nil:
 		o.znode = unread
 	case in.Safe:
 		o.znode = deletedSafely

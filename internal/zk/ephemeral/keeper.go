@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // CheckSize returns connection.ErrInvalid if the servers do not accept data of this size in a znode with this
@@ -320,12 +321,12 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 		}
 		select {
 		case event := <-own.C():
-			return true, k.lossByEvent(own.Take(event))
+			return true, k.loss(own.Take(event))
 		case <-k.claim.reader.Doubt():
 			return true, nil
 		case <-sub.Changed():
 			if own.Fired() {
-				return true, k.lossByEvent(own.Take(zk.Event{}))
+				return true, k.loss(own.Take(zk.Event{}))
 			}
 		case <-k.wake:
 			return false, nil
@@ -337,9 +338,9 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 	}
 }
 
-// lossByEvent is the function of that name, for a znode that may be persistent.
-func (k *Keeper) lossByEvent(event zk.Event) error {
-	err := lossByEvent(event)
+// loss is watch.Loss for a znode that may be persistent.
+func (k *Keeper) loss(event zk.Event) error {
+	err := watch.Loss(event)
 	if k.claim.static && errors.Is(err, connection.ErrSessionExpired) {
 		return nil
 	}

@@ -217,7 +217,7 @@ func (n *Node) awaitLoss(ctx, reading context.Context) error {
 		if n.confirmed == nil {
 			own, doubt = c.reader.Watch(), c.reader.Doubt()
 			if own.Fired() {
-				if err := lossByEvent(own.Take(zk.Event{})); err != nil {
+				if err := watch.Loss(own.Take(zk.Event{})); err != nil {
 					return err
 				}
 				unsure = true
@@ -241,17 +241,4 @@ func (n *Node) awaitLoss(ctx, reading context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// lossByEvent returns the reason why an ephemeral znode is lost according to an event of its watch, or nil.
-func lossByEvent(event zk.Event) error {
-	switch {
-	case errors.Is(event.Err, zk.ErrClosing):
-		return connection.ErrConnClosed
-	case event.Type == zk.EventNotWatching:
-		return connection.ErrSessionExpired
-	case event.Type == zk.EventNodeDeleted:
-		return connection.ErrDeleted // an expired or closed session is reported later
-	}
-	return nil
 }

@@ -138,7 +138,7 @@ func (d *driver) renames() <-chan Rename {
 
 func (d *driver) queueFired() *frame {
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Event = contender.QueueWatch, eventOf(d.queue.Take(d.event))
+	f.in.Watch, f.in.Err = contender.QueueWatch, watch.Loss(d.queue.Take(d.event))
 	d.queue = nil
 	return f
 }
@@ -183,7 +183,7 @@ func (d *driver) received(r *result) *frame {
 
 func (d *driver) ownFired() *frame {
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Event = contender.OwnWatch, nameOf(d.own.path), eventOf(d.own.watch.Take(d.event))
+	f.in.Watch, f.in.Name, f.in.Err = contender.OwnWatch, nameOf(d.own.path), watch.Loss(d.own.watch.Take(d.event))
 	d.own = watched{}
 	return f
 }
@@ -193,8 +193,8 @@ func (d *driver) otherFired(ctx context.Context, i int) *frame {
 	d.others[i] = watched{}
 	defer ignoreDeparture(d.cfg.Conn, o.departure)
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Event, f.in.Safe = contender.OtherWatch, nameOf(o.path), eventOf(o.watch.Take(d.event)), true
-	if f.in.Event == contender.Deleted {
+	f.in.Watch, f.in.Name, f.in.Err, f.in.Safe = contender.OtherWatch, nameOf(o.path), watch.Loss(o.watch.Take(d.event)), true
+	if errors.Is(f.in.Err, connection.ErrDeleted) {
 		if d.machine.IsPredecessor(f.in.Name) {
 			d.observeDeparture()
 		}
@@ -253,19 +253,6 @@ func (d *driver) dropWatches() {
 	if d.queue != nil && !d.machine.WatchesQueue() {
 		d.queue = nil
 	}
-}
-
-// eventOf translates the event of a watch.
-func eventOf(event zk.Event) contender.Event {
-	switch {
-	case errors.Is(event.Err, zk.ErrClosing):
-		return contender.ConnClosed
-	case event.Type == zk.EventNotWatching:
-		return contender.SessionOver
-	case event.Type == zk.EventNodeDeleted:
-		return contender.Deleted
-	}
-	return contender.Changed
 }
 
 func (d *driver) observeWatch(path string) {

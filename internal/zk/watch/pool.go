@@ -108,6 +108,21 @@ func (w *Watch) Take(received zk.Event) zk.Event {
 	return w.await()
 }
 
+// Loss returns what an event means for the znode of a watch: connection.ErrConnClosed, connection.ErrSessionExpired,
+// connection.ErrDeleted, perhaps before it is known that the session has expired or is being closed, or nil if the
+// znode was changed.
+func Loss(event zk.Event) error {
+	switch {
+	case errors.Is(event.Err, zk.ErrClosing):
+		return connection.ErrConnClosed
+	case event.Type == zk.EventNotWatching:
+		return connection.ErrSessionExpired
+	case event.Type == zk.EventNodeDeleted:
+		return connection.ErrDeleted
+	}
+	return nil
+}
+
 // take records the event, if that was received. The caller holds mu.
 func (w *Watch) take(received zk.Event) {
 	if received != (zk.Event{}) {
