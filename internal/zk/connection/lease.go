@@ -108,31 +108,18 @@ func since(a, b time.Time) time.Duration {
 // counted.
 const maxPollInterval = 500 * time.Millisecond
 
-// pauses detects pauses of this process (SIGSTOP, a suspended machine). It is pure.
-type pauses struct {
+// pauseMonitor detects pauses of this process (SIGSTOP, a suspended machine) with a timer, without a goroutine,
+// from the first use of the connection, because a pause before a candidacy matters, too, until the connection
+// is unreachable.
+type pauseMonitor struct {
+	mu      sync.Mutex
 	running time.Time // when the process was last known to run
 	paused  time.Time // when a pause was last detected
-}
-
-// note records that the process runs now. If more than longest has passed since the last call, it was
-// paused.
-func (p *pauses) note(now time.Time, longest time.Duration) {
-	if !p.running.IsZero() && limit.Elapsed(p.running, now) > longest {
-		p.paused = now
-	}
-	p.running = now
-}
-
-// pauseMonitor detects pauses with a timer, without a goroutine, from the first use of the connection,
-// because a pause before a candidacy matters, too, until the connection is unreachable.
-type pauseMonitor struct {
-	mu     sync.Mutex
-	pauses pauses
-	timer  *time.Timer
+	timer   *time.Timer
 }
 
 var pauseMonitors = NewMap(func(conn *zk.Conn) *pauseMonitor {
-	p := &pauseMonitor{pauses: pauses{running: time.Now()}}
+	p := &pauseMonitor{running: time.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	reference := weak.Make(conn)
@@ -156,10 +143,14 @@ func pollInterval(timeout time.Duration) time.Duration {
 	return max(min(timeout/32, maxPollInterval), time.Millisecond)
 }
 
-// last returns when a pause of more than limit was last detected, or the zero time.
-func (p *pauseMonitor) last(limit time.Duration) time.Time {
+// last returns when the process was last paused for more than longest, or the zero time.
+func (p *pauseMonitor) last(longest time.Duration) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pauses.note(time.Now(), limit)
-	return p.pauses.paused
+	now := time.Now()
+	if limit.Elapsed(p.running, now) > longest {
+		p.paused = now
+	}
+	p.running = now
+	return p.paused
 }

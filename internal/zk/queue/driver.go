@@ -343,10 +343,3 @@ func (d *driver) schedule() <-chan time.Time {
 func (d *driver) firstTimer() deadline {
 	return slices.MinFunc(d.timers, func(a, b deadline) int { return a.at.Compare(b.at) })
 }
-
-// popTimer removes and returns the timer that expires first.
-func (d *driver) popTimer() contender.Timer {
-	t := d.firstTimer().timer
-	d.stopTimer(t)
-	return t
-}

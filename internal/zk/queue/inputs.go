@@ -145,7 +145,8 @@ func (d *driver) queueFired() *frame {
 
 func (d *driver) timerExpired() *frame {
 	f := input(contender.Expired)
-	f.in.Timer = d.popTimer()
+	f.in.Timer = d.firstTimer().timer
+	d.stopTimer(f.in.Timer)
 	return f
 }
 
