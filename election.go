@@ -224,10 +224,10 @@ func (e *Election) queueChanged(s queue.State) {
 	switch {
 	case s.Proven && leading:
 	case s.Proven:
-		g, end := s.Lease.Grant(s.Token)
+		g := s.Lease.Grant(s.Token)
 		e.candidacy.lead(&Leadership{grant: g, multi: func(l *Leadership, ops []any) ([]zk.MultiResponse, error) {
 			return e.multi(l, s.Path, ops)
-		}}, end)
+		}}, g.End)
 	case s.First && leading:
 		e.candidacy.Suspend(ErrLeaseExpired)
 	case s.First:

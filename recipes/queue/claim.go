@@ -89,7 +89,7 @@ func (d *dispatcher) newDelivery(e entry, o txn.Outcome, early *earlyRead) *deli
 		entry: e, q: d.q, session: o.Session, token: o.Zxid, writing: make(chan struct{}, 1), early: early,
 	}
 	claimed.writing <- struct{}{}
-	claimed.grant, claimed.end = connection.NewGrant(o.Zxid, claimed.deadline)
+	claimed.grant = connection.NewGrant(o.Zxid, claimed.deadline)
 	d.q.addDelivery(claimed, o.Record, o.Sent)
 	return claimed
 }
@@ -235,7 +235,7 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 
 // abandon ends a delivery that no consumer has received, and deletes the claim in the background.
 func (d *dispatcher) abandon(item *delivery, reason error) {
-	item.end(reason)
+	item.grant.End(reason)
 	d.q.removeDelivery(item)
 	d.q.running.Go(func() { d.q.returnClaim(item) })
 }

@@ -95,7 +95,7 @@ func (c *completion) apply() error {
 	if c.as == errReturned {
 		// Done must be closed before another consumer can claim the item.
 		for _, d := range c.items {
-			d.end(errSettled)
+			d.grant.End(errSettled)
 			c.q.removeDelivery(d)
 		}
 	}
@@ -238,7 +238,7 @@ func (c *completion) isNotApplied() bool {
 // item.
 func (c *completion) finishDelivery(d *delivery, completed, reason error) {
 	d.completed = completed
-	d.end(reason)
+	d.grant.End(reason)
 	c.q.removeDelivery(d)
 	c.finished = append(c.finished, d)
 }

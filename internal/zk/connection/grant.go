@@ -21,27 +21,26 @@ type Grant struct {
 	latest time.Time // the last deadline before the end
 }
 
-// NewGrant returns a grant and a function that ends it; the first reason counts. deadline returns when the
-// lease currently expires, and must not call methods of the grant. If it is nil, or returns the zero time
-// at the start, the lease is unlimited.
-func NewGrant(token int64, deadline func() time.Time) (*Grant, context.CancelCauseFunc) {
+// NewGrant returns a grant. deadline returns when the lease currently expires, and must not call methods of
+// the grant. If it is nil, or returns the zero time at the start, the lease is unlimited.
+func NewGrant(token int64, deadline func() time.Time) *Grant {
 	ctx, end := context.WithCancelCause(context.Background())
 	if deadline == nil {
 		deadline = func() time.Time { return time.Time{} }
 	}
-	return &Grant{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}, end
+	return &Grant{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}
 }
 
 // Grant returns a grant that lasts as long as the lease of the session at most, and ends before the
 // owner of the connection ends the session.
-func (s *Subscription) Grant(token int64) (*Grant, context.CancelCauseFunc) {
-	g, end := NewGrant(token, s.Deadline)
+func (s *Subscription) Grant(token int64) *Grant {
+	g := NewGrant(token, s.Deadline)
 	if g.latest.IsZero() {
 		g.latest = time.Unix(0, 0) // the lease has ended since it was proven
 	}
 	g.sub = s
-	s.EndOnClose(end)
-	return g, end
+	s.EndOnClose(g.end)
+	return g
 }
 
 // EndOnClose makes a grant of Subscription.Grant also call also when the owner closes the connection.
@@ -54,7 +53,7 @@ func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
 	}
 }
 
-// End ends the grant for a reason, as the function that the constructor has returned does.
+// End ends the grant for a reason. The first reason counts.
 func (g *Grant) End(reason error) { g.end(reason) }
 
 // Token returns the fencing token.

@@ -129,12 +129,11 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 		created <- err
 		return
 	}
-	g, end := n.claim.sub.Grant(n.claim.czxid)
-	n.grant = g
+	n.grant = n.claim.sub.Grant(n.claim.czxid)
 	created <- nil
 	reading, cancelRead := context.WithCancel(maintained)
 	reason := n.awaitLoss(maintained, reading)
-	end(connection.Refine(n.claim.setup.Conn, reason))
+	n.grant.End(connection.Refine(n.claim.setup.Conn, reason))
 	n.claim.sub.StopProving()
 	if cancelRead(); n.confirmed != nil {
 		<-n.confirmed
