@@ -72,8 +72,10 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 		conn: conn, node: node, createNode: o.createNode, rejoin: o.rejoin, log: log,
 		queue: queue.Config{
 			Config: contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: true},
-			Conn:   conn, Data: record.Encode(o.clientName, o.value), ACL: o.acl, StrictACL: o.strictACL,
-			Timeout: o.timeout, CheckInterval: o.interval, Rejoins: o.rejoin, Log: log,
+			Options: connection.Options{
+				Conn: conn, ACL: o.acl, StrictACL: o.strictACL, Timeout: o.timeout, CheckInterval: o.interval, Log: log,
+			},
+			Data: record.Encode(o.clientName, o.value), Rejoins: o.rejoin,
 		},
 	}
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
@@ -222,10 +224,10 @@ func (e *Election) queueChanged(s queue.State) {
 	switch {
 	case s.Proven && leading:
 	case s.Proven:
-		g, end := s.Lease.Grant(s.Token)
+		g := s.Lease.Grant(s.Token)
 		e.candidacy.lead(&Leadership{grant: g, multi: func(l *Leadership, ops []any) ([]zk.MultiResponse, error) {
 			return e.multi(l, s.Path, ops)
-		}}, end)
+		}}, g.End)
 	case s.First && leading:
 		e.candidacy.Suspend(ErrLeaseExpired)
 	case s.First:

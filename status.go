@@ -120,8 +120,8 @@ type Leadership struct {
 
 // newLeadership returns a Leadership and a function that ends it. It implements candidacy.NewLeadership.
 func newLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
-	g, end := connection.NewGrant(token, deadline)
-	return &Leadership{grant: g}, end
+	g := connection.NewGrant(token, deadline)
+	return &Leadership{grant: g}, g.End
 }
 
 // Token returns the fencing token. Of two leaderships of an election the later one has the

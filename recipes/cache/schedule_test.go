@@ -19,7 +19,7 @@ var seedsOfDefects = []uint64{1035, 2424}
 // state, and later changes must be reported. Package faultschedule describes the flags that select
 // schedules.
 func TestSchedules(t *testing.T) {
-	faultschedule.Run(t, 300, seedsOfDefects, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
+	faultschedule.Run(t, 150, seedsOfDefects, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		return s, runSchedule(t, s, verbose)
 	})

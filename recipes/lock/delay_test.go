@@ -88,7 +88,7 @@ func TestLockDelay_LateRelease(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)
 		h := a.holds()
-		h.end(recipes.ErrLeaseExpired) // as Err does by the clock; the contender has not noticed it
+		h.grant.End(recipes.ErrLeaseExpired) // as Err does by the clock; the contender has not noticed it
 		require.NoError(w, h.Release())
 		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), withDelay)

@@ -221,7 +221,7 @@ func (e *entry) wasRenamed(path string) bool {
 type tracker struct {
 	*entry
 	noWait bool
-	end    context.CancelCauseFunc // of the grant; nil before it exists
+	grant  *connection.Grant // nil before it exists
 }
 
 func (t *tracker) changed(s queue.State) {
@@ -229,14 +229,13 @@ func (t *tracker) changed(s queue.State) {
 		t.setPath(s.Path)
 	}
 	switch {
-	case s.Proven && t.end == nil:
-		g, end := s.Lease.Grant(s.Token)
-		t.end = end
-		t.granted <- &Hold{t.entry, g, end}
-	case t.end != nil && s.First && !s.Proven:
+	case s.Proven && t.grant == nil:
+		t.grant = s.Lease.Grant(s.Token)
+		t.granted <- &Hold{t.entry, t.grant}
+	case t.grant != nil && s.First && !s.Proven:
 		// The grant must not become valid again, because other clients may acquire the lock now.
 		t.lose(connection.ErrLeaseExpired)
-	case t.end != nil && s.Path == "":
+	case t.grant != nil && s.Path == "":
 		t.lose(s.Err)
 	case t.noWait && s.Predecessor != "":
 		t.stop(ErrHeld)
@@ -258,6 +257,6 @@ func (t *tracker) lose(err error) {
 	if !errors.Is(err, recipes.ErrReleased) {
 		err = connection.Refine(t.conn, err)
 	}
-	t.end(err)
+	t.grant.End(err)
 	t.stop(err)
 }

@@ -24,7 +24,6 @@ import (
 type Hold struct {
 	*entry
 	grant *connection.Grant
-	end   context.CancelCauseFunc // ends the grant
 }
 
 // Path returns the path of the holder's znode. Downgrade changes it.
@@ -119,7 +118,7 @@ func (h *Hold) leave(err error) {
 	if over := h.grant.Err(); over != nil {
 		err = over
 	}
-	h.end(err)
+	h.grant.End(err)
 	h.stop(err)
 }
 

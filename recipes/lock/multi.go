@@ -169,16 +169,15 @@ func release(holds []*Hold) (err error) {
 type MultiHold struct {
 	holds []*Hold // by path
 	grant *connection.Grant
-	end   context.CancelCauseFunc
 	stops []func() bool
 }
 
 func newMultiHold(holds []*Hold) *MultiHold {
 	m := &MultiHold{holds: holds}
-	m.grant, m.end = connection.NewGrant(0, m.earliest)
+	m.grant = connection.NewGrant(0, m.earliest)
 	for _, h := range holds {
-		m.stops = append(m.stops, context.AfterFunc(h.Context(), func() { m.end(h.Err()) }))
-		h.grant.EndOnClose(m.end)
+		m.stops = append(m.stops, context.AfterFunc(h.Context(), func() { m.grant.End(h.Err()) }))
+		h.grant.EndOnClose(m.grant.End)
 	}
 	return m
 }
@@ -213,7 +212,7 @@ func (m *MultiHold) Done() <-chan struct{} { return m.grant.Context().Done() }
 func (m *MultiHold) Err() error {
 	for _, h := range m.holds {
 		if err := h.Err(); err != nil {
-			m.end(err)
+			m.grant.End(err)
 			break
 		}
 	}
@@ -253,7 +252,7 @@ func (m *MultiHold) Release() error {
 		stop()
 	}
 	if m.Err() == nil {
-		m.end(recipes.ErrReleased)
+		m.grant.End(recipes.ErrReleased)
 	}
 	return release(m.holds)
 }

@@ -116,8 +116,8 @@ func TestMultiHold_Deadline(t *testing.T) {
 	begin := time.Now()
 	var holds []*Hold
 	for _, left := range []time.Duration{2 * time.Hour, time.Hour, 3 * time.Hour} {
-		g, end := connection.NewGrant(1, func() time.Time { return begin.Add(left) })
-		holds = append(holds, &Hold{&entry{}, g, end})
+		g := connection.NewGrant(1, func() time.Time { return begin.Add(left) })
+		holds = append(holds, &Hold{&entry{}, g})
 	}
 	m := newMultiHold(holds)
 	require.Equal(t, begin.Add(time.Hour), m.Deadline())

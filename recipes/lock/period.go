@@ -116,11 +116,7 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 	setup, node := p.mutex.setup, path.Join(p.mutex.setup.Path, periodNode)
 	written := map[string]bool{} // the times that this call may have stored
 	for ctx.Err() == nil && h.Err() == nil {
-		var stat *zk.Stat
-		data, err := connection.Read(ctx, setup.Conn, func() (data []byte, err error) {
-			data, stat, err = connection.Get(setup.Conn, node)
-			return data, err
-		})
+		data, stat, err := connection.ReadData(ctx, setup.Conn, node)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			_, err = h.Multi(&zk.CreateRequest{Path: node, Data: []byte("0"), Acl: setup.ACL})

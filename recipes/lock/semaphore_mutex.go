@@ -116,10 +116,7 @@ func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
 	case !c.stored:
 		return c.given.limit, nil
 	}
-	data, err := connection.Read(ctx, c.setup.Conn, func() ([]byte, error) {
-		data, _, err := connection.Get(c.setup.Conn, c.leases)
-		return data, err
-	})
+	data, _, err := connection.ReadData(ctx, c.setup.Conn, c.leases)
 	if err != nil {
 		return 0, err
 	}

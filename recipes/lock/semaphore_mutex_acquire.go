@@ -39,8 +39,7 @@ type mutexAcquisition struct {
 	paths         []string          // of the leases, once their contenders were started
 	proven        []int64           // the session in which each of them is proven to be held, or 0
 	grant         *connection.Grant // nil before it exists
-	end           context.CancelCauseFunc
-	reason        error // why the acquisition or the grant is over
+	reason        error             // why the acquisition or the grant is over
 }
 
 // contenderReport is what one contender of the acquisition reports: a new state, or its end.
@@ -256,8 +255,8 @@ func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	v.path = e.Path
 	v.mu.Unlock()
 	v.otherPaths = slices.Concat(v.paths[:e.lease], v.paths[e.lease+1:])
-	v.grant, v.end = e.Lease.Grant(e.Token)
-	v.granted <- &Hold{v.entry, v.grant, v.end}
+	v.grant = e.Lease.Grant(e.Token)
+	v.granted <- &Hold{v.entry, v.grant}
 	v.leaveMutex(errLeaving)
 }
 
@@ -272,7 +271,7 @@ func (v *mutexAcquisition) leave(err error) {
 		v.reason = err
 	}
 	if v.grant != nil {
-		v.end(v.reason)
+		v.grant.End(v.reason)
 	}
 	v.leaveLeases(errLeaving)
 	v.leaveMutex(errLeaving)

@@ -136,7 +136,7 @@ func (s *Single) acquireOnce(ctx context.Context, noWait bool) (*Hold, error) {
 			session: func(ctx context.Context, gone string) (string, error) { return s.record(ctx, n.Owner(), gone) },
 			stop:    n.Leave, left: left, removal: n,
 		},
-		grant: n.Grant(), end: n.Grant().End,
+		grant: n.Grant(),
 	}, nil
 }
 

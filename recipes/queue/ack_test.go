@@ -426,7 +426,7 @@ func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
 		item := takeItem(h, q, "one")
-		item.d.grant, item.d.end = connection.NewGrant(item.d.token, nil) // it does not expire
+		item.d.grant = connection.NewGrant(item.d.token, nil) // it does not expire
 		h.Server.Refuse(true)
 		h.Server.DropConnections(q.conn.SessionID())
 		bubble.Advance(0)

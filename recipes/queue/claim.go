@@ -65,7 +65,7 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 		case failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
 			remove[e.name] = true
 			lostRaces++
-		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, txn.ErrTooLarge): // because of the item: its name, ACL, type or children
+		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, connection.ErrTooLarge): // because of the item: its name, ACL, type or children
 			d.skip(e.name, fmt.Errorf("the item cannot be claimed: %w", connection.Refine(nil, o.Err)))
 		case errors.Is(o.Err, txn.ErrUnknown):
 			d.uncertain[e.name], d.claims.stale = ids[i], true
@@ -89,7 +89,7 @@ func (d *dispatcher) newDelivery(e entry, o txn.Outcome, early *earlyRead) *deli
 		entry: e, q: d.q, session: o.Session, token: o.Zxid, writing: make(chan struct{}, 1), early: early,
 	}
 	claimed.writing <- struct{}{}
-	claimed.grant, claimed.end = connection.NewGrant(o.Zxid, claimed.deadline)
+	claimed.grant = connection.NewGrant(o.Zxid, claimed.deadline)
 	d.q.addDelivery(claimed, o.Record, o.Sent)
 	return claimed
 }
@@ -235,7 +235,7 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 
 // abandon ends a delivery that no consumer has received, and deletes the claim in the background.
 func (d *dispatcher) abandon(item *delivery, reason error) {
-	item.end(reason)
+	item.grant.End(reason)
 	d.q.removeDelivery(item)
 	d.q.running.Go(func() { d.q.returnClaim(item) })
 }

@@ -95,7 +95,7 @@ func (c *completion) apply() error {
 	if c.as == errReturned {
 		// Done must be closed before another consumer can claim the item.
 		for _, d := range c.items {
-			d.end(errSettled)
+			d.grant.End(errSettled)
 			c.q.removeDelivery(d)
 		}
 	}
@@ -152,7 +152,7 @@ func (c *completion) send() txn.Outcome {
 			if err := c.q.makeDead(context.WithoutCancel(c.q.ctx)); err != nil {
 				return txn.Outcome{Err: err, Failed: -1}
 			}
-		case c.toDeadLetters && !c.inPlace && (errors.Is(o.Err, txn.ErrTooLarge) || failed == itemDeletion && errors.Is(o.Err, zk.ErrNotEmpty)):
+		case c.toDeadLetters && !c.inPlace && (errors.Is(o.Err, connection.ErrTooLarge) || failed == itemDeletion && errors.Is(o.Err, zk.ErrNotEmpty)):
 			c.inPlace = true
 			c.operations = c.items[0].deadLetterOps(c.reason, true)
 		default:
@@ -238,7 +238,7 @@ func (c *completion) isNotApplied() bool {
 // item.
 func (c *completion) finishDelivery(d *delivery, completed, reason error) {
 	d.completed = completed
-	d.end(reason)
+	d.grant.End(reason)
 	c.q.removeDelivery(d)
 	c.finished = append(c.finished, d)
 }

@@ -106,7 +106,7 @@ func (q *Queue) returnUnread(items []*Item) {
 	}
 	var returning sync.WaitGroup
 	for _, i := range items {
-		i.d.end(errUnread)
+		i.d.grant.End(errUnread)
 		q.removeDelivery(i.d)
 		returning.Go(func() { q.returnClaim(i.d) })
 	}

@@ -255,10 +255,7 @@ func (q *Queue) blockedItemOps(ctx context.Context, letter, item string) (delete
 		q.itemPath(item):  func(s *zk.Stat) bool { return letterName(item, s.Czxid) == letter },
 		q.claimPath(item): func(s *zk.Stat) bool { return s.Czxid != 0 && s.EphemeralOwner == 0 },
 	} {
-		stat, err := connection.Read(ctx, q.conn, func() (*zk.Stat, error) {
-			_, stat, err := q.conn.Exists(path) // the Stat is empty if the znode does not exist
-			return stat, err
-		})
+		stat, err := connection.ReadStat(ctx, q.conn, path)
 		if err != nil {
 			return nil, err
 		}

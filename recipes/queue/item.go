@@ -151,7 +151,6 @@ type delivery struct {
 	early   *earlyRead // nil if the item is read after the claim, and after it was read
 
 	grant *connection.Grant
-	end   context.CancelCauseFunc // ends the grant
 	// partsRead means that Parts was called.
 	partsRead atomic.Bool
 	// received means that the program has received the item.

@@ -39,7 +39,7 @@ func (q *Queue) endOnClose(reason error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for d := range q.deliveries {
-		d.end(reason)
+		d.grant.End(reason)
 	}
 }
 
@@ -73,7 +73,7 @@ func (q *Queue) findDeliveries(reason func(*delivery) error) map[*delivery]error
 // endDeliveries ends deliveries for a reason, and returns them. Their claims remain.
 func (q *Queue) endDeliveries(reasons map[*delivery]error) (ended []*delivery) {
 	for d, reason := range reasons {
-		d.end(reason)
+		d.grant.End(reason)
 		q.removeDelivery(d)
 		ended = append(ended, d)
 	}

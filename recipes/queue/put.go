@@ -131,7 +131,7 @@ func (q *Queue) findItems(ctx context.Context, prefix string, zxid int64, n int)
 	slices.Sort(names)
 	found := 0
 	for _, name := range slices.Backward(names) { // the newest items are the last ones
-		stat, err := q.stat(ctx, q.itemPath(name))
+		stat, err := connection.ReadStat(ctx, q.conn, q.itemPath(name))
 		if err != nil || stat.Czxid != 0 && stat.Czxid < zxid {
 			break
 		}

@@ -138,19 +138,11 @@ func (q *Queue) Len(ctx context.Context) (int, error) {
 }
 
 func (q *Queue) countItems(ctx context.Context) (int, error) {
-	stat, err := q.stat(ctx, q.path)
+	stat, err := connection.ReadStat(ctx, q.conn, q.path)
 	if err != nil {
 		return 0, err
 	}
 	return int(stat.NumChildren), nil
-}
-
-// stat returns the Stat of a znode, which is empty if the znode does not exist.
-func (q *Queue) stat(ctx context.Context, path string) (*zk.Stat, error) {
-	return connection.Read(ctx, q.conn, func() (*zk.Stat, error) {
-		_, stat, err := q.conn.Exists(path)
-		return stat, err
-	})
 }
 
 // names returns the names of the children of a directory, or none if it does not exist.
@@ -253,15 +245,10 @@ func (q *Queue) wrapError(operation string, err error) error {
 	return recipe.Fail(q.conn, operation, q.path, q.translateError(err))
 }
 
-// translateError wraps errors of package txn in errors that users know.
+// translateError returns err as an error that users know.
 func (q *Queue) translateError(err error) error {
-	switch {
-	case errors.Is(err, txn.ErrClosed):
+	if errors.Is(err, txn.ErrClosed) {
 		return recipes.ErrClosed
-	case errors.Is(err, txn.ErrTooLarge):
-		return fmt.Errorf("%w: %w", recipes.ErrTooLarge, err)
-	case errors.Is(err, txn.ErrOperation):
-		return fmt.Errorf("%w: %w", connection.ErrInvalid, err)
 	}
 	return connection.Refine(q.conn, err)
 }

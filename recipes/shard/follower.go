@@ -3,13 +3,10 @@ package shard
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
@@ -391,17 +388,8 @@ func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison
 
 // specZxid returns the zxid of the last change of the Spec, or 0 if it does not exist.
 func (g *Group) specZxid(ctx context.Context) (int64, error) {
-	stat, err := connection.Read(ctx, g.setup.Conn, func() (*zk.Stat, error) {
-		exists, stat, err := g.setup.Conn.Exists(g.specPath())
-		if err == nil && !exists {
-			err = zk.ErrNoNode
-		}
-		return stat, err
-	})
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return 0, nil
-	case err != nil:
+	stat, err := connection.ReadStat(ctx, g.setup.Conn, g.specPath())
+	if err != nil {
 		return 0, err
 	}
 	return stat.Mzxid, nil

@@ -38,7 +38,7 @@ var accessMutants = []mutant{
 		name: "access/strict", breaks: "WithStrictACL only logs a warning",
 		file: "internal/zk/connection/znode.go",
 		edits: []edit{
-			{`if g.Strict && len`, `if false && len`},
+			{`if o.StrictACL && len`, `if false && len`},
 		},
 		tests: ". -run ^TestWithStrictACL$",
 	},
@@ -46,7 +46,7 @@ var accessMutants = []mutant{
 		name: "access/strict/unreadable", breaks: "WithStrictACL accepts a znode whose ACL cannot be read",
 		file: "internal/zk/connection/znode.go",
 		edits: []edit{
-			{`err == zk.ErrNoAuth && g.Strict:`, `false:`},
+			{`err == zk.ErrNoAuth && o.StrictACL:`, `false:`},
 		},
 		tests: "./recipes -run ^TestWithACL_Unreadable$",
 	},
@@ -62,7 +62,7 @@ var accessMutants = []mutant{
 		name: "access/cost", breaks: "participants without WithACL read the ACL",
 		file: "internal/zk/connection/znode.go",
 		edits: []edit{
-			{`	if !Protects(g.ACL) {
+			{`	if !Protects(o.ACL) {
 		return true
 	}
 `, ``},
@@ -81,7 +81,7 @@ var accessMutants = []mutant{
 		name: "access/create", breaks: "a contender creates its znode before it reads the ACL",
 		file: "internal/zk/queue/requests.go",
 		edits: []edit{
-			{`cfg.guard().Check(cfg.Dir, 0); err != nil`, `cfg.guard().Check(cfg.Dir, 0); false && err != nil`},
+			{`cfg.CheckZnode(cfg.Dir, 0); err != nil`, `cfg.CheckZnode(cfg.Dir, 0); false && err != nil`},
 		},
 		tests: ". -run ^TestWithStrictACL$",
 	},
@@ -89,7 +89,7 @@ var accessMutants = []mutant{
 		name: "access/again", breaks: "the ACL of a node that was created again is not read",
 		file: "internal/zk/queue/requests.go",
 		edits: []edit{
-			{`cfg.guard().Check(cfg.Dir, found.Stat.Czxid)`, `nil`},
+			{`cfg.CheckZnode(cfg.Dir, found.Stat.Czxid)`, `nil`},
 		},
 		tests: ". -run ^TestWithStrictACL$",
 	},
@@ -97,7 +97,7 @@ var accessMutants = []mutant{
 		name: "access/again/stamp", breaks: "the ACL of the node of a lock that was created again is not read",
 		file: "internal/zk/queue/requests.go",
 		edits: []edit{
-			{`res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)`, `res.reply.Alone`},
+			{`res.reply.Alone && cfg.CheckedZnode(cfg.Dir, stat.Czxid)`, `res.reply.Alone`},
 		},
 		tests: "./recipes -run ^TestWithStrictACL$/^mutex$",
 	},

@@ -66,7 +66,7 @@ var contenderMutants = []mutant{
 		name: "contender/next/unreported", breaks: "a contender that becomes the next one does not report it",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
-			{"s.Predecessor, s.Next, s.First", "s.Predecessor, false, s.First"},
+			{"\tif s.Err != nil || s != c.reported {", "\tc.reported.Next = s.Next\n\tif s.Err != nil || s != c.reported {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},
@@ -138,7 +138,7 @@ var contenderMutants = []mutant{
 		name: "contender/event/before", breaks: "the deletion of the contender before the predecessor is ignored",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
-			{`			if in.Event == Deleted {
+			{`			if deleted {
 				c.listAgain()
 			}
 `, ""},
@@ -253,7 +253,7 @@ var contenderMutants = []mutant{
 		name: "contender/create/other-queue", breaks: "a contender that is alone in another queue than its own has its turn",
 		file: "internal/zk/contender/join.go",
 		edits: []edit{
-			{"c.znode.session != 0 && !c.isOther(reply.QueueCzxid) {", "c.znode.session != 0 {"},
+			{"reply.Alone && !c.isOther(reply.QueueCzxid) {", "reply.Alone {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
 	},
@@ -302,11 +302,9 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/wait/ephemeral", breaks: "a persistent znode counts as a contender",
-		file: "internal/zk/contender/knowledge.go",
+		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{`|| Recognized(name) || reply.Ephemeral
-`, `|| Recognized(name) || true
-`},
+			{"!Recognized(r.Name) && !reply.Ephemeral:", "!Recognized(r.Name) && false:"},
 		},
 		tests: "./internal/zk/contender -run ^TestReceiveFound$",
 	},
@@ -353,9 +351,9 @@ var contenderMutants = []mutant{
 		name: "contender/event/own", breaks: "the deletion of the contender's znode is ignored",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
-			{`		case in.Event == Deleted:
+			{`		case deleted:
 			c.lose()
-`, `		case in.Event == Deleted:
+`, `		case deleted:
 `},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
@@ -364,9 +362,9 @@ var contenderMutants = []mutant{
 		name: "contender/event/watched", breaks: "a watch that has fired counts as set",
 		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
-			{`	case in.Event != Deleted:
+			{`	case in.Err == nil:
 		o.znode = unread
-`, `	case in.Event != Deleted:
+`, `	case in.Err == nil:
 `},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
@@ -394,7 +392,7 @@ var contenderMutants = []mutant{
 		name: "contender/join/alone", breaks: "a contender that is not alone has its turn",
 		file: "internal/zk/contender/join.go",
 		edits: []edit{
-			{"\t\tif reply.Alone && c.znode.session != 0 && !c.isOther(reply.QueueCzxid) {", "\t\tif c.znode.token != 0 && c.znode.session != 0 {"},
+			{"\t\tif reply.Alone && !c.isOther(reply.QueueCzxid) {", "\t\tif c.znode.token != 0 {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Locks$",
 	},

@@ -150,7 +150,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/hold/lapses", breaks: "a lease that has ended and is valid again is not reported",
 		file: "internal/zk/contender/hold.go",
 		edits: []edit{
-			{"\tif c.reported.proven && c.lease.lapses != c.conn.Lapses {", "\tif false {"},
+			{"\tif c.reported.Proven && c.lease.lapses != c.conn.Lapses {", "\tif false {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Leases$",
 	},

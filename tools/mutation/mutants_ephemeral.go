@@ -38,7 +38,7 @@ var ephemeralMutants = []mutant{
 		name: "ephemeral/claim", breaks: "two users of a connection create at one path",
 		file: "internal/zk/ephemeral/claim.go",
 		edits: []edit{
-			{"if released := paths.released[c.path]; released != nil {", "if released := paths.released[c.path]; false {"},
+			{"if released := paths.Entries[c.path]; released != nil {", "if released := paths.Entries[c.path]; false {"},
 		},
 		tests: "./recipes/group -run ^TestTrap19_ZnodeOfAnotherPersistentOfTheConnection$",
 	},

@@ -48,7 +48,7 @@ var grantMutants = []mutant{
 		name: "grant/size", breaks: "a transaction is sent that is larger than the servers accept",
 		file: "internal/zk/txn/guarded.go",
 		edits: []edit{
-			{"if _, err := Size(guarded); err != nil {", "if _, err := Size(guarded); false {"},
+			{"} else if err != nil {", "} else if false {"},
 		},
 		tests: ". -run ^TestMulti_NotSent$",
 	},

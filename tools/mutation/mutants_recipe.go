@@ -58,7 +58,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{`		stat, err = conn.Set(r.path, r.nextID(), r.version)
 `, `		r.nextID()
-		return notApplied, nil, nil
+		return nil, nil
 		stat, err = conn.Set(r.path, r.nextID(), r.version)
 `},
 		},

@@ -245,9 +245,9 @@ var lockMutants = []mutant{
 		name: "recipe/rL8", breaks: "a lock is released before its grant ends",
 		file: "recipes/lock/hold.go",
 		edits: []edit{
-			{`	h.end(err)
+			{`	h.grant.End(err)
 	h.stop(err)`, `	h.stop(err)
-	h.end(err)`},
+	h.grant.End(err)`},
 		},
 		tests: "./recipes/lock -run ^TestHold_EndsBeforeZnodeIsDeleted$",
 	},

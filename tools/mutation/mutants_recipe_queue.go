@@ -207,7 +207,7 @@ var workQueueMutants = []mutant{
 		name: "recipe/queue-foreign", breaks: "an item that cannot be claimed ends all calls",
 		file: "recipes/queue/claim.go",
 		edits: []edit{
-			{"		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, txn.ErrTooLarge):", "		case errors.Is(o.Err, txn.ErrTooLarge):"},
+			{"		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, connection.ErrTooLarge):", "		case errors.Is(o.Err, connection.ErrTooLarge):"},
 		},
 		tests: "./recipes/queue -run ^TestForeignParticipant$",
 	},

@@ -207,7 +207,7 @@ var shardMutants = []mutant{
 		name: "shard/invalid-name", breaks: "a name that cannot be locked ends every member",
 		file: "recipes/shard/lend.go",
 		edits: []edit{
-			{"\t\t<-ctx.Done()\n\t\treturn nil\n\t}\n\tfor", "\t\treturn err\n\t}\n\tfor"},
+			{"\t\t<-ctx.Done()\n\t\treturn nil\n\t}\n\tbegan", "\t\treturn err\n\t}\n\tbegan"},
 		},
 		tests: "./recipes/shard -run ^TestRun_InvalidName$",
 	},

@@ -124,7 +124,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"limit.Elapsed(p.running, now) > longest", "limit.Elapsed(p.running, now) < 0"},
 		},
-		tests: "./internal/zk/connection -run TestPauses|TestPause_",
+		tests: "./internal/zk/connection -run TestPauseMonitor_Last|TestPause_",
 	},
 	{
 		name: "session/acked-sent", breaks: "a chain counts from the time at which a proof was sent",

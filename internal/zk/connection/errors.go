@@ -12,8 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The errors that elections and recipes on ZooKeeper have in common. The packages for users export each
-// of them, with its documentation.
+// The errors that elections and recipes have in common. The packages for users export and document them.
 var (
 	ErrInvalid        = errors.New("invalid argument")
 	ErrConnClosed     = errors.New("connection is closed")
@@ -28,11 +27,9 @@ var (
 	ErrSessionExpired = errors.New("session expired")
 	ErrLeaseExpired   = errors.New("lease expired: it was not confirmed in time")
 
-	// ErrTooLarge means that a reply is larger than the receive buffer of the connection, which
-	// zk.WithMaxBufferSize limits. The client library closes the connection when it receives
-	// such a reply, so that the request appears to have failed with the connection, and would
-	// do so each time that it is repeated. Recipes also return it for a request that is larger
-	// than servers accept.
+	// ErrTooLarge means that a reply exceeds the receive buffer of the connection (zk.WithMaxBufferSize).
+	// The client library closes the connection when it receives such a reply, and would do so at each
+	// repetition. Recipes also return it for a request that is larger than servers accept.
 	ErrTooLarge = errors.New("request or reply is too large")
 )
 
@@ -45,8 +42,8 @@ type Class string
 const (
 	// ClassAnswer is the state of a znode, from which the caller of the request decides what follows.
 	ClassAnswer Class = "answer"
-	// ClassTransient means that the server was busy or about to lose its connections. The request is
-	// sent again; it is unknown whether the first one was applied.
+	// ClassTransient: the server was busy or about to lose its connections. The request is sent again; it
+	// is unknown whether the first one was applied.
 	ClassTransient Class = "transient"
 	// ClassPassing ends the operation, because only a person can end the condition. But a participant that
 	// joins again, and has joined before, repeats it until it succeeds.
@@ -114,8 +111,8 @@ var Codes = []Code{
 // unknownPrefix begins the errors of the client library for codes that it does not define.
 const unknownPrefix = "unknown error: "
 
-// CodeOf returns the error code that err wraps, or nil if err is not an answer of a server. A number
-// that is not in the table is a final code without a name.
+// CodeOf returns the error code that err wraps, or nil if err is not an answer of a server. A number that
+// is not in the table is a final code without a name.
 func CodeOf(err error) *Code {
 	if err == nil {
 		return nil
@@ -160,14 +157,7 @@ func undefinedCode(err error) *Code {
 	return &Code{Number: int32(number), Class: ClassFinal, Meaning: "the server rejects the request", Remedy: seeLog}
 }
 
-// HasCode reports whether err wraps an answer with this number.
-func HasCode(err error, number int32) bool {
-	c := CodeOf(err)
-	return c != nil && c.Number == number
-}
-
-// IsPassing reports whether err wraps an answer whose cause a person can remove, so that a
-// participant that joins again may succeed.
+// IsPassing reports whether err wraps an answer of ClassPassing.
 func IsPassing(err error) bool {
 	c := CodeOf(err)
 	return c != nil && c.Class == ClassPassing
@@ -179,8 +169,11 @@ func IsRejection(err error) bool {
 	return c != nil && (c.Class == ClassPassing || c.Class == ClassFinal)
 }
 
-// Unimplemented is the number of the code of servers that do not implement an operation.
-const Unimplemented = -6
+// isUnimplemented reports whether err wraps the answer of a server that does not implement the operation.
+func isUnimplemented(err error) bool {
+	c := CodeOf(err)
+	return c != nil && c.Number == -6
+}
 
 // Rejection is an error with which a server has rejected a request.
 type Rejection struct {
@@ -189,7 +182,7 @@ type Rejection struct {
 	Err    error  // of the client library
 }
 
-// Error returns the meaning of the code, the code and the server, and what the user can do.
+// Error returns the meaning, the code, the server, and what the user can do.
 func (r *Rejection) Error() string {
 	var b strings.Builder
 	if r.Code.sentinel != nil {
@@ -220,8 +213,8 @@ func (r *Rejection) Unwrap() []error {
 	return []error{r.Code.sentinel, r.Err}
 }
 
-// Reject returns err as a Rejection by the server that conn uses if it is an answer that ends an
-// operation, and otherwise err. conn may be nil.
+// Reject returns an answer that ends an operation as a Rejection by the server that conn uses, and other
+// errors unchanged. conn may be nil.
 func Reject(ctx context.Context, conn *zk.Conn, err error) error {
 	var rejected *Rejection
 	if !IsRejection(err) || errors.As(err, &rejected) {
@@ -238,9 +231,9 @@ func Refine(conn *zk.Conn, err error) error {
 	return Reject(context.Background(), conn, err)
 }
 
-// server returns the address of the server that conn uses, or "" if it is not known or conn is
-// nil. While the connection is down, the client library holds the lock that Server needs until it has the next
-// address, which may be a DNS lookup that blocks.
+// server returns the address of the server that conn uses, or "". While the connection is down, the client
+// library holds the lock that Server needs until it has the next address, which may be a DNS lookup that
+// blocks.
 func server(ctx context.Context, conn *zk.Conn) string {
 	if conn == nil {
 		return ""
@@ -251,9 +244,8 @@ func server(ctx context.Context, conn *zk.Conn) string {
 	return address
 }
 
-// Transient reports whether err only means that the connection failed or that the
-// server was busy, so that the request may be retried on the next connection. It is
-// unknown whether the failed request was applied.
+// Transient reports whether the request may be sent again, because the connection failed or the server was
+// busy. It is unknown whether the failed request was applied.
 func Transient(err error) bool {
 	switch {
 	case err == nil:
@@ -264,16 +256,14 @@ func Transient(err error) bool {
 	if code := CodeOf(err); code != nil {
 		return code.Class == ClassTransient
 	}
-	// A failed write returns the error of the socket, or of a pipe or a tunnel if the owner of the
-	// connection uses such a dialer.
+	// A failed write returns the error of the socket, or of a pipe or a tunnel of the user's dialer.
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF)
 }
 
-// Explain returns err, with which an operation on conn has ended, with the reason why conn has no
-// session, or the server that has not answered. It adds ErrHangs to ErrConnClosed if
-// that is the reason. It returns err unchanged if err is an answer of a server, or does not depend on
-// the connection, or if conn is nil.
+// Explain adds to err, with which an operation on conn has ended, the reason why conn has no session, or
+// the server that has not answered, and ErrHangs to ErrConnClosed if that is the reason. An error that does
+// not depend on the connection is unchanged. conn may be nil.
 func Explain(conn *zk.Conn, err error) error {
 	switch {
 	case err == nil || conn == nil:

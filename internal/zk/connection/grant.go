@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// Grant is the common part of leaderships and holds of locks: a fencing token, a lease that expires by
-// the clock, and a context that is done when the grant ends. Its methods may be called from any goroutine.
+// Grant is the common part of leaderships and holds of locks: a fencing token, a lease that expires by the
+// clock, and a context that is done when the grant ends. Its methods may be called from any goroutine.
 type Grant struct {
 	token    int64
 	deadline func() time.Time
@@ -21,32 +21,29 @@ type Grant struct {
 	latest time.Time // the last deadline before the end
 }
 
-// NewGrant returns a grant and a function that ends it with a reason. Only the first
-// reason counts. deadline returns the time at which the lease currently expires. It
-// must not call methods of the grant. If it is nil, or returns the zero time from
-// the start, the lease is unlimited.
-func NewGrant(token int64, deadline func() time.Time) (*Grant, context.CancelCauseFunc) {
+// NewGrant returns a grant. deadline returns when the lease currently expires, and must not call methods of
+// the grant. If it is nil, or returns the zero time at the start, the lease is unlimited.
+func NewGrant(token int64, deadline func() time.Time) *Grant {
 	ctx, end := context.WithCancelCause(context.Background())
 	if deadline == nil {
 		deadline = func() time.Time { return time.Time{} }
 	}
-	return &Grant{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}, end
+	return &Grant{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}
 }
 
 // Grant returns a grant that lasts as long as the lease of the session at most, and ends before the
 // owner of the connection ends the session.
-func (s *Subscription) Grant(token int64) (*Grant, context.CancelCauseFunc) {
-	g, end := NewGrant(token, s.Deadline)
+func (s *Subscription) Grant(token int64) *Grant {
+	g := NewGrant(token, s.Deadline)
 	if g.latest.IsZero() {
 		g.latest = time.Unix(0, 0) // the lease has ended since it was proven
 	}
 	g.sub = s
-	s.EndOnClose(end)
-	return g, end
+	s.EndOnClose(g.end)
+	return g
 }
 
-// EndOnClose makes a grant of Subscription.Grant call also, in addition, when it ends because the owner closes
-// the connection.
+// EndOnClose makes a grant of Subscription.Grant also call also when the owner closes the connection.
 func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
 	if g.sub != nil {
 		g.sub.EndOnClose(func(err error) {
@@ -56,7 +53,7 @@ func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
 	}
 }
 
-// End ends the grant for a reason, as the function that the constructor has returned does.
+// End ends the grant for a reason. The first reason counts.
 func (g *Grant) End(reason error) { g.end(reason) }
 
 // Token returns the fencing token, which is greater than that of each earlier grant.
@@ -65,12 +62,11 @@ func (g *Grant) Token() int64 { return g.token }
 // Context returns a context that is done when the grant ends. Its cause is the error of Err.
 func (g *Grant) Context() context.Context { return g.ctx }
 
-// Err returns nil while the lease is valid, and the reason of the end afterwards. It compares the
-// deadline with the clock, so the result is correct even if the process was suspended until now.
+// Err returns nil while the lease is valid, and the reason of the end afterwards. It compares the deadline
+// with the clock, so it is correct even if the process was suspended until now.
 func (g *Grant) Err() error {
 	if g.ctx.Err() == nil {
-		// Read the clock before the deadline: if the deadline has passed then, the lease has
-		// expired, even if it is renewed in the meantime.
+		// Read the clock before the deadline, which may be renewed in the meantime.
 		now := time.Now()
 		if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {
 			g.end(ErrLeaseExpired)
@@ -82,9 +78,8 @@ func (g *Grant) Err() error {
 	return context.Cause(g.ctx)
 }
 
-// Deadline returns the time at which the lease currently expires. It advances while
-// the lease is renewed, and does not change after the end of the grant. The zero
-// time means that the lease is unlimited.
+// Deadline returns when the lease currently expires; the zero time means never. It does not change after
+// the end of the grant.
 func (g *Grant) Deadline() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,14 +15,14 @@ import (
 // TestGrant_FirstReasonCounts fails if a later reason replaces the one with which the grant has
 // ended.
 func TestGrant_FirstReasonCounts(t *testing.T) {
-	l, end := NewGrant(42, nil)
+	l := NewGrant(42, nil)
 	require.Equal(t, int64(42), l.Token())
 	require.NoError(t, l.Err())
 	require.True(t, l.Deadline().IsZero())
 	require.NoError(t, l.Context().Err())
 
-	end(ErrSessionExpired)
-	end(errors.New("later"))
+	l.End(ErrSessionExpired)
+	l.End(errors.New("later"))
 	<-l.Context().Done()
 	require.ErrorIs(t, l.Err(), ErrSessionExpired)
 	require.ErrorIs(t, context.Cause(l.Context()), ErrSessionExpired)
@@ -33,7 +33,7 @@ func TestGrant_FirstReasonCounts(t *testing.T) {
 func TestErr_LeaseExpiresByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deadline := time.Now().Add(time.Second)
-		l, _ := NewGrant(1, func() time.Time { return deadline })
+		l := NewGrant(1, func() time.Time { return deadline })
 		time.Sleep(time.Second - 1)
 		require.NoError(t, l.Err())
 		time.Sleep(time.Nanosecond)
@@ -49,13 +49,13 @@ func TestErr_LeaseExpiresByTheClock(t *testing.T) {
 func TestDeadline_AdvancesUntilTheEnd(t *testing.T) {
 	now := time.Now()
 	proven := now.Add(time.Minute)
-	l, end := NewGrant(1, func() time.Time { return proven })
+	l := NewGrant(1, func() time.Time { return proven })
 	require.Equal(t, now.Add(time.Minute), l.Deadline())
 	proven = now.Add(time.Hour)
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 	proven = time.Time{}
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
-	end(ErrDeleted)
+	l.End(ErrDeleted)
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 }
 

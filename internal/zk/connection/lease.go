@@ -10,23 +10,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// lease computes until when the ensemble cannot have expired a session. It is pure: it
-// receives the times of requests and acknowledgements, and reads no clock.
+// lease computes until when the ensemble cannot have expired a session. It is pure: it reads no clock.
+// docs/design.md derives the rule ("Never two leaders").
 //
-// A proof is a quorum write that the ensemble has acknowledged. It counts from the time at
-// which it was sent. One proof is not sufficient: the server that received the write reports
-// the activity of the session to the leader of the ensemble only with its reply to the
-// leader's next ping, up to half a tick later. If that server is partitioned before, the
-// leader expires the session according to earlier reports. With default settings a server
-// grants no timeout below two ticks, so half a tick is at most a quarter of the timeout.
-//
-// Two proofs form a chain if the first was acknowledged a quarter of the timeout before the
-// second was sent. The second shows that the server was still connected, so the activity of
-// the first has been reported, and the session lives for one timeout from the time at which
-// the first was sent. The acknowledgement of the first counts, because the server may have
-// received it at any time before. An eighth of the timeout, and a twelfth before there is a
-// chain, is reserved for differences of clock rates, and for the time between the end of a lease
-// and its notification.
+// A proof is an acknowledged quorum write. It counts from the time at which it was sent. Two proofs form a
+// chain if the first was acknowledged a quarter of the timeout before the second was sent. That is half a tick
+// at least: then the activity of the first has been reported to the leader of the ensemble, and the session
+// lives for one timeout from when the first was sent. An eighth of the timeout, and a twelfth before there is a
+// chain, is reserved for clock rates and for the notification of the end.
 type lease struct {
 	timeout time.Duration
 	proofs  []proof   // what the deadline follows from, oldest first
@@ -43,8 +34,7 @@ func (l *lease) add(sent, acked time.Time) {
 		return // an older proof, acknowledged late
 	}
 	if n > 0 && since(l.proofs[n-1].sent, sent) < 0 {
-		// The wall clock was set back. The proofs so far would be no evidence until it is as late
-		// as before, which can take hours.
+		// The wall clock was set back: the proofs would be no evidence until it is as late as before.
 		l.clear()
 		n = 0
 	}
@@ -58,8 +48,7 @@ func (l *lease) add(sent, acked time.Time) {
 	}
 }
 
-// clear removes all proofs, because they are of another session, or because no checks were
-// sent for some time, which would count as a gap in the chain.
+// clear removes all proofs: they are of another session, or no checks were sent for some time.
 func (l *lease) clear() { l.proofs = nil }
 
 // deadline returns the end of the lease, or the zero time without a lease.
@@ -70,10 +59,9 @@ func (l *lease) deadline() time.Time {
 	}
 	newest := l.proofs[n-1].sent
 	if n == 1 || since(l.proofs[0].acked, newest) < l.timeout/4 {
-		// The chain is too short. The pings of the client library, which are a third of the
-		// timeout apart, have been reported instead: 1 - 1/4 - 1/3 = 5/12 of the timeout
-		// remain, so the margin is 5/12 - 1/3 = 1/12. If the process was paused, the pings were
-		// paused too.
+		// The chain is too short. The pings of the client library, a third of the timeout apart, have been
+		// reported instead: 1 - 1/4 - 1/3 = 5/12 remain, so the margin is 5/12 - 1/3 = 1/12. If the process
+		// was paused, so were the pings.
 		if !l.paused.IsZero() && since(l.paused, newest) < l.timeout*7/12 {
 			return time.Time{}
 		}
@@ -83,9 +71,8 @@ func (l *lease) deadline() time.Time {
 	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
 }
 
-// until returns the end of the lease for a user with this timeout, which is at most the timeout
-// of the lease. A shorter one changes no proof: it only limits the lease to the half of it, from
-// the newest proof.
+// until returns the end of the lease for a user with this timeout, at most that of the lease. A shorter one
+// only limits the lease to the half of it, from the newest proof.
 func (l *lease) until(timeout time.Duration) time.Time {
 	deadline := l.deadline()
 	if deadline.IsZero() {
@@ -95,13 +82,11 @@ func (l *lease) until(timeout time.Duration) time.Time {
 	return newest.Add(min(timeout/2, deadline.Sub(newest)))
 }
 
-// due reports whether a user with this timeout needs the next check at the time now, if the last
-// one was sent at the time last. interval is the configured time from an acknowledgement to the
-// next check. At most a quarter of the timeout is used, because a chain needs proofs that are
-// this far apart. If the lease ends soon, because the chain is short or an acknowledgement was
-// slow, the default interval, an eighth of the timeout, applies. Other proofs than checks renew the
-// lease as well, but do not show that the user's znode exists, so a check is sent after half of the
-// timeout in any case.
+// due reports whether a user with this timeout needs the next check, if the last one was sent at the time
+// last. interval is the configured time from an acknowledgement to the next check; at most a quarter of the
+// timeout is used, because a chain needs proofs that are this far apart. If the lease ends soon, the
+// default interval applies, an eighth of the timeout. Other proofs do not show that the user's znode
+// exists, so a check is sent after half of the timeout in any case.
 func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Duration) bool {
 	if limit.Elapsed(last, now) < timeout/8 {
 		return false
@@ -112,44 +97,29 @@ func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Du
 	return limit.Elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)
 }
 
-// since is like limit.Elapsed with the clock by which less time has passed. It is for ages that are
-// evidence: the wall clock can be set forward.
+// since is limit.Elapsed with the clock by which less time has passed, for ages that are evidence: the wall
+// clock can be set forward.
 func since(a, b time.Time) time.Duration {
 	return min(b.Sub(a), b.Round(0).Sub(a.Round(0)))
 }
 
-// maxPollInterval limits the time between two polls of a connection. The client library waits for a
-// second before it connects to the same server again, so no break of the connection is missed.
-// Connections of package zkdial may connect at once, and their breaks are counted.
+// maxPollInterval limits the time between two polls. The client library waits for a second before it
+// connects to the same server again, so no break is missed. The breaks of connections of package zkdial are
+// counted.
 const maxPollInterval = 500 * time.Millisecond
 
-// pauses detects pauses of this process (SIGSTOP, a suspended machine) from the times at which
-// it was running. It is pure.
-type pauses struct {
+// pauseMonitor detects pauses of this process (SIGSTOP, a suspended machine) with a timer, without a goroutine,
+// from the first use of the connection, because a pause before a candidacy matters, too, until the connection
+// is unreachable.
+type pauseMonitor struct {
+	mu      sync.Mutex
 	running time.Time // when the process was last known to run
 	paused  time.Time // when a pause was last detected
-}
-
-// note records that the process runs at the time now. If more than longest has passed since the
-// last call, the process was paused.
-func (p *pauses) note(now time.Time, longest time.Duration) {
-	if !p.running.IsZero() && limit.Elapsed(p.running, now) > longest {
-		p.paused = now
-	}
-	p.running = now
-}
-
-// pauseMonitor detects pauses for one connection, with a timer and without a goroutine, until
-// the connection is unreachable. It starts when the connection is first used, because a pause
-// before a candidacy matters, too.
-type pauseMonitor struct {
-	mu     sync.Mutex
-	pauses pauses
-	timer  *time.Timer
+	timer   *time.Timer
 }
 
 var pauseMonitors = NewMap(func(conn *zk.Conn) *pauseMonitor {
-	p := &pauseMonitor{pauses: pauses{running: time.Now()}}
+	p := &pauseMonitor{running: time.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	reference := weak.Make(conn)
@@ -173,10 +143,14 @@ func pollInterval(timeout time.Duration) time.Duration {
 	return max(min(timeout/32, maxPollInterval), time.Millisecond)
 }
 
-// last returns when a pause of more than limit was last detected, or the zero time.
-func (p *pauseMonitor) last(limit time.Duration) time.Time {
+// last returns when the process was last paused for more than longest, or the zero time.
+func (p *pauseMonitor) last(longest time.Duration) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pauses.note(time.Now(), limit)
-	return p.pauses.paused
+	now := time.Now()
+	if limit.Elapsed(p.running, now) > longest {
+		p.paused = now
+	}
+	p.running = now
+	return p.paused
 }

@@ -17,8 +17,8 @@ import (
 type slot struct {
 	mu      sync.Mutex
 	monitor *monitor // nil while there are no subscriptions
-	// idle is a monitor without subscriptions whose goroutine was never started. The next
-	// subscription uses it, so that a lock that is held briefly allocates none.
+	// idle is a monitor whose goroutine was never started. The next subscription uses it, so that a lock
+	// that is held briefly allocates none.
 	idle *monitor
 }
 
@@ -27,18 +27,16 @@ var slots = NewMap(func(*zk.Conn) *slot { return &slot{} })
 // epochs is the last State.Epoch of all connections.
 var epochs atomic.Uint64
 
-// monitor contains the state of one connection. Its goroutine starts when the first poll or
-// check is due, and ends with the last subscription. A lock that is held for a millisecond
-// needs no goroutine.
+// monitor contains the state of one connection. Its goroutine starts when the first poll or check is due,
+// so that a lock that is held for a millisecond needs none, and ends with the last subscription.
 type monitor struct {
-	slot   *slot
-	conn   *zk.Conn
-	ctx    context.Context    // done when the goroutine must end
-	stop   context.CancelFunc // ends ctx
-	timer  *time.Timer        // starts the goroutine
-	starts time.Time          // when timer starts the goroutine; protected by mu
-	done   chan struct{}
-	wake   chan struct{} // capacity 1; has an element after Prove and after an event
+	slot  *slot
+	conn  *zk.Conn
+	ctx   context.Context    // of the goroutine
+	stop  context.CancelFunc // ends it
+	timer *time.Timer        // starts the goroutine
+	done  chan struct{}
+	wake  chan struct{} // capacity 1; has an element after Prove and after an event
 
 	mu         sync.Mutex
 	subs       map[*Subscription]struct{}
@@ -67,8 +65,8 @@ type monitor struct {
 	checking bool // a check is outstanding; used only by the goroutine
 }
 
-// validity is the state of the lease for the subscriptions that state the same timeout. All have
-// the same proofs, but with a shorter timeout the lease ends earlier.
+// validity is the state of the lease for the subscriptions that state the same timeout. With a shorter
+// timeout the lease ends earlier.
 type validity struct {
 	stated time.Duration
 	subs   int // the number of subscriptions
@@ -76,8 +74,8 @@ type validity struct {
 	lapses uint64
 }
 
-// start starts a monitor. The caller holds mu.
-func (slot *slot) start(conn *zk.Conn) *monitor {
+// start starts a monitor for a first subscription with this timeout. The caller holds mu.
+func (slot *slot) start(conn *zk.Conn, stated time.Duration) *monitor {
 	m := slot.idle
 	slot.idle = nil
 	created := m == nil
@@ -104,8 +102,7 @@ func (slot *slot) start(conn *zk.Conn) *monitor {
 	}
 	m.updateTimeout()
 	slot.monitor = m
-	after := pollInterval(m.lease.timeout)
-	if m.starts = time.Now().Add(after); created {
+	if after := pollInterval(m.timeout(stated)); created {
 		m.timer = time.AfterFunc(after, m.run)
 	} else {
 		m.timer.Reset(after)
@@ -113,18 +110,8 @@ func (slot *slot) start(conn *zk.Conn) *monitor {
 	return m
 }
 
-// startEarlier makes a goroutine that has not started yet start in time for a subscription with this
-// timeout. The caller holds mu.
-func (m *monitor) startEarlier(stated time.Duration) {
-	after := pollInterval(m.timeout(stated))
-	if at := time.Now().Add(after); at.Before(m.starts) && m.timer.Stop() {
-		m.starts = at
-		m.timer.Reset(after)
-	}
-}
-
-// validity returns the state of the lease for s. After Close it is not proven, because a grant that
-// ends may still read it. The caller holds mu.
+// validity returns the state of the lease for s. After Close it is not proven, because a grant that ends
+// may still read it. The caller holds mu.
 func (m *monitor) validity(s *Subscription) *validity {
 	i := slices.IndexFunc(m.validities, func(v validity) bool { return v.stated == s.stated })
 	if i < 0 {
@@ -188,8 +175,8 @@ func (m *monitor) observe() {
 	m.notifyAll()
 }
 
-// notice is the observer of the record. It does not return before the grants of a connection that
-// is being closed have ended: after that the servers delete the znodes of the session.
+// notice is the observer of the record. It returns after the grants of a connection that is being closed
+// have ended: then the servers delete the znodes of the session.
 func (m *monitor) notice(e Event) {
 	if e.Kind == Closing || e.Kind == Closed {
 		m.close()
@@ -201,19 +188,11 @@ func (m *monitor) notice(e Event) {
 	}
 	m.observe()
 	m.updateProven()
-	m.wakeUp()
+	signal(m.wake) // the goroutine, if it has started
 }
 
-// wakeUp makes the goroutine run if it has started.
-func (m *monitor) wakeUp() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
-}
-
-// close ends the grants of all subscriptions, and then their leases. Calls may overlap, so each of them
-// ends all grants.
+// close ends the grants of all subscriptions, and then their leases. Calls may overlap, so each ends all
+// grants.
 func (m *monitor) close() {
 	m.mu.Lock()
 	m.closed = true // before the grants end, so that their reason is not that of their znodes
@@ -235,9 +214,9 @@ func (m *monitor) close() {
 	m.notifyAll()
 }
 
-// updateProven computes proven for the current time. The caller holds mu. It must be called
-// before a proof is added as well: a user may have compared the deadline with the clock, so an
-// expiration of the lease must be counted even if the proof renews the lease.
+// updateProven computes proven for the current time. It must be called before a proof is added as well: a
+// user may have compared the deadline with the clock, so an expiration must be counted even if the proof
+// renews the lease. The caller holds mu.
 func (m *monitor) updateProven() {
 	// The servers expire sessions by the granted timeout, so it limits pauses, too.
 	m.lease.paused = m.pauses.last(choose(0, m.granted) / 8)
@@ -262,10 +241,9 @@ func (m *monitor) updateProven() {
 	}
 }
 
-// notifyProving notifies the subscriptions that state a timeout and have called Prove. That
-// includes those whose znode a check has not found, because the znode may be moving. With other
-// subscriptions' checks, a short lease ends after each check, which does not matter to those that
-// do not require it. The caller holds mu.
+// notifyProving notifies the subscriptions that state a timeout and have called Prove, also those whose
+// znode a check has not found, because it may be moving. With other subscriptions' checks a short lease
+// ends after each check, which does not matter to the others. The caller holds mu.
 func (m *monitor) notifyProving(stated time.Duration) {
 	for s := range m.subs {
 		if s.stated == stated && s.path != "" {
@@ -346,9 +324,8 @@ func (m *monitor) run() {
 	}
 }
 
-// detectClose sends a request that fails with zk.ErrClosing as soon as the owner closes the
-// connection. While the connection is up, Closing or the state of the client library shows this. The
-// error is that of Final.
+// detectClose sends a request that fails with zk.ErrClosing as soon as the owner closes a connection that
+// is down. The error is that of Final.
 func (m *monitor) detectClose(ctx context.Context) <-chan Answer[struct{}] {
 	conn := m.conn
 	return Start(func() (struct{}, error) {
@@ -360,8 +337,7 @@ func (m *monitor) detectClose(ctx context.Context) <-chan Answer[struct{}] {
 	})
 }
 
-// apply updates the state by the result of a check. It returns an error if the check is not a
-// proof.
+// apply updates the state by the result of a check. It returns an error if the check is not a proof.
 func (m *monitor) apply(r checked, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -387,13 +363,11 @@ func (m *monitor) apply(r checked, err error) error {
 	return err
 }
 
-// Verify looks for lost watches of a connection until the context is done. It calls notify if it
-// has found some. Package watch sets it before any connection is monitored: it depends on this
-// package.
+// Verify looks for lost watches of a connection until the context is done, and calls notify if it has found
+// some. Package watch, which depends on this package, sets it.
 var Verify func(ctx context.Context, conn *zk.Conn, notify func())
 
-// verify runs Verify while the goroutine of the monitor runs. The returned function waits for its
-// end, after the context of the monitor is done.
+// verify runs Verify. The returned function waits for its end, after the context of the monitor is done.
 func (m *monitor) verify() (wait func()) {
 	var running sync.WaitGroup
 	if conn := m.conn; Verify != nil {
@@ -419,17 +393,17 @@ type checked struct {
 	acked     time.Time
 	session   int64
 	missing   []string
-	observers []observer
+	observers map[string]func(Check) // by path
 }
 
 // check sends a check of the znodes of all subscriptions that require a lease. The caller holds mu.
 func (m *monitor) check(now time.Time) <-chan Answer[checked] {
 	paths := make([]string, 0, len(m.proving))
-	var observers []observer
+	observers := map[string]func(Check){}
 	for path, s := range m.proving {
 		paths = append(paths, path)
 		if s.onCheck != nil {
-			observers = append(observers, observer{path, s.onCheck})
+			observers[path] = s.onCheck
 		}
 	}
 	m.checking, m.checkNow, m.lastCheck = true, false, now
@@ -441,9 +415,9 @@ func (m *monitor) check(now time.Time) <-chan Answer[checked] {
 	})
 }
 
-// confirm checks that paths exist, in one transaction if all do, and returns those that do not
-// exist. A check that the ensemble rejects for another reason, such as a missing permission, is
-// not an error, because the reply was a quorum decision as well.
+// confirm checks that paths exist, in one transaction if all do, and returns those that do not exist. A
+// rejection for another reason, such as a missing permission, is no error: it was a quorum decision as
+// well.
 func confirm(conn *zk.Conn, paths []string) (missing []string, err error) {
 	for len(paths) > 0 {
 		var ops []any
@@ -457,8 +431,7 @@ func confirm(conn *zk.Conn, paths []string) (missing []string, err error) {
 			paths = paths[len(ops):]
 			continue
 		}
-		// Operations before the failed one have no error. All later ones have the error that
-		// an earlier one failed.
+		// Operations before the failed one have no error, all later ones have one.
 		failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
 		if failed < 0 || Transient(err) {
 			return missing, err

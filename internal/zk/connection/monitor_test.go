@@ -317,7 +317,7 @@ func TestPause_EndsFirstProof(t *testing.T) {
 		p := pauseMonitors.Of(t.Conn)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.pauses.running = p.pauses.running.Add(-d)
+		p.running = p.running.Add(-d)
 	}
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
@@ -349,18 +349,19 @@ func TestPause_EndsFirstProof(t *testing.T) {
 	})
 }
 
-// TestPauses fails if an overdue timer is not recorded as a pause of the process, or one in time
-// is.
-func TestPauses(t *testing.T) {
-	var p pauses
-	for i := range 100 {
-		p.note(at(time.Duration(i)*time.Second), time.Second)
-	}
-	require.Zero(t, p.paused)
-	p.note(at(100*time.Second+time.Nanosecond), time.Second)
-	require.Equal(t, at(100*time.Second+time.Nanosecond), p.paused)
-	p.note(at(101*time.Second), time.Second)
-	require.Equal(t, at(100*time.Second+time.Nanosecond), p.paused)
+func TestPauseMonitor_Last(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pauseMonitor{running: time.Now()}
+		for range 100 {
+			time.Sleep(time.Second)
+			require.Zero(t, p.last(time.Second))
+		}
+		time.Sleep(time.Second + time.Nanosecond)
+		paused := time.Now()
+		require.Equal(t, paused, p.last(time.Second))
+		time.Sleep(time.Second)
+		require.Equal(t, paused, p.last(time.Second))
+	})
 }
 
 // Sessions that end shortly after they began are logged once.

@@ -55,14 +55,13 @@ type Facts struct {
 	Losses  int    // the number of sessions that were lost with the servers' data
 	Losing  bool   // a session was lost with the servers' data, and no new one has begun
 	Failure error  // why there is no session, with the server, if that is known
-	// Idle is the time since which the client library neither has a session nor tries to obtain one.
-	// It is zero otherwise. The client library tries again within two seconds, unless it hangs.
+	// Idle is since when the client library neither has a session nor tries to obtain one, or zero. Unless
+	// it hangs, it tries again within two seconds.
 	Idle time.Time
 }
 
-// Record holds the facts about one connection. There are two sources of events: the dialer of
-// package zkdial, which causes what it reports, and for other connections Poll, which infers events
-// from the state of the client library. The methods may be called from any goroutine.
+// Record holds the facts about one connection. The dialer of package zkdial causes the events that it
+// reports; for other connections Poll infers them. The methods may be called from any goroutine.
 type Record struct {
 	mu       sync.Mutex
 	dialed   bool // the dialer is the source
@@ -84,8 +83,8 @@ func (r *Record) SetDialed() {
 	r.dialed = true
 }
 
-// Observe sets the function that Push calls; nil removes it. The function must not block. Push may
-// still be calling the previous function when Observe returns.
+// Observe sets the function that Push calls, which must not block; nil removes it. Push may still be
+// calling the previous function when Observe returns.
 func (r *Record) Observe(f func(Event)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,9 +156,8 @@ type polled struct {
 }
 
 // Poll records the events that follow from the state of a connection that was opened without package
-// zkdial. They are late by the time between two calls, and some are not noticed: a break before
-// which and after which the connection has the same state, the reason of a break, and Closing. Poll
-// does not call the observer.
+// zkdial, without calling the observer. They are late by the time between two calls. It does not notice
+// Closing, the reason of a break, and a break before and after which the state is the same.
 func (r *Record) Poll(conn *zk.Conn) {
 	r.mu.Lock()
 	dialed := r.dialed
@@ -170,9 +168,7 @@ func (r *Record) Poll(conn *zk.Conn) {
 	state := conn.State()
 	now := polled{session: conn.SessionID(), up: state == zk.StateHasSession}
 	if now.up {
-		// While it is not connected, the client library holds the lock that Server needs
-		// until the HostProvider has returned the next server, which may be a DNS lookup
-		// that blocks.
+		// While it is not connected, the client library holds the lock that Server needs: see server.
 		now.server = conn.Server()
 	}
 	r.mu.Lock()
@@ -185,7 +181,7 @@ func (r *Record) Poll(conn *zk.Conn) {
 	r.facts.Session = now.session
 	switch {
 	case now.up && (now != before || !r.facts.Up):
-		// A Closed with a reason was not caused by the owner: the client library seemed to hang.
+		// Not caused by the owner: the client library seemed to hang.
 		r.facts.Closed = r.facts.Closed && r.facts.Failure == nil
 		r.apply(Event{Kind: Established, Server: now.server, Session: now.session})
 	case !now.up && state != zk.StateDisconnected:
@@ -195,8 +191,7 @@ func (r *Record) Poll(conn *zk.Conn) {
 	}
 }
 
-// Map holds one value for each connection. Its methods may be called from any
-// goroutine.
+// Map holds one value for each connection. Its methods may be called from any goroutine.
 type Map[V any] struct {
 	create func(*zk.Conn) V
 
@@ -210,17 +205,14 @@ type entry[V any] struct {
 	value V
 }
 
-// NewMap returns an empty map. create returns the value of a connection and is
-// called once for each, on the first call of Of. It is called without a lock of
-// the map. Neither the value nor anything that is reachable from it may refer to
-// the connection for longer than a request takes: such a reference would keep both
-// in memory. V is usually a pointer to a struct that contains a mutex.
+// NewMap returns an empty map. create returns the value of a connection, and is called once for each,
+// without a lock of the map. Nothing that is reachable from the value may refer to the connection for
+// longer than a request takes, or both would stay in memory.
 func NewMap[V any](create func(*zk.Conn) V) *Map[V] {
 	return &Map[V]{create: create, entries: map[uintptr]*entry[V]{}}
 }
 
-// Of returns the value of conn, which must not be nil. All calls for one connection return the
-// same value. A call waits while a concurrent call creates the value.
+// Of returns the value of conn, which must not be nil. It waits while a concurrent call creates the value.
 func (m *Map[V]) Of(conn *zk.Conn) V {
 	e := m.entryOf(conn)
 	e.once.Do(func() { e.value = m.create(conn) })
@@ -232,8 +224,8 @@ func (m *Map[V]) entryOf(conn *zk.Conn) *entry[V] {
 	defer m.mu.Unlock()
 	key := reflect.ValueOf(conn).Pointer()
 	e := m.entries[key]
-	// The address may have been that of a connection that is unreachable now. It is cheaper to compare the
-	// connection than to make a weak pointer for each call.
+	// The address may have been that of a connection that is unreachable now. Comparing is cheaper than
+	// making a weak pointer for each call.
 	if e == nil || e.conn.Value() != conn {
 		e = &entry[V]{conn: weak.Make(conn)}
 		m.entries[key] = e
@@ -242,8 +234,18 @@ func (m *Map[V]) entryOf(conn *zk.Conn) *entry[V] {
 	return e
 }
 
-// Len returns the number of connections with a value, for tests. A connection that
-// is unreachable may be counted until the garbage collector has found that.
+// Table is a map that the users of one connection share.
+type Table[K comparable, V any] struct {
+	sync.Mutex
+	Entries map[K]V
+}
+
+// NewTables returns a Map of tables.
+func NewTables[K comparable, V any]() *Map[*Table[K, V]] {
+	return NewMap(func(*zk.Conn) *Table[K, V] { return &Table[K, V]{Entries: map[K]V{}} })
+}
+
+// Len returns the number of connections with a value, for tests, perhaps with unreachable ones.
 func (m *Map[V]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -259,9 +261,9 @@ func (m *Map[V]) forget(key uintptr, e *entry[V]) {
 	}
 }
 
-// Granted returns the session timeout that the servers have granted to conn, by the
-// last handshake. It is 0 if it is not known: the connection has not had a session
-// yet, or it was opened without package zkdial and is down.
+// Granted returns the session timeout that the servers have granted to conn in the last handshake, or 0 if
+// it is not known: there was no session yet, or the connection was opened without package zkdial and is
+// down.
 func Granted(conn *zk.Conn) time.Duration { return RecordOf(conn).Granted(conn) }
 
 // Granted is the function Granted for the connection of this record.
@@ -279,8 +281,7 @@ func (r *Record) Granted(conn *zk.Conn) time.Duration {
 	return max(field(conn), 0)
 }
 
-// timeoutField is the index of the client library's field; -1 if this release of the library does
-// not contain it.
+// timeoutField is the index of the client library's field, or -1 if this release has none.
 var timeoutField = func() int {
 	f, found := reflect.TypeFor[zk.Conn]().FieldByName("sessionTimeoutMs")
 	if !found || len(f.Index) != 1 || !f.Type.ConvertibleTo(reflect.TypeFor[int64]()) || !reflect.Zero(f.Type).CanInt() {
@@ -289,10 +290,9 @@ var timeoutField = func() int {
 	return f.Index[0]
 }()
 
-// field reads the granted timeout from the connection. The library writes it without a
-// lock when a server has granted it, before the state becomes StateHasSession. A read that
-// coincides with the next handshake returns the timeout granted before or by that handshake. The
-// function is exempt from the race detector, which would report it.
+// field reads the granted timeout from the connection. The library writes it without a lock before the
+// state becomes StateHasSession. A read during the next handshake returns the timeout before or after it,
+// and the race detector would report it.
 //
 //go:norace
 func field(conn *zk.Conn) time.Duration {

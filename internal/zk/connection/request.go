@@ -21,10 +21,8 @@ type Answer[T any] struct {
 	Err   error
 }
 
-// Start calls f, which sends a request and may block, in a new goroutine. It
-// returns a channel that receives the result. The goroutine ends when f returns,
-// even if the result is not received. f must not use variables that its caller may
-// use concurrently.
+// Start calls f, which sends a request and may block, in a new goroutine, which ends when f returns. The
+// channel receives the result. f must not use variables that its caller may use concurrently.
 func Start[T any](f func() (T, error)) <-chan Answer[T] {
 	c := make(chan Answer[T], 1)
 	go func() {
@@ -34,9 +32,8 @@ func Start[T any](f func() (T, error)) <-chan Answer[T] {
 	return c
 }
 
-// Do calls f and returns its result, or the cause of the context if that is done
-// first. In that case f continues until the connection answers, and its effects may
-// have to be undone by the caller.
+// Do calls f and returns its result, or the cause of the context if that is done first. In that case f
+// continues until the connection answers, and the caller may have to undo its effects.
 func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	var none T
 	if err := context.Cause(ctx); err != nil {
@@ -50,12 +47,11 @@ func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// InFlight is how many requests are sent at the same time for a long list, which would otherwise take as
-// many round trips as it has elements.
+// InFlight is how many requests are sent at the same time for a long list.
 const InFlight = 64
 
-// Each calls f for each name and its index, for up to n of them at the same time, and returns the results in
-// the order of names. After a call has failed, Each starts no other, and returns the error.
+// Each calls f for each name and its index, up to n at the same time, and returns the results in the order
+// of names. After a failure it starts no other call, and returns the error.
 func Each[T any](names []string, n int, f func(i int, name string) (T, error)) ([]T, error) {
 	results, errs := make([]T, len(names)), make([]error, len(names))
 	var failed atomic.Bool
@@ -82,35 +78,27 @@ func Retry(ctx context.Context, conn *zk.Conn, f func() error) error {
 	return err
 }
 
-// Read calls f, which must be safe to repeat, until it returns no transient
-// failure. If the context is done, Read returns its cause, which wraps the last
-// failure if there was one. If the owner closes the connection, it returns
-// ErrConnClosed.
+// Read calls f, which must be safe to repeat, until it returns no transient failure. If the context is
+// done, it returns the cause, which wraps the last failure, and ErrConnClosed if the owner closes the
+// connection.
 func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, error) {
-	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
+	var backoff Backoff
+	for {
 		value, err := Do(ctx, f)
 		if err == nil {
 			return value, nil
 		}
-		if final := Final(ctx, conn, err); final != nil {
-			return value, final
-		}
-		if limit.Pause(ctx, pause) != nil {
-			return value, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+		if err := backoff.AwaitRetry(ctx, conn, err); err != nil {
+			return value, err
 		}
 	}
 }
 
-const (
-	pauseMin = 5 * time.Millisecond
-	pauseMax = 250 * time.Millisecond
-)
-
-// MaxRejectionPause limits the pause before a request is sent again that the servers have rejected.
+// MaxRejectionPause limits the pause before a rejected request is sent again.
 const MaxRejectionPause = 5 * time.Second
 
-// Insist calls f after pauses, which grow, until the servers do not reject the request. It is for
-// the removal of a znode that others wait for, in the background.
+// Insist calls f after growing pauses until the servers do not reject the request: the removal of a znode
+// that others wait for, in the background.
 func Insist(f func() error) {
 	backoff := Backoff{Max: MaxRejectionPause}
 	for rejected := true; rejected; rejected = IsRejection(f()) {
@@ -118,10 +106,8 @@ func Insist(f func() error) {
 	}
 }
 
-// Backoff determines the pauses between retries, for callers that cannot use Read.
-// The pause grows with each failure, because a server that is busy, or from which
-// the session has moved, answers immediately. It is reset after some time without
-// failures. The zero value is ready to use.
+// Backoff determines the pauses between retries, for callers that cannot use Read. The pause grows with
+// each failure, because a busy server answers immediately, and is reset after some time without failures.
 type Backoff struct {
 	Max   time.Duration // the longest pause; 0 means 250 ms
 	pause time.Duration
@@ -130,30 +116,38 @@ type Backoff struct {
 
 // Next returns the pause after a failure.
 func (b *Backoff) Next() time.Duration {
-	now, longest := time.Now(), b.Max
-	if longest == 0 {
-		longest = pauseMax
-	}
+	now, longest := time.Now(), cmp.Or(b.Max, 250*time.Millisecond)
 	if b.pause = min(2*b.pause, longest); now.Sub(b.last) > 2*longest {
-		b.pause = pauseMin
+		b.pause = 5 * time.Millisecond
 	}
 	b.last = now
 	return b.pause
 }
 
-// Final returns the error with which a request ends whose failure is err, or nil if it may be sent
-// again: err itself if it is not transient, with the server that has rejected the request;
-// ErrConnClosed if the owner of conn has called Close; or an answer that the server gives to
-// all requests of the connection. It blocks while the connection is down, until ctx is done.
+// AwaitRetry pauses after a request has failed, or returns the error of Final, or the cause of the context,
+// which wraps the failure.
+func (b *Backoff) AwaitRetry(ctx context.Context, conn *zk.Conn, failure error) error {
+	if final := Final(ctx, conn, failure); final != nil {
+		return final
+	}
+	if limit.Pause(ctx, b.Next()) != nil {
+		return fmt.Errorf("%w (%w)", context.Cause(ctx), failure)
+	}
+	return nil
+}
+
+// Final returns the error with which a request ends whose failure is err, or nil if it may be sent again:
+// err itself if it is not transient, with the server; ErrConnClosed if the owner of conn has called Close;
+// or an answer that the server gives to all requests. It blocks while the connection is down, until ctx is
+// done.
 //
-// zk.Conn has no method that reports Close, so Final sends further requests. A closed connection
-// answers every request immediately with ErrConnectionClosed. An open connection does so only if it
-// breaks while a request is in flight, and needs a new dial and handshake before that can happen
-// again, so it cannot give four such answers within a millisecond.
+// zk.Conn has no method that reports Close, so Final sends further requests. A closed connection answers
+// each immediately with ErrConnectionClosed. An open one does so only if it breaks while a request is in
+// flight, and needs a new handshake before that can happen again, so not four times within a millisecond.
 //
-// These requests may be the first of the next connection. A server that serves only authenticated
-// connections answers the first request with the reason and then closes the connection, so that the
-// request that is sent again would only see the connection break. Therefore their answer counts.
+// A server that serves only authenticated connections answers the first request of a connection with the
+// reason and then closes the connection, so that the request that is sent again would only see the break.
+// Therefore the answers count.
 func Final(ctx context.Context, conn *zk.Conn, err error) error {
 	switch {
 	case !Transient(err):
@@ -189,15 +183,13 @@ func Final(ctx context.Context, conn *zk.Conn, err error) error {
 	return Reject(ctx, conn, answer)
 }
 
-// ClosingTime is how long a connection that its owner closes may still appear to be open. It is
-// for callers that can wait that long.
+// ClosingTime is how long a connection that its owner closes may appear to be open, for callers that can
+// wait.
 const ClosingTime = 20 * time.Millisecond
 
-// AwaitClosing waits up to d until a connection is down. It is called if the
-// owner may be closing the connection. A request that is sent in the meantime can
-// block the client library forever: a request that was queued at the time of Close,
-// could not be written and was pending receives three answers on a channel with
-// capacity two.
+// AwaitClosing waits up to d until a connection is down, if its owner may be closing it. A request that is
+// sent in the meantime can block the client library forever: one that was queued at the time of Close,
+// could not be written and was pending receives three answers on a channel with capacity two.
 func AwaitClosing(ctx context.Context, conn *zk.Conn, d time.Duration) {
 	const interval = time.Millisecond
 	for end := time.Now().Add(d); conn.State() == zk.StateHasSession && time.Now().Before(end); {
@@ -207,58 +199,74 @@ func AwaitClosing(ctx context.Context, conn *zk.Conn, d time.Duration) {
 	}
 }
 
-// Get is conn.Get, but it returns ErrTooLarge, with the Stat, instead of sending a request
-// whose reply is known to break the connection. At least one request must have failed before that
-// is known: its error is zk.ErrConnectionClosed, and the caller retries as after any transient
-// failure. If the znode has changed since, the request is sent again. The other functions do the
-// same. They may be called from any goroutine.
+// Get is conn.Get, but instead of sending a request whose reply is known to break the connection, it
+// returns ErrTooLarge with the Stat. That is known after at least one request has failed, with
+// zk.ErrConnectionClosed, and the caller has sent it again. If the znode has changed since, the request is
+// sent again. GetW, Children and ChildrenW do the same. They may be called from any goroutine.
 //
-// If the connection has no right to read the znode, Get also returns the Stat, so that callers can
-// handle both as a property of this znode; see IsUnreadable.
+// Get also returns the Stat if the connection must not read the znode; see IsUnreadable.
 func Get(conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
-	data, stat, _, err := read(conn, part{path, false}, func() ([]byte, *zk.Stat, <-chan zk.Event, error) {
-		data, stat, err := conn.Get(path)
-		return data, stat, nil, err
-	})
-	if errors.Is(err, zk.ErrNoAuth) {
-		return withStat(err, func() (bool, *zk.Stat, error) { return conn.Exists(path) })
-	}
+	data, stat, _, err := getData(conn, path, false)
 	return data, stat, err
 }
 
-// IsUnreadable reports whether err is an error with which Get returns the Stat: the znode exists, but
-// this connection cannot read its data.
+// IsUnreadable reports whether the znode exists, but this connection cannot read its data.
 func IsUnreadable(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, zk.ErrNoAuth)
 }
 
-// withStat returns err with the Stat that exists returns, or the error of exists.
-func withStat(err error, exists func() (bool, *zk.Stat, error)) ([]byte, *zk.Stat, error) {
-	found, stat, failed := exists()
-	switch {
-	case failed != nil:
-		return nil, nil, failed
-	case !found:
-		return nil, nil, zk.ErrNoNode
-	}
-	return nil, stat, err
+// GetW is conn.GetW. With ErrTooLarge it also returns the Stat and a watch, and with zk.ErrNoAuth the Stat:
+// servers since 3.8.4 send no events of a znode to a client that must not read it.
+func GetW(conn *zk.Conn, path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
+	return getData(conn, path, true)
 }
 
-// GetW is conn.GetW. With ErrTooLarge it also returns the Stat and a watch, and with
-// zk.ErrNoAuth the Stat: servers since 3.8.4 send no events of a znode to a client that must not read
-// it.
-func GetW(conn *zk.Conn, path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
-	data, stat, watch, err := read(conn, part{path, false}, func() ([]byte, *zk.Stat, <-chan zk.Event, error) { return conn.GetW(path) })
+func getData(conn *zk.Conn, path string, watched bool) (data []byte, stat *zk.Stat, watch <-chan zk.Event, err error) {
+	data, stat, watch, err = read(conn, part{path, false}, func() (data []byte, stat *zk.Stat, watch <-chan zk.Event, err error) {
+		if watched {
+			return conn.GetW(path)
+		}
+		data, stat, err = conn.Get(path)
+		return data, stat, nil, err
+	})
+	unreadable, exists := err, false
 	switch {
-	case errors.Is(err, ErrTooLarge):
-		data, stat, err = withStat(err, func() (exists bool, stat *zk.Stat, failed error) {
-			exists, stat, watch, failed = conn.ExistsW(path)
-			return exists, stat, failed
-		})
-	case errors.Is(err, zk.ErrNoAuth):
-		data, stat, err = withStat(err, func() (bool, *zk.Stat, error) { return conn.Exists(path) })
+	case errors.Is(unreadable, ErrTooLarge) && watched:
+		exists, stat, watch, err = conn.ExistsW(path)
+	case errors.Is(unreadable, zk.ErrNoAuth):
+		exists, stat, err = conn.Exists(path)
+	default:
+		return data, stat, watch, err
 	}
-	return data, stat, watch, err
+	switch {
+	case err != nil:
+		return nil, nil, watch, err
+	case !exists:
+		return nil, nil, watch, zk.ErrNoNode
+	}
+	return nil, stat, watch, unreadable
+}
+
+// ReadData is Get, which it repeats as Read does.
+func ReadData(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
+	type content struct {
+		data []byte
+		stat *zk.Stat
+	}
+	c, err := Read(ctx, conn, func() (c content, err error) {
+		c.data, c.stat, err = Get(conn, path)
+		return c, err
+	})
+	return c.data, c.stat, err
+}
+
+// ReadStat returns the Stat of a znode, which is empty if the znode does not exist. It repeats the request as
+// Read does.
+func ReadStat(ctx context.Context, conn *zk.Conn, path string) (*zk.Stat, error) {
+	return Read(ctx, conn, func() (*zk.Stat, error) {
+		_, stat, err := conn.Exists(path)
+		return stat, err
+	})
 }
 
 // Children lists the children of path like conn.Children, and recognizes a reply that is too large.
@@ -296,8 +304,7 @@ func (p part) String() string {
 	return "data of " + p.path
 }
 
-// suspicion counts the failures of requests for a part, if the last one has failed with the
-// connection.
+// suspicion counts the failures of requests for a part, if the last one has failed with the connection.
 type suspicion struct {
 	breaks  int   // consecutive failures
 	refused int64 // the zxid of the state that is known to be too large, or 0
@@ -309,8 +316,8 @@ type suspicions struct {
 
 	mu    sync.Mutex
 	parts map[part]suspicion
-	// alone, of capacity 1, holds an element while a request that may have broken the connection
-	// is retried, so that its failure is not attributed to another such request.
+	// alone, of capacity 1, holds an element while a request that may have broken the connection is
+	// retried, so that its failure is not attributed to another one.
 	alone chan struct{}
 }
 
@@ -323,13 +330,11 @@ const (
 	maxSuspected = 4096 // parts of one connection
 )
 
-// noReply is larger than any reply: the servers accept requests of a megabyte by default, and the clients of
-// ZooKeeper and kazoo replies of a megabyte.
+// noReply is larger than any reply: servers accept requests of a megabyte by default.
 const noReply = 64 << 20
 
-// limitOf returns the size of the largest reply that the connection accepts, or noLimit if that is not less
-// than noReply, as with package zkdial by default. The client library does not export it: tests fail with a
-// release that has no such field.
+// limitOf returns the size of the largest reply that the connection accepts, or noLimit if that is noReply
+// or more. The client library does not export it: tests fail if a release has no such field.
 func limitOf(conn *zk.Conn) int {
 	field := reflect.ValueOf(conn).Elem().FieldByName("maxBufferSize")
 	if !field.IsValid() || !field.CanInt() || field.Int() >= noReply {
@@ -366,8 +371,8 @@ func read[T any](conn *zk.Conn, p part, send func() (T, *zk.Stat, <-chan zk.Even
 	return value, stat, watch, err
 }
 
-// note records the outcome of a request for a part. breaks is the number of failures when it was
-// sent: requests that were in progress together count as one failure.
+// note records the outcome of a request for a part. breaks is the number of failures when it was sent:
+// requests that were in progress together count as one failure.
 func (s *suspicions) note(p part, breaks int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -414,9 +419,8 @@ func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error
 		ErrTooLarge, p, stat.DataLength, stat.NumChildren)
 }
 
-// The number of failures after which a list, whose size is unknown, is considered too large, if it may
-// exceed the limit, and if that is unlikely. A request can also fail because the reply to another request
-// breaks the connection.
+// After so many failures a list, whose size is unknown, is considered too large, if it may exceed the
+// limit, or if that is unlikely. The reply to another request can also have broken the connection.
 const (
 	breaksIfPossible = 4
 	breaksIfUnlikely = 16

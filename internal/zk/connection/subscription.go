@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// Subscription is the access of one election or lock to the state of a connection. Its methods
-// may be called from any goroutine. Close must be called once.
+// Subscription is the access of one election or lock to the state of a connection. Its methods may be
+// called from any goroutine. Close must be called once.
 type Subscription struct {
 	m       *monitor
 	changed chan struct{}
@@ -29,17 +29,16 @@ type Subscription struct {
 	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
 }
 
-// Subscribe starts to monitor conn. timeout is the session timeout that the user has configured,
-// or 0 for the granted one. All subscriptions of the connection share the proofs of its lease. A
-// timeout that is shorter than the granted one ends the lease earlier for this subscription only.
-// Subscribe sends no request.
+// Subscribe starts to monitor conn, and sends no request. timeout is the configured session timeout, or 0
+// for the granted one. All subscriptions share the proofs of the lease; a shorter timeout ends the lease
+// earlier for this subscription only.
 func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	slot := slots.Of(conn)
 	slot.mu.Lock()
 	defer slot.mu.Unlock()
 	m := slot.monitor
 	if m == nil {
-		m = slot.start(conn)
+		m = slot.start(conn, timeout)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,14 +47,23 @@ func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	if !slices.ContainsFunc(m.validities, func(v validity) bool { return v.stated == timeout }) {
 		m.validities = append(m.validities, validity{stated: timeout})
 		m.updateTimeout()
-		m.startEarlier(timeout)
+		if len(m.subs) > 1 && m.timer.Stop() {
+			m.timer.Reset(0) // it may be needed earlier than for the other timeouts
+		}
 	}
 	m.validity(s).subs++
 	return s
 }
 
-// Close ends the subscription. If it is the last one of the connection, Close ends the
-// goroutine of the monitor and waits for it.
+// Subscribe returns a subscription with these options.
+func (o *Options) Subscribe() *Subscription {
+	sub := Subscribe(o.Conn, o.Timeout)
+	sub.CheckEvery(o.CheckInterval)
+	sub.LogTo(o.Log)
+	return sub
+}
+
+// Close ends the subscription, and with the last one the goroutine of the monitor, for which it waits.
 func (s *Subscription) Close() {
 	m := s.m
 	m.slot.mu.Lock()
@@ -83,8 +91,7 @@ func (s *Subscription) Close() {
 	<-m.done
 }
 
-// reject records the error of a request if it is a final answer of a server. The caller holds the
-// mutex of the monitor.
+// reject records a final answer of a server. The caller holds the mutex of the monitor.
 func (s *Subscription) reject(err error) {
 	if CodeOf(err) != nil && !Transient(err) {
 		s.rejected = err
@@ -92,12 +99,10 @@ func (s *Subscription) reject(err error) {
 	}
 }
 
-// EndOnClose makes the subscription call end, which ends the current grant of its user, with
-// ErrConnClosed before the owner of the connection ends the session. It calls end
-// immediately if that has happened. A later call replaces the function. end may be called again, also
-// while a call runs. It may be set after Close of the subscription. Only package zkdial detects
-// Close in time: on other connections, end is called after the servers have deleted the znodes of
-// the session.
+// EndOnClose makes the subscription call end, which ends the current grant, with ErrConnClosed before the
+// owner of the connection ends the session, or immediately if that has happened. A later call replaces the
+// function, which may be called again, also concurrently, and may be set after Close of the subscription.
+// Without package zkdial, it is called after the servers have deleted the znodes of the session.
 func (s *Subscription) EndOnClose(end context.CancelCauseFunc) {
 	s.m.mu.Lock()
 	closed, conn := s.m.closed, s.m.conn // conn is nil if this was the last subscription and is closed
@@ -108,8 +113,8 @@ func (s *Subscription) EndOnClose(end context.CancelCauseFunc) {
 	}
 }
 
-// Changed returns a channel that receives an element if the State may have changed since the
-// last element was received. It is never closed.
+// Changed returns a channel that receives an element if the State may have changed since the last one was
+// received. It is never closed.
 func (s *Subscription) Changed() <-chan struct{} { return s.changed }
 
 // State is the state of a connection and of the lease of its session.
@@ -117,21 +122,27 @@ type State struct {
 	Session int64 // the current session, 0 if there is none
 	Up      bool  // a server answers in that session
 	Closed  bool  // the owner has closed the connection
-	// Epoch increases whenever the monitor sees the connection break, and is not 0. It also
-	// increases if the connection was without a subscription, because nothing was monitored.
+	// Epoch increases whenever the connection breaks or was without a subscription. It is not 0.
 	Epoch   uint64
 	Missing bool // a check has not found the znode of Prove
-	// Rejected is a final answer of a server to a check, or to a request that it rejects because of
-	// the connection. It remains, because the user of the subscription must end.
+	// Rejected is a final answer of a server to a check, or to all requests of the connection. It remains.
 	Rejected error
-	// Proven reports that the lease is valid: the ensemble does not expire the session before
-	// Deadline. After the lease has ended, Proven becomes true again only if at least a quarter
-	// of the timeout is left.
+	// Proven reports that the ensemble does not expire the session before Deadline. After the lease has
+	// ended, Proven becomes true again only if at least a quarter of the timeout is left.
 	Proven   bool
 	Deadline time.Time
-	// Lapses counts how often Proven has become false, so that users notice this even if it is
-	// true again.
+	// Lapses counts how often Proven has become false, so that users notice it even if it is true again.
 	Lapses uint64
+}
+
+// DoubtDelay is the time after which a znode is read again, and its watch set again, if the watch may never fire
+// because it was set in an earlier Epoch: readers that end earlier, however many, do not set it again. reset means
+// that the last read has done that.
+func DoubtDelay(reset bool) time.Duration {
+	if reset {
+		return 10 * time.Second
+	}
+	return 2 * time.Second
 }
 
 // State returns the current state. Up and Session are read from the connection during the call.
@@ -155,11 +166,10 @@ func (s *Subscription) Deadline() time.Time {
 	return s.m.deadline(s)
 }
 
-// Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that
-// session. sent is the time at which an acknowledged write of the session was sent. It is the
-// first proof, unless it is zero or older than a third of the timeout. If the session has a lease,
-// because of earlier checks for any subscription, and a quarter of the timeout is left of it, that
-// lease continues.
+// Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that session.
+// sent is when an acknowledged write of the session was sent, which is the first proof, unless it is zero
+// or older than a third of the timeout. A lease of the session of which a quarter of the timeout is left
+// continues.
 func (s *Subscription) Prove(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
@@ -178,8 +188,7 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	s.path, s.missing = path, false
 	m.proving[path] = s
 	m.updateProven()
-	// With a valid lease, the next regular check includes path. A lock that is held briefly needs
-	// no check.
+	// With a valid lease, the next regular check includes path: a lock that is held briefly needs no check.
 	s.first = sent
 	m.checkNow = !m.validity(s).proven || m.checkNow && !alone
 	check := m.checkNow
@@ -187,12 +196,11 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	if check && m.timer.Stop() {
 		m.timer.Reset(0)
 	}
-	m.wakeUp()
+	signal(m.wake) // the goroutine, if it has started
 }
 
-// Move continues the checks of Prove with another znode. An acknowledged transaction, which was
-// sent at the time sent, has replaced the previous znode by path. The lease continues, even if a
-// check has not found the previous znode.
+// Move continues the checks of Prove with another znode, with which an acknowledged transaction, sent at
+// the time sent, has replaced the previous one.
 func (s *Subscription) Move(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
@@ -205,9 +213,8 @@ func (s *Subscription) Move(path string, sent time.Time) {
 	m.updateProven()
 }
 
-// CheckEvery sets the time from the acknowledgement of a check to the next check. At most a
-// quarter of the session timeout is used. Zero is the default, an eighth of the timeout. Each
-// check renews the lease of all subscriptions of the connection.
+// CheckEvery sets the time from the acknowledgement of a check to the next check, at most a quarter of the
+// session timeout; zero means an eighth. Each check renews the lease of all subscriptions.
 func (s *Subscription) CheckEvery(d time.Duration) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -222,13 +229,12 @@ func (s *Subscription) StopProving() {
 	s.path = ""
 }
 
-// AssumedTimeout is the session timeout that is assumed if the granted one is not known. It is the
-// shortest that a server with default settings grants, two ticks of two seconds.
+// AssumedTimeout is the session timeout that is assumed if the granted one is not known: the shortest that
+// a server with default settings grants, two ticks of two seconds.
 const AssumedTimeout = 4 * time.Second
 
-// SessionTimeout returns the session timeout to use for conn: the configured one (stated; 0 for none),
-// but at most the granted one. If none is configured it is the granted one, or AssumedTimeout if that
-// is not known.
+// SessionTimeout returns the session timeout to use for conn: the configured one (stated; 0 for none), at
+// most the granted one, or the granted one, or AssumedTimeout.
 func SessionTimeout(conn *zk.Conn, stated time.Duration) time.Duration {
 	return choose(stated, Granted(conn))
 }
@@ -245,8 +251,8 @@ func choose(stated, granted time.Duration) time.Duration {
 	return AssumedTimeout
 }
 
-// ValidateTimeout returns an error for a configured session timeout that exceeds the timeout that the
-// servers are known to have granted to conn. It also starts to detect pauses of the process.
+// ValidateTimeout returns an error for a configured timeout that exceeds the granted one, as far as that is
+// known. It also starts to detect pauses of the process.
 func ValidateTimeout(conn *zk.Conn, stated time.Duration) error {
 	if granted := Granted(conn); granted > 0 && stated > granted {
 		return fmt.Errorf("the servers have granted %v; omit the option or use at most that value", granted)
@@ -255,9 +261,7 @@ func ValidateTimeout(conn *zk.Conn, stated time.Duration) error {
 	return nil
 }
 
-// LogTo sets the logger for warnings: that the servers grant less than the timeout of Subscribe,
-// that no server has continued the session for longer than its timeout, or that sessions end
-// shortly after they began.
+// LogTo sets the logger for warnings of the monitor.
 func (s *Subscription) LogTo(log *slog.Logger) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -270,9 +274,9 @@ func (m *monitor) timeout(stated time.Duration) time.Duration {
 	return choose(stated, m.lease.timeout)
 }
 
-// updateTimeout sets the timeout of the lease: the granted one, or, if that is not known, the
-// longest that a subscription states, or else AssumedTimeout. A longer one than before does not apply to
-// earlier proofs, for which the servers used the shorter one. The caller holds mu.
+// updateTimeout sets the timeout of the lease: the granted one, or, if that is not known, the longest that
+// a subscription states, or else AssumedTimeout. For earlier proofs the servers used the earlier one, so a
+// longer one does not apply to them. The caller holds mu.
 func (m *monitor) updateTimeout() {
 	timeout := m.granted
 	if timeout == 0 {
@@ -301,14 +305,12 @@ func (m *monitor) updateGranted() {
 	}
 }
 
-// warn logs a warning if the servers grant less than the timeout of a subscription. The caller
-// holds mu.
+// warn logs a warning if the servers grant less than a subscription states. The caller holds mu.
 func (m *monitor) warn(s *Subscription) {
-	if s.log == nil || m.granted == 0 || s.stated <= m.granted {
-		return
+	if m.granted != 0 && s.stated > m.granted {
+		m.logLater(s, slog.LevelWarn, "WithSessionTimeout states more than the servers have granted: leases are shortened",
+			"stated", s.stated, "granted", m.granted)
 	}
-	m.logLater(s.log, slog.LevelWarn, "WithSessionTimeout states more than the servers have granted: leases are shortened",
-		"stated", s.stated, "granted", m.granted)
 }
 
 // Check is the result of a check, for one subscription.
@@ -318,31 +320,28 @@ type Check struct {
 	Err error
 }
 
-// observer is the callback of a subscription.
-type observer struct {
-	path  string
-	check func(Check)
-}
-
-// OnCheck sets a function that is called after each check of the subscription's znode, on the
-// goroutine of the monitor. It must be set before Prove, and must not block. It may be called
-// during Close, and after it if other subscriptions use the connection.
+// OnCheck sets a function that is called after each check of the subscription's znode, on the goroutine of
+// the monitor. It must be set before Prove, and must not block. It may be called during Close, and after it
+// if other subscriptions use the connection.
 func (s *Subscription) OnCheck(f func(Check)) { s.onCheck = f }
 
 // report calls the observers of a check that ended with err.
 func (r *checked) report(err error) {
-	for _, o := range r.observers {
+	for path, onCheck := range r.observers {
 		c := Check{r.sent, err}
-		if slices.Contains(r.missing, o.path) {
+		if slices.Contains(r.missing, path) {
 			c.Err = ErrDeleted
 		}
-		o.check(c)
+		onCheck(c)
 	}
 }
 
-func (s *Subscription) notify() {
+func (s *Subscription) notify() { signal(s.changed) }
+
+// signal adds an element to a channel of capacity 1 unless it has one.
+func signal(c chan<- struct{}) {
 	select {
-	case s.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

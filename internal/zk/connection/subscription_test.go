@@ -166,7 +166,7 @@ func TestPause_ShorterTimeout(t *testing.T) {
 		time.Sleep(time.Minute)
 		p := pauseMonitors.Of(t.Conn)
 		p.mu.Lock()
-		p.pauses.running = p.pauses.running.Add(-6 * time.Second)
+		p.running = p.running.Add(-6 * time.Second)
 		p.mu.Unlock()
 		time.Sleep(time.Second)
 		sub := Subscribe(t.Conn, time.Second)

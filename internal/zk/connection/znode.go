@@ -9,24 +9,20 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// The limits of what users choose and many requests contain. They keep a transaction about 200 znodes
-// below the size of a request that servers accept.
+// The limits of what users choose keep a transaction about 200 znodes below the size that servers accept.
 const (
 	maxPath = 4 << 10
 	maxACL  = 64 << 10
 )
 
-// CheckPath returns ErrInvalid for the root, for paths that ZooKeeper does not accept, and
-// for paths that are too long. Servers handle a character above U+FFFF as two surrogates, which they do
-// not accept.
+// CheckPath returns ErrInvalid for the root, for paths that ZooKeeper does not accept, and for paths that
+// are too long. Servers handle a character above U+FFFF as two surrogates, which they do not accept.
 func CheckPath(node string) error {
 	switch {
 	case !strings.HasPrefix(node, "/"):
@@ -60,9 +56,9 @@ func CheckACL(acl []zk.ACL) error {
 	return nil
 }
 
-// MakeZnode creates node and those of its parents that do not exist. The parents are containers, which
-// the ensemble may remove after their last child was deleted. So is node if container is true. On
-// servers that do not implement containers, they are persistent. A znode that exists is not changed.
+// MakeZnode creates node, and those of its parents that do not exist as containers, which the ensemble may
+// remove after their last child was deleted. So is node if container is true. Servers that do not implement
+// containers get persistent znodes. A znode that exists is not changed.
 func MakeZnode(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, container bool) error {
 	create := makePersistent
 	if container {
@@ -82,27 +78,23 @@ func MakeZnode(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, co
 	}
 }
 
-// IsEphemeral reports whether the znode with this Stat belongs to a session and has no
-// children. The Stat of a container has the owner 0 on Apache's servers and the smallest
-// int64 on ClickHouse Keeper.
+// IsEphemeral reports whether the znode with this Stat belongs to a session. The Stat of a container has
+// the owner 0 on Apache's servers and the smallest int64 on ClickHouse Keeper.
 func IsEphemeral(stat *zk.Stat) bool {
 	return stat.EphemeralOwner != 0 && stat.EphemeralOwner != math.MinInt64
 }
 
-// maxBroken is the number of consecutive requests for a container that may break the connection
-// before makeContainer creates a persistent znode instead. Before each of them the server has
-// answered a read, so it is unlikely that the network fails each time in this moment. If it does,
-// the directories that this connection creates remain after their last child was deleted, which
-// costs their znodes and nothing else.
+// maxBroken is the number of consecutive requests for a container that may break the connection before
+// makeContainer creates a persistent znode instead. The server has answered a read before each of them. If
+// the network has failed nevertheless, only empty directories remain.
 const maxBroken = 3
 
 // withoutContainers reports whether the servers of a connection do not implement containers.
 var withoutContainers = NewMap(func(*zk.Conn) *atomic.Bool { return new(atomic.Bool) })
 
-// makeContainer creates node as a container. ZooKeeper before release 3.5 returns
-// "unimplemented"; ClickHouse Keeper before release 26.7 closes the connection without a reply.
-// On such servers makeContainer creates a persistent znode. So the request is not retried by
-// this package: after several failures, another request is sent.
+// makeContainer creates node as a container, or as a persistent znode on servers that do not implement
+// containers: ZooKeeper before 3.5 returns "unimplemented"; ClickHouse Keeper before 26.7 closes the
+// connection without a reply.
 func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL) error {
 	var backoff Backoff
 	unsupported := withoutContainers.Of(conn)
@@ -113,25 +105,18 @@ func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL
 		switch {
 		case err == nil:
 			return nil
-		case HasCode(err, Unimplemented):
+		case isUnimplemented(err):
 			broken = maxBroken
 			continue
 		case errors.Is(err, zk.ErrConnectionClosed):
 			broken++
 		}
-		if final := Final(ctx, conn, err); final != nil {
-			return final
-		}
-		if err := limit.Pause(ctx, backoff.Next()); err != nil {
+		if err := backoff.AwaitRetry(ctx, conn, err); err != nil {
 			return err
 		}
-		// The reply shows that the connection works again, and whether the request that broke
-		// it was applied.
-		exists, err := Read(ctx, conn, func() (bool, error) {
-			exists, _, err := conn.Exists(node)
-			return exists, err
-		})
-		if err != nil || exists {
+		// The reply shows that the connection works again, and whether the request was applied.
+		stat, err := ReadStat(ctx, conn, node)
+		if err != nil || stat.Czxid != 0 {
 			return err
 		}
 	}
@@ -146,14 +131,14 @@ func makePersistent(ctx context.Context, conn *zk.Conn, node string, acl []zk.AC
 	})
 }
 
-// changing are the permissions with which a client changes an election or a recipe. In ZooKeeper the
-// ACL of a znode determines who may create and delete its children.
+// changing are the permissions with which a client changes an election or a recipe. The ACL of a znode
+// determines who may create and delete its children.
 const changing = zk.PermCreate | zk.PermDelete | zk.PermWrite | zk.PermAdmin
 
-// Others returns the permissions in the ACL of a znode with which clients may change the znode, or
-// create and delete its children, and which own does not grant to them. own is the ACL with which a
-// participant creates its znodes. Its scheme "auth" stands for all identities with credentials, because
-// only the servers know which of them the connection has.
+// Others returns the permissions in the ACL of a znode with which clients may change the znode or its
+// children, and which own, the ACL of a participant's znodes, does not grant to them. Its scheme "auth"
+// stands for all identities with credentials, because only the servers know which of them the connection
+// has.
 func Others(node, own []zk.ACL) []zk.ACL {
 	var others []zk.ACL
 	for _, a := range node {
@@ -170,8 +155,7 @@ func Others(node, own []zk.ACL) []zk.ACL {
 	return others
 }
 
-// includes reports whether an entry of the participant's ACL applies to all clients to which the entry a
-// of a znode applies.
+// includes reports whether an entry of own applies to all clients to which the entry a applies.
 func includes(own, a zk.ACL) bool {
 	switch own.Scheme {
 	case "world":
@@ -190,16 +174,19 @@ func includes(own, a zk.ACL) bool {
 // Protects reports whether an ACL denies a change to some clients.
 func Protects(acl []zk.ACL) bool { return len(Others(zk.WorldACL(zk.PermAll), acl)) > 0 }
 
-// Guard checks that the ACLs of znodes that exist do not permit more than the ACL with which a
-// participant creates its znodes.
-type Guard struct {
-	Conn   *zk.Conn
-	ACL    []zk.ACL
-	Strict bool // an error instead of a warning
-	Log    *slog.Logger
+// Options are the connection of an election or a recipe, and the options that all of them have.
+type Options struct {
+	Conn *zk.Conn
+	ACL  []zk.ACL // of the znodes that a participant creates
+	// StrictACL makes an ACL of an existing znode that permits others more than ACL does an error instead of a
+	// warning.
+	StrictACL     bool
+	Timeout       time.Duration // the session timeout that the user states, 0 for the granted one
+	CheckInterval time.Duration // between the checks that renew a lease, 0 for the default
+	Log           *slog.Logger
 }
 
-// CheckStrict returns ErrInvalid if there is nothing that a strict Guard can check.
+// CheckStrict returns ErrInvalid if there is nothing that a strict ACL can forbid.
 func CheckStrict(acl []zk.ACL, strict bool) error {
 	if strict && !Protects(acl) {
 		return fmt.Errorf("%w: WithStrictACL: it needs WithACL with an ACL that does not grant all permissions to all clients", ErrInvalid)
@@ -207,8 +194,7 @@ func CheckStrict(acl []zk.ACL, strict bool) error {
 	return nil
 }
 
-// OpenError means that the ACL of a znode permits other clients to change it. It wraps
-// ErrPermission.
+// OpenError means that the ACL of a znode permits other clients to change it. It wraps ErrPermission.
 type OpenError struct {
 	Path   string
 	Others []zk.ACL
@@ -222,77 +208,71 @@ func (e *OpenError) Error() string {
 
 func (e *OpenError) Unwrap() error { return ErrPermission }
 
-// checks are the znodes that were checked on a connection.
-type checks struct {
-	mu     sync.Mutex
-	czxids map[string]int64 // of the znodes that were checked, by path and Guard
-}
-
 // maxChecks limits the number of znodes that are remembered.
 const maxChecks = 1024
 
-var checksOf = NewMap(func(*zk.Conn) *checks { return &checks{czxids: map[string]int64{}} })
+// checkedZnodes contains the czxids of the znodes that were checked, by path and Options.
+var checkedZnodes = NewTables[string, int64]()
 
-// Check reads the ACL of a znode, unless that was done before on the connection. czxid identifies the
-// znode; if it is 0, a znode that was deleted and created again does not matter. If others may change the
-// znode, or if the connection is not permitted to read the ACL, Check logs a warning, or returns an error
-// if the Guard is strict, in the first case an OpenError. A missing znode is no error. Check sends at most
-// one request, and none if the ACL of the Guard permits everything.
-func (g *Guard) Check(node string, czxid int64) error {
-	if g.Checked(node, czxid) {
+// CheckZnode reads the ACL of a znode, unless that was done before on the connection. czxid identifies the znode;
+// 0 means any at the path. If others may change the znode, or if the connection must not read the ACL, it logs a
+// warning, or returns an error if StrictACL is set, in the first case an OpenError. A missing znode is no error.
+// It sends at most one request, and none if ACL permits everything.
+func (o *Options) CheckZnode(node string, czxid int64) error {
+	if o.CheckedZnode(node, czxid) {
 		return nil
 	}
-	acl, stat, err := g.Conn.GetACL(node)
+	acl, stat, err := o.Conn.GetACL(node)
 	switch {
 	case err == zk.ErrNoNode: //nolint:errorlint // as the client library returns it
 		return nil
-	case err == zk.ErrNoAuth && g.Strict: //nolint:errorlint // as the client library returns it
+	case err == zk.ErrNoAuth && o.StrictACL: //nolint:errorlint // as well
 		return fmt.Errorf("read the ACL of %s, which WithStrictACL requires: %w", node, err)
-	case err == zk.ErrNoAuth: //nolint:errorlint // as the client library returns it
-		if g.note(node, czxid) {
-			g.Log.Warn("the ACL of the znode cannot be read, so other clients may be able to change it: permit the participants to read it", "path", node)
+	case err == zk.ErrNoAuth: //nolint:errorlint // as well
+		if o.note(node, czxid) {
+			o.Log.Warn("the ACL of the znode cannot be read, so other clients may be able to change it: permit the participants to read it", "path", node)
 		}
 		return nil
 	case err != nil:
 		return err
 	}
-	open := OpenError{node, Others(acl, g.ACL), remedy(node, g.ACL)}
-	if g.Strict && len(open.Others) > 0 {
+	open := OpenError{node, Others(acl, o.ACL), remedy(node, o.ACL)}
+	if o.StrictACL && len(open.Others) > 0 {
 		return &open
 	}
-	if g.note(node, stat.Czxid) && len(open.Others) > 0 {
-		g.Log.Warn("the ACL of the znode lets other clients change it: set it with zkCli.sh", "path", node,
+	if o.note(node, stat.Czxid) && len(open.Others) > 0 {
+		o.Log.Warn("the ACL of the znode lets other clients change it: set it with zkCli.sh", "path", node,
 			"others", format(open.Others), "command", open.Remedy)
 	}
 	return nil
 }
 
-func (g *Guard) key(node string) string { return fmt.Sprint(node, " ", g.ACL, g.Strict) }
+func (o *Options) key(node string) string { return fmt.Sprint(node, " ", o.ACL, o.StrictACL) }
 
-// Checked reports whether Check would send no request.
-func (g *Guard) Checked(node string, czxid int64) bool {
-	if !Protects(g.ACL) {
+// CheckedZnode reports whether CheckZnode would send no request.
+func (o *Options) CheckedZnode(node string, czxid int64) bool {
+	if !Protects(o.ACL) {
 		return true
 	}
-	c, key := checksOf.Of(g.Conn), g.key(node)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, ok := c.czxids[key]
+	checked, key := checkedZnodes.Of(o.Conn), o.key(node)
+	checked.Lock()
+	defer checked.Unlock()
+	known, ok := checked.Entries[key]
 	return ok && (czxid == 0 || czxid == known)
 }
 
-// note records that the znode was checked. It returns false if that was known.
-func (g *Guard) note(node string, czxid int64) bool {
-	c, key := checksOf.Of(g.Conn), g.key(node)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known, ok := c.czxids[key]; ok && known == czxid {
+// note records that the znode was checked, and returns false if that was known.
+func (o *Options) note(node string, czxid int64) bool {
+	checked, key := checkedZnodes.Of(o.Conn), o.key(node)
+	checked.Lock()
+	defer checked.Unlock()
+	if known, ok := checked.Entries[key]; ok && known == czxid {
 		return false
 	}
-	if len(c.czxids) >= maxChecks {
-		clear(c.czxids)
+	if len(checked.Entries) >= maxChecks {
+		clear(checked.Entries)
 	}
-	c.czxids[key] = czxid
+	checked.Entries[key] = czxid
 	return true
 }
 

@@ -8,49 +8,45 @@ type Config struct {
 
 	Dir    string // the path of the queue's znode
 	Naming Naming
-	// Tombstone is the name of a child that marks the queue as ended, or empty if the queue cannot
-	// end.
+	// Tombstone is the name of a child that marks the queue as ended, or empty if the queue cannot end.
 	Tombstone string
-	// CanMakeQueue reports that the znode of the queue is created if it does not exist.
-	// Otherwise its absence means that the queue has ended.
+	// CanMakeQueue reports that the znode of the queue is created if it does not exist. Otherwise its absence
+	// means that the queue has ended.
 	CanMakeQueue bool
-	// QueueMayVanish means that the caller creates the znode of the queue again if it is deleted before
-	// the contender joins, because it can be a container, which the servers delete if it is empty. A
-	// contender that finds no queue to join, or has joined another queue instead, then leaves with
-	// zk.ErrNoNode. If a create without a reply may have been applied, the queue was not empty, and
-	// has ended.
+	// QueueMayVanish means that the caller creates the znode of the queue again if it is deleted before the
+	// contender joins, because it can be a container. A contender that finds no queue to join, or has joined
+	// another queue instead, then leaves with zk.ErrNoNode. If a create without a reply may have been applied,
+	// the queue was not empty, and has ended.
 	QueueMayVanish bool
 	// QueueUnconfirmed means that the server that has shown the znode of the queue may have lagged behind. A
 	// contender that has joined another queue at the path then leaves with zk.ErrNoNode, so that the caller
 	// finds the queue again.
 	QueueUnconfirmed bool
-	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same
-	// path is another queue.
+	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same path is another
+	// queue.
 	QueueCzxid int64
-	// QueueSession is the session in which the znode of the queue was seen, or 0. In another
-	// session its absence does not show that a client has deleted it, unless the contender has
-	// listed it in that session.
+	// QueueSession is the session in which the znode of the queue was seen, or 0. In another session its
+	// absence does not show that a client has deleted it, unless the contender has listed it in that session.
 	QueueSession int64
-	// Lookahead makes the contender watch its znode, and the contender before its predecessor,
-	// from the beginning. Otherwise it does so after PreparePerContender for each earlier
-	// contender, and during its turn it watches its znode after OwnDelay.
+	// Lookahead makes the contender watch its znode, and the contender before its predecessor, from the
+	// beginning. Otherwise it does so after PreparePerContender for each earlier contender, and during its turn
+	// it watches its znode after OwnDelay.
 	Lookahead bool
-	// Patience limits how long ZooKeeper may be unreachable while the contender joins, or while
-	// it looks for the reason why its znode was deleted; 0 means no limit.
+	// Patience limits how long ZooKeeper may be unreachable while the contender joins, or looks for the reason
+	// why its znode was deleted; 0 means no limit.
 	Patience time.Duration
-	// Standby is how long the next contender keeps a lease in advance, so that its turn is
-	// proven when it comes. Afterwards it requests a lease only when its turn has come. 0 means
-	// no limit.
+	// Standby is how long the next contender keeps a lease in advance, so that its turn is proven when it
+	// comes. Afterwards it requests a lease only when its turn has come. 0 means no limit.
 	Standby time.Duration
 }
 
-// Policy determines when it is a contender's turn. If all functions are nil, it is that of an
-// exclusive lock or an election: each contender waits for all earlier ones.
+// Policy determines when it is a contender's turn. If all functions are nil, each contender waits for all
+// earlier ones.
 type Policy struct {
 	// Blocks reports whether the contender waits for an earlier one with this name.
 	Blocks func(name string) bool
-	// Replaceable reports whether an earlier contender can be replaced by a new contender at the
-	// same position, so that its deletion does not prove that the position is free.
+	// Replaceable reports whether an earlier contender can be replaced by a new one at the same position, so
+	// that its deletion does not prove that the position is free.
 	Replaceable func(name string) bool
 	// Admit decides whether a contender has its turn together with others.
 	Admit func(l Listing) Admission
@@ -61,8 +57,7 @@ type Listing struct {
 	Own         string
 	Predecessor string // the last of the earlier contenders, empty for the head of the queue
 	Names       []string
-	// Counts reports whether a child counts: it is not an orphaned znode of the contender
-	// itself.
+	// Counts reports whether a child counts: it is not an orphaned znode of the contender itself.
 	Counts func(name string) bool
 }
 
@@ -74,8 +69,8 @@ const (
 	Behind Place = iota
 	// BehindAny means that the departure of any earlier contender may bring the turn.
 	BehindAny
-	// BehindHolders means BehindAny, and that all earlier contenders have their turn, so that the
-	// contender should have a lease in advance.
+	// BehindHolders means the same, and that all earlier contenders have their turn, so that the contender
+	// should have a lease in advance.
 	BehindHolders
 	// First means that it is the contender's turn.
 	First
@@ -90,29 +85,23 @@ func (p Place) waitsForAny() bool { return p == BehindAny || p == BehindHolders 
 // Admission is the result of [Policy.Admit].
 type Admission struct {
 	Place Place
-	// Followed reports that a later contender waits, which must be notified when this contender
-	// has its turn.
+	// Followed reports that a later contender waits, which must be notified when this contender has its turn.
 	Followed bool
 	// Err ends the contender.
 	Err error
 }
 
 const (
-	// PreparePerContender is how long a contender without Lookahead waits, for each earlier
-	// contender, until it prepares for its turn. If turns are shorter, the preparation would be
-	// late, and would delay others by its requests.
+	// PreparePerContender is how long a contender without Lookahead waits, for each earlier contender, until it
+	// prepares for its turn. If turns are shorter, the preparation would be late, and would delay others.
 	PreparePerContender = 5 * time.Millisecond / 2
-	// OwnDelay is how long a turn lasts before the contender watches its znode, unless it watched
-	// it while it was queued. In this time the deletion of the znode is noticed late.
+	// OwnDelay is how long a turn lasts before the contender watches its znode, unless it watched it while it
+	// was queued. In this time the deletion of the znode is noticed late.
 	OwnDelay = 2 * time.Millisecond
-	// reasonDelay is how long the reason of a deletion may be unknown before the deletion is
-	// reported a second time.
+	// reasonDelay is how long the reason of a deletion may be unknown before the deletion is reported a second
+	// time.
 	reasonDelay = 10 * time.Millisecond
-	// reconnectDelay is added to Patience for the reason of a deletion: the client library
-	// waits for a second before it connects to a server again.
+	// reconnectDelay is added to Patience for the reason of a deletion: the client library waits for a second
+	// before it connects to a server again.
 	reconnectDelay = 2 * time.Second
-	// doubtDelay is after how long a watch that may never fire is set again, and
-	// longDoubtDelay if that was done before.
-	doubtDelay     = 2 * time.Second
-	longDoubtDelay = 10 * time.Second
 )

@@ -37,14 +37,8 @@ type Contender struct {
 	timers  timers
 	lease   lease
 
-	reason   error // why the contender leaves
-	reported reported
-}
-
-// reported is what distinguishes the last reported State from others.
-type reported struct {
-	name, predecessor   string
-	next, first, proven bool
+	reason   error // why it leaves
+	reported State
 }
 
 // setOf is a set of kinds.
@@ -79,8 +73,8 @@ func (c *Contender) Leaving() bool { return c.phase >= leaving }
 // Reason returns why the contender has left.
 func (c *Contender) Reason() error { return c.reason }
 
-// Watches reports whether the contender still waits for the event of a watch that was set by
-// a request with this name. The driver drops all other watches.
+// Watches reports whether the contender still waits for the event of a watch that was set by a request with
+// this name. The driver drops all other watches.
 func (c *Contender) Watches(name string) bool {
 	return c.phase == queued && (c.queue.predecessor.name == name && c.queue.predecessor.znode == watched || c.queue.before.name == name && c.queue.before.znode == watched)
 }
@@ -88,8 +82,7 @@ func (c *Contender) Watches(name string) bool {
 // WatchesQueue reports whether the contender still waits for the event of the watch on the queue.
 func (c *Contender) WatchesQueue() bool { return c.phase == queued && c.watches.queue }
 
-// Step consumes an input, given the current state of the connection, appends the outputs to
-// out and returns it.
+// Step consumes an input, given the current state of the connection, appends the outputs to out and returns it.
 func (c *Contender) Step(conn connection.State, in *Input, out []Output) []Output {
 	c.conn, c.out = conn, out
 	c.conn.Proven = conn.Proven && c.lease.proving
@@ -159,8 +152,7 @@ func (c *Contender) output(kind OutputKind) *Output {
 	return o
 }
 
-// send outputs a request and returns it, to be completed. It does nothing and returns nil if a request of the
-// same kind is outstanding.
+// send outputs a request and returns it, to be completed, or nil if a request of the same kind is outstanding.
 func (c *Contender) send(kind RequestKind, name string) *Request {
 	if c.pending.has(kind) {
 		return nil
@@ -173,8 +165,8 @@ func (c *Contender) send(kind RequestKind, name string) *Request {
 
 // report outputs a state if it differs from the last reported one.
 func (c *Contender) report(s State) {
-	if r := (reported{s.Name, s.Predecessor, s.Next, s.First, s.Proven}); s.Err != nil || r != c.reported {
-		c.reported = r
+	if s.Err != nil || s != c.reported {
+		c.reported = s
 		c.output(Report).State = s
 	}
 }
@@ -182,11 +174,7 @@ func (c *Contender) report(s State) {
 // receive processes the reply to a request.
 func (c *Contender) receive(r *Request, reply *Reply) {
 	if reply.Doubt && c.phase == queued {
-		delay := doubtDelay
-		if r.Reset {
-			delay = longDoubtDelay
-		}
-		c.setTimer(DoubtTimer, delay)
+		c.setTimer(DoubtTimer, connection.DoubtDelay(r.Reset))
 	}
 	switch r.Kind {
 	case Create:
@@ -213,8 +201,8 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 		c.receiveDelete(r, reply)
 	case Notify:
 		if err := reply.Err; c.phase == holding && err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed) {
-			// The follower would wait although leases are free. After all other failures the znode
-			// does not exist any more, and its deletion wakes the follower as well.
+			// The follower would wait although leases are free. After the other failures the znode does not
+			// exist any more, and its deletion wakes the follower as well.
 			c.leave(err, false)
 		}
 	case Replace:
@@ -224,12 +212,9 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 
 // receiveEvent processes the event of a watch.
 func (c *Contender) receiveEvent(in *Input) {
-	switch in.Event {
-	case ConnClosed:
-		c.leave(connection.ErrConnClosed, false)
-		return
-	case SessionOver:
-		c.leave(connection.ErrSessionExpired, false)
+	deleted := errors.Is(in.Err, connection.ErrDeleted)
+	if in.Err != nil && !deleted {
+		c.leave(in.Err, false)
 		return
 	}
 	switch in.Watch {
@@ -238,7 +223,7 @@ func (c *Contender) receiveEvent(in *Input) {
 		switch {
 		case in.Name != c.znode.name, c.znode.renamingTo != "":
 			// The rename deletes the znode itself.
-		case in.Event == Deleted:
+		case deleted:
 			c.lose()
 		case c.phase == queued:
 			c.listAgain()
@@ -246,17 +231,17 @@ func (c *Contender) receiveEvent(in *Input) {
 	case OtherWatch:
 		if c.queue.predecessor.name == in.Name {
 			c.queue.predecessor.fire(in)
-			if in.Event != Deleted && c.cfg.Admit != nil {
-				// The predecessor has its turn, and this contender may have it, too. Without
-				// Policy.Admit, the queue was marked as ended, which the next contender
-				// notices when it reads the predecessor again.
+			if !deleted && c.cfg.Admit != nil {
+				// The predecessor has its turn, and this contender may have it, too. Without Policy.Admit, the
+				// queue was marked as ended, which the next contender notices when it reads the predecessor
+				// again.
 				c.queue.list = watchedList
 				c.prove(true)
 			}
 		}
 		if c.queue.before.name == in.Name {
 			c.queue.before.fire(in)
-			if in.Event == Deleted {
+			if deleted {
 				c.listAgain()
 			}
 		}

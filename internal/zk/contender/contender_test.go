@@ -30,8 +30,8 @@ type script struct {
 	t       *testing.T
 	c       *Contender
 	conn    connection.State
-	sent    [requestKinds]*Request // without a reply
-	outputs []string               // of the last step
+	sent    [len(requestNames)]*Request // without a reply
+	outputs []string                    // of the last step
 }
 
 // newScript returns a script in session 1, whose connection is up. The first input must be Start.
@@ -81,7 +81,7 @@ func (s *script) replied(kind RequestKind, reply Reply) Input {
 // fired delivers the event of a watch.
 func (s *script) fired(w Watch, name string, e Event, want ...string) {
 	s.t.Helper()
-	s.step(Input{Kind: Fired, Watch: w, Name: name, Event: e, Safe: true}, want...)
+	s.step(Input{Kind: Fired, Watch: w, Name: name, Err: e.err(), Safe: true}, want...)
 }
 
 // expired delivers the expiration of a timer.
@@ -294,7 +294,7 @@ func (s *script) rename(want ...string) {
 func TestRename(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
-	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted, Safe: true}) // the rename has deleted it
+	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Err: connection.ErrDeleted, Safe: true}) // by the rename
 	require.True(t, s.c.Holding())
 	s.connect(func(c *connection.State) { c.Missing = true })
 	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
@@ -335,4 +335,18 @@ func TestRename_WhileLeaving(t *testing.T) {
 	s.leave(errOther, "report other error", "rest", "send delete own-latch-5 last because: other error")
 	s.reply(Delete, Reply{Err: zk.ErrNoNode}, "send delete renamed-latch-5 last because: other error")
 	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
+}
+
+var requestNames = [...]string{
+	"create", "make queue", "search", "list", "read own", "read predecessor", "read before", "inspect", "find contender",
+	"find reason", "delete", "notify", "replace",
+}
+
+func (k RequestKind) String() string { return requestNames[k] }
+
+func (r Request) String() string {
+	if name := r.Name + strings.Join(r.Names, ","); name != "" {
+		return fmt.Sprintf("%v %s", r.Kind, name)
+	}
+	return r.Kind.String()
 }

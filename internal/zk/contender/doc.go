@@ -1,39 +1,34 @@
-// Package contender implements one contender in a wait queue on ZooKeeper as a deterministic
-// state machine. Elections, mutexes, read-write locks and semaphores use it.
+// Package contender implements one contender in a wait queue on ZooKeeper as a deterministic state machine.
+// Elections, mutexes, read-write locks and semaphores use it.
 //
-// A contender creates an ephemeral sequential znode in the znode of the queue. The sequence
-// numbers order the contenders. Later contenders get greater numbers, so the earlier
-// contenders of a contender can only become fewer. A contender watches its predecessor, the
-// last of the earlier contenders that it waits for. When the predecessor is deleted, it is the
-// contender's turn if no other earlier contender remains.
+// A contender creates an ephemeral sequential znode in the znode of the queue. The sequence numbers order the
+// contenders, so the earlier contenders of a contender can only become fewer. A contender watches its
+// predecessor, the last of the earlier contenders that it waits for. When it is deleted and no other one
+// remains, it is the contender's turn.
 //
 //	joining ──► queued ──► holding ──► leaving ──► gone
 //	                 └──────► lost ──────┘
 //
-// A contender is joining until it has a znode, queued until it is its turn, and holding
-// afterwards. It is lost if its znode was deleted, until it knows the reason, and leaving while
-// it removes its znodes. An error, or the caller's request to leave, leads from every state to
-// leaving.
+// A contender is joining until it has a znode, queued until it is its turn, and holding afterwards. It is lost
+// if its znode was deleted, until it knows the reason, and leaving while it removes its znodes. An error, or
+// the caller's request to leave, leads from every state to leaving.
 //
-// The state machine contains no goroutines, channels, clocks, connections or random numbers.
-// [Contender.Step] consumes one input (a reply, a watch event, a timer, a change of the
-// connection) and returns outputs: requests, reports to the user, timers. Package queue
-// executes them. The explorer in the tests of this package executes them in a model of
-// ZooKeeper and visits all reachable states.
+// The state machine contains no goroutines, channels, clocks, connections or random numbers. [Contender.Step]
+// consumes one input (a reply, a watch event, a timer, a change of the connection) and returns outputs:
+// requests, reports to the user, timers. Package queue executes them. The explorer in the tests of this package
+// executes them in a model of ZooKeeper and visits all reachable states.
 //
 // # Knowledge and requests
 //
-// An input only changes what the contender knows: about its znode and the other znodes that it may have
-// created, the queue, its watches, its timers and its lease. After each input, Step compares this knowledge
-// with what the state requires, and outputs the missing requests. Therefore the order in which replies and
-// events arrive does not matter, and a request is never repeated while its reply is outstanding.
+// An input only changes what the contender knows. After each input, Step compares this knowledge with what the
+// state requires, and outputs the missing requests. Therefore the order in which replies and events arrive does
+// not matter, and a request is never repeated while its reply is outstanding.
 //
-// A contender has its turn without a further request if a listing has shown that its
-// predecessor is the only earlier contender it waits for, and if both its znode and the
-// predecessor's were watched when the event of the predecessor's deletion arrived. The server
-// reports deletions in their order, so the contender's znode still existed. To know this in time,
-// a contender watches the contender before its predecessor as well, and lists the queue when the
-// znode of that contender is deleted. It also renews its lease then, because it is probably next. A
-// deletion thus wakes at most two contenders. A contender whose [Config.Lookahead] is false does so
-// only if it has waited for some time, because short holds end before it could know.
+// A contender has its turn without a further request if a listing has shown that its predecessor is the only
+// earlier contender it waits for, and if both its znode and the predecessor's were watched when the event of
+// the predecessor's deletion arrived. The server reports deletions in their order, so the contender's znode
+// still existed. To know this in time, a contender watches the contender before its predecessor as well, and
+// when that is deleted lists the queue and renews its lease, because it is probably next. A deletion thus wakes
+// at most two contenders. Without [Config.Lookahead] a contender does so only after it has waited for some
+// time, because short holds end before it could know.
 package contender

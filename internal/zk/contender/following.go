@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// counterDigits is the length of the counter with which a GUID ends, in hex digits. It counts the contenders of one
-// client, so that Following can predict the name of the next one.
+// counterDigits is the length of the counter with which a GUID ends, in hex digits: see Following.
 const counterDigits = 8
 
 // NextGUID returns the bytes of the GUID that follows guid: its counter is greater by one.
@@ -20,9 +19,9 @@ func NextGUID(guid [guidLength / 2]byte) [guidLength / 2]byte {
 	return guid
 }
 
-// Following returns the name of the contender that was created directly before the contender own, if it has
-// the GUID that follows that of the earlier contender name. It returns an empty name if name is not that of a
-// contender of this library, or if own has no predecessor.
+// Following returns the name of the contender that was created directly before the contender own, if it has the
+// GUID that follows that of the earlier contender name. It is empty if name is not that of a contender of this
+// library, or if own has no predecessor.
 func Following(name, own string) string {
 	number, ok := Sequence(own)
 	if _, known := Sequence(name); !ok || !known || number <= 0 || !IsOurs(name) {

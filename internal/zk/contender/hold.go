@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// hold keeps the lease of a contender whose turn it is. It does not read the queue any more: only
-// the deletion of its znode and the expiry of its session matter.
+// hold keeps the lease of a contender whose turn it is. Only the deletion of its znode and the expiry of its
+// session matter.
 func (c *Contender) hold() {
 	if c.conn.Missing && c.znode.renamingTo == "" {
 		c.lose()
@@ -19,9 +19,9 @@ func (c *Contender) hold() {
 	c.confirmOwn()
 	c.prove(true)
 	s := State{Name: c.znode.name, First: true, Session: c.znode.session, Token: c.znode.token}
-	if c.reported.proven && c.lease.lapses != c.conn.Lapses {
-		// The lease has expired, and may be valid again. The user may have found the expiration by the
-		// clock, and must not be left with the earlier lease.
+	if c.reported.Proven && c.lease.lapses != c.conn.Lapses {
+		// The lease has expired, and may be valid again. The user may have found the expiration by the clock,
+		// and must not be left with the earlier lease.
 		c.report(s)
 	}
 	c.lease.lapses, s.Proven = c.conn.Lapses, c.conn.Proven
@@ -55,8 +55,8 @@ func (c *Contender) prove(on bool) {
 	c.output(kind).Name = c.znode.name
 }
 
-// rename continues under another name, at the same position. The znode may be either one
-// while the request is in progress, so the absence of either means nothing.
+// rename continues under another name, at the same position. While the request is in progress, the absence of
+// either znode means nothing.
 func (c *Contender) rename(to, prefix string) {
 	if c.phase != holding || c.znode.renamingTo != "" {
 		return

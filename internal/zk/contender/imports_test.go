@@ -24,7 +24,7 @@ func TestImports(t *testing.T) {
 	}, slices.Sorted(slices.Values(p.Imports)))
 	identifier := regexp.MustCompile(`\b(connection|time|zk)\.[A-Z]\w*`)
 	allowed := []string{
-		"connection.ErrAmbiguous", "connection.ErrConnClosed", "connection.ErrDeleted", "connection.ErrElectionOver",
+		"connection.DoubtDelay", "connection.ErrAmbiguous", "connection.ErrConnClosed", "connection.ErrDeleted", "connection.ErrElectionOver",
 		"connection.ErrNodeExhausted", "connection.ErrSessionExpired", "connection.ErrUnreachable", "connection.State",
 		"time.Duration", "time.Millisecond", "time.Second", "zk.ErrNoNode", "zk.ErrNodeExists",
 	}

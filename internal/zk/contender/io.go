@@ -2,8 +2,6 @@ package contender
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 )
 
@@ -34,21 +32,22 @@ type Input struct {
 	Reply   Reply   // Replied: its result
 	Watch   Watch   // Fired: which watch
 	Name    string  // Fired: the watched znode; Rename: the new name
-	Event   Event   // Fired: what happened
-	// Safe reports, if the watched contender belongs to the same session and was deleted, that
-	// it was deleted by its own client, and not with the session. Otherwise it is true.
+	// Safe reports, if the watched contender belongs to the same session and was deleted, that its own client
+	// has deleted it, and not the end of the session. Otherwise it is true.
 	Safe   bool
-	Timer  Timer  // Expired: which timer
-	Prefix string // Rename: with which Name begins
-	Err    error  // Leave: the reason
+	Timer  Timer  // Expired
+	Prefix string // Rename
+	// Err is the reason of Leave. Of Fired it is nil if data or children have changed, or connection.ErrDeleted,
+	// connection.ErrSessionExpired or connection.ErrConnClosed.
+	Err error
 }
 
 // Watch is the kind of znode that a watch is on.
 type Watch uint8
 
 const (
-	// OwnWatch is a watch on the children of the contender's znode. An ephemeral znode cannot have
-	// children, so the watch fires only if the znode is deleted.
+	// OwnWatch is a watch on the children of the contender's znode. An ephemeral znode cannot have children, so
+	// it fires only if the znode is deleted.
 	OwnWatch Watch = iota
 	// OtherWatch is a watch on the data of an earlier contender's znode.
 	OtherWatch
@@ -56,73 +55,44 @@ const (
 	QueueWatch
 )
 
-// Event is what a watch reports.
-type Event uint8
-
-const (
-	// Changed reports that data or children have changed.
-	Changed Event = iota
-	// Deleted reports that the znode was deleted.
-	Deleted
-	// SessionOver reports that the session has expired.
-	SessionOver
-	// ConnClosed reports that the owner has closed the connection.
-	ConnClosed
-)
-
 // RequestKind is the kind of a [Request]. At most one request of each kind is outstanding.
 type RequestKind uint8
 
 const (
-	// Create creates the contender's znode. Its name begins with a prefix that the driver
-	// chooses. Reply: Prefix, Name, Session; Token, Alone and QueueCzxid if the driver has stamped
-	// the queue's znode in the same transaction.
+	// Create creates the contender's znode. Its name begins with a prefix that the driver chooses. Reply:
+	// Prefix, Name, Session; Token, Alone and QueueCzxid if the driver has stamped the queue's znode in the
+	// same transaction.
 	Create RequestKind = iota
 	// MakeQueue creates the znode of the queue and its parents.
 	MakeQueue
-	// Search lists, as of a time after the request, the znodes that creates without a reply
-	// have left. Reply: Names.
+	// Search lists, as of a time after the request, the znodes that creates without a reply have left. Reply:
+	// Names.
 	Search
 	// List lists the queue, and sets a watch on it if Watched is set. Reply: Names, QueueCzxid.
 	List
-	// ReadOwn reads the Stat of the contender's znode and sets a watch on it. Reply: Owner,
-	// Token.
+	// ReadOwn reads the Stat of the contender's znode and sets a watch on it. Reply: Owner, Token.
 	ReadOwn
-	// ReadPredecessor reads the znode Name, the predecessor, and sets a watch on it. Reply:
-	// Owner, Version.
+	// ReadPredecessor reads the znode Name, the predecessor, and sets a watch on it. Reply: Owner, Version.
 	ReadPredecessor
 	// ReadBefore reads the znode Name, the contender before the predecessor, and sets a watch on it.
 	// Reply: Owner, Version.
 	ReadBefore
 	// Inspect reads the Stat of the znode Name. Reply: Owner.
 	Inspect
-	// FindContender reads the Stats of the znodes Names, in this order, until it finds an ephemeral
-	// znode. Reply: Name, its name, or empty; Names, the znodes that exist and are not ephemeral, in
-	// the same order.
+	// FindContender reads the Stats of the znodes Names, in this order, until it finds an ephemeral znode.
+	// Reply: Name, its name, or empty; Names, the znodes that exist and are not ephemeral, in the same order.
 	FindContender
-	// FindReason reads why the contender's znode was deleted: whether the tombstone of the
-	// queue exists, and then the znode of the queue. Reply: Ended, QueueCzxid (0 if it does
-	// not exist).
+	// FindReason reads why the contender's znode was deleted: whether the tombstone of the queue exists, and
+	// then the znode of the queue. Reply: Ended, QueueCzxid (0 if it does not exist).
 	FindReason
-	// Delete deletes the znode Name. If Last is set and it is the contender's znode, it is
-	// deleted together with what the recipe adds for the reason Err.
+	// Delete deletes the znode Name. If Last is set and it is the contender's znode, it is deleted together
+	// with what the recipe adds for the reason Err.
 	Delete
 	// Notify writes the data of the contender's znode again, to wake its follower.
 	Notify
-	// Replace replaces the contender's znode Name by To in one transaction, and sets a watch on
-	// the new znode.
+	// Replace replaces the contender's znode Name by To in one transaction, and sets a watch on the new znode.
 	Replace
-
-	requestKinds
 )
-
-var requestNames = [requestKinds]string{
-	"create", "make queue", "search", "list", "read own", "read predecessor", "read before", "inspect", "find contender",
-	"find reason", "delete", "notify", "replace",
-}
-
-// String returns the name of the kind.
-func (k RequestKind) String() string { return requestNames[k] }
 
 // Request is a request to ZooKeeper.
 type Request struct {
@@ -142,21 +112,12 @@ type Request struct {
 	Err  error // Delete with Last: why the contender leaves
 }
 
-// String returns a description for tests and logs.
-func (r Request) String() string {
-	if name := r.Name + strings.Join(r.Names, ","); name != "" {
-		return fmt.Sprintf("%v %s", r.Kind, name)
-	}
-	return r.Kind.String()
-}
-
-// ErrLost is the error of a request of the kinds Create and Delete whose reply was lost with
-// the connection: whether it was applied is unknown. The driver retries requests of the other
-// kinds until they are answered.
+// ErrLost is the error of a Create or Delete whose reply was lost with the connection. The driver retries
+// requests of the other kinds until they are answered.
 var ErrLost = errors.New("the reply was lost")
 
-// Reply is the result of a request. Err is nil, zk.ErrNoNode if a znode does not exist,
-// ErrLost, connection.ErrConnClosed, or an error that a retry would return again.
+// Reply is the result of a request. Err is nil, zk.ErrNoNode if a znode does not exist, ErrLost,
+// connection.ErrConnClosed, or an error that a retry would return again.
 type Reply struct {
 	Err        error
 	Prefix     string
@@ -174,8 +135,8 @@ type Reply struct {
 	// the number of other children of the queue.
 	Predicted string
 	Others    int32
-	// Doubt reports that the watch was set before the connection broke, or on a znode that the
-	// connection must not read, and may never fire.
+	// Doubt reports that the watch was set before the connection broke, or on a znode that the connection must
+	// not read, and may never fire.
 	Doubt bool
 }
 
@@ -183,8 +144,7 @@ type Reply struct {
 type Timer uint8
 
 const (
-	// PatienceTimer ends a contender that cannot join, or does not learn why its znode was
-	// deleted, because ZooKeeper does not answer.
+	// PatienceTimer ends a contender that cannot join, or does not learn why its znode was deleted.
 	PatienceTimer Timer = iota
 	// ReasonTimer repeats the report that the contender's znode was deleted.
 	ReasonTimer
@@ -210,8 +170,8 @@ const (
 	Set
 	// Stop stops Timer before it expires.
 	Stop
-	// Prove starts the renewal of the lease by checks of the contender's znode. If the create of the
-	// znode was answered, it is the first proof. The driver then steps with ConnChanged.
+	// Prove starts the renewal of the lease by checks of the contender's znode. The create of the znode, if it
+	// was answered, is the first proof. The driver then steps with ConnChanged.
 	Prove
 	// Rest ends the renewal of the lease.
 	Rest
@@ -219,18 +179,17 @@ const (
 	Moved
 	// Renamed reports the result Err of a Rename.
 	Renamed
-	// Departed announces to contenders of the same connection that the contender's client has
-	// deleted the znode Name.
+	// Departed announces to contenders of the same connection that the contender's client has deleted the znode
+	// Name.
 	Departed
-	// Ignoring reports that Count children, of which Name is the first, are named like contenders but
-	// are not ephemeral.
+	// Ignoring reports that Count children, of which Name is the first, are named like contenders but are not
+	// ephemeral.
 	Ignoring
 	// Removing reports that Name is an orphaned znode of the same contender.
 	Removing
 	// Bury deletes the znode Name, which belongs to an expired session, in the background.
 	Bury
-	// Finish is the last output. Err is nil if it is certain that nothing of the contender
-	// is left.
+	// Finish is the last output. Err is nil if it is certain that nothing of the contender is left.
 	Finish
 )
 
@@ -246,8 +205,8 @@ type Output struct {
 	Err     error
 }
 
-// State is the situation of a contender, as it is reported to the user. A new field also belongs in
-// Contender.reported, or its changes are not reported, and in State and stateOf of package queue.
+// State is the situation of a contender, as it is reported to the user. A new field also belongs in State
+// and stateOf of package queue.
 type State struct {
 	Name        string // the contender's znode, empty before it is created
 	Predecessor string // the predecessor's znode, empty for the head of the queue

@@ -11,11 +11,10 @@ import (
 
 // join creates the contender's znode.
 //
-// The reply to a create can be lost after the create was applied. The znode would then block
-// the queue for as long as the session lives. So every create uses a new prefix with a GUID. After
-// a failure that leaves the result open, the contender searches for the znode, and it looks for it
-// in every later listing, because a server that lags behind may show it late. It uses a znode only
-// if the current session owns it: the znode of an earlier session would be deleted with that
+// The reply to a create can be lost after the create was applied, and the znode would block the queue for as
+// long as the session lives. So every create uses a new prefix with a GUID. After such a failure, the contender
+// searches for the znode, also in every later listing, because a server that lags behind may show it late. It
+// uses a znode only if the current session owns it: the znode of an earlier session is deleted with that
 // session (CURATOR-498).
 func (c *Contender) join() {
 	switch {
@@ -49,15 +48,15 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	case reply.Err == nil:
 		// The prefix is kept as a part of the name.
 		c.znode.name, c.creates.prefixes = reply.Name, append(c.creates.prefixes, reply.Name[:len(reply.Prefix)])
-		c.znode.session, c.znode.token = reply.Session, reply.Token
-		if c.znode.token != 0 && c.znode.session == 0 {
-			c.znode.token = 0 // the session may have changed: read the znode
+		if reply.Session == 0 {
+			return // it may have changed: read the znode
 		}
-		if reply.Alone && c.znode.session != 0 && !c.isOther(reply.QueueCzxid) {
+		c.znode.session, c.znode.token = reply.Session, reply.Token
+		if reply.Alone && !c.isOther(reply.QueueCzxid) {
 			// The reply to the transaction that created the znode shows that it is the only one.
 			c.queue.place, c.queue.list = First, noList
 		}
-		if reply.Predicted != "" && c.znode.session != 0 {
+		if reply.Predicted != "" {
 			// A listing is necessary when the predecessor has left, whatever an earlier one has shown.
 			c.queue.place, c.queue.list, c.queue.blocking = predicted, noList, reply.Others
 			c.queue.predecessor = other{name: reply.Predicted}
@@ -83,8 +82,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	}
 }
 
-// receiveSearch takes the first of the znodes that the current session owns, and deletes the
-// others.
+// receiveSearch takes the first of the znodes that the current session owns, and deletes the others.
 func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 	switch c.phase {
 	case joining:
@@ -109,12 +107,10 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 	case leaving:
 		switch {
 		case !r.Last: // sent before the contender left
-		case errors.Is(reply.Err, zk.ErrNoNode):
+		case errors.Is(reply.Err, zk.ErrNoNode), reply.Err == nil && len(reply.Names) == 0:
 			c.finish(nil)
 		case reply.Err != nil:
 			c.finish(reply.Err)
-		case len(reply.Names) == 0:
-			c.finish(nil)
 		default:
 			c.creates.found = reply.Names
 		}

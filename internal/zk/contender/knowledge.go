@@ -8,15 +8,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// knowledge is what a contender knows of the queue. It is that of the last listing, except that
-// predecessor and before are changed by the events of their watches, too.
+// knowledge is what a contender knows of the queue: that of the last listing, except that predecessor and
+// before are also changed by the events of their watches.
 type knowledge struct {
 	list     need   // the listing that must be requested
 	epoch    uint64 // of the connection, when the listing was requested
 	place    Place  // unlisted before the first listing
 	blocking int32  // the number of earlier contenders that the contender waits for
-	// predecessor is the last of the earlier contenders that the contender waits for, and before the last
-	// but one. before is known only to a contender that looks ahead.
+	// predecessor is the last of the earlier contenders that the contender waits for, and before the last but
+	// one, which only a contender knows that looks ahead.
 	predecessor, before other
 	// unverified are the predecessor and children before it whose names do not show whether they are
 	// contenders, the predecessor first. It is empty if the predecessor is known to be a contender.
@@ -49,7 +49,7 @@ func (o *other) gone() bool { return o.znode >= deleted }
 // fire receives the event of the watch on the znode.
 func (o *other) fire(in *Input) {
 	switch {
-	case in.Event != Deleted:
+	case in.Err == nil:
 		o.znode = unread
 	case in.Safe:
 		o.znode = deletedSafely
@@ -126,18 +126,12 @@ func (c *Contender) position(r *Request, reply *Reply, n *neighbors, v *view) {
 	}
 }
 
-// mustInspect reports whether neither a known library nor this contender uses names like this, or a
-// child with a name like this was not a contender. Its znode is read without a watch first, because
-// a watch cannot be removed.
+// mustInspect reports whether neither a known library nor this contender uses names like this, or a child with
+// a name like this was not a contender. Its znode is read without a watch first, because a watch cannot be
+// removed.
 func (c *Contender) mustInspect(name string) bool {
 	prefix, plain := c.cfg.Naming.Plain()
 	return c.cfg.Admit == nil && !Recognized(name) && !(plain && strings.HasPrefix(name, prefix) && len(c.queue.ignored) == 0)
-}
-
-// isContender reports whether a child that is named like a contender is a contender, given its
-// Stat.
-func (c *Contender) isContender(name string, reply *Reply) bool {
-	return c.cfg.Admit != nil || Recognized(name) || reply.Ephemeral
 }
 
 // ignore excludes children that are named like contenders but are not ephemeral.
@@ -164,14 +158,14 @@ type ownZnode struct {
 	name    string
 	session int64 // that owns it, 0 if unknown
 	token   int64 // its creation zxid, 0 if unknown
-	// renamingTo is the name to which the contender is being renamed, or empty. The znode then has one of
-	// the two names.
+	// renamingTo is the name to which the contender is being renamed, or empty. The znode then has one of the
+	// two names.
 	renamingTo string
 }
 
-// creates contains the traces of the contender's creates. Each create has another prefix, which is in
-// prefixes until it is known that its znode does not exist. Creates without a reply may have left znodes
-// that differ from the contender's znode.
+// creates contains the traces of the contender's creates. Each has another prefix, which is in prefixes until
+// it is known that its znode does not exist. Creates without a reply may have left znodes that differ from the
+// contender's znode.
 type creates struct {
 	prefixes   []string // of the names of all znodes of the contender that may exist, with its own
 	unanswered bool     // the last create was not answered: search for its znode
@@ -189,8 +183,8 @@ func (c *Contender) search(last bool) {
 	}
 }
 
-// forget records that the contender's znode does not exist any more. Znodes of other creates may
-// exist, in any session.
+// forget records that the contender's znode does not exist any more. Znodes of other creates may exist, in any
+// session.
 func (c *Contender) forget() {
 	names := func(prefix string) bool { return c.znode.name != "" && strings.HasPrefix(c.znode.name, prefix) }
 	if i := slices.IndexFunc(c.creates.prefixes, names); i >= 0 {
@@ -199,11 +193,10 @@ func (c *Contender) forget() {
 	c.znode = ownZnode{}
 }
 
-// outlive forgets the contender's znode, whose session has expired. Most servers have deleted
-// it. But ClickHouse Keeper does not continue sessions: it gives a client that reconnects a
-// new session, and keeps the znodes of the old one until its timeout. So the znode is deleted
-// in the background, in the next session. A name without a GUID is not enough for that: if the
-// queue was created again since, another contender can have it.
+// outlive forgets the contender's znode, whose session has expired. ClickHouse Keeper, which does not continue
+// sessions, gives a client that reconnects a new session, and keeps the znodes of the old one until its
+// timeout. So the znode is deleted in the background, in the next session, unless its name contains no GUID: if
+// the queue was created again since, another contender can have it.
 func (c *Contender) outlive() {
 	if c.cfg.Naming.HasGUID() {
 		c.creates.outlived = c.znode.name
@@ -219,12 +212,12 @@ func (c *Contender) removeOrphan() {
 	}
 }
 
-// watches are the watches of a contender, except those on other contenders. All of them were set in the
-// same epoch, or are not set.
+// watches are the watches of a contender, except those on other contenders. All were set in the same epoch, or
+// are not set.
 type watches struct {
-	epoch uint64 // of the connection, in which they were set
-	// reset makes requests set watches that exist already again, because they may be lost: from a break of
-	// the connection until the predecessor or the queue is watched.
+	epoch uint64 // of the connection
+	// reset makes requests set watches again that may be lost: from a break of the connection until the
+	// predecessor or the queue is watched.
 	reset bool
 	own   ownWatch
 	queue bool // the queue is watched
@@ -239,10 +232,10 @@ const (
 	certain
 )
 
-// resetWatches sets all watches again, and reads the watched znodes, after the connection has
-// broken: the client library sets its watches again once, and does not retry if that fails. The
-// next contender also lists the queue, because its knowledge is not valid any more, and so does a
-// contender that watches the queue. The others do not: all contenders reconnect at the same time.
+// resetWatches sets all watches again, and reads the watched znodes, after the connection has broken: the
+// client library sets its watches again once, and does not retry if that fails. The next contender also lists
+// the queue, because its knowledge is not valid any more, and so does a contender that watches the queue. The
+// others do not: all reconnect at the same time.
 func (c *Contender) resetWatches() {
 	c.watches.epoch, c.watches.reset = c.conn.Epoch, true
 	c.watches.own, c.watches.queue = notWatched, false
@@ -263,9 +256,9 @@ func (c *Contender) readOwn() {
 	}
 }
 
-// confirmOwn reads the contender's znode after each break of the connection if its name contains no GUID.
-// The checks of the lease would find the znode of another contender with the same name, if the queue was
-// created again in the meantime, and a watch may be lost.
+// confirmOwn reads the contender's znode after each break of the connection if its name contains no GUID. The
+// checks of the lease would find the znode of another contender with the same name, if the queue was created
+// again in the meantime.
 func (c *Contender) confirmOwn() {
 	if c.cfg.Naming.HasGUID() || !c.conn.Up || c.znode.renamingTo != "" {
 		return
@@ -278,20 +271,10 @@ func (c *Contender) confirmOwn() {
 	}
 }
 
-// timers are the timers of a contender. PatienceTimer and DoubtTimer can be set again when they are not
-// set any more. The others are set once.
+// timers are the timers of a contender. All but PatienceTimer and DoubtTimer are set once.
 type timers struct {
 	set     setOf[Timer] // those that must not be set again
 	expired setOf[Timer] // those that have expired and are set once
-}
-
-// expire records that a timer has expired.
-func (t *timers) expire(timer Timer) {
-	if timer == PatienceTimer || timer == DoubtTimer {
-		t.set.remove(timer)
-	} else {
-		t.expired.add(timer)
-	}
 }
 
 // setTimer sets a timer unless it is set, or is set only once and was.
@@ -319,7 +302,11 @@ func (c *Contender) looksAhead() bool {
 
 // receiveTimer processes the expiration of a timer.
 func (c *Contender) receiveTimer(t Timer) {
-	c.timers.expire(t)
+	if t == PatienceTimer || t == DoubtTimer {
+		c.timers.set.remove(t)
+	} else {
+		c.timers.expired.add(t)
+	}
 	switch t {
 	case PatienceTimer:
 		switch {

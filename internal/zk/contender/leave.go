@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// leave ends the contender for a reason. given reports that the caller has given the reason, so
-// that it implies nothing about the contender's znode.
+// leave ends the contender for a reason. given reports that the caller has given the reason, so that it implies
+// nothing about the contender's znode.
 func (c *Contender) leave(reason error, given bool) {
 	if c.phase >= leaving {
 		return
@@ -30,8 +30,8 @@ func (c *Contender) leave(reason error, given bool) {
 	}
 }
 
-// remove deletes everything that the contender has created. It retries until that is
-// confirmed, the session has expired or the connection is closed.
+// remove deletes everything that the contender has created, until that is confirmed, the session has expired or
+// the connection is closed.
 func (c *Contender) remove() {
 	if c.znode.session != 0 && c.conn.Session != c.znode.session && c.znode.name != "" {
 		c.outlive()
@@ -149,9 +149,8 @@ func (c *Contender) isOther(czxid int64) bool {
 	return c.cfg.QueueCzxid != 0 && czxid != c.cfg.QueueCzxid
 }
 
-// noQueue returns the meaning of a missing queue, in which the contender's znode was or should
-// be. A client has deleted it, unless the session in which it was seen has ended: the servers
-// may have lost all data since.
+// noQueue returns the meaning of a missing queue, in which the contender's znode was or should be. A client has
+// deleted it, unless the session in which it was seen has ended: the servers may have lost all data since.
 func (c *Contender) noQueue() error {
 	seen := c.cfg.QueueSession
 	if c.queue.place != unlisted && c.znode.session != 0 || seen == 0 {
@@ -166,8 +165,8 @@ func (c *Contender) noQueue() error {
 	return connection.ErrElectionOver
 }
 
-// noQueueToJoin is noQueue for a contender that has not joined the queue. The result is zk.ErrNoNode if
-// the caller finds the queue again.
+// noQueueToJoin is noQueue for a contender that has not joined the queue. It is zk.ErrNoNode if the caller
+// finds the queue again.
 func (c *Contender) noQueueToJoin(findsAgain bool) error {
 	err := c.noQueue()
 	if findsAgain && errors.Is(err, connection.ErrElectionOver) {
@@ -176,9 +175,9 @@ func (c *Contender) noQueueToJoin(findsAgain bool) error {
 	return err
 }
 
-// joinedOther reports whether a listing of another queue shows that the contender has joined that one,
-// and no create of it may have been applied in the queue that it was to join: the queue was made again
-// before the contender joined. Of an unconfirmed queue it is not known when it was made again.
+// joinedOther reports whether a listing of another queue shows that the contender has joined that one, and no
+// create of it may have been applied in the queue that it was to join, which was made again before. Of an
+// unconfirmed queue it is not known when.
 func (c *Contender) joinedOther(names []string) bool {
 	return slices.Contains(names, c.znode.name) && !slices.Contains(names, c.cfg.Tombstone) &&
 		(c.cfg.QueueUnconfirmed || len(c.creates.prefixes) == 1)

@@ -119,7 +119,7 @@ func (w *model) addConn(i int, add func(fair bool, kind actionKind, v ...int)) {
 	if c.applied < w.head() && !c.dying {
 		add(true, applyChange, i)
 	}
-	if c.dying || w.budget[breaks] > 0 {
+	if c.dying || w.budget[breaks] > 0 && (i > 0 || !w.scenario.succession) {
 		for received := range len(c.net) + 1 {
 			add(c.dying, breakNow, i, received, 0)
 			if w.hasWrite(i) {
@@ -260,7 +260,7 @@ func (w *model) addMember(i int, add func(fair bool, kind actionKind, v ...int))
 			}
 		}
 	}
-	if w.budget[leaves] > 0 && !m.asked {
+	if w.budget[leaves] > 0 && !m.asked && (i == 0 || !w.scenario.succession) {
 		add(false, leaveNow, i)
 	}
 }
@@ -317,7 +317,7 @@ func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
 	}
 	if w.budget[operators] > 0 {
 		for k := range w.tree.nodes {
-			if memberOf(w.tree.nodes[k].name) >= 0 {
+			if i := memberOf(w.tree.nodes[k].name); i > 0 || i == 0 && !w.scenario.succession {
 				add(false, operate, k)
 			}
 		}

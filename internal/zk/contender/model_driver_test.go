@@ -127,7 +127,7 @@ func (w *model) send(m *member, i int, r *Request) {
 func (w *model) input(i int, in *Input) {
 	m := w.member(i)
 	if m.own.fired && !m.machine.Leaving() {
-		event := Input{Kind: Fired, Watch: OwnWatch, Name: m.own.name, Event: m.own.event}
+		event := Input{Kind: Fired, Watch: OwnWatch, Name: m.own.name, Err: m.own.event.err()}
 		m.own = handle{}
 		w.step(i, &event)
 		if in == nil || m.machine.Leaving() && in.Kind != Replied {
@@ -343,7 +343,7 @@ func (w *model) takeEvent(i, k int) {
 	m := w.member(i)
 	h := m.others[k]
 	m.others[k] = handle{}
-	in := &Input{Kind: Fired, Watch: OtherWatch, Name: h.name, Event: h.event, Safe: true}
+	in := &Input{Kind: Fired, Watch: OtherWatch, Name: h.name, Err: h.event.err(), Safe: true}
 	if h.event == Deleted {
 		in.Safe = !h.sameSession || h.departed && w.conns[m.conn].up
 		w.countWake(h.name)
@@ -356,7 +356,7 @@ func (w *model) takeQueueEvent(i int) {
 	m := w.member(i)
 	h := m.queue
 	m.queue = handle{}
-	w.input(i, &Input{Kind: Fired, Watch: QueueWatch, Event: h.event})
+	w.input(i, &Input{Kind: Fired, Watch: QueueWatch, Err: h.event.err()})
 }
 
 // countWake counts the contenders that the deletion of a znode has woken.
@@ -435,7 +435,10 @@ func describeInput(in *Input) string {
 		}
 		return text
 	case Fired:
-		what := [...]string{"data changed", "deleted", "session expired", "connection closed"}[in.Event]
+		what := "data changed"
+		if in.Err != nil {
+			what = in.Err.Error()
+		}
 		if !in.Safe && in.Watch == OtherWatch {
 			what += ", perhaps with the session"
 		}

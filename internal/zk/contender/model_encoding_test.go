@@ -272,7 +272,7 @@ func (e *encoder) prefixes(c *Contender) {
 func (e *encoder) machine(of *conn, c *Contender) {
 	e.byte(byte(c.phase), byte(c.pending), byte(c.pending>>8), byte(c.timers.set), byte(c.timers.expired))
 	e.bools(c.creates.unanswered, c.creates.searched, c.queue.notify, c.watches.reset, c.watches.queue, c.lease.proving,
-		c.reported.proven && c.lease.lapses != of.lapses)
+		c.reported.Proven && c.lease.lapses != of.lapses)
 	e.name(c.znode.name)
 	e.byte(byte(c.znode.session), byte(c.znode.token))
 	e.name(c.znode.renamingTo)
@@ -291,9 +291,10 @@ func (e *encoder) machine(of *conn, c *Contender) {
 	e.names(c.queue.ignored)
 	e.byte(byte(of.epoch-c.watches.epoch), byte(c.watches.own))
 	e.err(c.reason)
-	e.name(c.reported.name)
-	e.name(c.reported.predecessor)
-	e.bools(c.reported.next, c.reported.first, c.reported.proven)
+	e.name(c.reported.Name)
+	e.name(c.reported.Predecessor)
+	e.bools(c.reported.Next, c.reported.First, c.reported.Proven)
+	e.byte(byte(c.reported.Session), byte(c.reported.Token))
 }
 
 // TestExploreEncoding_Complete fails if the state machine has a field that the encoding or the
@@ -311,7 +312,7 @@ func TestExploreEncoding_Complete(t *testing.T) {
 		{watches{}, "epoch reset own queue"},
 		{timers{}, "set expired"},
 		{lease{}, "proving lapses"},
-		{reported{}, "name predecessor next first proven"},
+		{State{}, "Name Predecessor Next First Proven Session Token Err"},
 		{Request{}, "Kind Name To Watched Epoch Reset Prefixes Names Last Err"},
 		{Reply{}, "Err Prefix Name Names Session Owner Token QueueCzxid Version Ephemeral Alone Ended Predicted Others Doubt"},
 	} {

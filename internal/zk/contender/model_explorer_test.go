@@ -27,6 +27,8 @@ type scenario struct {
 	permits int
 	// interrupted means that the client that deletes the queue only marks it as ended.
 	interrupted bool
+	// succession lets only the first contender be asked to leave, and operators and breaks only concern the others.
+	succession bool
 	// settled is the number of contenders that have joined before anything else happens.
 	settled int
 	// foreign are the znodes of other clients at the beginning: 'f' for a contender, 'p' for one
@@ -35,6 +37,8 @@ type scenario struct {
 	full    bool // the complete exploration only
 	// limit is the number of states after which the exploration fails; 0 for none.
 	limit int
+	// steps limits the number of actions of a schedule; 0 for no limit.
+	steps int
 }
 
 // defaultTimers expire in every scenario. ReasonTimer only repeats a report.
@@ -173,6 +177,9 @@ func (s *scenario) explore() (e exploration) {
 			o, todo[0], todo = todo[0], open{}, todo[1:]
 		}
 		e.depth = max(e.depth, o.visit.depth)
+		if s.steps > 0 && o.visit.depth == s.steps {
+			continue
+		}
 		list = o.state.actions(list[:0])
 		quiet := true
 		for _, a := range list {

@@ -94,7 +94,6 @@ func TestExplore_Breaks(t *testing.T) {
 	explore(t,
 		scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 2}},
 		stamped(scenario{name: "one joins, stamped", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 1, operators: 1, expiries: 1}}),
-		pair("second joins", 1, budget{leaves: 1, breaks: 1}),
 		pair("two have joined", 2, budget{leaves: 1, breaks: 2}),
 		three("three have joined", budget{leaves: 1, breaks: 1}),
 		large(pair("two join", 0, budget{leaves: 2, breaks: 2})),
@@ -218,9 +217,13 @@ func TestExplore_Close(t *testing.T) {
 // TestExplore_Operator fails if an operator who deletes a contender's znode, at any step, causes
 // the violation of an invariant.
 func TestExplore_Operator(t *testing.T) {
+	breaks := pair("two have joined, breaks", 2, budget{leaves: 1, breaks: 1, operators: 1})
+	succession := breaks
+	succession.name, succession.succession, succession.steps = "succession, breaks", true, 14
 	explore(t,
 		pair("two join", 0, budget{leaves: 1, operators: 1}),
-		pair("two have joined, breaks", 2, budget{leaves: 1, breaks: 1, operators: 1}),
+		succession,
+		large(breaks),
 		three("three have joined", budget{leaves: 1, operators: 1}),
 		pair("two have joined, twice", 2, budget{leaves: 1, operators: 2}),
 	)
@@ -318,7 +321,8 @@ func TestExplore_Locks(t *testing.T) {
 		lock(pair("second joins, break", 1, budget{leaves: 1, breaks: 1})),
 		lock(three("three have joined", budget{leaves: 1, operators: 1})),
 		predicting(pair("two join", 0, budget{leaves: 2})),
-		predicting(pair("second joins", 1, budget{leaves: 1, breaks: 1})),
+		predicting(pair("second joins, break", 1, budget{breaks: 1})),
+		large(predicting(pair("second joins, leave and break", 1, budget{leaves: 1, breaks: 1}))),
 		predicting(third("third joins", budget{leaves: 1})),
 		predicting(third("third joins, operator", budget{operators: 1})),
 		predicting(three("three have joined, break", budget{leaves: 1, breaks: 1})),
@@ -346,7 +350,8 @@ func TestExplore_Permits(t *testing.T) {
 		permits(1, pair("two have joined, watches", 2, budget{leaves: 1, breaks: 1, unsets: 1})),
 		permits(1, pair("two have joined, expiry", 2, budget{leaves: 1, lapses: 1, expiries: 1})),
 		permits(2, third("third joins", budget{leaves: 1})),
-		permits(2, three("three have joined, break", budget{leaves: 2, breaks: 1})),
+		permits(2, three("three have joined, break", budget{leaves: 1, breaks: 1})),
+		large(permits(2, three("three have joined, two leaves and break", budget{leaves: 2, breaks: 1}))),
 		permits(2, three("three have joined, expiry", budget{leaves: 1, lapses: 1, expiries: 1})),
 		permits(2, three("three have joined, operator", budget{leaves: 1, operators: 1})),
 		permits(1, lagging(three("three have joined, a server lags", budget{leaves: 2}), 6)),

@@ -1,6 +1,10 @@
 package contender
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+)
 
 // A model of ZooKeeper, as the contenders of one queue see it, and of package queue, which
 // executes the requests of the state machine. The explorer visits all states that the model can
@@ -81,6 +85,21 @@ type change struct {
 	// reversed reports the deletions of closeSession in the other order: the servers keep the
 	// znodes of a session in a set.
 	reversed bool
+}
+
+// Event is what a watch reports.
+type Event uint8
+
+const (
+	Changed Event = iota
+	Deleted
+	SessionOver
+	ConnClosed
+)
+
+// err returns the Err of an Input.
+func (e Event) err() error {
+	return [...]error{nil, connection.ErrDeleted, connection.ErrSessionExpired, connection.ErrConnClosed}[e]
 }
 
 // happening is what a change does to a znode.

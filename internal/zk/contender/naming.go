@@ -10,31 +10,27 @@ import (
 	"strings"
 )
 
-// Naming selects how the znodes of a queue are named, so that programs that use other
-// libraries can contend in the same queue. The zero value is CuratorLatch.
+// Naming selects how the znodes of a queue are named, as by other libraries that contend in the same queue. The
+// zero value is CuratorLatch.
 type Naming string
 
 const (
-	// CuratorLatch is the naming of Apache Curator's LeaderLatch:
-	// _c_<uuid>-latch-<sequence>.
+	// CuratorLatch is the naming of Apache Curator's LeaderLatch: _c_<uuid>-latch-<sequence>.
 	CuratorLatch Naming = ""
-	// Kazoo is the naming of kazoo's Lock and Election:
-	// <32 hex digits>__lock__<sequence>.
+	// Kazoo is the naming of kazoo's Lock and Election: <32 hex digits>__lock__<sequence>.
 	Kazoo Naming = "kazoo"
 	// CuratorLock is the naming of Curator's InterProcessMutex: _c_<uuid>-lock-.
 	CuratorLock Naming = "curator-lock"
-	// CuratorWrite and CuratorRead are the namings of Curator's
-	// InterProcessReadWriteLock: _c_<uuid>-__WRIT__ and _c_<uuid>-__READ__.
+	// CuratorWrite and CuratorRead are the namings of Curator's InterProcessReadWriteLock: _c_<uuid>-__WRIT__
+	// and _c_<uuid>-__READ__.
 	CuratorWrite Naming = "curator-write"
 	CuratorRead  Naming = "curator-read"
-	// CuratorLease is the naming of the leases of Curator's InterProcessSemaphoreV2:
-	// _c_<uuid>-lease-.
+	// CuratorLease is the naming of the leases of Curator's InterProcessSemaphoreV2: _c_<uuid>-lease-.
 	CuratorLease Naming = "curator-lease"
-	// KazooRead is the naming of kazoo's ReadLock: <32 hex digits>__rlock__. kazoo's
-	// WriteLock uses the names of its Lock.
+	// KazooRead is the naming of kazoo's ReadLock: <32 hex digits>__rlock__. kazoo's WriteLock uses the names
+	// of its Lock.
 	KazooRead Naming = "kazoo-read"
-	// KazooLease is the naming of the leases of kazoo's Semaphore: 32 hex digits without a
-	// sequence number.
+	// KazooLease is the naming of the leases of kazoo's Semaphore: 32 hex digits without a sequence number.
 	KazooLease Naming = "kazoo-lease"
 )
 
@@ -44,17 +40,15 @@ const (
 	protectedNaming = "protected:"
 )
 
-// Prefix is the naming of hand-written elections: <prefix><sequence>. Such a name contains no
-// GUID.
+// Prefix is the naming of hand-written elections: <prefix><sequence>, without a GUID.
 func Prefix(prefix string) Naming { return Naming(plainNaming + prefix) }
 
-// ProtectedPrefix is the naming of hand-written elections whose programs create their znodes
-// with CreateProtectedEphemeralSequential of go-zookeeper:
-// _c_<32 hex digits>-<prefix><sequence>.
+// ProtectedPrefix is the naming of hand-written elections whose programs create their znodes with
+// CreateProtectedEphemeralSequential of go-zookeeper: _c_<32 hex digits>-<prefix><sequence>.
 func ProtectedPrefix(prefix string) Naming { return Naming(protectedNaming + prefix) }
 
 // NamingOf returns the naming of a hand-written election or lock, given the prefix of its znodes: Prefix, or,
-// if the prefix begins with "_c_*-", ProtectedPrefix.
+// if it begins with "_c_*-", ProtectedPrefix.
 func NamingOf(prefix string) Naming {
 	if protected, ok := strings.CutPrefix(prefix, "_c_*-"); ok {
 		return ProtectedPrefix(protected)
@@ -103,9 +97,8 @@ func (n Naming) Check() error {
 // digits is the length of a sequence number. The server adds a sign to negative numbers.
 const digits = 10
 
-// Sequence returns the sequence number in a name that a known library assigns. ok is false
-// for all other names. The server's counter is a signed 32-bit number that can overflow to
-// -2147483648 (ZOOKEEPER-2944), so the number may begin with a minus sign.
+// Sequence returns the sequence number in a name that a known library assigns. ok is false for all other names.
+// The server's counter can overflow to -2147483648 (ZOOKEEPER-2944), so the number may begin with a minus sign.
 func Sequence(name string) (sequence int32, ok bool) {
 	i := len(name) - digits
 	if i < 0 {
@@ -129,8 +122,8 @@ func Sequence(name string) (sequence int32, ok bool) {
 	return int32(n), true
 }
 
-// parseDigits parses decimal digits. It does not use package strconv because a contender parses thousands of
-// names whenever it lists a long queue.
+// parseDigits parses decimal digits, faster than package strconv: a listing of a long queue has thousands of
+// names.
 func parseDigits(s string) (n int64, ok bool) {
 	for _, c := range []byte(s) {
 		if c < '0' || c > '9' {
@@ -141,8 +134,8 @@ func parseDigits(s string) (n int64, ok bool) {
 	return n, true
 }
 
-// isKnownHead reports whether a known library puts head before the sequence number: Curator's
-// LeaderLatch, the locks of Curator, go-zookeeper and kazoo, and Comcast's go-leaderelection.
+// isKnownHead reports whether a known library puts head before the sequence number: Curator's LeaderLatch, the
+// locks of Curator, go-zookeeper and kazoo, and Comcast's go-leaderelection.
 func isKnownHead(head string) bool {
 	for _, base := range knownBases {
 		if strings.HasSuffix(head, base) {
@@ -158,10 +151,10 @@ func isKnownHead(head string) bool {
 
 var knownBases = [...]string{"-latch-", "__lock__", "-lock-", "-__WRIT__", "-__READ__", "-lease-", "__rlock__"}
 
-// sequenceOfAny returns the sequence number in the name of a znode that may be a contender:
-// the names of Sequence, and all others that end in ten digits, because hand-written
-// elections and locks use such names. Whether the latter is a contender depends on its znode,
-// which must be ephemeral. Names that this library itself reserves are not contenders.
+// sequenceOfAny returns the sequence number in the name of a znode that may be a contender: the names of
+// Sequence, and all others that end in ten digits, because hand-written elections and locks use such names,
+// except those that this library reserves. Whether the latter is a contender depends on its znode, which must
+// be ephemeral.
 func sequenceOfAny(name string) (sequence int32, ok bool) {
 	if sequence, ok := Sequence(name); ok {
 		return sequence, true
@@ -174,16 +167,16 @@ func sequenceOfAny(name string) (sequence int32, ok bool) {
 	return int32(n), ok && n <= math.MaxInt32
 }
 
-// Recognized reports whether a known library assigns a contender's name. The znode of a
-// contender with any other name must be ephemeral.
+// Recognized reports whether a known library assigns a contender's name. The znode of any other contender must
+// be ephemeral.
 func Recognized(name string) bool {
 	_, ok := Sequence(name)
 	return ok
 }
 
-// The beginnings of names that this library reserves for its other znodes in a queue: the
-// markers that the holder of a lock leaves if it loses the lock, whose names continue with a
-// GUID that may end in ten digits, and the limit of a semaphore.
+// The beginnings of names that this library reserves for its other znodes in a queue: the markers that the
+// holder of a lock leaves if it loses the lock, followed by a GUID that may end in ten digits, and the limit of
+// a semaphore.
 const (
 	HeldToWrite = "held-w-"
 	HeldToRead  = "held-r-"
@@ -198,8 +191,8 @@ func isReserved(name string) bool {
 	return limit
 }
 
-// ParseLimit returns the limit and the sequence number in the name of a znode that stores the
-// limit of a semaphore, limit-<limit>-<sequence>.
+// ParseLimit returns the limit and the sequence number in the name of a znode that stores the limit of a
+// semaphore, limit-<limit>-<sequence>.
 func ParseLimit(name string) (limit int, sequence int32, ok bool) {
 	rest, ok := strings.CutPrefix(name, LimitPrefix)
 	if !ok {
@@ -235,16 +228,13 @@ func Reads(name string) bool {
 	return strings.HasSuffix(head, bases[CuratorRead]) || head == "__READ__" || strings.HasSuffix(head, bases[KazooRead])
 }
 
-// IsBefore reports whether sequence number a was assigned before b. It uses serial number
-// arithmetic (RFC 1982), which is correct while fewer than 2^31 znodes were created between the
-// oldest and the newest existing contender.
+// IsBefore reports whether sequence number a was assigned before b, by serial number arithmetic (RFC 1982):
+// correct while fewer than 2^31 znodes were created between the oldest and the newest contender.
 func IsBefore(a, b int32) bool { return a-b < 0 }
 
-// isExhausted reports whether a new znode's number comes from a counter that has reached its
-// limit. Servers up to release 3.5 continue with -2147483648. Since 3.6 the counter stays at
-// 2147483647: the server assigns that number repeatedly, and negative numbers while earlier
-// creates are in flight. Neither shows who came first, and each of several contenders with
-// one number would take itself for the head of the queue.
+// isExhausted reports whether a new znode's number comes from a counter that has reached its limit. Servers up
+// to release 3.5 continue with -2147483648. Since 3.6 the counter stays at 2147483647: the server assigns that
+// number repeatedly, and negative numbers while earlier creates are in flight. Neither shows who came first.
 func (n Naming) isExhausted(name string) bool {
 	sequence, _ := Sequence(name)
 	prefix, handWritten := n.Plain()
@@ -263,9 +253,8 @@ func (n Naming) isExhausted(name string) bool {
 	return sequence < 0 || sequence == math.MaxInt32
 }
 
-// mark distinguishes the contenders of this library from others whose names have the same
-// form. A random UUID has version 4 and twelve random bits at this place; ours has version 8
-// (RFC 9562, "custom") and fixed bits.
+// mark distinguishes the contenders of this library from others whose names have the same form. A random UUID
+// has version 4 and twelve random bits at this place; ours has version 8 (RFC 9562, "custom") and fixed bits.
 const mark = "8e1e"
 
 const (
@@ -273,8 +262,7 @@ const (
 	markAt     = 12 // in hex digits
 )
 
-// GUIDOf returns the 32 hex digits of the GUID that consists of random bytes and the mark of
-// this library.
+// GUIDOf returns the GUID, in hex, that consists of random bytes and the mark of this library.
 func GUIDOf(random [guidLength / 2]byte) string {
 	random[8] = random[8]&0x3f | 0x80
 	id := hex.AppendEncode(nil, random[:])
@@ -296,8 +284,8 @@ func (n Naming) NamePrefix(guid string) string {
 	return "_c_" + guid[:8] + "-" + guid[8:12] + "-" + guid[12:16] + "-" + guid[16:20] + "-" + guid[20:] + bases[n]
 }
 
-// IsOurs reports whether this library has created the znode of a contender. It is wrong for
-// one in 2^18 random names of other libraries.
+// IsOurs reports whether this library has created the znode of a contender. It is wrong for one in 2^18 random
+// names.
 func IsOurs(name string) bool {
 	guid, dashed := strings.CutPrefix(name, "_c_")
 	if dashed {
@@ -317,10 +305,9 @@ func GUID(name string) string {
 	return guid[:min(length, len(guid))]
 }
 
-// Order sorts the children of a queue: its contenders, the head of the queue first, and all
-// other children. tombstone is the name of the child that marks the queue as ended; it is in
-// neither, and ended reports whether it exists. A contender whose name is not [Recognized] is a
-// contender only if its znode is ephemeral.
+// Order sorts the children of a queue: its contenders, the head of the queue first, and all other children.
+// tombstone is the name of the child that marks the queue as ended; it is in neither, and ended reports whether
+// it exists. A contender whose name is not [Recognized] is a contender only if its znode is ephemeral.
 func Order(children []string, tombstone string) (contenders, others []string, ended bool) {
 	type contender struct {
 		name     string
@@ -347,8 +334,8 @@ func Order(children []string, tombstone string) (contenders, others []string, en
 	return contenders, others, ended
 }
 
-// neighbors is the part of a listing that matters to one contender. It is determined in one
-// pass, because queues of thousands are listed whenever a contender joins.
+// neighbors is the part of a listing that matters to one contender, determined in one pass over thousands of
+// names.
 type neighbors struct {
 	present     bool     // the contender's znode exists
 	predecessor string   // the last of the earlier contenders that block it, or empty
@@ -423,8 +410,8 @@ func (v *view) ignores(name string) bool {
 	return found
 }
 
-// unverified returns the predecessor of the contender own and the children before it, the last one
-// first, up to the first one whose znode does not have to be inspected.
+// unverified returns the predecessor of the contender own and the children before it, the last one first, up to
+// the first one whose znode does not have to be inspected.
 func (v *view) unverified(own, predecessor string, children []string, mustInspect func(name string) bool) []string {
 	names := []string{predecessor}
 	ordered, _, _ := Order(children, v.tombstone)

@@ -60,8 +60,8 @@ func (c *Contender) waitForPredecessor() {
 	switch {
 	case c.queue.predecessor.name == "": // Policy.Admit has not admitted the head of the queue
 	case c.queue.predecessor.gone():
-		// It may be the contender's turn. A listing that was sent before the deletion may
-		// still show that it is, together with it.
+		// It may be the contender's turn. A listing that was sent before the deletion may still show that it
+		// is, together with it.
 		c.prove(c.cfg.Admit == nil && (c.queue.before.name == "" || c.queue.before.gone()))
 		c.sendList(c.queue.list)
 		return
@@ -86,8 +86,8 @@ func (c *Contender) waitForPredecessor() {
 		c.prove(c.lease.proving && c.pending.has(List))
 		return
 	}
-	// If the contender before the predecessor has left, this contender is probably next. So the lease
-	// is renewed while the listing is in progress, not afterwards.
+	// If the contender before the predecessor has left, this contender is probably next. So the lease is
+	// renewed while the listing is in progress.
 	soon := c.queue.place == next || c.queue.before.gone() && c.pending.has(List)
 	c.prove(soon && !c.timers.expired.has(StandbyTimer))
 	if c.queue.place == next && c.lease.proving && c.cfg.Standby > 0 {
@@ -95,13 +95,11 @@ func (c *Contender) waitForPredecessor() {
 	}
 }
 
-// succeeds reports whether it is the contender's turn because its predecessor has departed. (That the
-// contender is the next one is place == next.) The
-// listing that has shown the predecessor as the only earlier contender, and the watch on the
-// contender's znode, are of this epoch of the connection. After a reconnect the contender's
-// znode may have been deleted as well, and the server reports the two deletions in any order. This
-// also applies if the watch was set before the reconnect, and the client library has not set it again.
-// A listing that was requested since may show that the queue has ended.
+// succeeds reports whether it is the turn of the next contender because its predecessor has departed. The
+// listing that has shown the predecessor as the only earlier contender, and the watch on the contender's znode,
+// are of this epoch of the connection: after a reconnect the contender's znode may have been deleted as well,
+// and the server reports the two deletions in any order, also if the client library has not set the watch
+// again. A listing that was requested since may show that the queue has ended.
 func (c *Contender) succeeds() bool {
 	return c.queue.place == next && c.queue.predecessor.znode == deletedSafely && c.watches.own == certain && c.conn.Up &&
 		c.queue.epoch == c.conn.Epoch && c.watches.epoch == c.conn.Epoch &&
@@ -111,13 +109,12 @@ func (c *Contender) succeeds() bool {
 // path returns the path of a child of the queue, for errors.
 func (c *Contender) path(name string) string { return path.Join(c.cfg.Dir, name) }
 
-// receiveFound receives the first contender among children with unrecognized names: among the
-// predecessor and those before it, or among those with the contender's sequence number. ZooKeeper
-// does not assign a number twice, so one of two znodes with the same number was not created as a
-// sequential znode. If both are contenders, their order is unknown.
+// receiveFound receives the first contender among children with unrecognized names: among the predecessor and
+// those before it, or among those with the contender's sequence number. ZooKeeper does not assign a number
+// twice, so one of two such znodes was not created as a sequential znode. If both are contenders, their order
+// is unknown.
 //
-// One listing follows for all children that are not contenders, because there may be thousands of
-// them.
+// One listing follows for all children that are not contenders, because there may be thousands of them.
 func (c *Contender) receiveFound(r *Request, reply *Reply) {
 	if c.phase != queued {
 		return
@@ -197,7 +194,7 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 		o.znode = unreadable // the contender learns later that it is next
 	case reply.Err != nil:
 		c.leave(reply.Err, false)
-	case !c.isContender(r.Name, reply):
+	case c.cfg.Admit == nil && !Recognized(r.Name) && !reply.Ephemeral:
 		c.ignore(r.Name)
 	default:
 		if r.Epoch != c.conn.Epoch {
@@ -207,9 +204,9 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 		if r.Kind == ReadPredecessor {
 			c.watches.reset = false
 		}
-		// The data may have been written after the listing and before the watch was set: the
-		// queue may have been marked as ended, or the predecessor admitted.
-		// A listing without a reply may be older, and may show that this is the predecessor.
+		// The data may have been written before the watch was set: the queue may have been marked as ended, or
+		// the predecessor admitted. A listing without a reply may be older, and may show that this is the
+		// predecessor.
 		if reply.Version > 0 && (c.pending.has(List) || r.Kind == ReadPredecessor && (c.queue.place == next || c.cfg.Admit != nil)) {
 			c.listAgain()
 		}
@@ -261,8 +258,7 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 		return
 	}
 	if !c.cfg.Naming.HasGUID() && len(c.creates.prefixes) > 1 && !c.creates.searched {
-		// The names do not show which znodes are orphans of this contender. Search for them, and
-		// list again.
+		// The names do not show which znodes are orphans of this contender.
 		c.search(false)
 		return
 	}

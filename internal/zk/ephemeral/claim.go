@@ -7,28 +7,26 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// TakenError is returned if a znode that does not belong to the caller exists, or if another
-// user of the process has claimed the path on the same connection.
+// TakenError is returned if a znode that does not belong to the caller exists, or if another user of the
+// process has claimed the path on the same connection.
 type TakenError struct {
 	Path string
-	// Owner is the session of the znode and Czxid its creation zxid. Both are 0 if the znode
-	// does not exist.
+	// Owner is the session of the znode, 0 if it is persistent, and Czxid its creation zxid. Both are 0 if the
+	// znode does not exist.
 	Owner, Czxid int64
 	// Persistent reports whether the znode is persistent, so that no session ends it.
 	Persistent bool
-	// Earlier reports whether the caller has created the znode in a session that the connection
-	// has lost. The servers delete it when they expire that session.
+	// Earlier reports whether the caller has created the znode in a session that the connection has lost, and
+	// that has not expired yet.
 	Earlier bool
 }
 
@@ -44,21 +42,13 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("%s belongs to session %#x", e.Path, e.Owner)
 }
 
-// claimedPaths are the paths that are claimed on one connection.
-type claimedPaths struct {
-	mu       sync.Mutex
-	released map[string]chan struct{} // closed when the claim is released
-}
+// claimedPaths contains, for each path that is claimed, a channel that is closed when the claim is released.
+var claimedPaths = connection.NewTables[string, chan struct{}]()
 
-var claimedOf = connection.NewMap(func(*zk.Conn) *claimedPaths {
-	return &claimedPaths{released: map[string]chan struct{}{}}
-})
-
-// claim is the right to create the znode at a path on a connection, and the znode that was
-// created. It belongs to one goroutine.
+// claim is the right to create the znode at a path on a connection, and the znode. It belongs to one goroutine.
 //
-// Two users of a connection have the same session, so a znode whose create was not confirmed
-// could belong to either. Therefore only one of them may hold the right at a time.
+// Two users of a connection have the same session, so a znode whose create was not confirmed could belong to
+// either. Therefore only one of them may hold the right at a time.
 type claim struct {
 	setup  *recipe.Setup
 	sub    *connection.Subscription
@@ -70,13 +60,13 @@ type claim struct {
 	acquired bool
 	released <-chan struct{} // closed when the claim of another user is released
 
-	// reader reads the Stat. An ephemeral znode cannot have children, so the watch for children
-	// fires only when it is deleted, and not when its data changes.
+	// reader reads the Stat. An ephemeral znode cannot have children, so the watch for children fires only when
+	// it is deleted.
 	reader *watch.Reader
 	epoch  uint64 // the epoch of the connection before the last read
 
-	// sessions are those in which a create may have been applied. An ephemeral znode of one of
-	// them belongs to this claim.
+	// sessions are those in which a create may have been applied: an ephemeral znode of one of them belongs to
+	// this claim.
 	sessions map[int64]bool
 	// contents are the data of creates of a persistent znode that were not confirmed.
 	contents [][]byte
@@ -107,14 +97,14 @@ func (c *claim) acquire() {
 	if c.acquired {
 		return
 	}
-	paths := claimedOf.Of(c.setup.Conn)
-	paths.mu.Lock()
-	defer paths.mu.Unlock()
-	if released := paths.released[c.path]; released != nil {
+	paths := claimedPaths.Of(c.setup.Conn)
+	paths.Lock()
+	defer paths.Unlock()
+	if released := paths.Entries[c.path]; released != nil {
 		c.released = released
 		return
 	}
-	paths.released[c.path] = make(chan struct{})
+	paths.Entries[c.path] = make(chan struct{})
 	c.acquired, c.released = true, nil
 }
 
@@ -131,21 +121,20 @@ func (c *claim) release() {
 	if !c.acquired {
 		return
 	}
-	paths := claimedOf.Of(c.setup.Conn)
-	paths.mu.Lock()
-	defer paths.mu.Unlock()
-	close(paths.released[c.path])
-	delete(paths.released, c.path)
+	paths := claimedPaths.Of(c.setup.Conn)
+	paths.Lock()
+	defer paths.Unlock()
+	close(paths.Entries[c.path])
+	delete(paths.Entries, c.path)
 }
 
-// obtain creates the znode, and its parents if they do not exist. It returns when the znode
-// exists and belongs to this claim and to the current session. sent is the time at which the
-// create was sent that wrote data into the znode. It is zero if the znode was created by a
-// request whose reply was lost, or if it is a persistent znode that existed before, so that its
-// data is unknown. If the znode belongs to another client, the error is a TakenError.
+// obtain creates the znode, and its parents if they do not exist. It returns when the znode exists and belongs
+// to this claim and to the current session. sent is when the create was sent that wrote data into the znode,
+// zero if the reply was lost, or if it is a persistent znode that existed before. If the znode belongs to
+// another client, the error is a TakenError.
 //
-// The create is not retried by package connection, because a lost reply changes the meaning of the
-// next reply: after it, a znode that exists may belong to this claim.
+// After a lost reply a znode that exists may belong to this claim, so package connection does not retry the
+// create.
 func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err error) {
 	c.acquire()
 	if err := c.setup.CheckDir(ctx, path.Dir(c.path), c.makeParent); err != nil {
@@ -169,7 +158,7 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 				}
 				continue
 			case connection.Transient(err):
-				if err := c.awaitRetry(ctx, &backoff, err); err != nil {
+				if err := backoff.AwaitRetry(ctx, c.setup.Conn, err); err != nil {
 					return sent, err
 				}
 				continue
@@ -214,8 +203,7 @@ func (c *claim) create(ctx context.Context, data []byte) error {
 		flags = zk.FlagPersistent
 		c.contents = append(c.contents, data)
 	}
-	// A request that waits for a connection is sent in the next session if the current one
-	// expires.
+	// A request that waits for a connection is sent in the next session if the current one expires.
 	c.addSession()
 	_, err := c.send(ctx, func() (*zk.Stat, error) {
 		_, err := c.setup.Conn.Create(c.path, data, flags, c.setup.ACL)
@@ -233,8 +221,7 @@ func (c *claim) addSession() {
 	}
 }
 
-// send sends a write and returns its reply. If the context is done first, remove waits for the
-// reply.
+// send sends a write and returns its reply. If the context is done first, remove waits for the reply.
 func (c *claim) send(ctx context.Context, write func() (*zk.Stat, error)) (*zk.Stat, error) {
 	answer := connection.Start(write)
 	select {
@@ -246,14 +233,6 @@ func (c *claim) send(ctx context.Context, write func() (*zk.Stat, error)) (*zk.S
 	}
 }
 
-// awaitRetry pauses after a transient failure.
-func (c *claim) awaitRetry(ctx context.Context, backoff *connection.Backoff, failure error) error {
-	if final := connection.Final(ctx, c.setup.Conn, failure); final != nil {
-		return final
-	}
-	return limit.Pause(ctx, backoff.Next())
-}
-
 // read reads the Stat and sets a watch.
 func (c *claim) read(ctx context.Context) (*zk.Stat, error) {
 	c.epoch = c.sub.State().Epoch
@@ -261,8 +240,8 @@ func (c *claim) read(ctx context.Context) (*zk.Stat, error) {
 	return found.Stat, err
 }
 
-// covers reports whether a znode with this Stat belongs to this claim: it is persistent, or was
-// created in a session of the claim.
+// covers reports whether a znode with this Stat belongs to this claim: it is persistent, or was created in one
+// of its sessions.
 func (c *claim) covers(stat *zk.Stat) bool {
 	if c.static {
 		return !connection.IsEphemeral(stat)
@@ -270,15 +249,15 @@ func (c *claim) covers(stat *zk.Stat) bool {
 	return c.sessions[stat.EphemeralOwner]
 }
 
-// isOwn reports whether remove must delete a znode. A persistent znode that obtain has not
-// found is recognized by its data.
+// isOwn reports whether remove must delete a znode. A persistent znode that obtain has not found is recognized
+// by its data.
 func (c *claim) isOwn(data []byte, stat *zk.Stat) bool {
 	return c.covers(stat) && (!c.static || stat.Czxid == c.czxid ||
 		slices.ContainsFunc(c.contents, func(content []byte) bool { return bytes.Equal(content, data) }))
 }
 
-// verify reads the znode that obtain has found. If it was deleted, or if its session has
-// expired, verify returns connection.ErrDeleted or connection.ErrSessionExpired.
+// verify reads the znode that obtain has found. It returns connection.ErrDeleted or
+// connection.ErrSessionExpired if it is lost.
 func (c *claim) verify(ctx context.Context) error {
 	stat, err := c.read(ctx)
 	missing := errors.Is(err, zk.ErrNoNode)
@@ -303,13 +282,11 @@ func (c *claim) confirm(ctx context.Context) error {
 	return c.verify(ctx)
 }
 
-// write writes the data of the znode that obtain has found. It returns the error with which the
-// servers reject the write as rejection, and as err the reason why the znode is lost, or the
-// cause of the context.
+// write writes the data of the znode that obtain has found. rejection is the error with which the servers
+// reject the write, err the reason why the znode is lost, or the cause of the context.
 //
-// Each write expects the version that the previous one has returned: a write that is applied
-// late, because it was in transit on an earlier connection, cannot undo a later one. So the write
-// is not retried by package connection: after a lost reply, the version must be read first.
+// Each write expects the version that the previous one has returned: one that is applied late cannot undo a
+// later one. So after a lost reply, the version must be read first.
 func (c *claim) write(ctx context.Context, data []byte) (rejection, err error) {
 	var backoff connection.Backoff
 	for {
@@ -325,11 +302,11 @@ func (c *claim) write(ctx context.Context, data []byte) (rejection, err error) {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case connection.Transient(err):
-			if err := c.awaitRetry(ctx, &backoff, err); err != nil {
+			if err := backoff.AwaitRetry(ctx, c.setup.Conn, err); err != nil {
 				return nil, err
 			}
 		case !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
-			return err, nil
+			return connection.Refine(c.setup.Conn, err), nil
 		}
 		if err := c.verify(ctx); err != nil {
 			return nil, err
@@ -337,9 +314,8 @@ func (c *claim) write(ctx context.Context, data []byte) (rejection, err error) {
 	}
 }
 
-// awaitSession blocks until the connection is up in the session of the znode. The client library
-// sends a request that waits for a connection in any later session, in which the path may have
-// the znode of another client.
+// awaitSession blocks until the connection is up in the session of the znode. The client library sends a
+// request that waits in any later session, in which the path may have the znode of another client.
 func (c *claim) awaitSession(ctx context.Context) error {
 	for {
 		state := c.sub.State()
@@ -359,11 +335,10 @@ func (c *claim) awaitSession(ctx context.Context) error {
 	}
 }
 
-// remove deletes the znode if it belongs to this claim. It blocks until the servers have
-// confirmed that the znode does not exist, or the connection is closed or the servers reject the
-// request, which are errors.
+// remove deletes the znode if it belongs to this claim. It blocks until the servers have confirmed that the
+// znode does not exist, or the connection is closed or the servers reject the request, which are errors.
 func (c *claim) remove() error {
-	err := c.tryRemove()
+	err := connection.Refine(c.setup.Conn, c.tryRemove())
 	if connection.IsRejection(err) {
 		c.removing = true
 		go c.removeLater()
@@ -371,8 +346,8 @@ func (c *claim) remove() error {
 	return err
 }
 
-// removeLater deletes a znode whose deletion the servers have rejected, when they accept it. It ends
-// with the session of the znode and with the connection.
+// removeLater deletes a znode whose deletion the servers have rejected, when they accept it. It ends with the
+// session of the znode and with the connection.
 func (c *claim) removeLater() {
 	defer c.release()
 	owner := c.setup.Conn.SessionID()
@@ -384,10 +359,8 @@ func (c *claim) removeLater() {
 	})
 }
 
-// tryRemove is remove without removeLater.
-//
-// The delete is not retried by package connection: after a lost reply, another client may have
-// created a znode, so the znode must be read first.
+// tryRemove is remove without removeLater. After a lost reply, another client may have created a znode, so it
+// reads the znode first.
 func (c *claim) tryRemove() error {
 	if c.inFlight != nil {
 		<-c.inFlight // the client library answers when the connection is up again or closed
@@ -402,18 +375,18 @@ func (c *claim) tryRemove() error {
 	for {
 		data, stat, err := c.readSynced(ctx)
 		switch {
-		case err != nil:
-			return connection.Refine(c.setup.Conn, err)
-		case stat == nil || !c.isOwn(data, stat):
+		case errors.Is(err, zk.ErrNoNode), err == nil && !c.isOwn(data, stat):
 			return nil
+		case err != nil:
+			return err
 		case !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID():
-			// The servers are going to delete it. A delete that is delayed could delete a
-			// znode that another process has created in the meantime.
+			// The servers are going to delete it. A delayed delete could delete a znode that another process
+			// has created in the meantime.
 			if _, err = c.read(ctx); err == nil {
 				_, err = c.reader.Wait(ctx, nil)
 			}
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
-				return connection.Refine(c.setup.Conn, err)
+				return err
 			}
 			continue
 		}
@@ -422,31 +395,25 @@ func (c *claim) tryRemove() error {
 		case err == nil, errors.Is(err, zk.ErrNoNode):
 			return nil
 		case connection.Transient(err):
-			if err := c.awaitRetry(ctx, &backoff, err); err != nil {
+			if err := backoff.AwaitRetry(ctx, c.setup.Conn, err); err != nil {
 				return err
 			}
 		case !errors.Is(err, zk.ErrBadVersion):
-			return connection.Refine(c.setup.Conn, err)
+			return err
 		}
 	}
 }
 
-// readSynced reads the Stat, and the data of a persistent znode, from a server that has applied
-// all writes that were acknowledged before. The Stat is nil if the znode does not exist.
+// readSynced reads the Stat, and the data of a persistent znode, from a server that has applied all writes that
+// were acknowledged before.
 func (c *claim) readSynced(ctx context.Context) (data []byte, stat *zk.Stat, err error) {
 	if err := c.setup.Sync(ctx, c.path); err != nil {
 		return nil, nil, err
 	}
-	found, err := connection.Read(ctx, c.setup.Conn, func() (found watch.Found, err error) {
-		if c.static {
-			found.Data, found.Stat, err = connection.Get(c.setup.Conn, c.path)
-		} else {
-			_, found.Stat, err = c.setup.Conn.Exists(c.path)
-		}
-		return found, err
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil, nil
+	if c.static {
+		data, stat, err = connection.ReadData(ctx, c.setup.Conn, c.path)
+	} else {
+		stat, err = connection.ReadStat(ctx, c.setup.Conn, c.path)
 	}
-	return found.Data, found.Stat, err
+	return data, stat, err
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// CheckSize returns connection.ErrInvalid if the servers do not accept data of this size in a
-// znode with this ACL.
+// CheckSize returns connection.ErrInvalid if the servers do not accept data of this size in a znode with this
+// ACL.
 func CheckSize(path string, data []byte, acl []zk.ACL) error {
 	if _, err := txn.Size([]any{&zk.CreateRequest{Path: path, Data: data, Acl: acl}}); err != nil {
 		return fmt.Errorf("%w: %d bytes of data: %w", connection.ErrInvalid, len(data), err)
@@ -30,9 +31,9 @@ type Config struct {
 	Data []byte
 	// Static makes the znode persistent. A persistent znode that exists is adopted.
 	Static bool
-	// Retry makes the Keeper retry requests that the servers reject. Without it, the Keeper gives up
-	// a write that is rejected, and ends if a create is rejected, unless it has created the znode
-	// before and the reason can pass, as an exceeded quota.
+	// Retry makes the Keeper retry requests that the servers reject. Without it, the Keeper gives up a write
+	// that is rejected, and ends if a create is rejected, unless it has created the znode before and the reason
+	// can pass, as an exceeded quota.
 	Retry bool
 	// Report is called after each change of the State, by the goroutine of the Keeper.
 	Report func(State)
@@ -45,22 +46,21 @@ type Config struct {
 type State struct {
 	// Present reports whether the znode exists and belongs to the Keeper.
 	Present bool
-	// Unsure reports whether the connection has broken since a server has confirmed that the
-	// znode is present.
+	// Unsure reports whether the connection has broken since a server has confirmed that the znode is present.
 	Unsure bool
-	// Owner is the session of the znode and Czxid its creation zxid, also if it belongs to
-	// another client. Both are 0 if it does not exist.
+	// Owner is the session of the znode and Czxid its creation zxid, also of another client's. Both are 0 if it
+	// does not exist.
 	Owner, Czxid int64
 	// Err is the reason why the znode is not present: a TakenError, connection.ErrSessionExpired,
-	// connection.ErrDeleted, or the error with which the servers have rejected a request, also of a
-	// write into a znode that is present. If Ended is set, it is the reason why.
+	// connection.ErrDeleted, or the error with which the servers have rejected a request, also of a write into
+	// a znode that is present. If Ended is set, it is the reason why.
 	Err error
 	// Ended reports whether the Keeper has ended. Such a State is the last one.
 	Ended bool
 }
 
-// Keeper maintains a znode until it is closed: it creates the znode again if it is deleted or
-// the session expires, and writes its data. Its methods may be called from any goroutine.
+// Keeper maintains a znode until it is closed: it creates the znode again if it is deleted or the session
+// expires, and writes its data. Its methods may be called from any goroutine.
 type Keeper struct {
 	claim  *claim
 	retry  bool
@@ -87,8 +87,8 @@ type Keeper struct {
 	removal error // why it is unknown whether the znode was removed; set before ended is closed
 }
 
-// Keep starts a Keeper. The parents of the znode are created as containers if they do not
-// exist. Keep does not wait for ZooKeeper.
+// Keep starts a Keeper, and does not wait for ZooKeeper. Missing parents of the znode are created as
+// containers.
 func Keep(s *recipe.Setup, c Config) *Keeper {
 	ctx, stop := context.WithCancelCause(context.Background())
 	k := &Keeper{
@@ -107,8 +107,7 @@ func (k *Keeper) State() State {
 	return k.state
 }
 
-// Set replaces the data of the znode and returns the number of this data. The data of Config has
-// number 1.
+// Set replaces the data of the znode and returns the number of this data. The data of Config has number 1.
 func (k *Keeper) Set(data []byte) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,15 +120,14 @@ func (k *Keeper) Set(data []byte) uint64 {
 	return k.wanted
 }
 
-// AwaitWritten blocks until the znode has the data with this number or a later one. It returns
-// an error if the servers reject the data, if the Keeper is closed or has ended, or if the
-// context is done.
+// AwaitWritten blocks until the znode has the data with this number or a later one. It returns an error if the
+// servers reject the data, if the Keeper is closed or has ended, or if the context is done.
 func (k *Keeper) AwaitWritten(ctx context.Context, number uint64) error {
 	return k.await(ctx, func() (bool, error) { return k.written >= number, k.rejection })
 }
 
-// AwaitPresent blocks until the znode is present. It returns an error if the Keeper is closed or
-// has ended, or if the context is done.
+// AwaitPresent blocks until the znode is present, or returns an error if the Keeper is closed or has ended, or
+// if the context is done.
 func (k *Keeper) AwaitPresent(ctx context.Context) error {
 	return k.await(ctx, func() (bool, error) { return k.state.Present, nil })
 }
@@ -156,9 +154,9 @@ func (k *Keeper) await(ctx context.Context, condition func() (bool, error)) erro
 	}
 }
 
-// Close ends the Keeper with the given reason and removes the znode. It returns nil when the
-// removal is confirmed. If the context is done first, Close returns its cause, and the removal
-// continues in the background. It may be called repeatedly; the first reason counts.
+// Close ends the Keeper with the given reason and removes the znode. It returns nil when the removal is
+// confirmed. If the context is done first, it returns the cause, and the removal continues in the background.
+// The first reason counts.
 func (k *Keeper) Close(ctx context.Context, reason error) error {
 	k.stop(reason)
 	select {
@@ -198,8 +196,7 @@ func (k *Keeper) run() {
 const (
 	// minPause is the first of the pauses between attempts, which double.
 	minPause = 10 * time.Millisecond
-	// minLifetime is the time for which a znode must have existed to be created again without
-	// a pause.
+	// minLifetime is the time for which a znode must have existed to be created again without a pause.
 	minLifetime = time.Second
 	// maxLossPause limits the pause before a znode that is deleted repeatedly is created again.
 	maxLossPause = time.Second
@@ -259,8 +256,7 @@ func (k *Keeper) sleep(d time.Duration) error {
 	}
 }
 
-// keepOne creates the znode and maintains it until it is lost or the context is done, and
-// returns the reason.
+// keepOne creates the znode and maintains it until it is lost or the context is done, and returns the reason.
 func (k *Keeper) keepOne() error {
 	data, number := k.wantedData()
 	sent, err := k.claim.obtain(k.ctx, data)
@@ -287,7 +283,7 @@ func (k *Keeper) keepOne() error {
 				k.setWritten(wanted)
 			case k.retry:
 				pause = min(2*pause+minPause, connection.MaxRejectionPause)
-				retry, state.Err = time.After(pause), connection.Refine(k.claim.setup.Conn, rejection)
+				retry, state.Err = time.After(pause), rejection
 				k.reject(wanted, rejection)
 			default:
 				tried = wanted
@@ -305,9 +301,9 @@ func (k *Keeper) keepOne() error {
 	}
 }
 
-// wait blocks until the znode should be read again, or data should be written. It returns an
-// error if the znode is lost. It does not use watch.Reader.Wait, because it reports that the
-// znode was deleted before the next read, and that the connection is down.
+// wait blocks until the znode should be read again, or data should be written. It returns an error if the znode
+// is lost. Unlike watch.Reader.Wait it reports that the znode was deleted before the next read, and that the
+// connection is down.
 func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 	own, sub := k.claim.reader.Watch(), k.claim.sub
 	for {
@@ -325,12 +321,12 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 		}
 		select {
 		case event := <-own.C():
-			return true, k.lossByEvent(own.Take(event))
+			return true, k.loss(own.Take(event))
 		case <-k.claim.reader.Doubt():
 			return true, nil
 		case <-sub.Changed():
 			if own.Fired() {
-				return true, k.lossByEvent(own.Take(zk.Event{}))
+				return true, k.loss(own.Take(zk.Event{}))
 			}
 		case <-k.wake:
 			return false, nil
@@ -342,9 +338,9 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 	}
 }
 
-// lossByEvent is the function of that name, for a znode that may be persistent.
-func (k *Keeper) lossByEvent(event zk.Event) error {
-	err := lossByEvent(event)
+// loss is watch.Loss for a znode that may be persistent.
+func (k *Keeper) loss(event zk.Event) error {
+	err := watch.Loss(event)
 	if k.claim.static && errors.Is(err, connection.ErrSessionExpired) {
 		return nil
 	}
@@ -373,7 +369,7 @@ func (k *Keeper) reject(number uint64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if number == k.wanted {
-		k.rejection = connection.Refine(k.claim.setup.Conn, err)
+		k.rejection = err
 		k.notifyWaiters()
 	}
 }

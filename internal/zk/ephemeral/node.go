@@ -4,9 +4,9 @@
 // for which clients compete. The grant has a lease and ends with the znode. [Keep] maintains a znode that
 // informs other clients and grants nothing. It creates the znode again whenever it is deleted.
 //
-// A znode that another client has created is neither adopted nor deleted. Neither is a znode of an
-// earlier session of the connection, which the servers delete when they expire that session
-// (KAFKA-1387). Package queue implements znodes that wait in a queue.
+// A znode that another client has created is neither adopted nor deleted. Neither is a znode of an earlier
+// session of the connection, which the servers delete when they expire that session (KAFKA-1387). Package queue
+// implements znodes that wait in a queue.
 package ephemeral
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// Node is an ephemeral znode of the session in which it was created, with a grant. Its goroutine
-// runs until the znode is lost or removed. Its methods may be called from any goroutine.
+// Node is an ephemeral znode of the session in which it was created, with a grant. Its goroutine runs until the
+// znode is lost or removed. Its methods may be called from any goroutine.
 type Node struct {
 	claim *claim
 	taken func(*TakenError) error // see Acquire
@@ -32,15 +32,14 @@ type Node struct {
 	// confirmed receives the result of claim.confirm. Until then, another goroutine uses the claim. It is
 	// nil if there is none.
 	confirmed <-chan connection.Answer[struct{}]
-	// removal is the reason why it is unknown whether the znode was removed. It is set before
-	// ended is closed.
+	// removal is the reason why it is unknown whether the znode was removed, set before ended is closed.
 	removal error
 }
 
-// Create creates the znode at path. Parents that do not exist are created as containers. Create
-// blocks until the znode exists and the session is confirmed to live. It returns a TakenError if the
-// znode belongs to another client, the cause of the context, or another reason why the znode was
-// lost. Then it removes the znode, in the background if that takes longer than the context lasts.
+// Create creates the znode at path. Missing parents are created as containers. It blocks until the znode exists
+// and the session is confirmed to live. It returns a TakenError if the znode belongs to another client, the
+// cause of the context, or another reason why the znode was lost. Then it removes the znode, in the background
+// if that takes longer than the context lasts.
 func Create(ctx context.Context, s *recipe.Setup, path string, data []byte) (*Node, error) {
 	return start(ctx, newClaim(s, path, false), data, func(e *TakenError) error {
 		if e.Earlier {
@@ -84,15 +83,14 @@ func (n *Node) Path() string { return n.claim.path }
 // Owner returns the session of the znode.
 func (n *Node) Owner() int64 { return n.claim.owner }
 
-// Grant returns the grant, which ends when the znode is lost or removed, or when the lease of the
-// session expires. Its token is the creation zxid of the znode. If the session has expired or the
-// owner of the connection closes it, the grant may end with connection.ErrDeleted, because the
-// servers delete the znode first.
+// Grant returns the grant, which ends when the znode is lost or removed, or when the lease of the session
+// expires. Its token is the creation zxid of the znode. If the session has expired or the owner of the
+// connection closes it, the grant may end with connection.ErrDeleted, because the servers delete the znode
+// first.
 func (n *Node) Grant() *connection.Grant { return n.grant }
 
-// Remove ends the grant with the given reason and removes the znode. It returns nil when the
-// removal is confirmed. If the context is done first, Remove returns its cause, and the removal
-// continues in the background.
+// Remove ends the grant with the given reason and removes the znode. It returns nil when the removal is
+// confirmed. If the context is done first, it returns the cause, and the removal continues in the background.
 func (n *Node) Remove(ctx context.Context, reason error) error {
 	n.Leave(reason)
 	select {
@@ -135,12 +133,11 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 		n.removal = n.claim.remove()
 		return
 	}
-	g, end := n.claim.sub.Grant(n.claim.czxid)
-	n.grant = g
+	n.grant = n.claim.sub.Grant(n.claim.czxid)
 	created <- nil
 	reading, cancelRead := context.WithCancel(maintained)
 	reason := n.awaitLoss(maintained, reading)
-	end(connection.Refine(n.claim.setup.Conn, reason))
+	n.grant.End(connection.Refine(n.claim.setup.Conn, reason))
 	n.claim.sub.StopProving()
 	if cancelRead(); n.confirmed != nil {
 		<-n.confirmed
@@ -189,8 +186,7 @@ func (n *Node) obtain(ctx context.Context, data []byte) (time.Time, error) {
 	}
 }
 
-// lossBy returns the reason why the znode is lost according to the state of the connection, or
-// nil.
+// lossBy returns the reason why the znode is lost according to the state of the connection, or nil.
 func (n *Node) lossBy(state connection.State) error {
 	switch {
 	case state.Closed:
@@ -203,9 +199,9 @@ func (n *Node) lossBy(state connection.State) error {
 	return state.Rejected
 }
 
-// awaitLoss blocks until the znode or its lease is lost, or the context is done, and returns the
-// reason. It does not use watch.Reader.Wait, because a read does not return while the connection
-// is down, but the lease expires at that time.
+// awaitLoss blocks until the znode or its lease is lost, or the context is done, and returns the reason. A
+// read, as by watch.Reader.Wait, would not return while the connection is down, but the lease expires at that
+// time.
 //
 // The checks of the lease find out if no znode exists at the path. If the watch may have missed that the
 // znode was deleted and created again by another client, a read confirms the czxid. reading is its context.
@@ -225,7 +221,7 @@ func (n *Node) awaitLoss(ctx, reading context.Context) error {
 		if n.confirmed == nil {
 			own, doubt = c.reader.Watch(), c.reader.Doubt()
 			if own.Fired() {
-				if err := lossByEvent(own.Take(zk.Event{})); err != nil {
+				if err := watch.Loss(own.Take(zk.Event{})); err != nil {
 					return err
 				}
 				unsure = true
@@ -249,18 +245,4 @@ func (n *Node) awaitLoss(ctx, reading context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// lossByEvent returns the reason why an ephemeral znode is lost according to an event of its
-// watch, or nil.
-func lossByEvent(event zk.Event) error {
-	switch {
-	case errors.Is(event.Err, zk.ErrClosing):
-		return connection.ErrConnClosed
-	case event.Type == zk.EventNotWatching:
-		return connection.ErrSessionExpired
-	case event.Type == zk.EventNodeDeleted:
-		return connection.ErrDeleted // an expired or closed session is reported later
-	}
-	return nil
 }

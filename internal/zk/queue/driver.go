@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// driver executes the outputs of one contender and provides its inputs. It belongs to the
-// goroutine of Run, and afterwards to that of the removal.
+// driver executes the outputs of one contender and provides its inputs. It belongs to the goroutine of Run, and
+// afterwards to that of the removal.
 type driver struct {
 	cfg     *Config
 	machine *contender.Contender
@@ -25,11 +25,10 @@ type driver struct {
 	sub     *connection.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	started   bool      // Start was passed to the machine
-	proved    bool      // the state of the lease may have changed
-	scheduled bool      // timer is started for the first of timers
-	answered  []*result // of requests that this goroutine has executed
-	deferred  *frame    // an input that the deletion of the contender's znode precedes
+	started  bool      // Start was passed to the machine
+	proved   bool      // the state of the lease may have changed
+	answered []*result // of requests that this goroutine has executed
+	deferred *frame    // an input that the deletion of the contender's znode precedes
 	// checkWatches reports that a watch may have fired whose channel receives nothing.
 	checkWatches bool
 	replies      chan *result // of requests in other goroutines; nil while none is in progress
@@ -58,21 +57,19 @@ type driver struct {
 func newDriver(cfg *Config, report func(State)) *driver {
 	cfg.CanMakeQueue = cfg.MakeDir != nil
 	d := &driver{
-		cfg: cfg, report: report, sub: connection.Subscribe(cfg.Conn, cfg.Timeout),
+		cfg: cfg, report: report, sub: cfg.Subscribe(),
 		machine: contender.New(&cfg.Config),
 	}
 	if !cfg.Naming.HasGUID() {
 		d.plain = joinPlain(cfg)
 	}
-	d.sub.CheckEvery(cfg.CheckInterval)
-	d.sub.LogTo(cfg.Log)
 	if cfg.Observer != nil {
 		d.sub.OnCheck(cfg.Observer.Checked)
 	}
 	return d
 }
 
-// finish completes the removal after the contender has left, and returns its error.
+// finish completes the removal, and returns its error.
 func (d *driver) finish() error {
 	defer d.close()
 	for !d.machine.Done() {
@@ -104,8 +101,7 @@ func (d *driver) cancelReplace() {
 	}
 }
 
-// frame is the memory of one step. Frames are pooled, because they are large, and an idle
-// contender needs none.
+// frame is the memory of one step. Frames are pooled, because they are large, and an idle contender needs none.
 type frame struct {
 	in  contender.Input
 	out []contender.Output
@@ -142,9 +138,8 @@ func input(kind contender.InputKind) *frame {
 	return f
 }
 
-// send executes a request: on this goroutine if the contender is alone and the request is the last
-// request of the step. A holder does not wait for a reply, because it must notice the expiry of
-// its lease.
+// send executes a request: on this goroutine if the contender is alone and the request is the last one of the
+// step. A holder does not wait for a reply, because it must notice the expiry of its lease.
 func (d *driver) send(q *contender.Request, last bool) {
 	res := results.Get().(*result)
 	res.request = *q
@@ -206,9 +201,8 @@ func (d *driver) receive(r *result) *frame {
 	return f
 }
 
-// warnOfPersistent logs a warning if the contender waits for a znode that the end of a session does not
-// delete. It does so once, although the contender reads the znode again when it changes, and repeatedly
-// if it must not read it.
+// warnOfPersistent logs a warning, once, if the contender waits for a znode that the end of a session does not
+// delete.
 func (d *driver) warnOfPersistent(r *result) {
 	if r.request.Kind != contender.ReadPredecessor || r.reply.Ephemeral || !contender.Recognized(r.request.Name) || r.path == d.persistent {
 		return
@@ -279,8 +273,7 @@ func (d *driver) stateOf(s *contender.State) State {
 	return state
 }
 
-// pathOf returns the path of a child of the queue. If the driver already keeps this path, it
-// returns the same string.
+// pathOf returns the path of a child of the queue, the same string if the driver already keeps it.
 func (d *driver) pathOf(name string) string {
 	for _, known := range [...]string{d.path, d.others[0].path, d.others[1].path} {
 		if nameOf(known) == name {
@@ -292,8 +285,7 @@ func (d *driver) pathOf(name string) string {
 
 func isNoNode(err error) bool { return errors.Is(err, zk.ErrNoNode) }
 
-// deleteOutlived deletes a znode of an expired session, in the next session. It tries for a
-// session timeout.
+// deleteOutlived deletes a znode of an expired session, in the next session, for a session timeout.
 func (d *driver) deleteOutlived(path string) {
 	ctx, cancel := context.WithTimeout(context.Background(), connection.SessionTimeout(d.cfg.Conn, d.cfg.Timeout))
 	defer cancel()
@@ -302,8 +294,7 @@ func (d *driver) deleteOutlived(path string) {
 	}
 }
 
-// startRename returns the input for a rename to a name of another kind, with the same GUID and
-// sequence number.
+// startRename returns the input for a rename to another kind, with the same GUID and sequence number.
 func (d *driver) startRename(r Rename) *frame {
 	name, base := d.machine.Name(), d.cfg.Naming.Base()
 	i := strings.LastIndex(name, base)
@@ -324,8 +315,7 @@ type deadline struct {
 	at    time.Time
 }
 
-// setTimer sets a timer, of which few are set at a time. The clock's timer is started when the
-// driver waits.
+// setTimer sets a timer. The clock's timer is started when the driver waits.
 func (d *driver) setTimer(t contender.Timer, after time.Duration) {
 	d.stopTimer(t)
 	d.timers = append(d.timers, deadline{t, time.Now().Add(after)})
@@ -333,23 +323,19 @@ func (d *driver) setTimer(t contender.Timer, after time.Duration) {
 
 func (d *driver) stopTimer(t contender.Timer) {
 	d.timers = slices.DeleteFunc(d.timers, func(other deadline) bool { return other.timer == t })
-	d.scheduled = false
 }
 
-// schedule starts the clock's timer for the timer that expires first, and returns its channel,
-// or nil if no timer is set.
+// schedule starts the clock's timer for the timer that expires first, and returns its channel, nil if none is
+// set.
 func (d *driver) schedule() <-chan time.Time {
 	if len(d.timers) == 0 {
 		return nil
 	}
-	if !d.scheduled {
-		d.scheduled = true
-		after := time.Until(d.firstTimer().at)
-		if d.timer == nil {
-			d.timer = time.NewTimer(after)
-		} else {
-			d.timer.Reset(after)
-		}
+	after := time.Until(d.firstTimer().at)
+	if d.timer == nil {
+		d.timer = time.NewTimer(after)
+	} else {
+		d.timer.Reset(after)
 	}
 	return d.timer.C
 }
@@ -357,11 +343,4 @@ func (d *driver) schedule() <-chan time.Time {
 // firstTimer returns the timer that expires first.
 func (d *driver) firstTimer() deadline {
 	return slices.MinFunc(d.timers, func(a, b deadline) int { return a.at.Compare(b.at) })
-}
-
-// popTimer removes and returns the timer that expires first.
-func (d *driver) popTimer() contender.Timer {
-	t := d.firstTimer().timer
-	d.stopTimer(t)
-	return t
 }

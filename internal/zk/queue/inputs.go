@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -14,9 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// next waits for the next input. If the deletion of the contender's znode is known, it comes
-// before all others: the server reports deletions in their order, and another input may bring
-// the contender's turn.
+// next waits for the next input. The deletion of the contender's znode comes before all others: the server
+// reports deletions in their order, and another input may bring the turn.
 func (d *driver) next(ctx context.Context) *frame {
 	f := d.nextReady()
 	switch {
@@ -37,13 +35,14 @@ func (d *driver) nextReady() (f *frame) {
 	case d.proved:
 		d.proved, f = false, input(contender.ConnChanged)
 	case len(d.answered) > 0:
-		f = d.receiveAnswer()
+		r := d.answered[0]
+		d.answered = d.answered[:copy(d.answered, d.answered[1:])]
+		f = d.receive(r)
 	}
 	return f
 }
 
-// deliverOwnDeletionFirst returns f, or the event of the contender's znode if it has occurred; then f
-// follows.
+// deliverOwnDeletionFirst returns f, or the event of the contender's znode if it has occurred; then f follows.
 func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 	if f.in.Kind == contender.Fired && f.in.Watch == contender.OwnWatch {
 		return f
@@ -58,8 +57,8 @@ func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 }
 
 // wait blocks until there is an input. It omits what only contenders for locks need: idle candidates are
-// numerous, and with the arms of waitForAll in this frame, their stacks would take 8 KiB instead of 4. The
-// rows "memory, stacks" of make bench show the effect.
+// numerous, and with the arms of waitForAll in this frame, their stacks would take 8 KiB instead of 4. The rows
+// "memory, stacks" of make bench show the effect.
 func (d *driver) wait(ctx context.Context) *frame {
 	if d.cfg.Alone || d.cfg.Admit != nil {
 		return d.waitForAll(ctx)
@@ -106,9 +105,9 @@ func (d *driver) waitForAll(ctx context.Context) *frame {
 	}
 }
 
-// connChanged returns the events of watches that have fired, and then the change of the connection.
-// The pool fires a lost watch and reports that as a change of the connection. If a server has given a
-// final answer to the monitor, which includes the checks of the lease, the contender leaves.
+// connChanged returns the events of watches that have fired, of which the pool reports lost ones as a change of
+// the connection, and then that change. If a server has given a final answer to the monitor, the contender
+// leaves.
 func (d *driver) connChanged(ctx context.Context) *frame {
 	d.checkWatches, d.event = true, zk.Event{}
 	switch {
@@ -139,14 +138,15 @@ func (d *driver) renames() <-chan Rename {
 
 func (d *driver) queueFired() *frame {
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Event = contender.QueueWatch, eventOf(d.queue.Take(d.event))
+	f.in.Watch, f.in.Err = contender.QueueWatch, watch.Loss(d.queue.Take(d.event))
 	d.queue = nil
 	return f
 }
 
 func (d *driver) timerExpired() *frame {
 	f := input(contender.Expired)
-	f.in.Timer = d.popTimer()
+	f.in.Timer = d.firstTimer().timer
+	d.stopTimer(f.in.Timer)
 	return f
 }
 
@@ -156,8 +156,7 @@ func leaveInput(ctx context.Context) *frame {
 	return f
 }
 
-// nextReply waits for the next input of a contender that has left. A reply may be ready: for example,
-// the event that made the contender leave has preceded it.
+// nextReply waits for the next input of a contender that has left. A reply may be ready.
 func (d *driver) nextReply() *frame {
 	if f := d.nextReady(); f != nil {
 		return f
@@ -168,13 +167,6 @@ func (d *driver) nextReply() *frame {
 	case <-d.sub.Changed():
 		return input(contender.ConnChanged)
 	}
-}
-
-// receiveAnswer takes the result of a request that this goroutine has executed.
-func (d *driver) receiveAnswer() *frame {
-	r := d.answered[0]
-	d.answered = d.answered[:copy(d.answered, d.answered[1:])]
-	return d.receive(r)
 }
 
 // received takes a result from the channel.
@@ -192,7 +184,7 @@ func (d *driver) received(r *result) *frame {
 
 func (d *driver) ownFired() *frame {
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Event = contender.OwnWatch, nameOf(d.own.path), eventOf(d.own.watch.Take(d.event))
+	f.in.Watch, f.in.Name, f.in.Err = contender.OwnWatch, nameOf(d.own.path), watch.Loss(d.own.watch.Take(d.event))
 	d.own = watched{}
 	return f
 }
@@ -202,8 +194,8 @@ func (d *driver) otherFired(ctx context.Context, i int) *frame {
 	d.others[i] = watched{}
 	defer ignoreDeparture(d.cfg.Conn, o.departure)
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Event, f.in.Safe = contender.OtherWatch, nameOf(o.path), eventOf(o.watch.Take(d.event)), true
-	if f.in.Event == contender.Deleted {
+	f.in.Watch, f.in.Name, f.in.Err, f.in.Safe = contender.OtherWatch, nameOf(o.path), watch.Loss(o.watch.Take(d.event)), true
+	if errors.Is(f.in.Err, connection.ErrDeleted) {
 		if d.machine.IsPredecessor(f.in.Name) {
 			d.observeDeparture()
 		}
@@ -220,8 +212,8 @@ type watched struct {
 	departure *departure
 }
 
-// watchedBy returns the znode that a request has read, and makes the name in the request a part
-// of its path: the machine and the watch then keep the same string.
+// watchedBy returns the znode that a request has read, and makes the name in the request a part of its path:
+// the machine and the watch then keep the same string.
 func (d *driver) watchedBy(r *result) watched {
 	r.request.Name = nameOf(r.path)
 	return watched{path: r.path, watch: r.watch}
@@ -230,8 +222,8 @@ func (d *driver) watchedBy(r *result) watched {
 // nameOf returns the last element of a path, as a part of it.
 func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// keepWatch keeps a watch on another contender. It replaces a watch on the same znode, or else a
-// watch that the state machine does not need any more.
+// keepWatch keeps a watch on another contender. It replaces a watch on the same znode, or else one that is not
+// needed.
 func (d *driver) keepWatch(w watched) {
 	slot := 0
 	for i := range d.others {
@@ -252,8 +244,7 @@ func (d *driver) drop(w *watched) {
 	*w = watched{}
 }
 
-// dropWatches drops the watches that the state machine does not wait for. They stay in the
-// pool of the connection.
+// dropWatches drops the watches that the state machine does not wait for. They stay in the pool.
 func (d *driver) dropWatches() {
 	for i := range d.others {
 		if o := &d.others[i]; o.watch != nil && !d.machine.Watches(nameOf(o.path)) {
@@ -263,19 +254,6 @@ func (d *driver) dropWatches() {
 	if d.queue != nil && !d.machine.WatchesQueue() {
 		d.queue = nil
 	}
-}
-
-// eventOf translates the event of a watch.
-func eventOf(event zk.Event) contender.Event {
-	switch {
-	case errors.Is(event.Err, zk.ErrClosing):
-		return contender.ConnClosed
-	case event.Type == zk.EventNotWatching:
-		return contender.SessionOver
-	case event.Type == zk.EventNodeDeleted:
-		return contender.Deleted
-	}
-	return contender.Changed
 }
 
 func (d *driver) observeWatch(path string) {
@@ -290,10 +268,9 @@ func (d *driver) observeDeparture() {
 	}
 }
 
-// If an earlier contender belongs to the same session, its znode may have been deleted because the
-// session has expired, and then the contender's znode was deleted as well. The event does not show
-// the cause. But the earlier contender belongs to this process, and announces its departure after
-// the servers have acknowledged the deletion.
+// If an earlier contender belongs to the same session, its znode may have been deleted with the session, and
+// the contender's znode as well. The event does not show the cause. But the earlier contender belongs to this
+// process, and announces its departure after the servers have acknowledged the deletion.
 
 // departure is shared by the contenders that wait for one departure.
 type departure struct {
@@ -302,24 +279,18 @@ type departure struct {
 	announced chan struct{} // closed when the znode was deleted by its own contender
 }
 
-// departures are the expected departures of contenders of one connection, by the path of the znode.
-type departures struct {
-	mu     sync.Mutex
-	byPath map[string]*departure
-}
+// departures contains those that contenders wait for, by the path of the znode.
+var departures = connection.NewTables[string, *departure]()
 
-var departuresOf = connection.NewMap(func(*zk.Conn) *departures { return &departures{byPath: map[string]*departure{}} })
-
-// expectDeparture waits for the announcement of a contender of the same session from now on,
-// until ignoreDeparture.
+// expectDeparture waits for the announcement of a contender of the same session until ignoreDeparture.
 func expectDeparture(conn *zk.Conn, path string) *departure {
-	all := departuresOf.Of(conn)
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	d := all.byPath[path]
+	all := departures.Of(conn)
+	all.Lock()
+	defer all.Unlock()
+	d := all.Entries[path]
 	if d == nil {
 		d = &departure{path: path, announced: make(chan struct{})}
-		all.byPath[path] = d
+		all.Entries[path] = d
 	}
 	d.waiting++
 	return d
@@ -330,30 +301,28 @@ func ignoreDeparture(conn *zk.Conn, d *departure) {
 	if d == nil {
 		return
 	}
-	all := departuresOf.Of(conn)
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if d.waiting--; d.waiting == 0 && all.byPath[d.path] == d {
-		delete(all.byPath, d.path)
+	all := departures.Of(conn)
+	all.Lock()
+	defer all.Unlock()
+	if d.waiting--; d.waiting == 0 && all.Entries[d.path] == d {
+		delete(all.Entries, d.path)
 	}
 }
 
-// announceDeparture reports that a contender has deleted its znode while the session was
-// alive.
+// announceDeparture reports that a contender has deleted its znode while the session was alive.
 func announceDeparture(conn *zk.Conn, path string) {
-	all := departuresOf.Of(conn)
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if d := all.byPath[path]; d != nil {
+	all := departures.Of(conn)
+	all.Lock()
+	defer all.Unlock()
+	if d := all.Entries[path]; d != nil {
 		close(d.announced)
-		delete(all.byPath, path)
+		delete(all.Entries, path)
 	}
 }
 
-// heardDeparture reports whether a contender, whose znode was deleted, has announced its
-// departure. The acknowledgement arrives right after the event. heardDeparture waits for a
-// moment, as long as the connection is up: if its owner closes the connection, all znodes of
-// the session are deleted, and no request must be sent in the meantime
+// heardDeparture reports whether a contender, whose znode was deleted, has announced its departure. The
+// acknowledgement arrives right after the event, so heardDeparture waits for a moment, as long as the
+// connection is up: if its owner closes it, all znodes of the session are deleted, and no request must be sent
 // (connection.AwaitClosing).
 func heardDeparture(ctx context.Context, conn *zk.Conn, d *departure) bool {
 	const interval = time.Millisecond

@@ -25,7 +25,7 @@ func TestNextReply_AfterEventOfOwnZnode(t *testing.T) {
 func TestReceive_LeavingIsNotObserved(t *testing.T) {
 	for name, reply := range map[string]contender.Reply{"watched": {}, "departed": {Err: zk.ErrNoNode}} {
 		observed := 0
-		cfg := &Config{Conn: new(zk.Conn), Observer: &Observer{
+		cfg := &Config{Options: connection.Options{Conn: new(zk.Conn)}, Observer: &Observer{
 			Watched: func(string) { observed++ },
 			Vacated: func() { observed++ },
 		}}
@@ -45,7 +45,7 @@ func TestReceive_LeavingIsNotObserved(t *testing.T) {
 // A contender that looks for the reason why its znode was deleted reports the deletion repeatedly. Its
 // timers remain set until it leaves.
 func TestExecute_TimersUntilLeaving(t *testing.T) {
-	cfg := &Config{Conn: new(zk.Conn)}
+	cfg := &Config{Options: connection.Options{Conn: new(zk.Conn)}}
 	d := &driver{cfg: cfg, machine: contender.New(&cfg.Config), report: func(State) {}}
 	d.execute(&contender.Output{Kind: contender.Set, Timer: contender.PatienceTimer, After: time.Hour})
 	deleted := &contender.Output{Kind: contender.Report, State: contender.State{Err: connection.ErrDeleted}}

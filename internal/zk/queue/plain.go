@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"path"
 	"strings"
-	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -12,20 +11,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// The names of hand-written elections (contender.Prefix) contain no GUID. After a create whose
-// reply was lost, the znode that it may have left can only be recognized by its owner, which
-// is the current session, and by its data. Other contenders on the same connection have such
-// znodes as well. So all contenders of one connection in one queue register their znodes, and
-// creates and searches do not overlap: a search assigns the znodes that it finds to its contender
-// unless they are registered for another contender.
+// The names of hand-written elections (contender.Prefix) contain no GUID. After a create whose reply was lost,
+// the znode can only be recognized by its owner, the current session, and by its data, and other contenders on
+// the same connection have such znodes as well. So all contenders of one connection in one queue register their
+// znodes, and creates and searches do not overlap: a search assigns the znodes that it finds to its contender
+// unless they are registered.
 //
-// The names occur again after the queue was deleted, or lost by the servers, and created again. So
-// also a znode with a registered name is the contender's only if the current session owns it.
+// The names occur again after the queue was created again. So also a znode with a registered name is the
+// contender's only if the current session owns it.
 
 // plainQueue is what the contenders of one connection in one queue share.
 type plainQueue struct {
-	of    plainQueueOf
-	users int           // contenders; guarded by plainQueuesMu
+	users int           // contenders; guarded by the table
 	turn  chan struct{} // of capacity 1; holds an element during a create or a search
 	owner map[string]*plainContender
 }
@@ -36,26 +33,19 @@ type plainContender struct {
 	queue *plainQueue
 }
 
-type plainQueueOf struct {
-	conn *zk.Conn
-	dir  string
-}
+// plainQueues contains the queues with contenders, by Config.Dir.
+var plainQueues = connection.NewTables[string, *plainQueue]()
 
-var (
-	plainQueuesMu sync.Mutex
-	plainQueues   = map[plainQueueOf]*plainQueue{}
-)
-
-// joinPlain registers a contender. leave must be called when its znodes are removed, or cannot be
-// removed any more.
+// joinPlain registers a contender. leave must be called when its znodes are removed, or cannot be removed any
+// more.
 func joinPlain(cfg *Config) *plainContender {
-	of := plainQueueOf{cfg.Conn, cfg.Dir}
-	plainQueuesMu.Lock()
-	defer plainQueuesMu.Unlock()
-	p := plainQueues[of]
+	queues := plainQueues.Of(cfg.Conn)
+	queues.Lock()
+	defer queues.Unlock()
+	p := queues.Entries[cfg.Dir]
 	if p == nil {
-		p = &plainQueue{of: of, turn: make(chan struct{}, 1), owner: map[string]*plainContender{}}
-		plainQueues[of] = p
+		p = &plainQueue{turn: make(chan struct{}, 1), owner: map[string]*plainContender{}}
+		queues.Entries[cfg.Dir] = p
 	}
 	p.users++
 	return &plainContender{cfg, p}
@@ -70,10 +60,11 @@ func (c *plainContender) leave() {
 		}
 	}
 	<-p.turn
-	plainQueuesMu.Lock()
-	defer plainQueuesMu.Unlock()
+	queues := plainQueues.Of(c.cfg.Conn)
+	queues.Lock()
+	defer queues.Unlock()
 	if p.users--; p.users == 0 {
-		delete(plainQueues, p.of)
+		delete(queues.Entries, c.cfg.Dir)
 	}
 }
 
@@ -89,8 +80,8 @@ func (c *plainContender) create(prefix string) (string, error) {
 	return created, err
 }
 
-// search returns the znodes of a contender, the first in the queue first, as of a time after
-// the call, and registers them. It is repeated until it succeeds.
+// search returns the znodes of a contender, the first in the queue first, as of a time after the call, and
+// registers them. It is repeated until it succeeds.
 func (c *plainContender) search(r *requests) (names []string, err error) {
 	p, cfg := c.queue, c.cfg
 	prefix, _ := cfg.Naming.Plain()
@@ -105,33 +96,30 @@ func (c *plainContender) search(r *requests) (names []string, err error) {
 			return nil, err
 		}
 		contenders, _, _ := contender.Order(children, cfg.Tombstone)
-		var unknown, known []string
-		for _, name := range contenders {
+		own, err := connection.Each(contenders, connection.InFlight, func(_ int, name string) (bool, error) {
 			switch owner := p.owner[name]; {
 			case owner == c:
-				known = append(known, name)
+				return cfg.isOwnedHere(name)
 			case owner == nil && strings.HasPrefix(name, prefix) && len(name) >= len(prefix)+len("0000000000"):
-				unknown = append(unknown, name)
+				return cfg.isCreatedHere(name)
+			}
+			return false, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		var found []string
+		for i, name := range contenders {
+			if own[i] {
+				found = append(found, name)
+				p.owner[strings.Clone(name)] = c
 			}
 		}
-		found, err := filter(known, cfg.isOwnedHere)
-		if err != nil {
-			return nil, err
-		}
-		created, err := filter(unknown, cfg.isCreatedHere)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range created {
-			p.owner[strings.Clone(name)] = c
-		}
-		found, _, _ = contender.Order(append(found, created...), "")
 		return found, nil
 	})
 }
 
-// delete deletes a znode of the contender. If the znode is not the contender's, it returns
-// zk.ErrNoNode.
+// delete deletes a znode of the contender. If the znode is not the contender's, it returns zk.ErrNoNode.
 func (c *plainContender) delete(znode string) error {
 	c.queue.turn <- struct{}{}
 	defer func() { <-c.queue.turn }() // other contenders of the session cannot create such a znode before
@@ -152,8 +140,7 @@ func (cfg *Config) isOwnedHere(name string) (bool, error) {
 	return err == nil && exists && stat.EphemeralOwner == cfg.Conn.SessionID(), err
 }
 
-// isCreatedHere reports whether the current session has created a znode with the contender's
-// data.
+// isCreatedHere reports whether the current session has created a znode with the contender's data.
 func (cfg *Config) isCreatedHere(name string) (bool, error) {
 	if owned, err := cfg.isOwnedHere(name); !owned {
 		return false, err

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -31,7 +32,7 @@ func TestPlain_QueueIsCreatedAgain(t *testing.T) {
 		_, err := operator.Create("/q", nil, 0, acl)
 		require.NoError(t, err)
 	}
-	cfg := &Config{Config: contender.Config{Dir: "/q", Naming: contender.Prefix("n_")}, Conn: conn, Data: []byte("data"), ACL: acl}
+	cfg := &Config{Config: contender.Config{Dir: "/q", Naming: contender.Prefix("n_")}, Options: connection.Options{Conn: conn, ACL: acl}, Data: []byte("data")}
 	newContender := func() *plainContender {
 		c := joinPlain(cfg)
 		t.Cleanup(c.leave)

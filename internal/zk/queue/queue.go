@@ -1,10 +1,9 @@
-// Package queue runs contenders in wait queues on ZooKeeper: it connects the state machine of
-// package contender to a connection. Elections use it, and so do the recipes whose clients
-// wait for their turn.
+// Package queue runs contenders in wait queues on ZooKeeper: it connects the state machine of package contender
+// to a connection. Elections use it, and so do the recipes whose clients wait for their turn.
 //
-// The goroutine that calls [Run] owns the contender. Requests block and cannot be cancelled, so
-// they are sent from short-lived goroutines, and the owner reacts to other inputs while they are
-// in progress. If the owner has nothing else to react to (Config.Alone), it sends them itself.
+// The goroutine that calls [Run] owns the contender. Requests block and cannot be cancelled, so they are sent
+// from short-lived goroutines, and the owner reacts to other inputs in the meantime. If it has nothing else to
+// react to (Config.Alone), it sends them itself.
 package queue
 
 import (
@@ -12,8 +11,6 @@ import (
 	"errors"
 	"log/slog"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
@@ -25,73 +22,53 @@ type Config struct {
 	// Config is the configuration of the state machine. Run sets CanMakeQueue.
 	contender.Config
 
-	Conn *zk.Conn
+	connection.Options
 	// Prefix returns the beginning of a name with this GUID; nil means Naming.NamePrefix.
 	Prefix func(guid string) string
 	Data   []byte
-	ACL    []zk.ACL
-	// StrictACL lets the contender leave with a connection.OpenError if the ACL of Dir permits others more
-	// than ACL does. Otherwise it logs a warning.
-	StrictACL bool
-	Timeout   time.Duration // the session timeout that the user states, 0 for the granted one
-	// CheckInterval is the time between the checks that renew a lease, 0 for the default.
-	CheckInterval time.Duration
 
-	// MakeDir creates Dir if it does not exist. If it is nil, a missing Dir means that the queue
-	// has ended.
+	// MakeDir creates Dir if it does not exist. If it is nil, a missing Dir means that the queue has ended.
 	MakeDir func(ctx context.Context) error
-	// Stamp allows the create to write Dir, without data, in the same transaction. The reply
-	// then contains the token, and shows whether the contender is the only one. It is used only
-	// if Dir was seen without data.
+	// Stamp allows the create to write Dir, without data, in the same transaction, if Dir was seen without
+	// data. The reply then contains the token, and shows whether the contender is the only one.
 	Stamp bool
-	// Rotation, if it is not nil, chooses the GUID of the contender, and predicts its predecessor if the
-	// create is stamped.
+	// Rotation, if not nil, chooses the GUID of the contender, and predicts its predecessor if the create is
+	// stamped.
 	Rotation *Rotation
-	// Unused means that Dir had neither data nor children in version UnusedVersion of its data. The
-	// create then does the same if Dir still has this version.
+	// Unused means that Dir had neither data nor children in version UnusedVersion of its data. If it still has
+	// this version, the create is stamped as well.
 	Unused        bool
 	UnusedVersion int32
-	// Parting returns the operations that are executed in one transaction with the deletion of
-	// the contender's znode, given the reason why it leaves. If the transaction is rejected, the
-	// znode is deleted without them.
+	// Parting returns the operations that are executed in one transaction with the deletion of the contender's
+	// znode, given the reason why it leaves. If that is rejected, the znode is deleted without them.
 	Parting func(reason error) []any
 	// Renames delivers requests to continue under another name during the contender's turn.
 	Renames <-chan Rename
-	// Alone means that nothing but this contender needs the goroutine of Run, so that requests
-	// may block it, except during its turn. Cancellation of the context is then noticed when the
-	// current request is answered.
+	// Alone means that nothing else needs the goroutine of Run, so that requests may block it, except during
+	// the turn. The end of the context is then noticed when the current request is answered.
 	Alone bool
-	// Rejoins means that the contender joins again, perhaps in the same session, after the servers
-	// have rejected a request for a reason that can pass.
+	// Rejoins means that the contender joins again, perhaps in the same session, after the servers have
+	// rejected a request for a reason that can pass.
 	Rejoins bool
-	Log     *slog.Logger
 	// Observer is notified of events that are not part of a State. It may be nil.
 	Observer *Observer
 }
 
-// guard returns the check of the ACL of Dir.
-func (cfg *Config) guard() *connection.Guard {
-	return &connection.Guard{Conn: cfg.Conn, ACL: cfg.ACL, Strict: cfg.StrictACL, Log: cfg.Log}
-}
-
-// Observer is notified of the progress of a contender, in addition to its States, until the
-// contender leaves. None of the functions is nil, and none may block.
+// Observer is notified of the progress of a contender, until it leaves. No function is nil, and none may block.
 type Observer struct {
 	// Watched is called on the goroutine of Run when a watch was set on the znode.
 	Watched func(path string)
 	// Vacated is called on the goroutine of Run when the predecessor's znode was deleted.
 	Vacated func()
-	// Checked is called on the goroutine of the connection's monitor, perhaps after Run has
-	// returned: see connection.Subscription.OnCheck.
+	// Checked is called as by connection.Subscription.OnCheck, perhaps after Run has returned.
 	Checked func(connection.Check)
 }
 
-// Rename is a request to continue under a name of another kind at the same position, for example
-// as a reader instead of a writer.
+// Rename is a request to continue under a name of another kind at the same position, such as a reader's.
 type Rename struct {
 	To contender.Naming
-	// Done, of capacity 1, receives the result: nil after the contender has reported its new
-	// path. It receives nothing if the contender leaves first.
+	// Done, of capacity 1, receives nil after the contender has reported its new path, or the error. It
+	// receives nothing if the contender leaves first.
 	Done chan<- error
 }
 
@@ -109,18 +86,16 @@ type State struct {
 	Err     error                    // why the contender has lost or removed its znode
 }
 
-// endedLimit is how long Run waits for the removal if the queue has ended: the client that has
-// ended it deletes the znode as well.
+// endedLimit is how long Run waits for the removal if the queue has ended, and so is deleted by another client.
 const endedLimit = 100 * time.Millisecond
 
-// Run joins the queue, stays in it until ctx is done or the contender's znode is lost, and
-// leaves. It calls report on the calling goroutine with each new state, and, before it removes the
-// znode, with a state that contains the reason instead of a path.
+// Run joins the queue, stays in it until ctx is done or the contender's znode is lost, and leaves. It calls
+// report on the calling goroutine with each new state, and, before it removes the znode, with a state that
+// contains the reason instead of a path.
 //
-// It returns the reason, which is context.Cause(ctx) if ctx was done, and the removal of what
-// the contender has created. Run waits for the removal for at most limit.Confirm. The removal
-// then continues in the background until it is confirmed, the session has expired or the
-// connection is closed. cfg must not be changed before the removal is over.
+// It returns the removal of what the contender has created, and the reason, which is context.Cause(ctx) if ctx
+// was done. It waits for the removal for at most limit.Confirm. The removal then continues in the background
+// until it is confirmed, the session has expired or the connection is closed. cfg must not be changed before.
 func Run(ctx context.Context, cfg *Config, report func(State)) (*Removal, error) {
 	m := Join(cfg, report)
 	m.RunUntil(ctx, func() bool { return false })
@@ -130,15 +105,15 @@ func Run(ctx context.Context, cfg *Config, report func(State)) (*Removal, error)
 // Member is a contender whose goroutine may change: one goroutine at a time calls its methods.
 type Member struct{ driver *driver }
 
-// Join returns a contender that joins the queue when RunUntil is called. RunUntil and then Leave
-// must be called.
+// Join returns a contender that joins the queue when RunUntil is called. RunUntil and then Leave must be
+// called.
 func Join(cfg *Config, report func(State)) *Member {
 	return &Member{newDriver(cfg, report)}
 }
 
-// RunUntil does what Run does, until the contender has left or stop returns true, which is called
-// after each step. It reports whether the contender has left. Otherwise RunUntil must be called
-// again soon, because the loss of the contender's znode is not noticed in the meantime.
+// RunUntil does what Run does, until the contender has left, or stop, which is called after each step, returns
+// true. It reports whether the contender has left. Otherwise it must be called again soon, because the loss of
+// the contender's znode is not noticed in the meantime.
 func (m *Member) RunUntil(ctx context.Context, stop func() bool) (left bool) {
 	d := m.driver
 	if !d.started {
@@ -181,8 +156,7 @@ type Removal struct {
 // Done returns a channel that is closed when the removal is over.
 func (r *Removal) Done() <-chan struct{} { return r.done }
 
-// Confirmed reports whether it is certain, at this moment, that nothing of the contender is
-// left.
+// Confirmed reports whether it is certain, at this moment, that nothing of the contender is left.
 func (r *Removal) Confirmed() bool {
 	select {
 	case <-r.done:

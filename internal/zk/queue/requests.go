@@ -21,61 +21,36 @@ type requests struct {
 	cfg   *Config
 	plain *plainContender // nil unless the names contain no GUID
 
-	mu    sync.Mutex
-	ended bool // the contender is over, and results do not matter any more
-	// ctx is done when the contender is over. Both it and turn are nil until a request needs them.
-	ctx    context.Context
-	cancel context.CancelFunc
-	// turn, of capacity 1, holds an element while a request pauses after a failure, so that
-	// several failing requests do not cause more retries than one.
+	// ctx is done when the contender is over, and results do not matter any more.
+	ctx  context.Context
+	over context.CancelFunc
+	// turn, of capacity 1, holds an element while a request pauses after a failure, so that several failing
+	// requests do not cause more retries than one.
 	turn    chan struct{}
 	backoff connection.Backoff
 }
 
 func newRequests(cfg *Config, plain *plainContender) *requests {
-	return &requests{cfg: cfg, plain: plain}
-}
-
-// context returns a context that is done when the contender is over.
-func (r *requests) context() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ctx == nil {
-		r.ctx, r.cancel = context.WithCancel(context.Background())
-		r.turn = make(chan struct{}, 1)
-		if r.ended {
-			r.cancel()
-		}
-	}
-	return r.ctx
-}
-
-// over records that the contender is over.
-func (r *requests) over() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended = true; r.ctx != nil {
-		r.cancel()
-	}
+	ctx, over := context.WithCancel(context.Background())
+	return &requests{cfg: cfg, plain: plain, ctx: ctx, over: over, turn: make(chan struct{}, 1)}
 }
 
 // pause pauses after a failure, or until the contender is over.
 func (r *requests) pause() error {
-	ctx := r.context()
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
-		return limit.Pause(ctx, r.backoff.Next())
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		return limit.Pause(r.ctx, r.backoff.Next())
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
 	}
 }
 
 // hasFailed reports whether a request has failed. No request may be in progress.
 func (r *requests) hasFailed() bool { return r.backoff != connection.Backoff{} }
 
-// result is a request, the reply, and what the driver needs in addition. Results are pooled,
-// because they are large.
+// result is a request, the reply, and what the driver needs in addition. Results are pooled, because they are
+// large.
 type result struct {
 	request contender.Request
 	reply   contender.Reply
@@ -87,9 +62,9 @@ type result struct {
 
 var results = sync.Pool{New: func() any { return new(result) }}
 
-// perform executes the request of res and stores the reply in it. If a contender that joins again
-// removes its znode, it repeats a request that the servers reject for a reason that can pass: it would
-// wait behind a znode that remained, as long as the session lives.
+// perform executes the request of res and stores the reply in it. If a contender that joins again removes its
+// znode, a rejection for a reason that can pass is repeated: it would wait behind the znode as long as the
+// session lives.
 func (r *requests) perform(res *result) {
 	for {
 		r.try(res)
@@ -103,8 +78,8 @@ func (r *requests) perform(res *result) {
 	}
 }
 
-// deleteLater deletes a znode whose deletion the servers have rejected, when they accept it. Until then,
-// the znode blocks the queue. It ends with the session of the znode and with the connection.
+// deleteLater deletes a znode that blocks the queue, because the servers have rejected its deletion, when they
+// accept it. It ends with the session of the znode and with the connection.
 func deleteLater(cfg *Config, path string) {
 	owner := cfg.Conn.SessionID()
 	connection.Insist(func() error {
@@ -126,7 +101,7 @@ func (r *requests) try(res *result) {
 	case contender.Create:
 		r.create(res)
 	case contender.MakeQueue:
-		res.reply.Err = cfg.MakeDir(r.context())
+		res.reply.Err = cfg.MakeDir(r.ctx)
 	case contender.Search:
 		res.reply.Names, res.reply.Err = r.search(q.Prefixes)
 	case contender.List:
@@ -139,7 +114,7 @@ func (r *requests) try(res *result) {
 		stat, err := r.stat(res.path)
 		res.setStat(stat, err)
 	case contender.FindContender:
-		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.context(), cfg.Conn, cfg.Dir, q.Names)
+		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.ctx, cfg.Conn, cfg.Dir, q.Names)
 	case contender.FindReason:
 		r.findReason(res)
 	case contender.Delete:
@@ -151,8 +126,8 @@ func (r *requests) try(res *result) {
 	}
 }
 
-// notify writes the contender's znode again. It keeps the data that another client has written, such as a request to
-// release the lock: only version 0 has the data of the contender.
+// notify writes the contender's znode again. It keeps the data that another client has written, such as a
+// request to release the lock: only version 0 has the data of the contender.
 func (r *requests) notify(path string) error {
 	data, version := r.cfg.Data, int32(0)
 	for {
@@ -188,7 +163,7 @@ func (r *requests) list(res *result) {
 		return
 	}
 	// The queue may have been created again after it was checked.
-	if _, res.reply.Err = repeat(r, func() (any, error) { return nil, cfg.guard().Check(cfg.Dir, found.Stat.Czxid) }); res.reply.Err != nil {
+	if _, res.reply.Err = repeat(r, func() (any, error) { return nil, cfg.CheckZnode(cfg.Dir, found.Stat.Czxid) }); res.reply.Err != nil {
 		return
 	}
 	res.reply.Names, res.reply.QueueCzxid, res.watch, res.reply.Doubt = found.Children, found.Stat.Czxid, found.Watch, found.Doubt
@@ -197,15 +172,15 @@ func (r *requests) list(res *result) {
 	}
 }
 
-// repeat calls f until it returns no transient failure. It blocks until the connection answers. It
-// ends with an error of connection.Final, and when the contender is over.
+// repeat calls f until it returns no transient failure, an error of connection.Final, or the contender is over.
+// It blocks until the connection answers.
 func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 	for {
 		value, err := f()
 		if err == nil {
 			return value, nil
 		}
-		if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
+		if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
 			return value, final
 		}
 		if err := r.pause(); err != nil {
@@ -219,8 +194,8 @@ func query(q *contender.Request, path string, what watch.What) watch.Query {
 	return watch.Query{Path: path, What: what, Epoch: q.Epoch, Reset: q.Reset}
 }
 
-// readWatched reads a child of the queue and sets a watch on it. The data does not matter: another
-// contender must not end this one by data that this connection cannot read.
+// readWatched reads a child of the queue and sets a watch on it. Another contender must not end this one by
+// data that this connection cannot read.
 func (r *requests) readWatched(res *result, what watch.What) {
 	found, err := repeat(r, func() (watch.Found, error) {
 		return watch.Try(r.cfg.Conn, query(&res.request, res.path, what))
@@ -242,27 +217,23 @@ func (res *result) setStat(stat *zk.Stat, err error) {
 
 // stat returns the Stat of a znode, or zk.ErrNoNode.
 func (r *requests) stat(path string) (*zk.Stat, error) {
-	return repeat(r, func() (*zk.Stat, error) { return statOf(r.cfg.Conn, path) })
+	return repeat(r, func() (*zk.Stat, error) {
+		exists, stat, err := r.cfg.Conn.Exists(path)
+		if err == nil && !exists {
+			err = zk.ErrNoNode
+		}
+		return stat, err
+	})
 }
 
-// statOf returns the Stat of a znode, or zk.ErrNoNode. It sends one request.
-func statOf(conn *zk.Conn, path string) (*zk.Stat, error) {
-	exists, stat, err := conn.Exists(path)
-	if err == nil && !exists {
-		err = zk.ErrNoNode
-	}
-	return stat, err
-}
-
-// findReason reads the tombstone, and then the znode of the queue, whose children it does not
-// list: when an election ends, all candidates do this at the same time. The tombstone is
-// created before any contender is deleted, and is deleted together with the znode of the
-// queue. So if the tombstone does not exist, and later the same znode of the queue does, the queue
-// has not ended.
+// findReason reads the tombstone, and then the znode of the queue, without its children: when an election ends,
+// all candidates do this at the same time. The tombstone is created before any contender is deleted, and is
+// deleted with the znode of the queue. So if it does not exist, and later the same znode of the queue does, the
+// queue has not ended.
 func (r *requests) findReason(res *result) {
 	cfg := r.cfg
 	// Close deletes the znode as well, and a request could make it hang.
-	connection.AwaitClosing(r.context(), cfg.Conn, closingTime)
+	connection.AwaitClosing(r.ctx, cfg.Conn, closingTime)
 	if cfg.Tombstone != "" {
 		_, err := r.stat(path.Join(cfg.Dir, cfg.Tombstone))
 		if !isNoNode(err) {
@@ -290,12 +261,12 @@ func (r *requests) create(res *result) {
 	if cfg.Prefix != nil {
 		prefix = cfg.Prefix
 	}
+	guid := contender.GUIDOf(randomGUID())
 	if cfg.Rotation != nil {
-		res.reply.Prefix = prefix(cfg.Rotation.newGUID())
-	} else {
-		res.reply.Prefix = prefix(contender.GUIDOf(randomGUID()))
+		guid = cfg.Rotation.newGUID()
 	}
-	if err := cfg.guard().Check(cfg.Dir, 0); err != nil {
+	res.reply.Prefix = prefix(guid)
+	if err := cfg.CheckZnode(cfg.Dir, 0); err != nil {
 		res.reply.Err = r.lost(err)
 		return
 	}
@@ -323,19 +294,12 @@ func randomGUID() (guid [16]byte) {
 	return guid
 }
 
-func (cfg *Config) createFlags() int32 {
-	if !cfg.Naming.Sequential() {
-		return zk.FlagEphemeral
-	}
-	return zk.FlagEphemeral | zk.FlagSequence
-}
-
 // lost returns the error of connection.Final, or ErrLost after a pause if the request may be sent again.
 func (r *requests) lost(err error) error {
 	if err == nil {
 		return nil
 	}
-	if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
+	if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
 		return final
 	}
 	// The state of the connection may not yet show the failure.
@@ -343,8 +307,7 @@ func (r *requests) lost(err error) error {
 	return contender.ErrLost
 }
 
-// delete deletes a znode of the contender. The last one is deleted in one transaction with the
-// operations of Config.Parting.
+// delete deletes a znode of the contender, the last one together with the operations of Config.Parting.
 func (r *requests) delete(res *result) {
 	cfg, q := r.cfg, &res.request
 	if q.Last && cfg.Parting != nil {
@@ -363,8 +326,8 @@ func (r *requests) delete(res *result) {
 	res.reply.Err = r.lost(cfg.Conn.Delete(res.path, -1))
 }
 
-// search returns the znodes with one of the prefixes, the first in the queue first, as of a
-// time after the call: without Sync a server that lags behind would not show the newest.
+// search returns the znodes with one of the prefixes, the first in the queue first, as of a time after the
+// call: without Sync a server that lags behind would not show the newest.
 func (r *requests) search(prefixes []string) (names []string, err error) {
 	if r.plain != nil {
 		return r.plain.search(r)
@@ -385,11 +348,10 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 	return names, err
 }
 
-// replaceZnode replaces a znode by one with another name, the same GUID and the same number, in
-// one transaction: at every moment exactly one of them exists. The new name is used only once, so
-// the transaction can be repeated after a lost reply: "node exists" means that it was applied
-// before, and a missing old znode that another client has deleted it. In another session it
-// fails for that reason as well.
+// replaceZnode replaces a znode by one with another name, the same GUID and the same number, in one
+// transaction. The new name is used only once, so the transaction can be repeated after a lost reply: "node
+// exists" means that it was applied before, and a missing old znode that another client, or the session, has
+// deleted it.
 func (r *requests) replaceZnode(res *result) {
 	// The last transaction may outlast this call, and must not use res.
 	cfg := r.cfg
@@ -417,78 +379,75 @@ func (r *requests) replaceZnode(res *result) {
 	res.watch = found.Watch
 }
 
-// A create can write the znode of the queue in the same transaction. The Stat in the reply then
-// contains the number of its children at that moment, and, as the time of its change, the
-// creation zxid of the contender's znode: if the contender is alone, it is its turn after one
-// round trip. The write replaces the data of the queue's znode. So it is done only if the data was
-// empty when the znode was last read, and, with Config.Unused, if it has not been written since.
+// A create can write the znode of the queue in the same transaction. The Stat in the reply then contains the
+// number of its children and, as the time of its change, the creation zxid of the contender's znode: if the
+// contender is alone, it is its turn after one round trip. The write replaces the data of the queue's znode. So
+// it is done only if the data was empty when the znode was last read, and, with Config.Unused, if it has not
+// been written since.
 
-// stampable contains the queues of one connection whose znodes had no data when they were read
-// last.
-type stampable struct {
-	mu   sync.Mutex
-	dirs map[string]bool // false: the write is not permitted
-}
+// stampable contains the queues whose znodes had no data when they were read last, with false if the write is not
+// permitted.
+var stampable = connection.NewTables[string, bool]()
 
 // maxStampable limits the number of queues that are remembered.
 const maxStampable = 1024
 
-var stampables = connection.NewMap(func(*zk.Conn) *stampable { return &stampable{dirs: map[string]bool{}} })
-
 // noteStampable records whether the data of a queue's znode is empty.
 func noteStampable(conn *zk.Conn, dir string, empty bool) {
-	s := stampables.Of(conn)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	permitted, known := s.dirs[dir]
+	dirs := stampable.Of(conn)
+	dirs.Lock()
+	defer dirs.Unlock()
+	permitted, known := dirs.Entries[dir]
 	switch {
 	case !empty:
-		delete(s.dirs, dir)
+		delete(dirs.Entries, dir)
 	case known && !permitted:
 	default:
-		if len(s.dirs) >= maxStampable {
-			clear(s.dirs)
+		if len(dirs.Entries) >= maxStampable {
+			clear(dirs.Entries)
 		}
-		s.dirs[dir] = true
+		dirs.Entries[dir] = true
 	}
 }
 
 // forbidStamp records that the znode of a queue must not be written.
 func forbidStamp(conn *zk.Conn, dir string) {
-	s := stampables.Of(conn)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dirs[dir] = false
+	dirs := stampable.Of(conn)
+	dirs.Lock()
+	defer dirs.Unlock()
+	dirs.Entries[dir] = false
 }
 
-// stampVersion returns the version in which the create may write the znode of the queue, -1 for any
-// version. ok is false if it must not write it.
+// stampVersion returns the version in which the create may write the znode of the queue, -1 for any. ok is
+// false if it must not write it.
 func (cfg *Config) stampVersion() (version int32, ok bool) {
 	if !cfg.Stamp && !cfg.Unused {
 		return 0, false
 	}
-	s := stampables.Of(cfg.Conn)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	permitted, known := s.dirs[cfg.Dir]
+	dirs := stampable.Of(cfg.Conn)
+	dirs.Lock()
+	defer dirs.Unlock()
+	permitted, known := dirs.Entries[cfg.Dir]
 	if cfg.Unused {
 		return cfg.UnusedVersion, permitted || !known
 	}
 	return -1, permitted
 }
 
-// createZnode creates the contender's znode, and writes that of the queue in the same transaction if it
-// may.
+// createZnode creates the contender's znode, and writes that of the queue in the same transaction if it may.
 func (res *result) createZnode(cfg *Config) {
-	create := &zk.CreateRequest{Path: path.Join(cfg.Dir, res.reply.Prefix), Data: cfg.Data, Acl: cfg.ACL, Flags: cfg.createFlags()}
+	create := &zk.CreateRequest{Path: path.Join(cfg.Dir, res.reply.Prefix), Data: cfg.Data, Acl: cfg.ACL, Flags: zk.FlagEphemeral}
+	if cfg.Naming.Sequential() {
+		create.Flags |= zk.FlagSequence
+	}
 	if version, ok := cfg.stampVersion(); ok && res.createStamped(cfg, create, version) {
 		return
 	}
 	res.path, res.reply.Err = cfg.Conn.Create(create.Path, create.Data, create.Flags, create.Acl)
 }
 
-// createStamped creates the contender's znode and writes that of the queue. It returns false if nothing
-// was done, because the znode of the queue has another version or must not be written.
+// createStamped creates the contender's znode and writes that of the queue. It returns false if nothing was
+// done, because the znode of the queue has another version or must not be written.
 func (res *result) createStamped(cfg *Config, create *zk.CreateRequest, version int32) bool {
 	responses, err := cfg.Conn.Multi(create, &zk.SetDataRequest{Path: cfg.Dir, Version: version})
 	switch {
@@ -496,7 +455,7 @@ func (res *result) createStamped(cfg *Config, create *zk.CreateRequest, version 
 		stat := responses[1].Stat
 		res.path, res.reply.Token, res.reply.Alone, res.reply.QueueCzxid = responses[0].String, stat.Mzxid, stat.NumChildren == 1, stat.Czxid
 		// Otherwise the queue was created again: the contender lists it, and checks its ACL.
-		res.reply.Alone = res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)
+		res.reply.Alone = res.reply.Alone && cfg.CheckedZnode(cfg.Dir, stat.Czxid)
 		if res.reply.Others = stat.NumChildren - 1; cfg.Rotation != nil {
 			res.reply.Predicted = cfg.Rotation.predict(nameOf(res.path), res.reply.Others, cfg.Blocks)
 		}

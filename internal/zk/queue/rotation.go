@@ -7,10 +7,9 @@ import (
 )
 
 // Rotation predicts the predecessors of contenders of one client, which joins a queue again and again. If
-// several clients do that, their order usually stays the same: the client of the previous predecessor joins
-// again directly before this one. The name of its new znode follows from the previous one, because the GUIDs
-// of one Rotation are consecutive, and sequence numbers are. So the contender can watch its predecessor
-// without listing the queue.
+// several clients do that, their order usually stays the same. The name of a predecessor's new znode follows
+// from the previous one, because the GUIDs of one Rotation are consecutive, and sequence numbers are. So the
+// contender can watch it without listing the queue.
 //
 // A prediction is passed on only if the one before it was correct. The methods may be called from any
 // goroutine.
@@ -33,10 +32,10 @@ func (r *Rotation) newGUID() string {
 	return contender.GUIDOf(r.guid)
 }
 
-// predict returns the name that the predecessor of the new contender own probably has, or an empty name.
-// It predicts nothing behind a single other contender, because a listing shows then that this contender is
-// next, so that its turn comes without a further request, and no contender for which it does not wait
-// according to blocks, unless that is nil: the last predecessor may be that of a contender of another kind.
+// predict returns the name that the predecessor of the new contender own probably has, or an empty name: behind
+// a single other contender, because a listing shows then that this one is next, so that its turn comes without
+// a further request; and if own does not wait for it according to blocks, unless that is nil: the last
+// predecessor may be that of a contender of another kind.
 func (r *Rotation) predict(own string, others int32, blocks func(name string) bool) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

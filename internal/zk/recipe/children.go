@@ -18,8 +18,8 @@ import (
 // ChildConfig describes the children to read, as values of type T.
 type ChildConfig[T any] struct {
 	Path string
-	// Parse returns the value of a child from the result of reading it. If it returns an error,
-	// the reading of all children ends with that error. It is not called with zk.ErrNoNode.
+	// Parse returns the value of a child from the result of reading it, unless the child was deleted. Its
+	// error ends the reading of all children.
 	Parse func(name string, found watch.Found, err error) (T, error)
 	// NamesOnly reads only the list: Parse is called with an empty result.
 	NamesOnly bool
@@ -30,9 +30,9 @@ type ChildConfig[T any] struct {
 // maxConcurrent is the number of children that are read concurrently.
 const maxConcurrent = 16
 
-// ListChildren returns the children by name, according to the server that the connection uses. If the
-// znode does not exist, the map is empty. If the list is larger than the connection accepts, the
-// error is connection.ErrTooLarge.
+// ListChildren returns the children by name, as the server of the connection knows them, or none if the
+// znode does not exist. If the list is larger than the connection accepts, the error is
+// connection.ErrTooLarge.
 func ListChildren[T any](ctx context.Context, conn *zk.Conn, c ChildConfig[T]) (map[string]T, error) {
 	list, err := connection.Read(ctx, conn, func() (watch.Found, error) { return watch.Listing(conn, c.Path) })
 	if errors.Is(err, zk.ErrNoNode) {
@@ -42,10 +42,8 @@ func ListChildren[T any](ctx context.Context, conn *zk.Conn, c ChildConfig[T]) (
 	}
 	children := map[string]T{}
 	return children, c.read(c.filter(list.Children), func(name string) (watch.Found, error) {
-		return connection.Read(ctx, conn, func() (found watch.Found, err error) {
-			found.Data, found.Stat, err = connection.Get(conn, path.Join(c.Path, name))
-			return found, err
-		})
+		data, stat, err := connection.ReadData(ctx, conn, path.Join(c.Path, name))
+		return watch.Found{Data: data, Stat: stat}, err
 	}, func(name string, value T, _ watch.Found) { children[name] = value })
 }
 
@@ -84,8 +82,8 @@ func (c *ChildConfig[T]) read(names []string, read func(name string) (watch.Foun
 	return failure
 }
 
-// ChildReader follows the children with a watch on the list and a watch on each child. It belongs to
-// one goroutine, which must call Close.
+// ChildReader follows the children with a watch on the list and a watch on each child. It belongs to one
+// goroutine, which must call Close.
 type ChildReader[T any] struct {
 	setup  *Setup
 	config ChildConfig[T]
@@ -121,8 +119,8 @@ type firedWatch struct {
 	closed bool // the owner of the connection has closed it
 }
 
-// NewChildReader returns a Reader. If latest is true, the first Read includes all changes that were
-// acknowledged before. Otherwise it returns the state of the server that the connection uses.
+// NewChildReader returns a ChildReader. If latest is true, the first Read includes all changes that were
+// acknowledged before. Otherwise it returns what the server of the connection knows.
 func NewChildReader[T any](s *Setup, c ChildConfig[T], latest bool) *ChildReader[T] {
 	return &ChildReader[T]{
 		setup: s, config: c, sub: s.Subscribe(), children: map[string]*child[T]{}, sync: latest,
@@ -130,17 +128,16 @@ func NewChildReader[T any](s *Setup, c ChildConfig[T], latest bool) *ChildReader
 	}
 }
 
-// Close ends the goroutines of the Reader. The watches remain in the pool of the connection.
+// Close ends the goroutines. The watches remain in the pool of the connection.
 func (r *ChildReader[T]) Close() {
 	close(r.stop)
 	r.forwarders.Wait()
 	r.sub.Close()
 }
 
-// Read returns the children by name. It reads those that have changed. If the znode does not
-// exist, the map is empty. If the list is larger than the connection accepts, the error is
-// connection.ErrTooLarge, and Read may be called again after a pause. With other errors the ChildReader
-// cannot be used any more.
+// Read returns the children by name, or none if the znode does not exist. It reads those that have changed.
+// If the list is larger than the connection accepts, the error is connection.ErrTooLarge, and Read may be
+// called again after a pause. After other errors the ChildReader cannot be used any more.
 func (r *ChildReader[T]) Read(ctx context.Context) (map[string]T, error) {
 	epoch := r.sub.State().Epoch
 	all := r.reset || r.epoch != 0 && r.epoch != epoch
@@ -168,7 +165,7 @@ func (r *ChildReader[T]) Read(ctx context.Context) (map[string]T, error) {
 	case !r.doubtful:
 		r.recheck = nil
 	case r.recheck == nil:
-		r.recheck = time.After(watch.Interval(all))
+		r.recheck = time.After(connection.DoubtDelay(all))
 	}
 	r.sync, r.reset = false, false
 	values := make(map[string]T, len(r.children))
@@ -239,8 +236,8 @@ func (r *ChildReader[T]) forward(name string, w *watch.Watch) {
 	})
 }
 
-// Wait blocks until there may be a change for the next Read, or retry has an element. It returns
-// the cause of the context, or connection.ErrConnClosed.
+// Wait blocks until there may be a change for the next Read, or retry has an element. It returns the cause
+// of the context, or connection.ErrConnClosed.
 func (r *ChildReader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
 	for changed := false; !changed; {
 		switch state := r.sub.State(); {
@@ -283,8 +280,8 @@ func (r *ChildReader[T]) Wait(ctx context.Context, retry <-chan time.Time) error
 	return r.recordAllFired()
 }
 
-// recordLost records which watches have fired, also those that the pool has found to be lost, and
-// reports whether there are any. The connection may have been closed at the same time.
+// recordLost records which watches have fired, also those that were lost, and reports whether there are
+// any. The connection may have been closed at the same time.
 func (r *ChildReader[T]) recordLost() (changed bool, err error) {
 	lost := func(w *watch.Watch) bool {
 		if !w.Fired() {
@@ -306,8 +303,7 @@ func (r *ChildReader[T]) recordLost() (changed bool, err error) {
 	return changed, err
 }
 
-// recordFired records that the watch on a child has fired, and reports whether it is the
-// current watch.
+// recordFired records that the watch on a child has fired, and reports whether it is the current one.
 func (r *ChildReader[T]) recordFired(f firedWatch) (changed bool, err error) {
 	if f.closed {
 		return false, connection.ErrConnClosed
@@ -320,8 +316,8 @@ func (r *ChildReader[T]) recordFired(f firedWatch) (changed bool, err error) {
 	return true, nil
 }
 
-// recordAllFired records the watches that have fired by now, so that changes that are made
-// together are read together.
+// recordAllFired records the watches that have fired by now: changes that are made together are read
+// together.
 func (r *ChildReader[T]) recordAllFired() error {
 	for {
 		select {
@@ -335,8 +331,8 @@ func (r *ChildReader[T]) recordAllFired() error {
 	}
 }
 
-// mayBeClosing reports whether the owner may be closing the connection, which first deletes the
-// children of its session.
+// mayBeClosing reports whether the owner may be closing the connection, which first deletes the children of
+// its session.
 func (r *ChildReader[T]) mayBeClosing() bool {
 	if r.config.NamesOnly {
 		return r.list == nil

@@ -1,6 +1,5 @@
-// Package recipe holds what recipes have in common: the parameters of all of them, which are the
-// connection, the path and the options, and the children of a znode with their data, which groups and
-// discovery follow.
+// Package recipe holds what recipes have in common: connection, path and options, and the children of a
+// znode with their data, which groups and discovery follow.
 package recipe
 
 import (
@@ -30,16 +29,9 @@ const (
 
 // Setup is the connection of a recipe, its path and the values of its options.
 type Setup struct {
-	Conn *zk.Conn
-	Path string
-	ACL  []zk.ACL
-	// StrictACL is the value of WithStrictACL.
-	StrictACL bool
-	Timeout   time.Duration // the value of WithSessionTimeout, 0 without that option
-	// CheckInterval is the time between the checks that renew a lease, 0 for the default.
-	CheckInterval time.Duration
-	Layout        Layout
-	Log           *slog.Logger
+	connection.Options
+	Path   string
+	Layout Layout
 	// Events is the value of WithEvents, or nil.
 	Events func(event.Event)
 
@@ -47,9 +39,8 @@ type Setup struct {
 	err error // the error of the first invalid option
 }
 
-// Own returns a function that sets an option of the recipes of one package, which call NewOwn with
-// a *T. For other recipes of the package it is invalid. name is the name of the function that users
-// call.
+// Own returns a function that sets an option of the recipes of one package, which call NewOwn with a *T.
+// For other recipes of the package it is invalid. name is that of the function that users call.
 func Own[T any](name string, set func(*T)) func(*Setup) {
 	return func(s *Setup) {
 		if own, ok := s.own.(*T); ok {
@@ -60,13 +51,13 @@ func Own[T any](name string, set func(*T)) func(*Setup) {
 	}
 }
 
-// New applies the options and returns an error if a parameter is invalid. It sends no request. O is
-// the type of the options of the package of the recipe, and apply its method.
+// New applies the options and returns an error if a parameter is invalid. It sends no request. O is the
+// type of the options of the recipe's package, and apply its method.
 func New[O any](conn *zk.Conn, path string, options []O, apply func(O, *Setup)) (*Setup, error) {
 	return NewOwn[struct{}](conn, path, nil, options, apply)
 }
 
-// EachOption calls apply with each option. It returns the first error, or connection.ErrInvalid if an option is nil.
+// EachOption calls apply with each option, until the first error. A nil option is connection.ErrInvalid.
 func EachOption[O any](options []O, apply func(O) error) error {
 	for _, o := range options {
 		if any(o) == nil {
@@ -95,10 +86,8 @@ func NewReader[T, O any](conn *zk.Conn, path string, own *T, options []O, apply 
 	if err := connection.CheckPath(path); err != nil && path != "/" {
 		return nil, err
 	}
-	s := &Setup{
-		Conn: conn, Path: path, ACL: zk.WorldACL(zk.PermAll),
-		Log: slog.New(slog.DiscardHandler), own: own,
-	}
+	s := &Setup{Path: path, own: own}
+	s.Conn, s.ACL, s.Log = conn, zk.WorldACL(zk.PermAll), slog.New(slog.DiscardHandler)
 	err := EachOption(options, func(o O) error { apply(o, s); return nil })
 	switch {
 	case err != nil:
@@ -120,58 +109,41 @@ func NewReader[T, O any](conn *zk.Conn, path string, own *T, options []O, apply 
 	return s, nil
 }
 
-// Contender returns the configuration of a contender, with the connection and the options of the recipe.
-// By default its queue is the znode of the recipe.
+// Contender returns the configuration of a contender with the connection and the options of the recipe. By
+// default its queue is the znode of the recipe.
 func (s *Setup) Contender(c contender.Config) *queue.Config {
-	cfg := &queue.Config{
-		Config: c, Conn: s.Conn, ACL: s.ACL, StrictACL: s.StrictACL, Timeout: s.Timeout, CheckInterval: s.CheckInterval, Log: s.Log,
-	}
+	cfg := &queue.Config{Config: c, Options: s.Options}
 	if cfg.Dir == "" {
 		cfg.Dir, cfg.MakeDir = s.Path, s.MakeDir
 	}
 	return cfg
 }
 
-// Subscribe returns a subscription to the session of the connection, with the options of the
-// recipe.
-func (s *Setup) Subscribe() *connection.Subscription {
-	sub := connection.Subscribe(s.Conn, s.Timeout)
-	sub.CheckEvery(s.CheckInterval)
-	sub.LogTo(s.Log)
-	return sub
-}
-
 // SessionTimeout returns the current session timeout, as far as it is known.
 func (s *Setup) SessionTimeout() time.Duration { return connection.SessionTimeout(s.Conn, s.Timeout) }
 
-// MakeDir creates the node of the recipe, and its parents, as containers, which the ensemble removes
-// when they have been empty for some time.
+// MakeDir creates the node of the recipe, and its parents, as containers.
 func (s *Setup) MakeDir(ctx context.Context) error {
 	return connection.MakeZnode(ctx, s.Conn, s.Path, s.ACL, true)
 }
 
-func (s *Setup) guard() *connection.Guard {
-	return &connection.Guard{Conn: s.Conn, ACL: s.ACL, Strict: s.StrictACL, Log: s.Log}
-}
-
 // CheckAccess returns a connection.OpenError if other clients may change the znode at path, or create and
-// delete its children. Without WithStrictACL it logs a warning. It sends a request on its first call for
-// a znode, and only with WithACL. A missing znode is no error.
+// delete its children. Without WithStrictACL it logs a warning. It sends a request on its first call for a
+// znode, and only with WithACL. A missing znode is no error.
 func (s *Setup) CheckAccess(ctx context.Context, path string) error {
-	guard := s.guard()
-	if guard.Checked(path, 0) {
+	if s.CheckedZnode(path, 0) {
 		return nil
 	}
-	return connection.Retry(ctx, s.Conn, func() error { return guard.Check(path, 0) })
+	return connection.Retry(ctx, s.Conn, func() error { return s.CheckZnode(path, 0) })
 }
 
 // CheckDir is CheckAccess before the caller creates children of the znode at path. If the znode does not
-// exist, CheckDir calls create, which must create it, and then checks it: another client may have
-// created it first. Without WithACL, CheckDir does nothing.
+// exist, create must create it, perhaps after another client, and CheckDir then checks it. Without WithACL,
+// it does nothing.
 func (s *Setup) CheckDir(ctx context.Context, path string, create func(context.Context) error) error {
-	for guard := s.guard(); !guard.Checked(path, 0); {
+	for !s.CheckedZnode(path, 0) {
 		err := s.CheckAccess(ctx, path)
-		if err == nil && !guard.Checked(path, 0) {
+		if err == nil && !s.CheckedZnode(path, 0) {
 			err = create(ctx)
 		}
 		if err != nil {
@@ -181,8 +153,8 @@ func (s *Setup) CheckDir(ctx context.Context, path string, create func(context.C
 	return nil
 }
 
-// Report passes an event to the function of WithEvents, if there is one. name is the name of the recipe. By default the
-// path of the event is that of the recipe. The caller holds no mutex.
+// Report passes an event to the function of WithEvents, if there is one. name is that of the recipe, whose path is
+// that of the event by default. The caller holds no mutex.
 func (s *Setup) Report(name string, e event.Event) {
 	if s.Events != nil {
 		e.Recipe, e.Path, e.Time = name, cmp.Or(e.Path, s.Path), time.Now()
@@ -190,9 +162,9 @@ func (s *Setup) Report(name string, e event.Event) {
 	}
 }
 
-// AcrossSessions calls join until it succeeds or fails with an error that is not the loss of what a waiting caller
-// had, as isLost reports, so that the wait survives the end of the session. The cause of ctx can be the same error,
-// for example the loss of another hold, and ends the wait.
+// AcrossSessions calls join until it succeeds or fails with an error that is not the loss of what a waiting
+// caller had, as isLost reports, so that the wait survives the session. The cause of ctx can be the same
+// error, for example the loss of another hold, and ends the wait.
 func AcrossSessions[T any](ctx context.Context, isLost func(error) bool, join func() (T, error)) (T, error) {
 	for {
 		if v, err := join(); ctx.Err() != nil || !isLost(err) {
@@ -204,8 +176,8 @@ func AcrossSessions[T any](ctx context.Context, isLost func(error) bool, join fu
 // SessionExpired is a function for AcrossSessions.
 func SessionExpired(err error) bool { return errors.Is(err, connection.ErrSessionExpired) }
 
-// Sync blocks until the server that the connection uses has applied all writes to path that were
-// acknowledged before the call. After a reconnect the new server may lag behind the previous one.
+// Sync blocks until the server of the connection has applied all writes to path that were acknowledged
+// before the call. After a reconnect the new server may lag behind the previous one.
 func (s *Setup) Sync(ctx context.Context, path string) error {
 	return connection.Retry(ctx, s.Conn, func() error {
 		_, err := s.Conn.Sync(path)
@@ -227,9 +199,9 @@ func (s *Setup) Fail(operation, path string, err error) error {
 	return Fail(s.Conn, operation, path, err)
 }
 
-// Shared is an option of all recipes. It has the methods of the type Option of each package, which
-// are exported only because an interface of another package cannot have unexported ones of this
-// package. The zero Shared changes nothing.
+// Shared is an option of all recipes, with the methods of the type Option of each package. They are
+// exported only because an interface of another package cannot have unexported ones of this package. The
+// zero Shared changes nothing.
 type Shared struct{ set func(*Setup) }
 
 func (o Shared) apply(s *Setup) {
@@ -287,8 +259,8 @@ func WithEvents(f func(event.Event)) Shared {
 // WithLogger is recipes.WithLogger.
 func WithLogger(log *slog.Logger) Shared { return Shared{func(s *Setup) { s.Log = log }} }
 
-// Settings returns an option that copies the values of the options of package recipes to another
-// recipe, except WithEvents: a recipe does not report the events of the recipes that it uses.
+// Settings returns an option that copies the values of the options of package recipes to another recipe,
+// except WithEvents: a recipe does not report the events of the recipes that it uses.
 func (s *Setup) Settings() Shared {
 	return Shared{func(other *Setup) {
 		other.ACL, other.StrictACL, other.Timeout, other.CheckInterval = s.ACL, s.StrictACL, s.Timeout, s.CheckInterval

@@ -15,9 +15,8 @@ import (
 
 // applyBatch applies the transactions of a batch and finishes all of its calls.
 //
-// It does not use connection.Read, because failures change the next request: after a lost reply the
-// record decides whether the batch is sent again, and a call that has failed is removed from the
-// batch.
+// It does not use connection.Read: after a lost reply the record decides whether the batch is sent again,
+// and a call that has failed is removed from the batch.
 func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 	ctx := context.Background() // only the owner of the connection ends this, by closing it
 	for len(batch) > 0 {
@@ -55,12 +54,12 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 			return
 		case errors.Is(err, zk.ErrNoServer): // the request was not sent
 		case connection.Transient(err):
-			res, stat, err := w.resolve(ctx, conn, id)
-			switch res {
-			case applied:
+			stat, err := w.resolve(ctx, conn, id)
+			switch {
+			case stat != nil:
 				finishBatch(batch, Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Record: r.path})
 				return
-			case unknown:
+			case err != nil:
 				w.cfg.Log.Warn("outcome of a transaction is unknown", "record", r.path, "err", err)
 				o := Outcome{Err: ErrUnknown, Failed: -1, Session: r.session}
 				if errors.Is(err, connection.ErrConnClosed) {
@@ -72,8 +71,7 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 			}
 			_ = limit.Pause(ctx, w.backoff.Next()) // the context is never done
 		case len(responses) > 0 && responses[0].Error != nil:
-			// The record was deleted with its session, or another client has written to it:
-			// nothing was applied.
+			// The record was deleted with its session, or another client has written to it.
 			w.setRecord(nil)
 		default:
 			batch = finishFailed(batch, responses, err)
@@ -81,8 +79,7 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 	}
 }
 
-// ensureRecord creates a record if none exists, or if the version of the record will overflow
-// soon.
+// ensureRecord creates a record if none exists, or if its version will overflow soon.
 func (w *Writer) ensureRecord(ctx context.Context, conn *zk.Conn) (created bool, err error) {
 	if w.record != nil && w.record.version < maxVersion {
 		return false, nil
@@ -97,8 +94,8 @@ func (w *Writer) ensureRecord(ctx context.Context, conn *zk.Conn) (created bool,
 	return true, nil
 }
 
-// finishWithoutRequest finishes the calls that are bound to another session or record and, if
-// the record was just created, those without operations. It returns the other calls.
+// finishWithoutRequest finishes the calls that are bound to another session or record and, if the record
+// was just created, those without operations. It returns the others.
 func (w *Writer) finishWithoutRequest(batch []*Call, created bool) []*Call {
 	r := w.record
 	return slices.DeleteFunc(batch, func(c *Call) bool {
@@ -125,8 +122,8 @@ func finishApplied(batch []*Call, responses []zk.MultiResponse, o Outcome) {
 	}
 }
 
-// finishFailed finishes the call because of which the transaction failed, and returns the others,
-// which are sent again. If the error concerns the whole request, it finishes all calls.
+// finishFailed finishes the call because of which the transaction failed, and returns the others, or
+// finishes all if the error concerns the whole request.
 func finishFailed(batch []*Call, responses []zk.MultiResponse, err error) []*Call {
 	first := 1 // the first operation writes the record
 	for i, c := range batch {
@@ -140,10 +137,9 @@ func finishFailed(batch []*Call, responses []zk.MultiResponse, err error) []*Cal
 	return nil
 }
 
-// failedOutcome returns the outcome of a failed transaction for a call with n operations, which begin
-// at an index of the responses. The operation because of which a transaction fails is the first
-// with an error: those after it only have the error that another operation failed. If it is not
-// an operation of the call, Failed is -1 and the error is err.
+// failedOutcome returns the outcome of a failed transaction for a call with n operations, which begin at an index
+// of the responses. If the first operation with an error is not one of them, Failed is -1 and the error is
+// err.
 func failedOutcome(responses []zk.MultiResponse, first, n int, err error) Outcome {
 	failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
 	if failed < first || failed >= first+n {

@@ -2,16 +2,13 @@ package txn
 
 import "time"
 
-// clock is an estimate of the clock of the ensemble's leader, which sets the time of every
-// transaction. It advances by the local monotonic clock, so it does not change if the local wall
-// clock is set. It is not used any more if the two local clocks have diverged, because the
-// monotonic clock may have stopped while the machine was suspended.
+// clock is an estimate of the clock of the ensemble's leader, which sets the time of every transaction. It
+// advances by the local monotonic clock, and ends if the two local clocks diverge, because the monotonic
+// clock may have stopped while the machine was suspended.
 type clock struct {
-	// leader is the time that the leader's clock showed at the local time received, when the reply
-	// was received from which it was computed.
+	// leader is what the leader's clock showed at the local time received, when a reply was received.
 	leader, received time.Time
-	// roundTrip is the round trip of that reply.
-	roundTrip time.Duration
+	roundTrip        time.Duration
 }
 
 const (

@@ -14,11 +14,11 @@ import (
 )
 
 // Guarded executes ops as one transaction, which the servers apply only if own exist, the znodes of the
-// grant. It returns the responses to ops. If the grant has ended or one of its znodes was deleted, the
+// grant, and returns the responses to ops. If the grant has ended or one of its znodes was deleted, the
 // error is gone, and nothing was applied. If the outcome is unknown, it is connection.ErrUnconfirmed. If
 // the servers do not accept the request, because of its size or of an operation, it is
 // connection.ErrInvalid, and nothing was sent. If an operation has failed, it is the error of ZooKeeper,
-// with the index, kind and path of that operation.
+// with the index, kind and path.
 //
 // The checks are the first operations, so that the responses distinguish their failure from that of ops.
 func Guarded(conn *zk.Conn, g *connection.Grant, own []string, gone error, ops []any) ([]zk.MultiResponse, error) {
@@ -30,7 +30,9 @@ func Guarded(conn *zk.Conn, g *connection.Grant, own []string, gone error, ops [
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
 	}
 	guarded = append(guarded, ops...)
-	if _, err := Size(guarded); err != nil {
+	if _, err := Size(guarded); errors.Is(err, connection.ErrInvalid) {
+		return nil, err
+	} else if err != nil {
 		// The server would close the connection, and with it endanger all leases.
 		return nil, fmt.Errorf("%w: %w", connection.ErrInvalid, err)
 	}
@@ -64,8 +66,7 @@ func Guarded(conn *zk.Conn, g *connection.Grant, own []string, gone error, ops [
 	return a.Value[len(own):], connection.Reject(context.Background(), conn, err)
 }
 
-// failedOperation returns err with the operation that has failed. It is the first with an error:
-// the operations after it were not tried and have an error as well.
+// failedOperation returns err with the operation that has failed, the first with an error.
 func failedOperation(ops []any, responses []zk.MultiResponse, err error) error {
 	i := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
 	if i < 0 || i >= len(ops) {

@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -23,17 +22,16 @@ type record struct {
 	session int64  // the owner of the znode
 	version int32  // the last known version
 	id      uint64 // the last ID that was used
-	zxid    int64  // the creation zxid of the record
-	// sent is the time when the request was sent that has created the znode. It is zero if the
-	// reply was lost.
+	zxid    int64  // the czxid
+	// sent is when the request was sent that has created the znode, zero if the reply was lost.
 	sent time.Time
 }
 
-// maxVersion is the version at which a record is replaced, long before the version overflows: a
-// write that expects version -1 is applied at any version. It is a variable for tests.
+// maxVersion is the version at which a record is replaced: at -1, to which it would overflow, a write is
+// applied at any version. It is a variable for tests.
 var maxVersion int32 = 1 << 30
 
-// nextID returns an ID that is greater than all IDs that were used before.
+// nextID returns an ID that is greater than all earlier ones.
 func (r *record) nextID() []byte {
 	r.id++
 	return strconv.AppendUint(nil, r.id, 10)
@@ -62,17 +60,12 @@ func (w *Writer) createOps(r *record) []any {
 
 // setRecord replaces the record by r, which may be nil.
 func (w *Writer) setRecord(r *record) {
-	w.record = r
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.recordPath, w.recordSession = "", 0
-	if r != nil {
-		w.recordPath, w.recordSession = r.path, r.session
-	}
+	w.record = r
 }
 
-// setCreatedRecord sets the record after its znode was created. stat is the Stat of the znode.
-// sent is the time when the request was sent, or zero if the reply was lost.
+// setCreatedRecord sets the record after its znode was created. sent is zero if the reply was lost.
 func (w *Writer) setCreatedRecord(r *record, stat *zk.Stat, sent time.Time) {
 	r.session, r.version, r.zxid, r.sent = stat.EphemeralOwner, stat.Version, stat.Czxid, sent
 	w.setRecord(r)
@@ -118,11 +111,9 @@ func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 	}
 }
 
-// createDir applies a transaction that creates the directory, and creates the record in the same
-// request. It finishes the call unless it returns an error.
-//
-// It does not use connection.Read, because a lost reply changes the next request: the transaction is
-// sent again only if the record shows that it was not applied.
+// createDir applies a transaction that creates the directory, and creates the record in the same request.
+// It finishes the call unless it returns an error. After a lost reply it sends the transaction again only
+// if the record shows that it was not applied.
 func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error {
 	r := w.newRecord()
 	ops := append(slices.Clone(call.t.Ops), w.createOps(r)...)
@@ -152,10 +143,7 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 			call.finish(failedOutcome(responses, 0, len(call.t.Ops), err))
 			return nil
 		}
-		stat, readErr := connection.Read(ctx, conn, func() (*zk.Stat, error) {
-			_, stat, err := conn.Exists(r.path)
-			return stat, err
-		})
+		stat, readErr := connection.ReadStat(ctx, conn, r.path)
 		switch {
 		case readErr != nil && lost:
 			return fmt.Errorf("%w: %w", ErrUnknown, readErr)
@@ -174,72 +162,52 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 			call.finish(failedOutcome(responses, 0, len(call.t.Ops), err))
 			return nil
 		}
-		// If the lost request is applied after this read, the next request fails, because the
-		// directory exists, and the record shows the reason.
+		// If the lost request is applied after this read, the next one fails, because the directory exists.
 		_ = limit.Pause(ctx, w.backoff.Next())
 	}
 }
 
-// resolution is the result of resolve.
-type resolution int
-
-const (
-	unknown    resolution = iota
-	applied               // the batch was applied
-	notApplied            // the batch was not applied, and cannot be applied any more
-)
-
-// resolve finds out whether the batch with an ID was applied, after the reply was lost. If it was
-// applied, stat is the Stat of the record. The error is the reason why the outcome is unknown.
-func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (res resolution, stat *zk.Stat, err error) {
+// resolve finds out whether the batch with an ID was applied, after the reply was lost. If it was applied,
+// it returns the Stat of the record. If it was not, and cannot be any more, it returns nil. The error is the
+// reason why the outcome is unknown.
+func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Stat, error) {
 	r := w.record
 	for {
-		data, stat, err := w.readRecord(ctx, conn)
+		data, stat, err := connection.ReadData(ctx, conn, r.path)
 		if err != nil {
 			w.setRecord(nil)
-			return unknown, nil, err
+			return nil, err
 		}
 		last, err := strconv.ParseUint(string(data), 10, 64)
 		if err != nil {
 			w.setRecord(nil)
-			return unknown, nil, fmt.Errorf("another client has written to %s", r.path)
+			return nil, fmt.Errorf("another client has written to %s", r.path)
 		}
 		if last >= id {
 			r.version = stat.Version
 			if last == id {
-				return applied, stat, nil
+				return stat, nil
 			}
-			return notApplied, nil, nil // the reply to the write below was lost
+			return nil, nil // the reply to the write below was lost
 		}
-		// The request may still be in transit to a server, or it was applied on servers that are
-		// ahead of the server that has answered. Writing another ID makes it fail. A failed write
-		// is followed by another read and not by a retry, which could only fail again.
+		// The request may still be in transit, or applied on servers that are ahead of the one that has
+		// answered. Writing another ID makes it fail. A failed write is followed by another read: a retry
+		// could only fail again.
 		stat, err = conn.Set(r.path, r.nextID(), r.version)
 		switch {
 		case err == nil:
 			r.version = stat.Version
-			return notApplied, nil, nil
+			return nil, nil
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), connection.Transient(err):
-			if err := limit.Pause(ctx, w.backoff.Next()); err != nil {
-				return unknown, nil, err
-			}
+			_ = limit.Pause(ctx, w.backoff.Next()) // the context is never done
 		default:
 			w.setRecord(nil)
-			return unknown, nil, err
+			return nil, err
 		}
 	}
 }
 
-func (w *Writer) readRecord(ctx context.Context, conn *zk.Conn) (data []byte, stat *zk.Stat, err error) {
-	err = connection.Retry(ctx, conn, func() (err error) {
-		data, stat, err = connection.Get(conn, w.record.path)
-		return err
-	})
-	return data, stat, err
-}
-
-// deleteLastRecord deletes the record when the Writer is closed. It returns nil if the record was
-// already deleted.
+// deleteLastRecord deletes the record, if it exists, when the Writer is closed.
 func (w *Writer) deleteLastRecord(conn *zk.Conn) error {
 	w.mu.Lock()
 	failed := w.failed
@@ -265,45 +233,37 @@ func deleteRecord(ctx context.Context, conn *zk.Conn, path string) error {
 // sharedPrefix begins the names of the records of shared writers.
 const sharedPrefix = "_r_"
 
-// sharedWriters are the shared writers of one connection.
-type sharedWriters struct {
-	mu    sync.Mutex
-	byKey map[string]*Writer // by directory and ACL
-}
+// sharedWriters contains the shared writers by directory and ACL.
+var sharedWriters = connection.NewTables[string, *Writer]()
 
-var sharedByConn = connection.NewMap(func(*zk.Conn) *sharedWriters {
-	return &sharedWriters{byKey: map[string]*Writer{}}
-})
-
-// Shared returns the Writer of a connection for a directory. It is for recipes whose handles are
-// not closed: with a record for each handle, the number of records would only grow. The Writer
-// must not be closed, and does not create the directory. Its record is deleted with the session.
+// Shared returns the Writer of a connection for a directory, for recipes whose handles are not closed: a
+// record for each would remain. The Writer must not be closed, and does not create the directory.
 func Shared(cfg Config) *Writer {
-	s := sharedByConn.Of(cfg.Conn)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	shared := sharedWriters.Of(cfg.Conn)
+	shared.Lock()
+	defer shared.Unlock()
 	key := fmt.Sprint(cfg.Dir, " ", cfg.ACL)
-	w := s.byKey[key]
+	w := shared.Entries[key]
 	if w == nil {
 		cfg.Prefix = sharedPrefix
 		w = New(cfg)
-		s.byKey[key] = w
+		shared.Entries[key] = w
 	}
 	return w
 }
 
 const (
-	// maxBytes limits the operations of one transaction. The default jute.maxbuffer of a server
-	// is 1048575 bytes, which also include the write of the record and the headers.
+	// maxBytes limits one transaction: the default jute.maxbuffer of a server, without the write of the
+	// record and the headers.
 	maxBytes = 1<<20 - 4<<10
-	// batchBytes and batchOps limit a request that several transactions share. They are small,
-	// so that requests of other users of the connection do not have to wait for long.
+	// batchBytes and batchOps limit a request that several transactions share, so that requests of other
+	// users of the connection do not have to wait for long.
 	batchBytes = 256 << 10
 	batchOps   = 200
 )
 
-// Size returns the number of bytes of ops in a request, or the reason why they cannot be
-// sent.
+// Size returns the number of bytes of ops in a request, or the reason why they cannot be sent:
+// connection.ErrTooLarge, because a server would close the connection, or connection.ErrInvalid.
 func Size(ops []any) (int, error) {
 	total := 0
 	for _, op := range ops {
@@ -322,11 +282,11 @@ func Size(ops []any) (int, error) {
 		case *zk.CheckVersionRequest:
 			total += length + len(op.Path) + 4
 		default:
-			return 0, fmt.Errorf("%w: %T", ErrOperation, op)
+			return 0, fmt.Errorf("%w: %T is not an operation of a transaction", connection.ErrInvalid, op)
 		}
 	}
 	if total > maxBytes {
-		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", ErrTooLarge, total, maxBytes)
+		return 0, fmt.Errorf("%w: %d bytes, at most %d", connection.ErrTooLarge, total, maxBytes)
 	}
 	return total, nil
 }

@@ -1,15 +1,13 @@
-// Package txn applies transactions exactly once: if a reply is lost, the transaction is sent
-// again only when it is certain that it was not applied and never will be.
+// Package txn applies transactions exactly once: if a reply is lost, the transaction is sent again only
+// when it is certain that it was not applied and never will be.
 //
-// Each transaction of a [Writer] also writes to the writer's record, an ephemeral znode: an ID
-// that was not used before, at the version that is known. If a reply is lost, the ID in the
-// record shows which transactions were applied. If the writer then writes another ID, a request
-// that a server receives late fails, because it expects the previous version. So every outcome is
-// known as long as the session lives. Because the record is deleted with the session, a
-// transaction can also be bound to a session.
+// Each transaction of a [Writer] also writes an ID that was not used before to the writer's record, an
+// ephemeral znode, at the version that is known. If a reply is lost, the ID in the record shows which
+// transactions were applied. If the writer then writes another ID, a request that a server receives late
+// fails, because it expects the previous version. So every outcome is known as long as the session lives.
+// Because the record is deleted with the session, a transaction can also be bound to a session.
 //
-// A writer sends one request at a time. Transactions that arrive in the meantime share the next
-// request.
+// A writer sends one request at a time. Transactions that arrive in the meantime share the next request.
 //
 // [Guarded] sends one transaction that is applied only while a grant lasts.
 package txn
@@ -31,23 +29,15 @@ import (
 
 // Errors of transactions, in addition to those of ZooKeeper.
 var (
-	// ErrSession means that the session to which the transaction was bound is over. Nothing was
-	// applied.
+	// ErrSession means that the session to which the transaction was bound is over: nothing was applied.
 	ErrSession = errors.New("the session has expired")
-	// ErrRecord means that the record to which the transaction was bound does not exist any
-	// more. Nothing was applied.
+	// ErrRecord means that the record to which the transaction was bound was deleted: nothing was applied.
 	ErrRecord = errors.New("the record of earlier transactions was deleted")
-	// ErrUnknown means that it is unknown whether the transaction was or will be applied: the
-	// record was deleted, usually with the session, or the context was done.
+	// ErrUnknown means that it is unknown whether the transaction was or will be applied: the record was
+	// deleted, usually with the session, or the context was done.
 	ErrUnknown = errors.New("it is unknown whether the transaction was applied")
-	// ErrClosed means that the Writer is closed. Nothing was applied.
+	// ErrClosed means that the Writer is closed: nothing was applied.
 	ErrClosed = errors.New("the writer is closed")
-	// ErrTooLarge means that a server would close the connection because of a request of this
-	// size. Nothing was sent.
-	ErrTooLarge = errors.New("larger than ZooKeeper accepts")
-	// ErrOperation means that the type of an operation cannot be part of a transaction. Nothing
-	// was sent.
-	ErrOperation = errors.New("not an operation of a transaction")
 )
 
 // Config is the configuration of a Writer.
@@ -59,8 +49,7 @@ type Config struct {
 	Prefix string
 	// ACL is the ACL with which the record is created.
 	ACL []zk.ACL
-	// MakeDir creates Dir if it does not exist. If MakeDir is nil, transactions fail with
-	// zk.ErrNoNode instead.
+	// MakeDir creates Dir if it does not exist. If it is nil, transactions fail with zk.ErrNoNode.
 	MakeDir func(ctx context.Context) error
 	Log     *slog.Logger
 }
@@ -68,36 +57,32 @@ type Config struct {
 // Transaction is a transaction to apply. It must not be changed after it was passed to a Writer.
 type Transaction struct {
 	// Ops are of the types *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest and
-	// *zk.CheckVersionRequest. A transaction without operations confirms that the session
-	// lives, and measures the clock.
+	// *zk.CheckVersionRequest. A transaction without operations confirms that the session lives, and
+	// measures the clock.
 	Ops []any
-	// CreatesDir means that Ops create the directory of the record. If the record does not exist,
-	// the same request creates it. Such a transaction shares no request. Ops must not succeed
-	// after they have failed once.
+	// CreatesDir means that Ops create the directory of the record, which the same request creates if it
+	// does not exist. Such a transaction shares no request. Ops must not succeed after they have failed
+	// once.
 	CreatesDir bool
-	// Session is the only session in which the transaction may be applied, or 0 for any.
+	// Session is the only session in which the transaction may be applied, or 0.
 	Session int64
-	// Record is the path of the only record with which the transaction may be applied, or ""
-	// for any. As long as a record exists, its directory cannot have been deleted and created
-	// again.
+	// Record is the path of the only record with which the transaction may be applied, or "". As long as it
+	// exists, its directory was not deleted and created again.
 	Record string
-	// Alone means that the transaction shares no request, because its operations could conflict
-	// with those of others.
+	// Alone means that the transaction shares no request, because its operations could conflict with
+	// others.
 	Alone bool
-	// Sending, if it is not nil, is called by the writer's goroutine before each request that
-	// contains the transaction.
+	// Sending, if not nil, is called by the writer's goroutine before each request with the transaction.
 	Sending func()
 }
 
 // Outcome is the outcome of a transaction.
 type Outcome struct {
-	// Err is nil if the transaction was applied. Otherwise nothing was applied, unless Err is
-	// ErrUnknown.
+	// Err is nil if the transaction was applied. Otherwise it was not, unless Err is ErrUnknown.
 	Err error
 	// Failed is the index of the operation to which Err refers, or -1.
 	Failed int
-	// Responses are the responses to Ops. They are nil if the reply was lost and the record
-	// shows that the transaction was applied.
+	// Responses are the responses to Ops, nil if the reply was lost.
 	Responses []zk.MultiResponse
 	// Session is the session in which the transaction was applied.
 	Session int64
@@ -105,7 +90,7 @@ type Outcome struct {
 	Zxid int64
 	// Record is the path of the record, an ephemeral znode of Session.
 	Record string
-	// Sent is the time when the answered request was sent. It is zero if the reply was lost.
+	// Sent is when the answered request was sent, zero if the reply was lost.
 	Sent time.Time
 }
 
@@ -134,31 +119,26 @@ func (c *Call) finish(o Outcome) {
 
 func (c *Call) fail(err error) { c.finish(Outcome{Err: err, Failed: -1}) }
 
-// Writer applies transactions. Its methods may be called from any goroutine. It runs a goroutine
-// while transactions are pending.
+// Writer applies transactions. Its methods may be called from any goroutine. It runs a goroutine while
+// transactions are pending.
 type Writer struct {
-	// cfg.Conn is nil: a shared Writer is attached to its connection, and must not keep the
-	// connection in memory.
+	// cfg.Conn is nil: a shared Writer is a value of a connection.Map.
 	cfg  Config
 	conn weak.Pointer[zk.Conn]
 
-	// Only the writer's goroutine uses these fields.
-	record  *record // nil before it is created
-	backoff connection.Backoff
+	backoff connection.Backoff // only the writer's goroutine uses it
 
-	mu         sync.Mutex
-	recordPath string // the path of record, or ""
-	// recordSession is the session in which the record was created, or 0 if there is none.
-	recordSession int64
-	pending       []*Call
-	running       bool // the goroutine runs
-	closing       bool
-	// failed is the reason why no transaction can be applied any more: the connection was
-	// closed.
+	mu sync.Mutex
+	// record is nil before it is created. Only the writer's goroutine replaces it and uses it without mu.
+	record  *record
+	pending []*Call
+	running bool // the goroutine runs
+	closing bool
+	// failed is the reason why no transaction can be applied any more: the connection was closed.
 	failed error
 	clock  clock
 	closed chan struct{}
-	// closeErr is the result of CloseErr. It is set before closed is closed.
+	// closeErr is set before closed is closed.
 	closeErr error
 }
 
@@ -172,8 +152,7 @@ func New(cfg Config) *Writer {
 // Start starts a transaction. It does not block.
 func (w *Writer) Start(t Transaction) *Call { return w.StartAll([]Transaction{t})[0] }
 
-// StartAll starts several independent transactions, which can share the first request. It does
-// not block.
+// StartAll starts several independent transactions, which can share the first request. It does not block.
 func (w *Writer) StartAll(ts []Transaction) []*Call {
 	calls := make([]*Call, len(ts))
 	w.mu.Lock()
@@ -198,9 +177,8 @@ func (w *Writer) StartAll(ts []Transaction) []*Call {
 	return calls
 }
 
-// Run applies a transaction, and blocks until its outcome is known or ctx is done. The error is
-// that of the outcome, or it wraps the cause of ctx, and ErrUnknown if the transaction may have
-// been sent.
+// Run applies a transaction. The error is that of the outcome, or, if ctx is done first, it wraps its
+// cause, and ErrUnknown if the transaction may have been sent.
 func (w *Writer) Run(ctx context.Context, t Transaction) (Outcome, error) {
 	if ctx.Err() != nil {
 		return Outcome{Failed: -1}, context.Cause(ctx)
@@ -222,9 +200,8 @@ func (w *Writer) Run(ctx context.Context, t Transaction) (Outcome, error) {
 	return o, o.Err
 }
 
-// Confirm confirms that the session lives, and measures the clock: it runs a transaction without
-// operations, and runs it again if the outcome is unknown. The error is not ErrUnknown, but the
-// cause of ctx if ctx is done.
+// Confirm confirms that the session lives, and measures the clock, by transactions without operations,
+// until an outcome is known or ctx is done.
 func (w *Writer) Confirm(ctx context.Context) (Outcome, error) {
 	for {
 		o, err := w.Run(ctx, Transaction{})
@@ -239,8 +216,8 @@ func (w *Writer) Confirm(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// Withdraw removes a call that was not sent yet. It reports whether it has removed the call: if
-// so, nothing is applied and the outcome is never known.
+// Withdraw removes a call that was not sent yet, and reports whether it has. Then nothing is applied, and
+// the outcome is never known.
 func (w *Writer) Withdraw(c *Call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -256,14 +233,14 @@ func (w *Writer) Withdraw(c *Call) bool {
 func (w *Writer) RecordOf(session int64) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.recordSession != session {
+	if w.record == nil || w.record.session != session {
 		return ""
 	}
-	return w.recordPath
+	return w.record.path
 }
 
-// Close applies the transactions that were started, rejects others, and deletes the record. It
-// does not block: Closed and CloseErr report the result. It may be called repeatedly.
+// Close applies the transactions that were started, rejects others, and deletes the record. It does not
+// block: Closed and CloseErr report the result. It may be called repeatedly.
 func (w *Writer) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -273,17 +250,15 @@ func (w *Writer) Close() {
 	}
 }
 
-// Closed returns a channel that is closed after Close, when the record was deleted or cannot be
-// deleted.
+// Closed returns a channel that is closed when Close is over.
 func (w *Writer) Closed() <-chan struct{} { return w.closed }
 
-// CloseErr returns the reason why the record may still exist, or nil. It must be called after
-// Closed.
+// CloseErr returns, after Closed, the reason why the record may still exist, or nil.
 func (w *Writer) CloseErr() error { return w.closeErr }
 
-// LeaderTime returns the present time by the clock of the ensemble's leader and by the local clock.
-// If ok is false, the leader's is not known: there was no reply yet, the last one is too old, or the
-// local clock was set or the machine was suspended since then. Confirm measures it.
+// LeaderTime returns the present time by the clock of the ensemble's leader and by the local clock. The
+// leader's is not known (ok is false) without a reply in the last ten minutes, and if the local clock was
+// set or the machine was suspended since then. Confirm measures it.
 func (w *Writer) LeaderTime() (leader, local time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -316,8 +291,8 @@ func (w *Writer) processCalls() {
 	}
 }
 
-// takeBatch removes the calls of the next request from the pending calls. If no call is pending,
-// it returns nil and the goroutine must end.
+// takeBatch removes the calls of the next request from the pending calls, or returns nil if there is none:
+// the goroutine must end.
 func (w *Writer) takeBatch(conn *zk.Conn) []*Call {
 	w.mu.Lock()
 	if len(w.pending) == 0 {

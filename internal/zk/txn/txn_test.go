@@ -196,8 +196,8 @@ func TestWriter_RejectsInvalidTransactions(t *testing.T) {
 		h.Server.ResetLog()
 		create := &zk.CreateRequest{Path: "/n", Data: make([]byte, maxBytes), Acl: openACL}
 		large := Transaction{Ops: []any{create}}
-		require.ErrorIs(h, h.w.Start(large).Outcome().Err, ErrTooLarge)
-		require.ErrorIs(h, h.w.Start(Transaction{Ops: []any{42}}).Outcome().Err, ErrOperation)
+		require.ErrorIs(h, h.w.Start(large).Outcome().Err, connection.ErrTooLarge)
+		require.ErrorIs(h, h.w.Start(Transaction{Ops: []any{42}}).Outcome().Err, connection.ErrInvalid)
 		require.Empty(h, h.Server.Log().Requests())
 
 		create.Data = make([]byte, maxBytes-100)

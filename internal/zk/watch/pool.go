@@ -1,19 +1,15 @@
 // Package watch shares the watches of a connection among all of its users.
 //
-// The client library cannot remove a watch, and keeps a channel for each call that
-// sets one until the watch fires. So all users of a connection share one watch for
-// each znode and kind. A watch without users stays in the pool, and the next read
-// uses it: the number of watches depends on how many znodes are read, not on how
-// often. RemoveFromData removes the watch on a znode that the program may write.
+// The client library cannot remove a watch, and keeps a channel for each call that sets one until the watch
+// fires. So all users of a connection share one watch for each znode and kind. It stays in the pool without
+// users, and the next read uses it. Only RemoveFromData removes one, by a write.
 //
-// After a reconnect the client library sets its watches again, and does not retry
-// if that fails. A watch is therefore in doubt in every epoch of the connection
-// (connection.State) but the one in which a request has last set it. A reader that
-// waits reads again if its watch is in doubt, and sets it again.
+// After a reconnect the client library sets its watches again, and does not retry if that fails. So a watch
+// is in doubt in every epoch of the connection (connection.State) but the one in which a request has last
+// set it. A reader that waits for a watch in doubt reads again, and sets it again.
 //
-// An event can be lost without any break of the connection. So the pool
-// compares each watched znode with its watch every few minutes, by one request for
-// all users of the connection. If the event was lost, the watch fires.
+// An event can be lost without any break. So the pool compares each watched znode with its watch every few
+// minutes, by one request for all users. If the event was lost, the watch fires.
 package watch
 
 import (
@@ -29,10 +25,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// MaxChannels is how many channels the client library may hold for one watch. Each
-// request that sets the watch again adds one; an event closes all of them. A watch
-// with that many channels is not set again if it is in doubt, until it fires: its
-// readers read at intervals instead.
+// MaxChannels is how many channels the client library may hold for one watch. Each request that sets the
+// watch again adds one; an event closes all of them. A watch in doubt with that many channels is not set
+// again until it fires: its readers read at intervals instead.
 const MaxChannels = 8
 
 // kind is the kind of change that the client library waits for.
@@ -68,8 +63,8 @@ type pool struct {
 
 const minSweep = 64
 
-// Watch is a watch that was set on a znode. It fires once. Its methods may be called
-// from any goroutine, on a nil Watch as well, which never fires.
+// Watch is a watch that was set on a znode. It fires once. Its methods may be called from any goroutine. A
+// nil Watch never fires.
 type Watch struct {
 	pool *pool
 	c    <-chan zk.Event
@@ -77,8 +72,8 @@ type Watch struct {
 	// The rest is guarded by the mutex of the pool.
 
 	event *zk.Event // nil until it was received
-	// firedAt is the number of reads of the connection that were started when the
-	// event was received: any later one was sent after the event.
+	// firedAt is the number of reads that were started when the event was received: later ones follow the
+	// event.
 	firedAt  uint64
 	epoch    uint64 // in which a request has last set it
 	channels int    // that the client library holds for it
@@ -92,13 +87,12 @@ func New(c <-chan zk.Event) *Watch {
 	return &Watch{pool: p, c: c}
 }
 
-// C returns the channel of the client library, on which all users of the watch wait.
-// One of them receives the event, the others receive from a closed channel. Every
-// user must pass the received value to Take immediately, because the others block
-// in Take until the user with the event has called it.
+// C returns the channel of the client library, on which all users of the watch wait. One receives the
+// event, the others from a closed channel. Every user must pass the received value to Take immediately,
+// because the others block in Take until the user with the event has called it.
 //
-// The channel receives nothing if the event was lost. So every user also waits on the
-// Changed channel of a connection.Subscription, and then calls Fired.
+// If the event was lost, the channel receives nothing. So every user also waits for Changed of a
+// connection.Subscription, and then calls Fired.
 func (w *Watch) C() <-chan zk.Event {
 	if w == nil {
 		return nil
@@ -112,6 +106,21 @@ func (w *Watch) Take(received zk.Event) zk.Event {
 	defer w.pool.mu.Unlock()
 	w.take(received)
 	return w.await()
+}
+
+// Loss returns what an event means for the znode of a watch: connection.ErrConnClosed, connection.ErrSessionExpired,
+// connection.ErrDeleted, perhaps before it is known that the session has expired or is being closed, or nil if the
+// znode was changed.
+func Loss(event zk.Event) error {
+	switch {
+	case errors.Is(event.Err, zk.ErrClosing):
+		return connection.ErrConnClosed
+	case event.Type == zk.EventNotWatching:
+		return connection.ErrSessionExpired
+	case event.Type == zk.EventNodeDeleted:
+		return connection.ErrDeleted
+	}
+	return nil
 }
 
 // take records the event, if that was received. The caller holds mu.
@@ -130,8 +139,8 @@ func (w *Watch) await() zk.Event {
 	return *w.event
 }
 
-// Fired reports whether the watch has fired. Its event may be one that the pool has
-// made because the real one was lost; it does not show what has happened.
+// Fired reports whether the watch has fired. If the event was lost, that of Take does not show what has
+// happened.
 func (w *Watch) Fired() bool {
 	if w == nil {
 		return false
@@ -152,8 +161,7 @@ func (w *Watch) fired() bool {
 	}
 }
 
-// of returns the watch of k if it has not fired, and otherwise nil. The caller holds
-// mu.
+// of returns the watch of k unless it has fired. The caller holds mu.
 func (p *pool) of(k key) *Watch {
 	w := p.watches[k]
 	if w != nil && w.fired() {
@@ -163,8 +171,8 @@ func (p *pool) of(k key) *Watch {
 	return w
 }
 
-// add returns the watch of k, given a channel that a request has returned for it,
-// and the Stat in the reply. epoch is that of the connection from before the request.
+// add returns the watch of k, given the channel and the Stat of a reply. epoch is that of the connection
+// from before the request.
 func (p *pool) add(k key, c <-chan zk.Event, epoch uint64, stat *zk.Stat) *Watch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,8 +199,8 @@ func (p *pool) inDoubt(w *Watch, epoch uint64) bool {
 	return w != nil && w.epoch < epoch
 }
 
-// OnData reports whether the connection has a watch on the data of a znode, or a read in progress
-// that may set one. A call of Read whose context is done sets no watch.
+// OnData reports whether the connection has a watch on the data of a znode, or a read in progress that may
+// set one. A call of Read whose context is done sets no watch.
 func OnData(conn *zk.Conn, path string) bool {
 	p, k := pools.Of(conn), key{path, data}
 	p.mu.Lock()
@@ -200,16 +208,15 @@ func OnData(conn *zk.Conn, path string) bool {
 	return p.of(k) != nil || p.reads[k] != nil
 }
 
-// RemoveFromData removes the watch on the data of a znode, unless mayWrite returns false. The client
-// library cannot remove a watch, so RemoveFromData writes the same data again. That fires the watches
-// of all clients, and each of their readers reads again. RemoveFromData retries after transient
-// failures. If the znode has changed since it was read, the watch has fired.
+// RemoveFromData removes the watch on the data of a znode, unless mayWrite returns false, by writing the
+// same data again. That fires the watches of all clients, each of which reads again. If the znode has
+// changed since it was read, the watch has fired. Transient failures are retried.
 func RemoveFromData(ctx context.Context, conn *zk.Conn, path string, mayWrite func(Found) bool) error {
 	sub := connection.Subscribe(conn, 0)
 	defer sub.Close()
 	err := connection.Retry(ctx, conn, func() error {
-		// A request in progress that may set the watch is answered before this read, and a watch in
-		// doubt is set again, so that it fires.
+		// A request in progress that may set the watch is answered before this read, and a watch in doubt
+		// is set again, so that it fires.
 		found, err := Try(conn, Query{Path: path, What: Data, Epoch: sub.State().Epoch, Reset: true})
 		if err == nil && mayWrite(found) {
 			_, err = conn.Set(path, found.Data, found.Stat.Version)
@@ -222,30 +229,27 @@ func RemoveFromData(ctx context.Context, conn *zk.Conn, path string, mayWrite fu
 	return err
 }
 
-// Watches are verified in rounds, while the connection has a connection.Subscription. The znodes
-// that are watched when a round begins are read once in it, at even distances and in random
-// order. The duration of a round is random, so that many clients do not read at the same time.
+// Watches are verified in rounds, while the connection has a connection.Subscription. The znodes that are
+// watched when a round begins are read once in it, at even distances and in random order. The duration is
+// random, so that many clients do not read at the same time.
 const (
 	minRound = 3 * time.Minute
 	maxRound = 5 * time.Minute
-	// minStep is the least time between two reads. It makes the rounds of a connection with
-	// more than minRound/minStep watched znodes longer.
+	// minStep is the least time between two reads, which makes rounds of many znodes longer.
 	minStep = 100 * time.Millisecond
 
-	// MaxDelay is how late a lost event is noticed, at most, if the connection is up and has no
-	// more watches than that: a watch that is set after the beginning of a round is verified in
-	// the next one.
+	// MaxDelay is how late a lost event is noticed if the connection is up and minStep does not prolong the
+	// rounds: a watch that is set after the beginning of a round is verified in the next one.
 	MaxDelay = 2 * maxRound
 )
 
 func init() { connection.Verify = verify }
 
-// Round returns the random duration of a round. Other requests that are repeated because no event may
-// report a change use it as their interval.
+// Round returns the random duration of a round, also for other requests that are repeated because no event
+// may report a change.
 func Round() time.Duration { return minRound + rand.N(maxRound-minRound) }
 
-// state returns what a watch of this kind compares, given the Stat of its znode, which is nil if
-// the znode does not exist.
+// state returns what a watch of this kind compares, given the Stat of its znode, nil if it does not exist.
 func (k key) state(stat *zk.Stat) int64 {
 	switch {
 	case stat == nil:
@@ -256,8 +260,7 @@ func (k key) state(stat *zk.Stat) int64 {
 	return stat.Mzxid
 }
 
-// verify verifies the watches of a connection until ctx is done. It calls notify when watches were
-// lost.
+// verify verifies the watches of a connection until ctx is done, and calls notify when some were lost.
 func verify(ctx context.Context, conn *zk.Conn, notify func()) {
 	p := pools.Of(conn)
 	for ctx.Err() == nil {
@@ -290,9 +293,8 @@ func (p *pool) watched() map[string]bool {
 	return paths
 }
 
-// verify compares the watches on a znode with its Stat. A server sends the event of a change
-// before a reply that shows the change. So a watch that has not fired was lost if the reply shows a
-// change: then it fires. verify reports whether that is the case.
+// verify compares the watches on a znode with its Stat, and reports whether one was lost, which it fires. A
+// server sends the event of a change before a reply that shows the change.
 func (p *pool) verify(ctx context.Context, conn *zk.Conn, path string) (lost bool) {
 	kinds := [...]key{{path, data}, {path, creation}, {path, children}}
 	var before [len(kinds)]*Watch

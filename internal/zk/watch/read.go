@@ -14,21 +14,21 @@ import (
 type What uint8
 
 const (
-	// Data is the data of a znode, until it changes or the znode is deleted. A read of a znode
-	// that does not exist fails with zk.ErrNoNode and sets no watch.
+	// Data is the data, until it changes or the znode is deleted. A read of a znode that does not exist
+	// fails with zk.ErrNoNode and sets no watch.
 	Data What = iota
 	// Children is the names of a znode's children, until they change or the znode is deleted. A read of
 	// a znode that does not exist fails as with Data.
 	Children
-	// DataOrCreation is Data for a znode that need not exist. If it does not, the Stat of the
-	// result is nil, and the watch waits for the creation.
+	// DataOrCreation is Data for a znode that need not exist. Then the Stat of the result is nil, and the
+	// watch waits for the creation.
 	DataOrCreation
 	// ChildrenOrCreation is Children for a znode that need not exist. If it does not, the watch waits
 	// for the creation.
 	ChildrenOrCreation
-	// Existence is only the Stat, with the watch of Data if the znode exists and of
-	// DataOrCreation if it does not. It needs no permission. If the znode was created since an
-	// earlier read, the Watch of the result may be nil.
+	// Existence is only the Stat, with the watch of Data if the znode exists and of DataOrCreation if it
+	// does not. It needs no permission. If the znode was created since an earlier read, the Watch may be
+	// nil.
 	Existence
 )
 
@@ -38,11 +38,9 @@ type Query struct {
 	What What
 	// Epoch is the number of the connection in the connection.State before the read.
 	Epoch uint64
-	// Woken is the watch that woke the caller, or nil. All callers that a watch has
-	// woken share one read.
+	// Woken is the watch that woke the caller, or nil. All callers that it has woken share one read.
 	Woken *Watch
-	// Reset sets the watch again if it is in doubt. Without it the existing watch
-	// is used.
+	// Reset sets the watch again if it is in doubt.
 	Reset bool
 
 	canceled <-chan struct{} // of the context of Read
@@ -54,23 +52,22 @@ type Found struct {
 	Children []string // the callers that share the read share it: it must not be changed
 	Stat     *zk.Stat // nil if the znode does not exist
 	Watch    *Watch   // set before the read
-	// Doubt reports that the watch may never fire, because it was set in an earlier epoch of the
-	// connection, or because the connection must not read the znode.
+	// Doubt reports that the watch may never fire: it was set in an earlier epoch of the connection, or the
+	// connection must not read the znode.
 	Doubt bool
 }
 
-// Read calls Try until it returns no transient failure. It also returns the cause of the context,
-// or connection.ErrConnClosed. With an error of connection.IsUnreadable a read of data lacks only the data.
-// With connection.ErrTooLarge a list of children lacks everything but the Stat.
+// Read calls Try until it returns no transient failure. It also returns the cause of the context, or
+// connection.ErrConnClosed. With an error of connection.IsUnreadable a read of data lacks only the data,
+// and with connection.ErrTooLarge a list of children everything but the Stat.
 func Read(ctx context.Context, conn *zk.Conn, q Query) (Found, error) {
 	q.canceled = ctx.Done()
 	return connection.Read(ctx, conn, func() (Found, error) { return Try(conn, q) })
 }
 
-// Try reads a znode, and sets a watch on it unless an earlier one has not fired yet.
-// The answer is that of a request that was sent after the call or, if there was one,
-// after the event of q.Woken. Concurrent calls share requests. It blocks until the
-// connection answers.
+// Try reads a znode, and sets a watch on it unless an earlier one has not fired yet. The answer is that of
+// a request that was sent after the call or after the event of q.Woken. Concurrent calls share requests. It
+// blocks until the connection answers.
 func Try(conn *zk.Conn, q Query) (Found, error) {
 	p := pools.Of(conn)
 	k := key{q.Path, data}
@@ -93,16 +90,13 @@ func Try(conn *zk.Conn, q Query) (Found, error) {
 	}
 }
 
-// Listing returns the names of the children of a znode, and its Stat, without a watch.
-// Like Try, it shares requests and does not retry. Hundreds of callers that begin at the same
-// time, each of which needs an answer to a request that was sent after its call, cost a few
-// requests.
+// Listing returns the names of the children of a znode, and its Stat, without a watch. Like Try, it shares
+// requests: hundreds of concurrent callers cost a few. It does not retry.
 func Listing(conn *zk.Conn, path string) (Found, error) {
 	return pools.Of(conn).read(conn, key{path, nothing}, Query{})
 }
 
-// reads are the reads of one key: the one in progress, and the next one, which is sent
-// after the answer.
+// reads are the reads of one key: the one in progress, and the next one, which is sent after its answer.
 type reads struct {
 	current, next *read
 }
@@ -228,8 +222,7 @@ func send(conn *zk.Conn, k key, set bool) (f Found, c <-chan zk.Event, err error
 	return f, c, err
 }
 
-// clone returns a copy for another caller. The names, of which there may be many, are not
-// copied.
+// clone returns a copy for another caller, except of the names, of which there may be many.
 func (f Found) clone() Found {
 	f.Data = bytes.Clone(f.Data)
 	if f.Stat != nil {

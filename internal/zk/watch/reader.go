@@ -10,19 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// Patience is after how long a reader reads again if its watch is in doubt. Readers
-// that end earlier, however many, do not set it again.
-const Patience = 2 * time.Second
-
-// Interval is the time after which to read again if the watch of a read is in doubt. It
-// is longer if that read had Query.Reset, because then the watch has been set too often.
-func Interval(reset bool) time.Duration {
-	if reset {
-		return 5 * Patience
-	}
-	return Patience
-}
-
 // Reader reads a znode repeatedly. It belongs to one goroutine.
 type Reader struct {
 	conn  *zk.Conn
@@ -34,20 +21,18 @@ type Reader struct {
 	doubtUntil time.Time
 }
 
-// NewReader returns a Reader. sub must be open for as long as the Reader is used.
-// It sends no request, and needs no Close: its watch stays in the pool.
+// NewReader returns a Reader, and sends no request. sub must be open while it is used. The Reader needs no
+// Close: its watch stays in the pool.
 func NewReader(conn *zk.Conn, sub *connection.Subscription, path string, what What) *Reader {
 	return &Reader{conn: conn, sub: sub, query: Query{Path: path, What: what}}
 }
 
-// Read reads the znode and sets a watch, unless there is one. It retries after transient failures,
-// and otherwise returns the cause of the context or connection.ErrConnClosed. After
-// an error of connection.IsUnreadable because of the data Wait waits for a change.
+// Read reads the znode and sets a watch, unless there is one. It returns the errors of the function Read.
+// After an error of connection.IsUnreadable because of the data Wait waits for a change.
 func (r *Reader) Read(ctx context.Context) (Found, error) {
 	q, now := r.query, time.Now()
 	q.Epoch, q.Woken = r.sub.State().Epoch, r.watch
-	// The watch is set again if it has become doubtful while the Reader waited, or if
-	// the Reader has waited long enough.
+	// The watch is set again if it has become doubtful while the Reader waited, or after connection.DoubtDelay.
 	waited := r.doubt != nil && !r.doubtUntil.After(now)
 	q.Reset = r.query.Epoch != 0 && r.query.Epoch != q.Epoch || waited
 	found, err := Read(ctx, r.conn, q)
@@ -65,7 +50,7 @@ func (r *Reader) Read(ctx context.Context) (Found, error) {
 		return found, err
 	}
 	if q.Reset || !inDoubt {
-		r.doubtUntil = now.Add(Interval(q.Reset))
+		r.doubtUntil = now.Add(connection.DoubtDelay(q.Reset))
 	}
 	r.doubt = time.NewTimer(r.doubtUntil.Sub(now))
 	return found, err
@@ -74,8 +59,8 @@ func (r *Reader) Read(ctx context.Context) (Found, error) {
 // Watch returns the watch of the last read, nil if that has failed.
 func (r *Reader) Watch() *Watch { return r.watch }
 
-// Wait returns true when there is a reason to read again, and false for an element
-// of other. The error is the cause of the context or connection.ErrConnClosed.
+// Wait returns true when there is a reason to read again, and false for an element of other. The error is
+// the cause of the context or connection.ErrConnClosed.
 func (r *Reader) Wait(ctx context.Context, other <-chan struct{}) (changed bool, err error) {
 	return r.WaitEither(ctx, &none, other)
 }
@@ -127,8 +112,8 @@ func woken(event zk.Event) (bool, error) {
 	return true, nil
 }
 
-// Doubt returns a channel that receives an element when the Reader must read again because its
-// watch is in doubt. It is nil if the watch is not in doubt.
+// Doubt returns a channel that receives an element when the Reader must read again because its watch is in
+// doubt. It is nil otherwise.
 func (r *Reader) Doubt() <-chan time.Time {
 	if r.doubt == nil {
 		return nil
