@@ -132,16 +132,16 @@ func TestTasks(t *testing.T) {
 			second.interrupt()
 		},
 		"cron": func(t *testing.T, server string, _ *zk.Conn) {
-			first := start(t, server, "cron", "echo", "the job runs")
+			first := start(t, server, "cron", "-lock=/jobs/one", "echo", "the job runs")
 			first.waitForLine("the job runs")
 			first.requireSuccess()
-			second := start(t, server, "cron", "echo", "the job runs")
+			second := start(t, server, "cron", "-lock=/jobs/one", "echo", "the job runs")
 			second.waitForLine("the job does not run here")
 			second.requireSuccess()
 			other := start(t, server, "cron", "-lock=/jobs/other", "echo", "the other job runs")
 			other.waitForLine("the other job runs")
 			other.requireSuccess()
-			next := start(t, server, "cron", "-period=1ms", "echo", "the job runs")
+			next := start(t, server, "cron", "-lock=/jobs/one", "-period=1ms", "echo", "the job runs")
 			next.waitForLine("the job runs")
 			next.requireSuccess()
 		},

@@ -18,11 +18,14 @@ import (
 
 func main() {
 	servers := flag.String("zk", "127.0.0.1:2181", "ZooKeeper servers, host:port,...")
-	path := flag.String("lock", "/jobs/invoices", "znode of the lock")
-	period := flag.Duration("period", 23*time.Hour, "at most one run in this time")
+	path := flag.String("lock", "", "znode of the lock, one for each job")
+	period := flag.Duration("period", 12*time.Hour, "at most one run in this time")
 	flag.Parse()
-	if flag.NArg() == 0 {
-		log.Fatal("the program to run is missing: cron [flags] PROGRAM [ARGUMENTS]")
+	if *path == "" || flag.NArg() == 0 {
+		log.Fatal("usage: cron -lock ZNODE [-zk SERVERS] [-period DURATION] PROGRAM [ARGUMENTS]")
+	}
+	if _, err := exec.LookPath(flag.Arg(0)); err != nil {
+		log.Fatal(err) // another machine can run it
 	}
 	if err := run(strings.Split(*servers, ","), *path, *period, flag.Args()); err != nil {
 		log.Fatal(err)
