@@ -60,7 +60,7 @@
 // There is one row for each election:
 //
 //	CREATE TABLE elections (
-//		election text PRIMARY KEY,   -- the key given to New
+//		election text PRIMARY KEY,   -- the key given to NewStore
 //		epoch    text NOT NULL,
 //		leader   text NOT NULL,
 //		session  text NOT NULL,

@@ -21,8 +21,9 @@ import (
 )
 
 func main() {
-	db := flag.String("db", "postgres://localhost/app", "address of the database")
-	name := flag.String("name", "", "name of this replica, which others see")
+	db := flag.String("db", "postgres://localhost/app?idle_in_transaction_session_timeout=3000&lock_timeout=10000", "address of the database")
+	host, _ := os.Hostname()
+	name := flag.String("name", host, "name of this replica, which others see; each replica has another one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -55,7 +56,7 @@ func run(ctx context.Context, db, name string) error {
 		log.Print(name, " leads with token ", l.Token())
 		for {
 			if total, err := add(ctx, pool, fence, l); err != nil {
-				log.Print("not added: ", err)
+				log.Print("not confirmed: ", err)
 			} else {
 				log.Print("total ", total)
 			}
@@ -68,7 +69,8 @@ func run(ctx context.Context, db, name string) error {
 	})
 }
 
-// add reads the total, and writes it plus one. If a later leader has begun, it fails, and changes nothing.
+// add reads the total, and writes it plus one. If a later leader has begun, it fails. Unless the commit was sent
+// before, it changes nothing then.
 func add(ctx context.Context, pool *pgxpool.Pool, fence *sqlfence.Fence, l *leaderelection.Leadership) (total int64, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := fence.Guard(ctx, postgres.FenceTx(tx), l); err != nil { // before the first read
