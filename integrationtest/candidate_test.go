@@ -74,17 +74,22 @@ func startFollower(t testing.TB, conn *client, node string, ahead *candidate, op
 	return c
 }
 
-// nextStatus waits for the next status.
+// nextStatus waits for the next status, except one which only states that the candidate is next now: whether it precedes the
+// next change depends on when the candidate lists the election.
 func (c *candidate) nextStatus(t testing.TB) leaderelection.Status {
 	t.Helper()
-	select {
-	case s, ok := <-c.Status():
-		require.True(t, ok, "the channel is closed")
-		require.Equal(t, s.Role == leaderelection.Leader, s.Leadership != nil, "leadership of %v", s)
-		return s
-	case <-time.After(testenv.WaitLimit):
-		require.Fail(t, "no status")
-		panic("unreachable")
+	for limit := time.After(testenv.WaitLimit); ; {
+		select {
+		case s, ok := <-c.Status():
+			require.True(t, ok, "the channel is closed")
+			require.Equal(t, s.Role == leaderelection.Leader, s.Leadership != nil, "leadership of %v", s)
+			if s.Role != leaderelection.Follower || !s.Next || s.NowFollowing != s.WasFollowing {
+				return s
+			}
+		case <-limit:
+			require.Fail(t, "no status")
+			panic("unreachable")
+		}
 	}
 }
 
