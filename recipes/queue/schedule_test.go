@@ -34,7 +34,9 @@ func TestSchedules(t *testing.T) {
 		// Schedules in which nothing happens would verify nothing.
 		require.Greater(t, total.acknowledged, n)
 		require.Greater(t, total.lost, n/10)
-		require.Greater(t, total.unconfirmed, n/100)
+		if n >= 100 { // the race detector runs fewer, and most contain none
+			require.Greater(t, total.unconfirmed, n/100)
+		}
 		require.Greater(t, total.deadLetters, n/50)
 	}
 }
