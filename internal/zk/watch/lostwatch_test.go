@@ -68,6 +68,31 @@ func start(f func()) (wait func()) {
 	return func() { <-done }
 }
 
+// locker is a lock of one client.
+type locker interface {
+	Lock(ctx context.Context) (*lock.Hold, error)
+}
+
+// contend makes three clients wait for a lock, which each of them releases immediately. The returned function waits
+// until all of them have held it.
+func (w *lostWatch) contend(ctx context.Context, newLock func() locker) (await func()) {
+	var waits []func()
+	for range 3 {
+		l := newLock()
+		waits = append(waits, start(func() {
+			h, err := l.Lock(ctx)
+			require.NoError(w, err)
+			require.NoError(w, h.Release())
+		}))
+		time.Sleep(time.Second)
+	}
+	return func() {
+		for _, wait := range waits {
+			wait()
+		}
+	}
+}
+
 // candidate starts a candidate.
 func (w *lostWatch) candidate() *leaderelection.Election {
 	e, err := leaderelection.NewElection(w.connect(), node, leaderelection.WithCreateNode())
@@ -165,16 +190,7 @@ var lostWatchScenarios = []struct {
 		}
 		a, err := m().Lock(ctx)
 		require.NoError(w, err)
-		var waits []func()
-		for range 3 {
-			m := m()
-			waits = append(waits, start(func() {
-				h, err := m.Lock(ctx)
-				require.NoError(w, err)
-				require.NoError(w, h.Release())
-			}))
-			time.Sleep(time.Second)
-		}
+		await := w.contend(ctx, func() locker { return m() })
 		revoked := a.ReleaseRequested()
 		contenders, err := m().Contenders(ctx)
 		require.NoError(w, err)
@@ -182,9 +198,7 @@ var lostWatchScenarios = []struct {
 		require.NoError(w, m().RequestRelease(ctx, contenders[0]))
 		<-revoked
 		require.NoError(w, a.Release())
-		for _, wait := range waits {
-			wait()
-		}
+		await()
 	}},
 	{"lock of one znode", func(w *lostWatch, ctx context.Context) {
 		const path = "/lock"
@@ -195,21 +209,10 @@ var lostWatchScenarios = []struct {
 		}
 		a, err := s().Lock(ctx)
 		require.NoError(w, err)
-		var waits []func()
-		for range 3 {
-			s := s()
-			waits = append(waits, start(func() {
-				h, err := s.Lock(ctx)
-				require.NoError(w, err)
-				require.NoError(w, h.Release())
-			}))
-			time.Sleep(time.Second)
-		}
+		await := w.contend(ctx, func() locker { return s() })
 		w.waiting()
 		require.NoError(w, a.Release())
-		for _, wait := range waits {
-			wait()
-		}
+		await()
 		// The znode of the holder is replaced: each check of the lease finds a znode.
 		b, err := s().Lock(ctx)
 		require.NoError(w, err)
