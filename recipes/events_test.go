@@ -189,7 +189,7 @@ func TestEvents_Queue(t *testing.T) {
 	})
 }
 
-// A queue that nobody has consumed, or whose connection was closed.
+// A queue without a consumer, or whose connection was closed.
 func TestEvents_Queue_Ended(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
