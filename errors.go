@@ -18,7 +18,7 @@ var (
 	// ErrConnClosed is returned if the owner of the connection has closed it. It ends a
 	// candidacy. ZooKeeper removes the candidate's znode when the session ends.
 	ErrConnClosed = connection.ErrConnClosed
-	// ErrUnreachable is returned if no ZooKeeper server has answered for a session timeout.
+	// ErrUnreachable is returned if no server has answered for a session timeout.
 	// It ends a candidacy only before the candidate has joined the election, and not with
 	// [WithRejoin]. A candidate that has joined waits for the connection.
 	ErrUnreachable = connection.ErrUnreachable

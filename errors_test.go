@@ -122,7 +122,7 @@ func TestNewElection_Errors(t *testing.T) {
 		begin := time.Now()
 		_, err = leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
 		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
-		require.ErrorContains(h, err, "election at "+node+": ZooKeeper does not answer (")
+		require.ErrorContains(h, err, "election at "+node+": the server does not answer (")
 		require.Equal(h, timeout, time.Since(begin))
 		late.start()
 		h.advance(timeout - time.Millisecond)

@@ -292,7 +292,7 @@ func TestEvents_CannotJoin(t *testing.T) {
 		h.srv.DropConnections()
 		require.ErrorIs(h, r.ElectLeader(), leaderelection.ErrUnreachable)
 		synctest.Wait()
-		r.requireEvents("ended: ZooKeeper does not answer (the connection has no session)")
+		r.requireEvents("ended: the server does not answer (the connection has no session)")
 
 		require.NoError(h, never.Resign())
 		require.NoError(h, never.ElectLeader())

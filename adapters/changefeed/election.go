@@ -91,19 +91,13 @@ func withStartedStore(store Store, opts []Option, f func(ctx context.Context, o 
 	if store == nil {
 		return fmt.Errorf("changefeed: the store is nil: %w", leaderelection.ErrInvalid)
 	}
-	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, unreachable{fmt.Errorf("the store does not answer within %v", startLimit)})
+	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, fmt.Errorf("%w within %v", leaderelection.ErrUnreachable, startLimit))
 	defer cancel()
 	if err := store.Start(ctx); err != nil {
 		return o.wrapError(ctx, "start the store", err)
 	}
 	return f(ctx, o)
 }
-
-// unreachable is an error that is [leaderelection.ErrUnreachable], whose text is about ZooKeeper.
-type unreachable struct{ error }
-
-func (unreachable) Is(target error) bool { return target == leaderelection.ErrUnreachable }
-func (e unreachable) Unwrap() error      { return e.error }
 
 // createRecord creates the record if it does not exist, unless WithoutCreate is given, and checks
 // that elections can use it.
@@ -149,7 +143,7 @@ func (o *options) wrapError(ctx context.Context, operation string, err error) er
 	case ctx.Err() != nil && !errors.Is(err, ErrUnsuitable):
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	case !errors.Is(err, ErrUnsuitable) && !errors.Is(err, ErrClosed) && !errors.Is(err, leaderelection.ErrConnClosed):
-		err = unreachable{err} // By the contract of stores, it is not permanent.
+		err = fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err) // By the contract of stores, it is not permanent.
 	}
 	return fmt.Errorf("changefeed: %s: %w", operation, err)
 }

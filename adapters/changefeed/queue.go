@@ -59,18 +59,12 @@ func (e *Election) readLeader(ctx context.Context) (Record, error) {
 	return r, nil
 }
 
-// passing returns err as a passingError, unless the store is closed or the election is over.
+// passing wraps err in [leaderelection.ErrUnreachable], after which Prefer tries again, unless the store is closed
+// or the election is over.
 func passing(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, leaderelection.ErrConnClosed), errors.Is(err, leaderelection.ErrElectionOver):
 		return err
 	}
-	return passingError{err}
+	return fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)
 }
-
-// passingError is also [leaderelection.ErrUnreachable], after which Prefer tries again.
-type passingError struct{ error }
-
-func (e passingError) Is(target error) bool { return target == leaderelection.ErrUnreachable }
-
-func (e passingError) Unwrap() error { return e.error }

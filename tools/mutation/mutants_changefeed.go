@@ -5,7 +5,7 @@ var changefeedMutants = []mutant{
 	{
 		name: "changefeed/unreachable", breaks: "NewElection does not return ErrUnreachable if the server refuses connections",
 		file:  "adapters/changefeed/election.go",
-		edits: []edit{{"err = unreachable{err}", "_ = unreachable{err}"}},
+		edits: []edit{{"err = fmt.Errorf(\"%w: %w\", leaderelection.ErrUnreachable, err)", "_ = leaderelection.ErrUnreachable"}},
 		tests: "./adapters/changefeed -run ^TestNewElection_FailedStart$",
 	},
 	{

@@ -33,9 +33,11 @@ package storeurl
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 
@@ -157,7 +159,8 @@ func Redacted(address string) string { return transport.Redact(address) }
 
 // Open opens a connection. It depends on the driver whether Open waits for a server. It
 // does not wait after ctx is done; ctx does not matter after Open has returned. If the
-// address is invalid, the error wraps [leaderelection.ErrInvalid]. Errors never
+// address is invalid, the error wraps [leaderelection.ErrInvalid]. If no server accepts the
+// connection, or ctx is done first, it wraps [leaderelection.ErrUnreachable]. Errors never
 // contain a password.
 func Open(ctx context.Context, cfg Config) (*Opener, error) {
 	connect, a, err := prepare(cfg)
@@ -183,7 +186,10 @@ func Open(ctx context.Context, cfg Config) (*Opener, error) {
 	select {
 	case r = <-results:
 	case <-ctx.Done():
-		r.err = fmt.Errorf("no server has answered: %w", ctx.Err())
+		r.err = fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, ctx.Err())
+	}
+	if dial := new(net.OpError); errors.As(r.err, &dial) && dial.Op == "dial" {
+		r.err = fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, r.err)
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("open %s: %w", a.text(), r.err)

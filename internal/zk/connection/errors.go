@@ -16,7 +16,7 @@ import (
 var (
 	ErrInvalid        = errors.New("invalid argument")
 	ErrConnClosed     = errors.New("connection is closed")
-	ErrUnreachable    = errors.New("ZooKeeper does not answer")
+	ErrUnreachable    = errors.New("the server does not answer")
 	ErrPermission     = errors.New("not permitted")
 	ErrUnconfirmed    = errors.New("not confirmed by the servers")
 	ErrDataLost       = errors.New("the ZooKeeper servers have lost their data")

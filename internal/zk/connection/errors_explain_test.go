@@ -27,7 +27,7 @@ func TestExplain(t *testing.T) {
 		require.NoError(t, err)
 		explain := func(err error) error { return connection.Explain(conn, err) }
 
-		require.EqualError(t, explain(connection.ErrUnreachable), "ZooKeeper does not answer (zk.example:2181)")
+		require.EqualError(t, explain(connection.ErrUnreachable), "the server does not answer (zk.example:2181)")
 		require.Equal(t, context.DeadlineExceeded, explain(context.DeadlineExceeded), "the operation may have waited for another client")
 		srv.Stop()
 		time.Sleep(5 * time.Second)
