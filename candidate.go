@@ -11,10 +11,10 @@ import "github.com/go-leaderelection/leaderelection/event"
 //		...
 //	}
 type Candidate interface {
-	// ID returns the name of this candidate, which is unique in its election. Other
-	// candidates report it as NowFollowing. ID returns "" if the server assigns the ID and
-	// has not done so yet. An ID changes only if the candidate rejoins the election in a
-	// new session ([WithRejoin]).
+	// ID returns the name of this candidate, which is unique in its election. The candidates
+	// that follow it report it in Status.NowFollowing. ID returns "" if the server assigns
+	// the ID and has not done so yet. An ID changes only if the candidate rejoins the election
+	// in a new session ([WithRejoin]).
 	ID() string
 
 	// ElectLeader runs the candidacy and blocks until it is over. It is usually started

@@ -278,10 +278,10 @@ type seenNode struct {
 	losses  int   // number of times that the servers had lost their data before that session
 	tried   bool  // the candidate has tried to join it since
 	// confirmed means that the candidate has joined this election or learned that it is over, or that a
-	// Sync preceded the read. Otherwise
-	// another node, or none, may have existed at the path, because the server lagged behind.
+	// Sync preceded the read. Otherwise the server may have lagged behind, and another node, or none, may
+	// have existed at the path.
 	confirmed bool
-	unused    bool  // it had neither data nor children, and may be read
+	unused    bool  // it had neither data nor children, and the client is permitted to read it
 	version   int32 // the version of the node's data
 }
 

@@ -324,7 +324,7 @@ func TestElectLeader_NotPermittedToWrite(t *testing.T) {
 			h.srv.ResetLog()
 			c := h.join(conn)
 			c.requireLeads()
-			require.Equal(h, transactions, h.srv.Log().Filter(func(e zktest.Entry) bool { return bubble.IsStampedCreate(e, node) }).Count())
+			require.Equal(h, transactions, h.srv.Log().Filter(func(e zktest.Entry) bool { return bubble.IsContenderCreate(e, node) }).Count())
 			c.resign()
 		}
 	})

@@ -74,7 +74,7 @@ func TestObserve_Changes(t *testing.T) {
 		require.Equal(h, []string{"-", "one"}, v.leaders(), "not observed immediately")
 		two, three := h.joinNamed("two"), h.joinNamed("three")
 		require.Equal(h, []zktest.Watch{{Session: session, Path: one.ID(), Kind: zktest.DataWatch}},
-			watchesOf(h, session), "not only the leader's znode is watched")
+			watchesOf(h, session), "other znodes than that of the leader are watched")
 		require.NoError(h, two.Resign()) // this does not change the leader
 		require.NoError(h, one.Resign())
 		h.advance(0)
@@ -111,7 +111,7 @@ func TestObserve_ReceiverChangesLeader(t *testing.T) {
 		h.srv.ResetLog()
 		h.srv.DropConnections(conn.SessionID())
 		h.advance(timeout)
-		require.NotZero(h, h.srv.Log().Count(zktest.OpGetData), "the leader is read again")
+		require.NotZero(h, h.srv.Log().Count(zktest.OpGetData), "the leader was not read again")
 		require.Empty(h, observed)
 	})
 }

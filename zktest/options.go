@@ -73,8 +73,8 @@ func WithSessionTimeouts(shortest, longest time.Duration) Option {
 // immediately.
 func WithSweep(every time.Duration) Option { return optionFunc(func(c *config) { c.sweep = every }) }
 
-// WithoutTTL disables TTL nodes: the server answers their creation with "unimplemented",
-// which is the default of a real server.
+// WithoutTTL disables TTL nodes: the server answers their creation with "unimplemented", as
+// real servers do by default.
 func WithoutTTL() Option { return optionFunc(func(c *config) { c.ttl = false }) }
 
 // WithMaxPacket sets the greatest size of a request in bytes. If a request is larger, the

@@ -85,9 +85,10 @@ type Store interface {
 	// [errors.ErrUnsupported] if the store cannot deliver such changes.
 	Changes(ctx context.Context, place string) (Changes, error)
 
-	// Close releases the resources of the store. After that all other methods return
-	// [ErrClosed], including those of feeds, except for Changes of [NoChanges]. It may be called repeatedly, and returns
-	// within two seconds even if the server does not answer.
+	// Close releases the resources of the store. After that, the other methods of the store
+	// and Next of its feeds return [ErrClosed]; Changes of [NoChanges] still returns
+	// [errors.ErrUnsupported]. Close may be called repeatedly, and returns within two
+	// seconds even if the server does not answer.
 	Close() error
 }
 

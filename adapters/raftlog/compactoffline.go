@@ -167,7 +167,7 @@ func (c *offlineCompaction) replayLog(ctx context.Context, dir string) error {
 	case err != nil && !errors.Is(err, errAllRead):
 		return err
 	case c.state.Index < c.index:
-		return fmt.Errorf("%w: entry %d is not known to be committed; according to the files entry %d is: use that index, or let the running peer create the snapshot (raftlog compact -p)", api.ErrInvalid, c.index, extent.Commit)
+		return fmt.Errorf("%w: entry %d is not known to be committed; the last entry that the files show to be committed is %d: use that index, or let the running peer create the snapshot (raftlog compact -p)", api.ErrInvalid, c.index, extent.Commit)
 	}
 	return c.flushBatch()
 }

@@ -163,12 +163,12 @@ func TestStateMachine_Panics(t *testing.T) {
 	cmd.Env = append(os.Environ(), "RAFTLOG_PANIC=1")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "panic: of the state machine")
+	require.Contains(t, string(out), "panic: the state machine failed")
 }
 
 type panickingMachine struct{ failingRestore }
 
-func (panickingMachine) Apply([]api.Entry, uint64) error { panic("of the state machine") }
+func (panickingMachine) Apply([]api.Entry, uint64) error { panic("the state machine failed") }
 
 // TestOpen_StateMachineFails fails if a peer is opened although its snapshot cannot be restored.
 func TestOpen_StateMachineFails(t *testing.T) {

@@ -9,10 +9,10 @@
 //
 // Each client is a goroutine that proposes updates of 256 bytes at the leader, in the same process.
 // It proposes the next update when the previous one is committed and applied at the leader. The
-// latency is the duration of one such call. Every cell of a round starts with a new cluster, which
-// uses the default timeouts of its library, and a warm-up that does not count. The order within a
-// round is random. After each cell, all three nodes must have applied at least the updates that were
-// acknowledged; otherwise the run fails.
+// latency is the duration of one such call. A round measures each library once with each setting and
+// each number of clients, in random order. Each of these measurements starts with a new cluster, which
+// uses the default timeouts of its library, and a warm-up that does not count. After each measurement,
+// all three nodes must have applied at least the updates that were acknowledged; otherwise the run fails.
 //
 // A library with several settings is measured with each of them. For each number of clients the
 // table contains the settings with the highest median rate; the others are listed below the table.
@@ -20,20 +20,20 @@
 // # The baseline
 //
 // The baseline is a lower bound on the cost of a log that needs no network and no processor. Three
-// preallocated files are written in lockstep, each by one goroutine. A round consists of as many
+// preallocated files are written in lockstep, each by one goroutine. A batch consists of as many
 // updates as there are clients, in one write and one fdatasync, and is complete when two of the
-// files contain it. A file that lags behind writes all rounds that it lacks in one write. The
+// files contain it. A file that lags behind writes all batches that it lacks in one write. The
 // batches are perfect; those of a log are perfect only with one client.
 //
 // # The bound
 //
-// The bound is the baseline with a network: the two other nodes receive each round over TCP on
+// The bound is the baseline with a network: the two other nodes receive each batch over TCP on
 // loopback, and reply when it is on their disks. So it is the least that any log with the same
 // guarantees does.
 //
 // # What an update costs
 //
-// A table contains the processor time, calls, switches and allocations of all nodes and clients for
+// A table contains the processor time, system calls, context switches and allocations of all nodes and clients for
 // one update. They depend less on other programs of the machine than the rates.
 //
 // # Fail-over

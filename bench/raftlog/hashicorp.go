@@ -108,7 +108,7 @@ func (c *hashicorpCluster) startNode(i int, h hashicorp, dir string, t timeouts,
 
 func (c *hashicorpCluster) isLeader(node int) bool { return c.nodes[node].State() == raft.Leader }
 
-// propose may return later than ctx is done: Apply returns at the latest when a leader that cannot
+// propose may return after ctx is done: Apply returns at the latest when a leader that cannot
 // commit loses its lease.
 func (c *hashicorpCluster) propose(ctx context.Context, node int, data []byte) error {
 	if err := ctx.Err(); err != nil {

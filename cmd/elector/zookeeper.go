@@ -223,7 +223,7 @@ func (z *zooKeeperBackend) connected() error {
 var errDataLost = errors.New("the servers have lost their data, and with it the session of this client; it has no new session yet")
 
 // healthy returns an error after the servers have lost their data, until the next session. A restart of
-// this process can shorten that time. It does not interrupt a leadership, because this instance cannot lead.
+// this process may end that time earlier, and is harmless, because a candidate without a session cannot lead.
 func (z *zooKeeperBackend) healthy() error {
 	if errors.Is(zkdial.Failure(z.conn), zkdial.ErrDataLost) {
 		return errDataLost

@@ -156,7 +156,7 @@ func TestTrap50_AllParticipantsCrash(t *testing.T) {
 	})
 }
 
-// TestTrap46_ContextIsDone fails if Enter returns later than its context is done, or leaves its
+// TestTrap46_ContextIsDone fails if Enter does not return when its context is done, or leaves its
 // znode.
 func TestTrap46_ContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {

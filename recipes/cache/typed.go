@@ -37,7 +37,7 @@ func (t Typed[T]) Value(z Znode) (value T, err error) {
 	case z.Err != nil:
 		err = z.Err
 	case len(z.Data) != int(z.Stat.DataLength):
-		err = fmt.Errorf("%w: a cache of WithoutData does not keep the data", recipes.ErrInvalid)
+		err = fmt.Errorf("%w: the cache was created with WithoutData, so it has no values", recipes.ErrInvalid)
 	default:
 		value, err = recipe.DecodeValue(t.codec, z.Data)
 	}

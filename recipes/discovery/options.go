@@ -46,8 +46,8 @@ func WithDownAfter(reports int, timeout time.Duration) ProviderOption {
 	})
 }
 
-// applyDefaults sets the fields that were not set, and returns the error of an invalid option.
-func (c *choice) applyDefaults() error {
+// complete sets the fields that no option has set, and returns the error of an invalid option.
+func (c *choice) complete() error {
 	if c.strategy == nil {
 		c.strategy = RoundRobin()
 	}

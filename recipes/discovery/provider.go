@@ -63,7 +63,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, opts ...ProviderO
 		}
 		opt.applyProvider(&c)
 	}
-	if err := c.applyDefaults(); err != nil {
+	if err := c.complete(); err != nil {
 		return nil, err
 	}
 	service := d.service(name)

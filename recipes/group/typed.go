@@ -46,7 +46,7 @@ func (t Typed[T]) Value(m Member) (value T, err error) {
 	case m.Err != nil:
 		err = m.Err
 	case t.group.namesOnly:
-		err = fmt.Errorf("%w: a group of WithoutData does not read the data", recipes.ErrInvalid)
+		err = fmt.Errorf("%w: the group was created with WithoutData, so it has no values", recipes.ErrInvalid)
 	default:
 		value, err = recipe.DecodeValue(t.codec, m.Data)
 	}

@@ -44,7 +44,7 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 		all = append(all, Contender{Path: path.Join(q.setup.Path, name), Holds: holds(names, i), Reads: contender.Reads(name)})
 	}
 	if err == nil {
-		all, err = q.describe(ctx, all)
+		all, err = q.readNamesAndTokens(ctx, all)
 	}
 	return all, q.setup.Fail("contenders", q.setup.Path, err)
 }
@@ -60,9 +60,9 @@ func (q *lockQueue) names(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// describe reads the names and tokens of contenders, with one request for each. It omits those whose znodes do not
-// exist any more.
-func (q *lockQueue) describe(ctx context.Context, all []Contender) ([]Contender, error) {
+// readNamesAndTokens reads the names and tokens of contenders, with one request for each. It omits
+// those whose znodes do not exist any more.
+func (q *lockQueue) readNamesAndTokens(ctx context.Context, all []Contender) ([]Contender, error) {
 	paths := make([]string, len(all))
 	for i, c := range all {
 		paths[i] = c.Path
@@ -85,9 +85,9 @@ func (q *lockQueue) describe(ctx context.Context, all []Contender) ([]Contender,
 	return slices.DeleteFunc(found, func(c Contender) bool { return c.Path == "" }), err
 }
 
-// holds reports whether it is the turn of the i-th contender. That is the head of
-// the queue, or a reader without an earlier writer. While a holder of Curator
-// downgrades, two znodes with the same number belong to it.
+// holds reports whether the i-th contender holds the lock: it is the head of the queue, or a
+// reader without an earlier writer. While a holder of Curator downgrades, two znodes with the
+// same number belong to it.
 func holds(names []string, i int) bool {
 	number := func(name string) string { return name[max(0, len(name)-10):] }
 	reads := contender.Reads(names[i])

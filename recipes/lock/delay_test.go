@@ -73,7 +73,7 @@ func TestLockDelay_LeaseExpires(t *testing.T) {
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 		w.pass(0)
 		w.requireContenders(w.contenders()[0]) // of the second contender
-		require.NoError(w, h.Release(), "too late for a release")
+		require.NoError(w, h.Release(), "Release after the lease has expired")
 		require.Len(w, w.markers(), 1)
 		w.pass(time.Until(lapsed.Add(lockDelay - 1)))
 		second.waits()
@@ -82,8 +82,8 @@ func TestLockDelay_LeaseExpires(t *testing.T) {
 	})
 }
 
-// A process that was stopped finds by the clock that its lease has expired, and calls Release:
-// that does not count as a release either.
+// TestLockDelay_LateRelease fails if a Release after the lease has expired cancels the delay, for example in a process
+// that was paused.
 func TestLockDelay_LateRelease(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)

@@ -91,8 +91,8 @@ func TestDowngrade_ByCurator(t *testing.T) {
 	})
 }
 
-// The reply to the transaction is lost. It is retried with the same name, and so applied only
-// once.
+// TestDowngrade_ReplyLost fails if a Downgrade whose reply was lost is applied twice although its retry has the same
+// name, or if it succeeds after the lease has ended.
 func TestDowngrade_ReplyLost(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, 1, func(w *harness, l bubble.Fault) {
 		x := w.write(w.connect())

@@ -41,7 +41,7 @@ func (s *Semaphore) find(ctx context.Context) ([]Contender, error) {
 		taken += int64(n)
 		all = append(all, Contender{Path: path.Join(s.setup.Path, name), Holds: taken <= limit, Leases: n})
 	}
-	return s.describe(ctx, all)
+	return s.readNamesAndTokens(ctx, all)
 }
 
 // recognized returns the names of the contenders of a semaphore, starting with the head of the queue.
@@ -73,7 +73,7 @@ func (c *mutexProtocol) find(ctx context.Context) ([]Contender, error) {
 		for _, name := range children {
 			all = append(all, Contender{Path: path.Join(dir, name)})
 		}
-		return c.describe(ctx, all)
+		return c.readNamesAndTokens(ctx, all)
 	})
 	most := <-limit
 	if err = cmp.Or(err, most.Err); err != nil {

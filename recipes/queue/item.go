@@ -152,8 +152,7 @@ type delivery struct {
 
 	grant *connection.Grant
 	// partsRead means that Parts was called.
-	partsRead atomic.Bool
-	// received means that the program has received the item.
+	partsRead  atomic.Bool
 	received   atomic.Bool
 	receivedAt time.Time // set before received
 	// assigned means that the item was assigned to a request, and lapses is the number of
@@ -165,8 +164,9 @@ type delivery struct {
 	// writing, of capacity 1, holds an element while a goroutine writes for the item. Only that
 	// goroutine may read and set completed.
 	writing chan struct{}
-	// late are completions whose first item this is, and which took longer than the call, until
-	// another call returns the result. It is guarded by the mutex of the queue.
+	// late contains the completions, with this item as their first, that had not ended when their
+	// call returned. The next call that returns the result removes them. It is guarded by the mutex
+	// of the queue.
 	late []*completion
 	// completed is nil until the item was acknowledged or returned, or can be neither.
 	completed error

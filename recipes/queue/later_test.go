@@ -254,7 +254,7 @@ func TestLater_FirstClaimSucceeds(t *testing.T) {
 	})
 }
 
-// A claim of a consumer is never deleted as that of a delayed item.
+// TestLater_MarkerOfClaimedItem fails if a marker that becomes due ends the claim of a consumer that holds the item.
 func TestLater_MarkerOfClaimedItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)

@@ -72,7 +72,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 	})
 }
 
-// A program that puts items only by transactions can create the queue before.
+// TestQueue_Create fails if a program that puts items only by transactions cannot create the queue first.
 func TestQueue_Create(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -81,7 +81,7 @@ func TestQueue_Create(t *testing.T) {
 		_, err = q.conn.Multi(put)
 		require.ErrorIs(h, err, zk.ErrNoNode)
 		require.NoError(h, q.Create(ctx))
-		require.NoError(h, q.Create(ctx), "it exists")
+		require.NoError(h, q.Create(ctx), "Create of a queue that exists")
 		_, err = q.conn.Multi(put)
 		require.NoError(h, err)
 		requireAck(h, takeItem(h, q, "first"))

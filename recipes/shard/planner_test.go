@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// lockedPlanner returns a leader that has not planned, and its hold.
+// lockedPlanner returns a planner that has not planned yet and holds the lock of the leader, and this hold.
 func lockedPlanner(w *bubble.Test) (*planner, *lock.Hold) {
 	g := newGroup(w, connect(w))
 	mutex, err := lock.NewMutex(g.setup.Conn, dir+"/leader")

@@ -56,7 +56,7 @@ var grantMutants = []mutant{
 		name: "grant/operation", breaks: "the error of a transaction does not name the operation",
 		file: "internal/zk/txn/guarded.go",
 		edits: []edit{
-			{"failedOperation(ops, a.Value[len(own):], a.Err)", "a.Err"},
+			{"nameOperation(ops, a.Value[len(own):], a.Err)", "a.Err"},
 		},
 		tests: ". -run TestMulti_ErrorNames",
 	},

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestMain lets the tests run in the root of the repository, and in its workspace.
+// TestMain runs the tests in the root directory of the repository, with its go.work.
 func TestMain(m *testing.M) {
 	if err := enterRoot(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 func enterRoot() error {
-	if err := os.Setenv("GOWORK", "auto"); err != nil { // the value off, which the tools need, is not for go list
+	if err := os.Setenv("GOWORK", "auto"); err != nil { // make runs the tools with GOWORK=off; go list needs the workspace
 		return err
 	}
 	return os.Chdir("../..")

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The numbers of packages and files of the library through which one candidate may pass, from NewElection to
-// the closed channel. A change that needs fewer lowers them.
+// maxWalkPackages and maxWalkFiles limit the packages and files of the library whose code runs for one candidate,
+// from NewElection until the Status channel is closed. Whoever needs fewer lowers them.
 const (
 	maxWalkPackages = 7
 	maxWalkFiles    = 30

@@ -53,8 +53,9 @@ func main() {
 	}
 }
 
-// add writes in a transaction that ZooKeeper applies only while the lock is held. If the lock
-// is lost before that, add returns an error, and nothing is written.
+// add increments the number in the znode total, in a transaction that ZooKeeper applies only while the
+// lock is held, and returns the new number. If the lock is lost before that, add returns an error, and
+// nothing is written.
 func add(conn *zk.Conn, hold *lock.Hold) (int, error) {
 	data, _, err := conn.Get(total)
 	if err != nil {

@@ -126,7 +126,7 @@ func Gate(t testing.TB) (wait <-chan struct{}, open func()) {
 	return c, open
 }
 
-// Hold returns a hook that blocks requests until release is called. It is also called when the test ends.
+// Hold returns a hook that blocks requests until release is called. The end of the test calls it as well.
 func Hold(t testing.TB) (hook zktest.HookFunc, release func()) {
 	wait, release := Gate(t)
 	return func(q *zktest.Request) zktest.Verdict {
@@ -135,23 +135,23 @@ func Hold(t testing.TB) (hook zktest.HookFunc, release func()) {
 	}, release
 }
 
-// Created returns the paths of the children of dir that were created so far. That of a sequential znode that was
-// created by a transaction lacks the number.
+// Created returns the paths of the children of dir that were created so far. The path of a sequential znode that a
+// transaction has created lacks the number.
 func Created(srv *zktest.Server, dir string) (paths []string) {
 	for _, e := range srv.Log() {
 		switch {
 		case strings.HasPrefix(e.Created, dir+"/"):
 			paths = append(paths, e.Created)
-		case e.Code == 0 && IsStampedCreate(e, dir):
+		case e.Code == 0 && IsContenderCreate(e, dir):
 			paths = append(paths, e.Path)
 		}
 	}
 	return paths
 }
 
-// IsStampedCreate reports whether an entry is the create of a contender for a lock, in one transaction with a write of
-// the znode of the queue.
-func IsStampedCreate(e zktest.Entry, dir string) bool {
+// IsContenderCreate reports whether an entry is a transaction that creates the znode of a contender for a lock
+// and writes the znode of the queue.
+func IsContenderCreate(e zktest.Entry, dir string) bool {
 	return e.Op == zktest.OpMulti && e.Ops == 2 && strings.HasPrefix(e.Path, dir+"/") && strings.ContainsAny(e.Path[len(e.Path)-1:], "-_")
 }
 

@@ -97,8 +97,8 @@ func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Du
 	return limit.Elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)
 }
 
-// since is limit.Elapsed with the clock by which less time has passed, for ages that are evidence: the wall
-// clock can be set forward.
+// since returns the time from a to b by the monotonic or the wall clock, whichever is shorter. It is for ages that
+// must not be overestimated: the wall clock can be set forward.
 func since(a, b time.Time) time.Duration {
 	return min(b.Sub(a), b.Round(0).Sub(a.Round(0)))
 }
@@ -108,9 +108,9 @@ func since(a, b time.Time) time.Duration {
 // counted.
 const maxPollInterval = 500 * time.Millisecond
 
-// pauseMonitor detects pauses of this process (SIGSTOP, a suspended machine) with a timer, without a goroutine,
-// from the first use of the connection, because a pause before a candidacy matters, too, until the connection
-// is unreachable.
+// pauseMonitor detects pauses of this process (SIGSTOP, a suspended machine) with a timer, without a goroutine. It
+// starts with the first use of the connection, because a pause before a candidacy matters, too, and stops when the
+// connection is garbage collected.
 type pauseMonitor struct {
 	mu      sync.Mutex
 	running time.Time // when the process was last known to run

@@ -171,7 +171,8 @@ func (m *model) deliver(sent time.Duration) time.Duration {
 	return m.last
 }
 
-// expiry returns when the session ends if the server is partitioned right after the last packet.
+// expiry returns when the leader expires the session if the client's server is cut off from the leader right after
+// the last packet has arrived.
 func (m *model) expiry() time.Duration {
 	lastPing := m.ping + (m.last-m.ping)/m.half*m.half
 	for _, a := range m.unreported {

@@ -58,7 +58,7 @@ func timeoutOf(s *Subscription) time.Duration {
 	return s.m.timeout(s.stated)
 }
 
-// Without an option the granted timeout is used, otherwise the shorter of the two.
+// TestTimeout_Granted fails if the timeout is not the granted one, or the configured one if that is shorter.
 func TestTimeout_Granted(t *testing.T) {
 	for name, c := range map[string]struct{ granted, stated, want time.Duration }{
 		"granted less than is assumed": {time.Second, 0, time.Second},

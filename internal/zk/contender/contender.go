@@ -188,7 +188,7 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 	case Inspect:
 		c.receiveStat(r.Name, reply)
 	case FindContender:
-		c.receiveFound(r, reply)
+		c.receiveFindContender(r, reply)
 	case List:
 		c.receiveList(r, reply)
 	case ReadOwn:

@@ -98,7 +98,7 @@ func (w *model) actions(list []action) []action {
 // addConn adds the actions of a connection and its server.
 func (w *model) addConn(i int, add func(fair bool, kind actionKind, v ...int)) {
 	c := w.conns[i]
-	if c.shut {
+	if c.closedByOwner {
 		if !c.closed {
 			add(true, noticeClose, i)
 		}
@@ -160,7 +160,7 @@ func (w *model) addConn(i int, add func(fair bool, kind actionKind, v ...int)) {
 		if w.isCheckUseful(i) {
 			add(true, serveMonitor, i)
 		}
-		if len(c.bury) > 0 {
+		if len(c.deleting) > 0 {
 			add(true, serveOutlived, i)
 		}
 	}
@@ -203,7 +203,7 @@ func (w *model) addMember(i int, add func(fair bool, kind actionKind, v ...int))
 		return
 	}
 	c := w.conns[m.conn]
-	if c.shut || c.up && !c.dying && c.busy == nil {
+	if c.closedByOwner || c.up && !c.dying && c.busy == nil {
 		for k := range m.calls {
 			if w.isServed(i, m.calls[k].request.Kind) && !w.isShared(i, &m.calls[k].request) {
 				add(true, serveRequest, i, k)
@@ -273,7 +273,7 @@ func (h *handle) waitsFor(e *happening) bool {
 // isServed reports whether the server can execute a request of a contender. The contenders are
 // equivalent, so their first creates are executed in the order of their letters.
 func (w *model) isServed(i int, k RequestKind) bool {
-	if !isWrite(k) || w.conns[w.members[i].conn].shut {
+	if !isWrite(k) || w.conns[w.members[i].conn].closedByOwner {
 		return true
 	}
 	return w.isAlive(w.conns[w.members[i].conn].session) && !(k == Create && w.mustWait(i))
@@ -356,7 +356,7 @@ func (w *model) areNotified(c int) bool {
 
 // isAbandoned reports whether the client of a session does not continue it.
 func (w *model) isAbandoned(s *session) bool {
-	return w.conns[s.conn].session != s.id || w.conns[s.conn].shut
+	return w.conns[s.conn].session != s.id || w.conns[s.conn].closedByOwner
 }
 
 // isUnused reports whether the lease of a session ends without a fault, because no contender renews

@@ -215,7 +215,7 @@ func (w *model) execute(m *member, i int, o *Output) {
 			}
 		}
 	case Bury:
-		c.bury = append(c.bury, o.Name)
+		c.deleting = append(c.deleting, o.Name)
 	case Finish:
 		m.ended, m.proving = finished, ""
 		if o.Err != nil {

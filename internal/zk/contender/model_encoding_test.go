@@ -165,7 +165,7 @@ func (e *encoder) answered(c *conn, a *answered) {
 
 func (e *encoder) conn(w *model, c *conn) {
 	e.byte(byte(c.session), c.count, byte(c.check.state), byte(len(c.net)), byte(len(c.pool)), byte(len(c.server)))
-	e.bools(c.up, c.dying, c.closing, c.shut, c.closed, c.proven, c.resend, c.busy != nil)
+	e.bools(c.up, c.dying, c.closing, c.closedByOwner, c.closed, c.proven, c.resend, c.busy != nil)
 	if c.check.state != noCheck {
 		e.byte(byte(c.check.session))
 		e.bools(c.check.stale)
@@ -210,7 +210,7 @@ func (e *encoder) conn(w *model, c *conn) {
 			e.answered(c, p.reply)
 		}
 	}
-	e.names(c.bury)
+	e.names(c.deleting)
 }
 
 func compareKeys(a, b *watchKey) int {

@@ -98,7 +98,7 @@ func (w *model) serve(i, k int) {
 	}
 	reply := &answered{request: q.request, set: q.set, watch: q.watch, doubt: q.doubt, session: q.session}
 	r := &reply.reply
-	if c.shut {
+	if c.closedByOwner {
 		r.Err, r.Prefix = connection.ErrConnClosed, q.prefix
 		m.calls = slices.Delete(m.calls, k, k+1)
 		m.inbox = append(m.inbox, reply)
@@ -304,7 +304,7 @@ func (w *model) breakConn(i, received int, stay, lateCreate bool) {
 	c.epoch++
 	c.applied, c.tree = w.head(), w.tree
 	if c.closing {
-		c.shut = true
+		c.closedByOwner = true
 		w.setProven(i, false)
 		for _, p := range c.pool {
 			w.fire(i, p.watchKey, ConnClosed)
@@ -423,8 +423,8 @@ func (w *model) serveCheck(i int) {
 // serveBurial deletes a znode of an expired session in the background.
 func (w *model) serveBurial(i int) {
 	c := w.conn(i)
-	name := c.bury[0]
-	c.bury = c.bury[1:]
+	name := c.deleting[0]
+	c.deleting = c.deleting[1:]
 	c.busy = &progress{member: ofABurial, upTo: w.head()}
 	if w.tree.find(name) != nil {
 		c.busy.upTo++

@@ -149,28 +149,28 @@ type check struct {
 
 // conn is a connection, with its server, its watches and its monitor.
 type conn struct {
-	session int64
-	up      bool
-	epoch   uint64
-	dying   bool  // its server closes it
-	closing bool  // the owner closes it
-	shut    bool  // it was closed, and is not up any more
-	closed  bool  // the monitor has noticed that
-	count   uint8 // of its sessions
+	session       int64
+	up            bool
+	epoch         uint64
+	dying         bool  // its server closes it
+	closing       bool  // the owner closes it
+	closedByOwner bool  // it was closed, and is not up any more
+	closed        bool  // the monitor has noticed that
+	count         uint8 // of its sessions
 
 	proven bool
 	lapses uint64
 	check  check
 
-	applied int   // the number of changes that its server has applied
-	seen    int   // the zxid of the newest reply
-	tree    *tree // of the server
-	net     []item
-	pool    []pooled
-	server  []watchKey // watches at the server
-	resend  bool       // the client library has to set its watches again
-	busy    *progress
-	bury    []string // znodes that are deleted in the background
+	applied  int   // the number of changes that its server has applied
+	seen     int   // the zxid of the newest reply
+	tree     *tree // of the server
+	net      []item
+	pool     []pooled
+	server   []watchKey // watches at the server
+	resend   bool       // the client library has to set its watches again
+	busy     *progress
+	deleting []string // znodes that are being deleted in the background
 }
 
 // member is a contender with its driver.
@@ -184,7 +184,7 @@ type member struct {
 	others   [2]handle
 	queue    handle
 	timers   uint8
-	proved   bool // the next input is ConnChanged
+	proved   bool // a check was acknowledged, so the next input is ConnChanged
 	notified bool // the state of the connection may have changed
 
 	proving string // the path that the monitor proves
@@ -250,7 +250,7 @@ func (w *model) conn(i int) *conn {
 	}
 	w.own.conns |= 1 << i
 	c := *w.conns[i]
-	c.net, c.pool, c.server, c.bury = slices.Clone(c.net), slices.Clone(c.pool), slices.Clone(c.server), slices.Clone(c.bury)
+	c.net, c.pool, c.server, c.deleting = slices.Clone(c.net), slices.Clone(c.pool), slices.Clone(c.server), slices.Clone(c.deleting)
 	w.conns[i] = &c
 	return &c
 }

@@ -174,8 +174,7 @@ func TestOrder_AcrossTheOverflow(t *testing.T) {
 	}
 }
 
-// expected returns the neighbors that neighborsOf must find for the i-th of ordered, without a doubt about
-// other names.
+// expected returns the neighbors that neighborsOf must find for the i-th of ordered if it recognizes all names.
 func expected(ordered []string, i int) neighbors {
 	n := neighbors{present: true, blocking: i}
 	if i > 0 {

@@ -109,13 +109,13 @@ func (c *Contender) succeeds() bool {
 // path returns the path of a child of the queue, for errors.
 func (c *Contender) path(name string) string { return path.Join(c.cfg.Dir, name) }
 
-// receiveFound receives the first contender among children with unrecognized names: among the predecessor and
-// those before it, or among those with the contender's sequence number. ZooKeeper does not assign a number
-// twice, so one of two such znodes was not created as a sequential znode. If both are contenders, their order
-// is unknown.
+// receiveFindContender handles the reply to FindContender, the first contender among children with
+// unrecognized names: the predecessor and those before it, or those with the contender's sequence number.
+// ZooKeeper does not assign a number twice, so one of two such znodes was not created as a sequential znode.
+// If both are contenders, their order is unknown.
 //
 // One listing follows for all children that are not contenders, because there may be thousands of them.
-func (c *Contender) receiveFound(r *Request, reply *Reply) {
+func (c *Contender) receiveFindContender(r *Request, reply *Reply) {
 	if c.phase != queued {
 		return
 	}

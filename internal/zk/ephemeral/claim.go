@@ -274,8 +274,8 @@ func (c *claim) verify(ctx context.Context) error {
 	return nil
 }
 
-// confirm is verify after a Sync: the server of a new connection may lag behind the previous one.
-func (c *claim) confirm(ctx context.Context) error {
+// syncAndVerify is verify after a Sync: the server of a new connection may lag behind the previous one.
+func (c *claim) syncAndVerify(ctx context.Context) error {
 	if err := c.setup.Sync(ctx, c.path); err != nil {
 		return err
 	}

@@ -293,7 +293,7 @@ func (k *Keeper) keepOne() error {
 		k.setState(state)
 		confirm, err := k.wait(retry)
 		if err == nil && confirm {
-			err = k.claim.confirm(k.ctx)
+			err = k.claim.syncAndVerify(k.ctx)
 		}
 		if err != nil {
 			return err

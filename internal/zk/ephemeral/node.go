@@ -228,7 +228,7 @@ func (n *Node) awaitLoss(ctx, reading context.Context) error {
 			}
 			if unsure || state.Up && state.Epoch != c.epoch {
 				unsure, own, doubt = false, nil, nil
-				n.confirmed = connection.Start(func() (struct{}, error) { return struct{}{}, c.confirm(reading) })
+				n.confirmed = connection.Start(func() (struct{}, error) { return struct{}{}, c.syncAndVerify(reading) })
 			}
 		}
 		select {

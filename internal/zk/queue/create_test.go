@@ -181,7 +181,7 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 		h.requireRan(first, second)
 		names := map[string]bool{}
 		for _, e := range h.srv.Log() {
-			if e.Op == zktest.OpCreate && strings.HasPrefix(e.Path, dir+"/_c_") || bubble.IsStampedCreate(e, dir) {
+			if e.Op == zktest.OpCreate && strings.HasPrefix(e.Path, dir+"/_c_") || bubble.IsContenderCreate(e, dir) {
 				require.False(h, names[e.Path], "%s was used before", e.Path)
 				names[e.Path] = true
 			}

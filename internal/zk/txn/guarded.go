@@ -13,17 +13,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// Guarded executes ops as one transaction, which the servers apply only if own exist, the znodes of the
-// grant, and returns the responses to ops. If the grant has ended or one of its znodes was deleted, the
-// error is gone, and nothing was applied. If the outcome is unknown, it is connection.ErrUnconfirmed. If
-// the servers do not accept the request, because of its size or of an operation, it is
-// connection.ErrInvalid, and nothing was sent. If an operation has failed, it is the error of ZooKeeper,
-// with the index, kind and path.
+// Guarded executes ops as one transaction, which the servers apply only if all znodes of the grant, own, exist,
+// and returns the responses to ops. If the grant has ended or one of its znodes was deleted, Guarded returns
+// the error notHeld, and nothing was applied. If the outcome is unknown, it returns connection.ErrUnconfirmed.
+// If the servers do not accept the request, because of its size or because of an operation, it returns
+// connection.ErrInvalid, and nothing was sent. If an operation has failed, it returns the error of ZooKeeper,
+// with the index, kind and path of the operation.
 //
 // The checks are the first operations, so that the responses distinguish their failure from that of ops.
-func Guarded(conn *zk.Conn, g *connection.Grant, own []string, gone error, ops []any) ([]zk.MultiResponse, error) {
+func Guarded(conn *zk.Conn, g *connection.Grant, own []string, notHeld error, ops []any) ([]zk.MultiResponse, error) {
 	if g.Err() != nil {
-		return nil, gone
+		return nil, notHeld
 	}
 	guarded := make([]any, 0, len(own)+len(ops))
 	for _, path := range own {
@@ -59,15 +59,15 @@ func Guarded(conn *zk.Conn, g *connection.Grant, own []string, gone error, ops [
 	}
 	for _, check := range a.Value[:len(own)] {
 		if errors.Is(check.Error, zk.ErrNoNode) {
-			return nil, gone
+			return nil, notHeld
 		}
 	}
-	err := failedOperation(ops, a.Value[len(own):], a.Err)
+	err := nameOperation(ops, a.Value[len(own):], a.Err)
 	return a.Value[len(own):], connection.Reject(context.Background(), conn, err)
 }
 
-// failedOperation returns err with the operation that has failed, the first with an error.
-func failedOperation(ops []any, responses []zk.MultiResponse, err error) error {
+// nameOperation returns err with the operation that has failed, which is the first with an error.
+func nameOperation(ops []any, responses []zk.MultiResponse, err error) error {
 	i := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
 	if i < 0 || i >= len(ops) {
 		return err

@@ -150,7 +150,7 @@ func (w *Watch) Fired() bool {
 	return w.fired()
 }
 
-// fired is Fired for holders of mu.
+// fired is like Fired. The caller holds mu.
 func (w *Watch) fired() bool {
 	select {
 	case event := <-w.c:
@@ -171,8 +171,8 @@ func (p *pool) of(k key) *Watch {
 	return w
 }
 
-// add returns the watch of k, given the channel and the Stat of a reply. epoch is that of the connection
-// from before the request.
+// add records the watch on k that a request has set, given the channel and the Stat of its reply, and returns
+// the shared Watch. epoch is the epoch of the connection before the request was sent.
 func (p *pool) add(k key, c <-chan zk.Event, epoch uint64, stat *zk.Stat) *Watch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +192,7 @@ func (p *pool) add(k key, c <-chan zk.Event, epoch uint64, stat *zk.Stat) *Watch
 	return w
 }
 
-// inDoubt reports whether no request has set w in that epoch or later.
+// inDoubt reports whether the server may not have w: no request has set it in that epoch or later.
 func (p *pool) inDoubt(w *Watch, epoch uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -241,7 +241,8 @@ func (c *checker) expand(s system) {
 	}
 }
 
-// observedHint is the kind of a step whose input is Observed with Hint.
+// observedHint is the kind of a step with the input Observed that has Hint set. The protocol has no such kind, so the
+// number is greater than all of its kinds.
 const observedHint = InputKind(100)
 
 // forgeHints sends messages to candidate i that any client could send: that the known record was

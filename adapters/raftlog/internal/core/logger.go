@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// logger implements raft.Logger. It lowers the levels of the engine's messages, and panics with a
-// Fault.
+// logger implements raft.Logger. It discards debug messages, logs informational messages and warnings one level
+// lower, and panics with a Fault instead of the engine's Fatal and Panic.
 type logger struct{ log *slog.Logger }
 
 func (l logger) logMessage(level slog.Level, text string) {

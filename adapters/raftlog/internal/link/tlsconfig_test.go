@@ -23,7 +23,7 @@ func TestTLS_Certificates(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change         func(dials, accepts *Identity)
-		dials, accepts Reason // accepted is any other error
+		dials, accepts Reason // what each side returns; accepted is an ErrRefused whose reason is not checked
 	}{
 		"another authority's client": {func(d, _ *Identity) {
 			*d = theirs.identity("a")
