@@ -23,6 +23,7 @@ func TestCodeOfDocuments(t *testing.T) {
 		"docs/elections.md":       {"examples/readme/readme_test.go"},
 		"docs/elector.md":         {"elector/example_test.go"},
 		"docs/getting-started.md": {"examples/gettingstarted/main.go", "examples/gettingstarted/main_test.go"},
+		"docs/raftlog.md":         {"adapters/raftlog/example_test.go"},
 		"docs/tasks/config.md":    {"examples/tasks/config/main.go"},
 		"docs/tasks/cron.md":      {"examples/tasks/cron/main.go"},
 		"docs/tasks/database.md":  {"examples/tasks/database/main.go"},
