@@ -26,8 +26,8 @@ func main() {
 	check := flag.Duration("check", 0, "run nothing, and fail if no run has begun in this time")
 	flag.Parse()
 	if *path == "" || (*check == 0) == (flag.NArg() == 0) {
-		log.Fatal("usage: cron -lock ZNODE [-zk SERVERS] [-period DURATION] PROGRAM [ARGUMENTS]\n" +
-			"       cron -lock ZNODE [-zk SERVERS] -check DURATION")
+		log.Fatal("usage: once-a-day -lock ZNODE [-zk SERVERS] [-period DURATION] PROGRAM [ARGUMENTS]\n" +
+			"       once-a-day -lock ZNODE [-zk SERVERS] -check DURATION")
 	}
 	conn, _, err := zkdial.Connect(strings.Split(*servers, ","), 10*time.Second)
 	if err != nil {
@@ -68,9 +68,9 @@ func run(conn *zk.Conn, path string, period time.Duration, job []string) error {
 // checkLastRun returns an error if no run has begun within maxAge, on any machine.
 func checkLastRun(conn *zk.Conn, path string, maxAge time.Duration) error {
 	time.AfterFunc(time.Minute, func() { log.Fatal("ZooKeeper does not answer") })
-	data, _, err := conn.Get(path + "/period") // NewPeriod stores there when the last run began
+	data, _, err := conn.Get(path + "/period") // a Period stores there when the last run began
 	if err != nil {
-		return err
+		return fmt.Errorf("read when the last run began: %w", err)
 	}
 	milliseconds, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {
