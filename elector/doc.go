@@ -33,5 +33,5 @@
 // too late, as can a handler that ignores its context. Operations that must not overlap
 // should be protected by the fencing token, [leaderelection.Leadership.Token].
 //
-// docs/elector.md contains the table of states and describes the goroutines.
+// docs/elector.md contains the table of states.
 package elector

@@ -132,12 +132,22 @@ func TestTasks(t *testing.T) {
 			second.interrupt()
 		},
 		"cron": func(t *testing.T, server string, _ *zk.Conn) {
+			var exit *exec.ExitError
+			never := start(t, server, "cron", "-lock=/jobs/one", "-check=1h")
+			never.waitForLine("zk: node does not exist")
+			require.ErrorAs(t, never.cmd.Wait(), &exit)
 			first := start(t, server, "cron", "-lock=/jobs/one", "echo", "the job runs")
 			first.waitForLine("the job runs")
 			first.requireSuccess()
 			second := start(t, server, "cron", "-lock=/jobs/one", "echo", "the job runs")
 			second.waitForLine("the job does not run here")
 			second.requireSuccess()
+			today := start(t, server, "cron", "-lock=/jobs/one", "-check=1h")
+			today.waitForLine("the last run began at")
+			today.requireSuccess()
+			late := start(t, server, "cron", "-lock=/jobs/one", "-check=1ns")
+			late.waitForLine("no run has begun for")
+			require.ErrorAs(t, late.cmd.Wait(), &exit)
 			other := start(t, server, "cron", "-lock=/jobs/other", "echo", "the other job runs")
 			other.waitForLine("the other job runs")
 			other.requireSuccess()
@@ -266,10 +276,16 @@ func TestTasks(t *testing.T) {
 
 // TestDeployment fails if a program does not accept the arguments in a file for a supervisor.
 func TestDeployment(t *testing.T) {
-	for file, begin := range map[string]string{"leader/deployment.yaml": "args:\n", "leader/report.service": "ExecStart="} {
+	for file, want := range map[string]int{
+		"leader/deployment.yaml": 3, "leader/report.service": 3, "cron/invoices.service": 2, "cron/invoices-check.service": 3,
+	} {
+		begin := "ExecStart="
+		if filepath.Ext(file) == ".yaml" {
+			begin = "args:\n"
+		}
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		source, err := os.ReadFile("leader/main.go")
+		source, err := os.ReadFile(filepath.Join(filepath.Dir(file), "main.go"))
 		require.NoError(t, err)
 		_, args, found := bytes.Cut(text, []byte(begin))
 		require.True(t, found, file)
@@ -278,9 +294,9 @@ func TestDeployment(t *testing.T) {
 		for arg := range strings.FieldsFuncSeq(string(args), func(r rune) bool { return strings.ContainsRune(` "[]`, r) }) {
 			if name, _, isFlag := strings.Cut(strings.TrimPrefix(arg, "-"), "="); isFlag && strings.HasPrefix(arg, "-") {
 				flags++
-				assert.Contains(t, string(source), fmt.Sprintf("flag.String(%q", name), file)
+				assert.Regexp(t, fmt.Sprintf(`flag\.(String|Duration)\(%q`, name), string(source), file)
 			}
 		}
-		assert.Equal(t, 3, flags, file)
+		assert.Equal(t, want, flags, file)
 	}
 }

@@ -5,6 +5,7 @@ package elector
 import (
 	"crypto/rand"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -109,6 +110,8 @@ var examples = map[string]example{
 	"install -D -m 0644 examples/elector/systemd/report.yaml /etc/elector/report.yaml":              {notRun: needsHost},
 	"install -D -m 0644 examples/elector/systemd/report.service /etc/systemd/system/report.service": {notRun: needsHost},
 	"systemd-analyze verify /etc/systemd/system/report.service":                                     {testedBy: "TestDocuments_Units"},
+	"systemd-analyze verify /etc/systemd/system/invoices.timer":                                     {testedBy: "TestDocuments_Units"},
+	"systemctl enable --now invoices.timer":                                                         {notRun: needsHost},
 	"systemctl enable --now report":                                                                 {notRun: needsHost},
 }
 
@@ -229,22 +232,36 @@ func TestDocuments_GoLines(t *testing.T) {
 // configuration is not one that elector accepts.
 func TestDocuments_Units(t *testing.T) {
 	bin := newBin(t)
-	unit, err := os.ReadFile("../../examples/elector/systemd/report.service")
-	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "report.service")
-	installed := strings.ReplaceAll(string(unit), "/usr/local/bin/elector", filepath.Join(bin, "elector"))
-	require.NoError(t, os.WriteFile(file, []byte(installed), 0o644))
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		testenv.SkipMissing(t, "systemd", err)
 	}
-	out, err := exec.Command("systemd-analyze", "verify", file).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	for dir, want := range map[string]int{"elector/systemd": 1, "tasks/leader": 1, "tasks/cron": 4} {
+		var units []string
+		require.NoError(t, filepath.WalkDir("../../examples/"+dir, func(file string, _ fs.DirEntry, err error) error {
+			if slices.Contains([]string{".service", ".timer"}, filepath.Ext(file)) {
+				units = append(units, file)
+			}
+			return err
+		}))
+		require.Len(t, units, want, dir)
+		verify, installed := []string{"verify"}, t.TempDir()
+		for _, unit := range units {
+			text, err := os.ReadFile(unit)
+			require.NoError(t, err)
+			text = regexp.MustCompile(`(?m)^ExecStart=\S+`).ReplaceAll(text, []byte("ExecStart="+filepath.Join(bin, "elector")))
+			verify = append(verify, filepath.Join(installed, filepath.Base(unit)))
+			require.NoError(t, os.WriteFile(verify[len(verify)-1], text, 0o644))
+		}
+		out, err := exec.Command("systemd-analyze", verify...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Empty(t, string(out), dir)
+	}
 	config, err := os.ReadFile("../../examples/elector/systemd/report.yaml")
 	require.NoError(t, err)
-	installed = strings.ReplaceAll(string(config), "/usr/local/bin/", bin+"/")
-	file = filepath.Join(t.TempDir(), "report.yaml")
+	installed := strings.ReplaceAll(string(config), "/usr/local/bin/", bin+"/")
+	file := filepath.Join(t.TempDir(), "report.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(installed), 0o644))
-	out, err = exec.Command(filepath.Join(bin, "elector"), "config", "--config", file).CombinedOutput()
+	out, err := exec.Command(filepath.Join(bin, "elector"), "config", "--config", file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 

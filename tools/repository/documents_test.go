@@ -21,9 +21,14 @@ func TestCodeOfDocuments(t *testing.T) {
 	for document, files := range map[string][]string{
 		"README.md":               {"examples/readme/readme_test.go"},
 		"docs/elections.md":       {"examples/readme/readme_test.go"},
+		"docs/elector.md":         {"elector/example_test.go"},
 		"docs/getting-started.md": {"examples/gettingstarted/main.go", "examples/gettingstarted/main_test.go"},
+		"docs/raftlog.md":         {"adapters/raftlog/example_test.go"},
 		"docs/tasks/config.md":    {"examples/tasks/config/main.go"},
-		"docs/tasks/cron.md":      {"examples/tasks/cron/main.go"},
+		"docs/tasks/cron.md": {
+			"examples/tasks/cron/main.go", "examples/tasks/cron/invoices.service", "examples/tasks/cron/invoices.timer",
+			"examples/tasks/cron/invoices-check.service", "examples/tasks/cron/invoices-check.timer",
+		},
 		"docs/tasks/database.md":  {"examples/tasks/database/main.go"},
 		"docs/tasks/discovery.md": {"examples/tasks/discovery/main.go"},
 		"docs/tasks/job.md":       {"examples/tasks/job/main.go"},

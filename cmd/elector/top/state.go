@@ -1,6 +1,9 @@
 // Package top implements the screen of elector top: the leader of each election, the candidates of
 // the selected election, and recent changes. Only Messages change a State, and the rows of the screen
 // depend only on the State. [Run] connects a State with a terminal.
+//
+// It uses tcell, which works on cells, so a row is never wider than the screen, and which has an emulated terminal for
+// tests. bubbletea links half as much code again, for a model with an update and a view, which takes two functions here.
 package top
 
 import (

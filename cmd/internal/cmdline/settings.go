@@ -27,6 +27,8 @@ const (
 // Settings describes the settings of a program. Each is a flag, whose name is the key in the configuration
 // file and, in upper case after Prefix, the environment variable. The command line has precedence, then the
 // environment, then the file, then the default.
+//
+// It reads the nodes of the YAML decoder: koanf, viper, kong and ff lose the lines of the file, which errors contain.
 type Settings struct {
 	Prefix string
 	// Earlier contains the flags that replace flags of earlier versions, by the names of those. The earlier names,

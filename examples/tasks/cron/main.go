@@ -9,8 +9,11 @@ import (
 	"log"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zkdial"
@@ -20,24 +23,31 @@ func main() {
 	servers := flag.String("zk", "127.0.0.1:2181", "ZooKeeper servers, host:port,...")
 	path := flag.String("lock", "", "znode of the lock, one for each job")
 	period := flag.Duration("period", 12*time.Hour, "at most one run in this time")
+	check := flag.Duration("check", 0, "run nothing, and fail if no run has begun in this time")
 	flag.Parse()
-	if *path == "" || flag.NArg() == 0 {
-		log.Fatal("usage: cron -lock ZNODE [-zk SERVERS] [-period DURATION] PROGRAM [ARGUMENTS]")
+	if *path == "" || (*check == 0) == (flag.NArg() == 0) {
+		log.Fatal("usage: once-a-day -lock ZNODE [-zk SERVERS] [-period DURATION] PROGRAM [ARGUMENTS]\n" +
+			"       once-a-day -lock ZNODE [-zk SERVERS] -check DURATION")
 	}
-	if _, err := exec.LookPath(flag.Arg(0)); err != nil {
-		log.Fatal(err) // another machine can run it
+	conn, _, err := zkdial.Connect(strings.Split(*servers, ","), 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
 	}
-	if err := run(strings.Split(*servers, ","), *path, *period, flag.Args()); err != nil {
+	if *check > 0 {
+		err = checkLastRun(conn, *path, *check)
+	} else {
+		err = run(conn, *path, *period, flag.Args())
+	}
+	conn.Close()
+	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(servers []string, path string, period time.Duration, job []string) error {
-	conn, _, err := zkdial.Connect(servers, 10*time.Second)
-	if err != nil {
-		return err
+func run(conn *zk.Conn, path string, period time.Duration, job []string) error {
+	if _, err := exec.LookPath(job[0]); err != nil {
+		return err // another machine can run it
 	}
-	defer conn.Close()
 	daily, err := lock.NewPeriod(conn, path, period)
 	if err != nil {
 		return err
@@ -53,4 +63,23 @@ func run(servers []string, path string, period time.Duration, job []string) erro
 		return nil
 	}
 	return err
+}
+
+// checkLastRun returns an error if no run has begun within maxAge, on any machine.
+func checkLastRun(conn *zk.Conn, path string, maxAge time.Duration) error {
+	time.AfterFunc(time.Minute, func() { log.Fatal("ZooKeeper does not answer") })
+	data, _, err := conn.Get(path + "/period") // a Period stores there when the last run began
+	if err != nil {
+		return fmt.Errorf("read when the last run began: %w", err)
+	}
+	milliseconds, err := strconv.ParseInt(string(data), 10, 64)
+	if err != nil {
+		return err
+	}
+	begun := time.UnixMilli(milliseconds)
+	fmt.Println("the last run began at", begun.Format(time.RFC3339))
+	if age := time.Since(begun); age > maxAge {
+		return fmt.Errorf("no run has begun for %v", age.Round(time.Second))
+	}
+	return nil
 }
