@@ -135,12 +135,18 @@ checks:
 	$(if $(filter work,$(PACKAGES)),cd tools && GOWORK=off $(GO) test -count 1 $(TESTFLAGS) ./...)
 
 # unit runs the tests that need neither servers nor a C compiler: it installs nothing and
-# needs no root. It does not run the simulation of the raft log, which takes a minute: make test
-# does. Some packages wait for processes, so it tests one package more at a time than there are cores.
+# needs no root. With -short, it makes one of eight random runs, explores the first 8000 states of each scenario
+# of the contender, and does not run the simulation of the raft log: make test does all of this. Some packages wait
+# for processes, so it tests one package more at a time than there are cores.
 WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
+UNITS        = $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
 
-unit: checks
-	@tools/progress.sh 20 $(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
+unit:
+	@tools/progress.sh 20 $(MAKE) --no-print-directory --jobs=2 --keep-going units checks
+
+.PHONY: units
+units:
+	$(GO) test -short -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(UNITS)
 
 # unit386 runs the same tests on a 32-bit platform.
 unit386:
