@@ -89,6 +89,16 @@ SEQUENTIAL = $(filter-out $(BUBBLES) $(CONTROLLERS) $(shell grep -rlE --include=
 RANDOM      = $(filter $(shell grep -rlE --include=*_test.go 'faultschedule[.]Run|bubble[.]Runs' . | xargs -n 1 dirname | sort -u),$(ALL))
 RANDOMTESTS = Schedules|Linearizable|RandomFaults
 
+# The go command starts the tests of packages in the order of its arguments. Those that take longest are first, so
+# that none of them runs alone at the end.
+SLOW = ./adapters/changefeed/mongodb ./adapters/raftlog ./cmd/elector ./cmd/raftlog ./adapters/changefeed/postgres ./adapters/changefeed/mysql \
+	./recipes/lock ./adapters/changefeed/kubernetes ./recipes/shard ./internal/zk/contender ./zktest $(SIMULATION)
+slowfirst = $(filter $(1),$(SLOW)) $(filter-out $(SLOW),$(1))
+
+# Tests that call Parallel wait for servers, processes and timeouts most of the time. So more of them run at the same
+# time than there are cores.
+PARALLEL = -parallel 8
+
 # The simulation of the raft log is one of them. It takes too long for make unit.
 SIMULATION = ./adapters/raftlog/internal/simulation
 
@@ -105,28 +115,31 @@ SERVED     = $(filter-out $(BUBBLES) $(SEQUENTIAL) $(CONTROLLERS),$(ALL))
 
 # test runs everything: lint, unit and integration tests, with the race detector.
 # With ZKTEST_REAL=required, a test fails, and is not skipped, if a server or client that it needs
-# is not installed. The four groups run concurrently, because many tests wait for servers,
-# processes and session timeouts. The time limits allow for machines that run other programs as well.
-# It prints what it does at least every 20 seconds.
+# is not installed. The groups run concurrently, because many tests wait for servers, processes and
+# session timeouts, and lint, which computes, uses the processor meanwhile. Those that take longest start first.
+# The time limits allow for machines that run other programs as well. It prints what it does at least every 20 seconds.
 test:
 	@tools/progress.sh 20 $(MAKE) --no-print-directory tested
 
-.PHONY: tested bubbles served sequential
-tested: prepare lint
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going checks bubbles served sequential
+.PHONY: tested bubbles served sequential undetected
+tested: prepare
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going bubbles served lint checks sequential undetected
 
 bubbles:
-	$(if $(BUBBLES),ZKTEST_REAL=required $(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
+	$(if $(BUBBLES),ZKTEST_REAL=required $(GO) test $(RACE) -cpu 1 $(PARALLEL) -timeout 30m $(TESTFLAGS) $(call slowfirst,$(BUBBLES)))
 
 served:
-	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 30m $(TESTFLAGS) $(SERVED))
+	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) $(PARALLEL) -timeout 30m $(TESTFLAGS) $(call slowfirst,$(SERVED)))
+
+# undetected runs without the race detector what needs other packages or tags than the rest.
+undetected:
 	$(if $(filter $(CONTROLLERS),$(ALL)),ZKTEST_REAL=required $(GO) test -timeout 30m $(TESTFLAGS) $(filter $(CONTROLLERS),$(ALL)))
 	$(if $(filter $(STORES),$(SERVED)),$(GO) test -tags rethinkdb $(TESTFLAGS) $(STORES))
 
 # The tag adds negative controls to the simulation: runs in which one safety check is disabled, which programs
 # cannot do.
 sequential:
-	$(if $(SEQUENTIAL),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SEQUENTIAL))
+	$(if $(SEQUENTIAL),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(call slowfirst,$(SEQUENTIAL)))
 	$(if $(RANDOM),$(GO) test -cpu 1 -run '$(RANDOMTESTS)' -timeout 30m $(TESTFLAGS) $(RANDOM))
 
 # checks tests the tools, which are a module of their own. Their tests read files of all modules. If such a
@@ -135,12 +148,18 @@ checks:
 	$(if $(filter work,$(PACKAGES)),cd tools && GOWORK=off $(GO) test -count 1 $(TESTFLAGS) ./...)
 
 # unit runs the tests that need neither servers nor a C compiler: it installs nothing and
-# needs no root. It does not run the simulation of the raft log, which takes a minute: make test
-# does. Some packages wait for processes, so it tests one package more at a time than there are cores.
+# needs no root. With -short, it makes one of eight random runs, explores the first 8000 states of each scenario
+# of the contender, and does not run the simulation of the raft log: make test does all of this. Some packages wait
+# for processes, so it tests one package more at a time than there are cores.
 WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
+UNITS        = $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
 
-unit: checks
-	@tools/progress.sh 20 $(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
+unit:
+	@tools/progress.sh 20 $(MAKE) --no-print-directory --jobs=2 --keep-going units checks
+
+.PHONY: units
+units:
+	$(GO) test -short -cpu 1 $(PARALLEL) -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(call slowfirst,$(UNITS))
 
 # unit386 runs the same tests on a 32-bit platform.
 unit386:

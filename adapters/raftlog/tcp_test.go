@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -55,6 +57,7 @@ func startTCPCluster(t testing.TB, n int, prove func(c *raftlog.Config)) ([]api.
 // TestSecret fails if a peer or client with another secret or cluster name is accepted, or a client
 // does not find the leader. It covers defect Z12 of ØMQ Raft.
 func TestSecret(t *testing.T) {
+	t.Parallel()
 	secret, clientSecret := []byte("a secret of enough bytes"), []byte("another secret for clients")
 	peers, nodes := startTCPCluster(t, 3, func(c *raftlog.Config) { c.Secret, c.ClientSecret = secret, clientSecret })
 	_, err := nodes[0].Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("a"))
@@ -89,6 +92,7 @@ func TestSecret(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrRefused)
 		require.ErrorContains(t, err, text)
 	}
+	var opening sync.WaitGroup
 	for what, spoil := range map[string]func(*raftlog.Config){
 		"secret":            func(c *raftlog.Config) { c.Secret = []byte("another one, as long") },
 		"secret of clients": func(c *raftlog.Config) { c.Secret = clientSecret },
@@ -99,13 +103,17 @@ func TestSecret(t *testing.T) {
 			Secret: secret, ElectionTimeout: 500 * time.Millisecond, JoinTimeout: 3 * time.Second, // Open waits that long
 		}
 		spoil(&c)
-		_, err = raftlog.Open(c)
-		require.ErrorIs(t, err, api.ErrRefused, what)
+		opening.Go(func() {
+			_, err := raftlog.Open(c)
+			assert.ErrorIs(t, err, api.ErrRefused, what)
+		})
 	}
+	opening.Wait()
 }
 
 // TestCertificates fails if a client with a certificate of another authority is accepted.
 func TestCertificates(t *testing.T) {
+	t.Parallel()
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	peers, nodes := startTCPCluster(t, 3, func(c *raftlog.Config) { c.TLS = ours.Config("127.0.0.1") })
 	_, err := nodes[2].Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("a"))
@@ -127,6 +135,7 @@ func TestCertificates(t *testing.T) {
 // TestCertificates_HostName fails if a client or a joining peer does not accept a certificate that
 // contains the host name of a peer, and not its IP address, or if a client can join as a peer.
 func TestCertificates_HostName(t *testing.T) {
+	t.Parallel()
 	authority := testenv.NewAuthority(t)
 	dial := func(ctx context.Context, addr string) (net.Conn, error) { // resolves all names to the loopback address
 		_, port, err := net.SplitHostPort(addr)

@@ -115,7 +115,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/prefer-passing", breaks: "an error of the store ends Prefer",
 		file: "adapters/changefeed/queue.go",
 		edits: []edit{
-			{"return passingError{err}", "return err"},
+			{`return fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)`, "return err"},
 		},
 		tests: "./adapters/changefeed -run ^TestQueue_Candidates$",
 	},

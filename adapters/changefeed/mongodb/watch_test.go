@@ -102,6 +102,7 @@ func TestFeed_HistoryLost(t *testing.T) {
 
 // TestFeed_ClientTimeout fails if the client's Timeout ends a stream without events.
 func TestFeed_ClientTimeout(t *testing.T) {
+	t.Parallel()
 	_, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetTimeout(2 * time.Second) }, mongodb.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -124,6 +125,7 @@ func TestFeed_ClientTimeout(t *testing.T) {
 // TestFeed_ServerDown fails if a feed does not detect an outage that the driver hides: it tries to
 // resume the stream for 30 seconds by default, without reporting an error.
 func TestFeed_ServerDown(t *testing.T) {
+	t.Parallel()
 	server, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },
 		mongodb.WithQuiet(2*time.Second))
 	f := fixture.SubscribeTo(t, s, r)
@@ -137,6 +139,7 @@ func TestFeed_ServerDown(t *testing.T) {
 // reports late as in a sharded cluster with an idle shard. The feed reads the record, and replaces
 // the stream.
 func TestFeed_LateStream(t *testing.T) {
+	t.Parallel()
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(2*time.Second))
 	f := fixture.SubscribeTo(t, s, r)
 	server.setInterceptor(func(name string, command, reply bson.D) bson.D {

@@ -35,6 +35,7 @@ type scenario struct {
 	// with a plain name, 'n' for a persistent znode with such a name.
 	foreign string
 	full    bool // the complete exploration only
+	short   bool // ends after shortLimit states
 	// limit is the number of states after which the exploration fails; 0 for none.
 	limit int
 	// steps limits the number of actions of a schedule; 0 for no limit.
@@ -207,6 +208,9 @@ func (s *scenario) explore() (e exploration) {
 			if o.state.verifyQuiet(); o.state.violation != "" {
 				return found(o.visit, o.state.violation)
 			}
+		}
+		if s.short && len(visited) > shortLimit {
+			break
 		}
 		if s.limit > 0 && len(visited) > s.limit {
 			return found(o.visit, fmt.Sprintf("there are more than %d states", s.limit))

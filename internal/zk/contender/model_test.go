@@ -11,8 +11,9 @@ import (
 // full selects the complete exploration: go test ./internal/zk/contender -run TestExplore -v -args -explore.full
 var full = flag.Bool("explore.full", false, "explore the large scenarios as well")
 
-// An exploration fails after this number of states.
+// An exploration fails after this number of states. With -short, it ends after shortLimit.
 const (
+	shortLimit = 8_000
 	quickLimit = 300_000
 	fullLimit  = 250_000_000
 )
@@ -38,6 +39,7 @@ func explore(t *testing.T, scenarios ...scenario) {
 			if s.limit = quickLimit; s.full {
 				s.limit = fullLimit
 			}
+			s.short = testing.Short()
 			s.run(t)
 		})
 	}

@@ -309,7 +309,7 @@ func TestJoin_Patience(t *testing.T) {
 	s.start("set patience 1s", "send create")
 	s.connect(func(c *connection.State) { c.Up = true }, "stop patience")
 	s.connect(func(c *connection.State) { c.Up = false }, "set patience 1s")
-	s.expired(PatienceTimer, "report ZooKeeper does not answer")
+	s.expired(PatienceTimer, "report the server does not answer")
 	require.Equal(t, connection.ErrUnreachable, s.c.Reason())
 	s.reply(Create, Reply{Err: zk.ErrNoNode}, "finish <nil>")
 
