@@ -190,6 +190,11 @@ func (a *also) combine(s *settings, first, second backend) backend {
 	b.newCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
 		// The backends leave a program this part of the session timeout to stop. See leaseMargin.
 		grace := max(first.timeout(s), second.timeout(a.second)) / leaseMargin
+		if second.start != nil {
+			if err := second.start(); err != nil {
+				return nil, err
+			}
+		}
 		checking, cancel := context.WithTimeout(ctx, distinctLimit)
 		defer cancel()
 		if err := a.checkDistinct(checking, first, second); err != nil {

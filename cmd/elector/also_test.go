@@ -78,6 +78,26 @@ func TestAlso_File(t *testing.T) {
 	}
 }
 
+// TestAlso_ToRaftlog fails if the peers of instances that do not lead yet do not run, or if instances of the next version
+// do not replace those of a migration one after another.
+func TestAlso_ToRaftlog(t *testing.T) {
+	t.Parallel()
+	h := newRaftlogHarness(t)
+	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zktest.Start(t).Addr(), "--election", "/one"}
+	first := h.lead("first", stubborn, oldOnly...)
+	all := h.runAll(stubborn, append(oldOnly, "--also", "raftlog", "--also-election", "one")...)
+	h.command("status", "--timeout", "1m").requireExit(cmdline.NoLeader) // a majority of the peers has answered
+	first.terminate()
+	leader := h.waitForLeader(all)
+	waiting := without(all, leader)
+	for name, p := range waiting {
+		p.terminate()
+		waiting[name] = h.follow(name, stubborn)
+	}
+	all[leader].terminate()
+	h.waitForLeader(waiting)
+}
+
 // TestAlso_SameElection fails if an instance joins an election twice by different addresses of its store.
 func TestAlso_SameElection(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,9 @@ type backend struct {
 	// close releases the resources of the backend, within seconds.
 	close func()
 
+	// start starts what must run in each instance of run, also in those that do not join the election yet, as with --also.
+	// It is optional.
+	start func() error
 	// newCandidate creates a candidate. It waits for the backend until ctx is done. Backends that
 	// openRun has not returned do not need it.
 	newCandidate func(ctx context.Context) (leaderelection.Candidate, error)

@@ -142,6 +142,14 @@ var commandMutants = []mutant{
 		tests: "./cmd/elector -run ^TestAlso_FileErrors$",
 	},
 	{
+		name: "command/also-start", breaks: "the peers of a Raft log to which an election moves run only when their instances lead",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"if second.start != nil {", "if false {"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_ToRaftlog$",
+	},
+	{
 		name: "command/abort-code", breaks: "a process that aborts exits with the code of wrong usage",
 		file: "cmd/raftlog/main.go",
 		edits: []edit{
