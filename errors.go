@@ -27,8 +27,8 @@ var (
 	// lost their data (see docs/servers.md), or a client has deleted the node in the meantime. A
 	// candidate with both [WithCreateNode] and [WithRejoin] continues instead, and creates the
 	// node if necessary.
-	ErrNoElection = errors.New("election node does not exist")
-	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL, because the
+	ErrNoElection = errors.New("election does not exist")
+	// ErrPermission is returned if the backend rejects a request: on ZooKeeper because of an ACL, because the
 	// connection is not authenticated, or because a quota is exceeded; with [WithStrictACL] also if
 	// the ACL of the node permits other clients to change it.
 	ErrPermission = connection.ErrPermission
@@ -37,7 +37,7 @@ var (
 	ErrAlreadyStarted = errors.New("candidate was started before")
 	// ErrNotLeader is returned if the candidate is not the leader. Nothing was applied.
 	ErrNotLeader = errors.New("not the leader")
-	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.
+	// ErrUnconfirmed is returned if it is unknown whether the backend has executed a request.
 	// The documentation of the method describes what happens next.
 	ErrUnconfirmed = connection.ErrUnconfirmed
 	// ErrForeignChildren is returned if an election cannot be deleted because its node has

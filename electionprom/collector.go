@@ -30,7 +30,7 @@ import (
 
 // Collector collects metrics from the candidates whose events it observes: see
 // [Collector.Observe]. Create it with [NewCollector] and register it once. Its methods are
-// safe for concurrent use; they do not block and send no requests to ZooKeeper.
+// safe for concurrent use; they do not block and send no requests.
 type Collector struct {
 	metrics
 
@@ -62,7 +62,7 @@ func NewCollector(labels prometheus.Labels) *Collector {
 	c.handOver = c.histogram("hand_over_seconds", "Time from the notification that the predecessor left to leadership.", shortBuckets)
 	c.check = c.histogram("check_seconds", "Response times of checks that extended a lease.", shortBuckets)
 	c.checksFailed = c.counter("checks_failed_total", "Checks that did not extend a lease.")
-	c.watches = c.counter("watches_total", "Watches set on znodes of candidates.")
+	c.watches = c.counter("watches_total", "Watches set.")
 	c.missed = c.counter("missed_events_total", "Events that were dropped because they were not received in time.")
 	return c
 }

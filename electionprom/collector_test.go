@@ -76,7 +76,7 @@ func TestCollector_HandOver(t *testing.T) {
 			# HELP leaderelection_leader Candidates of this process that lead at this moment.
 			# TYPE leaderelection_leader gauge
 			leaderelection_leader{election="/election",host="a"} 1
-			# HELP leaderelection_watches_total Watches set on znodes of candidates.
+			# HELP leaderelection_watches_total Watches set.
 			# TYPE leaderelection_watches_total counter
 			leaderelection_watches_total{election="/election",host="a"} 2
 			# HELP leaderelection_hand_over_seconds Time from the notification that the predecessor left to leadership.

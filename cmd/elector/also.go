@@ -4,12 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/migration"
 )
 
@@ -20,8 +25,10 @@ const (
 
 // also contains the flags of a migration: a second backend, on which this instance leads as well.
 type also struct {
-	backend  string // "" without a migration
-	election string // "" for the name of --election
+	backend  string // the name of the second backend, or of a file with its settings; "" without a migration
+	election string // "" for the name of --election, or that of the file
+
+	second *settings // of the second backend; nil without a migration, and before check
 
 	candidate atomic.Pointer[migration.Candidate] // the newest candidate of both backends
 	last      atomic.Pointer[alsoToken]           // the last result of token
@@ -49,19 +56,12 @@ func (a *also) token(l *leaderelection.Leadership) (token int64, known bool) {
 }
 
 func (a *also) register(flags *pflag.FlagSet) {
-	flags.StringVar(&a.backend, flagAlso, "", "second backend, to which the election is moved from --backend: this instance leads only while it leads on both. Its servers are given by the flags of that backend")
-	flags.StringVar(&a.election, flagAlsoElection, "", "name of the election on the backend of --also (default: that of --election)")
+	flags.StringVar(&a.backend, flagAlso, "", "second backend, to which the election is moved from --backend: this instance leads only while it leads on both. Its servers are given by the flags of that backend; or --also names a file like that of --config with all settings of the second backend, which can be of the same kind")
+	flags.StringVar(&a.election, flagAlsoElection, "", "name of the election on the backend of --also (default: that of --election); not with a file, which contains the name")
 }
 
-// settings returns the settings of the second backend.
-func (a *also) settings(s *settings) *settings {
-	second := *s
-	second.backend, second.election, second.isSecond = a.backend, cmp.Or(a.election, s.election), true
-	return &second
-}
-
-// check returns a usage error if the flags are invalid, or are not needed. checkBackend checks the settings of one
-// backend.
+// check returns a usage error if the flags are invalid, or are not needed. Otherwise it sets the settings of the second
+// backend. checkBackend checks the settings of one backend.
 func (a *also) check(s *settings, checkBackend func(*settings) error) error {
 	switch {
 	case a.backend == "" && a.election != "":
@@ -69,11 +69,62 @@ func (a *also) check(s *settings, checkBackend func(*settings) error) error {
 	case a.backend == "":
 		return nil
 	case a.backend == s.backend:
-		return usage("--also %s: it is the backend of --backend: an election can only be moved to another kind of backend, for example --also %s", a.backend, otherBackend(s.backend))
+		return usage("--also %s: it is the backend of --backend: name another one, for example --also %s, or a file with the settings of the second election, for example --also new.yaml", a.backend, otherBackend(s.backend))
 	case backendKinds[a.backend].open == nil:
-		return usage("--also %s: not one of this build's backends: %s", a.backend, backendNames())
+		return a.checkFile(s, checkBackend)
 	}
-	return checkBackend(a.settings(s))
+	second := *s
+	second.backend, second.election, second.isSecond = a.backend, cmp.Or(a.election, s.election), true
+	a.second = &second
+	return checkBackend(a.second)
+}
+
+// checkFile is like check if --also names a file.
+func (a *also) checkFile(s *settings, checkBackend func(*settings) error) error {
+	second, err := a.readFile(s)
+	if err != nil {
+		return err
+	}
+	err = checkBackend(second)
+	switch {
+	case err != nil:
+		return &cmdline.Error{Code: exitCode(err), Err: fmt.Errorf("--also %s: %w", a.backend, err)}
+	case sameElection(s, second):
+		return usage("--also %s: it is the election of --backend %s: name one on other servers, or with another name, for example in the key %q of the file", a.backend, s.backend, flagElection)
+	}
+	a.second = second
+	return nil
+}
+
+// readFile returns the settings of the second backend in the file that --also names. Flags and variables do not set
+// them. The instance and its log are those of s.
+func (a *also) readFile(s *settings) (*settings, error) {
+	second := &settings{alsoFile: a.backend, log: s.log.With(flagAlso, a.backend)}
+	newRootWith(second, newRun(&runCommand{settings: second}))
+	warning, err := cmdline.ReadOnlyFile(flagAlso, a.backend, second.keys, isCredential)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, usage("--also %s: not one of this build's backends (%s), and there is no such file", a.backend, backendNames())
+	case err != nil:
+		return nil, usage("%w; the file has the form of --config, for example --also new.yaml", err)
+	case a.election != "":
+		return nil, usage("--also-election %s: the file of --also contains the name of the election: omit the flag, for example --also %s", a.election, a.backend)
+	case !second.keys.Lookup(flagElection).Changed:
+		return nil, usage("--also %s: the file must contain the name of the election, which --election does not set for it; for example election: %s", a.backend, s.election)
+	}
+	second.instanceID, second.value = s.instanceID, s.value
+	second.warnOnce("--"+flagAlso, warning)
+	second.inferBackend()
+	return second, nil
+}
+
+// sameElection reports whether two settings name the same election. It compares the names of servers as text.
+func sameElection(a, b *settings) bool {
+	k := backendKinds[a.backend]
+	if a.backend != b.backend || k.places == nil {
+		return false
+	}
+	return slices.ContainsFunc(k.places(b), func(place string) bool { return slices.Contains(k.places(a), place) })
 }
 
 // otherBackend returns the name of a backend for an example.
@@ -91,10 +142,17 @@ func (a *also) openRun(s *settings) (backend, error) {
 	if err != nil || a.backend == "" {
 		return first, err
 	}
-	second, err := a.settings(s).openRun()
+	second, err := a.second.openRun()
 	if err != nil {
 		first.close()
 		return backend{}, err
+	}
+	if a.second.alsoFile != "" { // otherwise the files are those of s
+		stop, closeBackend := a.second.monitorFiles(), second.close
+		second.close = func() {
+			stop()
+			closeBackend()
+		}
 	}
 	return a.combine(s, first, second), nil
 }
@@ -107,7 +165,7 @@ func (a *also) combine(s *settings, first, second backend) backend {
 		second.close()
 		first.close()
 	}
-	b.sessionTimeout = func() time.Duration { return min(first.timeout(s), second.timeout(s)) }
+	b.sessionTimeout = func() time.Duration { return min(first.timeout(s), second.timeout(a.second)) }
 	b.awaitSession = func(ctx context.Context) error {
 		for _, await := range []func(context.Context) error{first.awaitSession, second.awaitSession} {
 			if await == nil {
@@ -131,9 +189,23 @@ func (a *also) combine(s *settings, first, second backend) backend {
 	}
 	b.newCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
 		// The backends leave a program this part of the session timeout to stop. See leaseMargin.
-		grace := max(first.timeout(s), second.timeout(s)) / leaseMargin
-		candidate, err := migration.NewCandidate(ctx, first.newCandidate, second.newCandidate,
-			migration.WithGrace(grace), migration.WithLogger(s.electionLog()))
+		grace := max(first.timeout(s), second.timeout(a.second)) / leaseMargin
+		if second.start != nil {
+			if err := second.start(); err != nil {
+				return nil, err
+			}
+		}
+		checking, cancel := context.WithTimeout(ctx, distinctLimit)
+		defer cancel()
+		if err := a.checkDistinct(checking, first, second); err != nil {
+			return nil, err
+		}
+		candidate, err := migration.NewCandidate(ctx, first.newCandidate, func(ctx context.Context) (leaderelection.Candidate, error) {
+			if err := a.checkDistinct(ctx, first, second); err != nil { // a backend may not have answered before
+				return nil, err
+			}
+			return second.newCandidate(ctx)
+		}, migration.WithGrace(grace), migration.WithLogger(s.electionLog()))
 		if err != nil {
 			return nil, err
 		}
@@ -141,6 +213,33 @@ func (a *also) combine(s *settings, first, second backend) backend {
 		return candidate, nil
 	}
 	return b
+}
+
+// distinctLimit is the time that a start waits for the answers that checkDistinct needs.
+const distinctLimit = 2 * time.Second
+
+// checkDistinct returns an error if both backends answer and contain the same election. Its candidates could not lead:
+// the second would wait for the first one of the same instance.
+func (a *also) checkDistinct(ctx context.Context, first, second backend) error {
+	if first.epoch == nil || second.epoch == nil {
+		return nil
+	}
+	inFirst, err := first.epoch(ctx)
+	if err != nil || inFirst == "" {
+		return nil // the candidates report errors
+	}
+	if inSecond, err := second.epoch(ctx); err != nil || inSecond != inFirst {
+		return nil
+	}
+	return usage("--also %s: its store contains the election of --store, by another address: name another store or another election: %w", a.backend, leaderelection.ErrInvalid)
+}
+
+// advise adds advice for the user to the error that ended run.
+func (a *also) advise(s *settings, err error) error {
+	if a.second != nil && strings.Contains(err.Error(), "migration: new election: ") {
+		return a.second.advise(err)
+	}
+	return s.advise(err)
 }
 
 // timeout returns the session timeout that was granted, or 0 if it is not known yet. Without a method, it is that of

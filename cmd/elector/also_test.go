@@ -1,9 +1,10 @@
-//go:build unix && !no_etcd
+//go:build unix && !no_etcd && !no_changefeed && !no_raftlog
 
 package main
 
 import (
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -22,23 +23,151 @@ func TestAlso(t *testing.T) {
 	h := newHarness(t, []string{"--election", "/jobs/one", "--session-timeout", session.String(), "--grace", "10ms"})
 	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zooKeeper.Addr()}
 	newOnly := []string{"--backend", "etcd", "--etcd-endpoints", etcd.Addr(0), "--election", "/jobs/two"}
-	moving := slices.Concat(oldOnly, []string{"--also", "etcd", "--also-election", "/jobs/two", "--etcd-endpoints", etcd.Addr(0)})
+	h.requireMigration(oldOnly, slices.Concat(oldOnly, []string{"--also", "etcd", "--also-election", "/jobs/two", "--etcd-endpoints", etcd.Addr(0)}), newOnly)
+}
 
+// requireMigration runs an elector with the flags of the first version of a migration, two with those of the second,
+// and one with those of the third. It requires that each works after the previous one, and that the program and the
+// commands of the second version receive both tokens.
+func (h *harness) requireMigration(oldOnly, moving, newOnly []string) {
+	h.Helper()
 	a := h.lead("a", stubborn, oldOnly...)
 	b := h.follow("b", stubborn, moving...)
 	const tokens = `echo "$ELECTOR_ROLE $ELECTOR_TOKEN,$ELECTOR_ALSO_TOKEN."`
-	c := h.follow("c", tokens+"; "+stubborn, slices.Concat(moving, []string{"--leader-end-command", tokens})...)
 	a.terminate()
 	b.waitForOutput("works")
+	c := h.follow("c", tokens+"; "+stubborn, slices.Concat(moving, []string{"--leader-end-command", tokens})...)
 	b.signal(syscall.SIGKILL)
 	program := c.waitForOutput("leader")
-	require.Regexp(t, `^leader [1-9][0-9]*,[1-9][0-9]*\.$`, program)
+	require.Regexp(h, `^leader [1-9][0-9]*,[1-9][0-9]*\.$`, program)
 	c.waitForOutput("works")
 	d := h.follow("d", stubborn, newOnly...)
 	c.terminate()
-	require.Equal(t, program, c.waitForOutput("leader"), "the end command")
+	require.Equal(h, program, c.waitForOutput("leader"), "the end command")
 	d.waitForOutput("works")
 	h.requireOrder("a", "b", "c", "d")
+}
+
+// TestAlso_File fails if instances of the versions of a migration work at the same time, or an instance uses settings of
+// one backend, such as the password, for the other.
+func TestAlso_File(t *testing.T) {
+	t.Parallel()
+	postgres := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres() })
+	redis := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--requirepass", "first password") })
+	other := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--requirepass", "second password") })
+	zooKeeper, otherZooKeeper := zktest.Start(t), zktest.Start(t)
+	inPostgres := "backend: changefeed\nstore: postgres://postgres@" + postgres.Addr() + "/postgres?unsafe=power-loss\n" // its data are not synchronized to the disk
+	inRedis := "backend: changefeed\nstore: redis://" + redis.Addr() + "\nstore-password: first password\n"
+	for name, c := range map[string]struct{ first, second string }{
+		"postgres to redis": {inPostgres, inRedis},
+		"redis to postgres": {inRedis, inPostgres},
+		"redis to redis":    {inRedis, "store: redis://" + other.Addr() + "\nstore-password: second password\n"},
+		"zookeeper to zookeeper": {
+			"zookeeper-servers: " + zooKeeper.Addr() + "\nzookeeper-auth: user:first\n",
+			"zookeeper-servers: " + otherZooKeeper.Addr() + "\nzookeeper-auth: user:second\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			election := "/jobs/" + strings.ReplaceAll(name, " ", "-")
+			first := writeConfigFile(t, c.first+"grace: 10ms\nelection: "+election+"\n")
+			second := writeConfigFile(t, c.second+"grace: 10ms\nsession-timeout: 5s\nelection: "+election+"/new\n")
+			newHarness(t, nil).requireMigration(
+				[]string{"--config", first}, []string{"--config", first, "--also", second}, []string{"--config", second})
+		})
+	}
+}
+
+// TestAlso_ToRaftlog fails if the peers of instances that do not lead yet do not run, or if instances of the next version
+// do not replace those of a migration one after another.
+func TestAlso_ToRaftlog(t *testing.T) {
+	t.Parallel()
+	h := newRaftlogHarness(t)
+	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zktest.Start(t).Addr(), "--election", "/one"}
+	first := h.lead("first", stubborn, oldOnly...)
+	all := h.runAll(stubborn, append(oldOnly, "--also", "raftlog", "--also-election", "one")...)
+	h.command("status", "--timeout", "1m").requireExit(cmdline.NoLeader) // a majority of the peers has answered
+	first.terminate()
+	leader := h.waitForLeader(all)
+	waiting := without(all, leader)
+	for name, p := range waiting {
+		p.terminate()
+		waiting[name] = h.follow(name, stubborn)
+	}
+	all[leader].terminate()
+	h.waitForLeader(waiting)
+}
+
+// TestAlso_SameElection fails if an instance joins an election twice by different addresses of its store.
+func TestAlso_SameElection(t *testing.T) {
+	t.Parallel()
+	srv := redisServer.Get(t)
+	h := newHarness(t, []string{"--store", "redis://" + srv.Addr(), "--election", "jobs/same", "--session-timeout", "5s", "--grace", "10ms"})
+	same := writeConfigFile(t, "store: redis://localhost:"+srv.Port()+"\nelection: /jobs/same\n")
+	early := h.run("early", graceful, "--also", same) // no record exists before
+	early.requireExit(cmdline.Usage, "contains the election of --store")
+	a := h.lead("a", graceful)
+	b := h.run("b", graceful, "--also", same)
+	b.requireExit(cmdline.Usage, "contains the election of --store")
+	require.NotContains(t, b.log.Text(), "follower", "b has joined")
+	a.terminate()
+}
+
+// TestSameElection fails if two settings of one election are accepted, or those of different ones rejected.
+func TestSameElection(t *testing.T) {
+	parsed := func(args ...string) *settings {
+		s, _, err := parse(t, append([]string{"run"}, args...)...)
+		require.NoError(t, err)
+		return s
+	}
+	for _, c := range []struct {
+		backend, flag, first, second string
+		same                         bool
+	}{
+		{"zookeeper", "--zookeeper-servers", "zk1,zk2", "zk3:2181,ZK2:2181", true},
+		{"zookeeper", "--zookeeper-servers", "zk1,zk2", "zk2:2182", false},
+		{"etcd", "--etcd-endpoints", "etcd1:2379", "https://etcd2:2379, https://etcd1:2379", true},
+		{"etcd", "--etcd-endpoints", "etcd1:2379", "etcd2:2379", false},
+		{"raftlog", "--peers", "a=h1:1,b=h2:1", "c=h2:1", true},
+		{"raftlog", "--peers", "a=h1:1,b=h2:1", "a=h1:2,b=h2:2", false},
+		{"changefeed", "--store", "postgres://a:x@db1,db2/jobs?sslmode=disable", "postgres://b:y@db2/jobs", true},
+		{"changefeed", "--store", "postgres://db/jobs", "postgres://db/other", false},
+		{"changefeed", "--store", "postgres://db/jobs", "postgres://db/jobs?table=new", false},
+		{"changefeed", "--store", "redis://db/0", "redis://db/1", false},
+		{"changefeed", "--store", "kubernetes://jobs?kubeconfig=old", "kubernetes://jobs?kubeconfig=new", false},
+		{"changefeed", "--store", "kubernetes://jobs", "kubernetes://jobs", true},
+	} {
+		first := parsed("--backend", c.backend, "--election", "/jobs", c.flag, c.first)
+		require.Equal(t, c.same, sameElection(first, parsed("--backend", c.backend, "--election", "/jobs", c.flag, c.second)), c)
+		require.False(t, sameElection(first, parsed("--backend", c.backend, "--election", "/other", c.flag, c.first)), c)
+	}
+	require.False(t, sameElection(parsed("--backend", "console"), parsed("--backend", "console")))
+}
+
+// TestAlso_FileErrors fails if an invalid file is accepted, or its error lacks the file or the setting.
+func TestAlso_FileErrors(t *testing.T) {
+	t.Parallel()
+	srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--appendonly", "no", "--save", "3600 1") })
+	addr := redisServer.Get(t).Addr()
+	for text, c := range map[string]struct {
+		code int
+		file string
+		args []string
+	}{
+		"--store is required: ":                          {cmdline.Usage, "backend: changefeed\nelection: jobs", nil},
+		"unknown key \"storre\"":                         {cmdline.Usage, "storre: redis://db", nil},
+		"the file must contain the name of the election": {cmdline.Usage, "store: redis://db", nil},
+		"omit the flag":                                  {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--also-election", "jobs"}},
+		"it is the election of --backend changefeed":     {cmdline.Usage, "store: redis://user@" + addr + "/\nelection: /jobs/files/", nil},
+		"--value: backend changefeed":                    {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--value", "v", "--backend", "zookeeper", "--zookeeper-servers", "127.0.0.1:1", "--election", "/jobs"}},
+		"is store-unsafe: restart":                       {cmdline.Permanent, "store: redis://" + srv.Addr() + "\nelection: jobs", nil},
+	} {
+		file := writeConfigFile(t, c.file)
+		p := start(t, slices.Concat([]string{"run", "--store", "redis://" + addr, "--election", "jobs/files", "--also", file}, c.args, []string{"--", "true"})...)
+		p.requireExit(c.code, text)
+		require.Contains(t, p.log.Text(), file)
+		require.NotContains(t, p.log.Text(), "for example --also etcd")
+	}
 }
 
 // TestAlso_Usage fails if invalid settings of a migration are accepted, or the error does not name the flag.

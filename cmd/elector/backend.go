@@ -24,6 +24,9 @@ type backend struct {
 	// close releases the resources of the backend, within seconds.
 	close func()
 
+	// start starts what must run in each instance of run, also in those that do not join the election yet, as with --also.
+	// It is optional.
+	start func() error
 	// newCandidate creates a candidate. It waits for the backend until ctx is done. Backends that
 	// openRun has not returned do not need it.
 	newCandidate func(ctx context.Context) (leaderelection.Candidate, error)
@@ -37,6 +40,9 @@ type backend struct {
 	connected func() error
 	// healthy returns an error if the backend cannot recover without a restart of this process.
 	healthy func() error
+
+	// epoch returns a text that only one election has, or "" if the election does not exist.
+	epoch func(ctx context.Context) (string, error)
 
 	// list returns the candidates in the order of succession, the leader first. Its error wraps
 	// leaderelection.ErrNoElection if the election does not exist.
@@ -103,6 +109,9 @@ type backendKind struct {
 	flags func(*settings, *pflag.FlagSet)
 	// servers returns the servers in the settings without passwords, or "" if they do not contain any.
 	servers func(*settings) string
+	// places returns a text for each server. Two settings that check has accepted name the same election if they
+	// have a text in common. It is nil for an election within one process.
+	places func(*settings) []string
 	// check returns an error if the settings are invalid. It sends nothing.
 	check func(*settings) error
 	// checkRun checks settings that only the command run needs. It is optional.
@@ -173,12 +182,21 @@ func (s *settings) checkElection(check func(name string) error) error {
 	return nil
 }
 
+// placesAt returns the places of the election on servers: see backendKind.
+func (s *settings) placesAt(servers []string) []string {
+	var all []string
+	for _, server := range servers {
+		all = append(all, strings.ToLower(server)+" "+s.election)
+	}
+	return all
+}
+
 // electionFlag returns the flag that names the election on this backend.
 func (s *settings) electionFlag() string {
 	if s.isSecond {
 		return flagAlsoElection
 	}
-	return "election"
+	return flagElection
 }
 
 func (s *settings) open() (backend, error) {
@@ -275,10 +293,15 @@ func (e *timeoutError) Error() string { return e.text }
 
 func (e *timeoutError) Unwrap() error { return e.err }
 
-// adviseCredentials adds the names of the settings that contain credentials to an error. given reports
-// whether credentials are set.
-func adviseCredentials(err error, given bool, names string) error {
-	if !given {
+// adviseCredentials adds the names of the settings that contain credentials to an error, or the file of --also with
+// all settings. given reports whether credentials are set.
+func (s *settings) adviseCredentials(err error, given bool, names string) error {
+	switch {
+	case s.alsoFile != "" && !given:
+		return fmt.Errorf("%w; there are no credentials in the file of --also, %s", err, s.alsoFile)
+	case s.alsoFile != "":
+		return fmt.Errorf("%w; check the credentials in the file of --also, %s", err, s.alsoFile)
+	case !given:
 		return fmt.Errorf("%w; there are no credentials: set %s", err, names)
 	}
 	return fmt.Errorf("%w; check the credentials in %s", err, names)

@@ -24,6 +24,7 @@ func init() {
 		functions:      (*changefeedBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.changefeed.register(flags) },
 		servers:        func(s *settings) string { return storeurl.Redacted(s.changefeed.store) },
+		places:         changefeedPlaces,
 		check:          checkChangefeed,
 		open:           openChangefeed,
 		sessionTimeout: (*settings).requestedTimeout,
@@ -64,6 +65,23 @@ func checkChangefeed(s *settings) error {
 	return nil
 }
 
+// changefeedPlaces returns a text for each host. It differs if the address names another database, or another place in it.
+func changefeedPlaces(s *settings) []string {
+	u, err := url.Parse(s.changefeed.store)
+	if err != nil { // checkChangefeed has accepted it
+		return nil
+	}
+	place := strings.Trim(u.Path, "/")
+	for _, parameter := range []string{"table", "bucket", "collection", "db", "kubeconfig", "context"} {
+		place += " " + u.Query().Get(parameter)
+	}
+	var all []string
+	for host := range strings.SplitSeq(u.Host, ",") {
+		all = append(all, fmt.Sprintf("%s://%s/%s %s", u.Scheme, strings.ToLower(host), place, strings.Trim(s.election, "/")))
+	}
+	return all
+}
+
 func (s *settings) storeConfig() (c storeurl.Config, err error) {
 	// The drivers of the other stores do not tell a configuration to which server they connect.
 	scheme, _, _ := strings.Cut(s.changefeed.store, ":")
@@ -92,8 +110,8 @@ func (c *changefeedSettings) acceptedRisks() ([]changefeed.Risk, error) {
 	return risks, nil
 }
 
-// adviseUnsafe adds the flag that accepts the risks to an error about an unsafe deployment.
-func adviseUnsafe(err error) error {
+// adviseUnsafe adds the setting that accepts the risks to an error about an unsafe deployment.
+func (s *settings) adviseUnsafe(err error) error {
 	var unsafe *changefeed.UnsafeError
 	if !errors.As(err, &unsafe) {
 		return err
@@ -102,7 +120,11 @@ func adviseUnsafe(err error) error {
 	for _, r := range unsafe.Risks() {
 		names = append(names, string(r))
 	}
-	return fmt.Errorf("%w; the flag for that is --%s %s", err, flagStoreUnsafe, strings.Join(names, ","))
+	accepted := strings.Join(names, ",")
+	if s.alsoFile != "" {
+		return fmt.Errorf("%w; the line for that in the file of --also, %s, is %s: %s", err, s.alsoFile, flagStoreUnsafe, accepted)
+	}
+	return fmt.Errorf("%w; the flag for that is --%s %s", err, flagStoreUnsafe, accepted)
 }
 
 // credentialErrors are parts of the errors, in lower case, that servers of stores return for wrong
@@ -136,7 +158,7 @@ func adviseChangefeed(s *settings, err error) error {
 		return err
 	}
 	given := s.changefeed.password != "" || strings.Contains(s.changefeed.store, "@")
-	return adviseCredentials(err, given, "ELECTOR_STORE (--store postgres://user@host/database) and ELECTOR_STORE_PASSWORD (--store-password)")
+	return s.adviseCredentials(err, given, "ELECTOR_STORE (--store postgres://user@host/database) and ELECTOR_STORE_PASSWORD (--store-password)")
 }
 
 // impliesTLS reports whether package storeurl chooses the parameter sslmode if a server receives a password.
@@ -153,7 +175,7 @@ func openChangefeed(s *settings) (backend, error) {
 func (c *changefeedBackend) backend() backend {
 	return backend{
 		close: c.close, newCandidate: c.newCandidate,
-		list: c.list, watch: c.watch, transfer: c.transfer, endElection: c.endElection, deleteElection: c.deleteElection,
+		epoch: c.epoch, list: c.list, watch: c.watch, transfer: c.transfer, endElection: c.endElection, deleteElection: c.deleteElection,
 	}
 }
 
@@ -188,7 +210,7 @@ func (c *changefeedBackend) startedStore(ctx context.Context) (changefeed.Store,
 	if err != nil {
 		return nil, err
 	}
-	return store, adviseUnsafe(store.Start(ctx))
+	return store, c.settings.adviseUnsafe(store.Start(ctx))
 }
 
 // options returns the options of elections, and then more options. The session timeout is the lease.
@@ -217,10 +239,23 @@ func (c *changefeedBackend) newCandidate(ctx context.Context) (leaderelection.Ca
 		}
 		election, err := changefeed.NewElection(store, c.options(ctx)...)
 		if err != nil {
-			return nil, adviseUnsafe(err)
+			return nil, c.settings.adviseUnsafe(err)
 		}
 		return election, nil
 	})
+}
+
+// epoch returns the epoch of the record, or "" if there is no record.
+func (c *changefeedBackend) epoch(ctx context.Context) (string, error) {
+	store, err := c.store(ctx)
+	if err != nil {
+		return "", err
+	}
+	r, err := store.Read(ctx)
+	if errors.Is(err, changefeed.ErrNoRecord) {
+		err = nil
+	}
+	return r.Epoch, err
 }
 
 // list returns the leader in the record. The leader may have crashed within its lease, or earlier if no
@@ -288,7 +323,7 @@ func (c *changefeedBackend) transfer(ctx context.Context, _, to string) error {
 	if err != nil {
 		return err
 	}
-	return adviseUnsafe(changefeed.Transfer(ctx, store, to, c.options(ctx)...))
+	return c.settings.adviseUnsafe(changefeed.Transfer(ctx, store, to, c.options(ctx)...))
 }
 
 // endElection marks the record as ended, so that all candidates learn of it, and then allows another
@@ -305,7 +340,7 @@ func (c *changefeedBackend) endElection(ctx context.Context) error {
 	if errors.Is(err, changefeed.ErrNotEnded) {
 		err = nil // another process has restarted the election
 	}
-	return adviseUnsafe(err)
+	return c.settings.adviseUnsafe(err)
 }
 
 func (c *changefeedBackend) deleteElection(ctx context.Context) error {

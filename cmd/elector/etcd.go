@@ -30,6 +30,7 @@ func init() {
 		functions:      (*etcdBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.etcd.register(flags) },
 		servers:        func(s *settings) string { return strings.Join(s.etcd.endpoints, ",") },
+		places:         etcdPlaces,
 		check:          checkEtcd,
 		open:           openEtcd,
 		sessionTimeout: etcdTTL,
@@ -52,11 +53,20 @@ func checkEtcd(s *settings) error {
 	return s.checkElection(etcd.CheckKey)
 }
 
+func etcdPlaces(s *settings) []string {
+	var servers []string
+	for _, endpoint := range s.etcd.endpoints {
+		server, _, _ := parseEndpoint(strings.TrimSpace(endpoint)) // checkEtcd has accepted it
+		servers = append(servers, server)
+	}
+	return s.placesAt(servers)
+}
+
 func adviseEtcd(s *settings, err error) error {
 	if !errors.Is(err, leaderelection.ErrPermission) {
 		return err
 	}
-	return adviseCredentials(err, s.etcd.user != "", "ELECTOR_ETCD_USER and ELECTOR_ETCD_PASSWORD (--etcd-user, --etcd-password)")
+	return s.adviseCredentials(err, s.etcd.user != "", "ELECTOR_ETCD_USER and ELECTOR_ETCD_PASSWORD (--etcd-user, --etcd-password)")
 }
 
 func openEtcd(s *settings) (backend, error) {

@@ -35,6 +35,7 @@ func init() {
 			s.raftlog.RegisterAccess(flags)
 		},
 		servers:        func(s *settings) string { return s.raftlog.Peers.String() },
+		places:         raftlogPlaces,
 		check:          checkRaftlog,
 		checkRun:       checkRaftlogPeer,
 		open:           openRaftlogClient,
@@ -70,7 +71,13 @@ func newRaftlogPeer(s *settings) (*raftlogPeer, error) {
 }
 
 func (p *raftlogPeer) backend() backend {
-	return backend{close: p.close, newCandidate: p.newCandidate, connected: p.connected, watch: p.watch}
+	return backend{close: p.close, start: p.start, newCandidate: p.newCandidate, connected: p.connected, watch: p.watch}
+}
+
+// start opens the node: the leader of the first backend needs a majority of the peers to join the election here.
+func (p *raftlogPeer) start() error {
+	_, err := p.openNode()
+	return err
 }
 
 // newCandidate waits for a majority of the peers without a limit.

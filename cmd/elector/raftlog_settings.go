@@ -20,6 +20,14 @@ func checkRaftlog(s *settings) error {
 	return s.checkElection(raftlog.CheckName)
 }
 
+func raftlogPlaces(s *settings) []string {
+	var servers []string
+	for _, p := range s.raftlog.Peers {
+		servers = append(servers, p.Addr)
+	}
+	return s.placesAt(servers)
+}
+
 // checkRaftlogPeer checks the settings that only a peer needs.
 func checkRaftlogPeer(s *settings) error {
 	c, err := s.raftlogPeerConfig()

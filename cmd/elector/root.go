@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ func execute(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetErr(cmdline.Stderr)
-	err := root.Execute()
+	err := cmdline.Execute(context.Background(), root)
 	cmdline.PrintError(cmdline.Stderr, "elector", err)
 	return exitCode(err)
 }

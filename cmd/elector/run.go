@@ -212,7 +212,7 @@ func (r *runCommand) run(ctx context.Context) error {
 	if r.stdin && term.IsTerminal(int(os.Stdin.Fd())) {
 		return usage("--stdin: standard input is a terminal, from which a program in a separate process group cannot read; use a file or a pipe, for example elector run --stdin ... -- report < input")
 	}
-	if r.settings.hasCredentials() {
+	if r.settings.hasCredentials() || r.also.second != nil && r.also.second.hasCredentials() {
 		if err := protectMemory(); err != nil {
 			r.settings.log.Warn("programs of the same user can read the credentials of this process", "err", err)
 		}
@@ -230,7 +230,7 @@ func (r *runCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
-	defer s.tls.files.Monitor(s.log, s.raftlog.Files()...)()
+	defer s.monitorFiles()()
 	r.sessionTimeout = s.requestedTimeout
 	if b.sessionTimeout != nil {
 		r.sessionTimeout = b.sessionTimeout
@@ -296,7 +296,7 @@ func (r *runCommand) result(ctx context.Context, err error) error {
 	case errors.Is(err, leaderelection.ErrUnconfirmed) && exitCode(err) == cmdline.Failed:
 		log.Warn("resignation not confirmed", "err", err)
 	case err != nil:
-		return r.settings.advise(err)
+		return r.also.advise(r.settings, err)
 	}
 	if err := r.attempt.failure(); err != nil {
 		return err

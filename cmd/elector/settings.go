@@ -19,6 +19,7 @@ import (
 
 const (
 	flagInstanceID = "instance-id"
+	flagElection   = "election"
 	// keyCommand is the key of the program and its arguments in the configuration file.
 	keyCommand = "command"
 	// maxInstanceID is the maximum length of --instance-id in bytes, because each list of candidates
@@ -38,7 +39,8 @@ type settings struct {
 	backend        string
 	instanceID     string
 	election       string
-	isSecond       bool   // whether the backend is that of --also
+	isSecond       bool   // whether the backend is that of --also, and its settings are those of flags
+	alsoFile       string // the file of --also that contains these settings; otherwise empty
 	value          string // the value that this instance advertises; only run has the flag
 	sessionTimeout time.Duration
 
@@ -63,7 +65,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	cmdline.RegisterGroup(flags, groupElection, func(flags *pflag.FlagSet) {
 		flags.StringVar(&s.backend, "backend", "", "system that stores the election: "+backendNames()+" (default: the one whose servers are given)")
 		flags.StringVar(&s.instanceID, flagInstanceID, "", "name of this instance, visible to others (default: host name, process ID and a random part)")
-		flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode, on etcd its key (ELECTOR_KEY)")
+		flags.StringVar(&s.election, flagElection, "/election", "name of the election; on zookeeper the path of its znode, on etcd its key (ELECTOR_KEY)")
 		flags.String(cmdline.FlagConfig, "", "YAML file; its keys are the flags of run, and command: a list of the program and its arguments")
 		flags.DurationVar(&s.sessionTimeout, "session-timeout", 4*time.Second, "session timeout to request; zookeeper servers may grant a different one, which is then used. On raftlog the time after which an unresponsive leader is replaced. On changefeed the lease: an unresponsive leader is replaced after 0.6 to 2.3 times of it")
 	})
@@ -125,6 +127,11 @@ func (s *settings) hasCredentials() bool {
 		}
 	}
 	return false
+}
+
+// monitorFiles logs warnings about the files of certificates and secrets until stop is called.
+func (s *settings) monitorFiles() (stop func()) {
+	return s.tls.files.Monitor(s.log, s.raftlog.Files()...)
 }
 
 // requestedTimeout returns the session timeout that the settings request.

@@ -123,6 +123,7 @@ func TestUsage(t *testing.T) {
 			require.Equal(t, cmdline.Usage, exitCode(configErr))
 		}
 	}
+	start(t, "nonsense", "--help").requireExit(cmdline.Usage, `unknown command "nonsense"`)
 	for program, code := range map[string]int{"no-such-program": cmdline.NotFound, t.TempDir() + "/": cmdline.NotExecutable} {
 		_, err := executeLine("run", "--", program)
 		require.Equal(t, code, exitCode(err))

@@ -23,6 +23,7 @@ func init() {
 		functions:      (*zooKeeperBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.zookeeper.register(flags) },
 		servers:        func(s *settings) string { return s.zookeeper.servers },
+		places:         zooKeeperPlaces,
 		check:          checkZooKeeper,
 		open:           openZooKeeper,
 		sessionTimeout: (*settings).requestedTimeout,
@@ -63,6 +64,11 @@ func checkZooKeeper(s *settings) error {
 		return err
 	}
 	return s.checkElection(zkdial.CheckPath)
+}
+
+func zooKeeperPlaces(s *settings) []string {
+	servers, _ := zkdial.ParseServers(s.zookeeper.servers) // checkZooKeeper has accepted them
+	return s.placesAt(servers)
 }
 
 // zooKeeperServers checks the settings and returns the servers and the TLS configuration, which is nil
@@ -123,7 +129,7 @@ func adviseZooKeeper(s *settings, err error) error {
 	case s.zookeeper.strictACL && !rejected: // the ACL of the election is rejected by this program
 		return err
 	}
-	return adviseCredentials(err, s.zookeeper.auth != "", "ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
+	return s.adviseCredentials(err, s.zookeeper.auth != "", "ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }
 
 // sessionTimeout returns the timeout that the servers have granted.

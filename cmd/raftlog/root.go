@@ -27,7 +27,7 @@ func execute(args []string, in io.Reader, out, log io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(log)
-	err := root.ExecuteContext(ctx)
+	err := cmdline.Execute(ctx, root)
 	cmdline.PrintError(log, "raftlog", err)
 	return exitCode(err)
 }

@@ -38,6 +38,7 @@ func TestExecute_WrongUsage(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"x":                                 "see raftlog --help",
+		"x --help":                          "see raftlog --help",
 		"staus -1":                          "did you mean status?",
 		"status --onse":                     "did you mean --once?",
 		"serve a":                           "--peer-id a",

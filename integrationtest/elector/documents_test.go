@@ -80,6 +80,9 @@ var examples = map[string]example{
 
 	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --serve":                            {testedBy: "TestAlso"},
 	"elector run --backend changefeed --store kubernetes://jobs --election report --also zookeeper --also-election /jobs/report --zookeeper-servers zk1,zk2,zk3 -- report --serve": {notRun: "TestAlso runs the same with other backends; this one needs a cluster"},
+	"elector run --config postgres.yaml -- report --serve":                           {testedBy: "TestAlso_File"},
+	"elector run --config postgres.yaml --also redis.yaml -- report --serve":         {testedBy: "TestAlso_File"},
+	"elector run --config redis.yaml -- report --serve":                              {testedBy: "TestAlso_File"},
 	"kubectl rollout status deployment/report":                                       {notRun: needsCluster},
 	"kubectl wait --for=delete pod --selector='app=report,version!=2' --timeout=10m": {notRun: needsCluster},
 

@@ -110,6 +110,46 @@ var commandMutants = []mutant{
 		tests: "./cmd/elector -run ^TestAlso$",
 	},
 	{
+		name: "command/also-same", breaks: "an instance of a migration joins one election twice, by equal addresses",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"case sameElection(s, second):", "case false && sameElection(s, second):"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_FileErrors$",
+	},
+	{
+		name: "command/also-same-start", breaks: "an instance of a migration joins an election that both of its stores contain",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"if err := a.checkDistinct(checking, first, second); err != nil {", "if err := a.checkDistinct(checking, first, second); false {"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_SameElection$",
+	},
+	{
+		name: "command/also-same-created", breaks: "a leader in a migration joins an election that it has created by another address",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"if err := a.checkDistinct(ctx, first, second); err != nil {", "if err := a.checkDistinct(ctx, first, second); false {"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_SameElection$",
+	},
+	{
+		name: "command/also-file-election", breaks: "versions 2 and 3 of a migration join different elections, since the file of --also does not name one",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"case !second.keys.Lookup(flagElection).Changed:", "case false:"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_FileErrors$",
+	},
+	{
+		name: "command/also-start", breaks: "the peers of a Raft log to which an election moves run only when their instances lead",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"if second.start != nil {", "if false {"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_ToRaftlog$",
+	},
+	{
 		name: "command/abort-code", breaks: "a process that aborts exits with the code of wrong usage",
 		file: "cmd/raftlog/main.go",
 		edits: []edit{

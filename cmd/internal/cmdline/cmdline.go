@@ -5,6 +5,8 @@
 package cmdline
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -52,6 +54,22 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 		}
 		return usage("%w (see %s --help)", err, cmd.CommandPath())
 	})
+}
+
+// Execute executes a root command. Its error for an unknown command does not depend on --help, which cobra obeys before
+// it checks arguments.
+func Execute(ctx context.Context, root *cobra.Command) error {
+	var unknown error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd == root {
+			unknown = root.ValidateArgs(root.Flags().Args())
+		}
+		if unknown == nil {
+			help(cmd, args)
+		}
+	})
+	return cmp.Or(root.ExecuteContext(ctx), unknown)
 }
 
 // ValueError returns the error for a value that a flag does not accept. The error contains the

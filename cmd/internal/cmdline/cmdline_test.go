@@ -15,6 +15,11 @@ func TestPrepare_RejectsWrongUsage(t *testing.T) {
 		"status":            "",
 		"status --wait":     "",
 		"staus":             `unknown command "staus": did you mean status?`,
+		"staus --help":      `unknown command "staus": did you mean status?`,
+		"--help staus":      `unknown command "staus": did you mean status?`,
+		"--help":            "",
+		"status --help":     "",
+		"help status":       "",
 		"staus --wait":      `unknown command "staus": did you mean status?`,
 		"x":                 `unknown command "x" (see tool --help)`,
 		"status --wiat":     "unknown flag: --wiat: did you mean --wait?",
@@ -34,7 +39,7 @@ func TestPrepare_RejectsWrongUsage(t *testing.T) {
 		Prepare(root, usage)
 		root.SetOut(io.Discard)
 		root.SetArgs(strings.Fields(line))
-		if err := root.Execute(); want == "" {
+		if err := Execute(t.Context(), root); want == "" {
 			require.NoError(t, err, line)
 		} else {
 			require.EqualError(t, err, want, line)

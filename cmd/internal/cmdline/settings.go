@@ -53,9 +53,16 @@ type ListOfMappings interface {
 func (s Settings) Read(flags, keys *pflag.FlagSet, isCredential func(flag, value string) bool) (warning string, err error) {
 	flags.VisitAll(func(f *pflag.Flag) { err = errors.Join(err, s.readVariables(flags, f)) })
 	if name := flags.Lookup(FlagConfig).Value.String(); name != "" {
-		fileWarning, fileErr := readFile(name, keys, isCredential)
+		fileWarning, fileErr := readFile(FlagConfig, name, keys, isCredential)
 		warning, err = fileWarning, errors.Join(err, fileErr)
 	}
+	return warning, errors.Join(err, selectAlternatives(keys))
+}
+
+// ReadOnlyFile sets keys to the values in a file, as Read does, but reads no environment variables. name is the value
+// of flag, which precedes errors about the whole file.
+func ReadOnlyFile(flag, name string, keys *pflag.FlagSet, isCredential func(flag, value string) bool) (warning string, err error) {
+	warning, err = readFile(flag, name, keys, isCredential)
 	return warning, errors.Join(err, selectAlternatives(keys))
 }
 
@@ -143,11 +150,12 @@ func selectAlternatives(keys *pflag.FlagSet) (err error) {
 	return err
 }
 
-// readFile sets those flags of keys that no other source has set. Its error contains all errors in the file.
-func readFile(name string, keys *pflag.FlagSet, isCredential func(flag, value string) bool) (warning string, err error) {
+// readFile sets those flags of keys that no other source has set. Its error contains all errors in the file, whose
+// name is the value of flag.
+func readFile(flag, name string, keys *pflag.FlagSet, isCredential func(flag, value string) bool) (warning string, err error) {
 	text, warning, err := ReadConfig(name)
 	if err != nil {
-		return "", fmt.Errorf("--%s: %w", FlagConfig, err)
+		return "", fmt.Errorf("--%s: %w", flag, err)
 	}
 	top, err := parseFile(name, text)
 	if err != nil {
