@@ -69,6 +69,14 @@ var raftlogMutants = []mutant{
 		tests: "./adapters/raftlog -run TestApplier_FailsReplies",
 	},
 	{
+		name: "raftlog/batch-memory", breaks: "an entry begins with the data of an entry of an earlier batch",
+		file: "adapters/raftlog/internal/core/propose.go",
+		edits: []edit{
+			{"e.Data = e.Data[:0]", ""},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestPropose_MemoryUsedAgain",
+	},
+	{
 		name: "raftlog/decode-reject", breaks: "the rejection of an append is decoded as its confirmation",
 		file: "adapters/raftlog/internal/core/decode.go",
 		edits: []edit{

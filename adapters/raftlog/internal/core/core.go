@@ -136,6 +136,7 @@ type position struct{ index, term uint64 }
 const (
 	maxBatch          = 1024    // entries of one proposal to the engine
 	maxBatchBytes     = 1 << 20 // bytes of one proposal to the engine
+	maxKeptData       = 1 << 10 // bytes of an entry whose memory the next batch uses again
 	maxWritesInFlight = 2       // Writes of the leader's own entries
 
 	// maxInflightBytes is the size of the entries from which the leader sends no more to a peer

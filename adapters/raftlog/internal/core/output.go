@@ -1,6 +1,8 @@
 package core
 
 import (
+	"time"
+
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
@@ -114,6 +116,7 @@ func (c *Core) TakeOutput() Output {
 		c.proposals.flushBatch(c)
 	}
 	c.notices.sendDue(c)
+	c.proposals.now = time.Time{}
 	output := c.output
 	c.output = Output{}
 	return output
