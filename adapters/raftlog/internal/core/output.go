@@ -5,6 +5,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -76,10 +77,12 @@ func (w *Write) CanWait() bool {
 	return !w.Sync && w.HardState != nil && len(w.Entries) == 0 && w.Snapshot == nil && w.Compact == 0
 }
 
-// Apply is a request to the state machine. Exactly one of its fields except Replies is set.
+// Apply is a request to the state machine. Exactly one of Through, Restore and Create is set.
 type Apply struct {
-	// Outcomes are the entries to apply. Skipped entries only advance the index.
-	Outcomes []replica.Outcome
+	// Through is the index up to which entries are to be applied, and Updates are those of them that
+	// change the state, in order.
+	Through uint64
+	Updates []api.Entry
 	// Restore is the index of an installed snapshot that replaces the state.
 	Restore uint64
 	// Create requests a snapshot of the current state. The caller calls
