@@ -79,8 +79,8 @@ func (w *Write) CanWait() bool {
 
 // Apply is a request to the state machine. Exactly one of Through, Restore and Create is set.
 type Apply struct {
-	// Through is the index up to which entries are to be applied, and Updates are those of them that
-	// change the state, in order.
+	// Through is the index of the last entry to apply. Updates are the entries up to it that change the
+	// state of the state machine, in order.
 	Through uint64
 	Updates []api.Entry
 	// Restore is the index of an installed snapshot that replaces the state.

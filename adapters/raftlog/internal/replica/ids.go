@@ -67,8 +67,8 @@ func (t *IDs) bucketOf(id api.RequestID) int {
 	return max(sort.Search(len(t.buckets), func(i int) bool { return !startsBefore(t.buckets[i]) })-1, 0)
 }
 
-// searchRecent returns the position of id in the recent entries, and whether they contain it. If they
-// do not, the position is the one at which id would be inserted.
+// searchRecent returns the position of id in the recent entries, or the one at which it would be
+// inserted, and whether they contain it.
 func (t *IDs) searchRecent(id *api.RequestID) (at int, found bool) {
 	at = sort.Search(len(t.recent), func(i int) bool { return !isLess(&t.recent[i].id, id) })
 	return at, at < len(t.recent) && t.recent[at].id == *id
