@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
@@ -104,30 +103,27 @@ func (n *Node) handleApply(a core.Apply) error {
 		if err := n.restoreStateMachine(r); err != nil {
 			return err
 		}
-		n.reportApplied(max(a.Restore, r.Meta().Index), nil)
+		n.reportApplied(max(a.Restore, r.Meta().Index))
 		return nil
 	}
-	updates := make([]api.Entry, 0, len(a.Outcomes))
-	for _, o := range a.Outcomes {
-		if o.Kind == api.KindState && !o.Skipped() && o.Index > n.machineIndex {
-			updates = append(updates, o.Entry())
+	if a.Through > n.machineIndex {
+		updates := a.Updates
+		for len(updates) > 0 && updates[0].Index <= n.machineIndex {
+			updates = updates[1:]
 		}
-	}
-	through := a.Outcomes[len(a.Outcomes)-1].Index
-	if through > n.machineIndex {
-		if err := n.stateMachine().Apply(updates, through); err != nil {
-			return fmt.Errorf("apply entries through %d: %w", through, err)
+		if err := n.stateMachine().Apply(updates, a.Through); err != nil {
+			return fmt.Errorf("apply entries through %d: %w", a.Through, err)
 		}
-		n.machineIndex = through
+		n.machineIndex = a.Through
 	}
-	n.reportApplied(through, a.Outcomes)
+	n.reportApplied(a.Through)
 	return nil
 }
 
 // reportApplied reports the applied index to the loop and to the goroutines that wait for it.
-func (n *Node) reportApplied(index uint64, outcomes []replica.Outcome) {
+func (n *Node) reportApplied(index uint64) {
 	n.applied.advance(index)
-	n.completed.addApplied(index, outcomes)
+	n.completed.addApplied(index)
 }
 
 func (n *Node) stateMachine() StateMachine {

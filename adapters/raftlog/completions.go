@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // completions passes the results of the writer and the applier to the loop. They wake the loop only
@@ -14,18 +13,12 @@ import (
 type completions struct {
 	mu      sync.Mutex
 	stored  []storedWrite
-	applied []appliedEntries
+	applied uint64 // the index that the state machine has applied
 
 	pending       atomic.Bool // stored or applied contains results
 	awaitsStored  atomic.Bool
 	awaitsApplied atomic.Bool
 	added         chan struct{} // contains a token if the loop waits for a result
-}
-
-// appliedEntries contains the outcomes of a batch that the state machine has applied, and its last index.
-type appliedEntries struct {
-	index    uint64
-	outcomes []replica.Outcome
 }
 
 func newCompletions() *completions { return &completions{added: make(chan struct{}, 1)} }
@@ -41,10 +34,10 @@ func (c *completions) addStored(batch []storedWrite, urgent bool) {
 	}
 }
 
-// addApplied adds entries that the state machine has applied.
-func (c *completions) addApplied(index uint64, outcomes []replica.Outcome) {
+// addApplied sets the index that the state machine has applied, unless it is less than before.
+func (c *completions) addApplied(index uint64) {
 	c.mu.Lock()
-	c.applied = append(c.applied, appliedEntries{index, outcomes})
+	c.applied = max(c.applied, index)
 	c.pending.Store(true)
 	c.mu.Unlock()
 	if c.awaitsApplied.Load() {
@@ -61,20 +54,18 @@ func (c *completions) await(stored, applied bool) {
 	}
 }
 
-// report passes the stored writes and the applied entries to the core, and removes them.
+// report passes the stored writes and the applied index to the core, and removes the writes.
 func (c *completions) report(to *core.Core) {
 	if !c.pending.Load() {
 		return
 	}
 	c.mu.Lock()
 	stored, applied := c.stored, c.applied
-	c.stored, c.applied = nil, nil
+	c.stored = nil
 	c.pending.Store(false)
 	c.mu.Unlock()
 	for _, s := range stored {
 		to.ReportStored(s.write, s.installed)
 	}
-	for _, a := range applied {
-		to.ReportApplied(a.index, a.outcomes)
-	}
+	to.ReportApplied(applied)
 }

@@ -8,8 +8,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // TestCompletions_Wake fails if the loop is woken by a result that it does not wait for, or not woken
@@ -24,7 +22,7 @@ func TestCompletions_Wake(t *testing.T) {
 		}
 	}
 	stored := func(c *completions) { c.addStored([]storedWrite{{write: &core.Write{}}}, false) }
-	applied := func(c *completions) { c.addApplied(1, nil) }
+	applied := func(c *completions) { c.addApplied(1) }
 	for _, add := range []func(*completions){stored, applied} {
 		for _, awaits := range [][2]bool{{true, false}, {false, true}} {
 			c := newCompletions()
@@ -55,7 +53,7 @@ func TestApplier_FailsReplies(t *testing.T) {
 	reply := make(chan core.Reply, 1)
 	n.stop(api.ErrClosed)
 	n.apply.add(applyTask{
-		Apply:   core.Apply{Outcomes: []replica.Outcome{{Decoded: entry.Decoded{Index: 2}}}},
+		Apply:   core.Apply{Through: 2},
 		replies: []pendingReply{{reply, core.Reply{Token: 1, Index: 2}}},
 	})
 	n.runApplier()

@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// loopRequest is a request with the channel for its reply.
+// loopRequest is a request with the channel for its reply. The loop does not use it after it has sent
+// the reply, which it does once. So the caller can use it again then.
 type loopRequest struct {
 	core.Request
 	reply chan core.Reply // receives the reply; has capacity 1, so that the loop does not wait
@@ -145,7 +146,7 @@ func (l *loopState) receiveFrame(from string, frame []byte) {
 }
 
 // acceptRequest passes a request to the core, unless the caller does not wait any more.
-func (l *loopState) acceptRequest(r loopRequest) {
+func (l *loopState) acceptRequest(r *loopRequest) {
 	if r.ctx != nil && r.ctx.Err() != nil {
 		r.reply <- core.Reply{Err: fmt.Errorf("%w: nothing was applied: %w", api.ErrBusy, context.Cause(r.ctx))}
 		return

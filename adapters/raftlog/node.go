@@ -47,7 +47,8 @@ type Node struct {
 	startedAt time.Time // the origin of the monotonic clock
 
 	calls     chan func(*core.Core) // functions that the loop calls
-	requests  chan loopRequest
+	requests  chan *loopRequest
+	idle      sync.Pool           // *loopRequests that can be used again
 	writes    *mailbox[writeTask] // what runWriter must write
 	apply     *mailbox[applyTask] // what runApplier must apply
 	completed *completions        // what they have written and applied, for the loop
@@ -105,7 +106,7 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, fs: cfg.fs, log: cfg.Logger.With("cluster", cfg.Cluster, "peer", cfg.ID),
-		startedAt: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan loopRequest, 1024),
+		startedAt: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan *loopRequest, 1024),
 		writes: newMailbox[writeTask](), apply: newMailbox[applyTask](), completed: newCompletions(),
 		staged: map[uint64]string{}, sending: sending{}, elections: map[*Election]struct{}{}, observers: map[*observer]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
 		known: knownPeers{reported: transport.Reporters{}},

@@ -16,7 +16,7 @@ import (
 // newRequestNode returns a node without a loop, and a function that replies to its next request.
 func newRequestNode(t *testing.T) (n *Node, answer func(index uint64, err error)) {
 	n = &Node{
-		cfg: Config{ElectionTimeout: time.Second}, startedAt: time.Now(), requests: make(chan loopRequest, 1), ended: make(chan struct{}),
+		cfg: Config{ElectionTimeout: time.Second}, startedAt: time.Now(), requests: make(chan *loopRequest, 1), ended: make(chan struct{}),
 	}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())
 	return n, func(index uint64, err error) {

@@ -64,9 +64,25 @@ var raftlogMutants = []mutant{
 		name: "raftlog/applier-stopped", breaks: "a caller whose entry is committed is told that nothing was applied when the node stops",
 		file: "adapters/raftlog/apply.go",
 		edits: []edit{
-			{`r.to <- core.Reply{Err: fmt.Errorf("%w: %w", api.ErrUnknownOutcome, context.Cause(n.ctx))}`, `r.to <- core.Reply{Err: context.Cause(n.ctx)}`},
+			{`api.ErrUnknownOutcome, context.Cause(n.ctx)`, `api.ErrClosed, context.Cause(n.ctx)`},
 		},
 		tests: "./adapters/raftlog -run TestApplier_FailsReplies",
+	},
+	{
+		name: "raftlog/skipped-applied", breaks: "the state machine applies an update that was skipped",
+		file: "adapters/raftlog/internal/core/ready.go",
+		edits: []edit{
+			{"o.Kind != api.KindState || o.Skipped()", "o.Kind != api.KindState"},
+		},
+		tests: "./adapters/raftlog/internal/core -run ^TestGuard_CheckedByLog$",
+	},
+	{
+		name: "raftlog/batch-memory", breaks: "an entry begins with the data of an entry of an earlier batch",
+		file: "adapters/raftlog/internal/core/propose.go",
+		edits: []edit{
+			{"e.Data = e.Data[:0]", ""},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestPropose_MemoryUsedAgain",
 	},
 	{
 		name: "raftlog/decode-reject", breaks: "the rejection of an append is decoded as its confirmation",

@@ -265,9 +265,10 @@ const (
 // GUIDOf returns the GUID, in hex, that consists of random bytes and the mark of this library.
 func GUIDOf(random [guidLength / 2]byte) string {
 	random[8] = random[8]&0x3f | 0x80
-	id := hex.AppendEncode(nil, random[:])
+	var id [guidLength]byte
+	hex.Encode(id[:], random[:])
 	copy(id[markAt:], mark)
-	return string(id)
+	return string(id[:])
 }
 
 // NamePrefix returns the name of a new znode without its sequence number.

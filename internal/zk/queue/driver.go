@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -25,10 +24,11 @@ type driver struct {
 	sub     *connection.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	started  bool      // Start was passed to the machine
-	proved   bool      // the state of the lease may have changed
-	answered []*result // of requests that this goroutine has executed
-	deferred *frame    // an input that the deletion of the contender's znode precedes
+	started  bool       // Start was passed to the machine
+	proved   bool       // the state of the lease may have changed
+	answered []*result  // of requests that this goroutine has executed
+	one      [1]*result // the array of answered while there is one, which avoids an allocation
+	deferred *frame     // an input that the deletion of the contender's znode precedes
 	// checkWatches reports that a watch may have fired whose channel receives nothing.
 	checkWatches bool
 	replies      chan *result // of requests in other goroutines; nil while none is in progress
@@ -60,6 +60,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 		cfg: cfg, report: report, sub: cfg.Subscribe(),
 		machine: contender.New(&cfg.Config),
 	}
+	d.answered = d.one[:0]
 	if !cfg.Naming.HasGUID() {
 		d.plain = joinPlain(cfg)
 	}
@@ -280,8 +281,11 @@ func (d *driver) pathOf(name string) string {
 			return known
 		}
 	}
-	return path.Join(d.cfg.Dir, name)
+	return join(d.cfg.Dir, name)
 }
+
+// join returns the path of a child of a znode. It allocates less than path.Join.
+func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
 
 func isNoNode(err error) bool { return errors.Is(err, zk.ErrNoNode) }
 

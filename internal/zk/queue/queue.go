@@ -132,20 +132,25 @@ func (m *Member) RunUntil(ctx context.Context, stop func() bool) (left bool) {
 // Leave removes what the contender has created, after RunUntil has returned true. See Run.
 func (m *Member) Leave(ctx context.Context) (*Removal, error) {
 	d := m.driver
-	removal := &Removal{done: make(chan struct{})}
 	reason := d.machine.Reason()
-	remove := func() {
+	if d.machine.Done() || d.cfg.Alone && ctx.Err() != nil {
+		return &Removal{over, d.finish()}, reason
+	}
+	removal := &Removal{done: make(chan struct{})}
+	go func() {
 		defer close(removal.done)
 		removal.err = d.finish()
-	}
-	if d.machine.Done() || d.cfg.Alone && ctx.Err() != nil {
-		remove()
-		return removal, reason
-	}
-	go remove()
+	}()
 	removal.wait(ctx, reason, d.cfg.Log)
 	return removal, reason
 }
+
+// over is the channel of removals that are over when their contenders have left.
+var over = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // Removal is the removal of everything that a contender has created.
 type Removal struct {

@@ -436,7 +436,7 @@ func (cfg *Config) stampVersion() (version int32, ok bool) {
 
 // createZnode creates the contender's znode, and writes that of the queue in the same transaction if it may.
 func (res *result) createZnode(cfg *Config) {
-	create := &zk.CreateRequest{Path: path.Join(cfg.Dir, res.reply.Prefix), Data: cfg.Data, Acl: cfg.ACL, Flags: zk.FlagEphemeral}
+	create := &zk.CreateRequest{Path: join(cfg.Dir, res.reply.Prefix), Data: cfg.Data, Acl: cfg.ACL, Flags: zk.FlagEphemeral}
 	if cfg.Naming.Sequential() {
 		create.Flags |= zk.FlagSequence
 	}

@@ -1,9 +1,9 @@
 package core
 
 import (
-	"go.etcd.io/raft/v3"
+	"slices"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"go.etcd.io/raft/v3"
 )
 
 // backlog measures the entries that the state machine has not applied yet. They are in memory, so
@@ -16,8 +16,15 @@ import (
 //     requests no lease, so its candidates expire and others can lead.
 type backlog struct {
 	load
-	limit    load // more makes a leader reject updates; twice as much makes another peer drop entries
-	dropping bool // this peer drops appended entries
+	passed   []passedLoad // what was passed to the state machine and is not applied, by index
+	limit    load         // more makes a leader reject updates; twice as much makes another peer drop entries
+	dropping bool         // this peer drops appended entries
+}
+
+// passedLoad is the load of an entry.
+type passedLoad struct {
+	index uint64
+	bytes int
 }
 
 // load is a number of entries and the size of their data.
@@ -29,16 +36,22 @@ func (l load) exceeds(limit load) bool { return l.entries > limit.entries || l.b
 // start to drop entries at twice the limit, and stop when half of that is applied.
 var leaderBacklog = load{1 << 16, 128 << 20}
 
-func (b *backlog) addOutcome(o replica.Outcome) {
+// add adds an entry with data of the given size.
+func (b *backlog) add(index uint64, bytes int) {
+	b.passed = append(b.passed, passedLoad{index, bytes})
 	b.entries++
-	b.bytes += len(o.Data)
+	b.bytes += bytes
 }
 
-func (b *backlog) removeOutcomes(outcomes []replica.Outcome) {
-	for _, o := range outcomes {
+// removeThrough removes the entries up to an index.
+func (b *backlog) removeThrough(index uint64) {
+	n := 0
+	for n < len(b.passed) && b.passed[n].index <= index {
 		b.entries--
-		b.bytes -= len(o.Data)
+		b.bytes -= b.passed[n].bytes
+		n++
 	}
+	b.passed = slices.Delete(b.passed, 0, n)
 }
 
 // isFull reports whether a leader must reject updates.

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 var smallBacklogs = map[string]load{"entries": {50, 1 << 20}, "bytes": {1 << 20, 50 << 10}}
@@ -80,13 +79,13 @@ func TestBacklog_Hysteresis(t *testing.T) {
 	b := &backlog{limit: load{10, 1 << 20}}
 	for n := range 21 {
 		require.False(t, b.dropsAppends(c), "with %d", n)
-		b.addOutcome(replica.Outcome{})
+		b.add(uint64(n), 0)
 	}
 	for n := 21; n > 10; n-- {
 		require.True(t, b.dropsAppends(c), "with %d", n)
-		b.removeOutcomes(make([]replica.Outcome, 1))
+		b.removeThrough(uint64(21 - n))
 	}
 	require.False(t, b.dropsAppends(c))
-	b.addOutcome(replica.Outcome{})
+	b.add(21, 0)
 	require.False(t, b.dropsAppends(c))
 }

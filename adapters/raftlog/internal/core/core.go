@@ -68,6 +68,8 @@ type Config struct {
 	Replica  *replica.State // the state in the newest snapshot
 	Snapshot Snapshot       // the newest snapshot
 
+	// Observe, if not nil, is called with each entry that was applied to the replica.
+	Observe  func(replica.Outcome)
 	Disabled replica.Disabled // empty, except in controls of the simulation
 }
 
@@ -136,6 +138,7 @@ type position struct{ index, term uint64 }
 const (
 	maxBatch          = 1024    // entries of one proposal to the engine
 	maxBatchBytes     = 1 << 20 // bytes of one proposal to the engine
+	maxKeptData       = 1 << 10 // bytes of an entry whose memory the next batch uses again
 	maxWritesInFlight = 2       // Writes of the leader's own entries
 
 	// maxInflightBytes is the size of the entries from which the leader sends no more to a peer

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -45,11 +47,20 @@ type entryMemory struct {
 // copies the data of entries.
 func decodeFrequent(b []byte) *raftpb.Message {
 	m := new(messageMemory)
-	var entries [][]byte
+	var unused []entryMemory
 	ok := decodeFields(b, func(number protowire.Number, value uint64, data []byte) bool {
 		if data != nil {
-			entries = append(entries, data)
-			return number == fieldEntries
+			if number != fieldEntries {
+				return false
+			}
+			if len(unused) == 0 { // most entries of a message have the same size
+				unused = make([]entryMemory, min(len(b)/(len(data)+2)+1, maxBatch))
+				m.Entries = slices.Grow(m.Entries, len(unused))
+			}
+			e := &unused[0]
+			unused = unused[1:]
+			m.Entries = append(m.Entries, &e.Entry)
+			return e.decode(data)
 		}
 		switch number {
 		case fieldType:
@@ -79,16 +90,6 @@ func decodeFrequent(b []byte) *raftpb.Message {
 	})
 	if !ok {
 		return nil
-	}
-	if len(entries) > 0 {
-		memory := make([]entryMemory, len(entries))
-		m.Entries = make([]*raftpb.Entry, len(entries))
-		for i := range entries {
-			if !memory[i].decode(entries[i]) {
-				return nil
-			}
-			m.Entries[i] = &memory[i].Entry
-		}
 	}
 	return &m.Message
 }

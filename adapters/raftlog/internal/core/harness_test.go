@@ -58,6 +58,7 @@ type peer struct {
 	apply       []Apply
 	writes      []*Write
 
+	observed         []api.Entry // applied to the replica, and not to the state machine yet
 	applied          []api.Entry
 	replies          map[uint64]Reply
 	snapshotRequests int
@@ -136,6 +137,11 @@ func (p *peer) start() {
 		Cluster: "test", Self: p.self, Seeds: seeds, Tick: tick, Heartbeat: 7 * tick, Election: election, Window: 7 * time.Hour,
 		MaxData: 1 << 20, Clock: p, Random: p.h.rand.Uint64, Logger: slog.New(slog.DiscardHandler), Log: p.log, Replica: p.replica,
 		Snapshot: Snapshot{Index: 1, Term: 1, Members: 1},
+		Observe: func(o replica.Outcome) {
+			e := o.Entry()
+			e.Skipped = o.Skipped()
+			p.observed = append(p.observed, e)
+		},
 	})
 	require.NoError(p.h.t, err)
 	p.core, p.down = c, false
@@ -226,17 +232,22 @@ func (p *peer) handleOutput() {
 		for len(p.apply) > 0 && !p.blocked {
 			a := p.apply[0]
 			p.apply = p.apply[1:]
-			for _, o := range a.Outcomes {
-				e := o.Entry()
-				e.Skipped = o.Skipped()
+			var updates []api.Entry
+			for len(p.observed) > 0 && p.observed[0].Index <= a.Through {
+				e := p.observed[0]
+				if e.Kind == api.KindState && !e.Skipped {
+					updates = append(updates, e)
+				}
 				p.applied = append(p.applied, e)
+				p.observed = p.observed[1:]
 			}
+			require.Equal(p.h.t, updates, a.Updates)
 			if a.Create != nil {
 				require.Equal(p.h.t, p.applied[len(p.applied)-1].Index, a.Create.Index, "the state machine is not at the index of the snapshot")
 				p.snapshotRequests++
 			}
-			if k := len(a.Outcomes); k > 0 {
-				p.core.ReportApplied(a.Outcomes[k-1].Index, a.Outcomes)
+			if a.Through != 0 {
+				p.core.ReportApplied(a.Through)
 			}
 			for _, r := range a.Replies {
 				reply(r)

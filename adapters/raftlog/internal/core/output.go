@@ -1,8 +1,11 @@
 package core
 
 import (
+	"time"
+
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -74,10 +77,12 @@ func (w *Write) CanWait() bool {
 	return !w.Sync && w.HardState != nil && len(w.Entries) == 0 && w.Snapshot == nil && w.Compact == 0
 }
 
-// Apply is a request to the state machine. Exactly one of its fields except Replies is set.
+// Apply is a request to the state machine. Exactly one of Through, Restore and Create is set.
 type Apply struct {
-	// Outcomes are the entries to apply. Skipped entries only advance the index.
-	Outcomes []replica.Outcome
+	// Through is the index of the last entry to apply. Updates are the entries up to it that change the
+	// state of the state machine, in order.
+	Through uint64
+	Updates []api.Entry
 	// Restore is the index of an installed snapshot that replaces the state.
 	Restore uint64
 	// Create requests a snapshot of the current state. The caller calls
@@ -114,6 +119,7 @@ func (c *Core) TakeOutput() Output {
 		c.proposals.flushBatch(c)
 	}
 	c.notices.sendDue(c)
+	c.proposals.now = time.Time{}
 	output := c.output
 	c.output = Output{}
 	return output

@@ -38,11 +38,13 @@ type Request struct {
 type proposals struct {
 	ready     bool // this peer is the leader and has applied the first entry of its term
 	early     []queuedRequest
-	batch     []*raftpb.Entry             // entries to propose to the engine
+	now       time.Time                   // the time of requests until the next output; zero before the first one
+	batch     []*raftpb.Entry             // entries to propose to the engine, and unused ones up to the capacity
 	batchIDs  []api.RequestID             // their request IDs
 	bytes     int                         // their size
 	pending   map[api.RequestID]*proposal // proposed by this leader in this term, and not applied yet
 	results   []result                    // of entries that the state machine has not applied yet
+	unused    []*proposal                 // to be used again
 	forwarded map[uint64]forwardedRequest // requests of this peer to the leader, by their numbers
 	seq       uint64                      // the number of the last forwarded request
 }
@@ -145,7 +147,10 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 		}
 		return
 	}
-	now := c.entryTime()
+	if p.now.IsZero() {
+		p.now = c.entryTime()
+	}
+	now := p.now
 	if q.Kind == api.KindState && !p.checkUpdate(c, q, sum, now) {
 		return
 	}
@@ -155,15 +160,54 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 			return
 		}
 	}
-	added := &proposal{sum: sum, kind: q.Kind, guard: q.Guard, first: [1]origin{q.origin}}
-	added.waiters = added.first[:]
-	p.pending[q.ID] = added
+	p.addPending(q, sum)
 	p.batchIDs = append(p.batchIDs, q.ID)
-	raw := entry.Encode(entry.Header{Kind: q.Kind, ID: q.ID, Time: now, Sum: sum, Guard: q.Guard}, data)
-	p.batch = append(p.batch, &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: raw})
-	if p.bytes += len(raw); len(p.batch) >= maxBatch || p.bytes >= maxBatchBytes {
+	e := p.addToBatch()
+	e.Data = entry.Append(e.Data, entry.Header{Kind: q.Kind, ID: q.ID, Time: now, Sum: sum, Guard: q.Guard}, data)
+	if p.bytes += len(e.Data); len(p.batch) >= maxBatch || p.bytes >= maxBatchBytes {
 		p.flushBatch(c)
 	}
+}
+
+// addPending adds a proposal for a request.
+func (p *proposals) addPending(q queuedRequest, sum uint32) {
+	var added *proposal
+	if n := len(p.unused); n > 0 {
+		added, p.unused = p.unused[n-1], p.unused[:n-1]
+	} else {
+		added = new(proposal)
+	}
+	*added = proposal{sum: sum, kind: q.Kind, guard: q.Guard, first: [1]origin{q.origin}}
+	added.waiters = added.first[:]
+	p.pending[q.ID] = added
+}
+
+// addToBatch adds an entry without data to the batch. It uses the memory of an earlier batch again,
+// which is correct because the engine copies the entries that are proposed to it.
+func (p *proposals) addToBatch() *raftpb.Entry {
+	n := len(p.batch)
+	if n < cap(p.batch) {
+		p.batch = p.batch[:n+1]
+	} else {
+		p.batch = append(p.batch, nil)
+	}
+	e := p.batch[n]
+	if e == nil {
+		e = &raftpb.Entry{Type: raftpb.EntryNormal.Enum()}
+		p.batch[n] = e
+	}
+	return e
+}
+
+// clearBatch removes the entries from the batch, and keeps the memory of small ones.
+func (p *proposals) clearBatch() {
+	for _, e := range p.batch {
+		if cap(e.Data) > maxKeptData {
+			e.Data = nil
+		}
+		e.Data = e.Data[:0]
+	}
+	p.batch, p.batchIDs, p.bytes = p.batch[:0], p.batchIDs[:0], 0
 }
 
 // checkUpdate reports whether an update must be written. If not, it has replied: because the ID is
@@ -227,12 +271,11 @@ func (p *proposals) flushBatch(c *Core) {
 	if len(p.batch) == 0 || c.writesInFlight >= maxWritesInFlight && len(p.batch) < maxBatch && p.bytes < maxBatchBytes {
 		return
 	}
-	entries, ids := p.batch, p.batchIDs
-	p.batch, p.batchIDs, p.bytes = nil, nil, 0
-	if c.proposeEntries(entries...) {
+	defer p.clearBatch()
+	if c.proposeEntries(p.batch...) {
 		return
 	}
-	for _, id := range ids {
+	for _, id := range p.batchIDs {
 		if rejected := p.pending[id]; rejected != nil {
 			delete(p.pending, id)
 			p.replyAll(c, rejected.waiters, 0, fmt.Errorf("%w: the leader does not accept more updates now", api.ErrBusy))
@@ -267,8 +310,11 @@ func (p *proposals) entryApplied(c *Core, o replica.Outcome) {
 			a.Replies = append(a.Replies, Reply{w.token, o.First, o.Err})
 		}
 	}
-	if len(others) > 0 {
+	switch {
+	case len(others) > 0:
 		p.replyWhenApplied(c, result{o.First, o.Err, others})
+	case len(p.unused) < maxBatch:
+		p.unused = append(p.unused, applied)
 	}
 }
 
@@ -302,13 +348,12 @@ func (p *proposals) releaseReplies(c *Core) {
 // may still be committed, or may be replaced.
 func (p *proposals) failPending(c *Core) {
 	p.ready = false
-	batchIDs := p.batchIDs
-	p.batch, p.batchIDs, p.bytes = nil, nil, 0
-	for _, id := range batchIDs { // certainly not written
+	for _, id := range p.batchIDs { // certainly not written
 		unwritten := p.pending[id]
 		delete(p.pending, id)
 		p.replyAll(c, unwritten.waiters, 0, &api.NotLeaderError{})
 	}
+	p.clearBatch()
 	for _, written := range sortedPending(p.pending) {
 		p.replyAll(c, written.waiters, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))
 	}

@@ -3,6 +3,7 @@ package core
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +45,33 @@ func TestPropose(t *testing.T) {
 	l.handleOutput()
 	h.advance(20 * time.Millisecond)
 	require.Equal(t, index, l.replies[h.token].Index)
+}
+
+// TestPropose_MemoryUsedAgain fails if an update has data of another one, in whose memory it was encoded:
+// the engine refers to the entries that are proposed to it, or the memory was not cleared.
+func TestPropose_MemoryUsedAgain(t *testing.T) {
+	h, l := startCluster(t)
+	var want []string
+	for _, size := range []int{10, 3, maxKeptData + 1, 3, maxKeptData, 7} {
+		h.setDisksStalled(true) // until all updates are proposed, so that the engine stores them
+		for k := range 3 {
+			text := strings.Repeat(string(rune('a'+len(want)%26)), size+k)
+			want = append(want, text)
+			h.propose(l, update(text))
+			h.advance(time.Millisecond)
+		}
+		h.setDisksStalled(false)
+		h.advance(50 * time.Millisecond)
+	}
+	for _, p := range h.peers {
+		var have []string
+		for _, e := range p.applied {
+			if e.Kind == api.KindState {
+				have = append(have, string(e.Data))
+			}
+		}
+		require.Equal(t, want, have)
+	}
 }
 
 // guardedCandidate makes a candidate of p the head of election e, and returns the guard of its

@@ -167,6 +167,9 @@ func (c *Core) applyCommitted(m *raftpb.Message) {
 			panic(Fault{fmt.Errorf("apply entry %d: %w", e.GetIndex(), err)})
 		}
 		c.agreement.recordSum(c)
+		if c.cfg.Observe != nil {
+			c.cfg.Observe(o)
+		}
 		c.passToStateMachine(o, len(m.GetEntries())-i)
 		if o.Change != nil {
 			c.rn.ApplyConfChange(o.Change)
@@ -190,17 +193,21 @@ func (c *Core) applyCommitted(m *raftpb.Message) {
 // including this one. It is called before anything else follows from the entry, because the engine
 // may then request a snapshot, which includes the entry.
 func (c *Core) passToStateMachine(o replica.Outcome, left int) {
-	c.backlog.addOutcome(o)
+	c.backlog.add(o.Index, len(o.Data))
 	n := len(c.output.Apply)
-	if n == 0 || c.output.Apply[n-1].Outcomes == nil {
+	if n == 0 || c.output.Apply[n-1].Through == 0 {
 		c.output.Apply = append(c.output.Apply, Apply{})
 		n++
 	}
-	to := &c.output.Apply[n-1].Outcomes
-	if cap(*to) == len(*to) {
-		*to = slices.Grow(*to, left) // moving these large values one by one is slow
+	a := &c.output.Apply[n-1]
+	a.Through = o.Index
+	if o.Kind != api.KindState || o.Skipped() {
+		return
 	}
-	*to = append(*to, o)
+	if cap(a.Updates) == len(a.Updates) {
+		a.Updates = slices.Grow(a.Updates, left) // moving these large values one by one is slow
+	}
+	a.Updates = append(a.Updates, o.Entry())
 }
 
 // dispatchOutcome lets every part handle an entry that was applied to the replica.
@@ -245,11 +252,11 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 	c.proposals.entryApplied(c, o)
 }
 
-// ReportApplied reports that the state machine has applied the outcomes of an Apply, or needs none of
-// them, and its index.
-func (c *Core) ReportApplied(index uint64, outcomes []replica.Outcome) {
+// ReportApplied reports the index up to which the state machine has applied entries, or needs none of
+// them.
+func (c *Core) ReportApplied(index uint64) {
 	c.applied = max(c.applied, index)
-	c.backlog.removeOutcomes(outcomes)
+	c.backlog.removeThrough(index)
 	c.proposals.releaseReplies(c)
 }
 

@@ -58,13 +58,19 @@ const MaxElection = wire.MaxElection
 
 // Encode returns the data of an entry of the engine. It copies data.
 func Encode(h Header, data []byte) []byte {
-	b := make([]byte, HeaderSize, HeaderSize+len(data))
-	b[0] = byte(h.Kind)
-	copy(b[1:17], h.ID[:])
-	binary.BigEndian.PutUint64(b[17:25], uint64(h.Time.UnixNano()))
-	binary.BigEndian.PutUint32(b[25:29], h.Sum)
+	return Append(make([]byte, 0, HeaderSize+len(data)), h, data)
+}
+
+// Append appends the data of an entry of the engine to b, as Encode returns it.
+func Append(b []byte, h Header, data []byte) []byte {
+	kind := byte(h.Kind)
 	if h.Guard != (Guard{}) {
-		b[0] |= guardFlag
+		kind |= guardFlag
+	}
+	b = append(append(b, kind), h.ID[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.Time.UnixNano()))
+	b = binary.BigEndian.AppendUint32(b, h.Sum)
+	if h.Guard != (Guard{}) {
 		b = binary.BigEndian.AppendUint64(b, h.Guard.Token)
 		b = binary.BigEndian.AppendUint16(b, uint16(len(h.Guard.Election)))
 		b = append(b, h.Guard.Election...)

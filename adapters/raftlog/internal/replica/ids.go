@@ -12,10 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// maxRecent is the number of recent entries that are sorted into buckets together. Larger
-// numbers reduce the cost per entry if IDs are not inserted in the order of their times, but make
-// these pauses longer.
-const maxRecent = 256
+// maxRecent is the number of recent entries at which the first maxEntries of them are sorted into
+// buckets together. The others are not, so that IDs which are inserted a little later than newer ones
+// do not change a bucket.
+const maxRecent = maxEntries + 256
 
 // idEntry is an ID with the index and the CRC32C of its update.
 type idEntry struct {
@@ -25,6 +25,15 @@ type idEntry struct {
 }
 
 func compareID(e idEntry, id api.RequestID) int { return bytes.Compare(e.id[:], id[:]) }
+
+// isLess is the same as bytes.Compare(a[:], b[:]) < 0, and faster.
+func isLess(a, b *api.RequestID) bool {
+	x, y := binary.BigEndian.Uint64(a[:8]), binary.BigEndian.Uint64(b[:8])
+	if x == y {
+		x, y = binary.BigEndian.Uint64(a[8:]), binary.BigEndian.Uint64(b[8:])
+	}
+	return x < y
+}
 
 // IDs is the table of the request IDs that a log has applied, each with the index of its entry and the CRC32C of its
 // data. It is used to recognize retried updates. It must not be used concurrently. Its views may be.
@@ -58,30 +67,47 @@ func (t *IDs) bucketOf(id api.RequestID) int {
 	return max(sort.Search(len(t.buckets), func(i int) bool { return !startsBefore(t.buckets[i]) })-1, 0)
 }
 
+// searchRecent returns the position of id in the recent entries, or the one at which it would be
+// inserted, and whether they contain it.
+func (t *IDs) searchRecent(id *api.RequestID) (at int, found bool) {
+	at = sort.Search(len(t.recent), func(i int) bool { return !isLess(&t.recent[i].id, id) })
+	return at, at < len(t.recent) && t.recent[at].id == *id
+}
+
+// searchBuckets returns the entry with the given ID in a bucket, and whether there is one.
+func (t *IDs) searchBuckets(id *api.RequestID) (e idEntry, found bool) {
+	if len(t.buckets) == 0 {
+		return idEntry{}, false
+	}
+	b := t.buckets[t.bucketOf(*id)]
+	at, found := b.search(*id)
+	if found {
+		e = b.entry(at)
+	}
+	return e, found
+}
+
 // Lookup returns the index and the sum with which id was inserted, and false if the table
 // does not contain id.
 func (t *IDs) Lookup(id api.RequestID) (index uint64, sum uint32, ok bool) {
-	if at, found := slices.BinarySearchFunc(t.recent, id, compareID); found {
+	if at, found := t.searchRecent(&id); found {
 		return t.recent[at].index, t.recent[at].sum, true
 	}
-	if len(t.buckets) > 0 {
-		b := t.buckets[t.bucketOf(id)]
-		if at, found := b.search(id); found {
-			e := b.entry(at)
-			return e.index, e.sum, true
-		}
-	}
-	return 0, 0, false
+	e, found := t.searchBuckets(&id)
+	return e.index, e.sum, found
 }
 
 // Insert adds id. If the table contains id already, it keeps the previous index and sum. The
 // time of the ID and the index may have any value. The table uses least memory if indexes increase
 // with the times.
 func (t *IDs) Insert(id api.RequestID, index uint64, sum uint32) {
-	if _, _, known := t.Lookup(id); known {
+	at, known := t.searchRecent(&id)
+	if !known {
+		_, known = t.searchBuckets(&id)
+	}
+	if known {
 		return
 	}
-	at, _ := slices.BinarySearchFunc(t.recent, id, compareID)
 	t.recent = slices.Insert(t.recent, at, idEntry{id, index, sum})
 	t.len++
 	switch {
@@ -91,13 +117,13 @@ func (t *IDs) Insert(id api.RequestID, index uint64, sum uint32) {
 		t.oldest = min(t.oldest, index)
 	}
 	if len(t.recent) >= maxRecent {
-		t.seal()
+		t.seal(maxEntries)
 	}
 }
 
-// seal moves the recent entries into buckets.
-func (t *IDs) seal() {
-	for rest := t.recent; len(rest) > 0; {
+// seal moves the first count recent entries into buckets.
+func (t *IDs) seal(count int) {
+	for rest := t.recent[:count]; len(rest) > 0; {
 		i, n := t.bucketOf(rest[0].id), len(rest)
 		last := i+1 >= len(t.buckets)
 		if !last {
@@ -107,14 +133,18 @@ func (t *IDs) seal() {
 		t.buckets = slices.Replace(t.buckets, i, i+len(old), merge(old, rest[:n], last)...)
 		rest = rest[n:]
 	}
-	t.recent = t.recent[:0]
+	t.recent = slices.Delete(t.recent, 0, count)
 }
 
 // merge returns buckets that contain the entries of old, which has at most one bucket, and those of
 // more. last reports whether later entries are likely to be inserted behind these.
-func merge(old []*bucket, more []idEntry, last bool) []*bucket {
+func merge(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
 	var all []idEntry
 	for _, b := range old {
+		if b.len() == maxEntries && compareID(b.last(), more[0].id) < 0 {
+			packed = append(packed, b) // most entries are new
+			break
+		}
 		if with, ok := b.with(more); ok {
 			return []*bucket{with}
 		}
@@ -132,7 +162,6 @@ func merge(old []*bucket, more []idEntry, last bool) []*bucket {
 		parts := (len(all) + maxEntries - 1) / maxEntries
 		size = (len(all) + parts - 1) / parts
 	}
-	var packed []*bucket
 	for part := range slices.Chunk(all, size) {
 		packed = append(packed, pack(part))
 	}
@@ -188,7 +217,7 @@ func (t *IDs) Sum() uint64 { return t.Snapshot().Sum() }
 // Snapshot returns the current content of the table. It copies one pointer per bucket, and
 // no IDs. While the IDsView is in use, buckets that the table replaces stay in memory.
 func (t *IDs) Snapshot() *IDsView {
-	t.seal()
+	t.seal(len(t.recent))
 	return &IDsView{slices.Clone(t.buckets), t.len}
 }
 

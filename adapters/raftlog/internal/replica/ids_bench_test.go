@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
 const million = 1_000_000
@@ -24,6 +27,29 @@ func BenchmarkInsert(b *testing.B) {
 				table.Insert(more[k%len(more)], uint64(2_000_000_000+k), 1)
 			}
 		})
+	}
+}
+
+// BenchmarkApply measures State.Apply with updates that 50 clients make in each millisecond. An update
+// arrives up to 5 ms after its ID was created.
+func BenchmarkApply(b *testing.B) {
+	rng, data := rand.New(rand.NewPCG(5, 5)), make([]byte, 256)
+	entries := make([]*raftpb.Entry, 50_000)
+	for i := range entries {
+		at := noon.Add(time.Duration(i) * 20 * time.Microsecond)
+		id := idAt(rng, at.Add(-time.Duration(rng.IntN(5000))*time.Microsecond).UnixMilli())
+		h := entry.Header{Kind: api.KindState, ID: id, Time: at, Sum: entry.Sum(data)}
+		entries[i] = &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Term: new(uint64(1)), Index: new(uint64(i + 2)), Data: entry.Encode(h, data)}
+	}
+	var s *State
+	b.ReportAllocs()
+	for k := 0; b.Loop(); k++ {
+		if k%len(entries) == 0 {
+			s = New(nil, 7*time.Hour, time.Second)
+		}
+		if _, err := s.Apply(entries[k%len(entries)]); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

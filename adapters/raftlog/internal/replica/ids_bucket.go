@@ -144,6 +144,9 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 		return b.len(), false
 	}
 	key, stride := relative[timeBytes-b.TimeWidth:], b.stride()
+	if bytes.Compare(b.data[len(b.data)-stride:][:len(key)], key) < 0 { // most IDs are new
+		return b.len(), false
+	}
 	low, high := 0, b.len() // entries before low are less than id, and entries from high are not
 	for low < high {
 		middle := (low + high) / 2
@@ -158,6 +161,9 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 
 // expired returns the number of IDs with an earlier time.
 func (b *bucket) expired(before time.Time) int {
+	if !b.id(0).Time().Before(before) { // in most calls
+		return 0
+	}
 	return sort.Search(b.len(), func(i int) bool { return !b.id(i).Time().Before(before) })
 }
 

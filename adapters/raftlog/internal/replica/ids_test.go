@@ -234,7 +234,7 @@ func TestIDs_ExpireLimits(t *testing.T) {
 				table.Insert(id, uint64(i), 0)
 			}
 			if sealed {
-				table.seal()
+				table.seal(len(table.recent))
 			}
 			table.Expire(c.before)
 			require.Equal(t, c.left, table.Len(), "%v", c.before)

@@ -45,8 +45,9 @@ type peer struct {
 	core         *core.Core
 	log          *filelog.Log
 	appender     *filelog.Appender
-	writes       []*core.Write // in flight, in order
-	writing      []*core.Write // the first of writes, which the disk is writing
+	writes       []*core.Write     // in flight, in order
+	writing      []*core.Write     // the first of writes, which the disk is writing
+	outcomes     []replica.Outcome // of entries that the core has applied, and that are not checked yet
 	apply        []core.Apply
 	applying     bool
 	stateMachine stateMachine
@@ -108,10 +109,12 @@ func (p *peer) start() {
 	if l := h.leader(); p.learner && l != nil { // the operator knows the current voters
 		p.seeds = l.core.Replica().Members.Membership().Voters
 	}
+	p.outcomes = nil
 	c, err := core.New(core.Config{
 		Cluster: cluster, Self: p.Peer, Seeds: p.seeds, Tick: tick, Heartbeat: heartbeat, Election: election,
 		Window: h.window, MaxIDs: p.maxIDs, MaxData: maxData, Clock: &p.clock, Instances: p.known.Instances, Random: h.rand.Uint64, Logger: slog.New(p.logHandler()),
 		Log: p.log, Replica: tables, Snapshot: snap, Disabled: h.disabled,
+		Observe: func(o replica.Outcome) { p.outcomes = append(p.outcomes, o) },
 	})
 	if err != nil {
 		h.failf("%s: start: %v", p.ID, err)
@@ -228,9 +231,8 @@ func (p *peer) handleOutput() {
 		for _, s := range out.Snapshots {
 			h.sendSnapshot(p, s.To, s.Index, s.Frame)
 		}
-		for _, a := range out.Apply {
-			h.checker.checkCommitted(p, a.Outcomes)
-		}
+		h.checker.checkCommitted(p, p.outcomes)
+		p.outcomes = nil
 		p.apply = append(p.apply, out.Apply...)
 		p.startWrite()
 		for _, r := range out.Replies {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
@@ -18,13 +17,9 @@ type stateMachine struct {
 	chain          uint64
 }
 
-func (m *stateMachine) applyOutcome(o replica.Outcome) {
-	m.index = o.Index
-	if o.Kind != api.KindState || o.Skipped() {
-		return
-	}
+func (m *stateMachine) applyUpdate(e api.Entry) {
 	m.updates++
-	for _, b := range [][]byte{o.ID[:], o.Data} {
+	for _, b := range [][]byte{e.ID[:], e.Data} {
 		for _, c := range b {
 			m.chain = (m.chain ^ uint64(c)) * 1099511628211
 		}
@@ -72,19 +67,29 @@ func (p *peer) applyNext() {
 		}
 		p.stateMachine = m
 		p.h.checker.checkStateMachine(p)
-		p.core.ReportApplied(m.index, nil)
+		p.core.ReportApplied(m.index)
 	default:
-		for _, o := range a.Outcomes {
-			if o.Index != p.stateMachine.index+1 {
-				p.h.failf("%s: the state machine at %d receives entry %d", p.ID, p.stateMachine.index, o.Index)
+		m, updates := &p.stateMachine, a.Updates
+		if a.Through <= m.index {
+			p.h.failf("%s: the state machine at %d receives entries through %d", p.ID, m.index, a.Through)
+		}
+		for m.index < a.Through {
+			m.index++
+			isUpdate := len(updates) > 0 && updates[0].Index == m.index
+			if isUpdate {
+				m.applyUpdate(updates[0])
+				updates = updates[1:]
 			}
-			p.stateMachine.applyOutcome(o)
 			p.h.checker.checkStateMachine(p)
+			if f := p.h.checker.entryAt(m.index); isUpdate != (f.kind == api.KindState && !f.skipped) {
+				p.h.failf("%s: the state machine applies entry %d: %t, which is %v, skipped=%t", p.ID, m.index, isUpdate, f.kind, f.skipped)
+			}
 		}
-		if len(a.Outcomes) > 0 {
-			p.log.Guard(p.stateMachine.index)
-			p.core.ReportApplied(p.stateMachine.index, a.Outcomes)
+		if len(updates) > 0 {
+			p.h.failf("%s: the state machine at %d receives entry %d", p.ID, m.index, updates[0].Index)
 		}
+		p.log.Guard(m.index)
+		p.core.ReportApplied(m.index)
 	}
 	for _, r := range a.Replies {
 		p.h.clients.handleReply(p, r)
