@@ -230,15 +230,7 @@ func (q *Queue) closedErr() error {
 	return q.connErr
 }
 
-func (q *Queue) wakeDispatcher() { notify(q.wake) }
-
-// notify sends on a channel of capacity 1 unless it is full.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (q *Queue) wakeDispatcher() { connection.Signal(q.wake) }
 
 // wrapError adds the operation and the path to an error, and translates it.
 func (q *Queue) wrapError(operation string, err error) error {

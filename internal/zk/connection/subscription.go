@@ -196,7 +196,7 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	if check && m.timer.Stop() {
 		m.timer.Reset(0)
 	}
-	signal(m.wake) // the goroutine, if it has started
+	Signal(m.wake) // the goroutine, if it has started
 }
 
 // Move continues the checks of Prove with another znode, with which an acknowledged transaction, sent at
@@ -336,10 +336,10 @@ func (r *checked) report(err error) {
 	}
 }
 
-func (s *Subscription) notify() { signal(s.changed) }
+func (s *Subscription) notify() { Signal(s.changed) }
 
-// signal adds an element to a channel of capacity 1 unless it has one.
-func signal(c chan<- struct{}) {
+// Signal adds an element to a channel of capacity 1 unless it has one.
+func Signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -113,10 +113,7 @@ func (k *Keeper) Set(data []byte) uint64 {
 	defer k.mu.Unlock()
 	k.data, k.rejection = data, nil
 	k.wanted++
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	connection.Signal(k.wake)
 	return k.wanted
 }
 
