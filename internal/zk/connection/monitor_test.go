@@ -96,7 +96,7 @@ func TestTimeout_GrantedLater(t *testing.T) {
 				hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
 				conn, _, err := srv.Connect(time.Minute)
 				require.NoError(t, err)
-				require.NoError(t, ValidateTimeout(conn, c.stated), "not known yet")
+				require.NoError(t, checkTimeout(conn, c.stated), "not known yet")
 				require.Equal(t, c.before, SessionTimeout(conn, c.stated))
 				sub := Subscribe(conn, c.stated)
 				defer sub.Close()
@@ -112,10 +112,10 @@ func TestTimeout_GrantedLater(t *testing.T) {
 				synctest.Wait()
 				warnings := count(&log, "granted=")
 				if c.stated > c.granted {
-					require.Error(t, ValidateTimeout(conn, c.stated))
+					require.Error(t, checkTimeout(conn, c.stated))
 					require.Equal(t, 1, warnings, "%s", log.String())
 				} else {
-					require.NoError(t, ValidateTimeout(conn, c.stated))
+					require.NoError(t, checkTimeout(conn, c.stated))
 					require.Zero(t, warnings)
 				}
 				conn.Close()
@@ -336,7 +336,7 @@ func TestPause_EndsFirstProof(t *testing.T) {
 	// The pause is before Subscribe, and the first proof right after it. During the pause the
 	// client has sent no pings, so there is no lease before there is a chain.
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
-		require.NoError(t, ValidateTimeout(t.Conn, 0))
+		require.NoError(t, checkTimeout(t.Conn, 0))
 		time.Sleep(time.Minute)
 		pause(t, 3*time.Second)
 		sub := Subscribe(t.Conn, 0)

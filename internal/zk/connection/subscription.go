@@ -2,7 +2,6 @@ package connection
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -249,16 +248,6 @@ func choose(stated, granted time.Duration) time.Duration {
 		return granted
 	}
 	return AssumedTimeout
-}
-
-// ValidateTimeout returns an error for a configured timeout that exceeds the granted one, as far as that is
-// known. It also starts to detect pauses of the process.
-func ValidateTimeout(conn *zk.Conn, stated time.Duration) error {
-	if granted := Granted(conn); granted > 0 && stated > granted {
-		return fmt.Errorf("the servers have granted %v; omit the option or use at most that value", granted)
-	}
-	DetectPauses(conn)
-	return nil
 }
 
 // LogTo sets the logger for warnings of the monitor.

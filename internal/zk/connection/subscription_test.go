@@ -162,7 +162,7 @@ func TestCheckEvery_ZnodeIsChecked(t *testing.T) {
 // activity, which may take a quarter of the granted timeout.
 func TestPause_ShorterTimeout(t *testing.T) {
 	runTest(t, 10*time.Second, func(t *bubble.Test) {
-		require.NoError(t, ValidateTimeout(t.Conn, time.Second))
+		require.NoError(t, checkTimeout(t.Conn, time.Second))
 		time.Sleep(time.Minute)
 		p := pauseMonitors.Of(t.Conn)
 		p.mu.Lock()
