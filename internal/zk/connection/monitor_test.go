@@ -98,10 +98,9 @@ func TestTimeout_GrantedLater(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, checkTimeout(conn, c.stated), "not known yet")
 				require.Equal(t, c.before, SessionTimeout(conn, c.stated))
-				sub := Subscribe(conn, c.stated)
-				defer sub.Close()
 				var log testenv.Buffer
-				sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+				sub := (&Options{Conn: conn, Timeout: c.stated, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
+				defer sub.Close()
 				require.Equal(t, c.before, timeoutOf(sub))
 				hook.Remove()
 				time.Sleep(10 * time.Second)
@@ -368,10 +367,9 @@ func TestPauseMonitor_Last(t *testing.T) {
 func TestWarnings_ShortSessions(t *testing.T) {
 	bubble.Run(t, func(t *bubble.Test) {
 		conn := bubble.Connect(t, t.Server, time.Minute)
-		sub := Subscribe(conn, 0)
-		defer sub.Close()
 		var log testenv.Buffer
-		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+		sub := (&Options{Conn: conn, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
+		defer sub.Close()
 		reports := func() int { return count(&log, "again and again") }
 		for range 10 {
 			t.Server.DropConnections()
@@ -390,10 +388,9 @@ func TestWarnings_ShortSessions(t *testing.T) {
 // An outage longer than the session timeout is logged once.
 func TestWarnings_Outage(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
-		sub := Subscribe(t.Conn, 0)
-		defer sub.Close()
 		var log testenv.Buffer
-		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+		sub := (&Options{Conn: t.Conn, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
+		defer sub.Close()
 		reports := func() int { return count(&log, "no server has continued the session") }
 		t.Server.DropConnections()
 		time.Sleep(10 * time.Second)

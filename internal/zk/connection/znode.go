@@ -2,6 +2,7 @@ package connection
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -61,6 +62,14 @@ func MakeZnode(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, co
 			return err
 		}
 	}
+}
+
+// RandomUUID returns a random UUID, for the name of a znode.
+func RandomUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // IsEphemeral reports whether the znode with this Stat belongs to a session. The Stat of a container has
@@ -165,9 +174,11 @@ type Options struct {
 	ACL  []zk.ACL // of the znodes that a participant creates
 	// StrictACL makes an ACL of an existing znode that permits others more than ACL does an error instead of a
 	// warning.
-	StrictACL     bool
-	Timeout       time.Duration // the session timeout that the user states, 0 for the granted one
-	CheckInterval time.Duration // between the checks that renew a lease, 0 for the default
+	StrictACL bool
+	Timeout   time.Duration // the session timeout that the user states, 0 for the granted one
+	// CheckInterval is the time from the acknowledgement of a check to the next check, at most a quarter of the
+	// session timeout; 0 means an eighth. Each check renews the lease of all subscriptions.
+	CheckInterval time.Duration
 	Log           *slog.Logger
 
 	err error // the error of the first invalid option
