@@ -237,10 +237,7 @@ func (d *deletion) removeTombstone() error {
 			return struct{}{}, d.conn.Delete(d.path(tombstone), found.stat.Version)
 		})
 	}
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	return err
+	return connection.IgnoreNoNode(err)
 }
 
 // foreignChildren returns the error for children that are not candidates.
