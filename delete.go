@@ -50,7 +50,7 @@ func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 	if err := checkNode(conn, node); err != nil {
 		return err
 	}
-	d := &deletion{conn: conn, node: node, acl: o.acl, ctx: o.ctx, limit: o.limit}
+	d := &deletion{conn: conn, node: node, acl: o.ACL, ctx: o.ctx, limit: o.limit}
 	return d.run()
 }
 
@@ -237,10 +237,7 @@ func (d *deletion) removeTombstone() error {
 			return struct{}{}, d.conn.Delete(d.path(tombstone), found.stat.Version)
 		})
 	}
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	return err
+	return connection.IgnoreNoNode(err)
 }
 
 // foreignChildren returns the error for children that are not candidates.

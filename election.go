@@ -67,22 +67,20 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	if err := checkNode(conn, node); err != nil {
 		return nil, err
 	}
-	log := o.log.With("election", node, "client", o.clientName)
+	o.Log = o.Log.With("election", node, "client", o.clientName)
 	e := &Election{
-		conn: conn, node: node, createNode: o.createNode, rejoin: o.rejoin, log: log,
+		conn: conn, node: node, createNode: o.createNode, rejoin: o.rejoin, log: o.Log,
 		queue: queue.Config{
-			Config: contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: true},
-			Options: connection.Options{
-				Conn: conn, ACL: o.acl, StrictACL: o.strictACL, Timeout: o.timeout, CheckInterval: o.interval, Log: log,
-			},
-			Data: record.Encode(o.clientName, o.value), Rejoins: o.rejoin,
+			Config:  contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: true},
+			Options: o.Options,
+			Data:    record.Encode(o.clientName, o.value), Rejoins: o.rejoin,
 		},
 	}
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, connection.Explain(conn, err))
 	}
 	// Not before: it remains registered with the context until it is over.
-	e.candidacy = newCandidacy(o.ctx, log)
+	e.candidacy = newCandidacy(o.ctx, o.Log)
 	return e, nil
 }
 

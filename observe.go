@@ -41,7 +41,7 @@ func Observe(ctx context.Context, conn *zk.Conn, node string, opts ...Option) (<
 	if err != nil {
 		return nil, err
 	}
-	sub := connection.Subscribe(conn, o.timeout)
+	sub := connection.Subscribe(conn, o.Timeout)
 	v := &observer{
 		conn: conn, node: node, observations: make(chan Observation, 1), sub: sub,
 		candidates: watch.NewReader(conn, sub, node, watch.Children),

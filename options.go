@@ -23,22 +23,14 @@ func (f optionFunc) apply(o *options) { f(o) }
 
 // options is what the Options of one call of NewElection, Observe or another function have set.
 type options struct {
-	conn       *zk.Conn // the connection of the call; limit depends on its session timeout
+	connection.Options // of the call, whose Conn may be nil
+
 	ctx        context.Context
 	clientName string
 	value      string
-	// timeout is the duration of WithSessionTimeout, or 0 for the granted timeout.
-	timeout    time.Duration
-	hasTimeout bool
-	// interval is the duration of WithCheckInterval, or 0 for the default.
-	interval    time.Duration
-	hasInterval bool
-	acl         []zk.ACL
-	strictACL   bool
-	createNode  bool
-	rejoin      bool
-	naming      contender.Naming
-	log         *slog.Logger
+	createNode bool
+	rejoin     bool
+	naming     contender.Naming
 }
 
 const defaultClientName = "name-not-provided"
@@ -52,11 +44,9 @@ var (
 // newOptions returns the options of a call over conn, which may be nil.
 func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	o := &options{
-		conn:       conn,
+		Options:    connection.Options{Conn: conn, ACL: defaultACL, Log: defaultLog},
 		ctx:        context.Background(),
 		clientName: defaultClientName,
-		acl:        defaultACL,
-		log:        defaultLog,
 	}
 	for _, opt := range opts {
 		if opt == nil {
@@ -64,20 +54,10 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 		}
 		opt.apply(o)
 	}
-	switch {
-	case o.ctx == nil:
+	if o.ctx == nil {
 		return nil, fmt.Errorf("%w: WithContext(nil)", ErrInvalid)
-	case o.log == nil:
-		return nil, fmt.Errorf("%w: WithLogger(nil)", ErrInvalid)
-	case o.hasTimeout && o.timeout < 100*time.Millisecond:
-		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", ErrInvalid, o.timeout)
-	case o.hasInterval && o.interval <= 0:
-		return nil, fmt.Errorf("%w: WithCheckInterval(%v): must be positive", ErrInvalid, o.interval)
 	}
-	if err := connection.CheckACL(o.acl); err != nil {
-		return nil, err
-	}
-	if err := connection.CheckStrict(o.acl, o.strictACL); err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
 	if err := record.Check(o.clientName, o.value); err != nil {
@@ -89,11 +69,6 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: WithNamePrefix: %w", ErrInvalid, err)
-	}
-	if conn != nil {
-		if err := connection.ValidateTimeout(conn, o.timeout); err != nil {
-			return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", ErrInvalid, o.timeout, err)
-		}
 	}
 	return o, nil
 }
@@ -147,7 +122,7 @@ func WithValue(value string) Option {
 // minimum unless the server sets minSessionTimeout, and at least four ticks for servers
 // that follow an observer master.
 func WithSessionTimeout(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.timeout, o.hasTimeout = d, true })
+	return optionFunc(func(o *options) { o.SetTimeout(d) })
 }
 
 // WithCheckInterval sets how long a leader, and for a time the candidate that is next, wait after
@@ -162,7 +137,7 @@ func WithSessionTimeout(d time.Duration) Option {
 // Of several candidates, locks and queues of one connection that lead or hold something,
 // the shortest interval counts. A d of zero or less is an [ErrInvalid].
 func WithCheckInterval(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.interval, o.hasInterval = d, true })
+	return optionFunc(func(o *options) { o.SetCheckInterval(d) })
 }
 
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions
@@ -179,7 +154,7 @@ func WithCheckInterval(d time.Duration) Option {
 // which acl does not grant that. The scheme "auth" in acl means all clients with credentials. See
 // [WithStrictACL] and docs/access.md.
 func WithACL(acl []zk.ACL) Option {
-	return optionFunc(func(o *options) { o.acl = acl })
+	return optionFunc(func(o *options) { o.ACL = acl })
 }
 
 // WithStrictACL lets ElectLeader return [ErrPermission], before it creates anything, if the ACL of
@@ -188,7 +163,7 @@ func WithACL(acl []zk.ACL) Option {
 // WithACL, or with an ACL that grants all permissions to all clients, the option is an
 // [ErrInvalid].
 func WithStrictACL() Option {
-	return optionFunc(func(o *options) { o.strictACL = true })
+	return optionFunc(func(o *options) { o.StrictACL = true })
 }
 
 // WithCreateNode makes [NewElection] create the election node and its parents if they do
@@ -257,7 +232,7 @@ func WithNamePrefix(prefix string) Option {
 // WithLogger sets the logger. By default nothing is logged. The handler is called on the
 // goroutine of ElectLeader and on other short-lived goroutines, and must not block.
 func WithLogger(log *slog.Logger) Option {
-	return optionFunc(func(o *options) { o.log = log })
+	return optionFunc(func(o *options) { o.Log = log })
 }
 
 // limiter returns a context that bounds the wait for the response to a request.
@@ -265,7 +240,7 @@ type limiter func() (context.Context, context.CancelFunc)
 
 // limit is the limiter of functions that wait for at most a session timeout per request.
 func (o *options) limit() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(o.ctx, connection.SessionTimeout(o.conn, o.timeout), ErrUnreachable)
+	return context.WithTimeoutCause(o.ctx, connection.SessionTimeout(o.Conn, o.Timeout), ErrUnreachable)
 }
 
 // read sends a request that can be retried, and retries it until the limit.

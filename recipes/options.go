@@ -43,7 +43,7 @@ func WithKazooLayout() Option { return Option{recipe.WithLayout(recipe.Kazoo)} }
 // did not exist yet or because a reconnect has changed the granted timeout, leases use the
 // granted timeout and a warning is logged.
 func WithSessionTimeout(d time.Duration) Option {
-	return Option{recipe.WithTimeout(d)}
+	return Option{func(s *recipe.Setup) { s.SetTimeout(d) }}
 }
 
 // WithCheckInterval sets how long holders wait after one check of their znodes was
@@ -51,7 +51,9 @@ func WithSessionTimeout(d time.Duration) Option {
 // default is an eighth of the session timeout. A longer d reduces the checks, and leaves less
 // time for a slow answer; more than a quarter of the session timeout counts as a quarter.
 // See leaderelection.WithCheckInterval. A d of zero or less is an [ErrInvalid].
-func WithCheckInterval(d time.Duration) Option { return Option{recipe.WithCheckInterval(d)} }
+func WithCheckInterval(d time.Duration) Option {
+	return Option{func(s *recipe.Setup) { s.SetCheckInterval(d) }}
+}
 
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions
 // to all clients. Participants need the permission to read, write and delete each other's
@@ -63,19 +65,25 @@ func WithCheckInterval(d time.Duration) Option { return Option{recipe.WithCheckI
 // values, read the ACL of the node once for each connection, and log a warning if it permits a client
 // to create, delete, write or administer to which acl does not grant that. The scheme "auth" in acl
 // means all clients with credentials. See [WithStrictACL] and docs/access.md.
-func WithACL(acl []zk.ACL) Option { return Option{recipe.WithACL(acl)} }
+func WithACL(acl []zk.ACL) Option { return Option{func(s *recipe.Setup) { s.ACL = acl }} }
 
 // WithStrictACL makes the operations that [WithACL] lists return [ErrPermission], before they create
 // anything in the node, if its ACL permits other clients more than the ACL of WithACL does. By default
 // a warning is logged. Without WithACL, or with an ACL that grants all permissions to all clients, the
 // option is an [ErrInvalid].
-func WithStrictACL() Option { return Option{recipe.WithStrictACL()} }
+func WithStrictACL() Option { return Option{func(s *recipe.Setup) { s.StrictACL = true }} }
 
 // WithEvents calls f with each event of a recipe, for metrics and logs, as Candidate.Events of package leaderelection
 // delivers those of an election. The kinds of [event.Event] document when each is reported; counters and values report
 // none. f is called by goroutines of the library, also by several at a time, and must not block: the recipe waits for
 // it. Events of one hold, item, shard or znode are in order. Package electionprom counts them for Prometheus.
-func WithEvents(f func(event.Event)) Option { return Option{recipe.WithEvents(f)} }
+func WithEvents(f func(event.Event)) Option {
+	return Option{func(s *recipe.Setup) {
+		if s.Events = f; f == nil {
+			s.Invalid("WithEvents(nil)")
+		}
+	}}
+}
 
 // WithLogger sets the logger. By default nothing is logged. The handler must not block.
-func WithLogger(log *slog.Logger) Option { return Option{recipe.WithLogger(log)} }
+func WithLogger(log *slog.Logger) Option { return Option{func(s *recipe.Setup) { s.Log = log }} }

@@ -151,10 +151,7 @@ func (r *resignRequest) withdraw(ctx context.Context) error {
 	_, err := connection.Do(ctx, func() (struct{}, error) {
 		return struct{}{}, r.changeRequests(r.remove, func() bool { return true })
 	})
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	return err
+	return connection.IgnoreNoNode(err)
 }
 
 // add returns names, the candidates that are requested to resign, with that of r if it is present.

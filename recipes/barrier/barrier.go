@@ -60,10 +60,7 @@ func (b *Barrier) Remove(ctx context.Context) error {
 		czxid = stat.Czxid
 		return b.setup.Conn.Delete(b.setup.Path, -1)
 	})
-	if errors.Is(err, zk.ErrNoNode) {
-		err = nil
-	}
-	return b.setup.Fail("remove barrier", b.setup.Path, err)
+	return b.setup.Fail("remove barrier", b.setup.Path, connection.IgnoreNoNode(err))
 }
 
 // Wait blocks until the barrier does not exist, and returns nil then. It returns the

@@ -31,8 +31,8 @@ func New(conn *zk.Conn, base string, options ...Option) (*Discovery, error) {
 // connection uses. A service without instances may be included until ZooKeeper removes its
 // node.
 func (d *Discovery) Names(ctx context.Context) ([]string, error) {
-	names, err := connection.List(ctx, d.setup.Conn, d.setup.Path)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	names, err := connection.ListExisting(ctx, d.setup.Conn, d.setup.Path)
+	if err != nil {
 		return nil, d.setup.Fail("list", d.setup.Path, err)
 	}
 	slices.Sort(names)

@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -194,12 +193,4 @@ func (i Instance) check() error {
 func (i Instance) equal(other Instance) bool {
 	return i.identity() == other.identity() && i.Address == other.Address && i.Port == other.Port && i.SSLPort == other.SSLPort &&
 		i.Type == other.Type && i.Disabled == other.Disabled && slices.Equal(i.URI, other.URI) && string(i.Payload) == string(other.Payload)
-}
-
-// newID returns a random UUID.
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

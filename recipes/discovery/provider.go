@@ -57,13 +57,11 @@ func (d *Discovery) Provider(ctx context.Context, name string, opts ...ProviderO
 		return nil, err
 	}
 	var c choice
-	for _, opt := range opts {
-		if opt == nil {
-			return nil, fmt.Errorf("%w: an option is nil", connection.ErrInvalid)
-		}
-		opt.applyProvider(&c)
+	err := recipe.EachOption(opts, func(o ProviderOption) error { o.applyProvider(&c); return nil })
+	if err == nil {
+		err = c.complete()
 	}
-	if err := c.complete(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	service := d.service(name)
@@ -75,7 +73,6 @@ func (d *Discovery) Provider(ctx context.Context, name string, opts ...ProviderO
 	}
 	ready := make(chan error, 1)
 	go p.run(maintained, ready)
-	var err error
 	select {
 	case err = <-ready:
 	case <-ctx.Done():

@@ -81,7 +81,7 @@ type Registration struct {
 // takes longer than the context lasts.
 func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, error) {
 	if i.ID == "" {
-		i.ID = newID()
+		i.ID = connection.RandomUUID()
 	}
 	if i.Registered == 0 {
 		i.Registered = time.Now().UnixMilli()

@@ -51,7 +51,7 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 
 // names returns the names of the contenders' znodes, starting with the head of the queue.
 func (q *lockQueue) names(ctx context.Context) ([]string, error) {
-	children, err := list(ctx, q.setup.Conn, q.setup.Path)
+	children, err := connection.ListExisting(ctx, q.setup.Conn, q.setup.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -68,19 +68,13 @@ func (q *lockQueue) readNamesAndTokens(ctx context.Context, all []Contender) ([]
 		paths[i] = c.Path
 	}
 	found, err := connection.Each(paths, connection.InFlight, func(i int, path string) (Contender, error) {
-		read, err := connection.Read(ctx, q.setup.Conn, func() (Contender, error) {
-			data, stat, err := connection.Get(q.setup.Conn, path)
-			if err != nil && !connection.IsUnreadable(err) {
-				return Contender{}, err
-			}
-			c := all[i]
-			c.Name, c.Token = string(data), stat.Czxid
-			return c, nil
-		})
-		if errors.Is(err, zk.ErrNoNode) {
-			err = nil
+		data, stat, err := connection.ReadData(ctx, q.setup.Conn, path)
+		if err != nil && !connection.IsUnreadable(err) {
+			return Contender{}, connection.IgnoreNoNode(err)
 		}
-		return read, err
+		c := all[i]
+		c.Name, c.Token = string(data), stat.Czxid
+		return c, nil
 	})
 	return slices.DeleteFunc(found, func(c Contender) bool { return c.Path == "" }), err
 }

@@ -133,7 +133,7 @@ func (s *Semaphore) free(ctx context.Context, n int) error {
 	if s.protocol != nil {
 		return s.protocol.free(ctx, n)
 	}
-	children, err := list(ctx, s.setup.Conn, s.setup.Path)
+	children, err := connection.ListExisting(ctx, s.setup.Conn, s.setup.Path)
 	if err != nil {
 		return err
 	}
@@ -144,15 +144,6 @@ func (s *Semaphore) free(ctx context.Context, n int) error {
 		return ErrHeld
 	}
 	return nil
-}
-
-// list returns the children of dir, or none if dir does not exist.
-func list(ctx context.Context, conn *zk.Conn, dir string) ([]string, error) {
-	children, err := connection.List(ctx, conn, dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		err = nil
-	}
-	return children, err
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {

@@ -30,7 +30,7 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 }
 
 func (s *Semaphore) find(ctx context.Context) ([]Contender, error) {
-	children, err := list(ctx, s.setup.Conn, s.setup.Path)
+	children, err := connection.ListExisting(ctx, s.setup.Conn, s.setup.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func recognized(children []string) []string {
 
 // queued returns the names of the contenders of the protocol of this library.
 func (s *Semaphore) queued(ctx context.Context) ([]string, error) {
-	children, err := list(ctx, s.setup.Conn, s.setup.Path)
+	children, err := connection.ListExisting(ctx, s.setup.Conn, s.setup.Path)
 	return recognized(children), err
 }
 
@@ -61,7 +61,7 @@ func (s *Semaphore) queued(ctx context.Context) ([]string, error) {
 func (c *mutexProtocol) find(ctx context.Context) ([]Contender, error) {
 	limit := connection.Start(func() (int, error) { return c.limit(ctx) })
 	found, err := connection.Each([]string{c.leases, c.mutex}, 2, func(_ int, dir string) ([]Contender, error) {
-		children, err := list(ctx, c.setup.Conn, dir)
+		children, err := connection.ListExisting(ctx, c.setup.Conn, dir)
 		if err != nil {
 			return nil, err
 		}

@@ -80,7 +80,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 // storeLimit replaces the stored limit in one transaction, which fails if the znode has changed
 // since it was listed.
 func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
-	writer := txn.Shared(txn.Config{Conn: s.setup.Conn, Dir: s.setup.Path, ACL: s.setup.ACL, Log: s.setup.Log})
+	writer := txn.Shared(txn.Config{Options: s.setup.Options, Dir: s.setup.Path})
 	for {
 		children, stat, err := s.current(ctx)
 		if errors.Is(err, zk.ErrNoNode) {

@@ -149,7 +149,7 @@ func (c *mutexProtocol) agreeOnLimit(ctx context.Context) (int, error) {
 // and reads the limit concurrently.
 func (c *mutexProtocol) free(ctx context.Context, n int) error {
 	asked := connection.Start(func() (int, error) { return c.limit(ctx) })
-	taken, err := list(ctx, c.setup.Conn, c.leases)
+	taken, err := connection.ListExisting(ctx, c.setup.Conn, c.leases)
 	limit := <-asked
 	switch {
 	case err != nil:

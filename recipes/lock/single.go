@@ -81,20 +81,16 @@ func (s *Single) Do(ctx context.Context, f func(ctx context.Context, h *Hold) er
 // the connection uses, and may be slightly out of date. If the znode is persistent, the error wraps
 // [recipes.ErrTaken].
 func (s *Single) Holder(ctx context.Context) (Contender, error) {
-	c, err := connection.Read(ctx, s.setup.Conn, func() (Contender, error) {
-		data, stat, err := connection.Get(s.setup.Conn, s.setup.Path)
-		switch {
-		case err != nil && !connection.IsUnreadable(err):
-			return Contender{}, err
-		case !connection.IsEphemeral(stat):
-			return Contender{}, s.taken(&ephemeral.TakenError{Path: s.setup.Path, Persistent: true})
-		}
+	data, stat, err := connection.ReadData(ctx, s.setup.Conn, s.setup.Path)
+	switch {
+	case err != nil && !connection.IsUnreadable(err):
+		err = connection.IgnoreNoNode(err)
+	case !connection.IsEphemeral(stat):
+		err = s.taken(&ephemeral.TakenError{Path: s.setup.Path, Persistent: true})
+	default:
 		return Contender{Path: s.setup.Path, Name: string(data), Token: stat.Czxid, Holds: true}, nil
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		err = nil
 	}
-	return c, s.setup.Fail("read the holder of", s.setup.Path, err)
+	return Contender{}, s.setup.Fail("read the holder of", s.setup.Path, err)
 }
 
 func (s *Single) acquire(ctx context.Context, noWait bool) (*Hold, error) {
@@ -149,7 +145,7 @@ func (s *Single) taken(e *ephemeral.TakenError) error {
 // creates it if necessary. If the session ends, a transaction that is still waiting for a connection is sent in the next session, in
 // which another client can hold the lock: the znode at path then exists, but the record does not.
 func (s *Single) record(ctx context.Context, session int64, gone string) (string, error) {
-	w := txn.Shared(txn.Config{Conn: s.setup.Conn, Dir: path.Dir(s.setup.Path), ACL: s.setup.ACL, Log: s.setup.Log})
+	w := txn.Shared(txn.Config{Options: s.setup.Options, Dir: path.Dir(s.setup.Path)})
 	if r := w.RecordOf(session); r != "" && r != gone {
 		return r, nil
 	}

@@ -108,13 +108,11 @@ func (c content) attempts() int {
 
 // readContent reads a znode. With an error of connection.IsUnreadable, the content has only the Stat.
 func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
-	return connection.Read(ctx, q.conn, func() (content, error) {
-		raw, stat, err := connection.Get(q.conn, path)
-		if err != nil && !connection.IsUnreadable(err) {
-			return content{}, err // the client library returns an empty Stat
-		}
-		return content{raw, stat}, err
-	})
+	raw, stat, err := connection.ReadData(ctx, q.conn, path)
+	if err != nil && !connection.IsUnreadable(err) {
+		return content{}, err // the client library returns an empty Stat
+	}
+	return content{raw, stat}, err
 }
 
 // earlyRead is a read of an item that is sent directly after its claim, in the same round trip. A

@@ -102,11 +102,9 @@ func (i *Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	select {
 	case <-call.Done():
 	case <-d.grant.Context().Done():
-		timer := time.NewTimer(limit.Confirm)
-		defer timer.Stop()
 		select {
 		case <-call.Done():
-		case <-timer.C:
+		case <-time.After(limit.Confirm):
 			if d.q.writer.Withdraw(call) {
 				return nil, d.claimLost(d.grant.Err())
 			}

@@ -16,7 +16,7 @@ func (q *Queue) monitorLease() {
 		case <-q.ctx.Done():
 			return
 		}
-		notify(q.leaseChanged)
+		connection.Signal(q.leaseChanged)
 		q.mu.Lock()
 		state := q.sub.State() // with mu, so that it is not older than a delivery that a consumer has received
 		lost := q.findDeliveries(func(d *delivery) error { return d.lossReason(state) })

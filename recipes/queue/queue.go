@@ -75,13 +75,14 @@ func New(conn *zk.Conn, path string, opts ...Option) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Log = s.Log.With("queue", path)
 	q := &Queue{
-		cfg: cfg, setup: s, conn: conn, path: items, acl: s.ACL, layout: s.Layout,
-		log: s.Log.With("queue", path), closed: make(chan struct{}), wake: make(chan struct{}, 1), leaseChanged: make(chan struct{}, 1),
+		cfg: cfg, setup: s, conn: conn, path: items, acl: s.ACL, layout: s.Layout, log: s.Log,
+		closed: make(chan struct{}), wake: make(chan struct{}, 1), leaseChanged: make(chan struct{}, 1),
 		deliveries: map[*delivery]struct{}{},
 	}
 	q.ctx, q.stop = context.WithCancelCause(context.Background())
-	q.writer = txn.New(txn.Config{Conn: conn, Dir: q.cfg.claims, ACL: s.ACL, MakeDir: q.makeClaims, Log: q.log})
+	q.writer = txn.New(txn.Config{Options: s.Options, Dir: q.cfg.claims, MakeDir: q.makeClaims})
 	return q, nil
 }
 
@@ -147,11 +148,7 @@ func (q *Queue) countItems(ctx context.Context) (int, error) {
 
 // names returns the names of the children of a directory, or none if it does not exist.
 func (q *Queue) names(ctx context.Context, dir string) ([]string, error) {
-	names, err := connection.List(ctx, q.conn, dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		err = nil
-	}
-	return names, err
+	return connection.ListExisting(ctx, q.conn, dir)
 }
 
 // untilClosed returns a context that also ends with [recipes.ErrClosed] when the queue is closed.
@@ -230,15 +227,7 @@ func (q *Queue) closedErr() error {
 	return q.connErr
 }
 
-func (q *Queue) wakeDispatcher() { notify(q.wake) }
-
-// notify sends on a channel of capacity 1 unless it is full.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (q *Queue) wakeDispatcher() { connection.Signal(q.wake) }
 
 // wrapError adds the operation and the path to an error, and translates it.
 func (q *Queue) wrapError(operation string, err error) error {

@@ -98,12 +98,10 @@ func (s *Shard) awaitRelease(finished <-chan struct{}, grace time.Duration) {
 	if finished == nil && !s.delivered.Load() {
 		return
 	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
 	case <-s.Done():
 	case <-finished:
-	case <-timer.C:
+	case <-time.After(grace):
 		s.revoked.Store(s.Hold.Err() == nil)
 	}
 }

@@ -186,10 +186,7 @@ func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
 		}
 		return state{Version: versionOf(stat), data: data, err: err, session: session}, nil
 	})
-	if errors.Is(err, zk.ErrNoNode) {
-		err = nil
-	}
-	if err == nil {
+	if err = connection.IgnoreNoNode(err); err == nil {
 		v.setLatest(s)
 	}
 	return s, err

@@ -20,7 +20,7 @@ const maxData = 0xfffff - 4096
 
 // writer returns the Writer that the values of the connection at this path and with this ACL share.
 func (v *Value[T]) writer() *txn.Writer {
-	return txn.Shared(txn.Config{Conn: v.node.Conn, Dir: v.node.Path, ACL: v.node.ACL, Log: v.node.Log})
+	return txn.Shared(txn.Config{Options: v.node.Options, Dir: v.node.Path})
 }
 
 // write replaces the state old by data. It returns ErrChanged if old is not the current state.

@@ -54,9 +54,9 @@ var accessMutants = []mutant{
 		name: "access/strict/option", breaks: "WithStrictACL without WithACL is accepted",
 		file: "internal/zk/connection/znode.go",
 		edits: []edit{
-			{`if strict && !Protects(acl)`, `if false && strict`},
+			{`case o.StrictACL && !Protects(o.ACL):`, `case false:`},
 		},
-		tests: "./internal/zk/connection -run ^TestCheckStrict$",
+		tests: "./internal/zk/connection -run ^TestOptions_Strict$",
 	},
 	{
 		name: "access/cost", breaks: "participants without WithACL read the ACL",

@@ -80,7 +80,7 @@ var electionMutants = []mutant{
 		name: "election/options-granted", breaks: "an election accepts a timeout longer than granted",
 		file: "options.go",
 		edits: []edit{
-			{"connection.ValidateTimeout(conn, o.timeout)", "connection.ValidateTimeout(conn, 0)"},
+			{"err := o.Check(); err != nil", "err := o.Check(); false"},
 		},
 		tests: ". -run TestWithSessionTimeout_LongerThanGranted",
 	},
@@ -88,7 +88,7 @@ var electionMutants = []mutant{
 		name: "recipe/options-granted", breaks: "a recipe accepts a timeout longer than granted",
 		file: "internal/zk/recipe/recipe.go",
 		edits: []edit{
-			{"connection.ValidateTimeout(conn, s.Timeout)", "connection.ValidateTimeout(conn, 0)"},
+			{"err := s.Check(); err != nil", "err := s.Check(); false && err != nil"},
 		},
 		tests: "./recipes/lock -run TestOptions_SessionTimeoutExceedsGranted",
 	},

@@ -111,7 +111,7 @@ var shardMutants = []mutant{
 		name: "shard/grace", breaks: "a shard is not revoked after the grace period",
 		file: "recipes/shard/lend.go",
 		edits: []edit{
-			{"	case <-timer.C:\n		s.revoked.Store(s.Hold.Err() == nil)\n", ""},
+			{"	case <-time.After(grace):\n		s.revoked.Store(s.Hold.Err() == nil)\n", ""},
 		},
 		tests: "./recipes/shard -run ^TestRun_GracePeriod$",
 	},

@@ -164,7 +164,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{" || limit.Elapsed(last, now) >= timeout/2", ""},
 		},
-		tests: "./internal/zk/connection -run TestCheckEvery_ZnodeIsChecked",
+		tests: "./internal/zk/connection -run TestCheckInterval_ZnodeIsChecked",
 	},
 	{
 		name: "session/interval-shortest", breaks: "the interval of the connection is not the shortest",
@@ -180,7 +180,7 @@ var sessionMutants = []mutant{
 	}
 	return true`},
 		},
-		tests: "./internal/zk/connection -run TestSubscription_CheckEvery",
+		tests: "./internal/zk/connection -run TestSubscription_CheckInterval",
 	},
 	{
 		name: "session/stated", breaks: "WithSessionTimeout does not shorten leases",
@@ -194,7 +194,7 @@ var sessionMutants = []mutant{
 		name: "session/stated-shared", breaks: "a short WithSessionTimeout shortens the leases of the connection",
 		file: "internal/zk/connection/subscription.go",
 		edits: []edit{
-			{"	timeout := m.granted\n", "	timeout := m.granted\n	for _, v := range m.validities {\n		timeout = choose(v.stated, timeout)\n	}\n"},
+			{"timeout := cmp.Or(m.granted, stated, AssumedTimeout)", "timeout := choose(stated, m.granted)"},
 		},
 		tests: "./internal/zk/connection -run ^TestSubscribe_ShorterTimeout$",
 	},
@@ -232,9 +232,9 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/learnt", breaks: "a timeout that is granted later does not shorten the lease",
-		file: "internal/zk/connection/subscription.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
-			{"granted > 0 && stated > granted", "false"},
+			{"granted > 0 && o.Timeout > granted", "false"},
 		},
 		tests: "./internal/zk/connection -run TestTimeout_GrantedLater",
 	},

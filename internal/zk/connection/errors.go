@@ -157,6 +157,14 @@ func undefinedCode(err error) *Code {
 	return &Code{Number: int32(number), Class: ClassFinal, Meaning: "the server rejects the request", Remedy: seeLog}
 }
 
+// IgnoreNoNode returns nil for zk.ErrNoNode, and other errors unchanged.
+func IgnoreNoNode(err error) error {
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
 // IsPassing reports whether err wraps an answer of ClassPassing.
 func IsPassing(err error) bool {
 	c := CodeOf(err)

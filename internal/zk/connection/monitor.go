@@ -188,7 +188,7 @@ func (m *monitor) notice(e Event) {
 	}
 	m.observe()
 	m.updateProven()
-	signal(m.wake) // the goroutine, if it has started
+	Signal(m.wake) // the goroutine, if it has started
 }
 
 // close ends the grants of all subscriptions, and then their leases. Calls may overlap, so each ends all

@@ -96,12 +96,11 @@ func TestTimeout_GrantedLater(t *testing.T) {
 				hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
 				conn, _, err := srv.Connect(time.Minute)
 				require.NoError(t, err)
-				require.NoError(t, ValidateTimeout(conn, c.stated), "not known yet")
+				require.NoError(t, checkTimeout(conn, c.stated), "not known yet")
 				require.Equal(t, c.before, SessionTimeout(conn, c.stated))
-				sub := Subscribe(conn, c.stated)
-				defer sub.Close()
 				var log testenv.Buffer
-				sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+				sub := (&Options{Conn: conn, Timeout: c.stated, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
+				defer sub.Close()
 				require.Equal(t, c.before, timeoutOf(sub))
 				hook.Remove()
 				time.Sleep(10 * time.Second)
@@ -112,10 +111,10 @@ func TestTimeout_GrantedLater(t *testing.T) {
 				synctest.Wait()
 				warnings := count(&log, "granted=")
 				if c.stated > c.granted {
-					require.Error(t, ValidateTimeout(conn, c.stated))
+					require.Error(t, checkTimeout(conn, c.stated))
 					require.Equal(t, 1, warnings, "%s", log.String())
 				} else {
-					require.NoError(t, ValidateTimeout(conn, c.stated))
+					require.NoError(t, checkTimeout(conn, c.stated))
 					require.Zero(t, warnings)
 				}
 				conn.Close()
@@ -336,7 +335,7 @@ func TestPause_EndsFirstProof(t *testing.T) {
 	// The pause is before Subscribe, and the first proof right after it. During the pause the
 	// client has sent no pings, so there is no lease before there is a chain.
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
-		require.NoError(t, ValidateTimeout(t.Conn, 0))
+		require.NoError(t, checkTimeout(t.Conn, 0))
 		time.Sleep(time.Minute)
 		pause(t, 3*time.Second)
 		sub := Subscribe(t.Conn, 0)
@@ -368,10 +367,9 @@ func TestPauseMonitor_Last(t *testing.T) {
 func TestWarnings_ShortSessions(t *testing.T) {
 	bubble.Run(t, func(t *bubble.Test) {
 		conn := bubble.Connect(t, t.Server, time.Minute)
-		sub := Subscribe(conn, 0)
-		defer sub.Close()
 		var log testenv.Buffer
-		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+		sub := (&Options{Conn: conn, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
+		defer sub.Close()
 		reports := func() int { return count(&log, "again and again") }
 		for range 10 {
 			t.Server.DropConnections()
@@ -390,10 +388,9 @@ func TestWarnings_ShortSessions(t *testing.T) {
 // An outage longer than the session timeout is logged once.
 func TestWarnings_Outage(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
-		sub := Subscribe(t.Conn, 0)
-		defer sub.Close()
 		var log testenv.Buffer
-		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+		sub := (&Options{Conn: t.Conn, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
+		defer sub.Close()
 		reports := func() int { return count(&log, "no server has continued the session") }
 		t.Server.DropConnections()
 		time.Sleep(10 * time.Second)

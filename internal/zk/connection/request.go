@@ -206,7 +206,7 @@ func AwaitClosing(ctx context.Context, conn *zk.Conn, d time.Duration) {
 //
 // Get also returns the Stat if the connection must not read the znode; see IsUnreadable.
 func Get(conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
-	data, stat, _, err := getData(conn, path, false)
+	data, stat, _, err := GetW(conn, path, false)
 	return data, stat, err
 }
 
@@ -215,13 +215,9 @@ func IsUnreadable(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, zk.ErrNoAuth)
 }
 
-// GetW is conn.GetW. With ErrTooLarge it also returns the Stat and a watch, and with zk.ErrNoAuth the Stat:
-// servers since 3.8.4 send no events of a znode to a client that must not read it.
-func GetW(conn *zk.Conn, path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
-	return getData(conn, path, true)
-}
-
-func getData(conn *zk.Conn, path string, watched bool) (data []byte, stat *zk.Stat, watch <-chan zk.Event, err error) {
+// GetW is conn.GetW, or Get if watched is false. With ErrTooLarge it also returns the Stat and a watch, and with
+// zk.ErrNoAuth the Stat: servers since 3.8.4 send no events of a znode to a client that must not read it.
+func GetW(conn *zk.Conn, path string, watched bool) (data []byte, stat *zk.Stat, watch <-chan zk.Event, err error) {
 	data, stat, watch, err = read(conn, part{path, false}, func() (data []byte, stat *zk.Stat, watch <-chan zk.Event, err error) {
 		if watched {
 			return conn.GetW(path)
@@ -271,10 +267,7 @@ func ReadStat(ctx context.Context, conn *zk.Conn, path string) (*zk.Stat, error)
 
 // Children lists the children of path like conn.Children, and recognizes a reply that is too large.
 func Children(conn *zk.Conn, path string) ([]string, *zk.Stat, error) {
-	names, stat, _, err := read(conn, part{path, true}, func() ([]string, *zk.Stat, <-chan zk.Event, error) {
-		names, stat, err := conn.Children(path)
-		return names, stat, nil, err
-	})
+	names, stat, _, err := ChildrenW(conn, path, false)
 	return names, stat, err
 }
 
@@ -286,9 +279,21 @@ func List(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
 	})
 }
 
-// ChildrenW is conn.ChildrenW. With ErrTooLarge no watch is set.
-func ChildrenW(conn *zk.Conn, path string) ([]string, *zk.Stat, <-chan zk.Event, error) {
-	return read(conn, part{path, true}, func() ([]string, *zk.Stat, <-chan zk.Event, error) { return conn.ChildrenW(path) })
+// ListExisting is List, and returns no names if the znode does not exist.
+func ListExisting(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
+	names, err := List(ctx, conn, path)
+	return names, IgnoreNoNode(err)
+}
+
+// ChildrenW is conn.ChildrenW, or Children if watched is false. With ErrTooLarge no watch is set.
+func ChildrenW(conn *zk.Conn, path string, watched bool) ([]string, *zk.Stat, <-chan zk.Event, error) {
+	return read(conn, part{path, true}, func() ([]string, *zk.Stat, <-chan zk.Event, error) {
+		if watched {
+			return conn.ChildrenW(path)
+		}
+		names, stat, err := conn.Children(path)
+		return names, stat, nil, err
+	})
 }
 
 // part is the part of a znode that a reply contains.

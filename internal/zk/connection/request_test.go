@@ -249,7 +249,7 @@ func TestGetW_TooLarge(t *testing.T) {
 	runLargeTest(t, func(l large) {
 		l.create("/a", 100<<10)
 		watch, err := Read(l.Context(), l.small, func() (<-chan zk.Event, error) {
-			_, _, watch, err := GetW(l.small, "/a")
+			_, _, watch, err := GetW(l.small, "/a", true)
 			return watch, err
 		})
 		require.ErrorIs(l, err, ErrTooLarge)

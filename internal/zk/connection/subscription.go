@@ -1,8 +1,8 @@
 package connection
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -23,7 +23,7 @@ type Subscription struct {
 	rejected error
 	onCheck  func(Check)
 	first    time.Time               // when the write of Prove was sent
-	every    time.Duration           // the longest interval of checks, set by CheckEvery
+	every    time.Duration           // Options.CheckInterval
 	stated   time.Duration           // the session timeout that was passed to Subscribe
 	log      *slog.Logger            // nil for none
 	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
@@ -55,12 +55,14 @@ func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	return s
 }
 
-// Subscribe returns a subscription with these options.
+// Subscribe returns a subscription with these options, for whose warnings the monitor uses the logger.
 func (o *Options) Subscribe() *Subscription {
-	sub := Subscribe(o.Conn, o.Timeout)
-	sub.CheckEvery(o.CheckInterval)
-	sub.LogTo(o.Log)
-	return sub
+	s := Subscribe(o.Conn, o.Timeout)
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.every, s.log = o.CheckInterval, o.Log
+	s.m.warn(s)
+	return s
 }
 
 // Close ends the subscription, and with the last one the goroutine of the monitor, for which it waits.
@@ -196,7 +198,7 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	if check && m.timer.Stop() {
 		m.timer.Reset(0)
 	}
-	signal(m.wake) // the goroutine, if it has started
+	Signal(m.wake) // the goroutine, if it has started
 }
 
 // Move continues the checks of Prove with another znode, with which an acknowledged transaction, sent at
@@ -211,14 +213,6 @@ func (s *Subscription) Move(path string, sent time.Time) {
 	s.path, s.missing = path, false
 	m.proving[path] = s
 	m.updateProven()
-}
-
-// CheckEvery sets the time from the acknowledgement of a check to the next check, at most a quarter of the
-// session timeout; zero means an eighth. Each check renews the lease of all subscriptions.
-func (s *Subscription) CheckEvery(d time.Duration) {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	s.every = d
 }
 
 // StopProving ends the checks that Prove has started.
@@ -240,33 +234,10 @@ func SessionTimeout(conn *zk.Conn, stated time.Duration) time.Duration {
 }
 
 func choose(stated, granted time.Duration) time.Duration {
-	switch {
-	case stated > 0 && granted > 0:
+	if stated > 0 && granted > 0 {
 		return min(stated, granted)
-	case stated > 0:
-		return stated
-	case granted > 0:
-		return granted
 	}
-	return AssumedTimeout
-}
-
-// ValidateTimeout returns an error for a configured timeout that exceeds the granted one, as far as that is
-// known. It also starts to detect pauses of the process.
-func ValidateTimeout(conn *zk.Conn, stated time.Duration) error {
-	if granted := Granted(conn); granted > 0 && stated > granted {
-		return fmt.Errorf("the servers have granted %v; omit the option or use at most that value", granted)
-	}
-	DetectPauses(conn)
-	return nil
-}
-
-// LogTo sets the logger for warnings of the monitor.
-func (s *Subscription) LogTo(log *slog.Logger) {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	s.log = log
-	s.m.warn(s)
+	return cmp.Or(stated, granted, AssumedTimeout)
 }
 
 // timeout returns the timeout of subscriptions that state this one. The caller holds mu.
@@ -278,15 +249,11 @@ func (m *monitor) timeout(stated time.Duration) time.Duration {
 // a subscription states, or else AssumedTimeout. For earlier proofs the servers used the earlier one, so a
 // longer one does not apply to them. The caller holds mu.
 func (m *monitor) updateTimeout() {
-	timeout := m.granted
-	if timeout == 0 {
-		for _, v := range m.validities {
-			timeout = max(timeout, v.stated)
-		}
-		if timeout == 0 {
-			timeout = AssumedTimeout
-		}
+	var stated time.Duration
+	for _, v := range m.validities {
+		stated = max(stated, v.stated)
 	}
+	timeout := cmp.Or(m.granted, stated, AssumedTimeout)
 	if timeout < m.lease.timeout || len(m.lease.proofs) == 0 {
 		m.lease.timeout = timeout
 	}
@@ -336,10 +303,10 @@ func (r *checked) report(err error) {
 	}
 }
 
-func (s *Subscription) notify() { signal(s.changed) }
+func (s *Subscription) notify() { Signal(s.changed) }
 
-// signal adds an element to a channel of capacity 1 unless it has one.
-func signal(c chan<- struct{}) {
+// Signal adds an element to a channel of capacity 1 unless it has one.
+func Signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -131,11 +131,10 @@ func TestSubscribe_ShorterTimeoutStartsGoroutine(t *testing.T) {
 
 // The writes of other users renew the lease of a user that needs checks rarely, but do not show
 // whether its znode exists.
-func TestCheckEvery_ZnodeIsChecked(t *testing.T) {
+func TestCheckInterval_ZnodeIsChecked(t *testing.T) {
 	runTest(t, 10*time.Second, func(t *bubble.Test) {
-		long := Subscribe(t.Conn, 0)
+		long := (&Options{Conn: t.Conn, CheckInterval: 10 * time.Second}).Subscribe()
 		defer long.Close()
-		long.CheckEvery(10 * time.Second)
 		long.Prove(znode, time.Now())
 		done := make(chan struct{})
 		go func() {
@@ -162,7 +161,7 @@ func TestCheckEvery_ZnodeIsChecked(t *testing.T) {
 // activity, which may take a quarter of the granted timeout.
 func TestPause_ShorterTimeout(t *testing.T) {
 	runTest(t, 10*time.Second, func(t *bubble.Test) {
-		require.NoError(t, ValidateTimeout(t.Conn, time.Second))
+		require.NoError(t, checkTimeout(t.Conn, time.Second))
 		time.Sleep(time.Minute)
 		p := pauseMonitors.Of(t.Conn)
 		p.mu.Lock()
@@ -182,12 +181,11 @@ func TestPause_ShorterTimeout(t *testing.T) {
 }
 
 // The shortest interval of the subscriptions that require a lease applies.
-func TestSubscription_CheckEvery(t *testing.T) {
+func TestSubscription_CheckInterval(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
-		slow, quick := Subscribe(t.Conn, 0), Subscribe(t.Conn, 0)
+		slow, quick := (&Options{Conn: t.Conn, CheckInterval: time.Second}).Subscribe(), Subscribe(t.Conn, 0)
 		defer slow.Close()
 		defer quick.Close()
-		slow.CheckEvery(time.Second)
 		slow.Prove(znode, time.Now())
 		perMinute := func() int {
 			time.Sleep(5 * time.Second)

@@ -2,6 +2,7 @@ package connection
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,21 +42,6 @@ func CheckPath(node string) error {
 	return nil
 }
 
-// CheckACL returns ErrInvalid if acl cannot be that of a znode.
-func CheckACL(acl []zk.ACL) error {
-	size := 0
-	for _, a := range acl {
-		size += 12 + len(a.Scheme) + len(a.ID)
-	}
-	switch {
-	case len(acl) == 0:
-		return fmt.Errorf("%w: WithACL: the list is empty", ErrInvalid)
-	case size > maxACL:
-		return fmt.Errorf("%w: WithACL: %d bytes exceed the limit of %d", ErrInvalid, size, maxACL)
-	}
-	return nil
-}
-
 // MakeZnode creates node, and those of its parents that do not exist as containers, which the ensemble may
 // remove after their last child was deleted. So is node if container is true. Servers that do not implement
 // containers get persistent znodes. A znode that exists is not changed.
@@ -76,6 +62,14 @@ func MakeZnode(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, co
 			return err
 		}
 	}
+}
+
+// RandomUUID returns a random UUID, for the name of a znode.
+func RandomUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // IsEphemeral reports whether the znode with this Stat belongs to a session. The Stat of a container has
@@ -180,18 +174,61 @@ type Options struct {
 	ACL  []zk.ACL // of the znodes that a participant creates
 	// StrictACL makes an ACL of an existing znode that permits others more than ACL does an error instead of a
 	// warning.
-	StrictACL     bool
-	Timeout       time.Duration // the session timeout that the user states, 0 for the granted one
-	CheckInterval time.Duration // between the checks that renew a lease, 0 for the default
+	StrictACL bool
+	Timeout   time.Duration // the session timeout that the user states, 0 for the granted one
+	// CheckInterval is the time from the acknowledgement of a check to the next check, at most a quarter of the
+	// session timeout; 0 means an eighth. Each check renews the lease of all subscriptions.
+	CheckInterval time.Duration
 	Log           *slog.Logger
+
+	err error // the error of the first invalid option
 }
 
-// CheckStrict returns ErrInvalid if there is nothing that a strict ACL can forbid.
-func CheckStrict(acl []zk.ACL, strict bool) error {
-	if strict && !Protects(acl) {
-		return fmt.Errorf("%w: WithStrictACL: it needs WithACL with an ACL that does not grant all permissions to all clients", ErrInvalid)
+// Invalid makes Check return an ErrInvalid, unless an option was invalid before.
+func (o *Options) Invalid(format string, args ...any) {
+	if o.err == nil {
+		o.err = fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 	}
-	return nil
+}
+
+// SetTimeout sets Timeout by WithSessionTimeout.
+func (o *Options) SetTimeout(d time.Duration) {
+	if o.Timeout = d; d < 100*time.Millisecond {
+		o.Invalid("WithSessionTimeout(%v): must be at least 100ms", d)
+	}
+}
+
+// SetCheckInterval sets CheckInterval by WithCheckInterval.
+func (o *Options) SetCheckInterval(d time.Duration) {
+	if o.CheckInterval = d; d <= 0 {
+		o.Invalid("WithCheckInterval(%v): must be positive", d)
+	}
+}
+
+// Check returns an ErrInvalid if an option is invalid: for Timeout, if it exceeds the granted one, as far as that
+// is known. It also starts to detect pauses of the process. Conn may be nil.
+func (o *Options) Check() error {
+	size := 0
+	for _, a := range o.ACL {
+		size += 12 + len(a.Scheme) + len(a.ID)
+	}
+	switch {
+	case o.Log == nil:
+		o.Invalid("WithLogger(nil)")
+	case len(o.ACL) == 0:
+		o.Invalid("WithACL: the list is empty")
+	case size > maxACL:
+		o.Invalid("WithACL: %d bytes exceed the limit of %d", size, maxACL)
+	case o.StrictACL && !Protects(o.ACL):
+		o.Invalid("WithStrictACL: it needs WithACL with an ACL that does not grant all permissions to all clients")
+	case o.Conn == nil:
+	default:
+		DetectPauses(o.Conn)
+		if granted := Granted(o.Conn); granted > 0 && o.Timeout > granted {
+			o.Invalid("WithSessionTimeout(%v): the servers have granted %v; omit the option or use at most that value", o.Timeout, granted)
+		}
+	}
+	return o.err
 }
 
 // OpenError means that the ACL of a znode permits other clients to change it. It wraps ErrPermission.

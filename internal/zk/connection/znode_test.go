@@ -2,6 +2,7 @@ package connection
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"path"
 	"testing"
@@ -150,12 +151,20 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// CheckStrict rejects an ACL with which there is nothing to check.
-func TestCheckStrict(t *testing.T) {
+// A strict ACL with which there is nothing to check is invalid.
+func TestOptions_Strict(t *testing.T) {
+	check := func(acl []zk.ACL, strict bool) error {
+		return (&Options{ACL: acl, StrictACL: strict, Log: slog.New(slog.DiscardHandler)}).Check()
+	}
 	open, closed := zk.WorldACL(zk.PermAll), zk.AuthACL(zk.PermAll)
-	require.ErrorIs(t, CheckStrict(open, true), ErrInvalid)
-	require.NoError(t, CheckStrict(open, false))
-	require.NoError(t, CheckStrict(closed, true))
+	require.ErrorIs(t, check(open, true), ErrInvalid)
+	require.NoError(t, check(open, false))
+	require.NoError(t, check(closed, true))
+}
+
+// checkTimeout checks the options of a recipe with this session timeout.
+func checkTimeout(conn *zk.Conn, stated time.Duration) error {
+	return (&Options{Conn: conn, ACL: zk.WorldACL(zk.PermAll), Timeout: stated, Log: slog.New(slog.DiscardHandler)}).Check()
 }
 
 // TestOpenError fails if the error does not say what the ACL permits to others, and how to change

@@ -113,10 +113,7 @@ func (k *Keeper) Set(data []byte) uint64 {
 	defer k.mu.Unlock()
 	k.data, k.rejection = data, nil
 	k.wanted++
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	connection.Signal(k.wake)
 	return k.wanted
 }
 
@@ -244,10 +241,8 @@ func (k *Keeper) keep() error {
 
 // sleep pauses until the time is over or Set is called.
 func (k *Keeper) sleep(d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-k.wake:
 		return nil

@@ -31,7 +31,7 @@ func connect(w *bubble.Test) *recipe.Setup {
 }
 
 func setup(w *bubble.Test, conn *zk.Conn) *recipe.Setup {
-	s, err := recipe.New(conn, "/members", []recipe.Shared{recipe.WithTimeout(timeout)}, recipe.Shared.ApplyGroup)
+	s, err := recipe.New(conn, "/members", []recipe.Shared{func(s *recipe.Setup) { s.SetTimeout(timeout) }}, recipe.Shared.ApplyGroup)
 	require.NoError(w, err)
 	return s
 }

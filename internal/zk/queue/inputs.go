@@ -326,15 +326,12 @@ func announceDeparture(conn *zk.Conn, path string) {
 // (connection.AwaitClosing).
 func heardDeparture(ctx context.Context, conn *zk.Conn, d *departure) bool {
 	const interval = time.Millisecond
-	for end := time.Now().Add(closingTime); conn.State() == zk.StateHasSession; {
+	for end := time.Now().Add(closingTime); conn.State() == zk.StateHasSession && time.Now().Before(end); {
 		select {
 		case <-d.announced:
 			return true
 		case <-time.After(interval):
 		case <-ctx.Done():
-			return false
-		}
-		if !time.Now().Before(end) {
 			return false
 		}
 	}

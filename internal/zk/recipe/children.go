@@ -100,7 +100,7 @@ type ChildReader[T any] struct {
 	doubtful bool
 	recheck  <-chan time.Time
 
-	fired      chan firedWatch
+	fired      chan struct{} // capacity 1; has an element if the watch on a child may have fired
 	stop       chan struct{}
 	forwarders sync.WaitGroup // the goroutines that wait for the watches of children
 }
@@ -112,19 +112,12 @@ type child[T any] struct {
 	watch *watch.Watch // nil if it has fired
 }
 
-// firedWatch is an event of the watch on a child.
-type firedWatch struct {
-	name   string
-	watch  *watch.Watch
-	closed bool // the owner of the connection has closed it
-}
-
 // NewChildReader returns a ChildReader. If latest is true, the first Read includes all changes that were
 // acknowledged before. Otherwise it returns what the server of the connection knows.
 func NewChildReader[T any](s *Setup, c ChildConfig[T], latest bool) *ChildReader[T] {
 	return &ChildReader[T]{
 		setup: s, config: c, sub: s.Subscribe(), children: map[string]*child[T]{}, sync: latest,
-		fired: make(chan firedWatch), stop: make(chan struct{}),
+		fired: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 }
 
@@ -208,8 +201,8 @@ func (r *ChildReader[T]) readChildren(ctx context.Context, all bool) error {
 		if found.Stat != nil {
 			c.owner = found.Stat.EphemeralOwner
 		}
-		if was := previous[name]; was == nil || was.watch != c.watch {
-			r.forward(name, c.watch)
+		if was := previous[name]; c.watch != nil && (was == nil || was.watch != c.watch) {
+			r.forward(c.watch)
 		}
 		r.children[name], r.doubtful = c, r.doubtful || found.Doubt
 	})
@@ -219,18 +212,13 @@ func (r *ChildReader[T]) query(node string, what watch.What) watch.Query {
 	return watch.Query{Path: node, What: what, Epoch: r.epoch, Reset: r.reset}
 }
 
-// forward sends the event of the watch on a child to Wait.
-func (r *ChildReader[T]) forward(name string, w *watch.Watch) {
-	if w == nil {
-		return
-	}
+// forward wakes Wait when the watch on a child fires.
+func (r *ChildReader[T]) forward(w *watch.Watch) {
 	r.forwarders.Go(func() {
 		select {
 		case event := <-w.C():
-			select {
-			case r.fired <- firedWatch{name, w, errors.Is(w.Take(event).Err, zk.ErrClosing)}:
-			case <-r.stop:
-			}
+			w.Take(event)
+			connection.Signal(r.fired)
 		case <-r.stop:
 		}
 	})
@@ -248,20 +236,9 @@ func (r *ChildReader[T]) Wait(ctx context.Context, retry <-chan time.Time) error
 		}
 		select {
 		case event := <-r.list.C():
-			closed := errors.Is(r.list.Take(event).Err, zk.ErrClosing)
-			if r.list, changed = nil, true; closed {
-				return connection.ErrConnClosed
-			}
-		case f := <-r.fired:
-			var err error
-			if changed, err = r.recordFired(f); err != nil {
-				return err
-			}
-		case <-r.sub.Changed():
-			var err error
-			if changed, err = r.recordLost(); err != nil {
-				return err
-			}
+			r.list.Take(event)
+		case <-r.fired:
+		case <-r.sub.Changed(): // the channel of a watch that was lost receives nothing
 		case <-r.recheck:
 			r.recheck, r.reset = nil, true
 			return nil
@@ -270,20 +247,22 @@ func (r *ChildReader[T]) Wait(ctx context.Context, retry <-chan time.Time) error
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}
-	if err := r.recordAllFired(); err != nil {
-		return err
+		var err error
+		if changed, err = r.recordFired(); err != nil {
+			return err
+		}
 	}
 	if r.mayBeClosing() {
 		connection.AwaitClosing(ctx, r.setup.Conn, connection.ClosingTime)
 	}
-	return r.recordAllFired()
+	_, err := r.recordFired() // changes that are made together are read together
+	return err
 }
 
-// recordLost records which watches have fired, also those that were lost, and reports whether there are
+// recordFired records which watches have fired, also those that were lost, and reports whether there are
 // any. The connection may have been closed at the same time.
-func (r *ChildReader[T]) recordLost() (changed bool, err error) {
-	lost := func(w *watch.Watch) bool {
+func (r *ChildReader[T]) recordFired() (changed bool, err error) {
+	fired := func(w *watch.Watch) bool {
 		if !w.Fired() {
 			return false
 		}
@@ -292,43 +271,15 @@ func (r *ChildReader[T]) recordLost() (changed bool, err error) {
 		}
 		return true
 	}
-	if lost(r.list) {
+	if fired(r.list) {
 		r.list, changed = nil, true
 	}
 	for _, c := range r.children {
-		if lost(c.watch) {
+		if fired(c.watch) {
 			c.watch, changed = nil, true
 		}
 	}
 	return changed, err
-}
-
-// recordFired records that the watch on a child has fired, and reports whether it is the current one.
-func (r *ChildReader[T]) recordFired(f firedWatch) (changed bool, err error) {
-	if f.closed {
-		return false, connection.ErrConnClosed
-	}
-	c := r.children[f.name]
-	if c == nil || c.watch != f.watch {
-		return false, nil
-	}
-	c.watch = nil
-	return true, nil
-}
-
-// recordAllFired records the watches that have fired by now: changes that are made together are read
-// together.
-func (r *ChildReader[T]) recordAllFired() error {
-	for {
-		select {
-		case f := <-r.fired:
-			if _, err := r.recordFired(f); err != nil {
-				return err
-			}
-		default:
-			return nil
-		}
-	}
 }
 
 // mayBeClosing reports whether the owner may be closing the connection, which first deletes the children of

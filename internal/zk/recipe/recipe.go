@@ -35,8 +35,7 @@ type Setup struct {
 	// Events is the value of WithEvents, or nil.
 	Events func(event.Event)
 
-	own any   // a pointer to the values of the options of one package; nil if it has none
-	err error // the error of the first invalid option
+	own any // a pointer to the values of the options of one package; nil if it has none
 }
 
 // Own returns a function that sets an option of the recipes of one package, which call NewOwn with a *T.
@@ -45,8 +44,8 @@ func Own[T any](name string, set func(*T)) func(*Setup) {
 	return func(s *Setup) {
 		if own, ok := s.own.(*T); ok {
 			set(own)
-		} else if s.err == nil {
-			s.err = fmt.Errorf("%w: %s does not apply to this recipe", connection.ErrInvalid, name)
+		} else {
+			s.Invalid("%s does not apply to this recipe", name)
 		}
 	}
 }
@@ -88,23 +87,11 @@ func NewReader[T, O any](conn *zk.Conn, path string, own *T, options []O, apply 
 	}
 	s := &Setup{Path: path, own: own}
 	s.Conn, s.ACL, s.Log = conn, zk.WorldACL(zk.PermAll), slog.New(slog.DiscardHandler)
-	err := EachOption(options, func(o O) error { apply(o, s); return nil })
-	switch {
-	case err != nil:
-		return nil, err
-	case s.err != nil:
-		return nil, s.err
-	case s.Log == nil:
-		return nil, fmt.Errorf("%w: WithLogger(nil)", connection.ErrInvalid)
-	}
-	if err := connection.CheckACL(s.ACL); err != nil {
+	if err := EachOption(options, func(o O) error { apply(o, s); return nil }); err != nil {
 		return nil, err
 	}
-	if err := connection.CheckStrict(s.ACL, s.StrictACL); err != nil {
+	if err := s.Check(); err != nil {
 		return nil, err
-	}
-	if err := connection.ValidateTimeout(conn, s.Timeout); err != nil {
-		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", connection.ErrInvalid, s.Timeout, err)
 	}
 	return s, nil
 }
@@ -200,13 +187,13 @@ func (s *Setup) Fail(operation, path string, err error) error {
 }
 
 // Shared is an option of all recipes, with the methods of the type Option of each package. They are
-// exported only because an interface of another package cannot have unexported ones of this package. The
-// zero Shared changes nothing.
-type Shared struct{ set func(*Setup) }
+// exported only because an interface of another package cannot have unexported ones of this package. A
+// nil Shared changes nothing.
+type Shared func(*Setup)
 
 func (o Shared) apply(s *Setup) {
-	if o.set != nil {
-		o.set(s)
+	if o != nil {
+		o(s)
 	}
 }
 
@@ -221,49 +208,13 @@ func (o Shared) ApplyQueue(s *Setup)     { o.apply(s) }
 func (o Shared) ApplyValue(s *Setup)     { o.apply(s) }
 
 // WithLayout selects a layout.
-func WithLayout(l Layout) Shared { return Shared{func(s *Setup) { s.Layout = l }} }
-
-// WithTimeout sets the session timeout. It is the implementation of recipes.WithSessionTimeout.
-func WithTimeout(d time.Duration) Shared {
-	return Shared{func(s *Setup) {
-		if s.Timeout = d; d < 100*time.Millisecond && s.err == nil {
-			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", connection.ErrInvalid, d)
-		}
-	}}
-}
-
-// WithCheckInterval is recipes.WithCheckInterval.
-func WithCheckInterval(d time.Duration) Shared {
-	return Shared{func(s *Setup) {
-		if s.CheckInterval = d; d <= 0 && s.err == nil {
-			s.err = fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", connection.ErrInvalid, d)
-		}
-	}}
-}
-
-// WithACL is recipes.WithACL.
-func WithACL(acl []zk.ACL) Shared { return Shared{func(s *Setup) { s.ACL = acl }} }
-
-// WithStrictACL is recipes.WithStrictACL.
-func WithStrictACL() Shared { return Shared{func(s *Setup) { s.StrictACL = true }} }
-
-// WithEvents is recipes.WithEvents.
-func WithEvents(f func(event.Event)) Shared {
-	return Shared{func(s *Setup) {
-		if s.Events = f; f == nil && s.err == nil {
-			s.err = fmt.Errorf("%w: WithEvents(nil)", connection.ErrInvalid)
-		}
-	}}
-}
-
-// WithLogger is recipes.WithLogger.
-func WithLogger(log *slog.Logger) Shared { return Shared{func(s *Setup) { s.Log = log }} }
+func WithLayout(l Layout) Shared { return func(s *Setup) { s.Layout = l } }
 
 // Settings returns an option that copies the values of the options of package recipes to another recipe,
 // except WithEvents: a recipe does not report the events of the recipes that it uses.
 func (s *Setup) Settings() Shared {
-	return Shared{func(other *Setup) {
+	return func(other *Setup) {
 		other.ACL, other.StrictACL, other.Timeout, other.CheckInterval = s.ACL, s.StrictACL, s.Timeout, s.CheckInterval
 		other.Layout, other.Log = s.Layout, s.Log
-	}}
+	}
 }

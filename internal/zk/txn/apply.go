@@ -60,6 +60,7 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 				finishBatch(batch, Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Record: r.path})
 				return
 			case err != nil:
+				w.setRecord(nil)
 				w.cfg.Log.Warn("outcome of a transaction is unknown", "record", r.path, "err", err)
 				o := Outcome{Err: ErrUnknown, Failed: -1, Session: r.session}
 				if errors.Is(err, connection.ErrConnClosed) {

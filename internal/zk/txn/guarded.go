@@ -41,11 +41,9 @@ func Guarded(conn *zk.Conn, g *connection.Grant, own []string, notHeld error, op
 	select {
 	case a = <-answered:
 	case <-g.Context().Done():
-		timer := time.NewTimer(limit.Confirm)
-		defer timer.Stop()
 		select {
 		case a = <-answered:
-		case <-timer.C:
+		case <-time.After(limit.Confirm):
 			return nil, fmt.Errorf("%w: %w", connection.ErrUnconfirmed, g.Err())
 		}
 	}

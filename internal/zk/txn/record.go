@@ -2,7 +2,6 @@ package txn
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"path"
@@ -39,15 +38,7 @@ func (r *record) nextID() []byte {
 
 // newRecord returns a record with a unique name.
 func (w *Writer) newRecord() *record {
-	prefix := w.cfg.Prefix
-	if prefix == "" {
-		prefix = "client-"
-	}
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // crypto/rand never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	name := fmt.Sprintf("%s%x-%x-%x-%x-%x", prefix, b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-	return &record{path: path.Join(w.cfg.Dir, name)}
+	return &record{path: path.Join(w.cfg.Dir, w.cfg.prefix+connection.RandomUUID())}
 }
 
 // createOps returns the operations that create the znode with an ID.
@@ -175,12 +166,10 @@ func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Sta
 	for {
 		data, stat, err := connection.ReadData(ctx, conn, r.path)
 		if err != nil {
-			w.setRecord(nil)
 			return nil, err
 		}
 		last, err := strconv.ParseUint(string(data), 10, 64)
 		if err != nil {
-			w.setRecord(nil)
 			return nil, fmt.Errorf("another client has written to %s", r.path)
 		}
 		if last >= id {
@@ -201,7 +190,6 @@ func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Sta
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), connection.Transient(err):
 			_ = limit.Pause(ctx, w.backoff.Next()) // the context is never done
 		default:
-			w.setRecord(nil)
 			return nil, err
 		}
 	}
@@ -223,11 +211,7 @@ func (w *Writer) deleteLastRecord(conn *zk.Conn) error {
 
 // deleteRecord deletes a record. It succeeds if the record does not exist.
 func deleteRecord(ctx context.Context, conn *zk.Conn, path string) error {
-	err := connection.Retry(ctx, conn, func() error { return conn.Delete(path, -1) })
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	return err
+	return connection.IgnoreNoNode(connection.Retry(ctx, conn, func() error { return conn.Delete(path, -1) }))
 }
 
 // sharedPrefix begins the names of the records of shared writers.
@@ -245,7 +229,7 @@ func Shared(cfg Config) *Writer {
 	key := fmt.Sprint(cfg.Dir, " ", cfg.ACL)
 	w := shared.Entries[key]
 	if w == nil {
-		cfg.Prefix = sharedPrefix
+		cfg.prefix = sharedPrefix
 		w = New(cfg)
 		shared.Entries[key] = w
 	}

@@ -13,10 +13,10 @@
 package txn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -42,16 +42,13 @@ var (
 
 // Config is the configuration of a Writer.
 type Config struct {
-	Conn *zk.Conn
-	// Dir is the directory of the record.
-	Dir string
-	// Prefix begins the name of the record. It is "client-" by default.
-	Prefix string
-	// ACL is the ACL with which the record is created.
-	ACL []zk.ACL
+	connection.Options // the connection, the ACL of the record, and the logger
+
+	Dir string // of the record
 	// MakeDir creates Dir if it does not exist. If it is nil, transactions fail with zk.ErrNoNode.
 	MakeDir func(ctx context.Context) error
-	Log     *slog.Logger
+
+	prefix string // begins the name of the record
 }
 
 // Transaction is a transaction to apply. It must not be changed after it was passed to a Writer.
@@ -145,7 +142,7 @@ type Writer struct {
 // New returns a Writer. It sends no request.
 func New(cfg Config) *Writer {
 	w := &Writer{cfg: cfg, conn: weak.Make(cfg.Conn), closed: make(chan struct{})}
-	w.cfg.Conn = nil
+	w.cfg.Conn, w.cfg.prefix = nil, cmp.Or(cfg.prefix, "client-")
 	return w
 }
 

@@ -35,7 +35,7 @@ func run(t *testing.T, f func(h *writerTest)) {
 	bubble.Run(t, func(t *bubble.Test) {
 		t.Conn = t.Connect()
 		f(&writerTest{t, New(Config{
-			Conn: t.Conn, Dir: "/records", ACL: openACL, Log: discard,
+			Options: connection.Options{Conn: t.Conn, ACL: openACL, Log: discard}, Dir: "/records",
 			MakeDir: func(ctx context.Context) error { return connection.MakeZnode(ctx, t.Conn, "/records", openACL, true) },
 		})})
 	})
@@ -58,7 +58,7 @@ func runWithRecord(t *testing.T, f func(h *writerTest)) {
 func runShared(t *testing.T, f func(h *writerTest)) {
 	bubble.Run(t, func(t *bubble.Test) {
 		t.Conn = t.Connect()
-		cfg := Config{Conn: t.Conn, Dir: "/n", ACL: openACL, Log: discard}
+		cfg := Config{Options: connection.Options{Conn: t.Conn, ACL: openACL, Log: discard}, Dir: "/n"}
 		w := Shared(cfg)
 		require.Same(t, w, Shared(cfg))
 		require.Nil(t, w.cfg.Conn, "the writer keeps its connection in memory")

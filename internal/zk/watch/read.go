@@ -202,14 +202,10 @@ func (p *pool) perform(conn *zk.Conn, k key, r *read) {
 func send(conn *zk.Conn, k key, set bool) (f Found, c <-chan zk.Event, err error) {
 	var exists bool
 	switch {
-	case k.kind == data && set:
-		f.Data, f.Stat, c, err = connection.GetW(conn, k.path)
 	case k.kind == data:
-		f.Data, f.Stat, err = connection.Get(conn, k.path)
-	case k.kind == children && set:
-		f.Children, f.Stat, c, err = connection.ChildrenW(conn, k.path)
-	case k.kind == children, k.kind == nothing:
-		f.Children, f.Stat, err = connection.Children(conn, k.path)
+		f.Data, f.Stat, c, err = connection.GetW(conn, k.path, set)
+	case k.kind != creation:
+		f.Children, f.Stat, c, err = connection.ChildrenW(conn, k.path, set)
 	case set:
 		exists, f.Stat, c, err = conn.ExistsW(k.path)
 	default:

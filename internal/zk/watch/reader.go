@@ -16,8 +16,8 @@ type Reader struct {
 	sub   *connection.Subscription
 	query Query
 	watch *Watch
-	doubt *time.Timer // nil unless the watch is in doubt
-	// doubtUntil is when doubt fires.
+	doubt <-chan time.Time // receives an element at doubtUntil; nil unless the watch is in doubt
+	// doubtUntil is when the znode is read again because the watch is in doubt.
 	doubtUntil time.Time
 }
 
@@ -33,26 +33,20 @@ func (r *Reader) Read(ctx context.Context) (Found, error) {
 	q, now := r.query, time.Now()
 	q.Epoch, q.Woken = r.sub.State().Epoch, r.watch
 	// The watch is set again if it has become doubtful while the Reader waited, or after connection.DoubtDelay.
-	waited := r.doubt != nil && !r.doubtUntil.After(now)
-	q.Reset = r.query.Epoch != 0 && r.query.Epoch != q.Epoch || waited
-	found, err := Read(ctx, r.conn, q)
 	inDoubt := r.doubt != nil
-	if inDoubt {
-		r.doubt.Stop()
-		r.doubt = nil
-	}
-	r.watch = nil
+	q.Reset = r.query.Epoch != 0 && r.query.Epoch != q.Epoch || inDoubt && !r.doubtUntil.After(now)
+	found, err := Read(ctx, r.conn, q)
+	r.watch, r.doubt = nil, nil
 	if err != nil && found.Watch == nil && !found.Doubt {
 		return found, err
 	}
 	r.watch, r.query.Epoch = found.Watch, q.Epoch
-	if !found.Doubt {
-		return found, err
+	if found.Doubt {
+		if q.Reset || !inDoubt {
+			r.doubtUntil = now.Add(connection.DoubtDelay(q.Reset))
+		}
+		r.doubt = time.After(r.doubtUntil.Sub(now))
 	}
-	if q.Reset || !inDoubt {
-		r.doubtUntil = now.Add(connection.DoubtDelay(q.Reset))
-	}
-	r.doubt = time.NewTimer(r.doubtUntil.Sub(now))
 	return found, err
 }
 
@@ -76,9 +70,9 @@ func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan st
 			return woken(r.watch.Take(event))
 		case event := <-second.watch.C():
 			return woken(second.watch.Take(event))
-		case <-r.Doubt():
+		case <-r.doubt:
 			return true, nil
-		case <-second.Doubt():
+		case <-second.doubt:
 			return true, nil
 		case <-r.sub.Changed():
 			// The client library can lose a change while it sets the watch again.
@@ -114,9 +108,4 @@ func woken(event zk.Event) (bool, error) {
 
 // Doubt returns a channel that receives an element when the Reader must read again because its watch is in
 // doubt. It is nil otherwise.
-func (r *Reader) Doubt() <-chan time.Time {
-	if r.doubt == nil {
-		return nil
-	}
-	return r.doubt.C
-}
+func (r *Reader) Doubt() <-chan time.Time { return r.doubt }
