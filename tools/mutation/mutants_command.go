@@ -394,7 +394,7 @@ var commandMutants = []mutant{
 		name: "command/readable-memory", breaks: "a program that elector runs can read its credentials",
 		file: "cmd/elector/run.go",
 		edits: []edit{
-			{`if r.settings.hasCredentials() {`, `if false {`},
+			{`if r.settings.hasCredentials() ||`, `if false &&`},
 		},
 		tests: "./cmd/elector -run TestProtectMemory",
 	},
