@@ -114,6 +114,7 @@ var examples = map[string]example{
 	"install -D -m 0644 examples/elector/systemd/report.service /etc/systemd/system/report.service": {notRun: needsHost},
 	"systemd-analyze verify /etc/systemd/system/report.service":                                     {testedBy: "TestDocuments_Units"},
 	"systemd-analyze verify /etc/systemd/system/invoices.timer":                                     {testedBy: "TestDocuments_Units"},
+	"systemctl enable --now invoices-check.timer":                                                   {notRun: needsHost},
 	"systemctl enable --now invoices.timer":                                                         {notRun: needsHost},
 	"systemctl enable --now report":                                                                 {notRun: needsHost},
 }
