@@ -2,7 +2,6 @@ package cache
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,12 +77,12 @@ func TestWatchSet_ManyZnodes(t *testing.T) {
 		}
 		c, r := fill(h, "/a", Subtree)
 		require.Equal(h, many+1, c.Len())
-		goroutines := runtime.NumGoroutine()
+		goroutines := bubble.Goroutines()
 		for i := range many {
 			set(h, fmt.Sprintf("/a/%d", i), "1")
 		}
 		requireEqual(h, c, r, Subtree)
-		require.LessOrEqual(h, runtime.NumGoroutine(), goroutines+2*many/maxWatches)
+		require.LessOrEqual(h, bubble.Goroutines(), goroutines+2*many/maxWatches)
 		require.NoError(h, h.Server.ExpireSession(cacheSession(h)))
 		time.Sleep(5 * time.Second)
 		for i := range many {

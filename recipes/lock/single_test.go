@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -448,7 +447,7 @@ func TestSingle_LeavesNothing(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		conn, old := w.connect(), handWritten{w, w.connect(), "old"}
 		s := w.single(conn, "a")
-		goroutines := runtime.NumGoroutine()
+		goroutines := bubble.Goroutines()
 		for range 100 {
 			require.True(w, old.tryLock())
 			_, err := s.TryLock(w.Context())
@@ -465,7 +464,7 @@ func TestSingle_LeavesNothing(t *testing.T) {
 			require.NoError(w, h.Release())
 		}
 		w.pass(time.Minute)
-		require.Equal(w, goroutines, runtime.NumGoroutine())
+		require.Equal(w, goroutines, bubble.Goroutines())
 		require.Zero(w, bubble.Watches(conn))
 	})
 }

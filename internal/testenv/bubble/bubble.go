@@ -6,6 +6,7 @@ package bubble
 import (
 	"errors"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -153,6 +154,18 @@ func Created(srv *zktest.Server, dir string) (paths []string) {
 // and writes the znode of the queue.
 func IsContenderCreate(e zktest.Entry, dir string) bool {
 	return e.Op == zktest.OpMulti && e.Ops == 2 && strings.HasPrefix(e.Path, dir+"/") && strings.ContainsAny(e.Path[len(e.Path)-1:], "-_")
+}
+
+// Goroutines returns the number of goroutines in bubbles. Others, such as those of the runtime, come and go.
+func Goroutines() int {
+	stacks := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(stacks, true)
+		if n < len(stacks) {
+			return strings.Count(string(stacks[:n]), ", synctest bubble ")
+		}
+		stacks = make([]byte, 2*len(stacks))
+	}
 }
 
 // Async calls f, which may block, in a new goroutine. The channel receives its result.
