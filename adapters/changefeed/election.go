@@ -99,6 +99,13 @@ func withStartedStore(store Store, opts []Option, f func(ctx context.Context, o 
 	return f(ctx, o)
 }
 
+// unreachable is an error that is also [leaderelection.ErrUnreachable]: a store has not executed a request,
+// for a reason that its text states, and which is not permanent.
+type unreachable struct{ error }
+
+func (unreachable) Is(target error) bool { return target == leaderelection.ErrUnreachable }
+func (e unreachable) Unwrap() error      { return e.error }
+
 // createRecord creates the record if it does not exist, unless WithoutCreate is given, and checks
 // that elections can use it.
 func createRecord(ctx context.Context, o *options, store Store) error {
@@ -143,7 +150,7 @@ func (o *options) wrapError(ctx context.Context, operation string, err error) er
 	case ctx.Err() != nil && !errors.Is(err, ErrUnsuitable):
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	case !errors.Is(err, ErrUnsuitable) && !errors.Is(err, ErrClosed) && !errors.Is(err, leaderelection.ErrConnClosed):
-		err = fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err) // By the contract of stores, it is not permanent.
+		err = unreachable{err} // By the contract of stores, it is not permanent.
 	}
 	return fmt.Errorf("changefeed: %s: %w", operation, err)
 }

@@ -59,12 +59,12 @@ func (e *Election) readLeader(ctx context.Context) (Record, error) {
 	return r, nil
 }
 
-// passing wraps err in [leaderelection.ErrUnreachable], after which Prefer tries again, unless the store is closed
+// passing makes err also [leaderelection.ErrUnreachable], after which Prefer tries again, unless the store is closed
 // or the election is over.
 func passing(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, leaderelection.ErrConnClosed), errors.Is(err, leaderelection.ErrElectionOver):
 		return err
 	}
-	return fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)
+	return unreachable{err}
 }

@@ -5,7 +5,7 @@ var changefeedMutants = []mutant{
 	{
 		name: "changefeed/unreachable", breaks: "NewElection does not return ErrUnreachable if the server refuses connections",
 		file:  "adapters/changefeed/election.go",
-		edits: []edit{{"err = fmt.Errorf(\"%w: %w\", leaderelection.ErrUnreachable, err)", "_ = leaderelection.ErrUnreachable"}},
+		edits: []edit{{"err = unreachable{err}", "_ = unreachable{err}"}},
 		tests: "./adapters/changefeed -run ^TestNewElection_FailedStart$",
 	},
 	{
@@ -115,7 +115,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/prefer-passing", breaks: "an error of the store ends Prefer",
 		file: "adapters/changefeed/queue.go",
 		edits: []edit{
-			{`return fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, err)`, "return err"},
+			{"return unreachable{err}", "return err"},
 		},
 		tests: "./adapters/changefeed -run ^TestQueue_Candidates$",
 	},

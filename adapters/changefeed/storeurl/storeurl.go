@@ -186,12 +186,12 @@ func Open(ctx context.Context, cfg Config) (*Opener, error) {
 	select {
 	case r = <-results:
 	case <-ctx.Done():
-		r.err = fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, ctx.Err())
-	}
-	if dial := new(net.OpError); errors.As(r.err, &dial) && dial.Op == "dial" {
-		r.err = fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, r.err)
+		r.err = ctx.Err()
 	}
 	if r.err != nil {
+		if dial := new(net.OpError); ctx.Err() != nil || errors.As(r.err, &dial) && dial.Op == "dial" {
+			r.err = fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, r.err)
+		}
 		return nil, fmt.Errorf("open %s: %w", a.text(), r.err)
 	}
 	return r.opener, nil
