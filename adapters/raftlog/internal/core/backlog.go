@@ -52,6 +52,9 @@ func (b *backlog) removeThrough(index uint64) {
 		n++
 	}
 	b.passed = slices.Delete(b.passed, 0, n)
+	if len(b.passed) == 0 && cap(b.passed) > 1<<16 { // after the start, it contained the whole log
+		b.passed = nil
+	}
 }
 
 // isFull reports whether a leader must reject updates.

@@ -68,7 +68,7 @@ type Config struct {
 	Replica  *replica.State // the state in the newest snapshot
 	Snapshot Snapshot       // the newest snapshot
 
-	// Observe, if not nil, is called with each entry that was applied to the replica.
+	// Observe, if not nil, is called with each entry that was applied to the replica. It is for the simulation.
 	Observe  func(replica.Outcome)
 	Disabled replica.Disabled // empty, except in controls of the simulation
 }
