@@ -230,14 +230,14 @@ func (d *deletion) removeTombstone() error {
 	}
 	found, err := read(d.limit, d.conn, func() (z znode, err error) {
 		z.data, z.stat, err = connection.Get(d.conn, d.path(tombstone))
-		return z, err
+		return z, connection.IgnoreNoNode(err)
 	})
 	if err == nil && bytes.Equal(found.data, d.tombstoneData()) {
 		_, err = read(d.limit, d.conn, func() (struct{}, error) {
-			return struct{}{}, d.conn.Delete(d.path(tombstone), found.stat.Version)
+			return struct{}{}, connection.IgnoreNoNode(d.conn.Delete(d.path(tombstone), found.stat.Version))
 		})
 	}
-	return connection.IgnoreNoNode(err)
+	return err
 }
 
 // foreignChildren returns the error for children that are not candidates.

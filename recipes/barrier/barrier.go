@@ -58,9 +58,9 @@ func (b *Barrier) Remove(ctx context.Context) error {
 			return nil
 		}
 		czxid = stat.Czxid
-		return b.setup.Conn.Delete(b.setup.Path, -1)
+		return connection.IgnoreNoNode(b.setup.Conn.Delete(b.setup.Path, -1))
 	})
-	return b.setup.Fail("remove barrier", b.setup.Path, connection.IgnoreNoNode(err))
+	return b.setup.Fail("remove barrier", b.setup.Path, err)
 }
 
 // Wait blocks until the barrier does not exist, and returns nil then. It returns the

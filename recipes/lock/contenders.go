@@ -68,9 +68,9 @@ func (q *lockQueue) readNamesAndTokens(ctx context.Context, all []Contender) ([]
 		paths[i] = c.Path
 	}
 	found, err := connection.Each(paths, connection.InFlight, func(i int, path string) (Contender, error) {
-		data, stat, err := connection.ReadData(ctx, q.setup.Conn, path)
-		if err != nil && !connection.IsUnreadable(err) {
-			return Contender{}, connection.IgnoreNoNode(err)
+		data, stat, err := connection.ReadExisting(ctx, q.setup.Conn, path)
+		if stat == nil {
+			return Contender{}, err
 		}
 		c := all[i]
 		c.Name, c.Token = string(data), stat.Czxid

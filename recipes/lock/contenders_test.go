@@ -131,3 +131,22 @@ func TestContenders_ContextAndPermission(t *testing.T) {
 		w.allowOverlap, w.allowLeftovers = true, true
 	})
 }
+
+// TestContenders_CauseLikeAnswer fails if the cause of a context is taken for an answer of the servers, because it wraps
+// the error that another call has received.
+func TestContenders_CauseLikeAnswer(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.lock(w.connect()).holds()
+		conn := w.connect()
+		single, err := NewSingle(conn, "/single", nil)
+		require.NoError(w, err)
+		for _, cause := range []error{recipes.ErrTooLarge, zk.ErrNoAuth, zk.ErrNoNode} {
+			ctx, cancel := context.WithCancelCause(w.Context())
+			cancel(cause)
+			_, err := single.Holder(ctx)
+			require.ErrorIs(w, err, cause)
+			_, err = w.mutex(conn).Contenders(ctx)
+			require.ErrorIs(w, err, cause)
+		}
+	})
+}

@@ -81,10 +81,9 @@ func (s *Single) Do(ctx context.Context, f func(ctx context.Context, h *Hold) er
 // the connection uses, and may be slightly out of date. If the znode is persistent, the error wraps
 // [recipes.ErrTaken].
 func (s *Single) Holder(ctx context.Context) (Contender, error) {
-	data, stat, err := connection.ReadData(ctx, s.setup.Conn, s.setup.Path)
+	data, stat, err := connection.ReadExisting(ctx, s.setup.Conn, s.setup.Path)
 	switch {
-	case err != nil && !connection.IsUnreadable(err):
-		err = connection.IgnoreNoNode(err)
+	case stat == nil: // no client holds the lock, or err is the reason why it is not known
 	case !connection.IsEphemeral(stat):
 		err = s.taken(&ephemeral.TakenError{Path: s.setup.Path, Persistent: true})
 	default:

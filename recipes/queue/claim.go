@@ -106,12 +106,10 @@ func (c content) attempts() int {
 	return max(int((c.stat.Cversion+c.stat.NumChildren)/2-c.stat.Version), 0)
 }
 
-// readContent reads a znode. With an error of connection.IsUnreadable, the content has only the Stat.
+// readContent reads a znode. With an error of connection.IsUnreadable, the content has only the Stat. With other errors,
+// the Stat is nil.
 func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
 	raw, stat, err := connection.ReadData(ctx, q.conn, path)
-	if err != nil && !connection.IsUnreadable(err) {
-		return content{}, err // the client library returns an empty Stat
-	}
 	return content{raw, stat}, err
 }
 

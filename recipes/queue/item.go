@@ -150,7 +150,8 @@ type delivery struct {
 
 	grant *connection.Grant
 	// partsRead means that Parts was called.
-	partsRead  atomic.Bool
+	partsRead atomic.Bool
+	// received is set when Take or Items has returned the item.
 	received   atomic.Bool
 	receivedAt time.Time // set before received
 	// assigned means that the item was assigned to a request, and lapses is the number of

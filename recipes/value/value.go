@@ -182,11 +182,11 @@ func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
 		}
 		data, stat, err := connection.Get(v.node.Conn, v.node.Path)
 		if err != nil && !connection.IsUnreadable(err) {
-			return state{}, err
+			return state{}, connection.IgnoreNoNode(err)
 		}
 		return state{Version: versionOf(stat), data: data, err: err, session: session}, nil
 	})
-	if err = connection.IgnoreNoNode(err); err == nil {
+	if err == nil {
 		v.setLatest(s)
 	}
 	return s, err

@@ -157,7 +157,8 @@ func undefinedCode(err error) *Code {
 	return &Code{Number: int32(number), Class: ClassFinal, Meaning: "the server rejects the request", Remedy: seeLog}
 }
 
-// IgnoreNoNode returns nil for zk.ErrNoNode, and other errors unchanged.
+// IgnoreNoNode returns nil for zk.ErrNoNode, and other errors unchanged. err must be the result of one request,
+// because the cause of a context can wrap zk.ErrNoNode as well.
 func IgnoreNoNode(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil

@@ -135,7 +135,7 @@ var pauseMonitors = NewMap(func(conn *zk.Conn) *pauseMonitor {
 	return p
 })
 
-// DetectPauses starts to detect pauses of the process, until conn is unreachable.
+// DetectPauses starts to detect pauses of the process, until conn is garbage collected.
 func DetectPauses(conn *zk.Conn) { pauseMonitors.Of(conn) }
 
 // pollInterval returns the time between two polls.

@@ -215,7 +215,7 @@ func IsUnreadable(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, zk.ErrNoAuth)
 }
 
-// GetW is conn.GetW, or Get if watched is false. With ErrTooLarge it also returns the Stat and a watch, and with
+// GetW is conn.GetW, or conn.Get if watched is false. With ErrTooLarge it also returns the Stat and a watch, and with
 // zk.ErrNoAuth the Stat: servers since 3.8.4 send no events of a znode to a client that must not read it.
 func GetW(conn *zk.Conn, path string, watched bool) (data []byte, stat *zk.Stat, watch <-chan zk.Event, err error) {
 	data, stat, watch, err = read(conn, part{path, false}, func() (data []byte, stat *zk.Stat, watch <-chan zk.Event, err error) {
@@ -243,17 +243,34 @@ func GetW(conn *zk.Conn, path string, watched bool) (data []byte, stat *zk.Stat,
 	return nil, stat, watch, unreadable
 }
 
-// ReadData is Get, which it repeats as Read does.
+// ReadData is Get, which it repeats as Read does. The Stat is nil unless the servers have returned it, so it
+// distinguishes an error of IsUnreadable from a cause of the context that wraps the same error.
 func ReadData(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
+	return readData(ctx, conn, path, func(err error) error { return err })
+}
+
+// ReadExisting is ReadData, and returns a nil Stat and no error if the znode does not exist.
+func ReadExisting(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
+	return readData(ctx, conn, path, IgnoreNoNode)
+}
+
+func readData(ctx context.Context, conn *zk.Conn, path string, answer func(error) error) ([]byte, *zk.Stat, error) {
 	type content struct {
-		data []byte
-		stat *zk.Stat
+		data       []byte
+		stat       *zk.Stat
+		unreadable error
 	}
-	c, err := Read(ctx, conn, func() (c content, err error) {
-		c.data, c.stat, err = Get(conn, path)
-		return c, err
+	c, err := Read(ctx, conn, func() (content, error) {
+		data, stat, err := Get(conn, path)
+		if err != nil && !IsUnreadable(err) {
+			return content{}, answer(err)
+		}
+		return content{data, stat, err}, nil
 	})
-	return c.data, c.stat, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.data, c.stat, c.unreadable
 }
 
 // ReadStat returns the Stat of a znode, which is empty if the znode does not exist. It repeats the request as
@@ -281,11 +298,13 @@ func List(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
 
 // ListExisting is List, and returns no names if the znode does not exist.
 func ListExisting(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
-	names, err := List(ctx, conn, path)
-	return names, IgnoreNoNode(err)
+	return Read(ctx, conn, func() ([]string, error) {
+		names, _, err := Children(conn, path)
+		return names, IgnoreNoNode(err)
+	})
 }
 
-// ChildrenW is conn.ChildrenW, or Children if watched is false. With ErrTooLarge no watch is set.
+// ChildrenW is conn.ChildrenW, or conn.Children if watched is false. With ErrTooLarge no watch is set.
 func ChildrenW(conn *zk.Conn, path string, watched bool) ([]string, *zk.Stat, <-chan zk.Event, error) {
 	return read(conn, part{path, true}, func() ([]string, *zk.Stat, <-chan zk.Event, error) {
 		if watched {

@@ -34,14 +34,12 @@ const maxConcurrent = 16
 // znode does not exist. If the list is larger than the connection accepts, the error is
 // connection.ErrTooLarge.
 func ListChildren[T any](ctx context.Context, conn *zk.Conn, c ChildConfig[T]) (map[string]T, error) {
-	list, err := connection.Read(ctx, conn, func() (watch.Found, error) { return watch.Listing(conn, c.Path) })
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	} else if err != nil {
+	list, err := connection.ListExisting(ctx, conn, c.Path)
+	if err != nil {
 		return nil, err
 	}
 	children := map[string]T{}
-	return children, c.read(c.filter(list.Children), func(name string) (watch.Found, error) {
+	return children, c.read(c.filter(list), func(name string) (watch.Found, error) {
 		data, stat, err := connection.ReadData(ctx, conn, path.Join(c.Path, name))
 		return watch.Found{Data: data, Stat: stat}, err
 	}, func(name string, value T, _ watch.Found) { children[name] = value })

@@ -211,7 +211,7 @@ func (w *Writer) deleteLastRecord(conn *zk.Conn) error {
 
 // deleteRecord deletes a record. It succeeds if the record does not exist.
 func deleteRecord(ctx context.Context, conn *zk.Conn, path string) error {
-	return connection.IgnoreNoNode(connection.Retry(ctx, conn, func() error { return conn.Delete(path, -1) }))
+	return connection.Retry(ctx, conn, func() error { return connection.IgnoreNoNode(conn.Delete(path, -1)) })
 }
 
 // sharedPrefix begins the names of the records of shared writers.
