@@ -177,7 +177,16 @@ func (a *also) combine(s *settings, first, second backend) backend {
 		}
 		return nil
 	}
-	b.connected = func() error { return errors.Join(first.checkConnected(), second.checkConnected()) }
+	var met atomic.Bool // the second backend was connected once
+	b.connected = func() error {
+		err := second.checkConnected()
+		if err == nil {
+			met.Store(true)
+		} else if second.start != nil && !met.Load() {
+			err = nil // A majority of the peers may not run yet. The next one starts only when this instance is ready.
+		}
+		return errors.Join(first.checkConnected(), err)
+	}
 	b.healthy = func() error {
 		var errs []error
 		for _, healthy := range []func() error{first.healthy, second.healthy} {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"syscall"
@@ -96,6 +97,26 @@ func TestAlso_ToRaftlog(t *testing.T) {
 	}
 	all[leader].terminate()
 	h.waitForLeader(waiting)
+}
+
+// TestAlso_Connected fails if an instance waits for other peers of the second backend before the next one starts, or if
+// it does not report that it has lost a backend.
+func TestAlso_Connected(t *testing.T) {
+	errFirst, errSecond := errors.New("first"), errors.New("second")
+	lost, noMajority := error(nil), errSecond
+	first := backend{connected: func() error { return lost }}
+	second := backend{connected: func() error { return noMajority }}
+	a := &also{second: &settings{}}
+	require.ErrorIs(t, a.combine(&settings{}, first, second).connected(), errSecond, "a second backend that has servers")
+	second.start = func() error { return nil }
+	peer := a.combine(&settings{}, first, second)
+	require.NoError(t, peer.connected(), "the other peers do not run yet")
+	lost = errFirst
+	require.ErrorIs(t, peer.connected(), errFirst)
+	lost, noMajority = nil, nil
+	require.NoError(t, peer.connected())
+	noMajority = errSecond
+	require.ErrorIs(t, peer.connected(), errSecond, "the peers were connected")
 }
 
 // TestAlso_SameElection fails if an instance joins an election twice by different addresses of its store.

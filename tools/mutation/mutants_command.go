@@ -142,6 +142,22 @@ var commandMutants = []mutant{
 		tests: "./cmd/elector -run ^TestAlso_FileErrors$",
 	},
 	{
+		name: "command/also-rollout", breaks: "an instance of a migration to a Raft log is not ready before a majority of the peers runs",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"second.start != nil && !met.Load()", "false"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_Connected$",
+	},
+	{
+		name: "command/also-lost", breaks: "an instance of a migration to a Raft log is ready after it has lost the majority of the peers",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"			met.Store(true)\n", "			met.Store(false)\n"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_Connected$",
+	},
+	{
 		name: "command/also-start", breaks: "the peers of a Raft log to which an election moves run only when their instances lead",
 		file: "cmd/elector/also.go",
 		edits: []edit{
