@@ -158,6 +158,14 @@ var commandMutants = []mutant{
 		tests: "./cmd/elector -run ^TestAlso_Connected$",
 	},
 	{
+		name: "command/help-unknown", breaks: "the command help accepts unknown commands",
+		file: "cmd/internal/cmdline/cmdline.go",
+		edits: []edit{
+			{"				if found == root && err == nil {\n", "				if false {\n"},
+		},
+		tests: "./cmd/internal/cmdline -run ^TestPrepare_RejectsWrongUsage$",
+	},
+	{
 		name: "command/also-start", breaks: "the peers of a Raft log to which an election moves run only when their instances lead",
 		file: "cmd/elector/also.go",
 		edits: []edit{
