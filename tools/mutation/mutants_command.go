@@ -166,6 +166,22 @@ var commandMutants = []mutant{
 		tests: "./cmd/internal/cmdline -run ^TestPrepare_RejectsWrongUsage$",
 	},
 	{
+		name: "command/also-nested", breaks: "a third backend in the file of --also is silently ignored",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"if second.keys.Lookup(key).Changed {", "if false {"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_FileErrors$",
+	},
+	{
+		name: "command/also-variables", breaks: "a variable replaces a key of the file of --also in the next version without a warning",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"	second.warnOfVariables()\n", ""},
+		},
+		tests: "./cmd/elector -run ^TestAlso_Variables$",
+	},
+	{
 		name: "command/also-start", breaks: "the peers of a Raft log to which an election moves run only when their instances lead",
 		file: "cmd/elector/also.go",
 		edits: []edit{
