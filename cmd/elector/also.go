@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -88,7 +88,7 @@ func (a *also) checkFile(s *settings, checkBackend func(*settings) error) error 
 	err = checkBackend(second)
 	switch {
 	case err != nil:
-		return &cmdline.Error{Code: exitCode(err), Err: fmt.Errorf("--also %s: %w", a.backend, err)}
+		return cmdline.Errorf(exitCode(err), "--also %s, in which keys replace the flags of this backend: %w", a.backend, err)
 	case sameElection(s, second):
 		return usage("--also %s: it is the election of --backend %s: name one on other servers, or with another name, for example in the key %q of the file", a.backend, s.backend, flagElection)
 	}
@@ -105,17 +105,44 @@ func (a *also) readFile(s *settings) (*settings, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, usage("--also %s: not one of this build's backends (%s), and there is no such file", a.backend, backendNames())
-	case err != nil:
+	case err != nil && strings.HasPrefix(err.Error(), a.backend+":"): // the text of the file is invalid
 		return nil, usage("%w; the file has the form of --config, for example --also new.yaml", err)
+	case err != nil:
+		return nil, cmdline.Errorf(cmdline.Usage, "%w", err)
 	case a.election != "":
 		return nil, usage("--also-election %s: the file of --also contains the name of the election: omit the flag, for example --also %s", a.election, a.backend)
 	case !second.keys.Lookup(flagElection).Changed:
 		return nil, usage("--also %s: the file must contain the name of the election, which --election does not set for it; for example election: %s", a.backend, s.election)
 	}
+	for _, key := range []string{flagAlso, flagAlsoElection} {
+		if second.keys.Lookup(key).Changed {
+			return nil, cmdline.Errorf(cmdline.Usage, "--also %s: the file contains the key %q, but only two backends are possible: remove the key", a.backend, key)
+		}
+	}
+	second.warnOfVariables()
 	second.instanceID, second.value = s.instanceID, s.value
 	second.warnOnce("--"+flagAlso, warning)
 	second.inferBackend()
 	return second, nil
+}
+
+// warnOfVariables logs a warning for each environment variable that differs from its key in the file of --also. The
+// variable may be needed for the first backend, but would replace the key when the file is that of --config.
+func (s *settings) warnOfVariables() {
+	s.keys.VisitAll(func(f *pflag.Flag) {
+		if !f.Changed || f.Name == keyCommand { // no variable sets the program
+			return
+		}
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		for _, variable := range configuration.VariablesOf(f.Name) {
+			if given := os.Getenv(variable); given != "" && given != value {
+				s.log.Warn("a variable has precedence over the file of --also when that becomes the file of --config: remove the variable then", "variable", variable, "key", f.Name)
+			}
+		}
+	})
 }
 
 // sameElection reports whether two settings name the same election. It compares the names of servers as text.
@@ -177,7 +204,16 @@ func (a *also) combine(s *settings, first, second backend) backend {
 		}
 		return nil
 	}
-	b.connected = func() error { return errors.Join(first.checkConnected(), second.checkConnected()) }
+	var met atomic.Bool // the second backend was connected once
+	b.connected = func() error {
+		err := second.checkConnected()
+		if err == nil {
+			met.Store(true)
+		} else if second.start != nil && !met.Load() {
+			err = nil // A majority of the peers may not run yet. The next one starts only when this instance is ready.
+		}
+		return errors.Join(first.checkConnected(), err)
+	}
 	b.healthy = func() error {
 		var errs []error
 		for _, healthy := range []func() error{first.healthy, second.healthy} {
@@ -231,7 +267,7 @@ func (a *also) checkDistinct(ctx context.Context, first, second backend) error {
 	if inSecond, err := second.epoch(ctx); err != nil || inSecond != inFirst {
 		return nil
 	}
-	return usage("--also %s: its store contains the election of --store, by another address: name another store or another election: %w", a.backend, leaderelection.ErrInvalid)
+	return usage("--also %s: its store contains the election of --store: it is the same store by another address, or a copy of it; name another store, or another election, for example in the key %q of the file: %w", a.backend, flagElection, leaderelection.ErrInvalid)
 }
 
 // advise adds advice for the user to the error that ended run.

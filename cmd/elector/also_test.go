@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"syscall"
@@ -98,6 +99,26 @@ func TestAlso_ToRaftlog(t *testing.T) {
 	h.waitForLeader(waiting)
 }
 
+// TestAlso_Connected fails if an instance waits for other peers of the second backend before the next one starts, or if
+// it does not report that it has lost a backend.
+func TestAlso_Connected(t *testing.T) {
+	errFirst, errSecond := errors.New("first"), errors.New("second")
+	lost, noMajority := error(nil), errSecond
+	first := backend{connected: func() error { return lost }}
+	second := backend{connected: func() error { return noMajority }}
+	a := &also{second: &settings{}}
+	require.ErrorIs(t, a.combine(&settings{}, first, second).connected(), errSecond, "a second backend that has servers")
+	second.start = func() error { return nil }
+	peer := a.combine(&settings{}, first, second)
+	require.NoError(t, peer.connected(), "the other peers do not run yet")
+	lost = errFirst
+	require.ErrorIs(t, peer.connected(), errFirst)
+	lost, noMajority = nil, nil
+	require.NoError(t, peer.connected())
+	noMajority = errSecond
+	require.ErrorIs(t, peer.connected(), errSecond, "the peers were connected")
+}
+
 // TestAlso_SameElection fails if an instance joins an election twice by different addresses of its store.
 func TestAlso_SameElection(t *testing.T) {
 	t.Parallel()
@@ -133,6 +154,10 @@ func TestSameElection(t *testing.T) {
 		{"changefeed", "--store", "postgres://a:x@db1,db2/jobs?sslmode=disable", "postgres://b:y@db2/jobs", true},
 		{"changefeed", "--store", "postgres://db/jobs", "postgres://db/other", false},
 		{"changefeed", "--store", "postgres://db/jobs", "postgres://db/jobs?table=new", false},
+		{"changefeed", "--store", "postgres://db/jobs", "postgres://db/jobs?search_path=new", false},
+		{"changefeed", "--store", "postgres://db/jobs", "postgres://db/jobs?options=-csearch_path%3Dnew", false},
+		{"changefeed", "--store", "postgres://a@db", "postgres://b@db", false},
+		{"changefeed", "--store", "postgres://jobs@db", "postgres://b@db/jobs", true},
 		{"changefeed", "--store", "redis://db/0", "redis://db/1", false},
 		{"changefeed", "--store", "kubernetes://jobs?kubeconfig=old", "kubernetes://jobs?kubeconfig=new", false},
 		{"changefeed", "--store", "kubernetes://jobs", "kubernetes://jobs", true},
@@ -154,9 +179,11 @@ func TestAlso_FileErrors(t *testing.T) {
 		file string
 		args []string
 	}{
-		"--store is required: ":                          {cmdline.Usage, "backend: changefeed\nelection: jobs", nil},
+		"in which keys replace the flags of this backend: --store is required: ": {cmdline.Usage, "backend: changefeed\nelection: jobs", nil},
 		"unknown key \"storre\"":                         {cmdline.Usage, "storre: redis://db", nil},
 		"the file must contain the name of the election": {cmdline.Usage, "store: redis://db", nil},
+		"the file contains the key \"also\"":             {cmdline.Usage, "store: redis://db\nelection: jobs\nalso: etcd", nil},
+		"the file contains the key \"also-election\"":    {cmdline.Usage, "store: redis://db\nelection: jobs\nalso-election: jobs", nil},
 		"omit the flag":                                  {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--also-election", "jobs"}},
 		"it is the election of --backend changefeed":     {cmdline.Usage, "store: redis://user@" + addr + "/\nelection: /jobs/files/", nil},
 		"--value: backend changefeed":                    {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--value", "v", "--backend", "zookeeper", "--zookeeper-servers", "127.0.0.1:1", "--election", "/jobs"}},
@@ -168,6 +195,26 @@ func TestAlso_FileErrors(t *testing.T) {
 		require.Contains(t, p.log.Text(), file)
 		require.NotContains(t, p.log.Text(), "for example --also etcd")
 	}
+}
+
+// TestAlso_UnreadableFile fails if the error of a file that cannot be read describes its form, or names a backend.
+func TestAlso_UnreadableFile(t *testing.T) {
+	p := start(t, "run", "--zookeeper-servers", "x", "--also", t.TempDir(), "--", "true")
+	p.requireExit(cmdline.Usage, "is not a regular file")
+	require.NotRegexp(t, "the form of --config|for example", p.log.Text())
+}
+
+// TestAlso_Variables fails if there is no warning about a variable that would replace a key of the file in the next
+// version, if there is one about another variable, or if it contains values.
+func TestAlso_Variables(t *testing.T) {
+	file := writeConfigFile(t, "etcd-endpoints: [etcd1:2379, etcd2:2379]\nelection: /jobs/new\nsession-timeout: 5s\n")
+	t.Setenv("ELECTOR_KEY", "/jobs/old")
+	t.Setenv("ELECTOR_ETCD_ENDPOINTS", "etcd1:2379,etcd2:2379")
+	t.Setenv("ELECTOR_GRACE", "2s")
+	p := start(t, "config", "--backend", "zookeeper", "--zookeeper-servers", "x", "--also", file, "--", "true")
+	p.requireExit(cmdline.OK, "variable=ELECTOR_KEY key=election")
+	require.Equal(t, 1, strings.Count(p.log.Text(), "has precedence"), p.log.Text())
+	require.NotContains(t, p.log.Text(), "/jobs")
 }
 
 // TestAlso_Usage fails if invalid settings of a migration are accepted, or the error does not name the flag.

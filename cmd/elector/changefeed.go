@@ -72,7 +72,10 @@ func changefeedPlaces(s *settings) []string {
 		return nil
 	}
 	place := strings.Trim(u.Path, "/")
-	for _, parameter := range []string{"table", "bucket", "collection", "db", "kubeconfig", "context"} {
+	if place == "" && strings.HasPrefix(u.Scheme, "postgres") {
+		place = u.User.Username() // the default of the database
+	}
+	for _, parameter := range []string{"table", "bucket", "collection", "db", "kubeconfig", "context", "search_path", "options"} {
 		place += " " + u.Query().Get(parameter)
 	}
 	var all []string

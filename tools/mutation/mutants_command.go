@@ -142,6 +142,46 @@ var commandMutants = []mutant{
 		tests: "./cmd/elector -run ^TestAlso_FileErrors$",
 	},
 	{
+		name: "command/also-rollout", breaks: "an instance of a migration to a Raft log is not ready before a majority of the peers runs",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"second.start != nil && !met.Load()", "false"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_Connected$",
+	},
+	{
+		name: "command/also-lost", breaks: "an instance of a migration to a Raft log is ready after it has lost the majority of the peers",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"			met.Store(true)\n", "			met.Store(false)\n"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_Connected$",
+	},
+	{
+		name: "command/help-unknown", breaks: "the command help accepts unknown commands",
+		file: "cmd/internal/cmdline/cmdline.go",
+		edits: []edit{
+			{"				if found == root && err == nil {\n", "				if false {\n"},
+		},
+		tests: "./cmd/internal/cmdline -run ^TestPrepare_RejectsWrongUsage$",
+	},
+	{
+		name: "command/also-nested", breaks: "a third backend in the file of --also is silently ignored",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"if second.keys.Lookup(key).Changed {", "if false {"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_FileErrors$",
+	},
+	{
+		name: "command/also-variables", breaks: "a variable replaces a key of the file of --also in the next version without a warning",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"	second.warnOfVariables()\n", ""},
+		},
+		tests: "./cmd/elector -run ^TestAlso_Variables$",
+	},
+	{
 		name: "command/also-start", breaks: "the peers of a Raft log to which an election moves run only when their instances lead",
 		file: "cmd/elector/also.go",
 		edits: []edit{

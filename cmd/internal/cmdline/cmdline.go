@@ -57,8 +57,23 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 }
 
 // Execute executes a root command. Its error for an unknown command does not depend on --help, which cobra obeys before
-// it checks arguments.
+// it checks arguments, and is that of the command help as well.
 func Execute(ctx context.Context, root *cobra.Command) error {
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Run, cmd.RunE = nil, func(_ *cobra.Command, args []string) error {
+				found, rest, err := root.Find(args)
+				if found == root && err == nil {
+					err = root.ValidateArgs(rest)
+				}
+				if err != nil {
+					return err
+				}
+				return found.Help()
+			}
+		}
+	}
 	var unknown error
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
