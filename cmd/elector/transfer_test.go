@@ -37,7 +37,7 @@ func TestTransfer(t *testing.T) {
 	require.Equal(t, cmdline.NoLeader, unknown.exitCode())
 	unknown.waitForLog("did not take over")
 	late := h.command("transfer", "--to", "c", "--timeout", "300ms")
-	require.Contains(t, []int{cmdline.NotLeft, cmdline.NoLeader}, late.exitCode())
+	require.Contains(t, []int{cmdline.NotLeft, cmdline.NoLeader, cmdline.Failed}, late.exitCode(), "Failed: the store has not answered in time")
 	missing := h.command("transfer")
 	require.Equal(t, cmdline.Usage, missing.exitCode())
 	missing.waitForLog("--to is required")
