@@ -296,15 +296,15 @@ func (e *timeoutError) Unwrap() error { return e.err }
 // adviseCredentials adds the names of the settings that contain credentials to an error, or the file of --also with
 // all settings. given reports whether credentials are set.
 func (s *settings) adviseCredentials(err error, given bool, names string) error {
-	switch {
-	case s.alsoFile != "" && !given:
-		return fmt.Errorf("%w; there are no credentials in the file of --also, %s", err, s.alsoFile)
-	case s.alsoFile != "":
-		return fmt.Errorf("%w; check the credentials in the file of --also, %s", err, s.alsoFile)
-	case !given:
-		return fmt.Errorf("%w; there are no credentials: set %s", err, names)
+	place, missing := names, ": set "+names
+	if s.alsoFile != "" {
+		place = "the file of --also, " + s.alsoFile
+		missing = " in " + place
 	}
-	return fmt.Errorf("%w; check the credentials in %s", err, names)
+	if !given {
+		return fmt.Errorf("%w; there are no credentials%s", err, missing)
+	}
+	return fmt.Errorf("%w; check the credentials in %s", err, place)
 }
 
 // retryCandidate calls create once a second until it succeeds, ctx is done, or the error is not
