@@ -93,6 +93,19 @@ func (p *Period) Run(ctx context.Context, f func(ctx context.Context, h *Hold) e
 	}
 }
 
+// Last returns the time at which the last hold began, by the clock of the ensemble's leader, or the zero time if
+// none has begun. It sends one request, again after a broken connection, until ctx is done. The result is that of
+// the server that the connection uses, and may be slightly out of date.
+func (p *Period) Last(ctx context.Context) (time.Time, error) {
+	node := p.node()
+	data, stat, err := connection.ReadExisting(ctx, p.mutex.setup.Conn, node)
+	var begun time.Time
+	if err == nil && stat != nil {
+		begun, err = parseBegun(node, data)
+	}
+	return begun, p.mutex.setup.Fail("read the last period of", p.mutex.setup.Path, err)
+}
+
 // begin acquires the lock, and returns the hold if a new period has begun with it. Otherwise it releases the
 // lock, and returns how long the current period lasts.
 func (p *Period) begin(ctx context.Context, lock func(context.Context) (*Hold, error)) (h *Hold, left time.Duration, err error) {
@@ -113,7 +126,7 @@ func (p *Period) begin(ctx context.Context, lock func(context.Context) (*Hold, e
 // The data of the znode is the time at which the last period began. The present time is that of a write: a
 // write of the same data, whose reply contains the time of the leader.
 func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err error) {
-	setup, node := p.mutex.setup, path.Join(p.mutex.setup.Path, periodNode)
+	setup, node := p.mutex.setup, p.node()
 	written := map[string]bool{} // the times that this call may have stored
 	for ctx.Err() == nil && h.Err() == nil {
 		data, stat, err := connection.ReadData(ctx, setup.Conn, node)
@@ -139,16 +152,16 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 // storeTime is an attempt of store, given the content of the znode. It adds the time that it may have stored to
 // written.
 func (p *Period) storeTime(h *Hold, node string, data []byte, version int32, written map[string]bool) (left time.Duration, err error) {
-	begun, err := strconv.ParseInt(string(data), 10, 64)
+	begun, err := parseBegun(node, data)
 	if err != nil {
-		return 0, fmt.Errorf("%w: the data of %s is %q, not the time of the last period", recipes.ErrInvalid, node, data)
+		return 0, err
 	}
 	replies, err := h.Multi(&zk.SetDataRequest{Path: node, Data: data, Version: version})
 	if err != nil {
 		return 0, err
 	}
 	now := replies[0].Stat
-	if left := time.UnixMilli(begun).Add(p.d).Sub(time.UnixMilli(now.Mtime)); left > 0 {
+	if left := begun.Add(p.d).Sub(time.UnixMilli(now.Mtime)); left > 0 {
 		return left, nil
 	}
 	next := strconv.FormatInt(now.Mtime, 10)
@@ -157,4 +170,17 @@ func (p *Period) storeTime(h *Hold, node string, data []byte, version int32, wri
 	return 0, err
 }
 
-const periodNode = "period"
+// node returns the path of the znode that contains the time at which the last period began.
+func (p *Period) node() string { return path.Join(p.mutex.setup.Path, "period") }
+
+// parseBegun returns the time in the data of the znode, or the zero time if no period has begun.
+func parseBegun(node string, data []byte) (begun time.Time, err error) {
+	milliseconds, err := strconv.ParseInt(string(data), 10, 64)
+	switch {
+	case err != nil:
+		return begun, fmt.Errorf("%w: the data of %s is %q, not the time of the last period", recipes.ErrInvalid, node, data)
+	case milliseconds != 0:
+		begun = time.UnixMilli(milliseconds)
+	}
+	return begun, nil
+}

@@ -61,6 +61,37 @@ func TestPeriod(t *testing.T) {
 	})
 }
 
+// TestPeriod_Last fails if Last does not return when the last hold began, in any process, or the zero time before the
+// first one, or if it returns a time that another client has damaged.
+func TestPeriod_Last(t *testing.T) {
+	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+		ctx, conn := t.Context(), bubble.Connect(t, srv, timeout)
+		p, other := open(conn), open(bubble.Connect(t, srv, timeout))
+		last, err := other.Last(ctx)
+		require.NoError(t, err)
+		require.Zero(t, last)
+		for range 2 {
+			begun := time.Now()
+			h, err := p.Next(ctx)
+			require.NoError(t, err)
+			require.NoError(t, h.Release())
+			last, err = other.Last(ctx)
+			require.NoError(t, err)
+			require.WithinRange(t, last, begun.Add(-time.Second), time.Now())
+			time.Sleep(period)
+		}
+		_, err = conn.Set("/hourly/period", []byte("0"), -1) // as a client that has crashed before its first hold
+		require.NoError(t, err)
+		last, err = other.Last(ctx)
+		require.NoError(t, err)
+		require.Zero(t, last)
+		_, err = conn.Set("/hourly/period", []byte("noon"), -1)
+		require.NoError(t, err)
+		_, err = other.Last(ctx)
+		require.ErrorIs(t, err, recipes.ErrInvalid)
+	})
+}
+
 // Do calls the function at the beginning of a period, and waits for it unless the option forbids that.
 func TestPeriod_Do(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {

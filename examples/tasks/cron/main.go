@@ -9,11 +9,8 @@ import (
 	"log"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zkdial"
@@ -33,10 +30,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if *check > 0 {
-		err = checkLastRun(conn, *path, *check)
-	} else {
-		err = run(conn, *path, *period, flag.Args())
+	daily, err := lock.NewPeriod(conn, *path, *period)
+	if err == nil && *check > 0 {
+		err = checkLastRun(daily, *check)
+	} else if err == nil {
+		err = run(daily, flag.Args())
 	}
 	conn.Close()
 	if err != nil {
@@ -44,15 +42,11 @@ func main() {
 	}
 }
 
-func run(conn *zk.Conn, path string, period time.Duration, job []string) error {
+func run(daily *lock.Period, job []string) error {
 	if _, err := exec.LookPath(job[0]); err != nil {
 		return err // another machine can run it
 	}
-	daily, err := lock.NewPeriod(conn, path, period)
-	if err != nil {
-		return err
-	}
-	err = daily.Do(context.Background(), func(ctx context.Context, _ *lock.Hold) error {
+	err := daily.Do(context.Background(), func(ctx context.Context, _ *lock.Hold) error {
 		// The job is killed if another machine may hold the lock.
 		c := exec.CommandContext(ctx, job[0], job[1:]...)
 		c.Stdout, c.Stderr = os.Stdout, os.Stderr
@@ -66,17 +60,16 @@ func run(conn *zk.Conn, path string, period time.Duration, job []string) error {
 }
 
 // checkLastRun returns an error if no run has begun within maxAge, on any machine.
-func checkLastRun(conn *zk.Conn, path string, maxAge time.Duration) error {
-	time.AfterFunc(time.Minute, func() { log.Fatal("ZooKeeper does not answer") })
-	data, _, err := conn.Get(path + "/period") // a Period stores there when the last run began
-	if err != nil {
-		return fmt.Errorf("read when the last run began: %w", err)
-	}
-	milliseconds, err := strconv.ParseInt(string(data), 10, 64)
-	if err != nil {
+func checkLastRun(daily *lock.Period, maxAge time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	begun, err := daily.Last(ctx)
+	switch {
+	case err != nil:
 		return err
+	case begun.IsZero():
+		return errors.New("no run has ever begun")
 	}
-	begun := time.UnixMilli(milliseconds)
 	fmt.Println("the last run began at", begun.Format(time.RFC3339))
 	if age := time.Since(begun); age > maxAge {
 		return fmt.Errorf("no run has begun for %v", age.Round(time.Second))
