@@ -83,8 +83,8 @@ func TestMeasureRequests(t *testing.T) {
 	require.Equal(t, "delete 1.00", requests.Details[baselineName])
 }
 
-// TestMeasureIdle fails if idle candidates of contestants without leases are reported to send transactions, or if
-// those that renew the lease of this library's leader are not counted.
+// TestMeasureIdle fails if the rows contain transactions of idle candidates of contestants without leases, or lack those
+// that renew the lease of this library's leader.
 func TestMeasureIdle(t *testing.T) {
 	b := newTestBench(t, "")
 	rows := []*row{newRow("leader", unitPerMinute, goal{}), newRow("second", unitPerMinute, goal{}), newRow("third", unitPerMinute, goal{})}

@@ -247,7 +247,7 @@ func TestCollector_Changefeed(t *testing.T) {
 	})
 }
 
-// TestReason fails if an unknown error does not have the label value "other": each value is a time series of its own.
+// TestReason fails if an unknown error does not have the label value "other": each value is a separate time series.
 func TestReason(t *testing.T) {
 	require.Equal(t, "session_expired", reason(fmt.Errorf("x: %w", leaderelection.ErrSessionExpired)))
 	require.Equal(t, "other", reason(errors.New("x")))

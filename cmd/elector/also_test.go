@@ -79,8 +79,8 @@ func TestAlso_File(t *testing.T) {
 	}
 }
 
-// TestAlso_ToRaftlog fails if the peers of instances that do not lead yet do not run, or if instances of the next version
-// do not replace those of a migration one after another.
+// TestAlso_ToRaftlog fails if instances that do not lead yet do not run their peers, or if the migration does not end
+// with instances of the next version, which replace the others one by one.
 func TestAlso_ToRaftlog(t *testing.T) {
 	t.Parallel()
 	h := newRaftlogHarness(t)
@@ -99,8 +99,8 @@ func TestAlso_ToRaftlog(t *testing.T) {
 	h.waitForLeader(waiting)
 }
 
-// TestAlso_Connected fails if an instance waits for other peers of the second backend before the next one starts, or if
-// it does not report that it has lost a backend.
+// TestAlso_Connected fails if an instance is not ready before the other peers of the second backend run, or does not
+// report the loss of a backend.
 func TestAlso_Connected(t *testing.T) {
 	errFirst, errSecond := errors.New("first"), errors.New("second")
 	lost, noMajority := error(nil), errSecond
@@ -204,8 +204,8 @@ func TestAlso_UnreadableFile(t *testing.T) {
 	require.NotRegexp(t, "the form of --config|for example", p.log.Text())
 }
 
-// TestAlso_Variables fails if there is no warning about a variable that would replace a key of the file in the next
-// version, if there is one about another variable, or if it contains values.
+// TestAlso_Variables fails without a warning about each variable that would replace a key of the file in the next version,
+// and for warnings about other variables or with values.
 func TestAlso_Variables(t *testing.T) {
 	file := writeConfigFile(t, "etcd-endpoints: [etcd1:2379, etcd2:2379]\nelection: /jobs/new\nsession-timeout: 5s\n")
 	t.Setenv("ELECTOR_KEY", "/jobs/old")

@@ -17,7 +17,7 @@ import (
 )
 
 // maxWalkPackages and maxWalkFiles limit the packages and files of the library whose code runs for one candidate,
-// from NewElection until the Status channel is closed. Whoever needs fewer lowers them.
+// from NewElection until the Status channel is closed. A change that needs fewer must lower them.
 const (
 	maxWalkPackages = 7
 	maxWalkFiles    = 30

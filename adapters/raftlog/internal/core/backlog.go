@@ -16,7 +16,7 @@ import (
 //     requests no lease, so its candidates expire and others can lead.
 type backlog struct {
 	load
-	passed   []passedLoad // what was passed to the state machine and is not applied, by index
+	passed   []passedLoad // entries that the state machine has received and not applied, by index
 	limit    load         // more makes a leader reject updates; twice as much makes another peer drop entries
 	dropping bool         // this peer drops appended entries
 }

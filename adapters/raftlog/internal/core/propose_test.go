@@ -47,8 +47,8 @@ func TestPropose(t *testing.T) {
 	require.Equal(t, index, l.replies[h.token].Index)
 }
 
-// TestPropose_MemoryUsedAgain fails if an update has data of another one, in whose memory it was encoded:
-// the engine refers to the entries that are proposed to it, or the memory was not cleared.
+// TestPropose_MemoryUsedAgain fails if an update contains data of an earlier update, whose memory it uses: because
+// the engine refers to the entries that are proposed to it, or because the memory was not cleared.
 func TestPropose_MemoryUsedAgain(t *testing.T) {
 	h, l := startCluster(t)
 	var want []string
