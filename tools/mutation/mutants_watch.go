@@ -3,6 +3,22 @@ package main
 // watchMutants break rules of watches whose events are lost.
 var watchMutants = []mutant{
 	{
+		name: "watch/written", breaks: "a read after a write of the caller is older than the write",
+		file: "internal/zk/watch/reader.go",
+		edits: []edit{
+			{"if !r.written {", "if true {"},
+		},
+		tests: "./internal/zk/watch -run ^TestReader_Written$",
+	},
+	{
+		name: "watch/written-claim", breaks: "a lock is lost as deleted, and its znode remains, if a read before the create is shared",
+		file: "internal/zk/ephemeral/claim.go",
+		edits: []edit{
+			{"	c.reader.Written()\n", ""},
+		},
+		tests: "./recipes/lock -cpu 2 -count 4000 -run ^TestSingle_OneConnection$",
+	},
+	{
 		name: "watch/verify/children", breaks: "a lost event of the children of a znode is not noticed",
 		file: "internal/zk/watch/pool.go",
 		edits: []edit{

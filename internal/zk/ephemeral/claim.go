@@ -223,6 +223,7 @@ func (c *claim) addSession() {
 
 // send sends a write and returns its reply. If the context is done first, remove waits for the reply.
 func (c *claim) send(ctx context.Context, write func() (*zk.Stat, error)) (*zk.Stat, error) {
+	c.reader.Written()
 	answer := connection.Start(write)
 	select {
 	case a := <-answer:

@@ -19,6 +19,7 @@ type Reader struct {
 	doubt <-chan time.Time // receives an element at doubtUntil; nil unless the watch is in doubt
 	// doubtUntil is when the znode is read again because the watch is in doubt.
 	doubtUntil time.Time
+	written    bool // Written was called since the last read
 }
 
 // NewReader returns a Reader, and sends no request. sub must be open while it is used. The Reader needs no
@@ -31,7 +32,11 @@ func NewReader(conn *zk.Conn, sub *connection.Subscription, path string, what Wh
 // After an error of connection.IsUnreadable because of the data Wait waits for a change.
 func (r *Reader) Read(ctx context.Context) (Found, error) {
 	q, now := r.query, time.Now()
-	q.Epoch, q.Woken = r.sub.State().Epoch, r.watch
+	q.Epoch = r.sub.State().Epoch
+	if !r.written {
+		q.Woken = r.watch
+	}
+	r.written = false
 	// The watch is set again if it has become doubtful while the Reader waited, or after connection.DoubtDelay.
 	inDoubt := r.doubt != nil
 	q.Reset = r.query.Epoch != 0 && r.query.Epoch != q.Epoch || inDoubt && !r.doubtUntil.After(now)
@@ -49,6 +54,10 @@ func (r *Reader) Read(ctx context.Context) (Found, error) {
 	}
 	return found, err
 }
+
+// Written must be called when the caller writes to the znode. Users whom an event wakes share a request that can have
+// been sent before the write. The next Read of this Reader does not return its answer.
+func (r *Reader) Written() { r.written = true }
 
 // Watch returns the watch of the last read, nil if that has failed.
 func (r *Reader) Watch() *Watch { return r.watch }

@@ -107,6 +107,34 @@ func TestRead_NotOlderThanTheCall(t *testing.T) {
 	})
 }
 
+// TestReader_Written fails if a Reader that an event has woken, and whose user has then written, shares a read that
+// was sent between the event and the write.
+func TestReader_Written(t *testing.T) {
+	runTest(t, func(w *bubble.Test) {
+		createZnode(w, "/a", "1")
+		other := follow(w, "/a", Data)
+		sub := connection.Subscribe(w.Conn, timeout)
+		defer sub.Close()
+		r := NewReader(w.Conn, sub, "/a", Data)
+		_, err := r.Read(w.Context())
+		require.NoError(w, err)
+		hold, release := bubble.Hold(w)
+		w.Server.After(zktest.Match{Op: zktest.OpGetData, Nth: 1}, hold)
+		set(w, "/a", "2") // the other user reads this, and waits for the reply
+		_, err = r.Wait(w.Context(), nil)
+		require.NoError(w, err)
+		set(w, "/a", "3")
+		r.Written()
+		answer := connection.Start(func() (Found, error) { return r.Read(w.Context()) })
+		synctest.Wait()
+		release()
+		a := <-answer
+		require.NoError(w, a.Err)
+		require.Equal(w, "3", string(a.Value.Data))
+		other.end()
+	})
+}
+
 // A read in progress is not shared by callers that know of a later epoch, or that ask for
 // the watch to be set again.
 func TestRead_NotSharedWithLaterEpochs(t *testing.T) {
