@@ -122,7 +122,7 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 		}
 		names, _ := record.ParseRequests(found.Data)
 		for changed := false; !changed; {
-			// The ID is known after the znode was created, and changes with the session.
+			// Other clients see the znode before its owner knows the ID, which changes with the session.
 			if id := e.ID(); id != "" && slices.Contains(names, path.Base(id)) {
 				close(requested)
 				return

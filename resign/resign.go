@@ -41,9 +41,10 @@ var (
 //
 // Request returns nil as soon as the znode does not exist, for whatever reason. Then another
 // candidate, if there is one, is or is about to become the leader. When ctx is done, Request
-// withdraws the request if it was made, and returns an error that wraps the cause of ctx. If
-// ZooKeeper does not confirm the withdrawal within 1.5 s, the error includes the reason, and the
-// withdrawal continues in the background until the connection answers or is closed.
+// withdraws the request if it was made, and returns an error that wraps the cause of ctx. The
+// candidate may have received the request. If ZooKeeper does not confirm the withdrawal within
+// 1.5 s, the error includes the reason, and the withdrawal continues in the background until the
+// connection answers or is closed.
 //
 // Errors of this package: [ErrNoCandidate] and [ErrForeignData]. Errors of package leaderelection:
 // ErrNoElection, ErrPermission if the connection is not permitted to write the data of the election
