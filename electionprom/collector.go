@@ -16,6 +16,9 @@
 //	leaderelection_watches_total        watches set
 //	leaderelection_missed_events_total  events that were dropped because they were not received in time
 //
+// The label reason is resigned, election_over, session_expired, candidate_deleted, connection_closed,
+// unreachable, permission, node_exhausted or other.
+//
 // The kinds of [event.Event] document when each event is reported, and by which kinds of
 // elections. The gauge is updated with a delay and must not be used for decisions: use
 // leaderelection.Leadership instead. If the process of a leader is stopped, the gauge keeps its

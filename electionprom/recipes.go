@@ -45,6 +45,11 @@ import (
 //	leaderelection_shard_acquired_total      shards that members of this process have got, by reason
 //	leaderelection_shard_lost_total          shards that were lost, or not released in time, by reason
 //
+// The label reason is as in the metrics of elections, or lease_expired, deleted instead of candidate_deleted, or revoked
+// for a shard that was not released in time. Of shards that were acquired it is the shard.Reason, or unchanged. The metrics
+// cache_failures_total and cache_znodes correspond to prometheus_treecache_zookeeper_failures_total and
+// prometheus_treecache_watcher_goroutines of Prometheus's own discovery.
+//
 // The gauges are updated with a delay, and must not be used for decisions. If several values refer to one path, such
 // as two caches, the gauges items, znodes, members, instances, planned and plan are those of the last event. They
 // disappear when the last of these values was closed. Members of shards at a path are a group at <path>/members.
