@@ -20,6 +20,7 @@ func TestCodeOfDocuments(t *testing.T) {
 	block := regexp.MustCompile("(?s)```(?:go|yaml|ini)\n(.*?)```")
 	for document, files := range map[string][]string{
 		"README.md":                 {"examples/readme/readme_test.go"},
+		"docs/changefeed.md":        {"adapters/changefeed/example_test.go"},
 		"docs/changefeed-stores.md": {"examples/tasks/database/main.go"},
 		"docs/elections.md":         {"examples/readme/readme_test.go"},
 		"docs/elector.md":           {"elector/example_test.go"},
