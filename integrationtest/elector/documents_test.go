@@ -61,6 +61,7 @@ var examples = map[string]example{
 	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {backends: zookeeper, alone: true, prints: "report --serve"},
 	"elector run --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- /usr/local/bin/report":              {backends: zookeeper, alone: true, prints: "report"},
 	"elector run --backend changefeed --store ADDRESS --election report -- report --serve":                      {backends: storeURLs, alone: true, prints: "report --serve"},
+	"elector run --backend etcd --etcd-endpoints etcd1:2379 --election /jobs/report -- report --serve":          {backends: []string{"etcd"}, alone: true, prints: "report --serve"},
 	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /address " +
 		"--leader-begin-command 'ip addr add 10.0.0.9/24 dev eth0' --leader-end-command 'ip addr del 10.0.0.9/24 dev eth0 || true'": {
 		backends: zookeeper, alone: true, until: "ip addr add 10.0.0.9/24 dev eth0", prints: "ip addr del 10.0.0.9/24 dev eth0",

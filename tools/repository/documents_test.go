@@ -24,6 +24,7 @@ func TestCodeOfDocuments(t *testing.T) {
 		"docs/changefeed-stores.md": {"examples/tasks/database/main.go"},
 		"docs/elections.md":         {"examples/readme/readme_test.go"},
 		"docs/elector.md":           {"elector/example_test.go"},
+		"docs/etcd.md":              {"adapters/etcd/example_test.go"},
 		"docs/getting-started.md":   {"examples/gettingstarted/main.go", "examples/gettingstarted/main_test.go"},
 		"docs/raftlog.md":           {"adapters/raftlog/example_test.go"},
 		"docs/tasks/config.md":      {"examples/tasks/config/main.go"},
