@@ -26,6 +26,7 @@ func TestCodeOfDocuments(t *testing.T) {
 		"docs/elector.md":           {"elector/example_test.go"},
 		"docs/etcd.md":              {"adapters/etcd/example_test.go"},
 		"docs/getting-started.md":   {"examples/gettingstarted/main.go", "examples/gettingstarted/main_test.go"},
+		"docs/migration.md":         {"migration/example_test.go"},
 		"docs/raftlog.md":           {"adapters/raftlog/example_test.go"},
 		"docs/tasks/config.md":      {"examples/tasks/config/main.go"},
 		"docs/tasks/cron.md": {
