@@ -10,7 +10,25 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/elector"
 )
+
+// A replica of a program works while it leads.
+func ExampleNewElection() {
+	store := memory.NewTable().Store("report") // of a database, in a real program
+	defer store.Close()
+	candidate, err := changefeed.NewElection(store, changefeed.WithID("worker 7"),
+		changefeed.WithHeartbeat(100*time.Millisecond)) // a second by default
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = elector.Lead(context.Background(), candidate, func(ctx context.Context, l *leaderelection.Leadership) error {
+		log.Print("leads, until ctx is done, with token ", l.Token())
+		return nil // the work is complete
+	})
+	fmt.Println("has led:", err)
+	// Output: has led: <nil>
+}
 
 // Two replicas of a program, of which the one in the preferred zone takes over when it has waited for a period.
 func ExampleNewQueue() {

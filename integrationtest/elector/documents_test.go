@@ -39,6 +39,7 @@ var (
 	zookeeper   = []string{"zookeeper"}
 	allBackends = []string{"zookeeper", "etcd", "postgres", "mysql", "redis", "nats", "raftlog"}
 	resigning   = []string{"zookeeper", "etcd", "raftlog"}
+	storeURLs   = []string{"postgres", "mysql", "redis", "nats"}
 )
 
 // notRunOn contains the backends on which no command line is run, each with the reason.
@@ -59,6 +60,8 @@ const needsHost = "changes the host, or needs an image from a registry"
 var examples = map[string]example{
 	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {backends: zookeeper, alone: true, prints: "report --serve"},
 	"elector run --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- /usr/local/bin/report":              {backends: zookeeper, alone: true, prints: "report"},
+	"elector run --backend changefeed --store ADDRESS --election report -- report --serve":                      {backends: storeURLs, alone: true, prints: "report --serve"},
+	"elector run --backend etcd --etcd-endpoints etcd1:2379 --election /jobs/report -- report --serve":          {backends: []string{"etcd"}, alone: true, prints: "report --serve"},
 	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /address " +
 		"--leader-begin-command 'ip addr add 10.0.0.9/24 dev eth0' --leader-end-command 'ip addr del 10.0.0.9/24 dev eth0 || true'": {
 		backends: zookeeper, alone: true, until: "ip addr add 10.0.0.9/24 dev eth0", prints: "ip addr del 10.0.0.9/24 dev eth0",
@@ -357,6 +360,7 @@ func (r *running) terminate() {
 // documentBackend is a backend on which lines are run.
 type documentBackend struct {
 	flags    string // the flags that the documentation abbreviates with "..."
+	address  string // what replaces the address of the servers in a line
 	election string
 	leader   []string // the additional flags of each elector of the test; web-1 is the first
 	other    string   // the additional flags of run and config in a line
@@ -366,10 +370,10 @@ type documentBackend struct {
 var documentBackends = map[string]func(t *testing.T) documentBackend{
 	"zookeeper": func(t *testing.T) documentBackend {
 		election := "/jobs/" + testenv.NewPath(t)[1:]
-		return newDocumentBackend(election, "--backend zookeeper --zookeeper-servers "+strings.Join(servers.Addrs(), ",")+" --election "+election)
+		return newDocumentBackend(election, "--backend zookeeper --election "+election+" --zookeeper-servers ", strings.Join(servers.Addrs(), ","))
 	},
 	"etcd": func(t *testing.T) documentBackend {
-		return newDocumentBackend("/jobs/report", "--backend etcd --election /jobs/report --etcd-endpoints "+dbserver.StartEtcd(t, dbserver.EtcdConfig{}).URL(0))
+		return newDocumentBackend("/jobs/report", "--backend etcd --election /jobs/report --etcd-endpoints ", dbserver.StartEtcd(t, dbserver.EtcdConfig{}).URL(0))
 	},
 	"postgres": func(t *testing.T) documentBackend {
 		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres("fsync=on") })
@@ -395,7 +399,7 @@ var documentBackends = map[string]func(t *testing.T) documentBackend{
 			t.Cleanup(port.Release)
 			peers = append(peers, fmt.Sprintf("%s=127.0.0.1:%d", id, port.Number))
 		}
-		b := newDocumentBackend("/jobs/report", "--backend raftlog --election /jobs/report --insecure --peers "+strings.Join(peers, ","))
+		b := newDocumentBackend("/jobs/report", "--backend raftlog --election /jobs/report --insecure --peers ", strings.Join(peers, ","))
 		dir := t.TempDir()
 		peer := func(id string) string {
 			return "--instance-id " + id + " --peer-id " + id + " --dir " + filepath.Join(dir, id)
@@ -405,12 +409,12 @@ var documentBackends = map[string]func(t *testing.T) documentBackend{
 	},
 }
 
-func newDocumentBackend(election, flags string) documentBackend {
-	return documentBackend{flags: flags, election: election, leader: []string{"--instance-id web-1", "--instance-id web-2"}}
+func newDocumentBackend(election, flags, address string) documentBackend {
+	return documentBackend{flags: flags + address, address: address, election: election, leader: []string{"--instance-id web-1", "--instance-id web-2"}}
 }
 
 func newStoreBackend(url string) documentBackend {
-	return newDocumentBackend("jobs", "--backend changefeed --election jobs --store-unsafe failover,power-loss,restart --store '"+url+"'")
+	return newDocumentBackend("jobs", "--backend changefeed --election jobs --store ", "'"+url+"' --store-unsafe failover,power-loss,restart")
 }
 
 // TestDocuments_Commands fails if a command line of the documentation does not do what the page
@@ -460,7 +464,7 @@ func (b documentBackend) replacer(t *testing.T, line string, e example) *strings
 	under, _, _ := strings.Cut(strings.TrimPrefix(election, "/"), "/")
 	return strings.NewReplacer(
 		"elector run", "exec elector run", "elector watch", "exec elector watch", "elector top", "exec script -qec 'elector top",
-		"zk1,zk2,zk3", strings.Join(servers.Addrs(), ","), "...", flags, "--under /jobs", "--under /"+under,
+		"zk1,zk2,zk3", b.address, "etcd1:2379", b.address, "ADDRESS", b.address, "...", flags, "--under /jobs", "--under /"+under,
 		"--election /jobs/report", "--election "+election, "--election /address", "--election "+election,
 		" /jobs/report /jobs/clean", " "+election+" /jobs/clean", "/usr/local/bin/", "")
 }

@@ -19,12 +19,16 @@ import (
 func TestCodeOfDocuments(t *testing.T) {
 	block := regexp.MustCompile("(?s)```(?:go|yaml|ini)\n(.*?)```")
 	for document, files := range map[string][]string{
-		"README.md":               {"examples/readme/readme_test.go"},
-		"docs/elections.md":       {"examples/readme/readme_test.go"},
-		"docs/elector.md":         {"elector/example_test.go"},
-		"docs/getting-started.md": {"examples/gettingstarted/main.go", "examples/gettingstarted/main_test.go"},
-		"docs/raftlog.md":         {"adapters/raftlog/example_test.go"},
-		"docs/tasks/config.md":    {"examples/tasks/config/main.go"},
+		"README.md":                 {"examples/readme/readme_test.go"},
+		"docs/changefeed.md":        {"adapters/changefeed/example_test.go"},
+		"docs/changefeed-stores.md": {"examples/tasks/database/main.go"},
+		"docs/elections.md":         {"examples/readme/readme_test.go"},
+		"docs/elector.md":           {"elector/example_test.go"},
+		"docs/etcd.md":              {"adapters/etcd/example_test.go"},
+		"docs/getting-started.md":   {"examples/gettingstarted/main.go", "examples/gettingstarted/main_test.go"},
+		"docs/migration.md":         {"migration/example_test.go"},
+		"docs/raftlog.md":           {"adapters/raftlog/example_test.go"},
+		"docs/tasks/config.md":      {"examples/tasks/config/main.go"},
 		"docs/tasks/cron.md": {
 			"examples/tasks/cron/main.go", "examples/tasks/cron/invoices.service", "examples/tasks/cron/invoices.timer",
 			"examples/tasks/cron/invoices-check.service", "examples/tasks/cron/invoices-check.timer",

@@ -23,7 +23,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // serverURI returns the URI of a MongoDB server, for which Debian has no package. It skips the
-// test if the environment contains none.
+// test if the environment contains none. The user needs the role readWrite on the database
+// changefeed_test:
+//
+//	MONGODB_URI='mongodb://127.0.0.1:27017/?replicaSet=rs0' go test ./adapters/changefeed/mongodb
+//
+// Other tests run against a fake server, which tests the store and the driver, but not MongoDB.
 func serverURI(t testing.TB) string {
 	uri := os.Getenv("MONGODB_URI")
 	if uri == "" {

@@ -68,6 +68,5 @@ func TestSafetyTable(t *testing.T) {
 		"a replica that is not connected, or whose connection the user may not see": {NotChecked: "the server does not know of it, or does not tell the user"},
 		"a proxy that sends requests to other servers than Start":                   {NotChecked: "Start sees only the server that answers it"},
 		"MySQL Group Replication, InnoDB Cluster, NDB":                              {NotChecked: "they are not part of MariaDB, and were not run"},
-		"restored from a backup":                                                    {NotChecked: "the restored server has no trace of the writes that it lacks"},
 	})
 }

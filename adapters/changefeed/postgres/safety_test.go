@@ -55,7 +55,6 @@ func TestSafetyTable(t *testing.T) {
 		"a wait for standbys is cancelled (pg_cancel_backend)": {
 			NotChecked: "it happens after Start, and the server returns success with a warning",
 		},
-		"restored from a backup": {NotChecked: "the restored server has no trace of the writes that it lacks"},
 		"a standby": serverCase(func(t *testing.T) *dbserver.Server {
 			servers().setStandbyNames(t, "", 2, "async")
 			return servers().a

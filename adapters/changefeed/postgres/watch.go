@@ -67,7 +67,13 @@ type Change struct {
 // notifications that NOTIFY, or a trigger of the program with pg_notify, sends. PostgreSQL
 // does not report other changes. Each is a [Change]. If a reader is more than 1000
 // notifications late, it receives those and then [changefeed.ErrMissed]. Notifications that
-// are sent while the connection is down are lost: after any error, read the current data.
+// are sent while the connection is down are lost: after any error, read the current data. This
+// trigger sends one for each row of jobs that changes:
+//
+//	CREATE FUNCTION notify_change() RETURNS trigger LANGUAGE plpgsql AS
+//	  $$ BEGIN PERFORM pg_notify('elections', NEW.id::text); RETURN NULL; END $$;
+//	CREATE TRIGGER notify_change AFTER INSERT OR UPDATE ON jobs
+//	  FOR EACH ROW EXECUTE FUNCTION notify_change();
 //
 // Changes uses the connection of feeds, which all stores on the pool share.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {

@@ -28,7 +28,14 @@ func TestMain(m *testing.M) {
 }
 
 // serverAddr returns the address of a RethinkDB server, for which Debian has no package. It skips
-// the test if the environment contains none.
+// the test if the environment contains none. The user needs the permission to create databases and
+// users. If RETHINKDB_RESTART is a shell command that kills the server and starts it again with the
+// same data, restarts are tested as well:
+//
+//	RETHINKDB_ADDR=127.0.0.1:28015 go test ./adapters/changefeed/rethinkdb
+//
+// The connection pool of the driver contains a data race when it reconnects, so with -race also pass
+// -gcflags=gopkg.in/rethinkdb/rethinkdb-go.v6=-race=false.
 func serverAddr(t testing.TB) string {
 	addr := os.Getenv("RETHINKDB_ADDR")
 	if addr == "" {

@@ -1,8 +1,8 @@
 // Package store is for authors of stores: types that implement changefeed.Store with a database. It
 // contains everything that stores have in common, so that a store is only three operations of its
 // database: it reads the record, it replaces the record by a compare-and-set, and it reports changes of
-// the record. The example of this package is a complete store, for a database that must be polled;
-// docs/changefeed.md#stores has the watch function of one that notifies its clients.
+// the record. The example of this package is a complete store, for a database that must be polled; the
+// documentation of [WatchFunc] contains a watch of a database that notifies its clients.
 //
 //   - [Feeds] implements feeds with a [WatchFunc], which blocks and reports changes. [Poll] is for
 //     databases that cannot notify clients.

@@ -67,7 +67,24 @@ const failureMemory = time.Minute
 // An error ends the feed, with two exceptions: after [changefeed.ErrNoRecord] the feed reports that the
 // record does not exist, and watches again after a pause; after nil it watches again
 // immediately. The function should return immediately when ctx is done or the watch has
-// failed. Resources whose release can take time should be passed to [Feeds.Release].
+// failed. Resources whose release can take time should be passed to [Feeds.Release]. For a database
+// that notifies its clients:
+//
+//	func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
+//		changes, err := s.db.Listen(ctx, s.key)
+//		if err != nil {
+//			return err
+//		}
+//		defer s.runner.Release(func() { changes.Close() })
+//		report(changefeed.Event{}) // Established: the feed reads the record.
+//		for {
+//			record, err := changes.Next(ctx)
+//			if err != nil {
+//				return err
+//			}
+//			report(changefeed.Event{Record: record})
+//		}
+//	}
 type WatchFunc func(ctx context.Context, report func(changefeed.Event)) error
 
 // NewFeeds returns the feeds of a store with the given Read method and watch function.
