@@ -159,7 +159,7 @@ unit:
 
 .PHONY: units
 units:
-	$(GO) test -short -cpu 1 $(PARALLEL) -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(call slowfirst,$(UNITS))
+	$(GO) test -short -cpu 1 $(PARALLEL) -p $$((3 * $$(getconf _NPROCESSORS_ONLN))) $(TESTFLAGS) $(call slowfirst,$(UNITS))
 
 # unit386 runs the same tests on a 32-bit platform.
 unit386:
@@ -227,9 +227,9 @@ fuzz:
 mutants:
 	cd tools && GOWORK=off $(GO) run ./mutation $(MUTANTFLAGS)
 
-# lint checks formatting, go vet, staticcheck, and that three platforms build. They are of three kinds: a
-# 32-bit one, one that is not Unix, and one that is Unix and not Linux. Compiling for a platform without a
-# cache takes minutes. make cross compiles for all.
+# lint checks formatting, go vet, staticcheck, and the types on three other platforms, which are of three kinds: a
+# 32-bit one, on which the tests are checked as well, one that is not Unix, and one that is Unix and not Linux.
+# Compiling for a platform without a cache takes minutes. make cross compiles for all.
 lint:
 	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }
 	$(GO) vet work
@@ -238,7 +238,9 @@ lint:
 	for module in bench tools; do \
 		(cd $$module && export GOWORK=off && $(GO) vet ./... && $$staticcheck ./...) || exit 1; \
 	done
-	@$(MAKE) --no-print-directory cross PLATFORMS='linux/386 windows/amd64 darwin/arm64'
+	for platform in 'linux/386 -tests' windows/amd64 darwin/arm64; do \
+		(cd tools && GOWORK=off $(GO) run ./typecheck -platform $$platform $(filter-out $(CONTROLLERS),$(ALL))) || exit 1; \
+	done
 
 # cross compiles everything for platforms other than this one, and on 32-bit Linux the tests as well,
 # some of which need Unix. Controllers are excluded. "go list -export" does that without linking, which takes most of the time.

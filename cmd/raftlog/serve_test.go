@@ -175,6 +175,7 @@ func TestServe_AllowedNames(t *testing.T) {
 // peer. It fails if updates are lost or rejected in between, a step needs a restart, or the machine
 // has access afterwards, as a peer or as a client.
 func TestServe_StolenSecrets(t *testing.T) {
+	t.Parallel()
 	h := startPeers(t, "a", "b", "c", "d")
 	h.waitForLeader()
 	h.proposeUpdate("before")

@@ -79,7 +79,9 @@ func runWatchdog() {
 		}
 	}()
 	_ = encoder.Encode(report{Started: w.pid})
-	exit := w.superviseGroup(instructions)
+	exited := make(chan syscall.WaitStatus, 1)
+	go reapChildren(w.pid, exited) // runs until there are no children, or the process exits
+	exit := w.superviseGroup(instructions, exited)
 	_ = encoder.Encode(report{Exit: &exit})
 }
 
@@ -102,17 +104,17 @@ func (w *watchdog) startProgram() error {
 	return err
 }
 
-// superviseGroup executes instructions and enforces the limits of the task. It returns when the
-// program has exited, and also the rest of its group if the group was stopped or is swept.
-func (w *watchdog) superviseGroup(instructions <-chan instruction) Exit {
+// superviseGroup executes instructions and enforces the limits of the task. exited receives the status of the
+// program. superviseGroup returns when the program has exited, and also the rest of its group if the group was
+// stopped or is swept.
+func (w *watchdog) superviseGroup(instructions <-chan instruction, exited <-chan syscall.WaitStatus) Exit {
 	w.leaseTimer, w.killTimer = time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	w.killTimer.Stop()
 	w.leaseTimer.Stop()
 	if w.task.Leased {
 		w.extendLease(w.task.Lease)
 	}
-	exited, empty := make(chan syscall.WaitStatus, 1), make(chan struct{})
-	go reapChildren(w.pid, exited)
+	empty := make(chan struct{})
 	var exit Exit
 	for {
 		select {

@@ -4,6 +4,7 @@ package child
 
 import (
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -36,8 +37,14 @@ func TestWatchdog_Suspended(t *testing.T) {
 			var suspended atomic.Int64
 			w := watchdog{pid: program.Pid, now: func() time.Time { return suspend(time.Now(), time.Duration(suspended.Load())) }}
 			w.task = task{limits: c.limits, Leased: true, Lease: newLease(time.Now().Add(time.Hour))}
-			instructions, exit := make(chan instruction), make(chan Exit, 1)
-			go func() { exit <- w.superviseGroup(instructions) }()
+			instructions, exited, exit := make(chan instruction), make(chan syscall.WaitStatus, 1), make(chan Exit, 1)
+			go func() {
+				var reaping sync.WaitGroup // it would take the status of the next program
+				reaping.Go(func() { reapChildren(w.pid, exited) })
+				e := w.superviseGroup(instructions, exited)
+				reaping.Wait()
+				exit <- e
+			}()
 			instructions <- instruction{} // the watchdog has set its timers
 			suspended.Store(int64(2 * time.Hour))
 			select {
