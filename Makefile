@@ -95,9 +95,10 @@ SLOW = ./adapters/changefeed/mongodb ./adapters/raftlog ./cmd/elector ./cmd/raft
 	./recipes/lock ./adapters/changefeed/kubernetes ./recipes/shard ./internal/zk/contender ./zktest $(SIMULATION)
 slowfirst = $(filter $(1),$(SLOW)) $(filter-out $(SLOW),$(1))
 
-# Tests that call Parallel wait for servers, processes and timeouts most of the time. So more of them run at the same
-# time than there are cores.
+# Tests that call Parallel wait for servers, processes and timeouts most of the time, and so do the packages with
+# such tests. So more of them run at the same time than there are cores.
 PARALLEL = -parallel 8
+WAITING  = -p $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 # The simulation of the raft log is one of them. It takes too long for make unit.
 SIMULATION = ./adapters/raftlog/internal/simulation
@@ -129,7 +130,7 @@ bubbles:
 	$(if $(BUBBLES),ZKTEST_REAL=required $(GO) test $(RACE) -cpu 1 $(PARALLEL) -timeout 30m $(TESTFLAGS) $(call slowfirst,$(BUBBLES)))
 
 served:
-	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) $(PARALLEL) -timeout 30m $(TESTFLAGS) $(call slowfirst,$(SERVED)))
+	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) $(PARALLEL) $(WAITING) -timeout 30m $(TESTFLAGS) $(call slowfirst,$(SERVED)))
 
 # undetected runs without the race detector what needs other packages or tags than the rest.
 undetected:
@@ -159,7 +160,7 @@ unit:
 
 .PHONY: units
 units:
-	$(GO) test -short -cpu 1 $(PARALLEL) -p $$((3 * $$(getconf _NPROCESSORS_ONLN))) $(TESTFLAGS) $(call slowfirst,$(UNITS))
+	$(GO) test -short -cpu 1 $(PARALLEL) $(WAITING) $(TESTFLAGS) $(call slowfirst,$(UNITS))
 
 # unit386 runs the same tests on a 32-bit platform.
 unit386:
