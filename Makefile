@@ -160,7 +160,7 @@ unit:
 
 .PHONY: units
 units:
-	$(GO) test -short -cpu 1 $(PARALLEL) $(WAITING) $(TESTFLAGS) $(call slowfirst,$(UNITS))
+	$(GO) test -short -cpu 1 $(PARALLEL) -p $$((3 * $$(getconf _NPROCESSORS_ONLN))) $(TESTFLAGS) $(call slowfirst,$(UNITS))
 
 # unit386 runs the same tests on a 32-bit platform.
 unit386:
