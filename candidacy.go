@@ -30,26 +30,26 @@ type candidacy struct {
 	feed     *statusFeed
 	log      *slog.Logger
 	parent   context.Context
-	ctx      context.Context         // of the algorithm; its cause is the reason for the end
+	ctx      context.Context         // context of the algorithm; its cause is the reason why the candidacy ends
 	stop     context.CancelCauseFunc // ends ctx
-	release  func() bool             // ends the wait for parent
-	children sync.WaitGroup          // goroutines of start, which Finish waits for
-	attempts attempts                // attempts to end the election
+	release  func() bool             // unregisters the candidacy from the context of the caller
+	children sync.WaitGroup          // the goroutines of start, for which Finish waits
+	attempts attempts                // the attempts to end the election
 
 	over atomic.Bool // set with mu held
 
 	mu      sync.Mutex
-	done    chan struct{} // closed when the candidacy is over; nil before Done
-	events  *eventStream  // nil before Events
+	done    chan struct{} // closed when the candidacy is over; nil before the first call of Done
+	events  *eventStream  // nil before the first call of Events
 	id      string
 	called  bool   // Run was called
 	skipped bool   // the candidacy was stopped before Run was called
-	ending  bool   // start starts no goroutine any more
+	ending  bool   // no further goroutine may be started
 	cleanup func() // called by Finish after the goroutines of start have returned; may be nil
-	err     error  // result of Run; set before done is closed
+	err     error  // the result of Run; set before done is closed
 	current *Leadership
-	revoke  context.CancelCauseFunc // ends current
-	former  error                   // see SetFormerErr
+	revoke  context.CancelCauseFunc // ends the current leadership
+	former  error                   // the FormerErr that SetFormerErr has set
 }
 
 func newCandidacy(ctx context.Context, log *slog.Logger) *candidacy {
@@ -57,7 +57,7 @@ func newCandidacy(ctx context.Context, log *slog.Logger) *candidacy {
 		log = slog.New(slog.DiscardHandler)
 	}
 	c := &candidacy{feed: newStatusFeed(), log: log, parent: ctx, release: func() bool { return true }}
-	// c.ctx is not derived from ctx, because its cause is an error of this package.
+	// c.ctx is not derived from ctx, because the cause of c.ctx must be an error of this package.
 	c.ctx, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	if ctx.Done() != nil {
 		c.release = context.AfterFunc(ctx, func() { c.stop(ErrResigned) })
@@ -78,7 +78,7 @@ func (c *candidacy) Run(algorithm func(ctx context.Context) error) error {
 		return c.err
 	}
 	if c.parent.Err() != nil {
-		c.stop(ErrResigned) // AfterFunc may be late
+		c.stop(ErrResigned) // the function of AfterFunc may not have run yet
 	}
 	return c.Finish(algorithm(c.ctx))
 }
@@ -131,7 +131,7 @@ func (c *candidacy) Events() <-chan event.Event {
 	return c.events.C()
 }
 
-// stream returns nil before Events is called.
+// stream returns the event stream, or nil if Events was not called.
 func (c *candidacy) stream() *eventStream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +176,7 @@ func (c *candidacy) Publish(s Status) {
 
 func (c *candidacy) Retract(s Status) { c.feed.Retract(c.complete(s)) }
 
-// complete sets the fields of s that follow from the candidacy.
+// complete sets the fields of s that the candidacy knows.
 func (c *candidacy) complete(s Status) Status {
 	s.CandidateID, s.WasFollowing = c.ID(), c.feed.Current().NowFollowing
 	return s
@@ -186,7 +186,7 @@ func (c *candidacy) Lead(token int64, deadline func() time.Time) *Leadership {
 	return c.lead(newLeadership(token, deadline))
 }
 
-// lead is Lead with a leadership and the function that ends it.
+// lead begins the leadership l, as Lead does. revoke ends l.
 func (c *candidacy) lead(l *Leadership, revoke context.CancelCauseFunc) *Leadership {
 	c.mu.Lock()
 	over := c.over.Load()
@@ -273,7 +273,8 @@ func (c *candidacy) Finish(reason error) error {
 	c.mu.Lock()
 	first := !c.over.Load()
 	if first {
-		// Lead can be called at the same time: it begins a leadership before this or not at all.
+		// Lead may be called at the same time. Either it begins its leadership before this line, or it does
+		// not begin one at all.
 		if revoke := c.takeCurrent(); revoke != nil {
 			revoke(reason)
 		}
@@ -297,7 +298,7 @@ func (c *candidacy) Finish(reason error) error {
 	return err
 }
 
-// takeCleanup returns the function that Finish calls, once.
+// takeCleanup returns the function that Finish must call, and nil in later calls.
 func (c *candidacy) takeCleanup() func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -306,8 +307,8 @@ func (c *candidacy) takeCleanup() func() {
 	return cleanup
 }
 
-// start calls f in a goroutine, which Finish waits for, with the context of the algorithm. Finish
-// then calls cleanup. It does nothing after Stop.
+// start calls f in a goroutine with the context of the algorithm. Finish waits for the goroutine, and then
+// calls cleanup. After Stop, start does nothing.
 func (c *candidacy) start(f func(context.Context), cleanup func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -317,7 +318,7 @@ func (c *candidacy) start(f func(context.Context), cleanup func()) {
 	}
 }
 
-// wait waits for the goroutines of start, which return when the context of the algorithm is done.
+// wait waits for the goroutines of start. They return when the context of the algorithm is done.
 func (c *candidacy) wait() {
 	c.mu.Lock()
 	c.ending = true
@@ -340,17 +341,17 @@ func (c *candidacy) End(operation string, end func() error) error {
 	return err
 }
 
-// attempts ends an election, with one attempt at a time. Several callers can wait for an attempt,
-// which continues if they stop waiting.
+// attempts ends an election, with one attempt at a time. Several callers can wait for an attempt. It
+// continues if they stop waiting.
 type attempts struct {
 	mu     sync.Mutex
-	newest *attempt // nil before the first
+	newest *attempt // nil before the first attempt
 }
 
 // attempt is one call of the function that ends the election.
 type attempt struct {
 	done chan struct{} // closed when the function has returned
-	err  error         // its result; set before done is closed
+	err  error         // the result of the function; set before done is closed
 }
 
 // run calls end in a goroutine and returns its error. If end was called before and has not
@@ -380,7 +381,7 @@ func (a *attempts) start(end func() error) *attempt {
 	return current
 }
 
-// isClosed reports whether c is closed. Nothing is sent to c.
+// isClosed reports whether c is closed. No value may be sent to c.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

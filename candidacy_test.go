@@ -42,12 +42,12 @@ func TestCandidacy_RunsOnce(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestCandidacy_Stop fails if the candidacy does not end with the right reason.
+// TestCandidacy_Stop fails if Stop does not end the candidacy with the given reason.
 func TestCandidacy_Stop(t *testing.T) {
 	reason := errors.New("reason")
 	for name, test := range map[string]struct {
 		stop func(c *candidacy, cancel context.CancelFunc)
-		want error // of Run
+		want error // the result of Run
 	}{
 		"by Resign":        {func(c *candidacy, _ context.CancelFunc) { c.Stop(ErrResigned) }, nil},
 		"for a reason":     {func(c *candidacy, _ context.CancelFunc) { c.Stop(reason); c.Stop(ErrResigned) }, reason},
@@ -111,8 +111,8 @@ func TestCandidacy_StopBeforeStart(t *testing.T) {
 	}
 }
 
-// TestCandidacy_CallsAfterEnd fails if a status is published after the end, or if a leadership can
-// begin.
+// TestCandidacy_CallsAfterEnd fails if a status is published, or a leadership begins, after the candidacy has
+// ended.
 func TestCandidacy_CallsAfterEnd(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error { return ErrResigned }))
@@ -129,7 +129,7 @@ func TestCandidacy_LeadDuringFinish(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	events := c.Events()
 	first := c.Lead(1, nil)
-	c.events.mu.Lock() // so that the end is not reported yet
+	c.events.mu.Lock() // delays the report of the end
 	var calls sync.WaitGroup
 	calls.Go(func() { _ = c.Finish(ErrElectionOver) })
 	<-first.Done()
@@ -148,9 +148,9 @@ func TestCandidacy_LeadDuringFinish(t *testing.T) {
 	require.Equal(t, []event.Kind{event.Elected, event.Lost, event.Ended}, kinds)
 }
 
-// TestCandidacy_Goroutines fails if Stop does not wait for the goroutines of the candidacy, if it does
+// TestCandidacy_StopWaitsForGoroutines fails if Stop does not wait for the goroutines of the candidacy, if it does
 // not clean up once after them, or if one is started after the end.
-func TestCandidacy_Goroutines(t *testing.T) {
+func TestCandidacy_StopWaitsForGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
 		ended, cleaned := false, 0
@@ -238,9 +238,8 @@ func TestCandidacy_EndedIsLastEvent(t *testing.T) {
 	}
 }
 
-// TestAttempts fails if two attempts run at the same time, or if an attempt is not repeated after a
-// failure.
-func TestAttempts(t *testing.T) {
+// TestAttempts_RunOneAtATime fails if two attempts run at the same time, or if no new attempt is made after a failure.
+func TestAttempts_RunOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts
 		calls, outcomes := 0, make(chan error)
@@ -255,7 +254,7 @@ func TestAttempts(t *testing.T) {
 
 		failed := errors.New("failed")
 		var waiting sync.WaitGroup
-		for range 3 { // they wait for the first attempt
+		for range 3 { // these calls wait for the first attempt
 			waiting.Go(func() {
 				done, err := run()
 				require.True(t, done)
@@ -268,7 +267,7 @@ func TestAttempts(t *testing.T) {
 		waiting.Wait()
 
 		go func() { outcomes <- nil }()
-		for range 2 { // a new attempt, and its result
+		for range 2 { // the first call makes a new attempt, and the second one returns its result
 			done, err = run()
 			require.True(t, done)
 			require.NoError(t, err)
@@ -302,9 +301,9 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 	}
 }
 
-// TestElection_StoppedAsSessionExpires fails if a candidate with WithRejoin that is stopped before it
-// joins again reports session expiry as the reason. Nor may it join again after the election has been
-// deleted and its session has expired.
+// TestElection_StoppedAsSessionExpires fails if a candidate with WithRejoin that is stopped before it joins
+// again reports session expiry as the reason, or if a candidate joins again after the election was deleted
+// and its session has expired.
 func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	e := &Election{
@@ -321,9 +320,9 @@ func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrSessionExpired), ErrSessionExpired)
 }
 
-// TestElection_ConfigOfRemoval fails if a candidate that joins again changes the configuration that
-// the removal of its earlier znode still uses, or copies it if no removal does.
-func TestElection_ConfigOfRemoval(t *testing.T) {
+// TestElection_RemovalKeepsConfig fails if a candidate that joins again changes the configuration that the
+// removal of its earlier znode still uses, or if it copies the configuration although no removal uses it.
+func TestElection_RemovalKeepsConfig(t *testing.T) {
 	e := &Election{conn: new(zk.Conn), candidacy: newCandidacy(t.Context(), nil), seen: seenNode{czxid: 1, session: 1}}
 	first := e.queueConfig()
 	require.Same(t, first, e.queueConfig())
@@ -335,8 +334,8 @@ func TestElection_ConfigOfRemoval(t *testing.T) {
 	require.EqualValues(t, 2, second.QueueSession)
 }
 
-// TestRefine fails if an error of the client library is not wrapped by the error that describes it,
-// or is wrapped twice.
+// TestRefine fails if refine does not wrap an error of the client library by the error that describes it, or
+// wraps it twice.
 func TestRefine(t *testing.T) {
 	for cause, want := range map[error]error{
 		fmt.Errorf("x: %w", zk.ErrNoAuth): ErrPermission,
@@ -354,7 +353,8 @@ func TestRefine(t *testing.T) {
 	}
 }
 
-// TestCheckNode fails if a path is accepted that ZooKeeper rejects, or the other way round.
+// TestCheckNode fails if checkNode accepts a path that ZooKeeper rejects, or rejects one that ZooKeeper
+// accepts.
 func TestCheckNode(t *testing.T) {
 	require.ErrorIs(t, checkNode(nil, "/election"), ErrInvalid)
 	conn := new(zk.Conn)
@@ -366,9 +366,9 @@ func TestCheckNode(t *testing.T) {
 	}
 }
 
-// TestCandidacy_FormerErr fails if a leadership is published without the reason of the former one, or another status
-// with it.
-func TestCandidacy_FormerErr(t *testing.T) {
+// TestCandidacy_FormerErrOnlyOfLeader fails if the status of a leadership lacks the reason of the former leadership, or
+// if another status contains it.
+func TestCandidacy_FormerErrOnlyOfLeader(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	c.Lead(1, nil)
 	require.NoError(t, (<-c.Status()).FormerErr)

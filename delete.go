@@ -85,25 +85,25 @@ type deletion struct {
 	// czxid identifies the node. If it is 0, the deletion sets it to that of the node that it
 	// finds first.
 	czxid int64
-	// ctx ends the deletion.
+	// ctx ends the deletion when it is done.
 	ctx context.Context
-	// limit bounds the wait for one response.
+	// limit bounds the wait for each response.
 	limit limiter
-	// changed reports whether a write was sent.
+	// changed is set when a write was sent.
 	changed bool
 }
 
 var (
-	// errDeleted ends a deletion if another client has deleted the election.
+	// errDeleted ends a deletion when another client has deleted the election.
 	errDeleted = errors.New("election was deleted by another client")
-	// errReplaced ends a deletion if another election has been created at the same path since.
+	// errReplaced ends a deletion when another election exists at the same path.
 	errReplaced = errors.New("election was deleted, and another one exists at its path")
 	// errBusy ends a deletion that finds new candidates after each round.
 	errBusy = errors.New("other candidates keep joining")
 )
 
-// run deletes the election, and returns what DeleteElection returns: nil also if another client has
-// deleted it in the meantime.
+// run deletes the election. It returns what DeleteElection returns: nil even if another client has deleted
+// the election in the meantime.
 func (d *deletion) run() error {
 	err := d.deleteElection()
 	switch {
@@ -117,8 +117,8 @@ func (d *deletion) run() error {
 	return fmt.Errorf("delete election at %s: %w", d.node, connection.Explain(d.conn, refine(err)))
 }
 
-// maxRounds limits the attempts of a deletion while new candidates join. With the pauses
-// between the attempts, it corresponds to about a minute.
+// maxRounds limits the number of attempts of a deletion while new candidates join. With the pauses between
+// the attempts, they take about a minute.
 const maxRounds = 250
 
 // deleteElection creates the tombstone, deletes the candidates, and then deletes tombstone and
@@ -154,8 +154,8 @@ func (d *deletion) deleteElection() error {
 				&zk.DeleteRequest{Path: d.node, Version: -1},
 			)
 		})
-		// If there are new candidates, or another client deletes as well, the next listing
-		// shows it.
+		// If new candidates have joined, or another client deletes the election as well, the next listing
+		// shows that.
 		if !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
@@ -209,7 +209,7 @@ func (d *deletion) createTombstone(candidates []string) error {
 		case err == nil, errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 			return nil
 		case errors.Is(err, zk.ErrNoAuth) && len(ops) > 1:
-			ops = ops[:1] // the connection is not permitted to write to the first candidate
+			ops = ops[:1] // if the connection may not write to the first candidate, only the create is left
 			continue
 		}
 		if final := connection.Final(ctx, d.conn, err); final != nil {
@@ -221,8 +221,7 @@ func (d *deletion) createTombstone(candidates []string) error {
 
 func (d *deletion) tombstoneData() []byte { return fmt.Appendf(nil, "done %d", d.czxid) }
 
-// removeTombstone deletes the tombstone that this deletion has created in another election at
-// the same path.
+// removeTombstone deletes the tombstone if this deletion has created it in a later election at the same path.
 func (d *deletion) removeTombstone() error {
 	type znode struct {
 		data []byte
@@ -240,7 +239,7 @@ func (d *deletion) removeTombstone() error {
 	return err
 }
 
-// foreignChildren returns the error for children that are not candidates.
+// foreignChildren returns an error that names children that are not candidates.
 func (d *deletion) foreignChildren(names []string) error {
 	slices.Sort(names)
 	if d.changed {
@@ -249,7 +248,8 @@ func (d *deletion) foreignChildren(names []string) error {
 	return fmt.Errorf("%w: %s has %d, among them %q; nothing was changed", ErrForeignChildren, d.node, len(names), names[0])
 }
 
-// deletesPerRequest keeps a transaction below the server's limit of a megabyte.
+// deletesPerRequest is the number of deletions in one transaction. It keeps the transaction far below a
+// megabyte, the limit of a server.
 const deletesPerRequest = 200
 
 // deleteCandidates deletes the candidates in reverse order, so that each znode is deleted before
@@ -294,12 +294,12 @@ func (d *deletion) deleteCandidates(names []string) error {
 // listing contains the children of an election node.
 type listing struct {
 	candidates []string // in the order of succession
-	foreign    []string // the children that are not candidates
+	foreign    []string // the children that are neither candidates nor the tombstone
 	ended      bool     // the tombstone exists
 }
 
-// list lists the children of the election node. It returns errDeleted if the election does not exist,
-// and errReplaced if there is another election at its path.
+// list lists the children of the election node. It returns errDeleted if the election does not exist, and
+// errReplaced if another election exists at the path.
 func (d *deletion) list() (listing, error) {
 	type node struct {
 		children []string
@@ -307,7 +307,7 @@ func (d *deletion) list() (listing, error) {
 	}
 	found, err := read(d.limit, d.conn, func() (n node, err error) {
 		if d.czxid == 0 {
-			// A server that lags behind may still have an earlier election.
+			// A server that lags behind may still show an earlier election.
 			if _, err := d.conn.Sync(d.node); err != nil {
 				return n, err
 			}

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestEndElection_AllCandidates fails if a candidate can become the leader after EndElection, also
+// TestEndElection_EndsAllCandidacies fails if a candidate can become the leader after EndElection, also
 // a candidate that joins later.
-func TestEndElection_AllCandidates(t *testing.T) {
+func TestEndElection_EndsAllCandidacies(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, follower, conn := h.join(h.connect()), h.join(h.connect()), h.connect()
 		early := h.newCandidate(node, conn)
@@ -34,7 +34,7 @@ func TestEndElection_AllCandidates(t *testing.T) {
 		_, err := leaderelection.NewElection(conn, node)
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 
-		// A new node at the same path is another election.
+		// A new node at the same path is another election, which candidates can join.
 		_, err = h.operator.Create(node, nil, 0, openACL)
 		require.NoError(h, err)
 		next := h.join(conn)
@@ -91,7 +91,7 @@ func TestDeleteElection_CandidateJoins(t *testing.T) {
 	}
 }
 
-// ends are the functions that end an election.
+// ends contains the functions that end an election, by name.
 var ends = map[string]func(h *harness, leader *candidate) error{
 	"EndElection":    func(_ *harness, leader *candidate) error { return leader.EndElection() },
 	"DeleteElection": func(h *harness, _ *candidate) error { return leaderelection.DeleteElection(h.operator, node) },
@@ -103,7 +103,7 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 	for name, end := range ends {
 		runWithServers(t, name, 1, func(h *harness) {
 			leader, conn := h.join(h.connect()), h.connect()
-			for _, prefix := range []string{"n_", "", "node_"} { // of hand-written candidates
+			for _, prefix := range []string{"n_", "", "node_"} { // the prefixes of hand-written candidates
 				_, err := h.operator.Create(node+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
 				require.NoError(h, err)
 			}
@@ -111,7 +111,7 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 				_, err := h.operator.Set(path, []byte("changed"), -1)
 				require.NoError(h, err)
 			}
-			others := []string{h.createContender(), h.createContender(), h.createContender()} // they ignore the tombstone
+			others := []string{h.createContender(), h.createContender(), h.createContender()} // these contenders ignore the tombstone
 			deletion := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: others[2], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				_, err := conn.Set(others[0], []byte("changed"), -1)
 				assert.NoError(h, err)
@@ -152,12 +152,12 @@ func TestDeleteElection_CandidatesLeave(t *testing.T) {
 }
 
 // TestDeleteElection_DeletesInReverseOrder fails if a candidate is notified of the deletion of its
-// predecessor before the deletion of its znode. The tombstone does not wake the direct follower if the
-// leader's znode cannot be written to, or if another client has created the tombstone.
+// predecessor before its znode is deleted. In these cases the tombstone does not wake the direct
+// follower: the client may not write to the leader's znode, or another client has created the tombstone.
 func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		leader    leaderelection.Option
-		tombstone bool // another client has created it
+		tombstone bool // another client has created the tombstone
 	}{
 		"the leader's znode cannot be written to":  {leader: leaderelection.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermWrite))},
 		"another client has created the tombstone": {leader: leaderelection.WithName(""), tombstone: true},
@@ -248,9 +248,8 @@ func TestDeleteElection_TombstoneWhileDisconnected(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_CandidatesDoNotList fails if a candidate whose znode was deleted lists the
-// election.
-func TestDeleteElection_CandidatesDoNotList(t *testing.T) {
+// TestDeleteElection_DeletedCandidatesDoNotList fails if candidates whose znodes were deleted list the election.
+func TestDeleteElection_DeletedCandidatesDoNotList(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var all []*candidate
 		for range 20 {
@@ -265,10 +264,9 @@ func TestDeleteElection_CandidatesDoNotList(t *testing.T) {
 		for _, c := range all {
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 		}
-		// The tombstone wakes the direct follower of the first candidate, which would list the
-		// election and leave, and so would the candidates behind it, one after another. Here its
-		// request arrives late. The others, which are deleted together with their predecessors, do
-		// not list.
+		// The tombstone wakes the direct follower of the first candidate. It would list the election and
+		// leave, and so would the candidates behind it, one after another. In this test, its request arrives
+		// late. The other candidates are deleted together with their predecessors, and do not list.
 		together := 0
 		for _, c := range all[2:] {
 			log := h.srv.Log().Session(c.conn.SessionID())
@@ -302,9 +300,9 @@ func TestDeleteElection_LaggingServer(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_OtherElectionAtThePath fails if a deletion affects the candidates of another
-// election, which was created at the path while the deletion was in progress.
-func TestDeleteElection_OtherElectionAtThePath(t *testing.T) {
+// TestDeleteElection_LaterElectionAtSamePath fails if a deletion affects the candidates of a later election,
+// which was created at the same path while the deletion was in progress.
+func TestDeleteElection_LaterElectionAtSamePath(t *testing.T) {
 	for name, candidates := range map[string]int{"with candidates": 2, "empty": 0} {
 		runWithServers(t, name, 1, func(h *harness) {
 			for range candidates {

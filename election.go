@@ -25,23 +25,24 @@ import (
 type Election struct {
 	conn       *zk.Conn
 	node       string
-	createNode bool // WithCreateNode: create the node if it does not exist
-	rejoin     bool // WithRejoin: join again after a loss
+	createNode bool // set by WithCreateNode: the candidate creates the election node if it does not exist
+	rejoin     bool // set by WithRejoin: the candidate joins again after the loss of its session
 	candidacy  *candidacy
-	log        *slog.Logger // with the names of the election and the client
+	log        *slog.Logger // adds the names of the election and of the client to each message
 
 	// Only the goroutine of ElectLeader uses queue and joined.
 	queue  queue.Config
 	joined bool // the candidate has a znode
-	// pauses precede joining again after the servers have rejected a request.
+	// pauses determines the pauses before the candidate joins again after the servers have rejected a
+	// request.
 	pauses connection.Backoff
 
 	mu        sync.Mutex
 	seen      seenNode
-	removals  []*queue.Removal // removals of znodes that are not confirmed, one for each session
-	ending    int              // number of calls of EndElection in progress
-	requested chan struct{}    // closed after a request to resign; nil before ResignRequested
-	renamed   chan struct{}    // of capacity 1; receives a value when the ID changes; nil before ResignRequested
+	removals  []*queue.Removal // removals that are not confirmed; one for each session
+	ending    int              // number of calls of EndElection that are in progress
+	requested chan struct{}    // closed when the candidate is requested to resign; nil before ResignRequested is called
+	renamed   chan struct{}    // capacity 1; receives a value when the ID changes; nil before ResignRequested is called
 }
 
 var _ Candidate = (*Election)(nil)
@@ -79,7 +80,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, connection.Explain(conn, err))
 	}
-	// Not before: it remains registered with the context until it is over.
+	// Not earlier, because the candidacy remains registered with the context until it is over.
 	e.candidacy = newCandidacy(o.ctx, o.Log)
 	return e, nil
 }
@@ -142,12 +143,12 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	if !e.rejoin || !errors.Is(err, ErrSessionExpired) && !rejected {
 		return err
 	}
-	// This candidacy outlives its session. But it may have been stopped at the same time.
+	// With WithRejoin the candidacy continues after the session. But it may have been stopped at the same
+	// time.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	// The candidate is not the leader any more. It publishes that now, because joining the
-	// queue can take long.
+	// The candidate is not the leader any more. Publish this now, because joining the queue can take long.
 	e.candidacy.Publish(Status{})
 	if !rejected {
 		e.log.Info("rejoining in a new session", "id", e.ID())
@@ -163,21 +164,20 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 // checks until it is at the head of the queue.
 const standbySessions = 4
 
-// queueConfig returns the configuration for joining the queue, for the session in which the election
-// node was seen.
+// queueConfig returns the configuration for joining the queue in the present session.
 func (e *Election) queueConfig() *queue.Config {
 	cfg, seen := &e.queue, e.lastSeen()
 	e.mu.Lock()
 	if len(e.removals) > 0 {
-		// These removals may still read the configuration. All other candidates do without a
-		// copy, because that needs memory.
+		// A removal may still read the configuration, so it must not change. Copy it only in this case,
+		// because a copy needs memory.
 		again := e.queue
 		cfg = &again
 	}
 	e.mu.Unlock()
 	timeout := connection.SessionTimeout(e.conn, cfg.Timeout)
 	cfg.QueueCzxid, cfg.QueueSession, cfg.Standby = seen.czxid, seen.session, standbySessions*timeout
-	// A node in which the candidate may have a znode already is not empty, so only a client deletes it.
+	// Servers remove only an empty node. If the candidate has tried to join, the node may contain its znode.
 	cfg.QueueMayVanish = e.createNode && !seen.tried
 	cfg.QueueUnconfirmed = !seen.confirmed
 	cfg.Unused, cfg.UnusedVersion = seen.unused && !seen.tried, seen.version
@@ -191,7 +191,8 @@ func (e *Election) queueConfig() *queue.Config {
 	return cfg
 }
 
-// queueObserver reports events that do not change the state of the candidate in the queue.
+// queueObserver returns the functions by which package queue reports events that do not change the state of
+// the candidate.
 func (e *Election) queueObserver() *queue.Observer {
 	return &queue.Observer{
 		Watched: func(path string) { e.candidacy.Report(event.Event{Kind: event.Watched, Subject: path}) },
@@ -209,7 +210,7 @@ func (e *Election) queueObserver() *queue.Observer {
 // queueChanged translates a state in the queue to calls of candidacy. Package queue calls it on the
 // goroutine of ElectLeader.
 func (e *Election) queueChanged(s queue.State) {
-	// A new znode can have the path of an earlier one.
+	// Report each new znode. It can have the same path as an earlier one.
 	if s.Path != "" && (!e.joined || s.Path != e.ID()) {
 		e.candidacy.Join(s.Path)
 		e.notifyRenamed()
@@ -229,7 +230,7 @@ func (e *Election) queueChanged(s queue.State) {
 	case s.First && leading:
 		e.candidacy.Suspend(ErrLeaseExpired)
 	case s.First:
-		// The candidate publishes nothing until its lease is confirmed.
+		// Publish nothing until the lease of the candidate is confirmed.
 	case s.Path != "":
 		e.candidacy.Publish(Status{NowFollowing: s.Predecessor, Next: s.Next})
 	case e.candidacy.Revoke(e.reason(s.Err)):
@@ -239,12 +240,12 @@ func (e *Election) queueChanged(s queue.State) {
 		}
 		e.candidacy.Retract(interim)
 	case errors.Is(s.Err, ErrDeleted) && e.Current().Role == Suspended:
-		// It can take long to find out why the znode was deleted.
+		// Publish this now, because it can take long to find out why the znode was deleted.
 		e.candidacy.Publish(Status{Role: Suspended})
 	}
 }
 
-// reason returns the error with which a candidacy or a leadership ends because of err.
+// reason returns the error with which a candidacy or a leadership ends. err is the error that has ended it.
 func (e *Election) reason(err error) error {
 	if errors.Is(err, ErrElectionOver) || errors.Is(err, ErrResigned) {
 		return err
@@ -260,7 +261,8 @@ func (e *Election) reason(err error) error {
 	return err
 }
 
-// multi executes ops while the leadership l lasts, which znode represents.
+// multi executes ops as one transaction while the leadership l lasts. znode is the path of its candidate's
+// znode.
 func (e *Election) multi(l *Leadership, znode string, ops []any) ([]zk.MultiResponse, error) {
 	responses, err := txn.Guarded(e.conn, l.grant, []string{znode}, ErrNotLeader, ops)
 	if err != nil && !errors.Is(err, ErrNotLeader) {
@@ -269,17 +271,17 @@ func (e *Election) multi(l *Leadership, znode string, ops []any) ([]zk.MultiResp
 	return responses, err
 }
 
-// seenNode is the election node as it was last seen.
+// seenNode is the election node as the candidate has last seen it.
 type seenNode struct {
-	czxid   int64 // creation zxid of the node, or 0 if it was not seen yet
-	session int64 // session in which it was seen
-	losses  int   // number of times that the servers had lost their data before that session
-	tried   bool  // the candidate has tried to join it since
+	czxid   int64 // the czxid of the node, or 0 if it was not seen yet
+	session int64 // the session in which the node was seen
+	losses  int   // how often the servers had lost their data before that session
+	tried   bool  // the candidate has tried to join this node since
 	// confirmed means that the candidate has joined this election or learned that it is over, or that a
 	// Sync preceded the read. Otherwise the server may have lagged behind, and another node, or none, may
 	// have existed at the path.
 	confirmed bool
-	unused    bool  // it had neither data nor children, and the client is permitted to read it
+	unused    bool  // the node had neither data nor children, and the client may read it
 	version   int32 // the version of the node's data
 }
 
@@ -290,14 +292,14 @@ func (e *Election) lastSeen() seenNode {
 	return e.seen
 }
 
-// noteTry records that the candidate tries to join the election node that it has found.
+// noteTry records that the candidate tries to join the election node that it has seen.
 func (e *Election) noteTry() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen.tried = true
 }
 
-// confirmNode records that the candidate is in the election that it has found, or that this election is
+// confirmNode records that the candidate has joined the election that it has seen, or that this election is
 // over.
 func (e *Election) confirmNode() {
 	e.mu.Lock()
@@ -305,7 +307,7 @@ func (e *Election) confirmNode() {
 	e.seen.confirmed = true
 }
 
-// addEnding counts the calls of EndElection in progress.
+// addEnding adds n to the number of calls of EndElection that are in progress.
 func (e *Election) addEnding(n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -334,8 +336,8 @@ func checkNode(conn *zk.Conn, node string) error {
 	return connection.CheckPath(node)
 }
 
-// findNodeAgain finds the election node again if the session in which it was seen is over, because
-// the servers may have lost it. With WithRejoin it waits for ZooKeeper without a limit.
+// findNodeAgain finds the election node again if the session in which it was seen is over: the servers may
+// have lost the node since. With WithRejoin it waits for ZooKeeper without a limit.
 func (e *Election) findNodeAgain() error {
 	if seen := e.lastSeen(); seen.czxid != 0 && seen.session == e.conn.SessionID() {
 		return nil
@@ -360,8 +362,8 @@ func (e *Election) findNode(limit limiter) error {
 		case err != nil:
 			return err
 		case session != 0 && session != seen.session:
-			// The request may have been answered in the earlier session, after which the servers may
-			// have lost the node.
+			// The request may have been answered in the earlier session, and the servers may have lost the
+			// node since. Read it again.
 			continue
 		case seen.czxid == 0 && !e.createNode && !known:
 			return fmt.Errorf("%w; create it or use WithCreateNode", ErrNoElection)
@@ -369,7 +371,7 @@ func (e *Election) findNode(limit limiter) error {
 			seen.czxid != 0 && known && seen.czxid != before.czxid && !(e.createNode && e.rejoin):
 			return fmt.Errorf("%w in the new session, or was created again", ErrNoElection)
 		case seen.czxid == 0 && e.isEnding():
-			return ErrElectionOver // this candidate may have deleted the node
+			return ErrElectionOver // this candidate may have deleted the node itself
 		case seen.czxid == 0:
 			if err := e.makeNode(limit); err != nil {
 				return err
@@ -393,9 +395,9 @@ func (e *Election) makeNode(limit limiter) error {
 
 // readNode reads the election node. Its czxid in the result is 0 if the node does not exist.
 //
-// Without a Sync, a server that lags behind could return the state of an earlier election at the same
-// path. That matters in two cases: a candidate that was in an election (known) compares it with the
-// present one, and a candidate that must not create the node reports that there is none. Other
+// Without a Sync, a server that lags behind could return the state of an earlier election at the same path.
+// That matters in two cases: a candidate that was in an election before (known is set) compares that election
+// with the present one, and a candidate that must not create the node reports that there is none. Other
 // candidates learn in which election they are when they join, so that the first read needs no Sync.
 func (e *Election) readNode(limit limiter, known bool) (seenNode, error) {
 	seen, err := read(limit, e.conn, func() (seenNode, error) {

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFinalStatus_Errors fails if the error of the final status does not identify the reason.
-func TestFinalStatus_Errors(t *testing.T) {
+// TestFinalStatus_ErrorIdentifiesReason fails if the error of the final status does not identify the reason.
+func TestFinalStatus_ErrorIdentifiesReason(t *testing.T) {
 	all := []error{
 		leaderelection.ErrElectionOver, leaderelection.ErrDeleted, leaderelection.ErrSessionExpired,
 		leaderelection.ErrConnClosed, leaderelection.ErrPermission, leaderelection.ErrUnreachable,
@@ -74,9 +74,9 @@ func TestFinalStatus_Errors(t *testing.T) {
 	}
 }
 
-// TestElectLeader_ReasonUnknown fails if a candidate whose znode was deleted waits without a limit
-// for the reason while ZooKeeper does not answer.
-func TestElectLeader_ReasonUnknown(t *testing.T) {
+// TestElectLeader_ReasonOfDeletionUnknown fails if a candidate whose znode was deleted waits forever for the reason
+// while ZooKeeper does not answer.
+func TestElectLeader_ReasonOfDeletionUnknown(t *testing.T) {
 	for _, role := range []leaderelection.Role{leaderelection.Leader, leaderelection.Follower} {
 		runWithServers(t, role.String(), 1, func(h *harness) {
 			if role == leaderelection.Follower {
@@ -97,9 +97,9 @@ func TestElectLeader_ReasonUnknown(t *testing.T) {
 	}
 }
 
-// TestNewElection_Errors fails if an error of NewElection, or of ElectLeader before the candidate
+// TestNewElection_ErrorIdentifiesReason fails if an error of NewElection, or of ElectLeader before the candidate
 // has joined, does not identify the reason.
-func TestNewElection_Errors(t *testing.T) {
+func TestNewElection_ErrorIdentifiesReason(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		_, err := leaderelection.NewElection(nil, node)
@@ -127,7 +127,7 @@ func TestNewElection_Errors(t *testing.T) {
 		late.start()
 		h.advance(timeout - time.Millisecond)
 		require.Empty(h, late.received())
-		h.advance(timeout / 2) // it waits for the removal of a znode that it may have created
+		h.advance(timeout / 2) // the candidate waits for the removal of a znode that it may have created
 		require.ErrorIs(h, late.requireOver(), leaderelection.ErrUnreachable)
 		require.ErrorContains(h, late.requireOver(), "the connection has no session")
 	})
@@ -142,7 +142,7 @@ func TestElectLeader_ForeignParticipant(t *testing.T) {
 		prefix string
 		data   []byte
 		acl    []zk.ACL
-		edit   []byte // written later
+		edit   []byte // data that is written to the znode later
 	}{
 		"no right to read":             {"n_", nil, withoutRead, nil},
 		"no right at all":              {"n_", []byte("name"), secret, nil},
@@ -185,7 +185,7 @@ func TestElectLeader_ForeignParticipant(t *testing.T) {
 			}
 
 			require.NoError(h, foreign.Delete(id, -1))
-			h.advance(15 * time.Second) // if no event is sent, the znode is read again
+			h.advance(15 * time.Second) // the server may send no event, and then the candidate reads the znode again
 			second.requireLeads()
 			require.Equal(h, second.ID(), (<-observed).Leader.ID)
 			require.NoError(h, second.Resign())
@@ -219,10 +219,10 @@ func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
 	})
 }
 
-// TestElectLeader_ConditionPasses fails if a candidate with WithRejoin that has joined before ends
-// because of a rejection that passes, if one of its earlier znodes remains, or if a candidate that
-// has never joined does not end.
-func TestElectLeader_ConditionPasses(t *testing.T) {
+// TestElectLeader_ContinuesAfterTemporaryRejection fails if a candidate with WithRejoin ends because the servers reject a
+// request for a while, although it has joined before, if one of its earlier znodes remains, or if a candidate
+// that has never joined does not end.
+func TestElectLeader_ContinuesAfterTemporaryRejection(t *testing.T) {
 	authentication := func(h *harness) func() {
 		end := bubble.RequireAuthentication(h.srv)
 		h.srv.DropConnections()
@@ -277,8 +277,8 @@ func TestElectLeader_ConditionPasses(t *testing.T) {
 	}
 }
 
-// TestElectLeader_CheckIsRejected fails if a leader whose check is answered with a final code only
-// loses its lease.
+// TestElectLeader_CheckIsRejected fails if a leader continues and only loses its lease when the servers
+// reject its check for good.
 func TestElectLeader_CheckIsRejected(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, next := h.join(h.connect()), h.join(h.connect())
@@ -309,8 +309,8 @@ func TestElectLeader_RemovalIsRejected(t *testing.T) {
 	})
 }
 
-// TestTrap09_RetriesPause fails if a server that always replies immediately that the session has
-// moved receives requests without pauses (ZOOKEEPER-2886).
+// TestTrap09_RetriesPause fails if a candidate sends requests without pauses to a server that always answers
+// immediately that the session has moved (ZOOKEEPER-2886).
 func TestTrap09_RetriesPause(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpMulti} {
 		runWithServers(t, op.String(), 1, func(h *harness) {
@@ -339,8 +339,8 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	for _, c := range []struct {
 		name string
-		acl  []zk.ACL // of the election node
-		own  []zk.ACL // of the znodes that the candidate creates
+		acl  []zk.ACL // ACL of the election node
+		own  []zk.ACL // ACL of the znodes that the candidate creates
 	}{
 		{"create", without(zk.PermCreate), openACL},
 		{"list", without(zk.PermRead), openACL},
@@ -356,8 +356,8 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 	}
 }
 
-// TestTrap41_UnknownError fails if an unknown error code neither ends the candidacy with an error
-// nor has no effect, or if the code of a server that is busy has one (CURATOR-671).
+// TestTrap41_UnknownError fails if an unknown error code neither ends the candidacy with an error nor is
+// harmless, or if the code of a busy server is not harmless (CURATOR-671).
 func TestTrap41_UnknownError(t *testing.T) {
 	for code, busy := range map[zktest.Code]bool{-99: false, -127: true} {
 		k := 1

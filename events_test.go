@@ -20,17 +20,17 @@ import (
 type eventRecorder struct {
 	*candidate
 	mu         sync.Mutex
-	events     []string // without hand-overs, checks and watches
-	violations []string // found when an event was received
+	events     []string // the events, without hand-overs, checks and watches
+	violations []string // violations of the order of events
 	elected    []event.Event
 	handOvers  []event.Event
 	checks     []event.Event
 	watched    []string
-	ends       []<-chan struct{} // Done of each leadership
+	ends       []<-chan struct{} // the Done channels of the leaderships
 	missed     int
 }
 
-// handOver returns the duration of the hand-over to leadership number i.
+// handOver returns the duration of the hand-over to the i-th leadership.
 func (r *eventRecorder) handOver(i int) (d time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +103,8 @@ func (r *eventRecorder) record(e event.Event) {
 	r.events = append(r.events, what)
 }
 
-// requireEvents requires the events that were received when all goroutines of the test are blocked.
+// requireEvents waits until all goroutines of the test are blocked, and requires that exactly these events
+// were received.
 func (r *eventRecorder) requireEvents(want ...string) {
 	r.h.Helper()
 	synctest.Wait()
@@ -118,8 +119,8 @@ func (r *eventRecorder) requireEvents(want ...string) {
 func TestEvents_HandOver(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		first, second := h.record(), h.record()
-		first.joins()
-		second.joins()
+		first.startAndAwaitStatus()
+		second.startAndAwaitStatus()
 		first.requireEvents("joined", "elected")
 		second.requireEvents("joined")
 		_, ok := first.handOver(0)
@@ -140,13 +141,13 @@ func TestEvents_HandOver(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverWithListing fails if the duration does not include the listing of the third
-// candidate, after both candidates before it have left at the same time.
+// TestEvents_HandOverWithListing fails if the duration of a hand-over to the third candidate does not include
+// its listing. The listing is necessary because both candidates before it have left at the same time.
 func TestEvents_HandOverWithListing(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
 		third := h.record()
-		third.joins()
+		third.startAndAwaitStatus()
 		h.measure(func() {
 			for _, c := range ahead {
 				require.NoError(h, h.srv.ExpireSession(c.conn.SessionID()))
@@ -160,13 +161,13 @@ func TestEvents_HandOverWithListing(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverAfterFollower fails if the duration of a hand-over starts when a predecessor
-// that was not the leader has left.
+// TestEvents_HandOverAfterFollower fails if the duration of a hand-over is measured from the departure of a
+// predecessor that was not the leader.
 func TestEvents_HandOverAfterFollower(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
 		third := h.record()
-		third.joins()
+		third.startAndAwaitStatus()
 		ahead[1].resign()
 		h.measure(func() {
 			go ahead[0].Resign()
@@ -180,13 +181,13 @@ func TestEvents_HandOverAfterFollower(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverUnnoticed fails if a hand-over is reported although the candidate was not
-// notified: here the server rejects the request to set the watches again.
+// TestEvents_HandOverUnnoticed fails if event.HandOver is reported although the candidate was not notified of
+// the departure of its predecessor. Here the server rejects the request to set the watches again.
 func TestEvents_HandOverUnnoticed(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
 		third := h.record()
-		third.joins()
+		third.startAndAwaitStatus()
 		ahead[1].resign()
 		time.Sleep(leasePeriod)
 		lost := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: third.conn.SessionID()}, zktest.Fail(zktest.Code(-99)))
@@ -202,11 +203,11 @@ func TestEvents_HandOverUnnoticed(t *testing.T) {
 	})
 }
 
-// TestEvents_Suspension fails if it is not reported that a leader is suspended, or that it resumes.
+// TestEvents_Suspension fails if the suspension or the resumption of a leader is not reported.
 func TestEvents_Suspension(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record()
-		leads := r.joins()
+		leads := r.startAndAwaitStatus()
 		require.Equal(h, leaderelection.Leader, leads.Role)
 		h.srv.Blackhole(zktest.BothWays)
 		<-leads.Leadership.Done()
@@ -218,7 +219,7 @@ func TestEvents_Suspension(t *testing.T) {
 		h.advance(timeout)
 		events := []string{
 			"joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed",
-			"lost: znode was deleted by another client", // the first notification
+			"lost: znode was deleted by another client", // this notification arrives first
 			"ended: session expired",
 		}
 		r.requireEvents(events...)
@@ -232,7 +233,7 @@ func TestEvents_LostWhileSuspended(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ahead := h.joinAll(1)
 		r := h.record(leaderelection.WithRejoin())
-		r.joins()
+		r.startAndAwaitStatus()
 		ahead[0].resign()
 		r.awaitLeader()
 		h.srv.Refuse(true)
@@ -250,12 +251,12 @@ func TestEvents_LostWhileSuspended(t *testing.T) {
 	})
 }
 
-// TestEvents_SecondZnodeAtThePath fails if event.Joined is not reported for a new znode that has
+// TestEvents_SecondZnodeAtSamePath fails if event.Joined is not reported for a new znode that has
 // the path of an earlier one. This is possible if the servers have lost their data.
-func TestEvents_SecondZnodeAtThePath(t *testing.T) {
+func TestEvents_SecondZnodeAtSamePath(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record(leaderelection.WithRejoin(), leaderelection.WithCreateNode(), leaderelection.WithNamePrefix("n_"))
-		r.joins()
+		r.startAndAwaitStatus()
 		first := r.ID()
 		h.srv.Restart(zktest.LoseTree)
 		time.Sleep(timeout)
@@ -272,20 +273,20 @@ func TestEvents_SecondZnodeAtThePath(t *testing.T) {
 func TestEvents_EndElection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second := h.record(), h.record()
-		first.joins()
-		second.joins()
-		first.requireEvents("joined", "elected") // before the status changes again, because events are received later
+		first.startAndAwaitStatus()
+		second.startAndAwaitStatus()
+		first.requireEvents("joined", "elected") // check this before the status changes again, because events are received later
 		require.NoError(h, second.EndElection())
 		h.advance(shortTime)
-		// The leader is first notified that its znode was deleted.
+		// The leader is first notified that its znode was deleted, and then that the election has ended.
 		first.requireEvents("joined", "elected", "lost: znode was deleted by another client", "ended: election is over")
 		second.requireEvents("joined", "ended: election is over")
 	})
 }
 
-// TestEvents_CannotJoin fails if a candidate that cannot join, or that resigns before it is started,
+// TestEvents_EndedIfCandidateCannotJoin fails if a candidate that cannot join, or that resigns before it is started,
 // does not report event.Ended.
-func TestEvents_CannotJoin(t *testing.T) {
+func TestEvents_EndedIfCandidateCannotJoin(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r, never := h.record(), h.record()
 		h.srv.Refuse(true)
@@ -300,12 +301,12 @@ func TestEvents_CannotJoin(t *testing.T) {
 	})
 }
 
-// TestEvents_Checks fails if the leader does not report each check, or reports one that is lost with its
-// connection without an error.
-func TestEvents_Checks(t *testing.T) {
+// TestEvents_EachCheckIsReported fails if a check of the leader is not reported, or if one that is lost with its
+// connection is reported without an error.
+func TestEvents_EachCheckIsReported(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record()
-		r.joins()
+		r.startAndAwaitStatus()
 		h.advance(10*leasePeriod + leasePeriod/2)
 		require.Len(h, r.checks, 10)
 		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 1}, zktest.Cut)
@@ -316,7 +317,7 @@ func TestEvents_Checks(t *testing.T) {
 	})
 }
 
-// TestEvents_ReaderResigns fails if the reader of events cannot end the candidacy.
+// TestEvents_ReaderResigns fails if the reader of events cannot end the candidacy by a call of Resign.
 func TestEvents_ReaderResigns(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.newCandidate(node, h.connect())

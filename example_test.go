@@ -13,14 +13,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// The loop of a program that runs in several replicas, of which one must act.
+// This is the loop of a program that runs in several replicas, of which at most one may act at a time.
 func Example() {
 	conn, _, err := zkdial.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	_, err = conn.Create("/state", nil, 0, zk.WorldACL(zk.PermAll)) // which the leader writes
+	_, err = conn.Create("/state", nil, 0, zk.WorldACL(zk.PermAll)) // the leader writes this znode
 	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		log.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func Example() {
 		select {
 		case status, ok := <-candidate.Status():
 			if !ok {
-				return // resigned
+				return // the candidate has resigned
 			}
 			if status.Err != nil {
 				log.Printf("the candidacy is over: %v", status.Err)
@@ -47,7 +47,7 @@ func Example() {
 			}
 			log.Printf("now %v", status)
 			if status.Role == leaderelection.Leader {
-				patience = nil // a leader receives no status while all is well
+				patience = nil // a leader receives no further status while all is well, so wait without a limit
 				go doLeaderStuff(status.Leadership)
 			}
 		case <-patience:
@@ -64,8 +64,8 @@ func doLeaderStuff(leadership *leaderelection.Leadership) {
 	for {
 		select {
 		case <-work.C:
-			// In ZooKeeper: a transaction that commits only during this leadership.
-			// Elsewhere: let the other system compare leadership.Token().
+			// Write to ZooKeeper by a transaction that commits only during this leadership. Let other systems
+			// compare leadership.Token().
 			state := fmt.Appendf(nil, "written by leader %d", leadership.Token())
 			if _, err := leadership.Multi(&zk.SetDataRequest{Path: "/state", Data: state, Version: -1}); err != nil {
 				log.Print(err)
@@ -77,7 +77,7 @@ func doLeaderStuff(leadership *leaderelection.Leadership) {
 	}
 }
 
-// A candidate that prepares for its leadership when it is the next one.
+// A candidate prepares for its leadership when it is the next one.
 func ExampleStatus_next() {
 	conn, _, err := zkdial.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
 	if err != nil {
@@ -103,7 +103,7 @@ func ExampleStatus_next() {
 	}
 }
 
-// Observing an election without joining it.
+// Observe an election without joining it.
 func ExampleObserve() {
 	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
 	if err != nil {
@@ -129,7 +129,7 @@ func ExampleObserve() {
 	}
 }
 
-// Ending an election for all candidates.
+// End an election for all candidates.
 func ExampleDeleteElection() {
 	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
 	if err != nil {

@@ -15,22 +15,22 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// candidate is a program with a candidate, which receives each status immediately.
+// candidate is a program with one candidate. It receives each status immediately.
 type candidate struct {
 	*leaderelection.Election
 	h    *harness
 	conn *zk.Conn
 
-	changed chan struct{} // has an element after a status; closed with the status channel
+	changed chan struct{} // has an element after a status; closed together with the channel of statuses
 
 	mu       sync.Mutex
 	statuses []timedStatus
 	closed   bool  // the status channel is closed
 	returned bool  // ElectLeader has returned
-	err      error // result of ElectLeader
+	err      error // the result of ElectLeader
 }
 
-// timedStatus is a status and when it was received.
+// timedStatus is a status with the time at which it was received.
 type timedStatus struct {
 	leaderelection.Status
 	at time.Time
@@ -94,8 +94,8 @@ func (c *candidate) start() {
 	}()
 }
 
-// joins starts a candidate and waits for its first status.
-func (c *candidate) joins() leaderelection.Status {
+// startAndAwaitStatus starts the candidate, waits for its first status, and returns it.
+func (c *candidate) startAndAwaitStatus() leaderelection.Status {
 	c.h.Helper()
 	c.start()
 	<-c.changed
@@ -151,7 +151,7 @@ func (c *candidate) roles() (roles []leaderelection.Role) {
 	return roles
 }
 
-// timeOf returns when the first status with a role was received.
+// timeOf returns when the first status with the given role was received.
 func (c *candidate) timeOf(role leaderelection.Role) time.Time {
 	c.h.Helper()
 	for _, s := range c.received() {
@@ -163,7 +163,7 @@ func (c *candidate) timeOf(role leaderelection.Role) time.Time {
 	return time.Time{}
 }
 
-// multi executes a transaction as the leader that the candidate is at this moment.
+// multi executes a transaction by the present leadership of the candidate.
 func (c *candidate) multi(ops ...any) ([]zk.MultiResponse, error) {
 	l := c.Current().Leadership
 	if l == nil {
@@ -203,7 +203,7 @@ func (c *candidate) requireOnlyCandidate() {
 	require.Equal(c.h, c.conn.SessionID(), c.h.stat(c.ID()).EphemeralOwner)
 }
 
-// requireOver requires that the candidacy is over and the status channel is closed. It returns the
+// requireOver requires that the candidacy is over and that the channel of statuses is closed. It returns the
 // error that has ended the candidacy.
 func (c *candidate) requireOver() error {
 	c.h.Helper()
@@ -225,11 +225,11 @@ func (c *candidate) resign() {
 	require.NoError(c.h, c.requireOver())
 }
 
-// terms records the leaderships of all candidates.
+// terms records the leaderships of all candidates of a test.
 type terms struct {
 	mu      sync.Mutex
 	all     []*term
-	overlap bool // two leaders are permitted
+	overlap bool // two leaders at the same time are permitted
 }
 
 type term struct {
@@ -254,8 +254,7 @@ func (t *terms) add(s leaderelection.Status) {
 	})
 }
 
-// verify requires that an election had at most one leader at any time, and that tokens have
-// increased.
+// verify requires that each election had at most one leader at any time, and that tokens have increased.
 func (t *terms) verify(h *harness) {
 	h.Helper()
 	h.advance(0)
@@ -274,7 +273,7 @@ func (t *terms) verify(h *harness) {
 	}
 }
 
-// moment is a time that a goroutine sets.
+// moment is a point in time that a goroutine sets.
 type moment struct {
 	mu sync.Mutex
 	at time.Time
@@ -300,14 +299,14 @@ func doneTime(l *leaderelection.Leadership) *moment {
 	return m
 }
 
-// onStatus returns an option that calls f with each status before it is delivered, on the goroutine
-// of ElectLeader. f also receives statuses that are retracted before a reader receives them. If f
-// blocks, the candidate behaves like one whose process is not scheduled.
+// onStatus returns an option that calls f with each status before it is delivered, on the goroutine of
+// ElectLeader. f also receives statuses that are retracted before a reader receives them. While f blocks, the
+// candidate behaves as if its process were not scheduled.
 func onStatus(f func(leaderelection.Status)) leaderelection.Option {
 	return leaderelection.WithLogger(slog.New(statusHandler(f)))
 }
 
-// statusHandler is a slog.Handler that is called with each status.
+// statusHandler is a slog.Handler that receives each status.
 type statusHandler func(leaderelection.Status)
 
 func (f statusHandler) Enabled(context.Context, slog.Level) bool { return true }

@@ -23,13 +23,13 @@ import (
 
 const (
 	node    = "/election"
-	timeout = 4 * time.Second // session timeout
+	timeout = 4 * time.Second // session timeout of the clients
 
 	// anyCandidate matches the paths of all candidates' znodes.
 	anyCandidate = node + "/*"
 
-	// shortTime is longer than a candidate needs to find out why a znode was deleted. It is not a
-	// multiple of the intervals between checks.
+	// shortTime is long enough for a candidate to find out why a znode was deleted. It is not a multiple of
+	// the intervals between checks.
 	shortTime = bubble.Margin
 	// confirmLimit is how long Resign and EndElection wait for ZooKeeper.
 	confirmLimit = 1500 * time.Millisecond
@@ -37,15 +37,15 @@ const (
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// firstCreate matches the next create of a candidate in an election without candidates, which writes the
-// election node in the same transaction.
+// firstCreate matches the next create of a candidate in an election without candidates. This create writes
+// the election node in the same transaction.
 var firstCreate = zktest.Match{Op: zktest.OpMulti, Path: node, Nth: 1}
 
-// harness is a test in a bubble of testing/synctest: servers and clients with fake time.
+// harness is one test in a bubble of testing/synctest: servers and clients with fake time.
 type harness struct {
 	*testing.T
 	ensemble   *zktest.Ensemble
-	srv        *zktest.Server          // server 0
+	srv        *zktest.Server          // the first server of the ensemble
 	operator   *zk.Conn                // a client that is not a candidate
 	options    []leaderelection.Option // options of all candidates
 	candidates []*candidate            // all candidates, to let them resign at the end
@@ -62,8 +62,8 @@ func withServers(t *testing.T, servers int, f func(h *harness), options ...zktes
 		h.srv = h.ensemble.Server(0)
 		t.Cleanup(func() {
 			h.heal()
-			// A request that is in flight while its client is closed can block forever: it has
-			// up to three replies for a channel of capacity two.
+			// Each candidate must resign before its client is closed: a request in flight can then block
+			// forever, because the client library sends up to three replies to a channel of capacity two.
 			for _, c := range h.candidates {
 				go c.Resign()
 			}
@@ -76,7 +76,7 @@ func withServers(t *testing.T, servers int, f func(h *harness), options ...zktes
 	})
 }
 
-// runWithServers is withServers in a subtest.
+// runWithServers runs withServers in a subtest.
 func runWithServers(t *testing.T, name string, servers int, f func(h *harness), options ...zktest.Option) {
 	t.Run(name, func(t *testing.T) { withServers(t, servers, f, options...) })
 }
@@ -106,7 +106,7 @@ func (h *harness) connectTo(server int, options ...func(*zk.Conn)) *zk.Conn {
 	return bubble.ConnectFrom(h, h.ensemble, server, timeout, options...)
 }
 
-// connectUnlimited opens a session that accepts replies of any length.
+// connectUnlimited opens a session whose replies can have any length.
 func (h *harness) connectUnlimited() *zk.Conn {
 	h.Helper()
 	return h.connect(zk.WithMaxBufferSize(0))
@@ -137,14 +137,14 @@ func (h *harness) expire(conn *zk.Conn) {
 	require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
 }
 
-// serverSession returns the session of a candidate's connection as the servers know it.
+// serverSession returns the session of a candidate's connection as the servers store it.
 func (h *harness) serverSession(c *candidate) zktest.Session {
 	h.Helper()
 	return bubble.Session(h, h.ensemble, c.conn)
 }
 
-// requests returns the logged requests of one kind, of one session, or of all sessions if session
-// is 0.
+// requests returns the logged requests of one kind that a session has sent. If session is 0, it returns those
+// of all sessions.
 func (h *harness) requests(op zktest.Op, session int64) zktest.Log {
 	return h.srv.Log().Filter(func(e zktest.Entry) bool {
 		return e.Op == op && (session == 0 || e.Session == session)
@@ -226,8 +226,8 @@ func (h *harness) requireNoElection() {
 // createdIDs returns the paths of all candidates' znodes that were created so far.
 func (h *harness) createdIDs() []string { return bubble.Created(h.srv, node) }
 
-// watchedPaths returns the paths of the election node and of its children, once for each watch of
-// them at server 0.
+// watchedPaths returns the paths of the election node and of its children that are watched at server 0, once
+// for each watch.
 func (h *harness) watchedPaths() (paths []string) {
 	for _, x := range h.srv.Watches() {
 		if strings.HasPrefix(x.Path, node) {
@@ -237,7 +237,7 @@ func (h *harness) watchedPaths() (paths []string) {
 	return paths
 }
 
-// forEachLoss runs f once for each loss, each time with new servers.
+// forEachLoss runs f once for each loss, with new servers.
 func forEachLoss(t *testing.T, losses []bubble.Fault, servers int, f func(h *harness, l bubble.Fault)) {
 	for _, l := range losses {
 		runWithServers(t, l.Name, servers, func(h *harness) { f(h, l) })
@@ -277,8 +277,8 @@ func (h *harness) connectSlowly() (*zk.Conn, *packetPause) {
 	})), pause
 }
 
-// packetConn is a connection that delivers one packet at a time. Only its reader uses the other
-// fields.
+// packetConn is a network connection that delivers one packet at a time. Only its reader uses the fields head
+// and body.
 type packetConn struct {
 	net.Conn
 	pause *packetPause

@@ -19,15 +19,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// scheme is how a hand-written election names its candidates.
+// scheme describes how a hand-written election names its candidates.
 type scheme struct {
 	prefix    string
-	protected bool // created with CreateProtectedEphemeralSequential
+	protected bool // whether CreateProtectedEphemeralSequential creates the znodes
 }
 
-// schemes are the schemes of public programs.
+// schemes contains the naming schemes of public programs.
 var schemes = []scheme{
-	{prefix: ""}, // Vitess
+	{prefix: ""}, // the scheme of Vitess
 	{prefix: "0"},
 	{prefix: "n_"},
 	{prefix: "node_"},
@@ -40,7 +40,7 @@ var schemes = []scheme{
 	{prefix: "n_", protected: true},
 }
 
-// option returns the option for the names of the scheme.
+// option returns the option by which a candidate uses the names of the scheme.
 func (s scheme) option() leaderelection.Option {
 	if s.protected {
 		return leaderelection.WithNamePrefix("_c_*-" + s.prefix)
@@ -55,8 +55,7 @@ func (s scheme) String() string {
 	return s.prefix + "<number>"
 }
 
-// candidates returns the children that a program with the scheme takes for candidates, in its
-// order.
+// candidates returns the children that a program with the scheme considers candidates, in its order.
 func (s scheme) candidates(children []string) (names []string) {
 	for _, name := range children {
 		head, ok := strings.CutSuffix(name, name[max(0, len(name)-10):])
@@ -70,7 +69,7 @@ func (s scheme) candidates(children []string) (names []string) {
 		}
 	}
 	if !s.protected {
-		slices.Sort(names) // by name, as many programs do
+		slices.Sort(names) // sort by name, as many programs do
 		return names
 	}
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
@@ -84,7 +83,7 @@ type fleet struct {
 	scheme scheme
 
 	mu      sync.Mutex
-	leading map[string]func() bool // by instance: reports whether it is still the leader
+	leading map[string]func() bool // for each instance, whether it is still the leader
 	elected int                    // number of leaders so far
 }
 
@@ -175,7 +174,8 @@ func (o *handWritten) run() {
 		}
 		select {
 		case e := <-event:
-			// A hand-written candidate takes any event for the deletion of its predecessor.
+			// A hand-written candidate takes any event for the deletion of its predecessor. Fail the test if
+			// it is another event.
 			if e.Type != zk.EventNodeDeleted {
 				o.fleet.Errorf("%s: %v on its predecessor", o.id, e.Type)
 			}
@@ -188,7 +188,7 @@ func (o *handWritten) run() {
 func (o *handWritten) quit() {
 	o.cancel()
 	<-o.done
-	// Version 0: no client has written to its znode.
+	// Version 0 means that no client has written to the znode.
 	if err := o.conn.Delete(o.znode, 0); err != nil {
 		o.fleet.Errorf("%s: delete: %v", o.id, err)
 	}
@@ -218,7 +218,7 @@ func (f *fleet) startMigrated(id string) instance {
 	require.NoError(f, err)
 	go func() {
 		if err := e.ElectLeader(); err != nil {
-			f.Logf("%s: %v", id, err) // after crash
+			f.Logf("%s: %v", id, err) // after crash the error is expected
 		}
 	}()
 	go func() {
@@ -248,9 +248,9 @@ func (m *migrated) crash() {
 	m.conn.Close()
 }
 
-// TestMigration_RollingUpgrade replaces three instances one after the other by the new version, and
-// then by the old version again, in all ways in which an instance can end. It fails if there are two
-// leaders, or none after some time.
+// TestMigration_RollingUpgrade replaces three instances one after another by the new version, and then by the
+// old version again. The instances end in all ways in which an instance can end. It fails if there are two
+// leaders, or no leader for some time.
 func TestMigration_RollingUpgrade(t *testing.T) {
 	for _, s := range schemes {
 		for _, leaderFirst := range []bool{true, false} {
@@ -269,11 +269,11 @@ func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
 	require.NoError(t, err)
 	_, err = operator.Create(node, nil, 0, openACL)
 	require.NoError(t, err)
-	// The election has a child that is named like a candidate.
+	// Create a child of the election that is named like a candidate.
 	_, err = operator.Create(node+"/"+s.prefix, nil, zk.FlagSequence, openACL)
 	require.NoError(t, err)
 	if !s.protected {
-		// A hand-written candidate would take it for a candidate.
+		// A hand-written candidate would take the child for a candidate, so delete it.
 		require.NoError(t, operator.Delete(node+"/"+s.prefix+"0000000000", -1))
 	}
 
@@ -291,7 +291,7 @@ func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
 	}
 	replace := func(start func(string) instance, version string) {
 		for i := range running {
-			at := 0 // index of the leader
+			at := 0 // the index of the leader
 			if !leaderFirst {
 				at = len(running) - 1 - i
 			}
@@ -320,7 +320,7 @@ func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
 	require.GreaterOrEqual(t, f.elected, 4)
 }
 
-// TestMigration_DefaultNames fails if a candidate with the default names does not wait for
+// TestMigration_DefaultNames fails if a candidate with the default names does not wait for earlier
 // hand-written candidates.
 func TestMigration_DefaultNames(t *testing.T) {
 	for _, s := range schemes {
@@ -349,8 +349,8 @@ func TestMigration_DefaultNames(t *testing.T) {
 	}
 }
 
-// TestMigration_ZkLock fails if programs that use the lock of the client library do not wait for
-// candidates with its names and for a mutex of this library, or the other way round.
+// TestMigration_ZkLock fails if programs that use zk.Lock do not wait for candidates and mutexes of this
+// library, or if these do not wait for zk.Lock.
 func TestMigration_ZkLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -38,8 +38,8 @@ func withRegister(t *testing.T, f func(h *harness)) {
 	})
 }
 
-// TestMulti_OnlyLeader fails if a transaction of a candidate that is not the leader is applied, or
-// one of the leader in part.
+// TestMulti_OnlyLeader fails if a transaction of a candidate that is not the leader is applied, or if only a
+// part of a leader's transaction is applied.
 func TestMulti_OnlyLeader(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
@@ -54,7 +54,7 @@ func TestMulti_OnlyLeader(t *testing.T) {
 		require.Equal(h, "/a", responses[1].String)
 		require.Equal(h, "leader", h.registerData())
 
-		// An error of an operation does not indicate the loss of leadership.
+		// The error of an operation does not mean that the leadership is lost.
 		for _, rejected := range []struct {
 			op  any
 			err error
@@ -80,9 +80,9 @@ func TestMulti_OnlyLeader(t *testing.T) {
 	})
 }
 
-// TestMulti_NotSent fails if a request is sent that the servers do not accept: they close the
-// connection if it is larger than a megabyte.
-func TestMulti_NotSent(t *testing.T) {
+// TestMulti_UnacceptableRequestIsNotSent fails if Multi sends a request that the servers do not accept. They close the connection
+// if a request is larger than a megabyte.
+func TestMulti_UnacceptableRequestIsNotSent(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader := h.join(h.connect())
 		for _, size := range []int{1<<20 - 8<<10, 1 << 20, 2 << 20} {
@@ -102,8 +102,7 @@ func TestMulti_NotSent(t *testing.T) {
 	})
 }
 
-// TestMulti_NoReply fails if Multi waits longer than documented for a client that does not return
-// an error.
+// TestMulti_NoReply fails if Multi waits longer than documented when the client library returns no error.
 func TestMulti_NoReply(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		conn, _, err := h.ensemble.ConnectFrom(0, time.Minute)

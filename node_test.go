@@ -27,7 +27,7 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 		require.NotContains(h, h.srv.Tree(), "several")
 
-		// Each candidate finds that the first parent does not exist.
+		// Each candidate sees that the first parent does not exist, because the creates are held back.
 		hold, release := bubble.Hold(h)
 		h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: "/of"}, hold)
 		var all [8]*candidate
@@ -65,9 +65,10 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 	})
 }
 
-// TestWithCreateNode_ParentsOfOthers fails if existing parents must be writable. For a parent that
-// the client is not permitted to write to, a server returns "no auth", and not "node exists".
-func TestWithCreateNode_ParentsOfOthers(t *testing.T) {
+// TestWithCreateNode_ParentsOfOtherClients fails if WithCreateNode requires the permission to write existing
+// parents. Without that permission, a server returns "no auth" for a parent that exists, and not "node
+// exists".
+func TestWithCreateNode_ParentsOfOtherClients(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		_, err := h.operator.Create("/apps", nil, 0, openACL)
 		require.NoError(h, err)
@@ -80,10 +81,9 @@ func TestWithCreateNode_ParentsOfOthers(t *testing.T) {
 	})
 }
 
-// TestTrap36_NodeDeletedBeforeCreate fails if a candidate creates the election node again that was
-// deleted before the create of its znode, without WithCreateNode, or does not do so with it. The
-// servers may have deleted a container, which is empty before the candidate joins (CURATOR-724,
-// CURATOR-180, kazoo #563).
+// TestTrap36_NodeDeletedBeforeCreate fails if a candidate without WithCreateNode creates an election node
+// again that was deleted before the create of its znode, or if a candidate with WithCreateNode does not. The
+// servers may have deleted the node because it is an empty container (CURATOR-724, CURATOR-180, kazoo #563).
 func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	// makeContainer makes the election node a container without children.
 	makeContainer := func(h *harness) {
@@ -164,7 +164,7 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 			})
 		}
 	})
-	// An election that has ended is not created again by a candidate that had joined it.
+	// A candidate does not create an election again that it had joined and that has ended.
 	deleteElection := func(h *harness) zktest.HookFunc {
 		return func(q *zktest.Request) zktest.Verdict {
 			_ = leaderelection.DeleteElection(h.operator, node)
@@ -248,8 +248,8 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	})
 }
 
-// behindLaggingServer deletes the election while the server of the returned connection lags
-// behind. catchUp ends the lag.
+// behindLaggingServer deletes the election while the server of the returned connection lags behind. catchUp
+// makes the server catch up.
 func behindLaggingServer(h *harness) (conn *zk.Conn, catchUp func()) {
 	lag := h.ensemble.Server((h.ensemble.Leader().ID() + 1) % h.ensemble.Len())
 	conn = h.connectTo(lag.ID())
@@ -265,8 +265,8 @@ func behindLaggingServer(h *harness) (conn *zk.Conn, catchUp func()) {
 	return conn, func() { lag.Heal() }
 }
 
-// TestNewElection_LaggingServer fails if a candidate joins an earlier election at the path, which its
-// server still shows, or does not find a node that its server does not show yet.
+// TestNewElection_LaggingServer fails if a candidate joins an earlier election that its server still shows,
+// or does not find a node that its server does not show yet.
 func TestNewElection_LaggingServer(t *testing.T) {
 	for _, existed := range []bool{true, false} {
 		withServers(t, 3, func(h *harness) {
@@ -283,8 +283,8 @@ func TestNewElection_LaggingServer(t *testing.T) {
 	}
 }
 
-// TestEndElection_LaggingServer fails if EndElection of a candidate that its server has shown an earlier
-// election does not end the present one.
+// TestEndElection_LaggingServer fails if EndElection does not end the present election because the server has
+// shown the candidate an earlier one.
 func TestEndElection_LaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, catchUp := behindLaggingServer(h)
@@ -297,9 +297,9 @@ func TestEndElection_LaggingServer(t *testing.T) {
 	})
 }
 
-// TestElectLeader_KeepsData fails if the first candidate, which writes the election node, overwrites data
-// that was written since it has read the node, such as a request to resign.
-func TestElectLeader_KeepsData(t *testing.T) {
+// TestElectLeader_KeepsDataOfElectionNode fails if the first candidate overwrites data of the election node that was
+// written after it has read the node, such as a request to resign.
+func TestElectLeader_KeepsDataOfElectionNode(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.newCandidate(node, h.connect())
 		_, err := h.operator.Set(node, []byte("a request"), -1)
@@ -313,9 +313,9 @@ func TestElectLeader_KeepsData(t *testing.T) {
 	})
 }
 
-// TestElectLeader_NotPermittedToWrite fails if a candidate that must not write the election node does not
-// lead, or tries to write it again.
-func TestElectLeader_NotPermittedToWrite(t *testing.T) {
+// TestElectLeader_NotPermittedToWriteNode fails if a candidate that may not write the election node does not
+// lead, or tries again to write it.
+func TestElectLeader_NotPermittedToWriteNode(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
 		require.NoError(h, err)
@@ -333,8 +333,8 @@ func TestElectLeader_NotPermittedToWrite(t *testing.T) {
 // appNode is an election node whose parent does not exist at first.
 const appNode = "/app/election"
 
-// dial opens a connection by zkdial, which recovers if the servers have lost their data. It does not
-// wait for a session.
+// dial opens a connection with package zkdial, which recovers if the servers have lost their data. It does
+// not wait for a session.
 func (h *harness) dial(options ...zkdial.Option) *zk.Conn {
 	h.Helper()
 	options = append([]zkdial.Option{zkdial.WithDialer(h.srv.Dialer())}, options...)
@@ -342,7 +342,7 @@ func (h *harness) dial(options ...zkdial.Option) *zk.Conn {
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
-		time.Sleep(time.Second) // goroutines that wait for the connection return
+		time.Sleep(time.Second) // the goroutines that wait for the connection end now
 	})
 	return conn
 }
@@ -355,7 +355,7 @@ func (h *harness) joinApp(conn *zk.Conn, options ...leaderelection.Option) *cand
 	return c
 }
 
-// createTransactions commits transactions, so that clients know a zxid that is greater than those of
+// createTransactions commits transactions, so that the clients know a zxid that is greater than the zxids of
 // servers without data.
 func createTransactions(h *harness, conn *zk.Conn) {
 	h.Helper()
@@ -365,7 +365,7 @@ func createTransactions(h *harness, conn *zk.Conn) {
 	}
 }
 
-// permanent are the options of a candidate that continues in all cases.
+// permanent contains the options of a candidate that continues after every loss.
 var permanent = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
 
 // TestDataLoss_PermanentCandidates fails if two candidates that rejoin and create the election node do not
@@ -374,7 +374,7 @@ var permanent = []leaderelection.Option{leaderelection.WithCreateNode(), leadere
 func TestDataLoss_PermanentCandidates(t *testing.T) {
 	for name, loss := range map[string]zktest.Loss{"all data": zktest.LoseAll, "the tree": zktest.LoseTree} {
 		runWithServers(t, name, 1, func(h *harness) {
-			h.terms.overlap = true // tokens restart
+			h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
 			conn := h.dial()
 			a := h.joinApp(conn, permanent...)
 			h.advance(time.Minute)
@@ -399,11 +399,11 @@ func TestDataLoss_PermanentCandidates(t *testing.T) {
 	}
 }
 
-// TestDataLoss_NamePrefix fails if a candidate that reconnects late deletes the znode of another, which
-// has the name of its own earlier znode.
-func TestDataLoss_NamePrefix(t *testing.T) {
+// TestDataLoss_OtherZnodeWithSameName fails if a candidate that reconnects late deletes the znode of another candidate,
+// which has the same name as its own earlier znode.
+func TestDataLoss_OtherZnodeWithSameName(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		h.terms.overlap = true // tokens restart
+		h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
 		h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
 		var refused atomic.Bool
 		dialer := h.srv.Dialer()
@@ -434,8 +434,9 @@ func TestDataLoss_NamePrefix(t *testing.T) {
 	})
 }
 
-// TestDataLoss_Errors fails if the error of another candidate does not identify the reason.
-func TestDataLoss_Errors(t *testing.T) {
+// TestDataLoss_ErrorIdentifiesReason fails if the error of a candidate that does not continue after a data loss does not
+// identify the reason.
+func TestDataLoss_ErrorIdentifiesReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		loss    zktest.Loss
 		options []leaderelection.Option
@@ -486,9 +487,9 @@ func TestDataLoss_Errors(t *testing.T) {
 	}
 }
 
-// TestWithRejoin_DeletedAfterSessionOfCreate fails if a candidate creates the node again after a
-// client has deleted the election, because the session in which the candidate has found the node
-// has expired before the candidate joined in the next session.
+// TestWithRejoin_DeletedAfterSessionOfCreate fails if a candidate creates the election node again after a
+// client has deleted the election. The session in which the candidate had found the node has expired before
+// the candidate joined in the next session.
 func TestWithRejoin_DeletedAfterSessionOfCreate(t *testing.T) {
 	for name, options := range map[string][]leaderelection.Option{"creates the node": permanent, "rejoins": {leaderelection.WithRejoin()}} {
 		runWithServers(t, name, 1, func(h *harness) {

@@ -56,11 +56,11 @@ type observer struct {
 	node         string
 	observations chan Observation
 	sub          *connection.Subscription
-	candidates   *watch.Reader // reads the election node; used if there is no leader
+	candidates   *watch.Reader // reads the election node while there is no leader
 	first        *watch.Reader // reads the znode of the first candidate
 	firstID      string
 
-	leaders latest.Changes[CandidateInfo] // zero if there is no leader
+	leaders latest.Changes[CandidateInfo] // the zero value means that there is no leader
 }
 
 // run publishes observations until ctx is done, or until it has published an error.
@@ -105,7 +105,7 @@ func (v *observer) findLeader(ctx context.Context) (*watch.Reader, error) {
 		}
 		found, err := v.first.Read(ctx)
 		if errors.Is(err, zk.ErrNoNode) {
-			continue // it left between the two requests
+			continue // the candidate has left between the two requests
 		}
 		if err != nil && !connection.IsUnreadable(err) {
 			return nil, err
@@ -115,8 +115,8 @@ func (v *observer) findLeader(ctx context.Context) (*watch.Reader, error) {
 	}
 }
 
-// firstOf returns the name of the first candidate, given the result of listing the election node,
-// or "" if there are no candidates.
+// firstOf returns the name of the first candidate. children and err are the result of listing the election
+// node. It returns "" if there are no candidates.
 func (v *observer) firstOf(ctx context.Context, children []string, err error) (string, error) {
 	if errors.Is(err, zk.ErrNoNode) {
 		return "", ErrElectionOver
@@ -132,9 +132,10 @@ func (v *observer) firstOf(ctx context.Context, children []string, err error) (s
 	return first, err
 }
 
-// publish delivers the leader, nil for none, unless it was delivered last.
+// publish delivers the leader, unless it was the last one that was delivered. nil means that there is no
+// leader.
 func (v *observer) publish(leader *CandidateInfo) {
-	var present CandidateInfo // a copy, because the receiver may change that of the observation
+	var present CandidateInfo // a copy, because the receiver may change the CandidateInfo of the observation
 	if leader != nil {
 		present = *leader
 	}
@@ -207,7 +208,7 @@ func listNames(ctx context.Context, conn *zk.Conn, node string, opts []Option) (
 	return nil, nil, fmt.Errorf("list candidates at %s: %w", node, connection.Explain(conn, refine(err)))
 }
 
-// describeAll describes those of names that are candidates.
+// describeAll describes the candidates in names. It omits names whose znodes are not those of candidates.
 func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]CandidateInfo, error) {
 	ctx, cancel := o.limit()
 	defer cancel()
@@ -245,8 +246,8 @@ func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
 	return info, err
 }
 
-// newCandidateInfo describes a candidate, given its znode. data is nil if it cannot be read, which is
-// possible for candidates of other libraries.
+// newCandidateInfo describes a candidate by the data and the Stat of its znode. data is nil if it cannot be
+// read, which is possible for candidates of other libraries.
 func newCandidateInfo(id string, data []byte, stat *zk.Stat) *CandidateInfo {
 	name, value := record.Decode(data)
 	return &CandidateInfo{ID: id, Name: name, Value: value, Token: stat.Czxid}

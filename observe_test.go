@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// observations receives each observation immediately.
+// observations collects the observations of one call of Observe.
 type observations struct {
 	mu     sync.Mutex
 	seen   []leaderelection.Observation
@@ -41,7 +41,7 @@ func (h *harness) observeLeader(ctx context.Context, conn *zk.Conn) *observation
 	return v
 }
 
-// leaders returns the names of the leaders that were observed; "-" means no leader.
+// leaders returns the names of the observed leaders. "-" means that there was no leader.
 func (v *observations) leaders() (names []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -75,14 +75,14 @@ func TestObserve_Changes(t *testing.T) {
 		two, three := h.joinNamed("two"), h.joinNamed("three")
 		require.Equal(h, []zktest.Watch{{Session: session, Path: one.ID(), Kind: zktest.DataWatch}},
 			watchesOf(h, session), "other znodes than that of the leader are watched")
-		require.NoError(h, two.Resign()) // this does not change the leader
+		require.NoError(h, two.Resign()) // a follower resigns, which does not change the leader
 		require.NoError(h, one.Resign())
 		h.advance(0)
 		require.Equal(h, []string{"-", "one", "three"}, v.leaders())
 		newest := v.seen[2].Leader
 		require.Equal(h, candidateInfo(three, "three", three.requireLeads().Token()), *newest)
 
-		// The observation continues in the next session.
+		// The observation continues in the next session of the client.
 		require.NoError(h, h.srv.ExpireSession(session))
 		require.NoError(h, three.Resign())
 		h.advance(timeout)
@@ -99,8 +99,8 @@ func TestObserve_Changes(t *testing.T) {
 	})
 }
 
-// TestObserve_ReceiverChangesLeader fails if a leader is delivered again after a reconnect, although
-// it has not changed, because the receiver has changed the previous observation.
+// TestObserve_ReceiverChangesLeader fails if a leader that has not changed is delivered again after a
+// reconnect because the receiver has modified the previous observation.
 func TestObserve_ReceiverChangesLeader(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.joinNamed("leader")
@@ -149,8 +149,8 @@ func watchesOf(h *harness, session int64) (found []zktest.Watch) {
 	return found
 }
 
-// TestObserve_End fails if an observation does not end with its context, without an error, or with
-// its connection, or if a slow reader does not receive the newest observation.
+// TestObserve_End fails if an observation does not end when its context is done (without an error) or its
+// connection is closed, or if a slow reader does not receive the newest observation.
 func TestObserve_End(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.joinNamed("leader")
@@ -184,8 +184,8 @@ func TestObserve_End(t *testing.T) {
 	})
 }
 
-// TestTrap43_LeaderLeavesDuringRead fails if an observer does not find the next leader because the
-// leader's znode is deleted between the listing and the read of it (CURATOR-358, druid #3837).
+// TestTrap43_LeaderLeavesDuringRead fails if an observer does not find the next leader when the leader's
+// znode is deleted between the listing and its read (CURATOR-358, druid #3837).
 func TestTrap43_LeaderLeavesDuringRead(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second := h.join(h.connect()), h.join(h.connect())
@@ -236,8 +236,8 @@ func TestObserve_OneWatch(t *testing.T) {
 	})
 }
 
-// TestObserve_WatchLost fails if a change is missed because the client library has lost the watch at
-// a reconnect, during the observation or before it.
+// TestObserve_WatchLost fails if a change is missed because the client library has lost the watch at a
+// reconnect, before or during the observation.
 func TestObserve_WatchLost(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		withServers(t, 1, func(h *harness) {
@@ -295,16 +295,16 @@ func TestWithValue_Observed(t *testing.T) {
 	})
 }
 
-// TestCandidates_Order fails if candidates are not listed in the order of succession, or with
+// TestCandidates_ListedInOrderOfSuccession fails if candidates are not listed in the order of succession, or with
 // wrong data.
-func TestCandidates_Order(t *testing.T) {
+func TestCandidates_ListedInOrderOfSuccession(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		require.Empty(h, all)
 
 		var line []*candidate
-		for i := range 12 { // with 10 or more, the order of the texts differs
+		for i := range 12 { // from 10 on, the order of the names as text differs from that of the numbers
 			line = append(line, h.joinNamed(fmt.Sprint(i)))
 		}
 		require.NoError(h, line[4].Resign())
@@ -357,8 +357,8 @@ func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 	})
 }
 
-// TestTrap20_ZnodeWithoutSession fails if an operator cannot identify and delete a candidate's
-// znode that has no session, and that the servers therefore never delete (ZOOKEEPER-4837).
+// TestTrap20_ZnodeWithoutSession fails if Candidates does not let an operator identify and delete a
+// candidate's znode whose session does not exist, so that the servers never delete it (ZOOKEEPER-4837).
 func TestTrap20_ZnodeWithoutSession(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		left := node + "/_c_00000000-0000-4000-8000-000000000000-latch-0000000000"

@@ -21,9 +21,9 @@ type optionFunc func(*options)
 
 func (f optionFunc) apply(o *options) { f(o) }
 
-// options is what the Options of one call of NewElection, Observe or another function have set.
+// options contains what the Options of one call of a function have set.
 type options struct {
-	connection.Options // of the call, whose Conn may be nil
+	connection.Options // options of the call; Conn may be nil
 
 	ctx        context.Context
 	clientName string
@@ -35,13 +35,13 @@ type options struct {
 
 const defaultClientName = "name-not-provided"
 
-// Candidates share these values, so that a candidate needs less memory.
+// All candidates share these values, so that each needs less memory.
 var (
 	defaultACL = zk.WorldACL(zk.PermAll)
 	defaultLog = slog.New(slog.DiscardHandler)
 )
 
-// newOptions returns the options of a call over conn, which may be nil.
+// newOptions returns the options of a call over conn. conn may be nil.
 func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	o := &options{
 		Options:    connection.Options{Conn: conn, ACL: defaultACL, Log: defaultLog},
@@ -65,7 +65,7 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	}
 	err := o.naming.Check()
 	if err == nil {
-		err = connection.CheckPath("/naming=" + string(o.naming)) // a prefix must consist of valid characters
+		err = connection.CheckPath("/naming=" + string(o.naming)) // a prefix must consist of characters that are valid in a path
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: WithNamePrefix: %w", ErrInvalid, err)
@@ -235,15 +235,15 @@ func WithLogger(log *slog.Logger) Option {
 	return optionFunc(func(o *options) { o.Log = log })
 }
 
-// limiter returns a context that bounds the wait for the response to a request.
+// limiter returns a context that limits the wait for the response to one request.
 type limiter func() (context.Context, context.CancelFunc)
 
-// limit is the limiter of functions that wait for at most a session timeout per request.
+// limit implements limiter: it limits each wait to a session timeout.
 func (o *options) limit() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(o.ctx, connection.SessionTimeout(o.Conn, o.Timeout), ErrUnreachable)
 }
 
-// read sends a request that can be retried, and retries it until the limit.
+// read calls f, which reads something, and calls it again after transient errors until the limit.
 func read[T any](limit limiter, conn *zk.Conn, f func() (T, error)) (T, error) {
 	ctx, cancel := limit()
 	defer cancel()

@@ -53,7 +53,7 @@ func TestWithRejoin_ManySessions(t *testing.T) {
 		require.NoError(h, c.Current().Err)
 		h.srv.Restart(zktest.LoseTree)
 		_, err = h.operator.Create(node, nil, 0, openACL)
-		for err != nil { // until the operator's client has connected
+		for err != nil { // until the client of the operator has connected
 			h.advance(100 * time.Millisecond)
 			_, err = h.operator.Create(node, nil, 0, openACL)
 		}
@@ -72,8 +72,8 @@ func withoutSuspended(c *candidate) (roles []leaderelection.Role) {
 	return roles
 }
 
-// A candidate whose ACL denies something logs a warning if the election node of another client permits
-// it. With WithStrictACL ElectLeader returns an error and creates nothing.
+// With WithACL, a candidate logs a warning if the election node permits other clients more than the ACL. With
+// WithStrictACL, ElectLeader returns an error instead, and creates nothing.
 func TestWithStrictACL(t *testing.T) {
 	protected := append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
 	join := func(h *harness, logged *testenv.Buffer, options ...leaderelection.Option) *candidate {
@@ -86,7 +86,7 @@ func TestWithStrictACL(t *testing.T) {
 		return c
 	}
 	const warning = "others=world:anyone:wcda"
-	withServers(t, 1, func(h *harness) { // whose election node is open
+	withServers(t, 1, func(h *harness) { // the election node permits everything to everyone
 		var logged testenv.Buffer
 		first := join(h, &logged)
 		first.requireLeads()
@@ -105,7 +105,7 @@ func TestWithStrictACL(t *testing.T) {
 		join(h, &logged, leaderelection.WithStrictACL()).requireLeads()
 		require.NotContains(h, logged.String(), "level=WARN")
 	})
-	// The node is created again, by a client that permits everything, after the connection has read its ACL.
+	// The node is created again by a client that permits everything, after the connection has read its ACL.
 	withServers(t, 1, func(h *harness) {
 		var logged testenv.Buffer
 		_, err := h.operator.SetACL(node, protected, -1)
@@ -154,7 +154,7 @@ func TestWithACL_AllZnodes(t *testing.T) {
 		require.ErrorIs(h, other.requireOver(), leaderelection.ErrPermission)
 		follower.requireFollows(leader)
 		require.NoError(h, leader.Resign())
-		h.advance(10 * time.Millisecond) // the follower has the same session, and waits in case that has expired
+		h.advance(10 * time.Millisecond) // the follower has the same session, and waits for a moment because that may have expired
 		follower.requireLeads()
 		require.NoError(h, follower.EndElection())
 		h.advance(10 * time.Millisecond)
@@ -162,8 +162,8 @@ func TestWithACL_AllZnodes(t *testing.T) {
 	})
 }
 
-// TestWithContext_Done fails if a candidate does not resign when its context is done, also before
-// it has joined.
+// TestWithContext_Done fails if a candidate does not resign when its context is done, before or after it has
+// joined.
 func TestWithContext_Done(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
@@ -182,7 +182,7 @@ func TestWithContext_Done(t *testing.T) {
 		require.Equal(h, ended, follower.timeOf(leaderelection.Leader))
 		require.NoError(h, c.Resign())
 
-		// The context is done before the candidate has joined.
+		// In this case the context is done before the candidate has joined.
 		ctx, cancel = context.WithCancel(h.Context())
 		c = h.newCandidate(node, h.connect(), leaderelection.WithContext(ctx))
 		cancel()
@@ -233,8 +233,8 @@ func TestWithContext_Unanswered(t *testing.T) {
 	})
 }
 
-// TestWithLogger_Messages fails if it is not logged that the status changes or the candidacy ends,
-// if a message does not name the candidate, or if anything is logged without the option.
+// TestWithLogger_Messages fails if a change of the status or the end of the candidacy is not logged, if a
+// message does not name the candidate, or if anything is logged without WithLogger.
 func TestWithLogger_Messages(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var global, out testenv.Buffer
@@ -261,9 +261,8 @@ func TestWithLogger_Messages(t *testing.T) {
 	})
 }
 
-// TestTrap46_OneDeadlineForWholeCall fails if a deadline does not apply to the whole call,
-// independently of the number of requests. kazoo and Curator's MultiLock apply it to each of their
-// waits.
+// TestTrap46_OneDeadlineForWholeCall fails if a deadline does not limit the whole call, however many requests
+// it sends. kazoo and Curator's MultiLock apply a timeout to each of their waits.
 func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	slow := func(h *harness) *zk.Conn {
@@ -317,10 +316,11 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	})
 }
 
-// TestOptions_Invalid fails if an invalid option is accepted, or is checked after the connection.
+// TestOptions_Invalid fails if an invalid option is accepted, or if options are checked only after the
+// connection.
 func TestOptions_Invalid(t *testing.T) {
 	var noContext context.Context
-	conn := new(zk.Conn) // no request is sent
+	conn := new(zk.Conn) // a connection over which nothing can be sent, because no request must be sent
 	for name, opt := range map[string]leaderelection.Option{
 		"nil":              nil,
 		"nil context":      leaderelection.WithContext(noContext),

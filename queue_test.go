@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestOrder_PersistentChildren fails if a persistent child is taken for a candidate because of its
+// TestOrder_PersistentChildrenAreNoCandidates fails if a persistent child is taken for a candidate because of its
 // name, or an ephemeral child whose name ends in ten digits is not.
-func TestOrder_PersistentChildren(t *testing.T) {
+func TestOrder_PersistentChildrenAreNoCandidates(t *testing.T) {
 	for _, names := range [][]leaderelection.Option{nil, {leaderelection.WithNamePrefix("n_")}, {leaderelection.WithNamePrefix("")}} {
 		withServers(t, 1, func(h *harness) {
 			persistent := []string{"n_0000000000", "0000000001", "config-0000000002"}
@@ -79,14 +79,14 @@ func TestOrder_SameSequenceNumber(t *testing.T) {
 		require.ErrorContains(h, err, twin)
 		h.requireIDs(twin)
 
-		// It is not ambiguous if one of them is persistent.
+		// The order is not ambiguous if one of the two children is persistent.
 		h.remove(twin)
 		h.create(twin)
 		require.NoError(h, h.srv.SetSequence(node, 0))
 		again := h.join(conn)
 		again.requireLeads()
 
-		// A child that is not named like a candidate is not deleted.
+		// DeleteElection does not delete a child that is not named like a candidate.
 		h.remove(twin)
 		h.create(node + "/config")
 		require.ErrorIs(h, again.EndElection(), leaderelection.ErrForeignChildren)
@@ -98,8 +98,7 @@ func TestOrder_SameSequenceNumber(t *testing.T) {
 // packetGap is the pause between the packets that a client receives in these tests.
 const packetGap = time.Millisecond
 
-// deletionsDelivered returns the paths of the deleted znodes of which a session was notified, in
-// order.
+// deletionsDelivered returns the paths of the deleted znodes in the notifications to a session, in order.
 func (h *harness) deletionsDelivered(session int64) (paths []string) {
 	for _, e := range h.requests(zktest.OpNotification, session) {
 		if e.Event == zk.EventNodeDeleted {
@@ -109,9 +108,9 @@ func (h *harness) deletionsDelivered(session int64) (paths []string) {
 	return paths
 }
 
-// TestSuccession_PredecessorOfSameSession fails if a candidate becomes the leader because its
-// predecessor was deleted, although both belong to a session that has ended. The server deletes
-// the znodes in the order of the queue.
+// TestSuccession_PredecessorOfSameSession fails if a candidate becomes the leader because its predecessor was
+// deleted, although a session has ended to which both belong. The server deletes their znodes in the order of
+// the queue.
 func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 	for name, end := range map[string]struct {
 		do        func(h *harness, conn *zk.Conn)
@@ -139,9 +138,8 @@ func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 	}
 }
 
-// TestTrap11_OwnZnodeDeletedWithLeader fails if a candidate whose znode is deleted together with
-// its predecessor, and which is notified of both at the same time, becomes the leader
-// (CURATOR-696).
+// TestTrap11_OwnZnodeDeletedWithLeader fails if a candidate becomes the leader whose znode is deleted
+// together with its predecessor, when both notifications arrive at the same time (CURATOR-696).
 func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 	for range 20 { // the order in which the candidate receives the notifications is random
 		withServers(t, 1, func(h *harness) {
@@ -154,9 +152,9 @@ func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 					hold(nil)
 				}
 			}))
-			busy.Store(true) // it is blocked while it publishes the next status
+			busy.Store(true) // the candidate blocks while it publishes the next status
 			h.remove(second)
-			h.advance(timeout) // it has a lease, and could become the leader without a request
+			h.advance(timeout) // the candidate has a lease, so it could become the leader without a request
 			_, err := h.operator.Multi(
 				&zk.DeleteRequest{Path: c.ID(), Version: -1},
 				&zk.DeleteRequest{Path: ahead, Version: -1},
@@ -173,7 +171,8 @@ func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 	}
 }
 
-// createManyCandidates makes the list of candidates longer than the connections of a harness accept.
+// createManyCandidates creates so many candidates that their list is longer than the connections of a harness
+// accept.
 func (h *harness) createManyCandidates() {
 	conn := h.connectUnlimited()
 	for range 1200 {
@@ -218,8 +217,8 @@ func TestTrap37_TooManyCandidates(t *testing.T) {
 	})
 }
 
-// TestTrap37_ManyLeadersOnOneConnection fails if the check of all leaders of one connection, which
-// is one transaction, is longer than a server accepts, and so breaks the connection again and again
+// TestTrap37_ManyLeadersOnOneConnection fails if the check of all leaders on one connection, which is one
+// transaction, becomes longer than a server accepts: it would break the connection again and again
 // (Netflix/curator #76, CURATOR-203, CURATOR-690).
 func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -252,7 +251,7 @@ func TestTrap37_LongClientName(t *testing.T) {
 		next := h.join(h.connectUnlimited(), leaderelection.WithName(name))
 		c.requireLeads()
 		next.requireFollows(c)
-		next.resign() // it writes the data of its predecessor
+		next.resign() // the candidate next writes the data of its predecessor when it resigns
 		c.resign()
 		require.Equal(h, 1, h.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
 	}, zktest.WithMaxPacket(66<<10))

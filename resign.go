@@ -29,7 +29,7 @@ func (e *Election) Resign() error {
 	}
 	znode := e.ID()
 	if znode == "" {
-		znode = "a znode of this candidate" // the reply to its creation was lost
+		znode = "a znode of this candidate" // the reply to the create was lost, so its path is not known
 	}
 	return fmt.Errorf("resign from %s: %w: %s may still exist", e.node, ErrUnconfirmed, znode)
 }
@@ -68,7 +68,8 @@ func (e *Election) ResignRequested() <-chan struct{} {
 	return e.requested
 }
 
-// notifyRenamed wakes awaitResignRequest, if it runs, because the ID has changed.
+// notifyRenamed wakes awaitResignRequest because the ID has changed. It does nothing if awaitResignRequest
+// does not run.
 func (e *Election) notifyRenamed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,13 +78,13 @@ func (e *Election) notifyRenamed() {
 	}
 }
 
-// removalLimit is the number of other candidates with which a candidate that leaves removes its watch
-// on the election node. The watch of each of them fires, so the cost of a departure is limited.
+// removalLimit limits the cost of a departure. A candidate that leaves removes its watch on the election node
+// only if at most this many other candidates remain, because that write fires the watch of each of them.
 const removalLimit = 10
 
-// removeWatch removes the watch of awaitResignRequest, after that has returned and the candidate has
-// left. It waits for the servers only if they have confirmed that the candidate has left. Otherwise
-// the removal continues in the background until the connection answers or is closed.
+// removeWatch removes the watch of awaitResignRequest. awaitResignRequest must have returned, and the
+// candidate must have left. removeWatch waits for the servers only if they have confirmed that the candidate
+// has left. Otherwise it continues in the background until the connection answers or is closed.
 func (e *Election) removeWatch() {
 	if !watch.OnData(e.conn, e.node) {
 		return // the timer has fired
@@ -106,14 +107,15 @@ func (e *Election) removeWatch() {
 	}
 }
 
-// awaitResignRequest closes requested after a request. It returns then, or when ctx is done.
+// awaitResignRequest closes requested when the candidate is requested to resign, and returns. It also returns
+// when ctx is done.
 func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- struct{}) {
 	sub := connection.Subscribe(e.conn, e.queue.Timeout)
 	defer sub.Close()
 	reader := watch.NewReader(e.conn, sub, e.node, watch.Data)
 	for {
 		found, err := reader.Read(ctx)
-		missing := errors.Is(err, zk.ErrNoNode) // with WithRejoin the candidacy may continue
+		missing := errors.Is(err, zk.ErrNoNode) // with WithRejoin the candidacy may continue without the node
 		if err != nil && !missing {
 			if ctx.Err() == nil && !errors.Is(err, ErrConnClosed) {
 				e.log.Warn("cannot receive resign requests", "err", refine(err))
@@ -130,7 +132,7 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 			if changed, err = reader.Wait(ctx, e.renamed); err != nil {
 				return
 			}
-			// If the node is missing, nothing can be requested before the candidate has joined.
+			// Without the node, nothing can be requested before the candidate has joined again.
 			changed = changed || missing
 		}
 	}

@@ -21,7 +21,7 @@ import (
 // elections is the number of elections in TestResignRequested_ManyElections.
 var elections = flag.Int("elections", 200, "number of elections that TestResignRequested_ManyElections joins")
 
-// requireNoWatches requires that neither the server nor the client library has a watch of conn.
+// requireNoWatches requires that neither the server nor the client library stores a watch of conn.
 func (h *harness) requireNoWatches(conn *zk.Conn) {
 	h.Helper()
 	for _, w := range h.srv.Watches() {
@@ -30,8 +30,8 @@ func (h *harness) requireNoWatches(conn *zk.Conn) {
 	require.Zero(h, bubble.Watches(conn))
 }
 
-// TestResignRequested_ManyElections fails if a watch of an election remains after its candidates have
-// left, one after the other or at the same time, also if they were not started.
+// TestResignRequested_ManyElections fails if a watch of an election remains after its candidates have left,
+// one after another or at the same time, even if they were never started.
 func TestResignRequested_ManyElections(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -65,10 +65,10 @@ func TestResignRequested_ManyElections(t *testing.T) {
 	})
 }
 
-// TestResignRequested_RemovalOfWatch fails if a watch on the election node remains, or if its removal
-// changes the data of another application or costs a request of each of many candidates.
+// TestResignRequested_RemovalOfWatch fails if a watch on the election node remains, or if removing it changes
+// the data of another application or makes each of many candidates send a request.
 func TestResignRequested_RemovalOfWatch(t *testing.T) {
-	// join returns candidates on separate connections, which can receive requests.
+	// join returns n candidates on separate connections that can receive requests.
 	join := func(h *harness, n int) (all []*candidate) {
 		for range n {
 			c := h.join(h.connect())
@@ -81,7 +81,7 @@ func TestResignRequested_RemovalOfWatch(t *testing.T) {
 	writes := func(h *harness) int { return h.srv.Log().Count(zktest.OpSetData) }
 
 	runWithServers(t, "many candidates", 1, func(h *harness) {
-		const many = 14 // ten others are the limit
+		const many = 14 // the limit is ten other candidates
 		all := join(h, many)
 		for i, c := range all {
 			before := h.srv.Log().Count(zktest.OpGetData)
@@ -148,7 +148,8 @@ func TestResignRequested_RemovalOfWatch(t *testing.T) {
 	})
 }
 
-// TestResignRequested_ElectionIsDeleted fails if the deletion of the election is taken for a request.
+// TestResignRequested_ElectionIsDeleted fails if a candidate takes the deletion of the election for a request
+// to resign.
 func TestResignRequested_ElectionIsDeleted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.join(h.connect())
@@ -182,7 +183,7 @@ func TestResignRequested_NodeIsMissing(t *testing.T) {
 		},
 	} {
 		runWithServers(t, name, 1, func(h *harness) {
-			h.terms.overlap = true // tokens restart
+			h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
 			h.srv.Stop()
 			conn := h.dial()
 			c := h.newCandidate(appNode, conn, permanent...)

@@ -13,12 +13,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// These tests fail if a step of an election takes more requests, or more round trips that follow
-// each other, than documented. Tests of integrationtest count the requests to real servers.
+// These tests fail if a step of an election takes more requests, or more sequential round trips, than
+// documented. Tests of integrationtest count the requests to real servers.
 
 const (
-	leasePeriod = timeout / 8 // between two checks
-	standby     = 5 * timeout // longer than the next candidate keeps a lease in advance
+	leasePeriod = timeout / 8 // the time between two checks
+	standby     = 5 * timeout // longer than the time for which the next candidate keeps a lease in advance
 
 	oneWay    = time.Millisecond
 	roundTrip = 2 * oneWay
@@ -37,29 +37,28 @@ func (h *harness) joinAll(n int) []*candidate {
 	h.Helper()
 	all := make([]*candidate, n)
 	for i := range all {
-		all[i] = h.newCandidate(node, h.connectAsync(zk.WithMaxBufferSize(64<<10))) // the default, 1.5 MB, is cleared for each connection
-		all[i].joins()
+		all[i] = h.newCandidate(node, h.connectAsync(zk.WithMaxBufferSize(64<<10))) // the client clears its buffer for each connection, and the default is 1.5 MB
+		all[i].startAndAwaitStatus()
 	}
 	return all
 }
 
-// writesAndReads returns the requests since the log was reset, without the checks, which are sent
-// periodically.
+// writesAndReads returns the requests since the log was reset, except the periodic checks.
 func (h *harness) writesAndReads() zktest.Log {
 	return h.srv.Log().Requests().Filter(func(e zktest.Entry) bool { return !isCheck(e) })
 }
 
-// isCheck reports whether a request is a check of a lease. If each candidate has its own
-// connection, it is a transaction of one operation; transactions that write have two.
+// isCheck reports whether a request is a check of a lease. If each candidate has its own connection, a check
+// is a transaction of one operation; transactions that write have two.
 func isCheck(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == 1 }
 
-// idleRequests is requests of idle clients, without the verifications of watches every few minutes, but
-// with the checks.
+// idleRequests returns the requests of idle clients since the log was reset, including checks, but without
+// the reads every few minutes that verify watches.
 func (h *harness) idleRequests() zktest.Log {
 	return h.srv.Log().Requests().Filter(func(e zktest.Entry) bool { return e.Op != zktest.OpExists })
 }
 
-// withLatency is withServers with one server that has a latency.
+// withLatency runs withServers with one server that has a latency.
 func withLatency(t *testing.T, f func(h *harness)) {
 	t.Helper()
 	withServers(t, 1, func(h *harness) {
@@ -68,10 +67,10 @@ func withLatency(t *testing.T, f func(h *harness)) {
 	})
 }
 
-// measure waits until all candidates are idle, calls do, and returns its duration in round trips.
-// After that the log contains the requests that do has caused.
+// measure waits until all candidates are idle, calls do, and returns the duration of do in round trips.
+// Afterwards the log contains the requests that do has caused.
 func (h *harness) measure(do func()) (roundTrips float64) {
-	time.Sleep(10*leasePeriod + leasePeriod/2) // between two checks
+	time.Sleep(10*leasePeriod + leasePeriod/2) // an instant between two checks
 	h.srv.ResetLog()
 	start := time.Now()
 	do()
@@ -80,8 +79,8 @@ func (h *harness) measure(do func()) (roundTrips float64) {
 	return float64(took) / float64(roundTrip)
 }
 
-// requireRequests requires the number of requests of each candidate, and that no other client has
-// sent any.
+// requireRequests requires that each candidate has sent as many requests as want says, and that no other
+// client has sent any.
 func (h *harness) requireRequests(want []int, all ...*candidate) {
 	h.Helper()
 	log := h.writesAndReads()
@@ -116,8 +115,8 @@ func TestWithCheckInterval_Checks(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_LateSuccession fails if a candidate that has been next for long needs more than a
-// check when the leader leaves. It keeps no lease in advance.
+// TestRoundTrips_LateSuccession fails if a candidate that has been next for a long time, and keeps no lease
+// in advance, needs more than a check when the leader leaves.
 func TestRoundTrips_LateSuccession(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(2)
@@ -129,7 +128,7 @@ func TestRoundTrips_LateSuccession(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_NewElection fails if NewElection needs more round trips.
+// TestRoundTrips_NewElection fails if NewElection takes more round trips than documented.
 func TestRoundTrips_NewElection(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		h.joinAll(1)
@@ -141,31 +140,31 @@ func TestRoundTrips_NewElection(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_Joining fails if joining needs more round trips.
+// TestRoundTrips_Joining fails if joining takes more round trips or requests than documented.
 func TestRoundTrips_Joining(t *testing.T) {
 	for _, x := range []struct {
 		ahead      int
 		requests   int
 		roundTrips float64
 	}{
-		{0, 2, 1}, // create; watch its znode
-		{1, 4, 3}, // and watch the predecessor
-		{2, 5, 3}, // and watch the candidate before the predecessor
+		{0, 2, 1}, // the create, and the watch of its znode
+		{1, 4, 3}, // in addition the watch of the predecessor
+		{2, 5, 3}, // in addition the watch of the candidate before the predecessor
 		{9, 5, 3},
 	} {
 		withLatency(t, func(h *harness) {
 			h.joinAll(x.ahead)
 			c := h.newCandidate(node, h.connectAsync())
 			var s leaderelection.Status
-			require.Equal(h, x.roundTrips, h.measure(func() { s = c.joins() }), "behind %d", x.ahead)
+			require.Equal(h, x.roundTrips, h.measure(func() { s = c.startAndAwaitStatus() }), "behind %d", x.ahead)
 			require.Equal(h, x.ahead == 0, s.Role == leaderelection.Leader, "%v", s)
 			h.requireRequests([]int{x.requests}, c)
 		})
 	}
 }
 
-// TestRoundTrips_WithACL fails if a candidate whose ACL denies something does not read the ACL of
-// the election node once for each connection, or if another candidate reads it.
+// TestRoundTrips_WithACL fails if a candidate with WithACL does not read the ACL of the election node once
+// for each connection, or if a candidate without WithACL reads it.
 func TestRoundTrips_WithACL(t *testing.T) {
 	protected := leaderelection.WithACL(append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...))
 	for _, x := range []struct {
@@ -181,7 +180,7 @@ func TestRoundTrips_WithACL(t *testing.T) {
 			require.NoError(h, conn.AddAuth("digest", []byte("me:secret")))
 			for _, want := range []int{x.first, x.second} {
 				c := h.newCandidate(node, conn, x.option)
-				require.Equal(h, float64(want-1), h.measure(func() { c.joins() }))
+				require.Equal(h, float64(want-1), h.measure(func() { c.startAndAwaitStatus() }))
 				h.requireRequests([]int{want}, c)
 				c.resign()
 			}
@@ -189,14 +188,13 @@ func TestRoundTrips_WithACL(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_Succession fails if the successor needs a request to become the leader. The
-// candidate after it lists the queue to find out that it is next, unless it has joined directly
-// after the successor.
+// TestRoundTrips_Succession fails if the successor needs a request to become the leader. The candidate behind
+// it may list the queue to find out that it is next, unless it has joined directly after the successor.
 func TestRoundTrips_Succession(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(5)
 		for i, want := range [][]int{
-			{1, 0, 1, 0, 0}, // delete; list
+			{1, 0, 1, 0, 0}, // the leader sends a delete, and the candidate behind the successor a listing
 			{0, 1, 0, 1, 0},
 			{0, 0, 1, 0, 1},
 			{0, 0, 0, 1, 0},
@@ -210,8 +208,8 @@ func TestRoundTrips_Succession(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SuccessionByExpiry fails if the successor needs more than the notification when
-// the session of the leader expires.
+// TestRoundTrips_SuccessionByExpiry fails if the successor needs a request when the session of the leader
+// expires.
 func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
@@ -224,9 +222,9 @@ func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SuccessionUnverified fails if a candidate does not list the queue when the two
-// candidates before it leave at the same time, because it could not know that it is next.
-func TestRoundTrips_SuccessionUnverified(t *testing.T) {
+// TestRoundTrips_TwoPredecessorsLeave fails if a candidate does not list the queue when the two candidates
+// ahead of it leave at the same time. Without the listing, it could not know that it is the first.
+func TestRoundTrips_TwoPredecessorsLeave(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
 		sessions := []int64{all[0].conn.SessionID(), all[1].conn.SessionID()}
@@ -240,7 +238,7 @@ func TestRoundTrips_SuccessionUnverified(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_Resigning fails if resigning needs more round trips.
+// TestRoundTrips_Resigning fails if resigning takes more round trips or requests than documented.
 func TestRoundTrips_Resigning(t *testing.T) {
 	for _, x := range []struct {
 		candidates, resigns int
@@ -248,8 +246,8 @@ func TestRoundTrips_Resigning(t *testing.T) {
 	}{
 		{1, 0, []int{1}},
 		{3, 2, []int{0, 0, 1}},
-		// The next two candidates list, and read a candidate that they did not watch. No other
-		// candidate is woken.
+		// The next two candidates list the queue, and read a candidate that they have not watched before. No
+		// other candidate is woken.
 		{5, 2, []int{0, 0, 1, 2, 2}},
 		{5, 1, []int{0, 1, 1, 2, 0}},
 	} {
@@ -261,8 +259,8 @@ func TestRoundTrips_Resigning(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_Idle fails if the leader sends more than one request per period, or if the other
-// candidates send anything after some time but the verifications of their watches.
+// TestRoundTrips_Idle fails if the leader sends more than one request per period, or if other candidates send
+// anything after some time, except the reads that verify their watches.
 func TestRoundTrips_Idle(t *testing.T) {
 	const periods = 100
 	withServers(t, 1, func(h *harness) {
@@ -283,7 +281,7 @@ func TestRoundTrips_SharedConnection(t *testing.T) {
 		conn := h.connect()
 		for i := range elections {
 			for range 3 {
-				h.newCandidate(fmt.Sprintf("/election-%d", i), conn, leaderelection.WithCreateNode()).joins()
+				h.newCandidate(fmt.Sprintf("/election-%d", i), conn, leaderelection.WithCreateNode()).startAndAwaitStatus()
 			}
 		}
 		time.Sleep(standby)

@@ -22,9 +22,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSessionExpiry_Polled fails if a candidate does not notice the expiry by the state of the
-// client, which it polls in each 32nd of the session timeout. The client library also notifies
-// watches, but can be late: here its event callback blocks.
+// TestSessionExpiry_Polled fails if a candidate does not notice the expiry of its session by polling the
+// state of the client in each 32nd of the session timeout. The client library also notifies watches, but can
+// be late: here its event callback blocks.
 func TestSessionExpiry_Polled(t *testing.T) {
 	for _, position := range []string{"leader", "second", "third", "rejoining"} {
 		runWithServers(t, position, 2, func(h *harness) {
@@ -69,9 +69,9 @@ func TestSessionExpiry_Polled(t *testing.T) {
 	}
 }
 
-// TestTrap55_EventsDropped fails if a leader does not notice that its session ends because the
+// TestTrap55_SessionEndsWhileEventsAreDropped fails if a leader does not notice that its session ends because the
 // client library drops events that the program does not receive (samuel #153).
-func TestTrap55_EventsDropped(t *testing.T) {
+func TestTrap55_SessionEndsWhileEventsAreDropped(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, events, err := h.ensemble.ConnectFrom(0, timeout)
 		require.NoError(h, err)
@@ -115,7 +115,7 @@ func TestSessionExpiry_NewSessionOnReconnect(t *testing.T) {
 			<-old.Done()
 			h.advance(10 * time.Second)
 			follower.requireLeads()
-			// The client library waits for a second before it connects.
+			// The client library waits for a second before it connects to the next server.
 			require.Less(h, follower.timeOf(leaderelection.Leader).Sub(start), 1500*time.Millisecond)
 			follower.resign()
 			if rejoins {
@@ -144,14 +144,14 @@ func (c *closeWatcher) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// granted is a leadership, a lock, an item of a queue and so on.
+// granted is a leadership, a hold of a lock, an item of a queue and so on.
 type granted interface {
 	Err() error
 	Context() context.Context
 }
 
-// TestClose_GrantsEndFirst fails if a grant is valid when the program's Close ends the session, or if
-// its reason is not the Close.
+// TestClose_GrantsEndFirst fails if a grant is still valid when Close of the connection ends the session, or
+// if the reason of its end is not ErrConnClosed.
 func TestClose_GrantsEndFirst(t *testing.T) {
 	obtain := map[string]func(context.Context, *zk.Conn) (granted, error){
 		"leadership": func(_ context.Context, conn *zk.Conn) (granted, error) {
@@ -302,9 +302,9 @@ func TestConnect_HangsAfterFailedWrite(t *testing.T) {
 	})
 }
 
-// TestWatch_SetWatchesFails_SameServer fails if a candidate misses that its predecessor has left while
-// it was disconnected, because the client is connected to its only server again at once and the server
-// rejects the request that sets the watches again.
+// TestWatch_SetWatchesFails_SameServer fails if a candidate misses that its predecessor has left while it was
+// disconnected. The client reconnects immediately to its only server, and the server rejects the request that
+// sets the watches again.
 func TestWatch_SetWatchesFails_SameServer(t *testing.T) {
 	for how, fault := range map[string]zktest.HookFunc{"rejected": zktest.Fail(zktest.Code(-127)), "lost": zktest.Cut} {
 		runWithServers(t, how, 1, func(h *harness) {
@@ -321,8 +321,8 @@ func TestWatch_SetWatchesFails_SameServer(t *testing.T) {
 	}
 }
 
-// TestTrap28_RecreatedWhileDisconnected fails if a znode that is deleted and created again with the
-// same version, while the client is disconnected, is taken for the previous one (CURATOR-391).
+// TestTrap28_RecreatedWhileDisconnected fails if a znode that is deleted and created again while the client
+// is disconnected, with the same version, is taken for the previous one (CURATOR-391).
 func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
 	// recreate deletes a znode and creates it again.
 	recreate := func(h *harness, path string, flags int32) {

@@ -58,7 +58,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 	})
 }
 
-// TestStatus_String fails if the texts for logs change.
+// TestStatus_String fails if the text of a status for logs changes.
 func TestStatus_String(t *testing.T) {
 	require.Equal(t, "follower", leaderelection.Role(0).String())
 	require.Equal(t, "Role(9)", leaderelection.Role(9).String())
@@ -73,9 +73,9 @@ func TestStatus_String(t *testing.T) {
 		leaderelection.Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: leaderelection.ErrSessionExpired}.String())
 }
 
-// TestStatus_Next fails if not exactly the second candidate is next, if a candidate becomes next without a status, or
-// a break of the connection changes it.
-func TestStatus_Next(t *testing.T) {
+// TestStatus_NextIsSecondCandidate fails if another candidate than the second one is next, if a candidate becomes next without
+// a status, or if a break of the connection changes Next.
+func TestStatus_NextIsSecondCandidate(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		var all []*candidate
 		for range 4 {
@@ -88,7 +88,7 @@ func TestStatus_Next(t *testing.T) {
 			}
 		}
 		requireNext(all[1])
-		require.NoError(h, all[1].Resign()) // a follower
+		require.NoError(h, all[1].Resign()) // a follower resigns
 		all = append(all[:1:1], all[2:]...)
 		h.advance(0)
 		all[1].requireFollows(all[0])
@@ -150,7 +150,7 @@ func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c := h.join(h.connect(), leaderelection.WithRejoin())
 		terms := []*leaderelection.Leadership{c.requireLeads()}
-		for range 2 { // suspended and resumed
+		for range 2 { // in each iteration, the leader is suspended and resumed
 			h.advance(timeout)
 			h.eachServer(func(s *zktest.Server) { s.Blackhole(zktest.BothWays, c.conn.SessionID()) })
 			h.advance(timeout)
@@ -164,7 +164,7 @@ func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 		for _, l := range terms[:3] {
 			require.Error(h, l.Err())
 		}
-		// Each leadership was delivered once, and another status between two of them.
+		// Each leadership was delivered once, and another status between each two of them.
 		var delivered []*leaderelection.Leadership
 		for i, s := range c.received() {
 			if s.Role == leaderelection.Leader {
@@ -179,9 +179,9 @@ func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// TestLease_OtherSession fails if a lease that was confirmed in one session is still valid in the
+// TestLease_EndsWithSession fails if a lease that was confirmed in one session is still valid in the
 // next session of the connection.
-func TestLease_OtherSession(t *testing.T) {
+func TestLease_EndsWithSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn := h.connect()
 		id, err := conn.Create(node+"/latch-", nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
@@ -226,8 +226,7 @@ func TestTrap17_LeaseExpiresByEitherClock(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-// withMonotonic returns t with its monotonic reading changed by d. Package time cannot create a
-// time whose clock readings differ.
+// withMonotonic returns t with its monotonic reading changed by d. Package time has no function for that.
 func withMonotonic(t time.Time, d time.Duration) time.Time {
 	fields := (*struct {
 		wall uint64
@@ -238,9 +237,9 @@ func withMonotonic(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestTrap23_ServerClock fails if a lease depends on the server's clock, which here stops and then
+// TestTrap23_LeaseIgnoresServerClock fails if a lease depends on the server's clock, which here stops and then
 // jumps. kazoo's NonBlockingLease compares the clocks of two machines.
-func TestTrap23_ServerClock(t *testing.T) {
+func TestTrap23_LeaseIgnoresServerClock(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())
 		l := c.requireLeads()
@@ -316,7 +315,7 @@ func TestTrap21_FlappingConnection(t *testing.T) {
 			h.eachServer(func(s *zktest.Server) { s.DropConnections(session) })
 			h.advance(timeout/5 + shortTime)
 			h.disconnect(conn)
-			h.reconnect() // takes longer than a second
+			h.reconnect() // the reconnect takes longer than a second
 			h.advance(timeout / 2)
 		}
 		require.NoError(h, grant.Err())

@@ -12,26 +12,26 @@ import (
 // leadership that the reader has received. Its methods may be called from any goroutine.
 type statusFeed struct {
 	mu sync.Mutex
-	c  chan Status // the newest status that was not received; capacity 1
-	// pending reports that a status was sent to c of which it is unknown whether the reader has
-	// received it. sent is the leadership of that status.
+	c  chan Status // contains the newest status that was not received; capacity 1
+	// pending is set if a status was sent to c, and it is not known whether the reader has received it. sent
+	// is the leadership of that status.
 	pending bool
 	sent    *Leadership
-	// next sends the following status, or is nil.
+	// next is the status that is sent after the one in c, or nil.
 	next *delayedStatus
-	// held is the leadership of the last status that the reader is known to have received.
+	// held is the leadership of the last status that the reader has certainly received.
 	held    *Leadership
 	current Status
 	closed  bool
 }
 
-// delayedStatus is a status that a goroutine sends after the reader has received the status before
-// it. If both statuses were in the channel, they could not be removed together while the reader
-// receives.
+// delayedStatus is a status that a goroutine sends when the reader has received the status before it. It is
+// not in the channel together with that status, because two statuses could not be removed together while the
+// reader receives.
 type delayedStatus struct {
 	status Status
-	stop   chan struct{} // closed if the status is removed
-	sent   chan bool     // of capacity 1; receives whether the status was sent
+	stop   chan struct{} // closed when the status is removed
+	sent   chan bool     // capacity 1; receives whether the status was sent
 }
 
 // newStatusFeed returns a statusFeed that has not published a status yet.
@@ -96,7 +96,7 @@ func (f *statusFeed) publish(s Status) {
 		f.send(s)
 		return
 	}
-	// The reader holds an earlier leadership, and receives its loss first.
+	// The reader holds an earlier leadership, and must receive its loss first.
 	loss := Status{CandidateID: s.CandidateID, Role: Suspended}
 	for _, m := range missed {
 		if m.Leadership == nil {
@@ -116,7 +116,7 @@ func (f *statusFeed) publish(s Status) {
 	}()
 }
 
-// send sends s to the channel, which is empty. No other goroutine sends.
+// send sends s to the channel, which must be empty. Only one goroutine sends at a time.
 func (f *statusFeed) send(s Status) {
 	f.pending, f.sent = true, s.Leadership
 	f.c <- s
@@ -127,7 +127,7 @@ func (f *statusFeed) send(s Status) {
 func (f *statusFeed) removeUnread() (missed []Status) {
 	if f.next != nil {
 		close(f.next.stop)
-		if <-f.next.sent { // then the status before it was received
+		if <-f.next.sent { // true also means that the status before it was received
 			f.held, f.sent = f.sent, f.next.status.Leadership
 		} else {
 			missed = append(missed, f.next.status)
@@ -166,23 +166,23 @@ type eventStream struct {
 	c chan event.Event
 
 	mu      sync.Mutex
-	missed  int       // number of dropped events that were not reported yet
+	missed  int       // number of dropped events that no delivered event has reported
 	token   int64     // token of the newest leadership
-	term    term      // progress of the newest leadership
-	vacated time.Time // when the last predecessor left; zero if that is unknown
+	term    term      // reported progress of the newest leadership
+	vacated time.Time // when the last predecessor left; zero if that is not known
 	closed  bool
 }
 
-// term is the progress of a leadership, as it was reported.
+// term is the reported progress of a leadership.
 type term uint8
 
 const (
-	noTerm term = iota // not elected, or lost
+	noTerm term = iota // the candidate was not elected, or the leadership is lost
 	leadingTerm
 	suspendedTerm
 )
 
-// newEventStream returns a stream of later events. current is the current leadership, or nil.
+// newEventStream returns a stream of the events from now on. current is the current leadership, or nil.
 func newEventStream(current *Leadership) *eventStream {
 	s := &eventStream{c: make(chan event.Event, maxEvents)}
 	if current != nil {
@@ -223,7 +223,7 @@ func (s *eventStream) Add(e event.Event) {
 	}
 }
 
-// send sends e, and drops the oldest event, or e itself, if too many wait.
+// send sends e. If too many events wait, it drops the oldest one, or e itself.
 func (s *eventStream) send(e event.Event) {
 	if isFrequent(e.Kind) && len(s.c) >= maxFrequent {
 		s.missed++
@@ -236,8 +236,8 @@ func (s *eventStream) send(e event.Event) {
 			return
 		default:
 		}
-		// Drop the oldest event. The others must stay in the channel: if they were removed
-		// and sent again, a concurrent reader could receive them in the wrong order.
+		// Drop the oldest event. The other events must stay in the channel: if they were removed and sent
+		// again, a concurrent reader could receive them in the wrong order.
 		select {
 		case oldest := <-s.c:
 			e.Missed += oldest.Missed + 1
@@ -246,8 +246,8 @@ func (s *eventStream) send(e event.Event) {
 	}
 }
 
-// updateTerm records the progress of the leadership, and completes e. It returns false if e contradicts
-// the progress.
+// updateTerm updates the progress of the leadership by e, and completes the fields of e. It returns false if
+// e contradicts the progress.
 func (s *eventStream) updateTerm(e *event.Event) bool {
 	switch e.Kind {
 	case event.Joined:
@@ -274,8 +274,8 @@ func (s *eventStream) updateTerm(e *event.Event) bool {
 	return true
 }
 
-// End delivers event.Ended, after event.Lost if a leadership was not reported as lost, and closes
-// the channel.
+// End delivers event.Ended and closes the channel. If the loss of a leadership was not reported, End delivers
+// event.Lost first.
 func (s *eventStream) End(id string, reason error) {
 	if s == nil {
 		return
@@ -308,7 +308,7 @@ func (s *eventStream) Close() {
 	}
 }
 
-// isFrequent reports whether events of a kind may be numerous. Only their number matters.
+// isFrequent reports whether there may be many events of a kind. Only the number of such events matters.
 func isFrequent(k event.Kind) bool {
 	return k == event.Checked || k == event.Watched || k == event.Heartbeat
 }

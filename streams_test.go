@@ -39,8 +39,8 @@ func requireClosed(t *testing.T, f *statusFeed) {
 	}
 }
 
-// TestStatusFeed_Newest fails if a slow reader does not receive the newest status.
-func TestStatusFeed_Newest(t *testing.T) {
+// TestStatusFeed_SlowReaderReceivesNewest fails if a slow reader does not receive the newest status.
+func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(Status{NowFollowing: "a"})
 	f.Publish(Status{NowFollowing: "b"})
@@ -74,8 +74,8 @@ func TestStatusFeed_LossIsDelivered(t *testing.T) {
 	require.Equal(t, third, receiveStatus(t, f))
 }
 
-// TestStatusFeed_Finish fails if the final status is not the last one.
-func TestStatusFeed_Finish(t *testing.T) {
+// TestStatusFeed_FinalStatusIsLast fails if the last status that the reader receives is not the final one.
+func TestStatusFeed_FinalStatusIsLast(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
 	receiveStatus(t, f)
@@ -90,7 +90,7 @@ func TestStatusFeed_Finish(t *testing.T) {
 	require.ErrorIs(t, f.Current().Err, ErrSessionExpired)
 }
 
-// TestStatusFeed_Withdraw fails if an unread status remains.
+// TestStatusFeed_Withdraw fails if the reader receives an unread status after Withdraw.
 func TestStatusFeed_Withdraw(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
@@ -99,7 +99,8 @@ func TestStatusFeed_Withdraw(t *testing.T) {
 	require.Equal(t, Follower, f.Current().Role)
 }
 
-// TestStatusFeed_Retract fails if an unread status remains, or if the new one is delivered.
+// TestStatusFeed_Retract fails if the reader receives an unread status after Retract, or the status that was
+// passed to it.
 func TestStatusFeed_Retract(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
@@ -180,7 +181,7 @@ func receiveAll(c <-chan event.Event) (events []event.Event) {
 	return events
 }
 
-// missed returns the number of dropped events.
+// missed returns the number of dropped events that events report.
 func missed(events []event.Event) (n int) {
 	for _, e := range events {
 		n += e.Missed
@@ -188,8 +189,8 @@ func missed(events []event.Event) (n int) {
 	return n
 }
 
-// TestEventStream_DropsOldest fails if not the oldest events are dropped, or if the dropped events are
-// not counted once, although the events that have counted them are dropped as well.
+// TestEventStream_DropsOldest fails if other events than the oldest ones are dropped, or if a dropped event
+// is not counted exactly once, even when the event that has counted it is dropped as well.
 func TestEventStream_DropsOldest(t *testing.T) {
 	for _, dropped := range []int{10, 4*maxEvents + 3} {
 		s := newEventStream(nil)
@@ -209,7 +210,7 @@ func TestEventStream_DropsOldest(t *testing.T) {
 	}
 }
 
-// TestEventStream_DropsFrequentEventsFirst fails if frequent events displace other events.
+// TestEventStream_DropsFrequentEventsFirst fails if other events are dropped because of frequent events.
 func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	for _, kind := range []event.Kind{event.Checked, event.Watched, event.Heartbeat} {
 		s := newEventStream(nil)
@@ -236,7 +237,7 @@ func TestEventStream_Leadership(t *testing.T) {
 	failed := errors.New("failed")
 	for _, e := range []event.Event{
 		{Kind: event.Suspended},
-		{Kind: event.Lost}, // there is no leadership
+		{Kind: event.Lost}, // there is no leadership, so this event is not delivered
 		{Kind: event.Elected, Token: 3},
 		{Kind: event.Elected, Token: 3},
 		{Kind: event.Suspended, Err: failed},
@@ -308,9 +309,9 @@ func TestEventStream_End(t *testing.T) {
 	}
 }
 
-// TestEventStream_LateRequest fails if events after the first call of Events have a wrong token, because
-// those before it were not delivered.
-func TestEventStream_LateRequest(t *testing.T) {
+// TestEventStream_CreatedDuringLeadership fails if events after the first call of Events have a wrong token. The events
+// before it were not delivered.
+func TestEventStream_CreatedDuringLeadership(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error {
 		c.Lead(3, nil)
@@ -331,8 +332,8 @@ func TestEventStream_LateRequest(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEventStream_ConcurrentReader fails if a concurrent reader receives events in the wrong order, or if
-// an event is neither delivered nor counted.
+// TestEventStream_ConcurrentReader fails if a concurrent reader receives events in the wrong order, or if an
+// event is neither delivered nor counted as dropped.
 func TestEventStream_ConcurrentReader(t *testing.T) {
 	const n = 100_000
 	s := newEventStream(nil)
@@ -352,7 +353,7 @@ func TestEventStream_ConcurrentReader(t *testing.T) {
 	require.Equal(t, n, count)
 }
 
-// TestEventStream_WithoutReader fails if events need memory although Events was not called.
+// TestEventStream_WithoutReader fails if events use memory although Events was not called.
 func TestEventStream_WithoutReader(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	c.SetID("a")

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
-// TestNew fails if the type of the root package does not implement Candidacy.
-func TestNew(t *testing.T) {
+// TestNew_ImplementsCandidacy fails if the type of the root package does not implement Candidacy.
+func TestNew_ImplementsCandidacy(t *testing.T) {
 	c := candidacy.New(t.Context(), nil)
 	failed := errors.New("failed")
 	require.Equal(t, failed, c.Run(func(context.Context) error {
@@ -23,8 +23,8 @@ func TestNew(t *testing.T) {
 	require.Equal(t, failed, (<-c.Status()).Err)
 }
 
-// TestNewLeadership fails if the leadership does not end with the first reason.
-func TestNewLeadership(t *testing.T) {
+// TestNewLeadership_EndsWithFirstReason fails if the leadership does not end with the first reason.
+func TestNewLeadership_EndsWithFirstReason(t *testing.T) {
 	l, end := candidacy.NewLeadership(3, nil)
 	require.EqualValues(t, 3, l.Token())
 	require.NoError(t, l.Err())

@@ -91,7 +91,7 @@ func (c *Collector) Recorder(election string) func(event.Event) {
 		}
 		switch e.Kind {
 		case event.Joined:
-			c.leader.WithLabelValues(election) // exports the value 0
+			c.leader.WithLabelValues(election) // exports the value 0 before the first event
 			c.joined.WithLabelValues(election).Inc()
 		case event.Elected:
 			setLeading(true)

@@ -24,8 +24,8 @@ const (
 	oneWay  = time.Millisecond
 )
 
-// startCandidate starts a candidate with a separate connection, whose events c counts. It returns the
-// candidate and its first status.
+// startCandidate starts a candidate on its own connection. The collector c counts its events. startCandidate
+// returns the candidate and its first status.
 func startCandidate(t *testing.T, srv *zktest.Server, c *Collector) (*leaderelection.Election, leaderelection.Status) {
 	t.Helper()
 	conn, _, err := srv.Connect(timeout)
@@ -41,7 +41,7 @@ func startCandidate(t *testing.T, srv *zktest.Server, c *Collector) (*leaderelec
 	return e, <-e.Status()
 }
 
-// requireMetrics requires that the metrics with these names are exactly those in want.
+// requireMetrics requires that the metrics called names have exactly the values in want.
 func requireMetrics(t *testing.T, c *Collector, want string, names ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -117,7 +117,7 @@ func TestCollector_Suspension(t *testing.T) {
 		srv.Delay(zktest.BothWays, oneWay)
 		c := NewCollector(nil)
 		e, s := startCandidate(t, srv, c)
-		time.Sleep(timeout + timeout/16) // between two checks
+		time.Sleep(timeout + timeout/16) // an instant between two checks
 		requireMetrics(t, c, checkMetrics(8), "leaderelection_check_seconds", "leaderelection_checks_failed_total")
 
 		srv.Blackhole(zktest.BothWays)
@@ -145,7 +145,7 @@ func TestCollector_Suspension(t *testing.T) {
 	})
 }
 
-// checkMetrics returns the metrics of n checks of one round trip.
+// checkMetrics returns the expected metrics of n checks that take one round trip each.
 func checkMetrics(n int) string {
 	var b strings.Builder
 	b.WriteString("# HELP leaderelection_check_seconds Response times of checks that extended a lease.\n" +
@@ -206,7 +206,7 @@ func TestCollector_MissedEvents(t *testing.T) {
 		srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 10}, zktest.Cut)
 		time.Sleep(80*timeout/8 + timeout/16)
 		close(release)
-		time.Sleep(timeout / 8) // the next check reports the missed events
+		time.Sleep(timeout / 8) // the next check reports the number of missed events
 		synctest.Wait()
 		require.Equal(t, 1.0, testutil.ToFloat64(c.checksFailed))
 		require.Positive(t, testutil.ToFloat64(c.missed))
@@ -218,7 +218,7 @@ func TestCollector_MissedEvents(t *testing.T) {
 	})
 }
 
-// TestCollector_Changefeed fails if a metric of another kind of election is wrong.
+// TestCollector_Changefeed fails if a metric of a changefeed election is wrong.
 func TestCollector_Changefeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewTable().Store("election")
@@ -247,8 +247,9 @@ func TestCollector_Changefeed(t *testing.T) {
 	})
 }
 
-// TestReason fails if an unknown error does not have the label value "other": each value is a separate time series.
-func TestReason(t *testing.T) {
+// TestReason_UnknownErrorIsOther fails if reason returns another value than "other" for an unknown error. Each value is a
+// separate time series.
+func TestReason_UnknownErrorIsOther(t *testing.T) {
 	require.Equal(t, "session_expired", reason(fmt.Errorf("x: %w", leaderelection.ErrSessionExpired)))
 	require.Equal(t, "other", reason(errors.New("x")))
 	require.Equal(t, "other", reason(nil))

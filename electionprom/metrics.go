@@ -4,18 +4,18 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics creates the metrics of a collector and keeps them for Describe and Collect.
 type metrics struct {
-	labels prometheus.Labels // of all metrics
-	label  string            // the name of the label of what an event is about
+	labels prometheus.Labels // labels of all metrics
+	label  string            // name of the label for the election or the path
 	all    []prometheus.Collector
 }
 
 const namespace = "leaderelection"
 
-// Numbers of buckets of histograms, which begin with 0.1 ms, as on a local ensemble. Each bucket is four times as large
-// as the one before.
+// The numbers of buckets of the histograms. The first bucket is 0.1 ms, a response time on a local ensemble.
+// Each further bucket is four times as large.
 const (
-	shortBuckets = 9  // to 6.5 s, more than a common session timeout
-	longBuckets  = 14 // to 1.8 h
+	shortBuckets = 9  // up to 6.5 s, which is more than a common session timeout
+	longBuckets  = 14 // up to 1.8 h
 )
 
 func (m *metrics) counter(name, help string, more ...string) *prometheus.CounterVec {

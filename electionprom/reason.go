@@ -36,7 +36,7 @@ func reason(err error) string {
 	return otherReason
 }
 
-// recipeReason is reason for the loss of a hold, a shard or a znode of a recipe.
+// recipeReason returns the value of the label reason for the loss of a hold, a shard or a znode of a recipe.
 func recipeReason(err error) string {
 	switch {
 	case errors.Is(err, shard.ErrRevoked):

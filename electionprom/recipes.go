@@ -63,13 +63,13 @@ type RecipeCollector struct {
 	group, discovery                     participation
 	shards                               shardMetrics
 
-	// lists are the gauges, by recipe, whose values are not valid after event.Ended.
+	// lists contains, for each recipe, the gauges whose values are not valid any more after event.Ended.
 	lists map[string][]*prometheus.GaugeVec
 	mu    sync.Mutex
-	open  map[source]int // how many values report such gauges
+	open  map[source]int // for each source, how many recipe values of the program report its gauges
 }
 
-// participation are the metrics of a recipe that maintains znodes and reads lists of them.
+// participation contains the metrics of a recipe that maintains znodes and reads lists of them.
 type participation struct {
 	listed, joined *prometheus.GaugeVec
 	lost           *prometheus.CounterVec
@@ -81,7 +81,7 @@ type shardMetrics struct {
 	acquired, lost                         *prometheus.CounterVec
 }
 
-// source is what reports the gauges of a path.
+// source identifies the gauges of one recipe at one path.
 type source struct{ recipe, path string }
 
 const (
@@ -153,14 +153,14 @@ func (c *RecipeCollector) Record(e event.Event) {
 	}
 }
 
-// recordSource removes the gauges of a path when nothing updates them any more.
+// recordSource removes the gauges of a path when no recipe value updates them any more.
 func (c *RecipeCollector) recordSource(e event.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := source{e.Recipe, e.Path}
 	if e.Kind == event.Opened {
 		if c.open[s]++; e.Recipe == "queue" {
-			c.rejected.WithLabelValues(e.Path) // exports the value 0, so that an increase includes the first one
+			c.rejected.WithLabelValues(e.Path) // exports the value 0, so that the first event increases the counter
 		}
 		return
 	}
@@ -186,7 +186,7 @@ func (c *RecipeCollector) recordLock(e event.Event) {
 	c.hold.WithLabelValues(e.Path).Observe(e.Duration.Seconds())
 }
 
-// outcomes are the values of the label outcome.
+// outcomes maps kinds of events to the values of the label outcome.
 var outcomes = map[event.Kind]string{
 	event.Released: "acknowledged", event.Returned: "returned", event.Rejected: "rejected", event.Lost: "lost",
 }
@@ -203,7 +203,7 @@ func (c *RecipeCollector) recordQueue(e event.Event) {
 	case event.Rejected:
 		c.rejected.WithLabelValues(e.Path).Inc()
 		if e.Token == 0 {
-			return // no consumer has received it
+			return // no consumer has received the item
 		}
 	}
 	c.working.WithLabelValues(e.Path).Dec()
@@ -248,7 +248,7 @@ func (p *participation) record(e event.Event) {
 func (s *shardMetrics) record(e event.Event) {
 	switch e.Kind {
 	case event.Planned:
-		s.owned.WithLabelValues(e.Path) // exports the value 0
+		s.owned.WithLabelValues(e.Path) // exports the value 0 before the first shard
 		s.planned.WithLabelValues(e.Path).Set(float64(e.Count))
 		s.version.WithLabelValues(e.Path).Set(float64(e.Token))
 		without := 0.0
@@ -268,5 +268,5 @@ func (s *shardMetrics) record(e event.Event) {
 	}
 }
 
-// reasonUnchanged is the reason of a shard that had the same owner before.
+// reasonUnchanged is the value of the label reason for a shard that had the same owner before.
 const reasonUnchanged = "unchanged"

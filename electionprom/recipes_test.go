@@ -25,8 +25,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRecipeCollector fails if a metric of a lock, a queue or a cache is wrong.
-func TestRecipeCollector(t *testing.T) {
+// TestRecipeCollector_LocksQueuesCaches fails if a metric of a lock, a queue or a cache is wrong.
+func TestRecipeCollector_LocksQueuesCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn, _, err := srv.Connect(timeout)
@@ -108,7 +108,8 @@ func TestRecipeCollector(t *testing.T) {
 	})
 }
 
-// TestRecipeCollector_Lost fails if the reason of a loss, or a dead letter that no consumer has received, is not counted.
+// TestRecipeCollector_Lost fails if the collector does not count the reason of a loss, or a dead letter that
+// no consumer has received.
 func TestRecipeCollector_Lost(t *testing.T) {
 	c := NewRecipeCollector(nil)
 	for _, err := range []error{recipes.ErrLeaseExpired, recipes.ErrSessionExpired, errors.New("other")} {
@@ -212,7 +213,8 @@ func TestRecipeCollector_Participants(t *testing.T) {
 	})
 }
 
-// TestRecipeCollector_Shards fails if a plan without a leader, or the reason of a loss, is not counted.
+// TestRecipeCollector_Shards fails if the collector does not count a plan without a leader, or the reason of
+// a loss.
 func TestRecipeCollector_Shards(t *testing.T) {
 	c := NewRecipeCollector(nil)
 	record := func(e event.Event) {

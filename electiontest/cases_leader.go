@@ -70,7 +70,7 @@ func testHandOver(s *suite) {
 			s.Fatalf("%v: still leader after Resign", leader)
 		}
 		if errors.Is(next.formerErr(), leaderelection.ErrLeaseExpired) {
-			expired++ // not necessarily wrong: a machine that stalls ends leaderships, too
+			expired++ // not necessarily an error: a machine that stalls ends leaderships too
 		}
 	}
 	if expired == groupSize-1 {
@@ -79,8 +79,8 @@ func testHandOver(s *suite) {
 	s.requireContinuously("there is no leader", func() bool { return s.currentLeader() == nil })
 }
 
-// testNext requires that at most one candidate is next, which becomes leader when the leader resigns. If the group is
-// InOrder, it is the one that has joined after the leader.
+// testNext requires that at most one candidate is next, and that it becomes leader when the leader resigns.
+// If the group is InOrder, it must be the candidate that has joined after the leader.
 func testNext(s *suite) {
 	members := s.joinMembers(4)
 	for range len(members) - 1 {
@@ -153,7 +153,7 @@ func testChurn(s *suite) {
 func testLeaks(s *suite) {
 	s.joinMember(0)
 	s.waitLeader()
-	for range 3 { // starts the goroutines that a backend starts once
+	for range 3 { // the first rounds start the goroutines that a backend starts only once
 		s.joinMember(1).resignAndCheck()
 	}
 	const n = 20
@@ -170,9 +170,9 @@ func testLeaks(s *suite) {
 	}
 }
 
-// countGoroutines returns the number of goroutines. It stops the world, so the number is exact:
-// runtime.NumGoroutine reads several counters while other processors change them. Its result can be
-// wrong by 32, the number of dead goroutines that a processor moves to the global free list together.
+// countGoroutines returns the exact number of goroutines. It stops the world. runtime.NumGoroutine reads
+// several counters while other processors change them, so its result can be wrong by 32, the number of dead
+// goroutines that a processor moves to the global free list at a time.
 func countGoroutines() int {
 	n, _ := runtime.GoroutineProfile(make([]runtime.StackRecord, 1))
 	return n

@@ -10,7 +10,7 @@ import (
 // testResignBeforeStart requires that a candidate can resign before ElectLeader was called.
 func testResignBeforeStart(s *suite) {
 	c := s.newCandidate(0)
-	early := c.ID() // empty, unless the implementation chooses the ID in advance
+	early := c.ID() // empty, unless the implementation chooses the ID before ElectLeader is called
 	if statuses := c.Status(); statuses != c.Status() {
 		s.Errorf("Status returns a different channel for each call")
 	}
@@ -116,7 +116,7 @@ func testLateReader(s *suite) {
 	if !s.poll(s.group.Patience, func() bool { return isLeader() || third.isLeader() }) {
 		s.Fatalf("no candidate becomes leader after the first%s", s.describeMembers())
 	}
-	if third.isLeader() { // the contract promises no order
+	if third.isLeader() { // the contract promises no order, so the third candidate may lead
 		third.resignAndCheck()
 		s.waitForRole("the last candidate becomes leader", second, leaderelection.Leader)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// failingTB records whether the test has failed.
+// failingTB records whether a test has failed.
 type failingTB struct {
 	testing.TB
 	failed bool

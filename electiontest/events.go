@@ -19,10 +19,10 @@ var eventOrder = map[event.Kind][]event.Kind{
 	event.Ended:     {0, event.Joined, event.Lost},
 }
 
-// eventChecker checks the events of a member. The lock of the suite guards its fields.
+// eventChecker checks the events of a member. The mutex of the suite guards its fields.
 type eventChecker struct {
-	last   event.Kind // the last event that reports a role, or 0
-	tokens []int64    // the tokens of event.Elected
+	last   event.Kind // kind of the last event that reports a role, or 0
+	tokens []int64    // tokens of the events of kind event.Elected
 	closed bool       // whether the channel is closed
 }
 
@@ -60,8 +60,8 @@ func (m *member) receiveEvent(e event.Event, open bool) {
 	if fault := o.checkNext(e); fault != "" {
 		s.Errorf("%s: event %v %s", m.describe(), e, fault)
 	}
-	// An event is reported after the leadership has ended. A suspended leader may have become leader
-	// again since, with the same token.
+	// An event is reported after the leadership has ended. A suspended leader may have become leader again in
+	// the meantime, with the same token.
 	if e.Kind == event.Lost && m.isLeaderLocked() && m.latest.Token() == e.Token {
 		s.Errorf("%s: event %v while the leadership lasts", m.describe(), e)
 	}

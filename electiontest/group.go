@@ -56,7 +56,7 @@ type Group struct {
 	Patience time.Duration
 }
 
-// groupSize is how many a group has.
+// groupSize is the number of programs in a group.
 const groupSize = 5
 
 // Confirm calls Resign or EndElection of a candidate until the backend has confirmed the end,

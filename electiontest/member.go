@@ -14,17 +14,17 @@ type member struct {
 	suite   *suite
 	program int
 	elected chan struct{} // closed when ElectLeader has returned
-	err     error         // the result of ElectLeader
+	err     error         // the error that ElectLeader has returned
 
 	// The following fields are guarded by suite.mu.
-	statuses  int // the number of statuses that were read
+	statuses  int // number of statuses that were read
 	last      leaderelection.Status
 	latest    *leaderelection.Leadership // the leadership of the last status that had one
 	final     bool                       // whether a status with Err was read
 	closed    bool                       // whether the channel of statuses is closed
 	reading   bool
 	resigned  bool // whether Resign was called
-	lost      bool // whether it was cut off, so that the backend need not confirm its calls
+	lost      bool // the member was cut off, so the backend need not confirm its calls
 	resigning bool // whether the suite has called resignAndCheck
 	events    eventChecker
 }
@@ -63,8 +63,7 @@ func (m *member) readStatuses() {
 	})
 }
 
-// isLeaderLocked reports whether the latest leadership of the member has not ended. The caller holds
-// suite.mu.
+// isLeaderLocked reports whether the latest leadership of the member still lasts. The caller holds suite.mu.
 func (m *member) isLeaderLocked() bool { return m.latest != nil && !isDone(m.latest) }
 
 // formerErr returns the FormerErr of the member's last status.
@@ -74,8 +73,8 @@ func (m *member) formerErr() error {
 	return m.last.FormerErr
 }
 
-// isDone reports whether Done of the leadership is closed. The suite must not call Err before: Err
-// closes Done after the deadline, so that a candidate that never closes it would conform.
+// isDone reports whether Done of the leadership is closed. The suite must not call Err before that: Err
+// closes Done after the deadline, so a candidate that never closes Done would seem correct.
 func isDone(l *leaderelection.Leadership) bool {
 	select {
 	case <-l.Done():
@@ -85,13 +84,13 @@ func isDone(l *leaderelection.Leadership) bool {
 	}
 }
 
-// isExpired reports whether the deadline of the leadership has passed for longer than the grace.
+// isExpired reports whether the deadline of the leadership passed longer ago than grace.
 func isExpired(l *leaderelection.Leadership, grace time.Duration) bool {
 	d := l.Deadline()
 	return !d.IsZero() && time.Since(d) > grace
 }
 
-// receiveStatus checks a status, or the close of the channel.
+// receiveStatus checks a received status. ok is false if the channel is closed.
 func (m *member) receiveStatus(status leaderelection.Status, ok bool) {
 	s := m.suite
 	s.mu.Lock()
@@ -255,7 +254,7 @@ func (m *member) String() string {
 	return m.describe()
 }
 
-// describe is String for callers that hold suite.mu.
+// describe implements String for callers that hold suite.mu.
 func (m *member) describe() string {
 	lead := "no leadership"
 	switch {

@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// defects selects defects of a memory election. The suite must find each of them.
+// defects selects defects of the memory election. The suite must find each of them.
 type defects struct {
-	TwoLeaders            bool // each candidate is leader
+	TwoLeaders            bool // every candidate is leader
 	NoSuccessor           bool // no candidate becomes leader after the leader has resigned
 	LateRevocation        bool // the next candidate becomes leader before the leadership ends
 	NoRevocation          bool
@@ -38,24 +38,24 @@ type defects struct {
 	ElectLeaderFails      bool // ElectLeader returns an error after Resign
 	StartsTwice           bool
 	StartsAfterEnd        bool
-	LeaderAfterEnd        bool // Current returns the role Leader after the candidacy
-	CrashStopsElection    bool // no successor after a crash
+	LeaderAfterEnd        bool // Current returns the role Leader after the end of the candidacy
+	CrashStopsElection    bool // no candidate becomes leader after a crash of the leader
 	LeaderAfterCrash      bool // a leader that has crashed remains leader
-	NoDoneAtDeadline      bool // Done of a leader that has crashed is not closed at the deadline
+	NoDoneAtDeadline      bool // Done of a crashed leader is not closed at the deadline
 	FollowerEndsLeader    bool // the leadership ends when a follower resigns
-	EndsOnlyItself        bool // EndElection ends only its own candidacy
+	EndsOnlyItself        bool // EndElection ends only the candidacy on which it is called
 	AcceptsAfterEnd       bool
 	RepeatedEndFails      bool // the second EndElection returns an error
 	NoFinalStatus         bool // a late reader receives no final status
 	WrongReason           bool // the leadership ends with the wrong error
 	StatusAfterFinal      bool
-	LeadershipWithoutLoss bool // a second leadership without a status between the two
+	LeadershipWithoutLoss bool // a second leadership begins without a status between the two
 	LeaksGoroutine        bool
 	NoEvents              bool
 	NoElectedEvent        bool
 	NoEndedEvent          bool
 	NoLostReason          bool
-	EarlyLostEvent        bool // event.Lost before the leadership has ended
+	EarlyLostEvent        bool // event.Lost is reported before the leadership has ended
 	NeverNext             bool // no candidate is next
 	AllNext               bool // each follower is next
 	LastNext              bool // the last candidate is next
@@ -64,10 +64,10 @@ type defects struct {
 	CrashForgotten        bool // the successor of a leader that has crashed learns that it has resigned
 	OtherFormerErr        bool // FormerErr is another error
 
-	noEnd bool // this is no defect
+	noEnd bool // the backend cannot end elections, which is not a defect
 }
 
-// memory is an election of candidates in this process.
+// memory is an election among candidates in this process.
 type memory struct {
 	defects
 	done chan struct{} // closed when the test is over, so that defects leave no goroutine running
@@ -77,7 +77,8 @@ type memory struct {
 	token int64
 	names int
 	over  bool
-	// former is how the last leadership has ended, and next the candidate that was notified that it is next.
+	// former is the reason why the last leadership has ended. next is the candidate that was notified that it
+	// is next.
 	former error
 	next   *candidate
 }
@@ -90,7 +91,7 @@ func memoryFactory(d defects) electiontest.Factory {
 	}
 }
 
-// lock is a mutex. Fake time advances while a goroutine waits for it.
+// lock is a mutex. Unlike with sync.Mutex, fake time advances while a goroutine waits for it.
 type lock chan struct{}
 
 func (l lock) Lock()   { l <- struct{}{} }
@@ -101,7 +102,7 @@ type candidate struct {
 	memory  *memory
 	program int
 	candidacy.Candidacy
-	statuses chan leaderelection.Status // replaces the channel of Candidacy for some defects
+	statuses chan leaderelection.Status // replaces the channel of Candidacy if a defect requires that
 	done     chan struct{}
 
 	// The following fields are guarded by memory.mu.
@@ -111,7 +112,7 @@ type candidate struct {
 	leadership                       *leaderelection.Leadership
 	revoke                           context.CancelCauseFunc
 
-	lastDeadline atomic.Pointer[time.Time] // the deadline is not extended after it
+	lastDeadline atomic.Pointer[time.Time] // the deadline does not increase beyond this time
 }
 
 // currentDeadline is the deadline of a leadership that is renewed until the program crashes.
@@ -181,7 +182,7 @@ func (c *candidate) Events() <-chan event.Event {
 	return c.Candidacy.Events()
 }
 
-// eventsWithoutEnded returns a channel that does not deliver event.Ended.
+// eventsWithoutEnded returns a channel that delivers all events except event.Ended.
 func (c *candidate) eventsWithoutEnded() <-chan event.Event {
 	events := make(chan event.Event)
 	go func() {
@@ -259,7 +260,7 @@ func (m *memory) joinQueue(c *candidate) {
 	m.electHead()
 }
 
-// electHead makes the head of the queue the leader.
+// electHead makes the candidate at the head of the queue the leader.
 func (m *memory) electHead() {
 	for i, c := range m.queue {
 		if c.leadership != nil || i > 0 && !m.TwoLeaders {
@@ -296,7 +297,7 @@ func (m *memory) electHead() {
 	m.notifyNext()
 }
 
-// notifyNext notifies the second candidate that it is next.
+// notifyNext notifies the second candidate in the queue that it is next.
 func (m *memory) notifyNext() {
 	if len(m.queue) < 2 || m.NeverNext || m.TwoLeaders || m.NoFirstStatus {
 		return
@@ -321,7 +322,7 @@ func (m *memory) deliverStatus(c *candidate, s leaderelection.Status) {
 		c.publishStatus(s)
 		return
 	}
-	c.Retract(s) // changes the result of Current
+	c.Retract(s) // Retract changes the result of Current
 	select {
 	case c.statuses <- s:
 	case <-m.done:
@@ -378,7 +379,7 @@ func (m *memory) leaveQueue(c *candidate, reason error) {
 	}
 }
 
-// finishCandidacy ends the candidacy of c. If err is not nil, a final status reports it.
+// finishCandidacy ends the candidacy of c. If err is not nil, it delivers a final status with err.
 func (m *memory) finishCandidacy(c *candidate, err error) {
 	if c.ended {
 		return

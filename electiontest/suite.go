@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// resignLimit is longer than the two seconds of the contract, because the machine may be busy.
+	// resignLimit is how long Resign may take. The contract permits two seconds, but the machine may be busy.
 	resignLimit = 10 * time.Second
 	// doneLimit is how long after the deadline of a leadership the suite waits for the close of Done.
 	doneLimit = 10 * time.Second
@@ -33,7 +33,7 @@ type suite struct {
 	// read. latestLeader is its member.
 	latestToken   int64
 	latestLeader  *member
-	reportOverlap bool // false after an overlap was reported
+	reportOverlap bool // set to false when an overlap was reported
 }
 
 func newSuite(t TB, g *Group) *suite {
@@ -54,7 +54,7 @@ func (s *suite) resignAll() {
 		leaving.Go(m.resignIfNecessary)
 	}
 	leaving.Wait()
-	for _, c := range candidates { // candidates that were never started, or have resigned
+	for _, c := range candidates { // for candidates that were never started, or have already resigned
 		s.returnsWithin(resignLimit, func() { _ = c.Resign() })
 	}
 	close(s.done)
@@ -93,7 +93,7 @@ func (s *suite) waitForRole(what string, c leaderelection.Candidate, role leader
 	}
 }
 
-// poll reports whether cond becomes true in time.
+// poll reports whether cond becomes true within limit.
 func (s *suite) poll(limit time.Duration, cond func() bool) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -151,7 +151,7 @@ func (s *suite) waitLeader() (m *member) {
 	return m
 }
 
-// isDoneInTime reports whether Done of the leadership is closed, or is closed soon.
+// isDoneInTime reports whether Done of the leadership is closed now or within doneLimit after the deadline.
 func (s *suite) isDoneInTime(l *leaderelection.Leadership) bool {
 	return s.returnsWithin(doneLimit, func() {
 		select {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// slowHandler is the time after which a handler that is still running is logged, from when its context
-// was done. It is not an error, because a handler may use the whole Grace.
+// slowHandler is how long a handler may still run after its context was done before this is logged. It is not
+// an error, because a handler may use the whole Grace.
 const slowHandler = time.Second
 
 // errExited is the error of a handler that has called runtime.Goexit.
 var errExited = errors.New("handler exited its goroutine without returning")
 
-// runAsync calls f on a new goroutine. The channel receives the result of f and is then closed. The
-// caller does not need to receive from it.
+// runAsync calls f on a new goroutine. The returned channel receives the result of f and is then closed. The
+// caller does not have to receive from it.
 func runAsync(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -29,8 +29,8 @@ func runAsync(f func() error) <-chan error {
 	return done
 }
 
-// awaitResult returns the result of a handler. If the handler does not return within Grace after ctx
-// is done, the error wraps ErrHung.
+// awaitResult waits for the result of a handler, which done receives. If the handler does not return within
+// Grace after ctx is done, the error wraps ErrHung.
 func awaitResult[T any](ctx context.Context, l *loop, handler string, done <-chan T) (result T, err error) {
 	for ctx.Err() == nil {
 		select {
@@ -59,8 +59,8 @@ func awaitResult[T any](ctx context.Context, l *loop, handler string, done <-cha
 	}
 }
 
-// callHandler calls f and waits for its result. If abandoned is true, f has not returned in time, and
-// err wraps ErrHung. Otherwise err is the result of f.
+// callHandler calls f and waits for its result. abandoned is true if f has not returned in time, and err then
+// wraps ErrHung. Otherwise err is the result of f.
 func (l *loop) callHandler(ctx context.Context, handler string, f func() error) (abandoned bool, err error) {
 	result, err := awaitResult(ctx, l, handler, runAsync(f))
 	if err != nil {

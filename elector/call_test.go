@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestBegin_Hangs fails if a handler that ignores its context is not logged and abandoned.
+// TestBegin_Hangs fails if a Begin that ignores its context is not logged and abandoned.
 func TestBegin_Hangs(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Begin, log = h.hang("begin"), h.captureLog() }, func(h *harness) {
@@ -85,7 +85,7 @@ func TestEnd_Hangs(t *testing.T) {
 		h.wait(40 * time.Second)
 		require.ErrorIs(h, h.requireReturned(), ErrHung)
 		require.ErrorIs(h, h.err, ErrEnd)
-		h.requireEvents("0s begin 1", "0s end 1") // not called a second time
+		h.requireEvents("0s begin 1", "0s end 1") // End is not called a second time
 		require.False(h, h.backend.newest().isActive())
 	})
 }

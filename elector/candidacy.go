@@ -11,21 +11,21 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// resignLimit is the time in which the backend must resign. A Resign should take at most two seconds;
-// this limit is for backends that do not comply.
+// resignLimit is how long the elector waits for Resign. A backend should resign within two seconds; the limit
+// protects against backends that do not.
 const resignLimit = 10 * time.Second
 
-// candidacy is a candidate that has joined the election.
+// candidacy is the use of one candidate, from NewCandidate until it has resigned.
 type candidacy struct {
 	candidate leaderelection.Candidate
 	result    <-chan error // receives the result of ElectLeader
-	// resignRequested is closed when the candidate is requested to resign. It is nil if the candidate
-	// does not receive requests.
+	// resignRequested is closed when the candidate is requested to resign. It is nil if the candidate has no
+	// method ResignRequested.
 	resignRequested <-chan struct{}
 	cancel          func() // cancels the context of NewCandidate
-	resigned        bool   // resignCandidate was called, or the candidate was started by other code
-	// err is the error that ended the candidacy before it resigned, or nil. It is set when the
-	// candidate has resigned.
+	resigned        bool   // resignCandidate was called, or other code has started the candidate
+	// err is the error that ended the candidacy before it resigned, or nil. It is set when the candidate has
+	// resigned.
 	err error
 }
 
@@ -34,15 +34,15 @@ var (
 	errSlowBackend = fmt.Errorf("the backend did not resign within %v", resignLimit)
 )
 
-// joinElection creates a candidate, and starts its ElectLeader. If abandoned is true, NewCandidate has
-// not returned in time.
+// joinElection creates a candidate and starts its ElectLeader. abandoned is true if NewCandidate has not
+// returned in time.
 func (l *loop) joinElection() (abandoned bool, err error) {
 	type result struct {
 		candidate leaderelection.Candidate
 		err       error
 	}
-	// The candidate may be bound to the context of NewCandidate, and must not resign before End has
-	// returned. So the context of Run cancels it only while NewCandidate runs.
+	// The candidate may depend on the context of NewCandidate, and must not resign before End has returned.
+	// So the end of the context of Run cancels that context only while NewCandidate runs.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
 	unlink := context.AfterFunc(l.ctx, cancel)
 	created, tooLate := make(chan result), make(chan struct{})
@@ -99,9 +99,9 @@ func claimCandidate(c leaderelection.Candidate) bool {
 	return !used
 }
 
-// isRejected reports whether ElectLeader returns ErrAlreadyStarted. It is called for a candidate that
-// has published a status before ElectLeader was called: it was used before, or is running. Then
-// ElectLeader returns immediately. The loop must neither receive the statuses of such a candidate nor
+// isRejected reports whether ElectLeader returns ErrAlreadyStarted. It is called for a candidate that has
+// published a status before the elector has called ElectLeader: the candidate was used before, or is running,
+// so ElectLeader returns immediately. The loop must neither receive the statuses of such a candidate nor
 // resign it, because other code has started it.
 func (l *loop) isRejected() bool {
 	timer := time.NewTimer(rejectionLimit)
@@ -118,10 +118,10 @@ func (l *loop) isRejected() bool {
 	return false
 }
 
-// rejectionLimit is the time in which ElectLeader returns if the candidate was started before.
+// rejectionLimit is the time within which ElectLeader returns if the candidate was started before.
 const rejectionLimit = time.Second
 
-// leaveCandidate ends the use of a candidate, which remains as it is.
+// leaveCandidate ends the use of a candidate without resigning it.
 func (l *loop) leaveCandidate() {
 	l.candidacy.resigned = true
 	l.candidacy.cancel()
@@ -157,7 +157,7 @@ func (l *loop) resignCandidate() error {
 		case err := <-done:
 			select {
 			case c.err = <-result:
-			default: // Resign has exited the goroutine
+			default: // the goroutine of Resign has ended without a result
 			}
 			if err != nil {
 				l.log.Warn("resignation not confirmed", "err", err)

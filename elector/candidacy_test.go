@@ -19,8 +19,8 @@ func TestRun_ResignationUnconfirmed(t *testing.T) {
 	})
 }
 
-// TestNewCandidate_Closed fails if a candidate is not closed exactly once after it has resigned.
-func TestNewCandidate_Closed(t *testing.T) {
+// TestNewCandidate_ClosedOnceAfterResigning fails if a candidate is not closed exactly once after it has resigned.
+func TestNewCandidate_ClosedOnceAfterResigning(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		first := h.backend.newest()
 		first.fail(errBoom)

@@ -13,14 +13,14 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// randomRun is an Elector whose backend and handlers behave randomly, except that handlers do not hang. It
+// randomRun is an Elector whose backend and handlers behave at random, except that handlers do not hang. It
 // checks the order of the calls.
 type randomRun struct {
 	*harness
 	mu          sync.Mutex
 	random      *rand.Rand
-	noFailures  bool                       // handlers succeed
-	running     string                     // the handler that is running, or ""
+	noFailures  bool                       // all handlers succeed
+	running     string                     // name of the handler that is running, or ""
 	begun       *leaderelection.Leadership // the leadership for which End must be called
 	endFailures int                        // number of consecutive failures of End
 }
@@ -31,7 +31,7 @@ func (r *randomRun) intN(n int) int {
 	return r.random.IntN(n)
 }
 
-// enterHandler checks that no other handler is running.
+// enterHandler checks that no other handler is running, and records the handler as running.
 func (r *randomRun) enterHandler(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *randomRun) enterHandler(name string) {
 	r.running = name
 }
 
-// leaveHandler returns a random result after a random time, which is shorter if ctx is done.
+// leaveHandler waits for a random time, or until ctx is done, and returns a random result.
 func (r *randomRun) leaveHandler(ctx context.Context) error {
 	select {
 	case <-time.After(time.Duration(r.intN(4)) * 7 * time.Second):
@@ -108,7 +108,7 @@ func (r *randomRun) onError(ctx context.Context, _ *leaderelection.Leadership, _
 	return r.leaveHandler(ctx)
 }
 
-// backendEvent makes the newest candidate of the backend report a random event, if there is one.
+// backendEvent makes the newest candidate report a random event, if there is a candidate.
 func (r *randomRun) backendEvent() {
 	if r.backend.count() == 0 {
 		return
@@ -152,11 +152,11 @@ func TestElector_RandomEvents(t *testing.T) {
 				r.backendEvent()
 				r.wait(time.Duration(r.intN(12)) * 3 * time.Second)
 			}
-			if seed%3 != 0 { // otherwise Run is stopped while anything can be in progress
+			if seed%3 != 0 { // for other seeds, Run is stopped while anything can be in progress
 				r.mu.Lock()
 				r.noFailures = true
 				r.mu.Unlock()
-				for range 5 { // the handlers that are running return
+				for range 5 { // give the running handlers the time to return
 					r.wait(time.Hour)
 					if r.elector.Work == nil && r.elector.Current().State != StateLeader && r.backend.newest().isActive() {
 						r.lead()

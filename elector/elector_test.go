@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The tests TestDefectEn reproduce defects of an older elector that the tests of the state table do not cover.
+// The tests TestDefectE<n> reproduce defects of an earlier implementation that the tests of the state table
+// do not cover.
 
 // TestDefectE5_StaleEventsAfterErrorWait fails if events of an earlier candidacy are handled after
 // ErrorWait.
@@ -32,8 +33,8 @@ func TestDefectE5_StaleEventsAfterErrorWait(t *testing.T) {
 	})
 }
 
-// TestDefectE5_StaleLeadership fails if Begin is called for a leadership that was acquired and lost while
-// a handler was running.
+// TestDefectE5_StaleLeadership fails if Begin is called for a leadership that has begun and was lost while
+// another handler was running.
 func TestDefectE5_StaleLeadership(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = sleep(10*time.Second, h.handler("end"))
@@ -86,8 +87,8 @@ func TestRun_InvalidFields(t *testing.T) {
 	require.ErrorIs(t, Lead(t.Context(), nil, nil), leaderelection.ErrInvalid)
 }
 
-// TestPing fails if the loop does not answer at each point at which it waits.
-func TestPing(t *testing.T) {
+// TestPing_AnsweredWhereverLoopWaits fails if the loop does not answer in every place where it waits.
+func TestPing_AnsweredWhereverLoopWaits(t *testing.T) {
 	block := make(chan struct{})
 	hang := func(context.Context, *leaderelection.Leadership) error { <-block; return nil }
 	requirePing := func(h *harness) {
@@ -104,36 +105,36 @@ func TestPing(t *testing.T) {
 		h.elector.EndPause = time.Hour
 		require.ErrorIs(h, h.elector.Ping(h.Context()), ErrNotRunning)
 	}, func(h *harness) {
-		requirePing(h) // follower
+		requirePing(h) // the loop waits as a follower
 		h.lead()
-		requirePing(h) // Begin
+		requirePing(h) // the loop waits for Begin
 		h.wait(time.Minute)
-		requirePing(h) // Begin, after BeginTimeout
+		requirePing(h) // the loop waits for Begin after BeginTimeout
 		block <- struct{}{}
 		h.requireEvents("1m0s end 1")
-		requirePing(h) // pause between two calls of End
+		requirePing(h) // the loop waits between two calls of End
 		h.wait(time.Hour)
 		h.requireState(StateError)
-		requirePing(h) // ErrorWait
+		requirePing(h) // the loop waits for ErrorWait
 		h.wait(30 * time.Second)
 		h.lead()
 		block <- struct{}{}
 		h.requireState(StateLeader)
-		requirePing(h) // Work
+		requirePing(h) // the loop waits for Work
 		c := h.backend.newest()
 		c.blocked = make(chan struct{})
 		h.stop()
-		requirePing(h) // Work, after its context is done
+		requirePing(h) // the loop waits for Work after its context is done
 		close(block)
 		h.requireRunning()
-		requirePing(h) // Resign of the backend
+		requirePing(h) // the loop waits for Resign of the backend
 		close(c.blocked)
 		require.NoError(h, h.requireReturned())
 		require.ErrorIs(h, h.elector.Ping(h.Context()), ErrNotRunning)
 	})
 }
 
-// TestPing_LoopIsStuck fails if Ping returns nil although the loop is stuck, here in its logger.
+// TestPing_LoopIsStuck fails if Ping returns nil although the loop is stuck. Here it is stuck in its logger.
 func TestPing_LoopIsStuck(t *testing.T) {
 	var log *blockingLog
 	runElector(t, func(h *harness) {
@@ -150,7 +151,7 @@ func TestPing_LoopIsStuck(t *testing.T) {
 	})
 }
 
-// blockingLog blocks when a leadership begins.
+// blockingLog blocks the write of the message that a leadership begins.
 type blockingLog struct{ proceed chan struct{} }
 
 func (l *blockingLog) Write(p []byte) (int, error) {

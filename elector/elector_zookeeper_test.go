@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// session is the session timeout of the electors on ZooKeeper.
+// session is the session timeout of the electors in these tests.
 const session = 4 * time.Second
 
 // member is an Elector with a separate connection.
@@ -33,13 +33,13 @@ type member struct {
 	stopped  atomic.Bool // stop was called
 }
 
-// runOnZooKeeper calls test in a bubble.
+// runOnZooKeeper calls test in a bubble with a ZooKeeper server.
 func runOnZooKeeper(t *testing.T, test func(h *journal, srv *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		t.Cleanup(func() {
-			time.Sleep(time.Minute) // no request is in flight when the connections are closed
+			time.Sleep(time.Minute) // afterwards no request is in flight when the connections are closed
 		})
 		time.Sleep(time.Second)
 		test(&journal{T: t}, srv)
@@ -85,7 +85,7 @@ func join(h *journal, srv *zktest.Server, name string, configure func(m *member)
 	return m
 }
 
-// work is a Work that requires that no other member works, and that tokens increase.
+// work implements Work. It requires that no other member works, and that tokens increase.
 func (m *member) work(ctx context.Context, l *leaderelection.Leadership) error {
 	m.journal.beginWork(m.name, l.Token())
 	defer m.journal.endWork(m.name)
@@ -142,7 +142,7 @@ func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
 		h.requireEvents("a begins", "a ends", "b begins")
 		a.heal()
 		h.wait(5 * time.Second)
-		h.requireEvents("a begins", "a ends", "b begins", "a error") // its session has expired
+		h.requireEvents("a begins", "a ends", "b begins", "a error") // the session of a has expired
 		require.Equal(t, StateError, a.elector.Current().State)
 		require.ErrorIs(t, a.elector.Current().Err, leaderelection.ErrSessionExpired)
 		h.wait(30 * time.Second)
@@ -193,7 +193,7 @@ func TestElectorOnZooKeeper_CandidateDeleted(t *testing.T) {
 	})
 }
 
-// TestLeadOnZooKeeper fails if a candidate remains, or if tokens do not increase.
+// TestLeadOnZooKeeper fails if a candidate remains after Lead has returned, or if tokens do not increase.
 func TestLeadOnZooKeeper(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		conn, _, err := srv.Connect(session)
@@ -214,9 +214,9 @@ func TestLeadOnZooKeeper(t *testing.T) {
 	})
 }
 
-// TestLeadOnZooKeeper_StartsLater fails if Lead does not wait for ZooKeeper, which starts an hour after the
+// TestLeadOnZooKeeper_ServersStartLater fails if Lead does not wait for ZooKeeper, which starts an hour after the
 // program, or does not continue after ZooKeeper has lost its data an hour later.
-func TestLeadOnZooKeeper_StartsLater(t *testing.T) {
+func TestLeadOnZooKeeper_ServersStartLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Stop()
@@ -224,7 +224,7 @@ func TestLeadOnZooKeeper_StartsLater(t *testing.T) {
 		require.NoError(t, err)
 		c, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), leaderelection.WithRejoin())
 		require.NoError(t, err)
-		leadership := make(chan error) // receives nil at the start of a leadership, and its error
+		leadership := make(chan error) // receives nil when a leadership begins, and its error when it ends
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {

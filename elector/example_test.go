@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A function runs in one of several processes at a time.
+// Lead runs a function in one of several processes at a time.
 func ExampleLead() {
 	srv, err := zktest.NewServer() // your program connects to its ensemble
 	if err != nil {
@@ -37,7 +37,7 @@ func ExampleLead() {
 	// handed over: <nil>
 }
 
-// A service is switched on and off. The program participates in the election until it exits.
+// An Elector switches a service on and off. The program participates in the election until it exits.
 func ExampleElector() {
 	srv, err := zktest.NewServer() // your program connects to its ensemble
 	if err != nil {
@@ -48,7 +48,7 @@ func ExampleElector() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background()) // signal.NotifyContext in yours
+	ctx, stop := context.WithCancel(context.Background()) // a program would use signal.NotifyContext
 	defer stop()
 
 	e := elector.Elector{
@@ -60,7 +60,7 @@ func ExampleElector() {
 			return nil
 		},
 		Work: func(ctx context.Context, l *leaderelection.Leadership) error {
-			stop() // as if the program received TERM
+			stop() // the program receives TERM
 			<-ctx.Done()
 			return nil
 		},

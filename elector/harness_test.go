@@ -26,13 +26,13 @@ var errBoom = errors.New("boom")
 // handler is the type of Begin, Work and End.
 type handler = func(context.Context, *leaderelection.Leadership) error
 
-// journal records the events of a test, in fake time, and the members that work.
+// journal records the events of a test in fake time, and which members work.
 type journal struct {
 	*testing.T
 	mu        sync.Mutex
 	events    []string
-	working   []string // the members between beginWork and endWork
-	lastToken int64    // the greatest token of beginWork
+	working   []string // names of the members between beginWork and endWork
+	lastToken int64    // the greatest token that was passed to beginWork
 }
 
 // beginWork requires that no other member works, and that tokens increase.
@@ -69,7 +69,7 @@ func (j *journal) requireEvents(events ...string) {
 	require.Equal(j, events, j.events)
 }
 
-// wait lets time pass.
+// wait lets the time d pass.
 func (j *journal) wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -123,7 +123,7 @@ func runElector(t *testing.T, configure, test func(h *harness)) {
 	})
 }
 
-// run starts f, which is a call of Run or Lead.
+// run calls f, which calls Run or Lead, on a new goroutine.
 func (h *harness) run(f func(context.Context) error) {
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
@@ -138,8 +138,8 @@ func (h *harness) record(format string, args ...any) {
 	h.journal.record("%v %s", time.Since(h.start), fmt.Sprintf(format, args...))
 }
 
-// handler returns a handler that records its calls. It returns the results one after another, and
-// then nil.
+// handler returns a handler that records its calls. It returns results one after another, and nil after the
+// last of them.
 func (h *harness) handler(name string, results ...error) handler {
 	return func(_ context.Context, l *leaderelection.Leadership) error {
 		lost := ""
@@ -168,7 +168,7 @@ func (h *harness) blockUntilDone(name string) handler {
 	}
 }
 
-// hang returns a handler that ignores its context and returns when the test ends.
+// hang returns a handler that ignores its context. It returns when the test ends.
 func (h *harness) hang(name string) handler {
 	over := make(chan struct{})
 	h.Cleanup(func() { close(over) })
@@ -179,7 +179,7 @@ func (h *harness) hang(name string) handler {
 	}
 }
 
-// sleep makes a handler wait before it is called.
+// sleep returns a handler that waits for d and then calls f.
 func sleep(d time.Duration, f handler) handler {
 	return func(ctx context.Context, l *leaderelection.Leadership) error {
 		time.Sleep(d)
@@ -200,7 +200,7 @@ func (h *harness) lead() *leaderelection.Leadership {
 	return l
 }
 
-// requireReturned requires that Run has returned, and returns its result.
+// requireReturned requires that Run has returned, and returns the result of Run.
 func (h *harness) requireReturned() error {
 	h.Helper()
 	synctest.Wait()
@@ -234,10 +234,10 @@ func (h *harness) captureLog() *testenv.Buffer {
 // scriptedBackend creates candidates that the test controls.
 type scriptedBackend struct {
 	mu      sync.Mutex
-	token   int64                // of the last leadership
-	lease   time.Duration        // of leaderships that expire without an event; 0 for no lease
-	created []*scriptedCandidate // all candidates
-	results []error              // of the first calls of newCandidate; nil creates a candidate
+	token   int64                // token of the last leadership
+	lease   time.Duration        // the leases of new leaderships, which expire without an event; 0 for no lease
+	created []*scriptedCandidate // all candidates, the oldest first
+	results []error              // results of the first calls of newCandidate; nil means that a candidate is created
 }
 
 func (b *scriptedBackend) newCandidate(context.Context) (leaderelection.Candidate, error) {
@@ -277,10 +277,10 @@ func (b *scriptedBackend) newest() *scriptedCandidate {
 type scriptedCandidate struct {
 	sharedcandidacy.Candidacy
 	backend   *scriptedBackend
-	blocked   chan struct{} // if it is not nil, Resign waits until it is closed
-	requests  chan struct{} // the result of ResignRequested
-	resignErr error         // the result of Resign
-	result    chan error    // a result of ElectLeader without a final status
+	blocked   chan struct{} // if it is not nil, Resign waits until this channel is closed
+	requests  chan struct{} // the channel that ResignRequested returns
+	resignErr error         // the error that Resign returns
+	result    chan error    // an error that ElectLeader returns without a final status
 
 	mu      sync.Mutex
 	started bool // ElectLeader was called
@@ -306,7 +306,7 @@ func (c *scriptedCandidate) ElectLeader() error {
 	}
 	select {
 	case <-c.Done():
-		return c.Finish(nil) // returns the error of the first call
+		return c.Finish(nil) // Finish returns the error of its first call
 	case err := <-c.result:
 		return err
 	}
@@ -326,10 +326,10 @@ func (c *scriptedCandidate) lead() *leaderelection.Leadership {
 	return c.Lead(token, deadline)
 }
 
-// loseLeadership ends the leadership, if there is one, without a status.
+// loseLeadership ends the leadership, if there is one, without publishing a status.
 func (c *scriptedCandidate) loseLeadership(reason error) { c.Revoke(reason) }
 
-// suspend ends the leadership, if there is one, and publishes the status.
+// suspend ends the leadership, if there is one, and publishes that.
 func (c *scriptedCandidate) suspend() {
 	c.loseLeadership(leaderelection.ErrLeaseExpired)
 	c.publish(leaderelection.Status{Role: leaderelection.Suspended})

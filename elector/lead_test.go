@@ -43,8 +43,9 @@ func TestLead_FunctionReturns(t *testing.T) {
 	}
 }
 
-// TestLead_Loss fails if Lead returns after a loss, or does not call the function again.
-func TestLead_Loss(t *testing.T) {
+// TestLead_CallsFunctionAgainAfterLoss fails if Lead returns after a loss of the leadership, or does not call the function again in
+// the next one.
+func TestLead_CallsFunctionAgainAfterLoss(t *testing.T) {
 	for _, returned := range []error{nil, errBoom} {
 		runLead(t, func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
 			h.record("leads %d", l.Token())
@@ -134,7 +135,7 @@ func TestLead_UsedCandidate(t *testing.T) {
 			err = e.Run(context.Background())
 			require.ErrorIs(t, err, leaderelection.ErrAlreadyStarted)
 			require.ErrorIs(t, err, ErrTerminal)
-			if err := Lead(cancelled, c, never); err != nil { // both reasons are present
+			if err := Lead(cancelled, c, never); err != nil { // both reasons to fail are present
 				require.ErrorIs(t, err, leaderelection.ErrAlreadyStarted)
 			}
 		}
@@ -146,7 +147,7 @@ func TestLead_UsedCandidate(t *testing.T) {
 	}
 	runLead(t, work, func(h *harness) {
 		c := h.backend.newest()
-		requireRejected(h.T, c) // it has published no status
+		requireRejected(h.T, c) // the candidate has published no status yet
 		leadership := h.lead()
 		requireRejected(h.T, c)
 		require.NoError(h, leadership.Err())
@@ -164,7 +165,7 @@ func TestLead_UsedCandidate(t *testing.T) {
 		require.ErrorIs(h, h.requireReturned(), errBoom)
 		requireRejected(h.T, h.backend.newest())
 	})
-	synctest.Test(t, func(t *testing.T) { // the program has called ElectLeader and has not received its status yet
+	synctest.Test(t, func(t *testing.T) { // the program has called ElectLeader, and has not received its status yet
 		h := newHarness(t)
 		_, _ = h.backend.newCandidate(t.Context())
 		c := h.backend.newest()

@@ -16,7 +16,7 @@ type loop struct {
 	ctx     context.Context
 	elector *Elector
 
-	// The fields of the Elector, with defaults.
+	// The fields of the Elector, with their defaults.
 	begin, work, end                       func(context.Context, *leaderelection.Leadership) error
 	onError                                func(context.Context, *leaderelection.Leadership, error) error
 	beginTimeout, endTimeout, errorTimeout time.Duration
@@ -24,24 +24,24 @@ type loop struct {
 	endPause, errorWait, grace             time.Duration
 	terminal                               func(error) bool
 	log                                    *slog.Logger
-	pings                                  <-chan struct{} // is received from wherever the loop waits
+	pings                                  <-chan struct{} // requests of Ping; received wherever the loop waits
 
 	state     State
 	candidacy *candidacy // nil before the first candidate was created
-	term      *term      // not nil exactly while state is StateLeader
+	term      *term      // not nil exactly while the state is StateLeader
 	following bool       // the last status was that of a follower
 }
 
-// event is a reason to change the state: an event of the backend, of the leadership or of Work, or a
-// combination of them.
+// event is a reason to change the state: something that the backend, the leadership or Work has reported, or
+// several of these.
 type event struct {
 	state      State
-	leadership *leaderelection.Leadership // the leadership that has begun; only for StateLeader
-	err        error                      // for StateError; if final is true, the error that Run returns
+	leadership *leaderelection.Leadership // the new leadership; only for StateLeader
+	err        error                      // the error of StateError; if final is true, the error that Run returns
 
 	final   bool // Run returns after this event
-	stopped bool // final because the context of Run is done
-	rejoin  bool // a resignation was requested: the next candidacy starts without a wait
+	stopped bool // the event is final because the context of Run is done
+	rejoin  bool // the candidate was requested to resign: the next candidacy starts without a wait
 }
 
 // newLoop returns the loop of an Elector. It fills in the defaults and checks the fields.
@@ -75,8 +75,8 @@ func newLoop(ctx context.Context, e *Elector) (*loop, error) {
 	return l, nil
 }
 
-// runCandidacies runs one candidacy after another, with a wait after each error, and returns the
-// error that Run returns.
+// runCandidacies runs one candidacy after another, and waits after each error. It returns the error that Run
+// returns.
 func (l *loop) runCandidacies() error {
 	for {
 		ev, last := l.runCandidacy()
@@ -84,7 +84,7 @@ func (l *loop) runCandidacies() error {
 			return ev.err
 		}
 		if ev.rejoin && ev.err == nil {
-			continue // joins behind the waiting candidates
+			continue // the next candidacy joins behind the waiting candidates
 		}
 		if err := l.waitAfterError(last, ev.err); err != nil || l.ctx.Err() != nil {
 			return err
@@ -92,8 +92,8 @@ func (l *loop) runCandidacies() error {
 	}
 }
 
-// runCandidacy joins the election and handles events until one of them ends the candidacy. It returns
-// that event, and the last leadership of the candidacy, or nil.
+// runCandidacy joins the election, and handles events until one of them ends the candidacy. It returns that
+// event, and the last leadership of the candidacy; nil if it had none.
 func (l *loop) runCandidacy() (event, *leaderelection.Leadership) {
 	l.candidacy = nil
 	l.setState(StateNotLeader, nil)
@@ -101,7 +101,7 @@ func (l *loop) runCandidacy() (event, *leaderelection.Leadership) {
 	case abandoned:
 		return event{state: StateError, err: err, final: true}, nil
 	case err != nil:
-		return l.backendFailed(err), nil // final if ctx is done
+		return l.backendFailed(err), nil // the event is final if ctx is done
 	}
 	l.publishReport(nil)
 	var last *leaderelection.Leadership
@@ -138,13 +138,13 @@ func (l *loop) endCandidacy(ev event) event {
 	return ev
 }
 
-// backendFailed returns the event with which the loop reacts to an error of the backend.
+// backendFailed returns the event for an error of the backend.
 func (l *loop) backendFailed(err error) event {
 	switch {
 	case l.ctx.Err() != nil:
 		return l.contextDone()
 	case l.elector.isLead:
-		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) { // these have the prefix already
+		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) { // ErrTerminal and ErrWithdrawn already begin with the prefix
 			err = fmt.Errorf("elector: %w", err)
 		}
 		return event{state: StateError, err: err, final: true}
@@ -154,7 +154,7 @@ func (l *loop) backendFailed(err error) event {
 		}
 		return event{state: StateError, err: err, final: true}
 	}
-	return event{state: StateError, err: err} // waitAfterError logs it
+	return event{state: StateError, err: err} // waitAfterError logs the error
 }
 
 // contextDone returns the event for when the context of Run is done.
@@ -162,8 +162,8 @@ func (l *loop) contextDone() event {
 	return event{state: StateNotLeader, final: true, stopped: true}
 }
 
-// nextEvent waits for the next event. If several are ready, it may return any of them. A new
-// leadership implies that the previous one is over, so the order does not matter.
+// nextEvent waits for the next event. If several are ready, it may return any of them. The order does not
+// matter, because a new leadership implies that the previous one is over.
 func (l *loop) nextEvent() event {
 	var lost <-chan struct{}
 	var workResult <-chan error
@@ -181,12 +181,12 @@ func (l *loop) nextEvent() event {
 			return l.workReturned(err)
 		case s, open := <-statuses:
 			l.elector.sendReport()
-			if !open { // ElectLeader returns the reason
+			if !open { // ElectLeader returns the reason why the channel is closed
 				statuses = nil
 				continue
 			}
 			return l.statusReceived(s)
-		case err := <-l.candidacy.result: // the final status can contain the same error
+		case err := <-l.candidacy.result: // the final status may have delivered the same error before
 			if errors.Is(err, leaderelection.ErrAlreadyStarted) {
 				l.leaveCandidate()
 			}
@@ -208,7 +208,7 @@ func (l *loop) resignationRequested() event {
 	return event{state: StateNotLeader, rejoin: true}
 }
 
-// statusReceived returns the event with which the loop reacts to a status of the candidate.
+// statusReceived returns the event for a status of the candidate.
 func (l *loop) statusReceived(s leaderelection.Status) event {
 	following := s.Err == nil && s.Role == leaderelection.Follower
 	if following && !l.following {
@@ -226,8 +226,8 @@ func (l *loop) statusReceived(s leaderelection.Status) event {
 	return event{state: StateLeader, leadership: s.Leadership}
 }
 
-// candidacyEnded returns the event for a candidacy that was ended by err, or by a call of Resign if
-// err is nil.
+// candidacyEnded returns the event for the end of a candidacy: err is the reason, or nil after a call of
+// Resign.
 func (l *loop) candidacyEnded(err error) event {
 	if err == nil {
 		err = ErrWithdrawn
@@ -235,8 +235,8 @@ func (l *loop) candidacyEnded(err error) event {
 	return l.backendFailed(err)
 }
 
-// handleEvent implements the state table of docs/elector.md. The result is the event that remains to
-// be handled: it ends the candidacy if it is an error, final, or a request to rejoin.
+// handleEvent handles one event as the state table in docs/elector.md says. It returns the event that remains
+// to be handled: it ends the candidacy if it is an error, final, or a request to rejoin.
 func (l *loop) handleEvent(ev event) event {
 	switch {
 	case ev.final, ev.rejoin:
@@ -258,7 +258,7 @@ func (l *loop) handleEvent(ev event) event {
 	return ev
 }
 
-// waitAfterError calls the error handler and waits for ErrorWait, in StateError. It returns an error if
+// waitAfterError calls the error handler and waits for ErrorWait, both in StateError. It returns an error if
 // the handler was abandoned. last is the last leadership of the candidacy, or nil.
 func (l *loop) waitAfterError(last *leaderelection.Leadership, err error) error {
 	l.log.Error("candidacy failed: retrying", "wait", l.errorWait, "err", err)
@@ -289,7 +289,7 @@ func (l *loop) callErrorHandler(last *leaderelection.Leadership, err error) (aba
 	return l.callHandler(ctx, "error", func() error { return l.onError(ctx, last, err) })
 }
 
-// sleep waits for d. It returns false if ctx is done before.
+// sleep waits for d. It returns false if ctx is done first.
 func (l *loop) sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,15 +12,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestResignRequested_Leader fails if the leadership is released before End, or if the next candidacy
-// does not start immediately.
+// TestResignRequested_Leader fails if a leader that is requested to resign releases the leadership before
+// End, or if its next candidacy does not start immediately.
 func TestResignRequested_Leader(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = sleep(time.Second, h.handler("end"))
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
 			<-ctx.Done()
 			h.record("work ends %d", l.Token())
-			return nil // because of the request; the work is not complete
+			return nil // Work returns because of the request, although its work is not complete
 		}
 	}, func(h *harness) {
 		first := h.backend.newest()
@@ -38,7 +38,8 @@ func TestResignRequested_Leader(t *testing.T) {
 	})
 }
 
-// TestResignRequested_Follower fails if a follower does not move to the back of the queue.
+// TestResignRequested_Follower fails if a follower that is requested to resign does not move to the back of
+// the queue.
 func TestResignRequested_Follower(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		first := h.backend.newest()
@@ -50,7 +51,7 @@ func TestResignRequested_Follower(t *testing.T) {
 	})
 }
 
-// TestResignRequested_DuringBegin fails if a request during Begin is lost, or interrupts Begin.
+// TestResignRequested_DuringBegin fails if a request to resign during Begin is lost, or interrupts Begin.
 func TestResignRequested_DuringBegin(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Begin = sleep(time.Second, h.handler("begin"))
@@ -63,7 +64,8 @@ func TestResignRequested_DuringBegin(t *testing.T) {
 	})
 }
 
-// TestResignRequested_ContextDone fails if a candidate joins again although the context of Run is done.
+// TestResignRequested_ContextDone fails if a candidate that was requested to resign joins again although the
+// context of Run is done.
 func TestResignRequested_ContextDone(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }
@@ -78,7 +80,8 @@ func TestResignRequested_ContextDone(t *testing.T) {
 	})
 }
 
-// TestResignRequested_EndFails fails if the next candidacy starts without ErrorWait after a failure of End.
+// TestResignRequested_EndFails fails if the next candidacy after a request to resign starts without ErrorWait
+// although End has failed.
 func TestResignRequested_EndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
 		h.lead()
@@ -90,7 +93,7 @@ func TestResignRequested_EndFails(t *testing.T) {
 	})
 }
 
-// TestResignRequested_Lead fails if Lead does not return after a request.
+// TestResignRequested_Lead fails if Lead does not return after a request to resign.
 func TestResignRequested_Lead(t *testing.T) {
 	runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }, func(h *harness) {
 		h.lead()
@@ -100,7 +103,8 @@ func TestResignRequested_Lead(t *testing.T) {
 	})
 }
 
-// TestResignRequested_OnZooKeeper fails if a leader does not join again behind the other candidates.
+// TestResignRequested_OnZooKeeper fails if a leader that is requested to resign does not join again behind
+// the other candidates.
 func TestResignRequested_OnZooKeeper(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a, b := join(h, srv, "a", nil), join(h, srv, "b", nil)
@@ -119,7 +123,8 @@ func TestResignRequested_OnZooKeeper(t *testing.T) {
 	})
 }
 
-// TestResignRequested_BackendFails fails if an error of the backend is ignored while End runs.
+// TestResignRequested_BackendFails fails if an error of the backend is ignored while End runs because of a
+// request to resign.
 func TestResignRequested_BackendFails(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }

@@ -13,8 +13,9 @@ import (
 
 // The tests of the state table in docs/elector.md are named after an event and the state in which it occurs.
 
-// TestLeaderInNotLeader fails if Begin is not called, or End when Run returns.
-func TestLeaderInNotLeader(t *testing.T) {
+// TestLeaderEvent_InStateNotLeader fails if Begin is not called when leadership begins, or if End is not called when Run
+// returns.
+func TestLeaderEvent_InStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.requireState(StateNotLeader)
 		h.lead()
@@ -27,8 +28,9 @@ func TestLeaderInNotLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderInNotLeader_BeginFails fails if End is called, or if the leadership is kept.
-func TestLeaderInNotLeader_BeginFails(t *testing.T) {
+// TestLeaderEvent_InStateNotLeader_BeginFails fails if End is called after a failure of Begin, or if the leadership is
+// kept.
+func TestLeaderEvent_InStateNotLeader_BeginFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.handler("begin", errBoom) }, func(h *harness) {
 		first := h.backend.newest()
 		h.lead()
@@ -47,8 +49,8 @@ func TestLeaderInNotLeader_BeginFails(t *testing.T) {
 	})
 }
 
-// TestLeaderInLeader fails if a repeated status starts a second term.
-func TestLeaderInLeader(t *testing.T) {
+// TestLeaderEvent_InStateLeader fails if a status of the same leadership starts a second term.
+func TestLeaderEvent_InStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		l := h.lead()
 		h.backend.newest().publish(leaderelection.Status{Role: leaderelection.Leader, Leadership: l})
@@ -57,9 +59,9 @@ func TestLeaderInLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderInLeader_NewLeadership fails if the previous term does not end before the next one begins. The
-// backend has not reported the loss.
-func TestLeaderInLeader_NewLeadership(t *testing.T) {
+// TestLeaderEvent_InStateLeader_NewLeadership fails if Begin is called for a new leadership before End for the previous
+// one, whose loss the backend has not reported.
+func TestLeaderEvent_InStateLeader_NewLeadership(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", nil, errBoom) }, func(h *harness) {
 		h.lead()
 		h.backend.newest().lead()
@@ -72,8 +74,8 @@ func TestLeaderInLeader_NewLeadership(t *testing.T) {
 	})
 }
 
-// TestNotLeaderInNotLeader fails if a follower calls a handler.
-func TestNotLeaderInNotLeader(t *testing.T) {
+// TestNotLeaderEvent_InStateNotLeader fails if a handler is called while the candidate is a follower.
+func TestNotLeaderEvent_InStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().suspend()
 		h.backend.newest().publish(leaderelection.Status{NowFollowing: "x"})
@@ -84,8 +86,9 @@ func TestNotLeaderInNotLeader(t *testing.T) {
 	})
 }
 
-// TestNotLeaderInLeader fails if End is not called, or if the candidate resigns after a loss.
-func TestNotLeaderInLeader(t *testing.T) {
+// TestNotLeaderEvent_InStateLeader fails if End is not called after the loss of the leadership, or if the candidate
+// resigns.
+func TestNotLeaderEvent_InStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
 		h.backend.newest().suspend()
@@ -98,8 +101,9 @@ func TestNotLeaderInLeader(t *testing.T) {
 	})
 }
 
-// TestNotLeaderInLeader_WithoutStatus fails if the Elector waits for a status after Leadership.Done.
-func TestNotLeaderInLeader_WithoutStatus(t *testing.T) {
+// TestNotLeaderEvent_InStateLeader_WithoutStatus fails if the Elector waits for a status after Leadership.Done is
+// closed.
+func TestNotLeaderEvent_InStateLeader_WithoutStatus(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
 		h.backend.newest().loseLeadership(leaderelection.ErrLeaseExpired)
@@ -108,8 +112,9 @@ func TestNotLeaderInLeader_WithoutStatus(t *testing.T) {
 	})
 }
 
-// TestNotLeaderInLeader_StatusOnly fails if the Elector waits for Leadership.Done after a status.
-func TestNotLeaderInLeader_StatusOnly(t *testing.T) {
+// TestNotLeaderEvent_InStateLeader_StatusOnly fails if the Elector waits for Leadership.Done after a status of a
+// follower.
+func TestNotLeaderEvent_InStateLeader_StatusOnly(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
 		h.backend.newest().publish(leaderelection.Status{})
@@ -118,8 +123,8 @@ func TestNotLeaderInLeader_StatusOnly(t *testing.T) {
 	})
 }
 
-// TestNotLeaderInLeader_EndFails fails if the candidate can be elected again while End fails.
-func TestNotLeaderInLeader_EndFails(t *testing.T) {
+// TestNotLeaderEvent_InStateLeader_EndFails fails if the candidate can be elected again while End fails.
+func TestNotLeaderEvent_InStateLeader_EndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom, errBoom) }, func(h *harness) {
 		first := h.backend.newest()
 		h.lead()
@@ -136,8 +141,9 @@ func TestNotLeaderInLeader_EndFails(t *testing.T) {
 	})
 }
 
-// TestErrorInNotLeader fails if an error is not reported, or if no new candidate is created.
-func TestErrorInNotLeader(t *testing.T) {
+// TestErrorEvent_InStateNotLeader fails if an error of a follower's candidate is not reported, or if no new candidate is
+// created.
+func TestErrorEvent_InStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrSessionExpired)
 		h.requireEvents("0s error -")
@@ -150,8 +156,8 @@ func TestErrorInNotLeader(t *testing.T) {
 	})
 }
 
-// TestErrorInLeader fails if End is not called before Error.
-func TestErrorInLeader(t *testing.T) {
+// TestErrorEvent_InStateLeader fails if End is not called before Error when the backend of a leader fails.
+func TestErrorEvent_InStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
 		h.backend.newest().fail(leaderelection.ErrSessionExpired)
@@ -164,8 +170,8 @@ func TestErrorInLeader(t *testing.T) {
 	})
 }
 
-// TestErrorInLeader_EndFails fails if the error of the backend is lost.
-func TestErrorInLeader_EndFails(t *testing.T) {
+// TestErrorEvent_InStateLeader_EndFails fails if the error of the backend is lost because End fails as well.
+func TestErrorEvent_InStateLeader_EndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
 		h.lead()
 		h.backend.newest().fail(leaderelection.ErrSessionExpired)
@@ -176,8 +182,8 @@ func TestErrorInLeader_EndFails(t *testing.T) {
 	})
 }
 
-// TestErrorInError fails if an error of NewCandidate after ErrorWait is not handled like the first one.
-func TestErrorInError(t *testing.T) {
+// TestErrorEvent_InStateError fails if an error of NewCandidate after ErrorWait is not handled like an earlier error.
+func TestErrorEvent_InStateError(t *testing.T) {
 	runElector(t, func(h *harness) { h.backend.results = []error{errBoom, errBoom} }, func(h *harness) {
 		h.requireEvents("0s error -")
 		h.requireState(StateError)
@@ -190,8 +196,8 @@ func TestErrorInError(t *testing.T) {
 	})
 }
 
-// TestErrorInError_HandlerFails fails if a candidacy starts although the error handler has failed.
-func TestErrorInError_HandlerFails(t *testing.T) {
+// TestErrorEvent_InStateError_HandlerFails fails if a candidacy starts although the handler Error has failed.
+func TestErrorEvent_InStateError_HandlerFails(t *testing.T) {
 	runElector(t, func(h *harness) {
 		failures := []error{errBoom, errBoom}
 		h.elector.Error = func(_ context.Context, _ *leaderelection.Leadership, err error) error {
@@ -212,7 +218,7 @@ func TestErrorInError_HandlerFails(t *testing.T) {
 	})
 }
 
-// TestTerminalError fails if Run does not return a terminal error, or does not call End before.
+// TestTerminalError fails if Run does not return a terminal error, or does not call End before it returns.
 func TestTerminalError(t *testing.T) {
 	for _, err := range terminal {
 		runElector(t, func(h *harness) { h.backend.results = []error{err} }, func(h *harness) {
@@ -247,8 +253,8 @@ func TestTerminalError_CustomFunction(t *testing.T) {
 	})
 }
 
-// TestResignedByOtherCode fails if a candidate that other code has resigned joins again without ErrorWait.
-func TestResignedByOtherCode(t *testing.T) {
+// TestElector_ResignedByOtherCode fails if a candidate that other code has resigned joins again without ErrorWait.
+func TestElector_ResignedByOtherCode(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
 		require.NoError(h, h.backend.newest().Resign())
@@ -259,8 +265,9 @@ func TestResignedByOtherCode(t *testing.T) {
 	})
 }
 
-// TestLeaderWithoutLeadership fails if a status that violates the interface is not a terminal error.
-func TestLeaderWithoutLeadership(t *testing.T) {
+// TestElector_LeaderWithoutLeadership fails if a status that names a leader without a leadership, which violates the
+// interface, is not a terminal error.
+func TestElector_LeaderWithoutLeadership(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().publish(leaderelection.Status{Role: leaderelection.Leader})
 		require.ErrorIs(h, h.requireReturned(), ErrTerminal)
@@ -268,8 +275,8 @@ func TestLeaderWithoutLeadership(t *testing.T) {
 	})
 }
 
-// TestElectLeaderReturnsWithoutStatus fails if an error of ElectLeader without a final status is ignored.
-func TestElectLeaderReturnsWithoutStatus(t *testing.T) {
+// TestElector_ElectLeaderReturnsWithoutStatus fails if an error of ElectLeader without a final status is ignored.
+func TestElector_ElectLeaderReturnsWithoutStatus(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.backend.newest()
 		c.result <- errBoom

@@ -85,7 +85,7 @@ func (e *Elector) Reports() <-chan Report {
 
 // sendReport sends the current report to the reader of Reports. Only the goroutine of Run calls it.
 func (e *Elector) sendReport() {
-	report := e.Current() // calls the candidate, so mu must not be held
+	report := e.Current() // Current calls the candidate, so mu must not be held
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sent = report
@@ -94,7 +94,7 @@ func (e *Elector) sendReport() {
 	}
 }
 
-// publishReport makes Current and Reports return the state, the candidate and an error.
+// publishReport stores the state, the candidate and an error, so that Current and Reports return them.
 func (l *loop) publishReport(err error) {
 	e := l.elector
 	defer e.sendReport()

@@ -35,8 +35,8 @@ func (h *harness) requireNoReport() {
 	}
 }
 
-// TestReports fails if a change of the state, or a status, is not reported.
-func TestReports(t *testing.T) {
+// TestReports_EachChange fails if Reports does not deliver a change of the state or a status.
+func TestReports_EachChange(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		require.Equal(h, h.elector.Current(), h.nextReport(), "the current report comes first")
 		h.requireNoReport()
@@ -94,7 +94,7 @@ func TestReports_AfterRun(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestCurrent_DuringBegin fails if the state is LEADER while Begin runs, or if the status is outdated.
+// TestCurrent_DuringBegin fails if Current returns the state LEADER while Begin runs, or an outdated status.
 func TestCurrent_DuringBegin(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		since := h.elector.Current().Since
@@ -106,8 +106,8 @@ func TestCurrent_DuringBegin(t *testing.T) {
 	})
 }
 
-// TestCurrent_LastCandidate fails if the status of a candidate is not kept until the next call of
-// NewCandidate, or if it is kept after that.
+// TestCurrent_LastCandidate fails if Current does not return the status of the last candidate until the next
+// call of NewCandidate, or returns it after that.
 func TestCurrent_LastCandidate(t *testing.T) {
 	runElector(t, func(h *harness) { h.backend.results = []error{nil, errBoom} }, func(h *harness) {
 		h.backend.newest().fail(errBoom)

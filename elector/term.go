@@ -14,8 +14,8 @@ import (
 // term is a leadership for which Begin was called.
 type term struct {
 	leadership *leaderelection.Leadership
-	ctx        context.Context         // the context of Begin and Work
-	end        context.CancelCauseFunc // ends ctx
+	ctx        context.Context         // context of Begin and Work
+	end        context.CancelCauseFunc // cancels ctx
 	workResult <-chan error            // receives the result of Work; nil if Work does not run
 	hungErr    error                   // wraps ErrHung if Begin or Work was abandoned
 }
@@ -31,8 +31,8 @@ func (l *loop) newTerm(leadership *leaderelection.Leadership) *term {
 	return t
 }
 
-// cause returns the reason why the context is done, or nil. It checks the clock, so it returns the
-// expiry of the lease even if no timer has fired yet.
+// cause returns the reason why the context of the term is done, or nil. It checks the clock, so it reports an
+// expired lease even if no timer has fired yet.
 func (t *term) cause() error {
 	_ = t.leadership.Err()
 	return context.Cause(t.ctx)
@@ -41,7 +41,7 @@ func (t *term) cause() error {
 // beginTerm calls Begin for a new leadership, and starts Work. It returns the event that remains to be
 // handled.
 func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
-	if leadership.Err() != nil { // it was lost while a handler was running
+	if leadership.Err() != nil { // the leadership was lost while another handler was running
 		return event{state: StateNotLeader}
 	}
 	t := l.newTerm(leadership)
@@ -50,7 +50,7 @@ func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
 	if l.begin != nil {
 		timeout := time.AfterFunc(l.beginTimeout, func() { t.end(errBeginTimeout) })
 		abandoned, err := l.callHandler(t.ctx, "begin", func() error { return l.begin(t.ctx, leadership) })
-		if !timeout.Stop() { // the function of the timer may not have run yet
+		if !timeout.Stop() { // the timer has fired, but its function may not have run yet
 			t.end(errBeginTimeout)
 		}
 		switch cause := t.cause(); {
@@ -78,20 +78,20 @@ func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
 	return event{state: StateLeader, leadership: leadership}
 }
 
-// handlerFailed returns the event for an error of a handler. It ends Run only if Lead has called it.
+// handlerFailed returns the event for an error of a handler. The event is final only if Lead has called Run.
 func (l *loop) handlerFailed(err error) event {
 	return event{state: StateError, err: err, final: l.elector.isLead}
 }
 
-// workReturned returns the event for a Work that has returned before it was stopped.
+// workReturned returns the event after Work has returned without being stopped.
 func (l *loop) workReturned(err error) event {
 	l.term.workResult = nil
 	leadership := l.term.leadership
 	log := l.log.With("token", leadership.Token())
 	switch {
-	case l.ctx.Err() != nil: // the reason why Work has returned, perhaps
+	case l.ctx.Err() != nil: // may be the reason why Work has returned
 		return l.addWorkError(l.contextDone(), err)
-	case leadership.Err() != nil: // again perhaps the reason
+	case leadership.Err() != nil: // may also be the reason why Work has returned
 		log.Warn("work was interrupted", "cause", leadership.Err(), "err", err)
 		return event{state: StateNotLeader}
 	case l.elector.isLead:
@@ -104,8 +104,7 @@ func (l *loop) workReturned(err error) event {
 	return event{state: StateNotLeader, final: true}
 }
 
-// endTerm stops Work and calls End because of an event. It returns the event that remains to be
-// handled.
+// endTerm stops Work and calls End because of the event ev. It returns the event that is left to be handled.
 func (l *loop) endTerm(ev event) event {
 	t := l.term
 	log := l.log.With("token", t.leadership.Token())
@@ -127,7 +126,8 @@ func (l *loop) endTerm(ev event) event {
 	return ev
 }
 
-// stopWork cancels the context of Begin and Work, and waits for Work.
+// stopWork cancels the context of Begin and Work, and waits for Work. It returns ev together with the error
+// of Work.
 func (l *loop) stopWork(t *term, ev event) event {
 	if ev.stopped {
 		t.end(context.Cause(l.ctx))
@@ -145,8 +145,8 @@ func (l *loop) stopWork(t *term, ev event) event {
 	return l.addWorkError(ev, err)
 }
 
-// addWorkError adds the result of Work to the event that has made it return. It counts only if the
-// context of Run is done and the leadership was not lost.
+// addWorkError adds the error of Work to the event that has stopped it. The error counts only if the context
+// of Run is done and the leadership was not lost.
 func (l *loop) addWorkError(ev event, err error) event {
 	l.log.Debug("work returned", "token", l.term.leadership.Token(), "err", err)
 	switch {
@@ -160,8 +160,8 @@ func (l *loop) addWorkError(ev event, err error) event {
 	return ev
 }
 
-// retryEnd calls End until it succeeds, and returns the number of calls. It returns an error if End has
-// failed permanently.
+// retryEnd calls End until it succeeds. It returns the number of calls, and an error if End has failed
+// permanently.
 func (l *loop) retryEnd(t *term) (tries int, err error) {
 	if l.end == nil {
 		return 1, nil
@@ -177,7 +177,7 @@ func (l *loop) retryEnd(t *term) (tries int, err error) {
 			return tries, err
 		}
 		l.resignIfLost(t)
-		// The context of Run does not shorten the pause, because it is usually done when End is called.
+		// The pause does not end with the context of Run, which is usually done when End is called.
 		l.sleep(context.Background(), l.endPause)
 	}
 }
@@ -188,10 +188,10 @@ func (l *loop) callEndHandler(t *term) (abandoned bool, err error) {
 	return l.callHandler(ctx, "end", func() error { return l.end(ctx, t.leadership) })
 }
 
-// resignIfLost resigns a candidate that has lost its leadership. It could be elected again while this
-// program cannot begin.
+// resignIfLost resigns a candidate that has lost its leadership. Otherwise it could be elected again while
+// this program cannot call Begin.
 func (l *loop) resignIfLost(t *term) {
 	if t.leadership.Err() != nil {
-		_ = l.resignCandidate() // logs the error
+		_ = l.resignCandidate() // resignCandidate logs the error
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestBegin_ContextOutlivesBegin fails if the context is cancelled when Begin returns, or later than the
-// leadership is lost.
+// TestBegin_ContextOutlivesBegin fails if the context of Begin is cancelled when Begin returns, or is not
+// cancelled when the leadership is lost.
 func TestBegin_ContextOutlivesBegin(t *testing.T) {
 	type key struct{}
 	var ctx context.Context
@@ -54,8 +54,8 @@ func TestHandlers_ContextValues(t *testing.T) {
 	})
 }
 
-// TestBegin_InterruptedByLoss fails if a loss does not interrupt Begin, is handled as an error, or if End is
-// not called although Begin may have had effects.
+// TestBegin_InterruptedByLoss fails if the loss of the leadership does not interrupt Begin or is handled as
+// an error, or if End is not called although Begin may have had effects.
 func TestBegin_InterruptedByLoss(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		h.lead()
@@ -68,8 +68,8 @@ func TestBegin_InterruptedByLoss(t *testing.T) {
 	})
 }
 
-// TestBegin_LeaseExpiresWithoutEvent fails if a lease that has expired before Begin returns is noticed only
-// after an event. A process that was stopped may continue before it receives one.
+// TestBegin_LeaseExpiresWithoutEvent fails if the elector notices only by an event that the lease has expired
+// before Begin returned. A process that was stopped may continue before it receives an event.
 func TestBegin_LeaseExpiresWithoutEvent(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.backend.lease = time.Second
@@ -97,8 +97,8 @@ func TestBegin_Timeout(t *testing.T) {
 	})
 }
 
-// TestBegin_ReturnsAtTimeout fails if this program remains the leader with a context that is done, because Begin has
-// returned at the moment of BeginTimeout. Which of the two is first depends on the scheduler.
+// TestBegin_ReturnsAtTimeout fails if this program remains the leader with a context that is done, because
+// Begin has returned at the moment of BeginTimeout. Which of the two comes first depends on the scheduler.
 func TestBegin_ReturnsAtTimeout(t *testing.T) {
 	for range 100 {
 		var ctx context.Context
@@ -132,8 +132,8 @@ func TestBegin_InterruptedByContext(t *testing.T) {
 	})
 }
 
-// TestEnd_FailsPermanently fails if End is not called 12 times, every 5 s, or if the leadership is lost
-// before.
+// TestEnd_FailsPermanently fails if a failing End is not called 12 times, every 5 s, or if the leadership is
+// released before the last call.
 func TestEnd_FailsPermanently(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(_ context.Context, l *leaderelection.Leadership) error {
@@ -169,7 +169,7 @@ func TestEnd_CustomRetries(t *testing.T) {
 		h.elector.End, h.elector.EndTries, h.elector.EndPause = h.handler("end", errBoom, errBoom, errBoom), 2, time.Second
 	}, func(h *harness) {
 		h.lead()
-		h.stop() // does not shorten the pause
+		h.stop() // does not shorten the pause between two calls of End
 		h.wait(time.Second)
 		require.ErrorIs(h, h.requireReturned(), ErrEnd)
 		h.requireEvents("0s begin 1", "0s end 1", "1s end 1")
@@ -197,7 +197,7 @@ func TestEnd_Timeout(t *testing.T) {
 	})
 }
 
-// TestErrorWait_ContextDone fails if Run does not return while it waits after an error.
+// TestErrorWait_ContextDone fails if Run does not return when its context is done during ErrorWait.
 func TestErrorWait_ContextDone(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(errBoom)
@@ -208,7 +208,7 @@ func TestErrorWait_ContextDone(t *testing.T) {
 	})
 }
 
-// TestError_Timeout fails if ErrorTimeout does not interrupt Error.
+// TestError_Timeout fails if ErrorTimeout does not interrupt the handler Error.
 func TestError_Timeout(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Error = func(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
@@ -225,8 +225,8 @@ func TestError_Timeout(t *testing.T) {
 	})
 }
 
-// TestHandlers_Optional fails if a nil handler is called.
-func TestHandlers_Optional(t *testing.T) {
+// TestHandlers_NilHandlersAreOptional fails if the Elector calls a handler that is nil.
+func TestHandlers_NilHandlersAreOptional(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin, h.elector.End, h.elector.Error = nil, nil, nil }, func(h *harness) {
 		h.lead()
 		h.requireState(StateLeader)
@@ -251,7 +251,8 @@ func TestWork_BetweenBeginAndEnd(t *testing.T) {
 	})
 }
 
-// TestWork_InterruptedByLoss fails if a loss does not cancel Work, or if Work does not run again.
+// TestWork_InterruptedByLoss fails if the loss of the leadership does not cancel Work, or if Work is not
+// called in the next leadership.
 func TestWork_InterruptedByLoss(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.blockUntilDone("work") }, func(h *harness) {
 		h.lead()
@@ -285,8 +286,9 @@ func TestWork_Completed(t *testing.T) {
 	})
 }
 
-// TestWork_ReturnsAfterLoss fails if a Work that returns nil after a loss counts as complete.
-func TestWork_ReturnsAfterLoss(t *testing.T) {
+// TestWork_ReturningAfterLossIsNotComplete fails if the work counts as complete although Work has returned nil after the
+// loss of the leadership.
+func TestWork_ReturningAfterLossIsNotComplete(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
 			<-ctx.Done()
@@ -302,9 +304,9 @@ func TestWork_ReturnsAfterLoss(t *testing.T) {
 	})
 }
 
-// TestWork_ReturnsAfterLeaseExpired fails if a Work counts as complete that has returned after the lease
-// expired, but before an event. A process that was stopped may continue before it receives one.
-func TestWork_ReturnsAfterLeaseExpired(t *testing.T) {
+// TestWork_ReturningAfterLeaseExpiredIsNotComplete fails if the work counts as complete although Work has returned after the
+// lease expired, but before an event. A process that was stopped may continue before it receives an event.
+func TestWork_ReturningAfterLeaseExpiredIsNotComplete(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.backend.lease = time.Second
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
@@ -319,7 +321,8 @@ func TestWork_ReturnsAfterLeaseExpired(t *testing.T) {
 	})
 }
 
-// TestWork_ErrorAfterContextDone fails if an error of Work is lost while Run returns.
+// TestWork_ErrorAfterContextDone fails if Run does not return an error with which Work has returned after the
+// context of Run was done.
 func TestWork_ErrorAfterContextDone(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
@@ -335,7 +338,8 @@ func TestWork_ErrorAfterContextDone(t *testing.T) {
 	})
 }
 
-// TestWork_ExitsGoroutine fails if Run waits for a Work that has called runtime.Goexit, as t.FailNow does.
+// TestWork_ExitsGoroutine fails if Run waits forever for a Work that has called runtime.Goexit, as t.FailNow
+// does.
 func TestWork_ExitsGoroutine(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(context.Context, *leaderelection.Leadership) error { runtime.Goexit(); return nil }
@@ -346,8 +350,8 @@ func TestWork_ExitsGoroutine(t *testing.T) {
 	})
 }
 
-// TestHandlers_ReturnErrHung fails if an ErrHung that a handler returns is taken for one of this Elector. A
-// handler may run another Elector.
+// TestHandlers_ReturnErrHung fails if Run takes an ErrHung that a handler returns for its own. A handler may
+// run another Elector.
 func TestHandlers_ReturnErrHung(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Begin = h.handler("begin", ErrHung)

@@ -102,9 +102,9 @@ const (
 	Opened
 	// Waiting reports that a caller begins to wait at a barrier, or for a round of a double barrier. One Passed follows.
 	Waiting
-	// Passed reports that such a wait is over. Duration is how long it was, and Err the reason if the caller has not
-	// passed. For a double barrier, Token is that of the participant and Subject the path of its znode; one Released or
-	// Lost follows.
+	// Passed reports that a wait is over that Waiting has reported. Duration is how long it was, and Err the reason if the
+	// caller has not passed. For a double barrier, Token is that of the participant and Subject the path of its znode;
+	// one Released or Lost follows.
 	Passed
 	// Planned reports that a member of shards follows a plan, of which Token is the version, and Count the number of
 	// shards that have an owner in it. Err is set if there was no leader to make a plan for the present members, and the

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEvent_String fails if the texts for logs change.
+// TestEvent_String fails if the text of an event for logs changes.
 func TestEvent_String(t *testing.T) {
 	for want, e := range map[string]Event{
 		"joined a": {Kind: Joined, ID: "a"},

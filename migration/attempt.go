@@ -9,21 +9,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// phase is how far an attempt has come.
+// phase is the progress of an attempt.
 type phase int
 
 const (
-	// waiting is the phase in which the candidate does not lead the old election. It is not a
-	// candidate of the new one: a leader of the new election that waited for the old one would wait
-	// forever for a leader of the old election that waits for the new one.
+	// waiting is the phase in which the candidate does not lead the old election. It must not be a candidate
+	// of the new one: if it led the new election and waited for the old one, the leader of the old election
+	// would wait for the new one, and both would wait forever.
 	waiting phase = iota
-	// confirming is the phase in which it leads the old election and is a candidate of the new one.
+	// confirming is the phase in which the candidate leads the old election and takes part in the new one.
 	confirming
-	// leading is the phase in which it leads both.
+	// leading is the phase in which the candidate leads both elections.
 	leading
 )
 
-// next returns the phase that follows if no leadership was lost.
+// next returns the next phase, if no leadership was lost. inOld and inNew are the roles in the two elections.
 func (p phase) next(inOld, inNew leaderelection.Role) phase {
 	switch {
 	case p == waiting && inOld == leaderelection.Leader:
@@ -45,7 +45,7 @@ type attempt struct {
 	// joinTimer fires if the candidate has not joined the new election in time. It is nil before the
 	// candidate tries to join.
 	joinTimer *time.Timer
-	joined    bool // the new election, in which the candidate waits for its turn
+	joined    bool // the candidate has joined the new election, and waits for its turn there
 }
 
 // run receives the statuses of both candidates until a leadership is lost, or the candidacy is over. It
@@ -82,8 +82,8 @@ func (a *attempt) run(ctx context.Context) (reason error, over bool) {
 	}
 }
 
-// receive stores the status of a side. It returns the reason if its candidacy is over or it has lost its
-// leadership.
+// receive stores a status of one side; open is false if its channel is closed. It returns the reason if the
+// candidacy of that side is over or its leadership is lost.
 func (a *attempt) receive(s *side, status leaderelection.Status, open bool) (reason error, over bool) {
 	switch {
 	case !open:
@@ -99,12 +99,12 @@ func (a *attempt) receive(s *side, status leaderelection.Status, open bool) (rea
 	return nil, false
 }
 
-// advance begins the phase that follows from the roles of both sides. It returns the reason if a leadership was
-// lost or the candidacy is over before that.
+// advance enters the phase that the roles of both sides require. It returns the reason if a leadership was
+// lost or the candidacy is over first.
 func (a *attempt) advance(ctx context.Context) (reason error, over bool) {
 	former, next := a.phase, a.phase.next(a.old.role(), a.new.role())
 	if next == leading {
-		// The statuses may have been sent before this process was stopped for some time.
+		// The statuses may be old, because this process may have been stopped in the meantime.
 		for _, s := range []*side{a.old, a.new} {
 			if err := s.status.Leadership.Err(); err != nil {
 				return s.describe(err), false
@@ -127,7 +127,7 @@ func (a *attempt) advance(ctx context.Context) (reason error, over bool) {
 	return nil, false
 }
 
-// publish publishes whom the candidate follows, and whether it is next, if that has changed or it has joined.
+// publish publishes a status if the predecessor or Next has changed, or if the candidate has just joined.
 func (a *attempt) publish() {
 	waits := a.old.status
 	if a.new != nil {
@@ -139,8 +139,8 @@ func (a *attempt) publish() {
 	}
 }
 
-// joinNew creates and starts the candidate of the new election. It returns the reason if a leadership was lost
-// or the candidacy is over before that.
+// joinNew creates and starts the candidate of the new election. It returns the reason if a leadership was
+// lost or the candidacy is over first.
 func (a *attempt) joinNew(ctx context.Context) (reason error, over bool) {
 	l := a.old.status.Leadership
 	a.joinTimer = time.NewTimer(a.options.joinLimit)
@@ -170,8 +170,9 @@ func (a *attempt) joinNew(ctx context.Context) (reason error, over bool) {
 	return reason, over
 }
 
-// joinTimeout returns the channel of the timer while the candidate tries to confirm its leadership, or nil. When it
-// has joined the new election, it has more time, because it waits for its turn.
+// joinTimeout returns the channel of joinTimer while the candidate waits for the leadership of the new
+// election, and nil otherwise. After the candidate has joined that election, the time is longer, because it
+// waits for its turn.
 func (a *attempt) joinTimeout() <-chan time.Time {
 	if a.new == nil || a.phase != confirming {
 		return nil
@@ -183,11 +184,12 @@ func (a *attempt) joinTimeout() <-chan time.Time {
 	return a.joinTimer.C
 }
 
-// turnLimit is how many times the join limit a candidate may wait for its turn in the new election.
+// turnLimit limits how long a candidate may wait for its turn in the new election. It is a multiple of the
+// join limit.
 const turnLimit = 6
 
-// leave ends the leadership for a reason, and resigns from both elections. If the candidacy of a side has
-// ended with an error before it resigned, leave returns that error.
+// leave ends the leadership for a reason, and resigns from both elections. If the candidacy of one side had
+// ended with an error before that, leave returns that error.
 func (a *attempt) leave(ctx context.Context, reason error, over bool) error {
 	if a.phase == leading {
 		a.candidacy.Revoke(reason)
@@ -196,7 +198,7 @@ func (a *attempt) leave(ctx context.Context, reason error, over bool) error {
 		} else {
 			a.candidacy.Publish(leaderelection.Status{})
 		}
-		_ = limit.Pause(ctx, a.options.grace) // time to stop before it resigns from the other election
+		_ = limit.Pause(ctx, a.options.grace) // gives the program time to stop before another candidate can lead the other election
 	}
 	if a.joinTimer != nil {
 		a.joinTimer.Stop()

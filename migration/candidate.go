@@ -26,16 +26,16 @@ type Candidate struct {
 	options                  options
 	candidacy                candidacy.Candidacy
 	requested                chan struct{} // closed when the candidate is requested to resign
-	request                  func()        // closes requested when it is called for the first time
+	request                  func()        // closes requested in its first call
 
 	mu       sync.Mutex
-	old, new *side // the newest ones; new is nil before it is created
-	granted  parts // the leaderships in both elections that the newest leadership depends on
-	// unconfirmed are the sides of earlier attempts that have resigned without a confirmation.
+	old, new *side // the newest sides; new is nil before it is created
+	granted  parts // the two leaderships on which the newest leadership depends
+	// unconfirmed contains sides of earlier attempts whose resignation is not confirmed.
 	unconfirmed []*side
 }
 
-// parts are the leaderships in the two elections of which a leadership consists.
+// parts contains the two leaderships, one in each election, of which a leadership consists.
 type parts struct{ old, new *leaderelection.Leadership }
 
 var _ leaderelection.Candidate = (*Candidate)(nil)
@@ -112,8 +112,8 @@ func (c *Candidate) Resign() error {
 	return c.resign()
 }
 
-// resign resigns from both elections. It returns the error of each side, also of earlier attempts, whose resignation is
-// not confirmed.
+// resign resigns from both elections. It returns the errors of all sides whose resignation is not confirmed,
+// including those of earlier attempts.
 func (c *Candidate) resign() error {
 	c.mu.Lock()
 	sides := append(slices.Clone(c.unconfirmed), c.old)
@@ -166,7 +166,7 @@ func (c *Candidate) EndElection() error {
 	})
 }
 
-// run attempts to lead both elections until the candidacy is over, and returns the reason.
+// run makes attempts to lead both elections until the candidacy is over. It returns the reason.
 func (c *Candidate) run(ctx context.Context) error {
 	for {
 		a := &attempt{Candidate: c, old: c.old}
@@ -188,7 +188,8 @@ func (c *Candidate) run(ctx context.Context) error {
 	}
 }
 
-// joinAgain creates a candidate of the old election after an attempt. It waits while the backend is unreachable.
+// joinAgain creates a new candidate of the old election after an attempt. While the backend is unreachable,
+// it tries again.
 func (c *Candidate) joinAgain(ctx context.Context) (*side, error) {
 	for {
 		old, err := newSide(ctx, "old", c.oldElection)
@@ -211,7 +212,7 @@ func (c *Candidate) joinAgain(ctx context.Context) (*side, error) {
 // unreachablePause is the time between two attempts to create a candidate of an unreachable backend.
 const unreachablePause = time.Second
 
-// set replaces the sides. It keeps those whose resignation is not confirmed for Resign.
+// set replaces the sides. It keeps the previous sides for Resign if their resignation is not confirmed.
 func (c *Candidate) set(old, new *side) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,17 +224,17 @@ func (c *Candidate) set(old, new *side) {
 	c.old, c.new = old, new
 }
 
-// lead begins a leadership that lasts as long as both leaderships.
+// lead begins a leadership that ends with the first of the two leaderships.
 func (c *Candidate) lead(old, new *leaderelection.Leadership) {
 	c.mu.Lock()
-	c.granted = parts{old, new} // before the program receives the leadership
+	c.granted = parts{old, new} // set granted before the program receives the leadership
 	c.mu.Unlock()
 	both := c.candidacy.Lead(old.Token(), func() time.Time { return earlier(old.Deadline(), new.Deadline()) })
 	grant.EndOnClose(old, both)
 	grant.EndOnClose(new, both)
 }
 
-// earlier returns the earlier one of two deadlines. A zero time is no deadline.
+// earlier returns the earlier one of two deadlines. A zero time means no deadline.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

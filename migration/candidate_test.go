@@ -25,10 +25,10 @@ import (
 type scripted struct {
 	candidacy.Candidacy
 	requested chan struct{}
-	resigned  time.Time // the time of the first Resign
+	resigned  time.Time // when Resign was called first
 	closed    bool
 	endErr    error
-	resignErr error // the result of Resign
+	resignErr error // the error that Resign returns
 }
 
 func newScripted() *scripted {
@@ -57,7 +57,7 @@ func (s *scripted) EndElection() error {
 
 func (s *scripted) ResignRequested() <-chan struct{} { return s.requested }
 
-// closing is a candidate with a method Close.
+// closing is a scripted candidate with a method Close.
 type closing struct{ *scripted }
 
 func (c closing) Close() error {
@@ -79,12 +79,12 @@ func (s *scripted) lead(token int64, lease time.Duration) {
 	synctest.Wait()
 }
 
-// pair is a candidate of two scripted ones. All of them are created for the test.
+// pair is a migration.Candidate whose candidates of both elections are scripted.
 type pair struct {
 	*migration.Candidate
 	*testing.T
 	olds, news []*scripted // in the order of their creation
-	newErr     error       // the result of the creation of a candidate of the new election
+	newErr     error       // the error with which candidates of the new election cannot be created
 	result     chan error  // receives the result of ElectLeader
 }
 
@@ -149,8 +149,9 @@ func TestCandidate_Phases(t *testing.T) {
 	})
 }
 
-// TestCandidate_Next fails if the candidate is not next when it is next in the election in which it waits.
-func TestCandidate_Next(t *testing.T) {
+// TestCandidate_NextInEitherElection fails if Status.Next is not true when the candidate is next in the election in which it
+// waits.
+func TestCandidate_NextInEitherElection(t *testing.T) {
 	runPair(t, func(p *pair) {
 		old := p.olds[0]
 		old.follow("old/1", "old/0")
@@ -172,9 +173,10 @@ func TestCandidate_Next(t *testing.T) {
 	})
 }
 
-// TestCandidate_LossOfEither fails if the leadership continues after the loss of either one, the other one is
-// resigned before the time of WithGrace, or the candidate does not join again.
-func TestCandidate_LossOfEither(t *testing.T) {
+// TestCandidate_LosesEitherLeadership fails if the leadership continues after the loss of one of the two leaderships,
+// if the candidate resigns from the other election before the time of WithGrace, or if it does not join
+// again.
+func TestCandidate_LosesEitherLeadership(t *testing.T) {
 	reason := errors.New("lost")
 	for name, lose := range map[string]func(*pair){
 		"old":              func(p *pair) { p.olds[0].Revoke(reason) },
@@ -206,8 +208,8 @@ func TestCandidate_LossOfEither(t *testing.T) {
 	}
 }
 
-// TestCandidate_JoinLimit fails if a leader of the old election that does not reach the new backend does not let
-// another candidate lead.
+// TestCandidate_JoinLimit fails if a leader of the old election that does not reach the new backend prevents
+// other candidates from leading.
 func TestCandidate_JoinLimit(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.olds[0].follow("old/1", "")
@@ -224,8 +226,8 @@ func TestCandidate_JoinLimit(t *testing.T) {
 	}, migration.WithJoinLimit(20*time.Second))
 }
 
-// TestCandidate_Errors fails if the error of either candidacy does not end the candidacy and the other one.
-func TestCandidate_Errors(t *testing.T) {
+// TestCandidate_EndsWithErrorOfEitherElection fails if an error of the candidacy in one election does not end the candidacy in both.
+func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 	failure := errors.New("failure")
 	t.Run("old", func(t *testing.T) {
 		runPair(t, func(p *pair) {
@@ -256,7 +258,8 @@ func TestCandidate_Errors(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignRequested fails if a request in either election is not reported.
+// TestCandidate_ResignRequested fails if a request to resign in one of the elections does not close the
+// channel of ResignRequested.
 func TestCandidate_ResignRequested(t *testing.T) {
 	for name, request := range map[string]func(*pair){
 		"old":  func(p *pair) { close(p.olds[0].requested) },
@@ -274,7 +277,7 @@ func TestCandidate_ResignRequested(t *testing.T) {
 	}
 }
 
-// TestCandidate_EndElection fails if EndElection does not end both elections, or hides an error.
+// TestCandidate_EndElection fails if EndElection does not end both elections, or does not return an error.
 func TestCandidate_EndElection(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.olds[0].follow("old/1", "")
@@ -290,7 +293,7 @@ func TestCandidate_EndElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignDuringCreation fails if Resign waits for a candidate that cannot be created.
+// TestCandidate_ResignDuringCreation fails if Resign waits for a candidate whose creation hangs.
 func TestCandidate_ResignDuringCreation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := newScripted()
@@ -311,8 +314,8 @@ func TestCandidate_ResignDuringCreation(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignBeforeStart fails if a candidate that was not started does not resign the candidate of the
-// old election.
+// TestCandidate_ResignBeforeStart fails if Resign of a candidate that was not started does not resign the
+// candidate of the old election.
 func TestCandidate_ResignBeforeStart(t *testing.T) {
 	old := newScripted()
 	create := func(context.Context) (leaderelection.Candidate, error) { return closing{old}, nil }
@@ -324,7 +327,8 @@ func TestCandidate_ResignBeforeStart(t *testing.T) {
 	require.NoError(t, c.ElectLeader())
 }
 
-// TestNewCandidate_Invalid fails if NewCandidate accepts invalid arguments, or hides the error of a creation.
+// TestNewCandidate_Invalid fails if NewCandidate accepts invalid arguments, or does not return the error of a
+// creation.
 func TestNewCandidate_Invalid(t *testing.T) {
 	failure := errors.New("failure")
 	valid := func(context.Context) (leaderelection.Candidate, error) { return newScripted(), nil }
@@ -349,7 +353,7 @@ func TestNewCandidate_Invalid(t *testing.T) {
 	}
 }
 
-// blockingHandler blocks until gate is closed, if there is one.
+// blockingHandler is a slog.Handler that blocks until gate is closed, if gate is not nil.
 type blockingHandler struct {
 	slog.Handler
 	gate atomic.Pointer[chan struct{}]
@@ -364,10 +368,10 @@ func (h *blockingHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// TestCandidate_StaleStatus fails if the candidate leads because of a status that was sent before the other leadership
-// has ended.
+// TestCandidate_StaleStatus fails if the candidate leads because of a status that was sent before the
+// leadership in the other election ended.
 func TestCandidate_StaleStatus(t *testing.T) {
-	for range 20 { // the select chooses one of two cases at random
+	for range 20 { // the select chooses one of two ready cases at random
 		h := &blockingHandler{}
 		runPair(t, func(p *pair) {
 			events := p.Events()
@@ -377,7 +381,7 @@ func TestCandidate_StaleStatus(t *testing.T) {
 			h.gate.Store(&gate)
 			p.news[0].Join("new/1")
 			p.news[0].Publish(leaderelection.Status{NowFollowing: "new/0"})
-			time.Sleep(time.Second) // until the candidate logs that it follows new/0
+			time.Sleep(time.Second) // the candidate has logged by then that it follows new/0
 			deadline := time.Now().Add(time.Hour)
 			p.news[0].Lead(2, func() time.Time { return deadline })
 			p.olds[0].Revoke(errors.New("lost"))
@@ -432,8 +436,8 @@ func TestCandidate_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestCandidate_TurnLimit fails if a leader of the old election that has joined the new one, and does not become its
-// leader, keeps its place for good.
+// TestCandidate_TurnLimit fails if a leader of the old election that has joined the new one, but does not
+// become its leader, stays the leader of the old one forever.
 func TestCandidate_TurnLimit(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.olds[0].follow("old/1", "")
@@ -461,8 +465,8 @@ func TestCandidate_Unreachable(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignUnconfirmed fails if Resign hides a resignation that is not confirmed, also of an earlier
-// attempt, or returns its error when it is confirmed.
+// TestCandidate_ResignUnconfirmed fails if Resign does not return an error for each resignation that is not
+// confirmed, including those of earlier attempts, or returns one for a resignation that is confirmed.
 func TestCandidate_ResignUnconfirmed(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.leadBoth()

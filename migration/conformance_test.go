@@ -22,7 +22,7 @@ import (
 
 const sessionTimeout = 4 * time.Second
 
-// backends are the two backends of a migration, from ZooKeeper to a changefeed store.
+// backends contains the two backends of a migration from ZooKeeper to a changefeed store.
 type backends struct {
 	t     electiontest.TB
 	srv   *zktest.Server
@@ -32,7 +32,7 @@ type backends struct {
 	programs map[int]*program
 }
 
-// program is the connections of one instance.
+// program contains the connections of one instance of the program.
 type program struct {
 	old   *bubble.Client
 	store *storetest.Faulty
@@ -47,7 +47,7 @@ func newBackends(t electiontest.TB) *backends {
 				t.Errorf("close: %v", err)
 			}
 		}
-		time.Sleep(time.Minute) // no request must be in flight when a connection is closed
+		time.Sleep(time.Minute) // no request may be in flight when a connection is closed
 	})
 	return b
 }
@@ -81,7 +81,8 @@ func (b *backends) newCandidate(i int) migration.NewCandidateFunc {
 	}
 }
 
-// group returns a group of candidates of both elections. cut cuts a program off from either backend or both.
+// group returns a factory of groups of candidates of both elections. cut separates a program from one backend
+// or from both.
 func group(cut func(*program) (heal func())) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		b := newBackends(t)

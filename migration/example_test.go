@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/migration"
 )
 
-// A program that was elected in a database moves its election to ZooKeeper. This is its version for the
-// time of the migration.
+// A program that was elected in a database moves its election to ZooKeeper. This is the version that runs
+// during the migration.
 func ExampleNewCandidate() {
 	lead := func(ctx context.Context, store changefeed.Store, conn *zk.Conn, report func(context.Context) error) error {
 		candidate, err := migration.NewCandidate(ctx,

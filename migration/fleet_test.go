@@ -27,19 +27,19 @@ const (
 	onlyNew
 )
 
-// fleet is the instances of a program.
+// fleet contains the instances of a program.
 type fleet struct {
 	*testing.T
 	backends *backends
 	random   *rand.Rand
-	started  int // the number of connections that were used
+	started  int // number of connections that were used
 
 	mu        sync.Mutex
 	instances []*instance
-	terms     map[version]int // the number of leaderships of each version
+	terms     map[version]int // number of leaderships of each version
 }
 
-// instance is a candidate with the goroutine that reads its statuses.
+// instance is a candidate, and the goroutine that reads its statuses.
 type instance struct {
 	leaderelection.Candidate
 	fleet   *fleet
@@ -92,7 +92,7 @@ func (x *instance) readStatuses() {
 	}
 }
 
-// works reports whether the leadership of the instance is not over. The caller holds fleet.mu.
+// works reports whether the leadership of the instance lasts. The caller holds fleet.mu.
 func (x *instance) works() bool {
 	if x.latest == nil {
 		return false
@@ -105,7 +105,7 @@ func (x *instance) works() bool {
 	}
 }
 
-// replace replaces an instance by one of another version, which starts when the former has resigned.
+// replace replaces an instance by one of another version, which starts when the earlier one has resigned.
 func (f *fleet) replace(x *instance, v version) {
 	_ = x.Resign()
 	x.running.Wait()
@@ -124,8 +124,8 @@ func (f *fleet) forget(x *instance) {
 	}
 }
 
-// crash cuts an instance off from both backends for good, and starts another instance of its version. The former
-// continues to run, as a process does that has lost its network.
+// crash cuts an instance off from both backends for good, and starts another instance of the same version.
+// The first one continues to run, as a process does that has lost its network.
 func (f *fleet) crash(x *instance) {
 	f.mu.Lock()
 	x.crashed = true
@@ -134,7 +134,7 @@ func (f *fleet) crash(x *instance) {
 	f.start(x.version)
 }
 
-// disturb lets time pass in which instances crash, or lose a backend for a time.
+// disturb lets some time pass in which instances crash, or lose a backend for a while.
 func (f *fleet) disturb() {
 	for range f.random.IntN(3) {
 		f.mu.Lock()
@@ -156,7 +156,7 @@ func (f *fleet) disturb() {
 	}
 }
 
-// cut cuts an instance off for a time, or for good if it crashes in this time.
+// cut cuts an instance off for a while. If the instance crashes in this time, it stays cut off.
 func (f *fleet) cut(x *instance, cut func(*program) (heal func())) {
 	heal := cut(x.program)
 	time.AfterFunc(f.duration(20*time.Second), func() {
@@ -229,7 +229,7 @@ func migrate(t *testing.T, seed uint64) {
 	}
 }
 
-// round replaces all instances of a version, with faults.
+// round replaces all instances of one version by instances of another one, while faults occur.
 func (f *fleet) round(from, to version) {
 	for {
 		var x *instance

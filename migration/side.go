@@ -18,26 +18,26 @@ import (
 // election at the same time as ElectLeader.
 type NewCandidateFunc func(ctx context.Context) (leaderelection.Candidate, error)
 
-// side is a candidate of one of the two elections. Its status belongs to the goroutine of ElectLeader.
+// side is a candidate of one of the two elections. Only the goroutine of ElectLeader uses its status.
 type side struct {
 	name      string // "old" or "new"
 	candidate leaderelection.Candidate
 	cancel    context.CancelFunc // cancels the context of NewCandidateFunc
-	leave     func() error       // leaveOnce, when it is called for the first time; then its result
+	leave     func() error       // calls leaveOnce in its first call, and returns its result in all calls
 	called    atomic.Bool        // resign was called
-	failed    atomic.Bool        // the newest resignation is not confirmed
+	failed    atomic.Bool        // the last resignation is not confirmed
 
 	started   bool            // start was called
 	result    chan error      // receives the result of ElectLeader
 	requested <-chan struct{} // closed when the candidate is requested to resign; nil if it cannot be
-	err       error           // the result of ElectLeader, which is nil after a resignation; set by leave
+	err       error           // the result of ElectLeader, nil after a resignation; set by leave
 
 	status leaderelection.Status
 }
 
 var errNoCandidate = fmt.Errorf("%w: NewCandidateFunc returned no candidate", leaderelection.ErrInvalid)
 
-// newSide creates a candidate. ctx limits only the time of its creation.
+// newSide creates a candidate. ctx limits only the time of the creation.
 func newSide(ctx context.Context, name string, create NewCandidateFunc) (*side, error) {
 	bound, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unlink := context.AfterFunc(ctx, cancel)
@@ -52,7 +52,7 @@ func newSide(ctx context.Context, name string, create NewCandidateFunc) (*side, 
 	}
 	s := &side{name: name, candidate: candidate, cancel: cancel, result: make(chan error, 1)}
 	s.leave = sync.OnceValue(s.leaveOnce)
-	if !unlink() { // the candidate may be bound to a context that is done
+	if !unlink() { // the candidate may depend on a context that is done now
 		return nil, errors.Join(fmt.Errorf("migration: %s election: %w", name, context.Cause(ctx)), s.resign())
 	}
 	return s, nil
@@ -67,7 +67,8 @@ func (s *side) start() {
 	go func() { s.result <- s.candidate.ElectLeader() }()
 }
 
-// resign resigns. It returns the error of the resignation, and in later calls whether it is confirmed by then.
+// resign resigns from the election. It returns the error of the resignation. Later calls return whether it is
+// confirmed by then.
 func (s *side) resign() error {
 	again := s.called.Swap(true)
 	err := s.leave()
@@ -80,9 +81,9 @@ func (s *side) resign() error {
 
 func (s *side) isUnconfirmed() bool { return s.failed.Load() }
 
-// leaveOnce resigns, waits until the candidacy is over, and closes the candidate. If the backend does not confirm the
-// resignation, it does not wait, because Resign must not block for longer: the candidacy is over, and ElectLeader
-// returns soon.
+// leaveOnce resigns, waits until the candidacy is over, and closes the candidate. If the backend does not
+// confirm the resignation, it does not wait, because Resign must not block longer. The candidacy is over
+// then, and ElectLeader returns soon.
 func (s *side) leaveOnce() error {
 	err := s.candidate.Resign()
 	switch {
@@ -99,7 +100,7 @@ func (s *side) leaveOnce() error {
 	return s.describe(errors.Join(err, s.close()))
 }
 
-// close ends what belongs to the candidate after its candidacy.
+// close releases the resources of the candidate after its candidacy.
 func (s *side) close() error {
 	s.cancel()
 	if c, ok := s.candidate.(io.Closer); ok {
@@ -108,7 +109,8 @@ func (s *side) close() error {
 	return nil
 }
 
-// ended returns the error that ended the candidacy before it resigned, or nil. It can be called after leave.
+// ended returns the error that ended the candidacy before it resigned, or nil. It may be called only after
+// leave.
 func (s *side) ended() error {
 	if s == nil {
 		return nil
@@ -124,10 +126,10 @@ func (s *side) describe(err error) error {
 	return fmt.Errorf("migration: %s election: %w", s.name, err)
 }
 
-// The following methods can be called without a side, which is that of the new election before the
-// candidate leads the old one.
+// The following methods accept a nil side. The side of the new election is nil until the candidate leads the
+// old one.
 
-// statuses returns the channel of the candidate, or nil.
+// statuses returns the channel of statuses of the candidate, or nil.
 func (s *side) statuses() <-chan leaderelection.Status {
 	if s == nil {
 		return nil

@@ -26,7 +26,8 @@ import (
 
 type use func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error
 
-// uses are operations that write, for each recipe. They return the error with which the recipe ends.
+// uses contains, for each recipe, a function that writes with it. The function returns the error with which
+// the recipe ends.
 var uses = map[string]use{
 	"mutex": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		m, err := lock.NewMutex(conn, path, as[lock.Option](options)...)
@@ -105,7 +106,7 @@ var uses = map[string]use{
 	},
 	"double barrier": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		const ended = "/app/open"
-		if path == ended { // a round that all participants have left
+		if path == ended { // a round that all participants have left is over
 			_, err := conn.Set(path, nil, -1)
 			require.NoError(t, err)
 			_, err = conn.Create(path+"/ready-0", []byte("0-"+strings.Repeat("a", 26)), 0, zk.WorldACL(zk.PermAll))
@@ -147,7 +148,7 @@ var uses = map[string]use{
 	},
 }
 
-// as returns the options with the type of the options of a package.
+// as converts options of package recipes to options of the type O of another package.
 func as[O any](options []recipes.Option) (converted []O) {
 	for _, o := range options {
 		converted = append(converted, any(o).(O))
@@ -163,8 +164,8 @@ func newQueue(t *testing.T, conn *zk.Conn, path string, options []recipes.Option
 	return q
 }
 
-// items is the path of the items of a queue whose other znodes a test is about: only its participants may
-// change it if the options contain an ACL.
+// items is the path of the items of a queue, for tests of its other znodes. Only participants of the queue
+// may change the items if options contain an ACL.
 func items(options []recipes.Option) string { return fmt.Sprint("/app/items", len(options)) }
 
 // ignore returns nil if err wraps expected, and err otherwise.
@@ -175,10 +176,10 @@ func ignore(err, expected error) error {
 	return err
 }
 
-// protected is an ACL that denies everything but reading to others than the client of connect.
+// protected is an ACL that permits only the client of connect to do more than read.
 var protected = append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
 
-// runTest runs f in a bubble with a server.
+// runTest runs f as a subtest in a bubble with a server.
 func runTest(t *testing.T, name string, f func(t *testing.T, srv *zktest.Server)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { f(t, zktest.Start(t)) })
@@ -191,14 +192,14 @@ func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
 	return conn
 }
 
-// Each recipe logs a warning, or returns an error with WithStrictACL, if the ACL of its node permits
-// others more than WithACL does. A recipe without WithACL does not read the ACL.
+// With WithACL, each recipe logs a warning if the ACL of its node permits others more, and returns an error
+// with WithStrictACL. Without WithACL, it does not read the ACL.
 func TestWithStrictACL(t *testing.T) {
 	for name, use := range uses {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn := connect(t, srv)
 			for _, path := range []string{"/app", "/app/open"} {
-				_, err := conn.Create(path, make([]byte, 8), 0, zk.WorldACL(zk.PermAll)) // the data of a counter
+				_, err := conn.Create(path, make([]byte, 8), 0, zk.WorldACL(zk.PermAll)) // the data is valid for a counter, which needs 8 bytes
 				require.NoError(t, err)
 			}
 			isRead := func(e zktest.Entry) bool { return e.Op == zktest.OpGetACL }
@@ -216,7 +217,7 @@ func TestWithStrictACL(t *testing.T) {
 			if name != "mutex" {
 				return
 			}
-			// The node is created again, by a client that permits everything.
+			// The node is deleted, and created again by a client that permits everything to everyone.
 			require.NoError(t, use(t, conn, "/app/own", protected, recipes.WithStrictACL()))
 			require.NoError(t, conn.Delete("/app/own", -1))
 			_, err = conn.Create("/app/own", nil, 0, zk.WorldACL(zk.PermAll))

@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/shard"
 )
 
-// of returns the events of one recipe at a path.
-func (l *eventLog) of(recipe, path string) (events []event.Event) {
+// eventsOf returns the logged events of one recipe at one path.
+func (l *eventLog) eventsOf(recipe, path string) (events []event.Event) {
 	bubble.Advance(0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,7 +34,7 @@ func TestEvents_Group(t *testing.T) {
 		require.NoError(h, err)
 		m, err := g.Join(h.Context(), "a", nil)
 		require.NoError(h, err)
-		joined := log.of("group", "/app/workers")
+		joined := log.eventsOf("group", "/app/workers")
 		require.Equal(h, []string{"joined 0"}, log.take())
 		require.Equal(h, "/app/workers/a", joined[0].Subject)
 		require.Equal(h, m.Current().Token, joined[0].Token)
@@ -44,7 +44,7 @@ func TestEvents_Group(t *testing.T) {
 		require.Equal(h, []string{"opened 0", "listed 0 count 1"}, log.take())
 		require.NoError(h, operator.Delete("/app/workers/a", -1))
 		bubble.Advance(time.Second)
-		found := log.of("group", "/app/workers")
+		found := log.eventsOf("group", "/app/workers")
 		require.NotEqual(h, joined[0].Token, m.Current().Token)
 		require.ElementsMatch(h, []string{"lost 0: " + recipes.ErrDeleted.Error(), "joined 0", "listed 0", "listed 0 count 1"}, log.take())
 		require.Equal(h, joined[0].Token, found[0].Token)
@@ -77,7 +77,7 @@ func TestEvents_Discovery(t *testing.T) {
 		require.Equal(h, []string{"opened 0", "listed 0"}, log.take())
 		r, err := d.Register(h.Context(), discovery.Instance{Name: "shop", ID: "one"})
 		require.NoError(h, err)
-		require.Len(h, log.of("discovery", "/services/shop"), 2)
+		require.Len(h, log.eventsOf("discovery", "/services/shop"), 2)
 		require.ElementsMatch(h, []string{"joined 0", "listed 0 count 1"}, log.take())
 		require.NoError(h, r.Close())
 		bubble.Advance(time.Second)
@@ -110,10 +110,10 @@ func TestEvents_Shards(t *testing.T) {
 		untilDone := func(ctx context.Context) { <-ctx.Done() }
 		update(func(s *shard.Spec) { s.Shards = []string{"x", "y"} })
 
-		// One member gets both shards, and the second member one of them.
+		// The first member gets both shards. When the second member joins, it gets one of them.
 		stop := run("a", newGroup(recipes.WithEvents(log.add)), untilDone)
-		require.Len(h, log.of("group", "/shards/members"), 1)
-		all := log.of("shard", "/shards")
+		require.Len(h, log.eventsOf("group", "/shards/members"), 1)
+		all := log.eventsOf("shard", "/shards")
 		require.Equal(h, event.Opened, all[0].Kind)
 		planned := all[len(all)-1]
 		require.Equal(h, event.Planned, planned.Kind)
@@ -122,18 +122,18 @@ func TestEvents_Shards(t *testing.T) {
 		require.Equal(h, 2, strings.Count(strings.Join(found, "\n"), "acquired 0 added"), "%v", found)
 		stopOther := run("b", newGroup(), untilDone)
 		var released event.Event
-		for _, e := range log.of("shard", "/shards") {
+		for _, e := range log.eventsOf("shard", "/shards") {
 			if e.Kind == event.Released {
 				released = e
 			}
 		}
 		require.Equal(h, string(shard.Joined), released.Reason)
 		require.GreaterOrEqual(h, released.Duration, 15*time.Second)
-		plans := log.of("shard", "/shards")
+		plans := log.eventsOf("shard", "/shards")
 		require.Greater(h, plans[len(plans)-1].Token, planned.Token)
 		log.take()
 
-		// The shard of the other one comes back.
+		// The second member leaves, and the first one gets its shard back.
 		stopOther()
 		bubble.Advance(20 * time.Second)
 		require.Contains(h, strings.Join(log.take(), "\n"), " left")
@@ -142,7 +142,7 @@ func TestEvents_Shards(t *testing.T) {
 		require.Equal(h, "ended 0: recipes: closed", found[len(found)-1])
 		require.Equal(h, 2, strings.Count(strings.Join(found, "\n"), " left"), "%v", found)
 
-		// A function that does not return in time.
+		// The function of a member does not return within the grace period.
 		stop = run("a", newGroup(recipes.WithEvents(log.add)), func(ctx context.Context) { <-ctx.Done(); time.Sleep(5 * time.Second) })
 		log.take()
 		stop()
@@ -165,7 +165,7 @@ func TestEvents_Shards_WithoutLeader(t *testing.T) {
 		})
 		bubble.Advance(10 * bubble.SessionTimeout)
 		withoutLeader := func() (is bool) {
-			for _, e := range log.of("shard", "/shards") {
+			for _, e := range log.eventsOf("shard", "/shards") {
 				if e.Kind == event.Planned {
 					is = e.Err != nil
 				}
@@ -181,7 +181,7 @@ func TestEvents_Shards_WithoutLeader(t *testing.T) {
 	})
 }
 
-// lockLeader prevents members from becoming the leader.
+// lockLeader holds the lock of the leader, so that no member can become the leader.
 func lockLeader(h *bubble.Test) *lock.Hold {
 	m, err := lock.NewMutex(h.Connect(), "/shards/leader")
 	require.NoError(h, err)

@@ -33,7 +33,7 @@ func (l *eventLog) add(e event.Event) {
 	l.all = append(l.all, e)
 }
 
-// take returns the kinds, durations in seconds and errors of the events since the last call.
+// take returns the kinds, the durations in seconds and the errors of the events since its last call.
 func (l *eventLog) take() (found []string) {
 	bubble.Advance(0)
 	l.mu.Lock()
@@ -129,7 +129,7 @@ func TestEvents_Locks(t *testing.T) {
 				found := log.take()
 				require.Len(h, found, 2)
 				require.Contains(h, found[1], "lost 1: ")
-				bubble.Advance(time.Minute) // until the contender has left
+				bubble.Advance(time.Minute) // the contender has left by then
 			})
 		})
 	}
@@ -174,7 +174,7 @@ func TestEvents_Queue(t *testing.T) {
 		found := log.take()
 		require.Contains(h, found[len(found)-1], "lost ")
 
-		// The handler is stopped: the attempt does not count.
+		// The handler is stopped, so the attempt does not count.
 		ctx, stop := context.WithCancel(h.Context())
 		done := bubble.Async(func() error {
 			return q.Handle(ctx, func(ctx context.Context, _ *queue.Item) error { <-ctx.Done(); return ctx.Err() })
@@ -189,7 +189,8 @@ func TestEvents_Queue(t *testing.T) {
 	})
 }
 
-// A queue without a consumer, or whose connection was closed.
+// A queue emits events for the end of deliveries even if it is closed without a consumer, or its connection
+// was closed.
 func TestEvents_Queue_Ended(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
@@ -215,7 +216,7 @@ func TestEvents_Queue_Ended(t *testing.T) {
 	})
 }
 
-// A delivery that is lost while it is completed ends with one event, which is that of the outcome.
+// A delivery that is lost while it is completed ends with exactly one event, which contains the outcome.
 func TestEvents_Queue_LostDuringCompletion(t *testing.T) {
 	failed := errors.New("failed")
 	for name, test := range map[string]struct {
@@ -264,8 +265,8 @@ func TestEvents_Queue_LostDuringCompletion(t *testing.T) {
 	}
 }
 
-// An item that is not in the format of the layout becomes a dead letter without a consumer.
-func TestEvents_Queue_Unusable(t *testing.T) {
+// An item that is not in the format of the layout becomes a dead letter, although no consumer receives it.
+func TestEvents_Queue_InvalidItem(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn := h.Connect()
@@ -377,7 +378,7 @@ func TestEvents_Double(t *testing.T) {
 	})
 }
 
-// TestWithEvents_Nil fails if a nil function is accepted.
+// TestWithEvents_Nil fails if WithEvents accepts nil.
 func TestWithEvents_Nil(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		_, err := lock.NewMutex(h.Connect(), "/app/lock", recipes.WithEvents(nil))

@@ -13,9 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWait_CauseIsLossOfSession fails if a wait that survives the end of the session takes the cause of its context for
-// that: the context can be that of another hold, which was lost. Then the call would never return, and use a
-// processor. The test uses real time, because time does not pass in a bubble in which a goroutine does not block.
+// TestWait_CauseIsLossOfSession fails if a wait does not return when its context ends because another hold
+// was lost with its session. The cause of the context then looks like the end of the session of the wait,
+// which a wait survives: it would try again and again, and use a processor. The test uses real time, because
+// time does not pass in a bubble in which a goroutine does not block.
 func TestWait_CauseIsLossOfSession(t *testing.T) {
 	srv := zktest.Start(t)
 	conn, _, err := srv.Connect(10 * time.Second)
@@ -43,7 +44,7 @@ func TestWait_CauseIsLossOfSession(t *testing.T) {
 		"kazoo semaphore":   semaphore(recipes.WithKazooLayout()),
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		if name == "barrier" { // it has a znode then
+		if name == "barrier" { // the barrier must be set before a call waits at it
 			time.AfterFunc(time.Second, func() { cancel(recipes.ErrSessionExpired) })
 		} else {
 			cancel(recipes.ErrSessionExpired)

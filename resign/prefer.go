@@ -46,7 +46,7 @@ func (q Queue) Prefer(ctx context.Context, candidate interface{ ID() string }, p
 				cancel()
 			}
 		}
-		if err != nil && !passes(err) {
+		if err != nil && !isTemporary(err) {
 			return err
 		}
 		if err := limit.Pause(ctx, period/4); err != nil {
@@ -55,16 +55,16 @@ func (q Queue) Prefer(ctx context.Context, candidate interface{ ID() string }, p
 	}
 }
 
-// passes reports whether Prefer tries again after an error.
-func passes(err error) bool {
+// isTemporary reports whether the reason for err may pass, so that Prefer tries again.
+func isTemporary(err error) bool {
 	return slices.ContainsFunc([]error{
 		leaderelection.ErrUnreachable, leaderelection.ErrNoElection, leaderelection.ErrNotTransferred,
 		context.DeadlineExceeded, context.Canceled,
 	}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// preferred returns the ID of the candidate that should replace the leader, or "" if the leader should remain: the
-// first one with the highest priority, if that is higher than the leader's.
+// preferred returns the ID of the candidate that should replace the leader: the first one with the highest
+// priority, if that is higher than the priority of the leader. It returns "" if the leader should remain.
 func preferred(candidates []leaderelection.CandidateInfo, priority func(leaderelection.CandidateInfo) int) string {
 	best := slices.MaxFunc(candidates, func(a, b leaderelection.CandidateInfo) int {
 		return cmp.Compare(priority(a), priority(b))

@@ -23,7 +23,7 @@ func priorityOf(c leaderelection.CandidateInfo) int {
 	return n
 }
 
-// current is the candidate that an elector has created last.
+// current is the newest candidate of an elector.
 type current struct {
 	mu sync.Mutex
 	*leaderelection.Election
@@ -38,7 +38,7 @@ func (c *current) ID() string {
 	return c.Election.ID()
 }
 
-// program runs an elector whose candidate has a priority, until stop is called.
+// program runs an elector whose candidates have the given priority, until stop is called.
 func program(h *bubble.Test, priority int, leads func(priority int)) (stop func()) {
 	conn := h.Connect()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -69,8 +69,8 @@ func program(h *bubble.Test, priority int, leads func(priority int)) (stop func(
 	}
 }
 
-// TestQueue_Prefer fails if the candidate with the highest priority does not lead after a period, a leader is replaced
-// earlier or again, or the next one does not lead when it has left.
+// TestQueue_Prefer fails if the candidate with the highest priority does not lead after a period, if a leader
+// is replaced earlier or more than once, or if the next best candidate does not lead after it has left.
 func TestQueue_Prefer(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		var mu sync.Mutex
@@ -97,7 +97,7 @@ func TestQueue_Prefer(t *testing.T) {
 		expect(1, 3)
 		bubble.Advance(15 * time.Minute)
 		expect(1, 3)
-		stops[2]() // its successor in the queue has the lowest priority, or is the best one
+		stops[2]() // the successor in the queue has the lowest priority, unless it is the best one
 		bubble.Advance(3 * time.Minute)
 		mu.Lock()
 		require.Equal(h, 2, leaders[len(leaders)-1])
@@ -113,7 +113,7 @@ func TestQueue_Prefer(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferErrors fails if invalid arguments are accepted, or a permanent error is not returned.
+// TestQueue_PreferErrors fails if Prefer accepts invalid arguments, or does not return a permanent error.
 func TestQueue_PreferErrors(t *testing.T) {
 	failure := errors.New("failure")
 	q := resign.Queue{Candidates: func(context.Context) ([]leaderelection.CandidateInfo, error) { return nil, failure }}
@@ -123,11 +123,12 @@ func TestQueue_PreferErrors(t *testing.T) {
 	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, nil, time.Minute), leaderelection.ErrInvalid)
 }
 
-// TestQueue_PreferLeaderChanges fails if a leader is requested to resign that has taken over since the decision.
+// TestQueue_PreferLeaderChanges fails if Prefer requests a leader to resign that has taken over after the
+// decision.
 func TestQueue_PreferLeaderChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = time.Minute
-		leader, lists := leaderelection.CandidateInfo{ID: "a", Token: 1}, 0 // of the goroutine of Prefer
+		leader, lists := leaderelection.CandidateInfo{ID: "a", Token: 1}, 0 // only the goroutine of Prefer uses these variables
 		requests := make(chan string, 1)
 		q := resign.Queue{
 			Candidates: func(context.Context) ([]leaderelection.CandidateInfo, error) {
@@ -150,7 +151,7 @@ func TestQueue_PreferLeaderChanges(t *testing.T) {
 	})
 }
 
-// named is a candidate with this ID.
+// named is a candidate whose ID is this string.
 type named string
 
 func (n named) ID() string { return string(n) }

@@ -74,23 +74,22 @@ func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 	return nil
 }
 
-// resignRequest is one call of Request. The requests to all candidates of an election are the data
-// of the election node, which candidates of other libraries do not read. They are not the data of
-// the candidate's znode, because a candidate of Curator behind it would lose its watch if that data
-// changes.
+// resignRequest is one call of Request. The requests to all candidates of an election are the data of the
+// election node, which candidates of other libraries do not read. They are not the data of the candidates'
+// znodes: a candidate of Curator loses its watch when the data of its predecessor changes.
 type resignRequest struct {
 	conn       *zk.Conn
 	node, name string
-	// changing, of capacity 1, holds an element while changeRequests runs.
+	// changing has capacity 1, and contains an element while changeRequests runs.
 	changing chan struct{}
 
 	mu       sync.Mutex
-	canceled bool // no write may be sent any more
+	canceled bool // no further write may be sent
 	written  bool // a write was sent
 }
 
-// send adds the request, waits until the candidate's znode does not exist, and withdraws the
-// request if it may exist.
+// send adds the request, waits until the candidate's znode does not exist, and withdraws the request if it
+// may still exist.
 func (r *resignRequest) send(ctx context.Context) error {
 	err := r.addRequest(ctx)
 	if err == nil {
@@ -113,7 +112,7 @@ func (r *resignRequest) addRequest(ctx context.Context) error {
 	return err
 }
 
-// errCanceled ends changeRequests after cancel. It is not the cause of the context, because a
+// errCanceled ends changeRequests after cancel was called. The cause of the context is not used, because a
 // deadline counts as a transient error.
 var errCanceled = errors.New("the call was canceled")
 
@@ -143,9 +142,9 @@ func (r *resignRequest) cancel() bool {
 	return r.written
 }
 
-// withdraw removes the request, after the write that has added it was answered, although ctx may be
-// done. It returns at the latest after limit.Confirm; the removal then continues until the connection
-// answers or is closed.
+// withdraw removes the request, after the write that has added it was answered. ctx may be done. withdraw
+// returns after limit.Confirm at the latest; the removal then continues until the connection answers or is
+// closed.
 func (r *resignRequest) withdraw(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit.Confirm)
 	defer cancel()
@@ -155,13 +154,14 @@ func (r *resignRequest) withdraw(ctx context.Context) error {
 	return connection.IgnoreNoNode(err)
 }
 
-// add returns names, the candidates that are requested to resign, with that of r if it is present.
+// add returns names, the candidates that are requested to resign, with the name of the candidate, if the
+// candidate is among present.
 func (r *resignRequest) add(names, present []string) ([]string, error) {
 	switch {
 	case slices.Contains(present, r.name):
 		return record.AddRequests(names, present, r.name), nil
 	case r.wasWritten():
-		return names, nil // the reply to an earlier attempt was lost, and the candidate has resigned
+		return names, nil // an earlier attempt was applied, its reply was lost, and the candidate has resigned
 	}
 	return nil, ErrNoCandidate
 }
@@ -177,7 +177,7 @@ func (r *resignRequest) remove(names, _ []string) ([]string, error) {
 func (r *resignRequest) changeRequests(change func(names, present []string) ([]string, error), startWrite func() bool) error {
 	r.changing <- struct{}{}
 	defer func() { <-r.changing }()
-	// An attempt reads the result of earlier attempts.
+	// Each attempt reads the data again, so it sees the result of earlier attempts.
 	return connection.Retry(context.Background(), r.conn, func() error {
 		for {
 			data, stat, err := connection.Get(r.conn, r.node)
@@ -198,7 +198,7 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 			}
 			data = record.FormatRequests(changed)
 			if _, err := txn.Size([]any{&zk.SetDataRequest{Path: r.node, Data: data}}); err != nil {
-				return fmt.Errorf("%w: %d requests: %w", leaderelection.ErrInvalid, len(changed), err)
+				return fmt.Errorf("%w: store %d requests to resign: %w", leaderelection.ErrInvalid, len(changed), err)
 			}
 			if !startWrite() {
 				return errCanceled
@@ -210,9 +210,9 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 	})
 }
 
-// awaitDeletion waits until the candidate's znode does not exist. It adds the name again if it was
-// removed: the data contains a name once, and another call that has withdrawn its request to the
-// same candidate has removed it.
+// awaitDeletion waits until the candidate's znode does not exist. It adds the request again if it is removed:
+// all requests to a candidate are one entry in the data, and another call may have withdrawn its request to
+// the same candidate.
 func (r *resignRequest) awaitDeletion(ctx context.Context) error {
 	sub := connection.Subscribe(r.conn, 0)
 	defer sub.Close()
@@ -235,7 +235,7 @@ func (r *resignRequest) awaitDeletion(ctx context.Context) error {
 	}
 }
 
-// keepRequest reads the data of the election node, and adds the request if it was removed.
+// keepRequest reads the data of the election node, and adds the request if it is missing.
 func (r *resignRequest) keepRequest(ctx context.Context, requests *watch.Reader) error {
 	found, err := requests.Read(ctx)
 	if err != nil {

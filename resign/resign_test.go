@@ -23,17 +23,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const node = "/election"
 
-// withServer runs f with a server, and an operator who sends requests.
+// withServer runs f in a bubble, with a server and an operator who sends requests.
 func withServer(t *testing.T, f func(h *bubble.Test)) {
 	t.Helper()
 	bubble.Run(t, func(h *bubble.Test) {
-		h.Cleanup(func() { time.Sleep(time.Minute) }) // no request is in flight when the clients are closed
+		h.Cleanup(func() { time.Sleep(time.Minute) }) // afterwards no request is in flight when the clients are closed
 		h.Operator = h.Connect()
 		f(h)
 	})
 }
 
-// candidate is a candidate of the election.
+// candidate is a candidate of the election under test.
 type candidate struct {
 	*leaderelection.Election
 	done chan struct{} // closed when ElectLeader has returned
@@ -75,7 +75,7 @@ func (c *candidate) resignOnRequest() {
 	synctest.Wait()
 }
 
-// isClosed reports whether c is closed. Nothing is sent to c.
+// isClosed reports whether c is closed. No value may be sent to c.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -103,7 +103,8 @@ func data(h *bubble.Test) string {
 	return string(data)
 }
 
-// TestTransfer fails if the last candidate of an election does not become the leader, or a request remains.
+// TestTransfer fails if Transfer does not make the last candidate of an election the leader, or if a request
+// remains.
 func TestTransfer(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
@@ -118,7 +119,8 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// TestTransfer_CandidateDoesNotListen fails if the leader resigns although the candidate behind it keeps its place.
+// TestTransfer_CandidateDoesNotListen fails if the leader resigns although a candidate that does not listen
+// to requests keeps its place.
 func TestTransfer_CandidateDoesNotListen(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, _, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
@@ -131,8 +133,8 @@ func TestTransfer_CandidateDoesNotListen(t *testing.T) {
 	})
 }
 
-// TestRequest_Leader fails if the leader does not resign, if another candidate receives the request,
-// or if the request remains.
+// TestRequest_Leader fails if a leader does not resign after a request, if another candidate receives the
+// request, or if the request remains.
 func TestRequest_Leader(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
@@ -152,7 +154,7 @@ func TestRequest_Leader(t *testing.T) {
 	})
 }
 
-// TestRequest_Follower fails if a follower does not receive a request that was made before it calls
+// TestRequest_Follower fails if a follower does not receive a request that was made before it called
 // ResignRequested.
 func TestRequest_Follower(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
@@ -169,7 +171,7 @@ func TestRequest_Follower(t *testing.T) {
 	})
 }
 
-// TestRequest_Concurrent fails if one of two concurrent requests overwrites the other request.
+// TestRequest_Concurrent fails if one of two concurrent requests overwrites the other one.
 func TestRequest_Concurrent(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
@@ -219,9 +221,9 @@ func TestRequest_OtherRequestWithdrawn(t *testing.T) {
 	})
 }
 
-// TestRequest_OtherRequestSuccessful fails if a request returns an error because the candidate
-// leaves, and another call removes its request, after the candidate's znode was read and before the
-// requests are read.
+// TestRequest_OtherRequestSuccessful fails if Request returns an error in this case: it reads the candidate's
+// znode, the candidate leaves, another call removes its request to the same candidate, and only then are the
+// requests read.
 func TestRequest_OtherRequestSuccessful(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		other := h.Connect()
@@ -243,8 +245,8 @@ func TestRequest_OtherRequestSuccessful(t *testing.T) {
 	})
 }
 
-// TestRequest_ContextDoneWhileAddedAgain fails if a request remains that was added again, because
-// another request was withdrawn, just before its context was done.
+// TestRequest_ContextDoneWhileAddedAgain fails if a request remains that was added again just before its
+// context was done, because another call had withdrawn its request.
 func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		other := h.Connect()
@@ -265,8 +267,8 @@ func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
 	})
 }
 
-// TestRequest_RejoinedCandidate fails if a request to a candidate is received by the same program in a
-// later session, or if the candidate cannot be requested by its new ID.
+// TestRequest_RejoinedCandidate fails if a program receives a request to its candidate in a later session, or
+// if the candidate cannot be requested to resign by its new ID.
 func TestRequest_RejoinedCandidate(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -353,8 +355,8 @@ func TestRequest_PooledWatchLost(t *testing.T) {
 	}
 }
 
-// TestRequest_ReplyLost fails if Request returns an error because the reply to its write was lost,
-// and the candidate has resigned before the data is read again.
+// TestRequest_ReplyLost fails if Request returns an error because the reply to its write was lost and the
+// candidate has resigned before the data is read again.
 func TestRequest_ReplyLost(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
@@ -368,7 +370,7 @@ func TestRequest_ReplyLost(t *testing.T) {
 	})
 }
 
-// TestRequest_ForeignData fails if the data of another application is overwritten.
+// TestRequest_ForeignData fails if Request overwrites the data of another application.
 func TestRequest_ForeignData(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		_, err := h.Operator.Create(node, []byte("precious"), 0, zk.WorldACL(zk.PermAll))
@@ -381,7 +383,7 @@ func TestRequest_ForeignData(t *testing.T) {
 	})
 }
 
-// TestRequest_Permission fails if the error does not indicate a missing permission.
+// TestRequest_Permission fails if Request does not return ErrPermission when a permission is missing.
 func TestRequest_Permission(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		_, err := h.Operator.Create(node, nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermDelete))
@@ -391,7 +393,7 @@ func TestRequest_Permission(t *testing.T) {
 	})
 }
 
-// TestRequest_InvalidArguments fails if an argument that cannot identify a candidate is accepted.
+// TestRequest_InvalidArguments fails if Request accepts an argument that cannot identify a candidate.
 func TestRequest_InvalidArguments(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		const id = node + "/_c_x-latch-0000000001"
@@ -408,8 +410,8 @@ func TestRequest_InvalidArguments(t *testing.T) {
 	})
 }
 
-// TestRequest_ContextDone fails if a request remains after the context was done, at any time, or if a
-// request is written after the call.
+// TestRequest_ContextDone fails if a request remains after the context of Request was done at any time, or if
+// it is written after the call has returned.
 func TestRequest_ContextDone(t *testing.T) {
 	for timeout := 100 * time.Millisecond; timeout < 3*time.Second; timeout += 100 * time.Millisecond {
 		withServer(t, func(h *bubble.Test) {
@@ -422,7 +424,7 @@ func TestRequest_ContextDone(t *testing.T) {
 			written := h.Server.Log().Count(zktest.OpSetData)
 			bubble.Advance(10 * time.Second)
 			require.Empty(h, data(h), timeout)
-			if timeout < 1200*time.Millisecond { // the time of a Get and a Children
+			if timeout < 1200*time.Millisecond { // the duration of a Get and a Children
 				require.Zero(h, h.Server.Log().Count(zktest.OpSetData), timeout)
 				require.False(h, isClosed(requested))
 			}
@@ -436,7 +438,7 @@ func TestRequest_ContextDone(t *testing.T) {
 func TestRequest_ContextDoneWhileDisconnected(t *testing.T) {
 	for name, c := range map[string]struct {
 		op    zktest.Op
-		after bool // the reply is lost
+		after bool // the reply is lost, not the request
 	}{
 		"first read": {zktest.OpGetData, false}, "second read": {zktest.OpGetChildren2, false},
 		"write": {zktest.OpSetData, false}, "reply to the write": {zktest.OpSetData, true},

@@ -13,12 +13,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// queue is an election whose candidates leave when they are requested to.
+// queue is an election whose candidates leave when they are requested to resign.
 type queue struct {
 	ids      []string
 	requests []string
-	rejoin   bool  // candidates join again
-	err      error // the result of each request
+	rejoin   bool  // candidates that leave join again
+	err      error // the error that each request returns
 	leave    string
 }
 
@@ -44,7 +44,8 @@ func (q *queue) transfer(ctx context.Context, id string) error {
 	}.Transfer(ctx, id)
 }
 
-// TestQueue_Transfer fails if the leader is not asked last, others than those ahead are asked, or the result is wrong.
+// TestQueue_Transfer fails if the leader is not asked last, if candidates are asked that are not ahead, or if
+// the result is wrong.
 func TestQueue_Transfer(t *testing.T) {
 	failure := errors.New("failure")
 	for name, c := range map[string]struct {

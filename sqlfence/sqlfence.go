@@ -83,14 +83,15 @@ type Fence struct {
 	statements []statement
 }
 
-// statement is a statement of Guard. The last one changes no row if a greater token is registered.
+// statement is one SQL statement of Guard. The last statement changes no row if a greater token is
+// registered.
 type statement struct {
 	text      string
 	arguments func(resource string, token int64) []any
 }
 
-// statementsOf returns the statements for a table. They lock the row of the resource also if a greater token is
-// registered, and do not depend on what the driver counts as a changed row.
+// statementsOf returns the statements for a table. They lock the row of the resource even if a greater token
+// is registered, and do not depend on what the driver counts as a changed row.
 var statementsOf = map[Dialect]func(table string) []statement{
 	PostgreSQL: func(table string) []statement {
 		return []statement{{
@@ -158,7 +159,7 @@ func (f *Fence) Guard(ctx context.Context, tx Tx, g Grant) error {
 		err = f.register(ctx, tx, g.Token())
 	}
 	if err == nil {
-		err = g.Err() // it may have ended during the wait
+		err = g.Err() // the grant may have ended during the wait
 	}
 	if err != nil {
 		return fmt.Errorf("guard the transaction for %q: %w", f.resource, err)

@@ -8,26 +8,28 @@ import (
 )
 
 const (
-	// hiddenAddress replaces a text that may not be a valid address.
+	// hiddenAddress replaces an address that Redact cannot parse reliably.
 	hiddenAddress = "(address hidden)"
-	// hiddenPart replaces a part of an address, as in [url.URL.Redacted].
+	// hiddenPart replaces a hidden part of an address, as in [url.URL.Redacted].
 	hiddenPart = "xxxxx"
 )
 
-// shownParameters are the parameters, in lower case, whose values never contain a password.
+// shownParameters contains the parameters, in lower case, whose values are shown because they never contain a
+// password.
 var shownParameters = []string{
 	"application_name", "appname", "authmechanism", "authsource", "bucket", "collection", "connect_timeout", "directconnection",
 	"poll", "pool_max_conns", "replicaset", "sslmode", "ssl", "table", "target_session_attrs", "tls", "unsafe", "wsrep_sync_wait",
 }
 
-// maskedParameters are parameters, in lower case, whose names are shown and whose values are not. The name of any
-// other parameter is hidden as well: it can be the beginning of a password that contains an equals sign.
+// maskedParameters contains the parameters, in lower case, whose names are shown and whose values are hidden.
+// The name of any other parameter is hidden as well, because it can be the beginning of a password that
+// contains an equals sign.
 var maskedParameters = []string{
 	"auth", "authmechanismproperties", "pass", "password", "sslpassword", "token", "user", "username", "w",
 }
 
-// usersShown are the schemes whose addresses contain a name, and not a password or token, if they contain
-// no colon before the host.
+// usersShown contains the schemes in which a text without a colon before the host is the name of a user, and
+// not a password or a token.
 var usersShown = []string{"mariadb", "mongodb", "mongodb+srv", "mysql", "postgres", "postgresql", "rethinkdb"}
 
 var (
@@ -65,14 +67,14 @@ func Redact(address string) string {
 	return text + "?" + strings.Join(parameters, "&")
 }
 
-// redactUser returns the part of an address before its host.
+// redactUser returns the part of an address before its host, without passwords and tokens.
 func redactUser(u *url.URL) string {
 	name := u.User.Username()
 	password, hasPassword := u.User.Password()
 	if password == "" && !slices.Contains(usersShown, u.Scheme) {
 		return hiddenPart // The token of NATS, or a password that lacks the colon before it, or has one after it.
 	}
-	if name != "" && !shownUser.MatchString(name) || strings.Contains(password, "@") { // or it is a list of addresses
+	if name != "" && !shownUser.MatchString(name) || strings.Contains(password, "@") { // or the text is a list of addresses
 		name = hiddenPart
 	}
 	if hasPassword {
@@ -81,7 +83,7 @@ func redactUser(u *url.URL) string {
 	return name
 }
 
-// redactParameter returns a parameter, name=value, without its value unless that cannot contain a password.
+// redactParameter returns a parameter, name=value. It hides the value unless that cannot contain a password.
 func redactParameter(p string) string {
 	name, value, found := strings.Cut(p, "=")
 	key := strings.ToLower(name)

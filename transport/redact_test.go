@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRedact fails if the result contains the password, or lacks another part of the address.
+// TestRedact fails if Redact shows a password, or hides another part of the address.
 func TestRedact(t *testing.T) {
 	for address, redacted := range map[string]string{
 		"":                                    "",
@@ -58,8 +58,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// FuzzRedact fails if the result contains a password, wherever an address contains it. The letters of the
-// marker occur in no other part.
+// FuzzRedact fails if Redact shows a password, wherever an address contains it. The letters of the marker
+// occur in no other part of the address.
 func FuzzRedact(f *testing.F) {
 	const marker = "QZXQZX"
 	for _, scheme := range []string{"postgres", "redis", "nats", "mongodb", "a"} {
@@ -78,7 +78,7 @@ func FuzzRedact(f *testing.F) {
 		secret := before + marker + after
 		token := secret
 		if i := strings.IndexByte(after, ':'); i >= 0 && i < len(after)-1 {
-			token = marker // otherwise it is a name and a password
+			token = marker // without this, the text is a name and a password
 		}
 		for _, address := range []string{
 			scheme + "://user:" + secret + "@" + rest,

@@ -11,7 +11,7 @@ func Send[T any](c chan T, v T) {
 	c <- v
 }
 
-// Changes finds the values that differ from the one before. The zero Changes has had no value.
+// Changes reports which values differ from the value before. The zero Changes has no value yet.
 type Changes[T comparable] struct {
 	last  T
 	known bool

@@ -8,7 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 )
 
-// TestSend fails if Send blocks, or if an older value is received.
+// TestSend fails if Send blocks, or if the receiver gets an older value.
 func TestSend(t *testing.T) {
 	c := make(chan int, 1)
 	for i := range 3 {

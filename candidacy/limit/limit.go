@@ -13,10 +13,10 @@ import (
 // whole call takes less than two seconds.
 const Confirm = 1500 * time.Millisecond
 
-// ErrConfirm is the reason why a call has stopped waiting.
+// ErrConfirm is returned if a call has stopped waiting because the servers have not answered within Confirm.
 var ErrConfirm = fmt.Errorf("no answer within %v; the request continues in the background", Confirm)
 
-// Await waits until done is closed, but not after end. It reports whether done is closed.
+// Await waits until done is closed, but at most until end. It reports whether done is closed.
 func Await(done <-chan struct{}, end time.Time) bool {
 	select {
 	case <-done:
@@ -31,7 +31,7 @@ func Await(done <-chan struct{}, end time.Time) bool {
 	case <-timer.C:
 	}
 	select {
-	case <-done: // at the same time
+	case <-done: // both may have happened at the same time
 		return true
 	default:
 		return false

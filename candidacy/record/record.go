@@ -26,15 +26,15 @@ func Check(name, value string) error {
 		return fmt.Errorf("WithName: %d bytes exceed the limit of %d", len(name), limit)
 	case len(value) > limit:
 		return fmt.Errorf("WithValue: %d bytes exceed the limit of %d", len(value), limit)
-	case strings.ContainsFunc(name, unicode.IsControl): // such as the separator
+	case strings.ContainsFunc(name, unicode.IsControl): // control characters include the separator
 		return fmt.Errorf("WithName: %q contains a control character", clip(name))
-	case strings.Contains(value, separator): // no variable of an environment can contain it
+	case strings.Contains(value, separator): // no environment variable can contain the separator
 		return fmt.Errorf("WithValue: %q contains a null character", clip(value))
 	}
 	return nil
 }
 
-// clip returns the beginning of a text, for an error.
+// clip returns the beginning of a text, for an error message.
 func clip(text string) string { return text[:min(len(text), 100)] }
 
 // Encode returns the data for a name and a value. If the value is empty, the data is the name.

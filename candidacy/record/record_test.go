@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Decode returns what Encode has encoded, for the name and the value in any data.
+// FuzzDecode fails if Decode does not return the name and the value that Encode has encoded, or changes
+// arbitrary data.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("name"))
 	f.Add(Encode("name", "value"))
@@ -17,7 +18,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestParseRequests_InverseOfFormat fails if a request is lost.
+// TestParseRequests_InverseOfFormat fails if ParseRequests does not return the names that were passed to
+// FormatRequests.
 func TestParseRequests_InverseOfFormat(t *testing.T) {
 	for _, names := range [][]string{nil, {"a"}, {"a", "b"}} {
 		parsed, ok := ParseRequests(FormatRequests(names))
@@ -35,7 +37,8 @@ func TestParseRequests_DataOfOtherApplications(t *testing.T) {
 	}
 }
 
-// TestAddRequests_OmitsCandidatesThatLeft fails if requests to former candidates accumulate.
+// TestAddRequests_OmitsCandidatesThatLeft fails if AddRequests keeps the names of candidates that have left,
+// which would accumulate.
 func TestAddRequests_OmitsCandidatesThatLeft(t *testing.T) {
 	present := []string{"a", "b", "c"}
 	names := AddRequests([]string{"gone", "a", "b"}, present, "a")
@@ -44,7 +47,8 @@ func TestAddRequests_OmitsCandidatesThatLeft(t *testing.T) {
 	require.Equal(t, []string{"b", "a"}, names, "Remove has changed its argument")
 }
 
-// FuzzParseRequests parses arbitrary data. Data with requests is the same after it was formatted.
+// FuzzParseRequests parses arbitrary data. It fails if the names that it contains are not the same after they
+// were formatted and parsed again.
 func FuzzParseRequests(f *testing.F) {
 	f.Add([]byte(header + "\nn_0000000001"))
 	f.Add([]byte(header))

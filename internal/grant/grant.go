@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Constructors of types of the root package, for package candidacy. Only implementations of Candidate need
-// them, so the root package sets these variables instead of exporting functions.
+// These variables are constructors of types of the root package, for package candidacy. Only implementations
+// of Candidate need them, so the root package sets the variables instead of exporting functions.
 var (
 	// NewCandidacy returns a new candidacy.Candidacy. Its type is any because package candidacy imports this one.
 	NewCandidacy func(ctx context.Context, log *slog.Logger) any
 	// NewLeadership returns a new *leaderelection.Leadership and the function that ends it.
 	NewLeadership func(token int64, deadline func() time.Time) (leadership any, end context.CancelCauseFunc)
-	// EndOnClose ends a *leaderelection.Leadership in the same step as a part of it that ends because the owner
-	// closes the connection.
+	// EndOnClose makes whole, a *leaderelection.Leadership, end in the same step as part, a leadership that
+	// it depends on, when the owner closes the connection.
 	EndOnClose func(part, whole any)
 )
 

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Authority is a certificate authority, which issues certificates for tests. Programs that use its Pool trust its certificates.
+// Authority is a certificate authority that issues certificates for tests. Programs that use its Pool trust
+// its certificates.
 type Authority struct {
 	Pool *x509.CertPool
 	t    testing.TB
@@ -44,7 +45,7 @@ func (a *Authority) Issue(host string) tls.Certificate {
 	return a.issue(host, time.Unix(0, 0), lastDay)
 }
 
-// lastDay is the day on which certificates expire that are not issued for a test of the expiry.
+// lastDay is the day on which the certificates expire, except those that a test issues with another day.
 var lastDay = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (a *Authority) issue(host string, from, to time.Time) tls.Certificate {
@@ -59,22 +60,22 @@ func (a *Authority) issue(host string, from, to time.Time) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Config returns a configuration with a certificate for host, which trusts the servers and clients
-// of the authority.
+// Config returns a TLS configuration with a certificate for host. It trusts the servers and clients of the
+// authority.
 func (a *Authority) Config(host string) *tls.Config {
 	a.t.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{a.Issue(host)}, RootCAs: a.Pool, ClientCAs: a.Pool}
 }
 
-// Files returns the paths of PEM files with the certificate of the authority, and with a
-// certificate for host and its key.
+// Files writes PEM files and returns their paths: the certificate of the authority, a certificate for host,
+// and its key.
 func (a *Authority) Files(host string) (ca, cert, key string) {
 	a.t.Helper()
 	return a.WriteFiles(a.t.TempDir(), host, time.Unix(0, 0), lastDay)
 }
 
-// WriteFiles writes such files to a directory, whose files it replaces, with a certificate that is
-// valid between two times.
+// WriteFiles writes the files that Files describes to a directory, and replaces files there. The certificate
+// is valid between the two times.
 func (a *Authority) WriteFiles(dir, host string, from, to time.Time) (ca, cert, key string) {
 	a.t.Helper()
 	pair := a.issue(host, from, to)
@@ -88,7 +89,7 @@ func (a *Authority) WriteFiles(dir, host string, from, to time.Time) (ca, cert, 
 	return write("ca.pem", "CERTIFICATE", a.cert.Raw), write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", private)
 }
 
-// sign issues a certificate. The first one is that of the authority, which signs itself.
+// sign issues a certificate. The first one is the certificate of the authority, which signs itself.
 func (a *Authority) sign(name string, c *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

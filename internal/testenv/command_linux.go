@@ -15,7 +15,7 @@ import (
 )
 
 // RunEvents calls test in a parallel subtest for each variant of each event. It fails if these events are not
-// those in the first column of the table in a page, whose head begins with header.
+// those in the first column of a table in the file page. header is the beginning of the head of this table.
 func RunEvents[Variant any](t *testing.T, page, header string, events func(*testing.T) map[string][]Variant, test func(*testing.T, Variant)) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -63,19 +63,19 @@ func LogTo(t *testing.T, full bool) func(*exec.Cmd) {
 	}
 }
 
-// ThroughShell lets a shell start a command: script must end with exec "$@".
+// ThroughShell makes a shell start a command. script must end with exec "$@".
 func ThroughShell(script string) func(*exec.Cmd) {
 	return func(cmd *exec.Cmd) {
 		cmd.Path, cmd.Args = "/bin/sh", slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, cmd.Args)
 	}
 }
 
-// Ignoring lets a command start with ignored signals, as nohup does.
+// Ignoring makes a command start with ignored signals, as nohup does.
 func Ignoring(signals string) func(*exec.Cmd) {
 	return ThroughShell(`trap "" ` + signals + `; exec "$@"`)
 }
 
-// AsPID1 lets a command start as process 1 of a new PID namespace.
+// AsPID1 makes a command start as process 1 of a new PID namespace.
 func AsPID1(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	if os.Getuid() != 0 {
@@ -90,7 +90,7 @@ func Children(t *testing.T, pid int) (all []string) {
 	require.NoError(t, err)
 	require.NotEmpty(t, tasks, "process %d does not run", pid)
 	for _, file := range tasks {
-		text, _ := os.ReadFile(file) // fails if the thread has exited
+		text, _ := os.ReadFile(file) // reading fails if the thread has exited
 		all = append(all, strings.Fields(string(text))...)
 	}
 	return all

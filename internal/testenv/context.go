@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Context is a context that is never done and counts the functions of context.AfterFunc, and the
-// derived contexts, that are registered with it.
+// Context is a context that is never done. It counts the functions of context.AfterFunc, and the derived
+// contexts, that are registered with it.
 type Context struct {
 	context.Context
 	registered atomic.Int64

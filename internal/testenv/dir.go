@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// minFreeMemory is the free space that the file system in memory must have. A new PostgreSQL
+	// minFreeMemory is the free space that a file system in memory must have to be used. A new PostgreSQL
 	// server uses 40 MB.
 	minFreeMemory = 2 << 30
-	// memoryDir is Linux's file system in memory, to which every user may write.
+	// memoryDir is Linux's file system in memory, which every user may write.
 	memoryDir = "/dev/shm"
 )
 
@@ -32,9 +32,9 @@ func DirParent() string {
 // memory for it.
 func OnDisk() bool { return os.Getenv("TMPDIR") != "" || freeMemory(memoryDir) < minFreeMemory }
 
-// MakeDir creates an empty directory for a server. Its name begins with kind and the ID of this
-// process. MakeDir also removes directories of that kind that processes which do not run any
-// more have left behind; it ignores errors of that.
+// MakeDir creates an empty directory for a server. Its name begins with kind and the ID of this process.
+// MakeDir also removes directories of the same kind that processes have left behind that do not run any more.
+// It ignores errors of that removal.
 func MakeDir(kind string) (string, error) {
 	dirs, _ := filepath.Glob(filepath.Join(DirParent(), kind+"-*"))
 	for _, dir := range dirs {

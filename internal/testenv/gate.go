@@ -9,7 +9,7 @@ import (
 // any goroutine.
 type Gate struct {
 	mu   sync.Mutex
-	open chan struct{} // closed while the gate is open
+	open chan struct{} // a channel that is closed while the gate is open
 }
 
 // NewGate returns an open gate.
@@ -58,7 +58,7 @@ func (g *Gate) Wait(ctx context.Context) (blocked bool, err error) {
 		}
 		blocked = true
 		select {
-		case <-open: // the gate may have been closed again
+		case <-open: // the gate may have been closed again in the meantime
 		case <-ctx.Done():
 		}
 	}

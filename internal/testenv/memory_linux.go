@@ -2,7 +2,7 @@ package testenv
 
 import "syscall"
 
-// From linux/magic.h and unistd.h; package syscall does not define them.
+// These constants are those of linux/magic.h and unistd.h. Package syscall does not define them.
 const (
 	tmpfsMagic = 0x01021994
 	writeOK    = 2

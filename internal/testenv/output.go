@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BuildCommand builds the command in the working directory. It returns its path, and a function that removes it and exits
-// with a code. It also parses the flags of the tests, and lets four run in parallel, because they spend most of their
-// time waiting for other processes.
+// BuildCommand builds the command in the working directory. It returns the path of the program, and a
+// function that removes it and exits with a code. It also parses the flags of the tests, and lets four tests
+// run in parallel, because they spend most of their time waiting for other processes.
 func BuildCommand() (path string, exit func(code int)) {
 	flag.Parse()
 	err := flag.Set("test.parallel", "4")
@@ -46,11 +46,12 @@ func BuildCommand() (path string, exit func(code int)) {
 
 // Output is the output of a process, line by line.
 type Output struct {
-	// Unread receives the lines that WaitForLine has not read. It is closed when all processes have closed the output.
+	// Unread receives the lines that WaitForLine has not read. It is closed when all processes have closed
+	// the output.
 	Unread chan string
 
 	r     io.Closer
-	ended chan struct{} // is closed with Unread
+	ended chan struct{} // closed together with Unread
 	mu    sync.Mutex
 	lines []string
 }
@@ -90,8 +91,8 @@ func (o *Output) WaitForLine(t testing.TB, patience time.Duration, description s
 	}
 }
 
-// WaitForText waits until the output contains a text. It does not read lines: WaitForLine finds those before
-// the text as well.
+// WaitForText waits until the output contains a text. It does not consume lines: WaitForLine still finds
+// those before the text.
 func (o *Output) WaitForText(t testing.TB, patience time.Duration, text string) {
 	t.Helper()
 	for limit := time.Now().Add(patience); !strings.Contains(o.Text(), text); time.Sleep(10 * time.Millisecond) {

@@ -42,12 +42,12 @@ type Proxy struct {
 	// ctx is canceled by Close.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// The gates are closed while the proxy is cut.
+	// Both gates are closed while the proxy is cut.
 	toServer, toClient *Gate
 
 	mu     sync.Mutex
 	target string
-	idle   time.Duration // idle is the idle limit of later connections, or 0.
+	idle   time.Duration // the idle limit of later connections; 0 for none
 	conns  map[net.Conn]struct{}
 }
 
@@ -220,8 +220,7 @@ func (p *Proxy) dialServer() *net.TCPConn {
 	}
 }
 
-// copyBytes copies one direction, including the close of the connection. It calls received after each
-// read.
+// copyBytes copies one direction of a connection, including its close. It calls received after each read.
 func (p *Proxy) copyBytes(gate *Gate, to, from Duplex, received func()) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -256,7 +255,7 @@ func (p *Proxy) closeConns(gate *Gate, a, b Duplex) {
 	b.Close()
 }
 
-// gatedWriter writes to the server as soon as the proxy is not cut.
+// gatedWriter writes to the server. While the proxy is cut, writes wait.
 type gatedWriter struct {
 	proxy *Proxy
 	conn  *net.TCPConn

@@ -34,7 +34,7 @@ func startEchoServer(t *testing.T) (addr string) {
 	return echo.Addr().String()
 }
 
-// proxyClient is a connection through a proxy.
+// proxyClient is a connection to an echo server through a proxy.
 type proxyClient struct {
 	t    *testing.T
 	conn net.Conn
@@ -78,7 +78,7 @@ func TestProxy_CutDelaysBytes(t *testing.T) {
 	require.ErrorIs(t, c.receive(10*time.Second), io.EOF)
 }
 
-// TestProxy_CloseWhileCut fails if Close waits for Heal.
+// TestProxy_CloseWhileCut fails if Close waits until Heal is called.
 func TestProxy_CloseWhileCut(t *testing.T) {
 	p, c := connectProxy(t, testenv.ProxyConfig{Target: startEchoServer(t)})
 	c.send()

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Recorder is a test that records failures, for tests of test suites with defective implementations. It
+// Recorder is a testing.TB that records failures, for tests of test suites with defective implementations. It
 // implements the methods that suites use. The other methods panic.
 type Recorder struct {
-	testing.TB // nil
+	testing.TB // nil, so that the methods that Recorder does not implement panic
 
 	mu       sync.Mutex
 	all      []string
@@ -40,7 +40,8 @@ func callInGoroutine(f func()) {
 	<-ended
 }
 
-// takeCleanup returns and removes the last function that was passed to Cleanup, or nil.
+// takeCleanup removes the last function that was passed to Cleanup, and returns it. It returns nil if there
+// is none.
 func (r *Recorder) takeCleanup() func() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

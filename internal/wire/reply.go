@@ -3,8 +3,8 @@ package wire
 // ConnectReply is the reply to the handshake.
 type ConnectReply struct {
 	Protocol    int32
-	Timeout     int32 // milliseconds
-	Session     int64 // 0 if the session that the client wants to continue does not exist
+	Timeout     int32 // in milliseconds
+	Session     int64 // 0 if the server does not know the session that the client wants to continue
 	Password    []byte
 	HasReadOnly bool // the reply contains the flag
 	ReadOnly    bool
@@ -32,7 +32,7 @@ func (e *Encoder) ConnectReply(r *ConnectReply) {
 
 // ReplyHeader is the header of each packet of a server except the reply to the handshake.
 type ReplyHeader struct {
-	Xid  int32 // that of the request, or EventXid
+	Xid  int32 // the Xid of the request, or EventXid
 	Zxid int64
 	Code int32 // 0 for success
 }

@@ -25,7 +25,7 @@ func (e *Encoder) Header(h Header) {
 type ConnectRequest struct {
 	Protocol     int32
 	LastZxidSeen int64
-	Timeout      int32 // milliseconds
+	Timeout      int32 // in milliseconds
 	Session      int64
 	Password     []byte
 	HasReadOnly  bool // the client has sent the flag, and expects one in the reply
@@ -62,12 +62,12 @@ type Request struct {
 	Path       string
 	Data       []byte
 	ACL        []ACL
-	Flags      int32 // create mode, or the mode of addWatch, or the type of removeWatches and checkWatches
-	TTL        int64 // milliseconds; -1 without a TTL
+	Flags      int32 // the mode of create or addWatch, or the type of removeWatches or checkWatches
+	TTL        int64 // in milliseconds; -1 if the znode has no TTL
 	Version    int32
 	Watch      bool
 	Scheme     string
-	Zxid       int64 // setWatches: the last zxid that the client has seen
+	Zxid       int64 // for setWatches: the last zxid that the client has seen
 	DataW      []string
 	ExistW     []string
 	ChildW     []string

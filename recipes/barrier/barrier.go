@@ -31,9 +31,9 @@ func New(conn *zk.Conn, path string, opts ...Option) (*Barrier, error) {
 // Set sets the barrier. Setting a barrier that is already set is not an error. If another client
 // removes the barrier while Set waits for a reply, Set may set it again.
 func (b *Barrier) Set(ctx context.Context) error {
-	// A create that was applied, and whose reply was lost, may be repeated after another client has
-	// removed the barrier. That removal then took place during this call, and nothing shows that
-	// the barrier was set before it: Wait can only show that a barrier did not exist.
+	// A create that was applied, and whose reply was lost, may be sent again after another client has removed
+	// the barrier. Then the barrier was removed during this call. No client can prove that it was set before
+	// that: Wait can only show that a barrier did not exist.
 	err := connection.MakeZnode(ctx, b.setup.Conn, b.setup.Path, b.setup.ACL, false)
 	if err == nil {
 		err = b.setup.CheckAccess(ctx, b.setup.Path)
@@ -54,7 +54,8 @@ func (b *Barrier) Remove(ctx context.Context) error {
 			return err
 		}
 		if czxid != 0 && czxid != stat.Czxid {
-			// A delete whose reply was lost was applied, and the barrier was set again.
+			// The delete was applied although its reply was lost, and another client has set the barrier
+			// again.
 			return nil
 		}
 		czxid = stat.Czxid
@@ -92,9 +93,9 @@ func (b *Barrier) wait(ctx context.Context) error {
 	}
 }
 
-// readConfirmed reads a znode. It returns zk.ErrNoNode only if the znode did not exist at some
-// time after the call: the server may lag behind the one that has confirmed the creation, so a
-// missing znode is read again after a Sync.
+// readConfirmed reads a znode. It returns zk.ErrNoNode only if the znode did not exist at some time after the
+// call. The server may lag behind the one that has confirmed the creation, so a missing znode is read again
+// after a Sync.
 func readConfirmed(ctx context.Context, s *recipe.Setup, node *watch.Reader) (watch.Found, error) {
 	found, err := node.Read(ctx)
 	if errors.Is(err, zk.ErrNoNode) {

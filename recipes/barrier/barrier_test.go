@@ -40,7 +40,8 @@ func TestBarrier_BlocksWhileItIsSet(t *testing.T) {
 	})
 }
 
-// kazoo #175, CURATOR-14: fails if each Wait whose context is done leaves another watch behind.
+// TestTrap25_WatchesDoNotAddUp fails if each Wait whose context is done leaves another watch behind (kazoo
+// #175, CURATOR-14).
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -60,7 +61,8 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// CURATOR-107: fails if Wait leaves a watch behind although the barrier does not exist.
+// TestTrap24_NoWatchIfTheBarrierDoesNotExist fails if Wait leaves a watch behind although the barrier does
+// not exist (CURATOR-107).
 func TestTrap24_NoWatchIfTheBarrierDoesNotExist(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		b := newBarrier(w, w.Connect())
@@ -71,8 +73,8 @@ func TestTrap24_NoWatchIfTheBarrierDoesNotExist(t *testing.T) {
 	})
 }
 
-// Fails if Wait misses that the barrier was removed while the client was disconnected, as kazoo's
-// Barrier does.
+// TestTrap27_RemovedWhileDisconnected fails if Wait misses that the barrier was removed while the client was
+// disconnected, as kazoo's Barrier does.
 func TestTrap27_RemovedWhileDisconnected(t *testing.T) {
 	for name, disconnect := range map[string]func(w *bubble.Test, id int64){
 		"same session":  func(w *bubble.Test, id int64) { w.Server.DropConnections(id) },
@@ -87,7 +89,7 @@ func TestTrap27_RemovedWhileDisconnected(t *testing.T) {
 				go func() { through <- b.Wait(w.Context()) }()
 				synctest.Wait()
 				operator := newBarrier(w, w.Connect())
-				// The client library tries only once to set its watches again, and fails.
+				// The client library tries only once to set its watches again, and this try fails.
 				w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 				disconnect(w, conn.SessionID())
 				require.NoError(w, operator.Remove(w.Context()))
@@ -97,7 +99,7 @@ func TestTrap27_RemovedWhileDisconnected(t *testing.T) {
 	}
 }
 
-// A client whose server lags behind waits at a barrier that was set before, also if that server
+// A client whose server lags behind waits at a barrier that was set before the call, even if that server
 // still shows the removal of an earlier barrier.
 func TestBarrier_LaggingServer(t *testing.T) {
 	for name, earlier := range map[string]bool{"first barrier": false, "later barrier": true} {
@@ -126,8 +128,8 @@ func TestBarrier_LaggingServer(t *testing.T) {
 	}
 }
 
-// Remove removes a barrier once, also if messages are lost: another client may set it again before
-// the delete is repeated.
+// Remove removes a barrier once, even if messages are lost: another client may set the barrier again before
+// Remove retries.
 func TestBarrier_RemovedOnce(t *testing.T) {
 	remove := zktest.Match{Op: zktest.OpDelete, Nth: 1}
 	for name, test := range map[string]struct {

@@ -26,8 +26,8 @@ import (
 type Double struct {
 	setup *recipe.Setup
 	n     int
-	// choice selects the participant that awaitEnd watches. It is random, so that a departure
-	// does not wake all participants.
+	// choice selects the participant that awaitEnd watches. It is random, so that the departure of one
+	// participant does not wake all others.
 	choice int
 }
 
@@ -49,14 +49,14 @@ func NewDouble(conn *zk.Conn, path string, n int, opts ...Option) (*Double, erro
 	return &Double{setup: s, n: n, choice: rand.Int()}, nil
 }
 
-// mostParticipants returns how many participants fit into the transaction that begins a
-// round. A server closes the connection of a client that sends more than maxRequest.
+// mostParticipants returns how many participants fit into the transaction that begins a round. A server
+// closes the connection if a request is larger than maxRequest.
 func mostParticipants(path string) int {
 	const (
-		maxRequest   = 1<<20 - 1 // the default of jute.maxbuffer
-		rest         = 4 << 10   // the other operations
+		maxRequest   = 1<<20 - 1 // the default limit of a server, jute.maxbuffer
+		rest         = 4 << 10   // for the other operations of the transaction
 		longestName  = 19 + 1 + 26
-		checkRequest = 9 + 4 + 4 // header, length of the path and version
+		checkRequest = 9 + 4 + 4 // the header, the length of the path and the version of one check
 	)
 	perParticipant := longestName + 1 + checkRequest + len(path) + 1 + longestName
 	return (maxRequest - rest - 2*len(path)) / perParticipant
@@ -116,13 +116,13 @@ func (d *Double) enter(ctx context.Context) (*Round, error) {
 	return recipe.AcrossSessions(ctx, isLost, func() (*Round, error) { return d.join(ctx, sub) })
 }
 
-// isLost reports whether the error means that the znode of a participant does not exist any more.
+// isLost reports whether err means that the znode of a participant does not exist any more.
 func isLost(err error) bool {
 	return errors.Is(err, connection.ErrSessionExpired) || errors.Is(err, connection.ErrLeaseExpired) || errors.Is(err, connection.ErrDeleted)
 }
 
-// join creates a znode and blocks until a round begins in which it participates. If it returns an error of
-// isLost, the znode was removed.
+// join creates a znode, and blocks until a round with it begins. If isLost is true for the error, the znode
+// was removed.
 func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round, error) {
 	current, err := d.currentRound(ctx)
 	if err != nil {
@@ -143,14 +143,15 @@ func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round
 	defer cancel()
 	if removal := node.Remove(removing, err); removal != nil {
 		if isLost(err) {
-			return nil, removal // two znodes would count as two participants
+			return nil, removal // do not join again: two znodes would count as two participants
 		}
 		d.setup.Log.Warn("removal of the znode is not confirmed yet: retrying", "path", node.Path(), "err", removal)
 	}
 	return nil, err
 }
 
-// awaitRound blocks until a round begins with the participant, and returns the number of the round.
+// awaitRound blocks until a round begins with the participant of the znode node. It returns the number of the
+// round.
 func (d *Double) awaitRound(ctx context.Context, sub *connection.Subscription, node *ephemeral.Node) (int64, error) {
 	for {
 		current, err := d.currentRound(ctx)
@@ -170,13 +171,13 @@ func (d *Double) awaitRound(ctx context.Context, sub *connection.Subscription, n
 // removeLimit is how long Enter waits for the removal of its znode when it fails.
 const removeLimit = time.Second
 
-// awaitBegin blocks until the round has begun, or begins it, and returns its participants. It
-// returns none if the round is already over.
+// awaitBegin blocks until round number has begun, or begins it. It returns the participants of the round, or
+// none if the round is already over.
 func (d *Double) awaitBegin(ctx context.Context, sub *connection.Subscription, number int64, node *ephemeral.Node) ([]string, error) {
-	ready := watch.NewReader(d.setup.Conn, sub, d.ready(number), watch.DataOrCreation)
+	ready := watch.NewReader(d.setup.Conn, sub, d.readyPath(number), watch.DataOrCreation)
 	for {
-		// Set the watch first, so that it fires if the round begins afterwards. If the round has
-		// begun and ended before, the number of the current round is greater.
+		// Set the watch first, so that it fires if the round begins now. If the round has begun and ended
+		// before, the number of the current round is greater.
 		found, err := ready.Read(ctx)
 		if err != nil {
 			return nil, err
@@ -188,7 +189,7 @@ func (d *Double) awaitBegin(ctx context.Context, sub *connection.Subscription, n
 		if err != nil || current.number != number {
 			return nil, err
 		}
-		present, err := d.present(ctx)
+		present, err := d.presentParticipants(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -214,7 +215,7 @@ func (d *Double) awaitBegin(ctx context.Context, sub *connection.Subscription, n
 func (d *Double) beginRound(ctx context.Context, r roundState, names []string) error {
 	ops := []any{
 		&zk.CheckVersionRequest{Path: d.setup.Path, Version: r.version},
-		&zk.CreateRequest{Path: d.ready(r.number), Data: []byte(strings.Join(names, "\n")), Acl: d.setup.ACL},
+		&zk.CreateRequest{Path: d.readyPath(r.number), Data: []byte(strings.Join(names, "\n")), Acl: d.setup.ACL},
 	}
 	for _, name := range names {
 		ops = append(ops, &zk.CheckVersionRequest{Path: path.Join(d.setup.Path, name), Version: -1})

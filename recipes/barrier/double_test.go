@@ -21,18 +21,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// attendance counts participants by the number of the round.
+// attendance counts, for each round, the participants that have entered and left.
 type attendance struct {
 	mu      sync.Mutex
-	entered map[int64]int // Enter has returned
-	left    map[int64]int // Leave has returned
+	entered map[int64]int // number of participants whose Enter has returned
+	left    map[int64]int // number of participants whose Leave has returned
 }
 
 func newAttendance() *attendance {
 	return &attendance{entered: map[int64]int{}, left: map[int64]int{}}
 }
 
-// Fails if a participant leaves a round before all have entered.
+// TestDouble_AllEnterBeforeAnyLeaves fails if a participant leaves a round before all have entered.
 func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		const n, rounds = 3, 4
@@ -67,7 +67,8 @@ func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 	})
 }
 
-// Fails if a participant that is not needed for a round does not enter a later one.
+// TestDouble_MoreParticipantsThanInOneRound fails if a participant that is not needed for a round does not
+// enter a later one.
 func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		const n, rounds = 2, 5
@@ -97,9 +98,9 @@ func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
 	})
 }
 
-// GH-1290, CURATOR-536: fails if a participant counts that has crashed before the round, or if
-// the others wait for a participant that has crashed in it, or if a participant whose session has ended does
-// not join again.
+// TestTrap50_ParticipantsCrash fails if a participant counts that has crashed before the round, if the others
+// wait for a participant that has crashed during the round, or if a participant whose session has ended does
+// not join again (GH-1290, CURATOR-536).
 func TestTrap50_ParticipantsCrash(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		crashing, alive := w.Connect(), w.Connect()
@@ -140,7 +141,8 @@ func TestTrap50_ParticipantsCrash(t *testing.T) {
 	})
 }
 
-// Fails if a round does not end although all of its participants have crashed.
+// TestTrap50_AllParticipantsCrash fails if a round does not end although all of its participants have
+// crashed.
 func TestTrap50_AllParticipantsCrash(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -171,8 +173,8 @@ func TestTrap46_ContextIsDone(t *testing.T) {
 	})
 }
 
-// A participant is slow to begin a round, which has begun or is over by then. Fails if the round
-// begins again.
+// A participant tries to begin a round late: the round has begun, or is over. TestDouble_RoundBeginsOnce
+// fails if the round begins again.
 func TestDouble_RoundBeginsOnce(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := newDouble(w, w.Connect(), 1)
@@ -191,8 +193,9 @@ func TestDouble_RoundBeginsOnce(t *testing.T) {
 	})
 }
 
-// The Enter of a participant returns with an error after another participant has listed it, and
-// before that participant begins the round. Fails if the round begins with fewer than n.
+// A participant gives up after another participant has listed it, and before that one begins the round.
+// TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp fails if the round begins with fewer than n
+// participants.
 func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		first, second := w.Connect(), w.Connect()
@@ -214,7 +217,7 @@ func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 			require.NoError(w, err)
 			entered <- r
 		}()
-		synctest.Wait() // the second participant has listed both and begins the round
+		synctest.Wait() // the second participant has listed both znodes, and begins the round
 		cancel()
 		require.ErrorIs(w, <-gaveUp, context.Canceled)
 		hook.Remove()
@@ -230,8 +233,8 @@ func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 	})
 }
 
-// Fails if participants do not enter in the order in which they have joined, or one that is not needed for a
-// round loses its place.
+// TestDouble_OrderOfArrival fails if participants do not enter in the order in which they have joined, or one
+// that is not needed for a round loses its place.
 func TestDouble_OrderOfArrival(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		const n, participants = 2, 6
@@ -256,8 +259,9 @@ func TestDouble_OrderOfArrival(t *testing.T) {
 	})
 }
 
-// A participant is cut off for so long that its lease expires, but not its session. Fails if it joins again
-// while its earlier znode exists, so that a round begins with fewer than n.
+// A participant is cut off for so long that its lease expires, but not its session.
+// TestDouble_LeaseExpiresBeforeTheRound fails if it joins again while its earlier znode exists, so that a
+// round begins with fewer than n participants.
 func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -270,13 +274,13 @@ func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
 		synctest.Wait()
 		session := conn.SessionID()
 		hook := w.Server.Before(zktest.Match{Op: zktest.OpDelete, Session: session}, zktest.Cut)
-		w.Server.Blackhole(zktest.ToClient, session) // the session lives, because the server receives requests
+		w.Server.Blackhole(zktest.ToClient, session) // the session lives, because the server still receives requests
 		time.Sleep(10 * timeout)
 		w.Server.Heal(session)
 		time.Sleep(time.Minute)
 		require.Empty(w, entered, "one client counts as two participants")
 		hook.Remove()
-		time.Sleep(time.Minute) // until the participant has joined again
+		time.Sleep(time.Minute) // the participant has joined again by then
 		require.Equal(w, session, conn.SessionID())
 		go enter(w.Connect())
 		require.NoError(w, <-entered)
@@ -284,10 +288,11 @@ func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
 	})
 }
 
-// Fails if the largest number of participants that NewDouble accepts does not fit into one request.
+// TestDouble_MostParticipantsFitIntoOneRequest fails if the largest number of participants that NewDouble
+// accepts does not fit into one request.
 func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
-		conn, _, err := w.Server.Connect(timeout) // with the default receive buffer
+		conn, _, err := w.Server.Connect(timeout) // the connection has the default receive buffer
 		require.NoError(w, err)
 		d := newDouble(w, conn, 1)
 		r, err := d.Enter(w.Context())
@@ -306,8 +311,8 @@ func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
 	})
 }
 
-// Fails if a round does not begin, or begins twice, because the request that begins it or its
-// reply is lost.
+// TestDouble_BeginLost fails if a round does not begin, or begins twice, because the request that begins it
+// or its reply is lost.
 func TestDouble_BeginLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
@@ -327,8 +332,8 @@ func TestDouble_BeginLost(t *testing.T) {
 	})
 }
 
-// Random faults: lost requests and replies, broken connections and expired sessions. Fails if a
-// round has more than n participants, if a participant leaves before all have entered, or if the
+// TestDouble_RandomFaults loses requests and replies, breaks connections and expires sessions at random. It
+// fails if a round has more than n participants, if a participant leaves before all have entered, or if the
 // rounds do not continue.
 func TestDouble_RandomFaults(t *testing.T) {
 	for seed := range uint64(bubble.Runs(40)) {
@@ -390,7 +395,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 				time.AfterFunc(time.Duration(random.IntN(8))*time.Second, func() { w.Server.Heal(session) })
 			}
 		}
-		time.Sleep(30 * time.Second) // hooks may still cause faults
+		time.Sleep(30 * time.Second) // until then, hooks can still cause faults
 		counts.mu.Lock()
 		before := len(counts.entered)
 		counts.mu.Unlock()
@@ -400,13 +405,13 @@ func runRandomFaults(t *testing.T, seed uint64) {
 		counts.mu.Unlock()
 		cancel()
 		wg.Wait()
-		time.Sleep(30 * time.Second) // znodes are removed in the background
+		time.Sleep(30 * time.Second) // the last znodes are removed in the background
 		require.LessOrEqual(w, strings.Count(w.Server.Tree(), "ready"), 1)
 		require.Empty(w, regexp.MustCompile(`(?m)^ +\d+-`).FindAllString(w.Server.Tree(), -1), "seed %d: the znode of a participant remains: %s", seed, w.Server.Tree())
 	})
 }
 
-// Fails if each call whose context is done leaves another watch behind.
+// TestTrap25_WatchesOfADoubleDoNotAddUp fails if each call whose context is done leaves another watch behind.
 func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
@@ -439,8 +444,8 @@ func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
 	})
 }
 
-// Fails if Enter relies on a watch that an earlier call has left in the pool, and that the client
-// library has not set again after a reconnect.
+// TestTrap27_PooledWatchOfADoubleIsLost fails if Enter relies on a watch that an earlier call has left in the
+// pool, and that the client library has not set again after a reconnect.
 func TestTrap27_PooledWatchOfADoubleIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -467,7 +472,8 @@ func TestTrap27_PooledWatchOfADoubleIsLost(t *testing.T) {
 	})
 }
 
-// Fails if children that another program has created prevent the participants from entering or leaving.
+// TestDouble_ForeignParticipant fails if children that another program has created prevent the participants
+// from entering or leaving.
 func TestDouble_ForeignParticipant(t *testing.T) {
 	for name, write := range map[string]func(conn *zk.Conn) error{
 		"children with other names": func(conn *zk.Conn) error {
@@ -510,9 +516,9 @@ func TestDouble_ForeignParticipant(t *testing.T) {
 	}
 }
 
-// TestDouble_ContextOfLostHold fails if the znode of a participant remains after Enter has returned because its context,
-// which is that of a lock, has ended with the deletion of the lock's znode: a barrier would count a participant that does
-// not wait.
+// TestDouble_ContextOfLostHold fails if the znode of a participant remains after Enter has returned with its
+// context. That context is the context of a lock, and has ended because the znode of the lock was deleted.
+// The barrier would count a participant that does not wait.
 func TestDouble_ContextOfLostHold(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// observe reports that a caller waits. It returns a function that reports how the wait has ended, and later how the
-// round r has ended. r is nil at a Barrier or after an error.
+// observe emits an event for the begin of a wait. It returns a function that emits an event for the end of
+// the wait, and another one when the round r ends. r is nil at a Barrier, or after an error.
 func observe(s *recipe.Setup) (passed func(r *Round, err error)) {
 	if s.Events == nil {
 		return func(*Round, error) {}

@@ -28,12 +28,12 @@ func (r *Round) Leave(ctx context.Context) error {
 }
 
 func (r *Round) leave(ctx context.Context) error {
-	// Not with ctx: it may be the context of the round, which ends now.
+	// Do not use ctx to remove the znode: it may be the context of the round, which ends now.
 	removing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit.Confirm, limit.ErrConfirm)
 	defer cancel()
 	err := r.node.Remove(removing, recipes.ErrReleased)
 	if errors.Is(err, limit.ErrConfirm) && ctx.Err() == nil {
-		err = r.node.Remove(ctx, recipes.ErrReleased) // waits for the same removal
+		err = r.node.Remove(ctx, recipes.ErrReleased) // waits for the removal that has begun above
 	}
 	if err != nil {
 		return err
@@ -43,10 +43,10 @@ func (r *Round) leave(ctx context.Context) error {
 	return r.double.awaitEnd(ctx, sub, r.number)
 }
 
-// awaitEnd blocks until a round that has begun is over. It ends the round if no participant is
-// left, because all of them may have crashed.
+// awaitEnd blocks until round number, which has begun, is over. It ends the round if no participant is left,
+// because all of them may have crashed.
 func (d *Double) awaitEnd(ctx context.Context, sub *connection.Subscription, number int64) error {
-	ready := watch.NewReader(d.setup.Conn, sub, d.ready(number), watch.Data)
+	ready := watch.NewReader(d.setup.Conn, sub, d.readyPath(number), watch.Data)
 	for {
 		names, err := d.readRound(ctx, ready)
 		if names == nil || err != nil {
@@ -68,7 +68,7 @@ func (d *Double) awaitEnd(ctx context.Context, sub *connection.Subscription, num
 	}
 }
 
-// readRound returns the participants of a round that has begun, or nil if it has ended.
+// readRound returns the participants of a round that has begun. It returns nil if the round has ended.
 func (d *Double) readRound(ctx context.Context, ready *watch.Reader) ([]string, error) {
 	found, err := readConfirmed(ctx, d.setup, ready)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -77,11 +77,10 @@ func (d *Double) readRound(ctx context.Context, ready *watch.Reader) ([]string, 
 	return strings.Split(string(found.Data), "\n"), err
 }
 
-// watchParticipant watches one of the participants names that is still present. It returns nil if
-// all have left.
+// watchParticipant watches one of the participants that are still present. It returns nil if all have left.
 func (d *Double) watchParticipant(ctx context.Context, sub *connection.Subscription, names []string) (*watch.Reader, error) {
 	for {
-		present, err := d.present(ctx)
+		present, err := d.presentParticipants(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +95,7 @@ func (d *Double) watchParticipant(ctx context.Context, sub *connection.Subscript
 	}
 }
 
-// endRound ends a round. It returns nil if another client has already ended it; the caller reads
+// endRound ends a round. It returns nil if another client has ended the round: the caller must read its state
 // again.
 func (d *Double) endRound(ctx context.Context, number int64) error {
 	current, err := d.currentRound(ctx)
@@ -106,7 +105,7 @@ func (d *Double) endRound(ctx context.Context, number int64) error {
 	err = connection.Retry(ctx, d.setup.Conn, func() error {
 		_, err := d.setup.Conn.Multi(
 			&zk.SetDataRequest{Path: d.setup.Path, Data: strconv.AppendInt(nil, number+1, 10), Version: current.version},
-			&zk.DeleteRequest{Path: d.ready(number), Version: -1},
+			&zk.DeleteRequest{Path: d.readyPath(number), Version: -1},
 		)
 		return err
 	})
@@ -119,8 +118,8 @@ func (d *Double) endRound(ctx context.Context, number int64) error {
 // roundState is the number of the current round, or of the next one if none has begun.
 type roundState struct {
 	number  int64
-	version int32 // the data version of the barrier's node
-	// arrivals increases with each participant that joins: it is the zxid of the last change of the children.
+	version int32 // data version of the barrier's node
+	// arrivals is the zxid of the last change of the children. It increases with each participant that joins.
 	arrivals int64
 }
 
@@ -133,32 +132,31 @@ func (d *Double) currentRound(ctx context.Context) (roundState, error) {
 		r.version, r.arrivals = stat.Version, stat.Pzxid
 		if len(data) > 0 {
 			if r.number, err = strconv.ParseInt(string(data), 10, 64); err != nil {
-				err = fmt.Errorf("data of the znode is not a round number: %w", err)
+				err = fmt.Errorf("data is not the number of a round: %w", err)
 			}
 		}
 		return r, err
 	})
 }
 
-// participantName returns a unique name of a participant, by which participants are in the order of their
-// arrivals.
+// participantName returns a unique name for a new participant. The names sort in the order of the arrivals.
 func participantName(arrivals int64) string {
 	return fmt.Sprintf("%019d-%s", arrivals, strings.ToLower(crand.Text()))
 }
 
-// isParticipant reports whether a child is a participant. Other children must not count, because they
+// isParticipant reports whether the child name is a participant. Other children must not count, because they
 // would never leave.
 func isParticipant(name string) bool { return participants.MatchString(name) }
 
 var participants = regexp.MustCompile(`^[0-9]{19}-[a-z2-7]{26,}$`)
 
-// ready returns the path of the znode that exists while a round has begun and is not over.
-func (d *Double) ready(number int64) string {
+// readyPath returns the path of the znode that exists while round number has begun and is not over.
+func (d *Double) readyPath(number int64) string {
 	return path.Join(d.setup.Path, fmt.Sprintf("ready-%d", number))
 }
 
-// present returns the names of the participants' znodes, in the order of their arrivals.
-func (d *Double) present(ctx context.Context) ([]string, error) {
+// presentParticipants returns the names of the participants' znodes, in the order of their arrivals.
+func (d *Double) presentParticipants(ctx context.Context) ([]string, error) {
 	names, err := connection.List(ctx, d.setup.Conn, d.setup.Path)
 	names = slices.DeleteFunc(names, func(name string) bool { return !isParticipant(name) })
 	slices.Sort(names)

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// handleReply applies a reply to the tree.
+// handleReply applies the reply to a request to the tree.
 func (u *updater) handleReply(f *fetch) {
 	if f.op == fetchSync {
 		u.handleSyncReply(f)
@@ -24,9 +24,8 @@ func (u *updater) handleReply(f *fetch) {
 	if !transient {
 		p.breaks = 0
 	}
-	// Handle the events of the previous watch and of the watch of this reply now, while inFlight is
-	// set. They may be older than this reply or than another reply in the tree, so they only make
-	// the part dirty.
+	// Handle the events of the previous watch and of the watch of this reply now, while inFlight is set. They
+	// may be older than the reply, so they only cause another read of the part.
 	u.pollPart(p)
 	if f.watch != nil {
 		u.setWatch(p, f)
@@ -51,7 +50,7 @@ func (u *updater) handleReply(f *fetch) {
 	u.enqueue(n, listPart)
 }
 
-// setWatch sets the watch of a part to that of a reply, unless the part has it already.
+// setWatch makes the watch that a reply has set the watch of the part, unless the part already has it.
 func (u *updater) setWatch(p *part, f *fetch) {
 	if p.watch != nil && p.watch.shared == f.watch {
 		return
@@ -63,21 +62,21 @@ func (u *updater) setWatch(p *part, f *fetch) {
 	}
 }
 
-// handleBreak handles a read that has failed with the connection.
+// handleBreak handles a read that failed because the connection broke.
 func (u *updater) handleBreak(p *part, f *fetch) {
 	p.dirty = true
 	u.pauseRequests()
 	if !errors.Is(f.err, zk.ErrConnectionClosed) || time.Since(f.sentTime) >= u.sessionTimeout/3 {
-		return // it was not sent, or the connection was closed because no reply was received at all
+		return // the request was not sent, or the connection broke because the server did not respond at all
 	}
 	if p.breaks++; p.breaks >= tooLargeAfter {
 		u.markTooLarge(p, f)
 	}
 }
 
-// markTooLarge records that a reply is larger than the connection accepts. The data is read again
-// when it has changed. The list is read again for a Sync or after a break, if the children have
-// changed: its watch was not set.
+// markTooLarge records that a reply is larger than the connection accepts. The data is read again when an
+// event shows that it has changed. The list has no watch then, so it is read again for a Sync or after a
+// break, if the children have changed.
 func (u *updater) markTooLarge(p *part, f *fetch) {
 	p.dirty = true
 	n := f.node
@@ -91,8 +90,7 @@ func (u *updater) markTooLarge(p *part, f *fetch) {
 	}
 }
 
-// retryTooLarge makes parts readable that were too large. They are read while no other read is in
-// flight.
+// retryTooLarge lets the parts of n that were too large be read again, each while no other read is in flight.
 func (n *node) retryTooLarge() {
 	if n.tooLargeMzxid != 0 {
 		n.statOnly, n.tooLargeMzxid, n.data.breaks = false, 0, tooLargeAfter-1
@@ -102,8 +100,8 @@ func (n *node) retryTooLarge() {
 	}
 }
 
-// setRead records that the data of n was read in the epoch of a request. If that is the current
-// epoch, the children can be read.
+// setRead records the epoch in which the data of n was read. If it is the current epoch, the children can be
+// read.
 func (u *updater) setRead(n *node, f *fetch) {
 	if f.epoch != u.epoch || n.data.epoch == u.epoch {
 		return
@@ -133,25 +131,24 @@ func (u *updater) applyData(n *node, f *fetch) {
 	n.dataErr = nil
 	u.applyValue(n, f, z)
 	if wasUnreadable && u.hasList(n) {
-		n.list.dirty = true // the children can be read as well
+		n.list.dirty = true // the children can be read now too
 		if wasPending {
 			u.markPending(&n.list, u.tick())
 		}
 	}
 }
 
-// applyStat applies the reply to a read of the Stat, of the root while it does not exist or of a
-// znode whose data cannot be read.
+// applyStat applies the reply to a read of the Stat: of the root while it does not exist, or of a znode whose
+// data cannot be read.
 func (u *updater) applyStat(n *node, f *fetch) {
 	if f.err == nil && f.exists && n.tooLargeMzxid != 0 && n.tooLargeMzxid != f.stat.Mzxid {
-		n.retryTooLarge() // the znode has changed
+		n.retryTooLarge() // the znode has changed, so its data may fit now
 		n.data.dirty = true
 		return
 	}
 	switch {
 	case f.err != nil:
-		// Every client may read the Stat, so this error is unexpected. It is reported to the
-		// reader.
+		// Every client may read a Stat, so this error is unexpected. Readers find it in Znode.Err.
 		n.dataErr, n.missing = connection.Refine(u.conn, f.err), false
 		z := Znode{Path: n.path}
 		if n.value != nil {
@@ -174,28 +171,29 @@ func (u *updater) applyStat(n *node, f *fetch) {
 	if n.dataErr == recipes.ErrTooLarge {
 		n.tooLargeMzxid = f.stat.Mzxid
 	} else {
-		n.statOnly = false // the next read may be permitted
+		n.statOnly = false // the next read of the data may be permitted
 	}
 }
 
-// filterChildren removes the names from a list of children that the filter of the program excludes. The program may
-// read the cache in it, so the caller does not hold the mutex of the tree.
+// filterChildren removes the names from a list of children that the user's filter excludes. The filter may
+// call methods of the cache, so the caller must not hold the mutex of the tree.
 func (u *updater) filterChildren(f *fetch) {
 	if u.filter != nil {
 		f.children = slices.DeleteFunc(f.children, func(name string) bool { return !u.filter(childPath(f.node.path, name)) })
 	}
 }
 
-// applyAbsence applies a reply by which n does not exist.
+// applyAbsence applies a reply that shows that n does not exist.
 func (u *updater) applyAbsence(n *node, f *fetch) {
 	if n.parent != nil && n.listedAt > f.sent {
-		n.data.dirty = true // a listing that was received in the meantime contains n
+		n.data.dirty = true // a listing that arrived in the meantime contains n, so read n again
 		return
 	}
 	u.removeNode(n)
 }
 
-// removeNode removes a node that was deleted. The root remains, and waits for its creation.
+// removeNode removes a node whose znode was deleted. The root remains in the tree, and waits for its
+// creation.
 func (u *updater) removeNode(n *node) {
 	u.clearNode(n)
 	if n.parent != nil {
@@ -209,7 +207,7 @@ func (u *updater) removeNode(n *node) {
 	u.enqueue(n, dataPart)
 }
 
-// clearNode removes the descendants of n and its value.
+// clearNode removes the value and the descendants of n.
 func (u *updater) clearNode(n *node) {
 	for _, c := range n.children {
 		u.removeNode(c)
@@ -224,7 +222,7 @@ func (u *updater) clearNode(n *node) {
 	}
 }
 
-// applyValue compares a value that was read with the tree, and applies it unless it is outdated.
+// applyValue applies the value z that was read for n, unless the tree contains a newer one.
 func (u *updater) applyValue(n *node, f *fetch, z Znode) {
 	old, first := n.value, u.isFirstOfSession(n, f)
 	switch {
@@ -248,7 +246,7 @@ func (u *updater) applyValue(n *node, f *fetch, z Znode) {
 	u.finishDataRead(n, f)
 }
 
-// finishDataRead records that the value of n is that of a reply, or newer.
+// finishDataRead records that the value of n is that of the reply f, or a newer one.
 func (u *updater) finishDataRead(n *node, f *fetch) {
 	n.data.known = true
 	u.setRead(n, f)
@@ -256,16 +254,17 @@ func (u *updater) finishDataRead(n *node, f *fetch) {
 	u.applyDeferred(n, f.sent)
 }
 
-// isParentConfirmed reports whether the parent in the tree was the parent of n when n was read.
-// That is known if a watch on the parent, which was set before, has not fired. Otherwise n may be
-// the child of another znode that has replaced the parent.
+// isParentConfirmed reports whether the parent of n in the tree was certainly the parent when n was read: a
+// watch on the parent was set before, and has not fired. Otherwise n may be the child of another znode that
+// has replaced the parent.
 func (u *updater) isParentConfirmed(n *node) bool {
 	p := n.parent
 	return p == nil || u.isCurrent(&p.data) || u.isCurrent(&p.list)
 }
 
-// deferReply keeps a reply until the parent was read again. If the parent is the same znode then,
-// it was the parent when n was read. If it is another znode, n is removed with its previous parent.
+// deferReply stores a reply until the parent of n was read again. If the parent is the same znode then, it
+// was the parent when n was read, and the reply is applied. Otherwise n is removed together with its previous
+// parent.
 func (u *updater) deferReply(n *node, d *deferredReply) {
 	n.data.known = false
 	if n.removed {
@@ -281,9 +280,8 @@ func (u *updater) readAgain(n *node) {
 	u.enqueue(n, dataPart)
 }
 
-// applyDeferred applies the deferred replies of the children of n, after a request that was sent at
-// a time has shown that n is the znode in the tree. Replies that were deferred later remain
-// deferred.
+// applyDeferred applies the deferred replies of the children of n, after a request that was sent at the time
+// sent has shown that n is the znode in the tree. Replies that were deferred after that time remain deferred.
 func (u *updater) applyDeferred(n *node, sent uint64) {
 	children := n.deferredChildren
 	n.deferredChildren = nil
@@ -321,8 +319,8 @@ func (u *updater) setNewValue(n *node, z Znode) {
 	}
 }
 
-// replaceValue replaces the value of a node by another state of the same znode. If Sync waits for it
-// and the list of children was too large, the list is read again if it has changed.
+// replaceValue replaces the value of a node by a newer state of the same znode. If a Sync waits for it and
+// the list of children was too large, the list is read again if it has changed.
 func (u *updater) replaceValue(n *node, z Znode) {
 	old := n.value
 	z.Err = n.err()
@@ -347,14 +345,14 @@ func copyChildrenStat(to, from *zk.Stat) {
 	to.Pzxid, to.Cversion, to.NumChildren = from.Pzxid, from.Cversion, from.NumChildren
 }
 
-// applyList applies the reply to a read of the children.
+// applyList applies the reply to a listing of the children of n.
 func (u *updater) applyList(n *node, f *fetch) {
 	p := &n.list
 	switch {
 	case n.value == nil:
-		return // n was deleted, or has no value yet; the list is read after the data
+		return // n was deleted, or has no value yet; in that case the list is read after the data
 	case errors.Is(f.err, zk.ErrNoNode), f.err == nil && f.stat.Czxid != n.value.Stat.Czxid:
-		// The list is not that of the znode in the tree.
+		// The list belongs to another znode than that in the tree, so read both again.
 		p.dirty, n.data.dirty, p.known = true, true, false
 		return
 	case f.err != nil:
@@ -377,7 +375,8 @@ func (u *updater) applyList(n *node, f *fetch) {
 	now := u.tick()
 	for _, name := range f.children {
 		if c := n.children[name]; c != nil {
-			// If a deletion was received before the list, it is not that of the listed znode.
+			// If the deletion of a child was received before the list, the deletion concerns an earlier znode
+			// than that in the list. Handle it first.
 			u.pollPart(&c.data)
 		}
 		c := n.children[name]
@@ -389,12 +388,12 @@ func (u *updater) applyList(n *node, f *fetch) {
 		}
 		c.listedAt = now
 		if changed && c.value != nil && c.value.Err != nil {
-			c.data.dirty = true // the servers send no events of a znode that the client must not read
+			c.data.dirty = true // servers send no events of a znode that the client may not read, so read its Stat again
 		}
 		u.enqueue(c, dataPart)
 	}
 	for _, c := range n.children {
-		// A child that is newer than the list was created after it.
+		// A child whose creation is newer than the list is not in the list. It remains.
 		if c.listedAt != now && (c.value == nil || c.value.Stat.Czxid <= f.stat.Pzxid) {
 			u.removeNode(c)
 		}

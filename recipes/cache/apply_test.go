@@ -26,12 +26,13 @@ func TestApply_DeletionNeedsNoRequest(t *testing.T) {
 	})
 }
 
-// manual is an updater of /a without a goroutine. The test applies replies and events in any order.
-// In a cache they arrive in the order of the connection, but each on a separate goroutine.
+// manual is an updater of /a without a goroutine. The test applies replies and events in any order. In a
+// cache, the connection delivers them in order, but each to a separate goroutine.
 type manual struct {
 	*testing.T
 	u *updater
-	// watches and fire are the watches that were set and have not fired, by kind and path.
+	// watches and fire contain the watches that were set and have not fired, and the functions that fire
+	// them, by kind and path.
 	watches map[string]*watch.Watch
 	fire    map[string]func(zk.EventType)
 }
@@ -60,7 +61,7 @@ func (m *manual) node(path string) *node {
 	return n
 }
 
-// start returns a request that is sent now.
+// start returns a request that is sent at the present logical time.
 func (m *manual) start(path string, op fetchOp) *fetch {
 	m.Helper()
 	f := &fetch{node: m.node(path), op: op, watching: true, epoch: m.u.epoch, sent: m.u.tick()}
@@ -73,7 +74,7 @@ func (m *manual) start(path string, op fetchOp) *fetch {
 	return f
 }
 
-// complete sets the reply of a request, which has set a watch or has found one.
+// complete sets the reply of a request. The request has set a watch, or has found one in the pool.
 func (m *manual) complete(f *fetch, czxid, mzxid, pzxid int64, children ...string) *fetch {
 	f.stat, f.children, f.exists = &zk.Stat{Czxid: czxid, Mzxid: mzxid, Pzxid: pzxid}, children, true
 	key := map[partKind]string{dataPart: "data ", listPart: "list "}[f.kind] + f.node.path
@@ -96,13 +97,13 @@ func (m *manual) completeAbsent(f *fetch) *fetch {
 	return f
 }
 
-// read sends a request and applies its reply.
+// read sends a request and applies its reply immediately.
 func (m *manual) read(path string, op fetchOp, czxid, mzxid, pzxid int64, children ...string) {
 	m.Helper()
 	m.u.handleReply(m.complete(m.start(path, op), czxid, mzxid, pzxid, children...))
 }
 
-// changeParent fires the watches on /a without a deletion, and handles the events.
+// changeParent fires the watches on /a with events other than a deletion, and handles the events.
 func (m *manual) changeParent() {
 	m.fire["data /a"](zk.EventNodeDataChanged)
 	m.fire["list /a"](zk.EventNodeChildrenChanged)
@@ -128,7 +129,7 @@ func (m *manual) requireQueued(path string) {
 	require.True(m, m.node(path).data.queued, "the data of %s is not read again", path)
 }
 
-// A part that is about to be read is read once, even if its watch has fired.
+// A part that waits to be read is read only once, even if its watch fires in the meantime.
 func TestApply_ReadIsQueuedOnce(t *testing.T) {
 	runManual(t, func(m *manual) {
 		n := m.node("/a/b")
@@ -141,8 +142,9 @@ func TestApply_ReadIsQueuedOnce(t *testing.T) {
 	})
 }
 
-// The fields of the Stat that describe the children are those of the newest reply.
-func TestApply_StatOfChildren(t *testing.T) {
+// The fields of a Stat that describe the children come from the newest reply, whether it contains the data or
+// the list.
+func TestApply_NewestStatOfChildren(t *testing.T) {
 	runManual(t, func(m *manual) {
 		data := m.start("/a", fetchData)
 		m.read("/a", fetchList, 1, 1, 9, "b")
@@ -154,7 +156,7 @@ func TestApply_StatOfChildren(t *testing.T) {
 	})
 }
 
-// A reply that is older than the tree, from a server that lags behind, is dropped.
+// A reply from a server that lags behind is older than the tree, and is dropped.
 func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
 	runManual(t, func(m *manual) {
 		m.read("/a/b", fetchData, 4, 5, 4)
@@ -167,8 +169,8 @@ func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
 	})
 }
 
-// TestTrap29_ListBeforeOlderReply fails if a child that is listed is removed by an earlier reply,
-// according to which it does not exist.
+// TestTrap29_ListBeforeOlderReply fails if an older reply, which says that a child does not exist, removes
+// the child after a newer list contains it.
 func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	runManual(t, func(m *manual) {
 		older := m.completeAbsent(m.start("/a/b", fetchData))
@@ -181,8 +183,8 @@ func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	})
 }
 
-// TestTrap29_ListAfterNewerReply fails if a child is removed by an earlier list without it,
-// although it was created again since.
+// TestTrap29_ListAfterNewerReply fails if an older list without a child removes the child, which was created
+// again after the list.
 func TestTrap29_ListAfterNewerReply(t *testing.T) {
 	runManual(t, func(m *manual) {
 		older := m.start("/a", fetchList)
@@ -195,9 +197,9 @@ func TestTrap29_ListAfterNewerReply(t *testing.T) {
 	})
 }
 
-// A child is deleted and created again, then listed. The deletion, which the client library has
-// delivered before the list, is handled after it. It must not remove the new child, for which there
-// would be no further event.
+// A child is deleted and created again, then listed. The client library delivers the deletion before the
+// list, but the updater handles it afterwards. It must not remove the new child, because no further event
+// would restore it.
 func TestTrap29_DeletionAfterNewerList(t *testing.T) {
 	t.Run("no reply in flight", func(t *testing.T) {
 		runManual(t, func(m *manual) {
@@ -229,8 +231,8 @@ func TestTrap29_DeletionAfterNewerList(t *testing.T) {
 	})
 }
 
-// A parent and its child are replaced, and the child is applied first. It must not be reported as a
-// child of the previous parent, and then as deleted with it.
+// A parent and its child are replaced, and the reply for the child is applied first. The child must not be
+// reported as a child of the previous parent, and then as deleted with it.
 func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 	t.Run("the deletion of the parent was delivered", func(t *testing.T) {
 		runManual(t, func(m *manual) {
@@ -248,7 +250,7 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 			m.read("/a/b", fetchData, 4, 4, 4)
 			m.requireEvents()
 			require.False(m, m.node("/a/b").data.queued, "the reply is deferred")
-			m.u.handleReply(m.complete(list, 3, 3, 4, "b")) // the list of another znode confirms nothing
+			m.u.handleReply(m.complete(list, 3, 3, 4, "b")) // the list belongs to another znode, so it does not confirm the child
 			m.requireEvents()
 			m.u.handleReply(m.complete(data, 3, 3, 4))
 			m.requireEvents("deleted /a/b", "deleted /a", "created /a=")
@@ -260,7 +262,7 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 			data := m.start("/a", fetchData)
 			m.read("/a/b", fetchData, 4, 4, 4)
 			require.False(m, m.node("/a/b").data.queued, "the reply is deferred")
-			m.u.handleReply(m.complete(data, 1, 3, 4)) // it was sent before, and confirms nothing
+			m.u.handleReply(m.complete(data, 1, 3, 4)) // the request was sent before, so it does not confirm the child
 			m.requireEvents("changed /a=")
 			m.requireQueued("/a")
 			m.read("/a", fetchData, 1, 3, 4)
@@ -279,9 +281,9 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 	})
 }
 
-// TestTrap29_DeferredParent fails if a parent whose reply is deferred, until the parent above it
-// was read again, confirms its children.
-func TestTrap29_DeferredParent(t *testing.T) {
+// TestTrap29_DeferredParentConfirmsNoChild fails if a parent confirms its children although its own reply is deferred, until
+// the parent above it was read again.
+func TestTrap29_DeferredParentConfirmsNoChild(t *testing.T) {
 	runManual(t, func(m *manual) {
 		m.read("/a/b", fetchList, 2, 2, 3, "c")
 		m.read("/a/b/c", fetchData, 3, 3, 3)
@@ -300,13 +302,13 @@ func TestTrap29_DeferredParent(t *testing.T) {
 	})
 }
 
-// The event of a previous watch does not concern a znode that was read since.
-func TestTrap29_LateEvent(t *testing.T) {
+// A late event of a previous watch does not concern a znode that was read since.
+func TestTrap29_LateEventOfPreviousWatch(t *testing.T) {
 	runManual(t, func(m *manual) {
 		old, fire := m.node("/a/b").data.watch, m.fire["data /a/b"]
 		f := m.start("/a/b", fetchData)
 		fire(zk.EventNodeDeleted)
-		m.u.handleReply(m.complete(f, 4, 4, 4)) // read after the znode was created again
+		m.u.handleReply(m.complete(f, 4, 4, 4)) // the znode was read after it was created again
 		m.u.handleEvent(old, zk.Event{Type: zk.EventNodeDeleted})
 		m.requireEvents("deleted /a/b", "created /a/b=")
 		m.requireQueued("/a/b")

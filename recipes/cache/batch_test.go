@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
-// TestCache_Batches fails if a batch ends before a quiet period, or lasts longer than ten, if events are missing, or
-// the iteration does not end with the context and with the cache.
+// TestCache_Batches fails if a batch ends before a quiet period, or lasts longer than ten of them, if events
+// are missing, or if the iteration does not end with the context and with the cache.
 func TestCache_Batches(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
@@ -38,7 +38,7 @@ func TestCache_Batches(t *testing.T) {
 			create(h, fmt.Sprint("/a/", i))
 		}
 		time.Sleep(time.Minute)
-		for i := range 30 { // half a second apart, so that a batch never ends by a pause
+		for i := range 30 { // the events are half a second apart, so that no quiet period ends the batch
 			set(h, "/a", fmt.Sprint(i))
 			time.Sleep(time.Second / 2)
 		}
@@ -47,7 +47,7 @@ func TestCache_Batches(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		<-ended
-		require.Equal(h, arrival{time.Second, 2}, arrivals[0]) // /a and Fresh
+		require.Equal(h, arrival{time.Second, 2}, arrivals[0]) // the events for /a and Fresh
 		require.Equal(h, arrival{61 * time.Second, 3}, arrivals[1])
 		require.Equal(h, 130*time.Second, arrivals[2].at)
 		require.Len(h, arrivals, 5)

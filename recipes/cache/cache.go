@@ -35,7 +35,7 @@ func New(conn *zk.Conn, path string, scope Scope, opts ...Option) (*Cache, error
 	return u.cache, nil
 }
 
-// newCache returns the updater of a new cache.
+// newCache returns the updater of a new cache, without its goroutine.
 func newCache(conn *zk.Conn, path string, scope Scope, opts []Option) (*updater, error) {
 	options := cacheOptions{concurrency: 64}
 	s, err := recipe.NewReader(conn, path, &options, opts, Option.ApplyCache)

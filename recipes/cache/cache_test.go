@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The documentation states which events a cache above a lock delivers for an acquisition.
-func TestCache_AboveLock(t *testing.T) {
+// The package documentation says which events a cache above a lock delivers for an acquisition.
+func TestCache_EventsAboveLock(t *testing.T) {
 	for data, want := range map[string][]string{
 		"":          {"created znode", "changed lock", "deleted znode"},
 		"some data": {"created znode", "deleted znode"},
@@ -33,7 +33,7 @@ func TestCache_AboveLock(t *testing.T) {
 				require.NoError(h, hold.Release())
 				synctest.Wait()
 			}
-			acquire() // the first acquisition finds out whether the znode has data
+			acquire() // before the first acquisition, it is unknown whether the znode has data
 			_, r := fill(h, "/locks", Subtree)
 			r.take()
 			acquire()
@@ -51,7 +51,7 @@ func TestCache_AboveLock(t *testing.T) {
 	}
 }
 
-// Invalid arguments are rejected.
+// New rejects invalid arguments.
 func TestNew_InvalidArguments(t *testing.T) {
 	conn := new(zk.Conn)
 	for _, c := range []struct {
@@ -73,7 +73,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 	}
 }
 
-// The cache and its events contain the levels of the scope, and no others.
+// The cache and its events contain exactly the levels of the scope.
 func TestCache_Scopes(t *testing.T) {
 	for scope, want := range map[Scope][]string{
 		Node:     {"created /a=1", "fresh"},
@@ -89,7 +89,7 @@ func TestCache_Scopes(t *testing.T) {
 			require.Equal(h, want, r.take())
 			requireEqual(h, c, r, scope)
 			require.True(h, c.Fresh())
-			// Changes outside of the scope are not reported.
+			// Changes outside of the scope cause no events.
 			createWith(h, "/a/b/c/d/e", "6")
 			set(h, "/a/b/c/d", "7")
 			if scope < Subtree {
@@ -117,7 +117,7 @@ func TestCache_WithoutData(t *testing.T) {
 	})
 }
 
-// A cache waits for the creation of its path, again and again.
+// A cache waits until its path is created, and does so again after each deletion.
 func TestCache_PathDoesNotExist(t *testing.T) {
 	for _, scope := range []Scope{Node, Subtree} {
 		run(t, func(h *bubble.Test) {
@@ -144,7 +144,7 @@ func TestCache_PathDoesNotExist(t *testing.T) {
 	}
 }
 
-// A znode that the client must not read is reported, and the other znodes are cached.
+// A znode that the client may not read is reported with an error, and the other znodes are cached.
 func TestCache_NoPermission(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		require.NoError(h, h.Operator.AddAuth("digest", []byte("me:secret")))
@@ -160,12 +160,12 @@ func TestCache_NoPermission(t *testing.T) {
 		require.ErrorIs(h, z.Err, recipes.ErrPermission)
 		require.Equal(h, int32(1), z.Stat.NumChildren)
 
-		// The znode is replaced by a readable znode.
+		// The unreadable znode is replaced by a readable one.
 		remove(h, "/a/secret/below", "/a/secret")
 		createWith(h, "/a/secret", "4")
 		require.Equal(h, []string{"deleted /a/secret", "created /a/secret=4"}, r.take())
 
-		// A change of an ACL causes no event. Sync reads the znode again.
+		// A change of an ACL causes no event. Sync reads a znode again that was unreadable.
 		_, err = h.Operator.Create("/a/late", []byte("5"), 0, zk.DigestACL(zk.PermAll, "me", "secret"))
 		require.NoError(h, err)
 		createWith(h, "/a/late/below", "6")
@@ -179,8 +179,8 @@ func TestCache_NoPermission(t *testing.T) {
 	})
 }
 
-// TestCache_ChildrenOfContainers fails if the children of a container are not cached because of the
-// owner in its Stat, which is 0 on Apache's servers, and the smallest int64 on ClickHouse Keeper.
+// TestCache_ChildrenOfContainers fails if the children of a container are not cached because its Stat
+// contains an owner: 0 on Apache's servers, and the smallest int64 on ClickHouse Keeper.
 func TestCache_ChildrenOfContainers(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
 		run(t, func(h *bubble.Test) {
@@ -195,7 +195,7 @@ func TestCache_ChildrenOfContainers(t *testing.T) {
 	}
 }
 
-// The cache can be closed at any time, repeatedly and concurrently.
+// Close can be called at any time, repeatedly and concurrently.
 func TestClose(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		run(t, func(h *bubble.Test) {
@@ -219,7 +219,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// If the owner of the connection closes it, the cache ends and keeps its last state.
+// If the owner of the connection closes it, the cache ends, and reads return its last state.
 func TestCache_ConnectionIsClosed(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		run(t, func(h *bubble.Test) {
@@ -285,7 +285,7 @@ func TestWithFilter(t *testing.T) {
 		var c *Cache
 		c, _ = fill(h, "/a", Subtree, WithFilter(func(path string) bool {
 			if c != nil {
-				c.Get("/a") // the cache is not locked
+				c.Get("/a") // the filter can read the cache, because the cache is not locked
 			}
 			return path != "/a/locks"
 		}))

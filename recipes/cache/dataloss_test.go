@@ -13,22 +13,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// dialServer opens a connection by zkdial, which recovers if the servers have lost their data.
+// dialServer opens a connection with package zkdial, which recovers if the servers have lost their data.
 func dialServer(h *bubble.Test) *zk.Conn {
 	h.Helper()
 	conn, _, err := zkdial.Connect([]string{h.Server.Name()}, bubble.SessionTimeout, zkdial.WithDialer(h.Server.Dialer()))
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
-		time.Sleep(time.Second) // goroutines that wait for the connection return
+		time.Sleep(time.Second) // the goroutines that wait for the connection end now
 	})
 	_, err = zkdial.Wait(h.Context(), conn)
 	require.NoError(h, err)
 	return conn
 }
 
-// pad creates znodes until the last zxid is at least a number, and returns the last zxid.
-func pad(h *bubble.Test, until int64) int64 {
+// createZnodesUntil creates znodes until the last zxid of the server is at least until. It returns the last zxid.
+func createZnodesUntil(h *bubble.Test, until int64) int64 {
 	h.Helper()
 	for {
 		_, stat, err := h.Operator.Exists("/")
@@ -41,10 +41,9 @@ func pad(h *bubble.Test, until int64) int64 {
 	}
 }
 
-// TestDataLoss_ZnodesExistAgain fails if a cache keeps its znodes after the servers have lost their
-// data, and the same znodes exist again with smaller zxids. In a restored backup, the czxids are
-// equal.
-func TestDataLoss_ZnodesExistAgain(t *testing.T) {
+// TestDataLoss_SameZnodesExistAgain fails if a cache keeps old znodes after the servers have lost their data,
+// when the same znodes exist again with smaller zxids. In a restored backup, the czxids are even equal.
+func TestDataLoss_SameZnodesExistAgain(t *testing.T) {
 	for name, scope := range map[string]Scope{"node": Node, "children": Children, "subtree": Subtree} {
 		for _, restored := range []bool{false, true} {
 			if restored {
@@ -53,8 +52,8 @@ func TestDataLoss_ZnodesExistAgain(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				run(t, func(h *bubble.Test) {
 					h.Conn = dialServer(h)
-					begin := pad(h, 0) + 50
-					pad(h, begin)
+					begin := createZnodesUntil(h, 0) + 50
+					createZnodesUntil(h, begin)
 					create(h, "/a", "/a/b", "/a/lost")
 					for range 20 {
 						set(h, "/a", "old")
@@ -79,7 +78,7 @@ func TestDataLoss_ZnodesExistAgain(t *testing.T) {
 					h.Server.Restart(zktest.LoseAll)
 					h.Operator = h.Connect()
 					if restored {
-						pad(h, begin)
+						createZnodesUntil(h, begin)
 					}
 					createWith(h, "/a", "new")
 					createWith(h, "/a/b", "new")
@@ -110,7 +109,7 @@ func TestDataLoss_ZnodesExistAgain(t *testing.T) {
 					}
 					require.ElementsMatch(h, append(want, "stale", "fresh"), got)
 
-					// Later changes are compared by their zxids again.
+					// After the recovery, changes are compared by their zxids again.
 					set(h, "/a", "newer")
 					synctest.Wait()
 					require.NoError(h, compareWithServer(h.Operator, c, scope))

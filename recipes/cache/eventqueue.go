@@ -9,7 +9,7 @@ package cache
 type eventQueue struct {
 	head, tail *queuedEvent
 	paths      map[string]pathEvents
-	connection *queuedEvent // Stale or Fresh
+	connection *queuedEvent // the pending Stale or Fresh event, or nil
 }
 
 type queuedEvent struct {
@@ -18,10 +18,10 @@ type queuedEvent struct {
 	node, old  *Znode
 }
 
-// pathEvents are the events of one path that were not received yet: at most one of each field.
+// pathEvents are the pending events of one path, at most one of each kind.
 type pathEvents struct {
-	deletion *queuedEvent // Deleted
-	state    *queuedEvent // Created or Changed
+	deletion *queuedEvent // of kind Deleted, or nil
+	state    *queuedEvent // of kind Created or Changed, or nil
 }
 
 func newEventQueue() eventQueue { return eventQueue{paths: map[string]pathEvents{}} }
@@ -44,7 +44,7 @@ func (q *eventQueue) addChanged(old, z *Znode) {
 	q.paths[z.Path] = p
 }
 
-// replaceState updates the Stat in the event of a znode, if there is one.
+// replaceState updates the Stat in the pending event of a znode, if there is one.
 func (q *eventQueue) replaceState(z *Znode) {
 	if p := q.paths[z.Path]; p.state != nil {
 		p.state.node = z
@@ -53,7 +53,7 @@ func (q *eventQueue) replaceState(z *Znode) {
 
 func (q *eventQueue) addDeleted(old *Znode) {
 	p := q.paths[old.Path]
-	isKnown := true // the reader knows the znode
+	isKnown := true // true if the reader knows the znode
 	if p.state != nil {
 		q.remove(p.state)
 		if p.state.kind == Created {
@@ -69,8 +69,8 @@ func (q *eventQueue) addDeleted(old *Znode) {
 	q.setPath(old.Path, p)
 }
 
-// addConnection adds Stale or Fresh, which alternate. If the reader has not received the previous
-// one, it knows the current state already, and both are removed.
+// addConnection adds a Stale or a Fresh event, which alternate. If the previous one is still pending, the
+// reader knows the current state already, and both are removed.
 func (q *eventQueue) addConnection(kind Kind) {
 	if q.connection != nil {
 		q.remove(q.connection)
@@ -112,7 +112,7 @@ func (q *eventQueue) setPath(path string, p pathEvents) {
 	}
 }
 
-// first returns the first event. The queue must not be empty.
+// first returns the first pending event. The queue must not be empty.
 func (q *eventQueue) first() Event {
 	e := Event{Kind: q.head.kind}
 	if z := q.head.old; z != nil {
@@ -124,7 +124,7 @@ func (q *eventQueue) first() Event {
 	return e
 }
 
-// removeFirst removes the event that first has returned.
+// removeFirst removes the event that first returns.
 func (q *eventQueue) removeFirst() {
 	e := q.head
 	q.remove(e)

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
-// Random changes of a tree are added to the queue, and received at random times. A reader can apply
-// all events, has the tree after the last event, and the queue is not longer than the number of
-// znodes that the reader and the tree contain.
+// Random changes of a tree are added to the queue, and received at random times. A reader can apply each
+// event, and has the tree after the last event. The queue is never longer than the number of znodes that the
+// reader knows and those in the tree.
 func TestEventQueue_RandomChanges(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -82,8 +82,8 @@ func TestEventQueue_RandomChanges(t *testing.T) {
 	}
 }
 
-// The program receives events late. The cache does not wait for it, the queue is bounded, and the
-// program receives the newest state.
+// A program that receives events late does not delay the cache. The queue is bounded, and the program
+// receives the newest state.
 func TestTrap30_SlowReader(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")

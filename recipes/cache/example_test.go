@@ -38,7 +38,7 @@ func Example() {
 	}
 	defer config.Close()
 	put("/config/size", "7")
-	if err := config.Sync(context.Background()); err != nil { // now the cache contains all settings
+	if err := config.Sync(context.Background()); err != nil { // after Sync, the cache contains all settings
 		log.Fatal(err)
 	}
 	names, _ := config.Children("/config")
@@ -66,7 +66,7 @@ func Example() {
 	// color is blue
 }
 
-// Znodes whose data is JSON.
+// A cache decodes znodes whose data is JSON.
 func ExampleOf() {
 	srv, err := zktest.NewServer() // a program connects to its ensemble instead
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// fetchQueue contains the parts that must be read, in the order in which they are read.
+// fetchQueue contains the parts of znodes that must be read, the next one first.
 type fetchQueue struct {
 	items []nodePart
 	head  int
@@ -34,15 +34,15 @@ func (q *fetchQueue) pop() nodePart {
 	return p
 }
 
-// If the connection has broken aloneAfter times while a part was read, the part is read while no
-// other read is in flight. After tooLargeAfter times it is not read any more, because the reply is
+// If the connection has broken aloneAfter times while a part was read, the part is read while no other read
+// is in flight. If it has broken tooLargeAfter times, the part is not read any more, because the reply is
 // probably too large.
 const (
 	aloneAfter    = 2
 	tooLargeAfter = 5
 )
 
-// enqueue adds a part to a queue if it is dirty and can be read now. The list of children is read
+// enqueue adds a part of n to a queue if it is dirty and can be read now. The list of children can be read
 // after the data.
 func (u *updater) enqueue(n *node, kind partKind) {
 	p := n.part(kind)
@@ -55,7 +55,7 @@ func (u *updater) enqueue(n *node, kind partKind) {
 			return
 		}
 		if !hasList || n.tooLargePzxid != 0 && n.tooLargePzxid == n.value.Stat.Pzxid {
-			u.cancelRead(p) // not needed, or known to be too large
+			u.cancelRead(p) // the part is not needed, or known to be too large
 			return
 		}
 	} else if n.deferred != nil {
@@ -69,8 +69,8 @@ func (u *updater) enqueue(n *node, kind partKind) {
 	}
 }
 
-// repeatRejected reads all parts again that the servers have refused to read. No event reports that the
-// reason has passed.
+// repeatRejected reads all parts again that the servers have refused to read. No event reports when the
+// reason for the refusal has passed.
 func (u *updater) repeatRejected() {
 	u.tree.root.walk(func(n *node) {
 		for kind, err := range [...]error{dataPart: n.dataErr, listPart: n.listErr} {
@@ -82,9 +82,9 @@ func (u *updater) repeatRejected() {
 	})
 }
 
-// sendRequests sends the requests that can be sent now.
+// sendRequests sends requests for the queued parts, as many as may be in flight.
 func (u *updater) sendRequests() {
-	u.tree.mu.Lock() // pollPart may remove nodes
+	u.tree.mu.Lock() // pollPart may remove nodes, for which the mutex must be held
 	defer u.tree.mu.Unlock()
 	isRoundWaiting := len(u.syncRound) == 0 && len(u.waitingSyncs) > 0 || len(u.syncRound) > 0 && !u.roundMarked
 	if u.up && !u.paused && !u.syncInFlight && (u.needsSync || isRoundWaiting) {
@@ -105,11 +105,11 @@ func (u *updater) sendRequests() {
 	}
 }
 
-// startFetch reads a part that was removed from a queue. It returns false if the read is not needed
-// any more.
+// startFetch sends a request for a part that was removed from a queue. It returns false if the part need not
+// be read any more.
 func (u *updater) startFetch(np nodePart) bool {
 	n, p := np.node, np.node.part(np.kind)
-	u.pollPart(p) // before queued is reset, so that the part is not added to the queue again
+	u.pollPart(p) // must happen before queued is reset, so that the part is not added to the queue again
 	p.queued = false
 	if n.removed || !p.dirty {
 		return false
@@ -124,8 +124,9 @@ func (u *updater) startFetch(np nodePart) bool {
 	case n.missing:
 		f.op = fetchStat
 	case n.statOnly:
-		// The servers send no events of a znode that the client must not read, and a watch on a
-		// znode that does not exist would remain.
+		// Servers send no events of a znode that the client may not read, and a watch on a znode that does
+		// not exist would remain. So the request sets a watch only on the root, and on a znode whose data is
+		// too large.
 		f.op, f.watching = fetchStat, n.parent == nil || n.tooLargeMzxid != 0
 	}
 	p.inFlight, p.dirty = true, false
@@ -134,7 +135,7 @@ func (u *updater) startFetch(np nodePart) bool {
 	return true
 }
 
-// send sends a request in the background. The reply is added to replies.
+// send sends a request in the background, and adds the reply to replies.
 func (u *updater) send(f *fetch) {
 	conn, replies, root := u.conn, u.replies, u.cache.path
 	go func() {
@@ -150,7 +151,7 @@ const (
 	fetchData fetchOp = iota
 	fetchStat
 	fetchList
-	fetchSync // synchronizes the server, and reads nothing
+	fetchSync // synchronizes the server with the leader, and reads nothing
 )
 
 var whatOf = [...]watch.What{fetchData: watch.Data, fetchStat: watch.Existence, fetchList: watch.Children}
@@ -164,8 +165,7 @@ type fetch struct {
 	epoch    uint64
 	// connEpoch is the epoch of the connection before the request.
 	connEpoch uint64
-	// sent is the logical time of the request (see updater.clock), and sentTime the time at which
-	// it was sent.
+	// sent is the logical time of the request, by updater.clock. sentTime is its wall-clock time.
 	sent     uint64
 	sentTime time.Time
 
@@ -174,12 +174,12 @@ type fetch struct {
 	stat     *zk.Stat
 	exists   bool
 	watch    *watch.Watch
-	session  int64 // the session after the reply
+	session  int64 // the session when the reply arrived
 	err      error
 }
 
-// run sends the request, and blocks until the connection answers it or breaks. It uses only the
-// fields of the request.
+// run sends the request, and blocks until the connection answers it or breaks. It is safe to call in any
+// goroutine, because it uses only fields of f.
 func (f *fetch) run(conn *zk.Conn, root string) {
 	switch {
 	case f.op == fetchSync:

@@ -16,7 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A change, a creation and a deletion cost few requests. Ephemeral znodes have no children to list.
+// A change, a creation and a deletion of a znode cost few requests. The children of ephemeral znodes are not
+// listed, because there are none.
 func TestFetch_RequestsPerChange(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
@@ -60,7 +61,7 @@ func TestFetch_ConcurrencyIsLimited(t *testing.T) {
 	})
 }
 
-// A znode that was deleted before the cache has read it leaves no watch.
+// A znode that is deleted before the cache reads it leaves no watch.
 func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
@@ -80,8 +81,7 @@ func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 		require.Equal(h, []string{"data /a", "children /a"}, watches(h))
 		require.Equal(h, 2, channels(h))
 
-		// Nor does a znode leave a watch that the client must not read. The cache reads only its
-		// Stat.
+		// A znode that the client may not read leaves no watch either. The cache reads only its Stat.
 		h.Server.Before(zktest.Match{Op: zktest.OpGetData, Session: cacheSession(h), Path: "/a/*"}, zktest.Fail(zk.ErrNoAuth))
 		h.Server.Before(zktest.Match{Op: zktest.OpExists, Session: cacheSession(h), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
 			remove(h, q.Path)
@@ -93,8 +93,8 @@ func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 	})
 }
 
-// A listing that is larger than the receive buffer breaks the connection. It is reported, and not
-// requested again and again.
+// A listing that is larger than the receive buffer breaks the connection. The cache reports it in Znode.Err,
+// and does not request it again and again.
 func TestTrap37_TooManyChildren(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/few", "/a/few/x")
@@ -113,7 +113,7 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 		listings := countRequests(h, zktest.OpGetChildren2, "/a/many")
 		require.LessOrEqual(h, listings, tooLargeAfter)
 
-		// The cache continues to update the other znodes.
+		// The cache still updates the other znodes.
 		create(h, "/a/few/y")
 		require.Equal(h, []string{"created /a/few/y="}, r.take())
 		reconnect(h, c, func() {})
@@ -121,7 +121,7 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(h, listings, countRequests(h, zktest.OpGetChildren2, "/a/many"))
 
-		// The children are listed again after they have changed.
+		// After the children have changed, a reconnect lists them again.
 		for i := range 400 {
 			remove(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
@@ -149,7 +149,7 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 		require.NoError(h, c.Sync(h.Context()))
 		requireEqual(h, c, r, Subtree)
 
-		// If the listing is still too large, each change causes at most one break.
+		// If the listing is still too large, each change causes at most one break of the connection.
 		for i := range 400 {
 			create(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
@@ -166,8 +166,8 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 	})
 }
 
-// TestTrap37_TooMuchData fails if data that is larger than the receive buffer is not reported, or
-// is requested again and again, which breaks the connection each time.
+// TestTrap37_TooMuchData fails if the cache does not report data that is larger than the receive buffer, or
+// requests it again and again, which breaks the connection each time.
 func TestTrap37_TooMuchData(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
@@ -186,7 +186,7 @@ func TestTrap37_TooMuchData(t *testing.T) {
 		set(h, "/a/b", "small")
 		require.Equal(h, []string{"changed /a/b=small"}, r.take())
 
-		// A new session causes at most one break.
+		// A new session causes at most one break of the connection.
 		set(h, "/a/b", strings.Repeat("x", 100<<10))
 		time.Sleep(10 * time.Second)
 		require.True(h, c.Fresh())
@@ -204,9 +204,9 @@ func TestTrap37_TooMuchData(t *testing.T) {
 	})
 }
 
-// Requests that were in flight together with a request that breaks the connection are not
+// One request breaks the connection because its reply is too large. The other requests in flight are not
 // considered too large.
-func TestTrap37_OtherRequestsInFlight(t *testing.T) {
+func TestTrap37_OtherRequestsAreNotTooLarge(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		for i := range 30 {
@@ -226,8 +226,8 @@ func TestTrap37_OtherRequestsInFlight(t *testing.T) {
 	})
 }
 
-// If a connection breaks because the server does not respond, no request is considered too large.
-func TestTrap37_UnresponsiveServer(t *testing.T) {
+// The connection breaks because the server does not respond. No reply is considered too large.
+func TestTrap37_UnresponsiveServerIsNotTooLarge(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c, r := fill(h, "/a", Node)
@@ -247,8 +247,8 @@ func TestTrap37_UnresponsiveServer(t *testing.T) {
 	})
 }
 
-// Whatever the reason is for which znodes of the tree cannot be read, the rest of the tree stays
-// current, and those znodes are read again when the reason has passed, although no event reports it.
+// Some znodes of the tree cannot be read, for various reasons. The rest of the tree stays current. Those
+// znodes are read again when the reason has passed, although no event reports it.
 func TestFetch_UnreadableZnodes(t *testing.T) {
 	refuse := func(code error, ops ...zktest.Op) func(h *bubble.Test) func() {
 		return func(h *bubble.Test) func() {
@@ -279,7 +279,7 @@ func TestFetch_UnreadableZnodes(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		begin func(h *bubble.Test) (end func())
-		want  string // in Znode.Err
+		want  string // part of the text of Znode.Err
 	}{
 		"data is too large":             {large, "too large"},
 		"a znode without read right":    {acl("/a/x/1"), ""},

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// run runs f with the connection of a cache, and an operator that changes znodes.
+// run runs f in a bubble, with the connection of a cache and an operator that changes znodes.
 func run(t *testing.T, f func(h *bubble.Test), opts ...zktest.Option) {
 	t.Helper()
 	bubble.Run(t, func(h *bubble.Test) {
@@ -44,7 +44,8 @@ func openCache(h *bubble.Test, path string, scope Scope, opts ...Option) *Cache 
 	return c
 }
 
-// fill opens a cache, waits until it is filled, and returns it with a replica, which applies its events.
+// fill opens a cache and waits until it is filled. It returns the cache, and a replica that applies the
+// events of the cache.
 func fill(h *bubble.Test, path string, scope Scope, opts ...Option) (*Cache, *replica) {
 	c := openCache(h, path, scope, opts...)
 	r := newReplica()
@@ -104,7 +105,8 @@ func reconnect(h *bubble.Test, c *Cache, f func()) {
 	require.True(h, c.Fresh())
 }
 
-// requestsDuring returns the requests of the session of the cache while f runs, without pings and events.
+// requestsDuring returns the requests that the session of the cache sends while f runs, without pings and
+// events.
 func requestsDuring(h *bubble.Test, f func()) zktest.Log {
 	begin := len(h.Server.Log())
 	f()
@@ -112,12 +114,12 @@ func requestsDuring(h *bubble.Test, f func()) zktest.Log {
 	return h.Server.Log()[begin:].Session(cacheSession(h)).Requests()
 }
 
-// countRequests returns how many requests of a kind were sent for a path.
+// countRequests returns how many requests with the operation op were sent for a path.
 func countRequests(h *bubble.Test, op zktest.Op, path string) int {
 	return h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == op && e.Path == path }).Count()
 }
 
-// watches returns the watches of the session of the cache at the server.
+// watches returns the watches that the server stores for the session of the cache.
 func watches(h *bubble.Test) []string {
 	var list []string
 	for _, w := range h.Server.Watches() {
@@ -128,13 +130,13 @@ func watches(h *bubble.Test) []string {
 	return list
 }
 
-// channels returns how many channels the client library holds for the watches of the cache.
+// channels returns how many channels the client library stores for the watches of the cache.
 func channels(h *bubble.Test) int { return bubble.Watches(h.Conn) }
 
-// replica applies the events of a cache to a map, and verifies their order.
+// replica is a copy of a cache: it applies the events of the cache to a map, and verifies their order.
 type replica struct {
 	mu     sync.Mutex
-	events []string // since the last call of take
+	events []string // the events since the last call of take
 	nodes  map[string]Znode
 	czxids map[string]int64 // the greatest czxid of each path
 	stale  bool
@@ -150,7 +152,7 @@ func (r *replica) addFault(format string, args ...any) {
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
-// apply applies an event of a cache, and verifies that it can follow the events before.
+// apply applies an event, and verifies that it can follow the previous events.
 func (r *replica) apply(c *Cache, e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +166,7 @@ func (r *replica) apply(c *Cache, e Event) {
 			r.addFault("%s created, but it exists", e.Path)
 		case e.Path != c.path && !hasParent:
 			r.addFault("%s created before its parent", e.Path)
-		// The Stat is unknown if no read was answered. The znodes of a new server have the czxid 0.
+		// The Stat is unknown if no read was answered. All znodes of a new server have the czxid 0.
 		case e.Node.Stat.Czxid <= r.czxids[e.Path] && e.Node.Stat.Czxid != 0:
 			r.addFault("%s created with a czxid that was reported before", e.Path)
 		}
@@ -200,7 +202,7 @@ func (r *replica) apply(c *Cache, e Event) {
 	}
 }
 
-// eventText returns an event as the tests write it.
+// eventText returns an event in the notation of the tests.
 func eventText(e Event) string {
 	switch e.Kind {
 	case Created, Changed:
@@ -244,8 +246,8 @@ func (r *replica) compareWithCache(c *Cache) error {
 	return nil
 }
 
-// compareZnodes returns an error if two states of a znode differ. withChildren includes the fields
-// of the Stat that describe the children.
+// compareZnodes returns an error if two states of a znode differ. If withChildren is set, it compares the
+// fields of the Stat that describe the children as well.
 func compareZnodes(a, b Znode, withChildren bool) error {
 	if !withChildren {
 		copyChildrenStat(&a.Stat, &b.Stat)

@@ -4,7 +4,7 @@ import "sync"
 
 // mailbox passes items from several goroutines to one goroutine. Adding an item does not block.
 type mailbox[T any] struct {
-	ready chan struct{} // capacity 1; has an element if there are items
+	ready chan struct{} // has capacity 1, and an element while there are items
 
 	mu     sync.Mutex
 	items  []T

@@ -28,7 +28,7 @@ type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyCache(s *recipe.Setup) { o(s) }
 
-// cacheOptions are set by the options of this package.
+// cacheOptions contains what the options of this package set.
 type cacheOptions struct {
 	concurrency int
 	withoutData bool
@@ -59,7 +59,7 @@ func WithFilter(keep func(path string) bool) Option {
 func (o *cacheOptions) validate(scope Scope) error {
 	switch {
 	case scope < 0:
-		return fmt.Errorf("%w: unknown scope %d", connection.ErrInvalid, scope)
+		return fmt.Errorf("%w: cache.New: scope %d: must not be negative", connection.ErrInvalid, scope)
 	case o.concurrency < 1:
 		return fmt.Errorf("%w: WithConcurrency(%d): must be at least 1", connection.ErrInvalid, o.concurrency)
 	}

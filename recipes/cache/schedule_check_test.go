@@ -2,7 +2,7 @@ package cache
 
 import "fmt"
 
-// defect returns the reason why a node would not become, or remain, equal to its znode, or "". All
+// defect returns why n is not equal to its znode or would not remain so, or "". It must be called while all
 // goroutines are idle.
 func (n *node) defect(scope Scope) string {
 	isPending := func(n *node) bool { return n.data.dirty || n.data.inFlight || n.deferred != nil }
@@ -23,7 +23,7 @@ func (n *node) defect(scope Scope) string {
 			return "has a list that " + defect
 		}
 	}
-	// If the watch has not fired, no child was created or deleted since the list was read.
+	// If the watch has not fired, no child was created or deleted since the listing.
 	l := &n.list
 	if l.watch != nil && !l.watch.shared.Fired() && l.known && !l.dirty && !l.inFlight && len(n.children) != int(n.value.Stat.NumChildren) {
 		return fmt.Sprintf("has %d children, not %d", len(n.children), n.value.Stat.NumChildren)
@@ -31,8 +31,8 @@ func (n *node) defect(scope Scope) string {
 	return ""
 }
 
-// defect returns the reason why a part would not be read when that is necessary, or "". canRead
-// means that nothing else must be read before. mayLackWatch means that no watch can be set.
+// defect returns why the part would not be read again when that is necessary, or "". canRead is true if
+// nothing else must be read first. mayLackWatch is true if no watch can be set.
 func (p *part) defect(canRead, mayLackWatch bool) string {
 	switch {
 	case p.inFlight && p.queued:

@@ -26,11 +26,11 @@ const top = "/top"
 type scheduleRun struct {
 	schedule
 	*faultschedule.Trial
-	conn    *zk.Conn // of the cache
+	conn    *zk.Conn // connection of the cache
 	writer  *zk.Conn
 	running sync.WaitGroup
 	stop    context.CancelFunc
-	// keepUp is closed when a slow reader must keep up.
+	// keepUp is closed when the slow reader of the schedule must receive events immediately.
 	keepUp chan struct{}
 
 	mu      sync.Mutex
@@ -111,7 +111,7 @@ func (x *scheduleRun) writeRandomly(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		path, action, depth := top, r.IntN(10), r.IntN(5)
 		if action >= 7 && r.IntN(4) > 0 {
-			depth = max(depth, 1) // the top is deleted rarely
+			depth = max(depth, 1) // the znode at top is deleted rarely
 		}
 		for ; depth > 0; depth-- {
 			path += "/" + string(rune('a'+r.IntN(3)))
@@ -129,7 +129,7 @@ func (x *scheduleRun) writeRandomly(ctx context.Context, r *rand.Rand) {
 		case action < 8:
 			_ = x.writer.Delete(path, -1)
 		default:
-			// A subtree that is created again has the same versions again.
+			// If the subtree is created again with the same writes, its znodes have the same versions.
 			if paths := x.deleteSubtree(path); action == 9 {
 				for _, p := range slices.Backward(paths) {
 					_, _ = x.writer.Create(p, []byte("same"), 0, openACL)
@@ -156,7 +156,7 @@ func (x *scheduleRun) deleteSubtree(path string) (paths []string) {
 	return append(paths, path)
 }
 
-// verifySync verifies that a write that was committed before Sync is in the cache after it.
+// verifySync verifies that the cache contains a write after Sync if the write was committed before Sync.
 func (x *scheduleRun) verifySync(ctx context.Context) {
 	for ctx.Err() == nil {
 		stat, err := x.writer.Set(top, []byte("mark"), -1)
@@ -166,7 +166,7 @@ func (x *scheduleRun) verifySync(ctx context.Context) {
 		limited, cancel := context.WithTimeout(ctx, 2*x.Timeout)
 		if syncErr := c.Sync(limited); syncErr == nil && err == nil {
 			x.Note("  synced to %d", stat.Mzxid)
-			// The znode may have been deleted since.
+			// The znode may have been deleted since the write.
 			if z, ok := c.Get(top); ok && z.Stat.Mzxid < stat.Mzxid && z.Err == nil {
 				x.Violate("synced to %x, but the cache has %x", stat.Mzxid, z.Stat.Mzxid)
 			}
@@ -179,7 +179,7 @@ func (x *scheduleRun) verifySync(ctx context.Context) {
 	}
 }
 
-// Perform performs a step.
+// Perform performs one step of the schedule.
 func (x *scheduleRun) Perform(s faultschedule.Step) {
 	session := x.conn.SessionID()
 	x.Note("%v, session %x", s, session)
@@ -191,9 +191,8 @@ func (x *scheduleRun) Perform(s faultschedule.Step) {
 	x.Faults.Inject(s, session, requests)
 }
 
-// Advance lets d pass, and verifies the state of the updater at short intervals: a change that the
-// cache has missed is usually found with the next change, so the state at the end would not show
-// it.
+// Advance lets the time d pass, and verifies the state of the updater at short intervals. The next change of
+// a znode usually makes up for one that the cache has missed, so the state at the end would not show it.
 func (x *scheduleRun) Advance(d time.Duration) {
 	const interval = 10 * time.Millisecond
 	for {
@@ -214,8 +213,8 @@ func (x *scheduleRun) Advance(d time.Duration) {
 	}
 }
 
-// verifyState waits until all changes were applied, and compares the cache with the server and with
-// its events.
+// verifyState waits until all changes are applied, and compares the cache with the server and with its own
+// events.
 func (x *scheduleRun) verifyState(when string) {
 	time.Sleep(20*x.Timeout + 10*time.Second)
 	x.Advance(0)
@@ -238,8 +237,8 @@ func (x *scheduleRun) verifyState(when string) {
 	}
 }
 
-// changeEverything changes every znode and its children. The cache needs all of its watches to
-// notice that.
+// changeEverything changes the data and the children of every znode. The cache notices this only with all of
+// its watches.
 func (x *scheduleRun) changeEverything() {
 	var visit func(path string) error
 	visit = func(path string) error {
@@ -265,8 +264,8 @@ func (x *scheduleRun) changeEverything() {
 	}
 }
 
-// verifyChannels verifies that the client library holds few channels. If it could not restore its
-// watches, channels of deleted znodes may remain.
+// verifyChannels verifies that the client library stores few channels of watches. If it could not set its
+// watches again, channels of deleted znodes may remain.
 func (x *scheduleRun) verifyChannels() {
 	if slices.ContainsFunc(x.Steps, func(s faultschedule.Step) bool { return s.Kind == faultschedule.RejectWatches }) {
 		return

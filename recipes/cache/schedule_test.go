@@ -10,14 +10,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// seedsOfDefects are seeds of schedules that have found defects.
+// seedsOfDefects contains the seeds of schedules that have found defects.
 var seedsOfDefects = []uint64{1035, 2424}
 
-// Random schedules: a writer changes a small tree all the time, while connections break, requests
-// and replies are lost, sessions expire, servers are stopped and cut off, and caches are closed and
-// opened. After all faults the cache must be equal to the server, the events must describe the same
-// state, and later changes must be reported. Package faultschedule describes the flags that select
-// schedules.
+// In random schedules, a writer changes a small tree all the time, while connections break, requests and
+// replies are lost, sessions expire, servers are stopped and cut off, and caches are closed and opened. After
+// all faults the cache must be equal to the server, the events must describe the same state, and later
+// changes must be reported. Package faultschedule describes the flags that select schedules.
 func TestSchedules(t *testing.T) {
 	faultschedule.Run(t, 150, seedsOfDefects, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
@@ -28,19 +27,19 @@ func TestSchedules(t *testing.T) {
 // reopen is a step that closes the cache and opens another one.
 const reopen faultschedule.Kind = "reopen"
 
-// kinds are in this order, and random numbers are drawn in the order of the code, because seeds are
-// written down.
+// kinds are the kinds of steps. Their order, and the order in which the code draws random numbers, must not
+// change: tests contain seeds of schedules.
 var kinds = []faultschedule.Kind{
 	faultschedule.Drop, faultschedule.DropAll, faultschedule.LoseReply, faultschedule.LoseRequest, faultschedule.Blackhole, faultschedule.Slow,
 	faultschedule.Expire, faultschedule.Isolate, faultschedule.Partition, faultschedule.Pause, faultschedule.Stop, faultschedule.Refuse,
 }
 
-// requests are the requests of a cache.
+// requests are the requests of a cache that faults can select.
 var requests = faultschedule.Requests{Nth: 4, Ops: []zktest.Op{
 	zktest.OpGetData, zktest.OpGetChildren2, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync, zktest.OpSetWatches, zktest.OpAny,
 }}
 
-// schedule is everything that a seed determines.
+// schedule contains what a seed determines.
 type schedule struct {
 	faultschedule.Schedule
 	writePause  time.Duration // the time between two writes
@@ -61,7 +60,8 @@ func newSchedule(seed uint64) schedule {
 	s.slowReader = r.IntN(3) == 0
 	last, n := reopen, 3+r.IntN(20)
 	if r.IntN(4) == 0 {
-		// Few steps and no other cache: after more breaks the cache does not set its watches again.
+		// This schedule has few steps and no other cache, because a cache does not set its watches again
+		// after more breaks.
 		last, n = faultschedule.RejectWatches, 1+r.IntN(4)
 	}
 	for range n {

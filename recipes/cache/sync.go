@@ -2,11 +2,11 @@ package cache
 
 import "github.com/go-leaderelection/leaderelection/internal/zk/connection"
 
-// syncCall is a call of Sync. done is closed when the cache contains everything that was committed
-// before the call.
+// syncCall is one call of Sync. done is closed when the cache contains everything that was committed before
+// the call.
 type syncCall struct{ done chan struct{} }
 
-// startSync synchronizes the server, for a new session or for a round of Sync.
+// startSync synchronizes the server with the leader, for a new session or for a round of calls of Sync.
 func (u *updater) startSync() {
 	u.syncInFlight = true
 	if len(u.syncRound) == 0 {
@@ -15,9 +15,9 @@ func (u *updater) startSync() {
 	u.send(&fetch{op: fetchSync, epoch: u.epoch})
 }
 
-// handleSyncReply handles the reply to the request that synchronizes the server. The server has
-// applied everything that was committed before the request, and the client has received the events,
-// because a server sends events and replies in order.
+// handleSyncReply handles the reply to the request that synchronizes the server. The server has applied
+// everything that was committed before that request. The client has received the events, because a server
+// sends events and replies in order.
 func (u *updater) handleSyncReply(f *fetch) {
 	u.syncInFlight = false
 	if f.err != nil {
@@ -36,10 +36,10 @@ func (u *updater) handleSyncReply(f *fetch) {
 	}
 }
 
-// markOutdated makes all parts pending that are not known to be current.
+// markOutdated marks all parts as pending that may be outdated.
 func (u *updater) markOutdated() {
 	now := u.tick()
-	var all []*node // a copy, because pollPart may remove nodes
+	var all []*node // a copy, because pollPart can remove nodes
 	u.tree.root.walk(func(n *node) { all = append(all, n) })
 	for _, n := range all {
 		for _, kind := range []partKind{dataPart, listPart} {
@@ -59,8 +59,8 @@ func (u *updater) markOutdated() {
 	}
 }
 
-// finishSyncRound completes the calls of a round, if there is a round whose parts were marked. No
-// part is pending.
+// finishSyncRound completes the calls of the current round of Sync, if its parts were marked. It must be
+// called when no part is pending. It reports whether there was such a round.
 func (u *updater) finishSyncRound() bool {
 	if !u.roundMarked {
 		return false

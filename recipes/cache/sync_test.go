@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// After Sync, the cache contains everything that was committed before.
-func TestSync(t *testing.T) {
+// After Sync, the cache contains everything that was committed before the call.
+func TestSync_WaitsForEarlierWrites(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx := h.Context()
 		create(h, "/a")
@@ -37,7 +37,7 @@ func TestSync(t *testing.T) {
 	})
 }
 
-// Sync waits until a server that lags behind has applied everything.
+// Sync waits until a server that lags behind has caught up.
 func TestSync_LaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := zktest.StartEnsemble(t, 3)
@@ -74,7 +74,7 @@ func TestSync_ReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// Every wait ends: with its context, with the cache, or with the connection.
+// Calls that wait end when their context, the cache or the connection ends.
 func TestTrap22_WaitingCallsReturn(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		h.Server.Refuse(true)

@@ -12,7 +12,7 @@ import (
 // updater reads it without mu.
 type tree struct {
 	mu    sync.RWMutex
-	root  *node // not nil; without a value if the znode does not exist
+	root  *node // not nil; it has no value if the znode does not exist
 	count int   // the number of nodes with a value
 	fresh bool
 	err   error // the reason why the cache has ended
@@ -24,25 +24,25 @@ type node struct {
 	parent *node // nil for the root
 	path   string
 	depth  Scope
-	// value is nil before the znode was read, and if it does not exist.
+	// value is nil until the znode is read, and while it does not exist.
 	value *Znode
-	// children are the children by name. The names are parts of the paths of the children: the
-	// names of a listing share memory with each other, and would keep all of it.
+	// children contains the children by name. The keys are parts of the paths of the children, not names of a
+	// listing: those share memory, and one name would keep the whole listing in memory.
 	children map[string]*node
 
-	removed    bool // the node is not in the tree any more
+	removed    bool // the node is no longer in the tree
 	data, list part
 	// listedAt is the time of the last listing that contains the node, by the clock of the updater.
 	listedAt uint64
-	// deferred is the first reply for the node, until it is applied.
+	// deferred is the first reply for the node until it is applied, or nil.
 	deferred *deferredReply
-	// deferredChildren are the children with a deferred reply.
+	// deferredChildren contains the children with a deferred reply.
 	deferredChildren []*node
-	// missing means that the root does not exist, so that the cache waits for its creation.
+	// missing is set on the root if it does not exist, so that the cache waits for its creation.
 	missing bool
 	// dataErr and listErr are the reasons why the data and the children could not be read.
 	dataErr, listErr error
-	// statOnly means that the data cannot be read, so that the cache reads only the Stat.
+	// statOnly is set if the data cannot be read, so that the cache reads only the Stat.
 	statOnly bool
 	// tooLargeMzxid is the mzxid of the data that was too large, and tooLargePzxid the pzxid of the
 	// listing that was too large; 0 if they were not.
@@ -50,25 +50,25 @@ type node struct {
 	listPzxid                    int64 // the pzxid of the last listing
 }
 
-// deferredReply is the reply for a node that has no value yet, or a newer czxid. It is applied when
-// a later read of the parent shows that the parent is the znode in the tree.
+// deferredReply is a reply for a node that has no value yet, or has an older czxid than the reply. It is
+// applied when a later read of the parent shows that the parent is the znode in the tree.
 type deferredReply struct {
 	value Znode
 	fetch *fetch
-	at    uint64 // when it was deferred, by the clock of the updater
+	at    uint64 // when the reply was deferred, by the clock of the updater
 }
 
-// part is a part of a znode, the data or the list of its children, that one request reads.
+// part is the data of a znode or the list of its children, whichever one request reads.
 type part struct {
-	watch *nodeWatch // set, and not known to have fired; or nil
+	watch *nodeWatch // a watch that was set and is not known to have fired, or nil
 	epoch uint64     // the epoch of the updater in which the part was read last
-	// known means that the tree contains the last reply, with which the watch was set or found.
+	// known is set if the tree contains the last reply, which has set the watch or found it in the pool.
 	known    bool
 	dirty    bool // the part must be read again
 	queued   bool // a read is in a queue
 	inFlight bool // a read is in flight
-	// pendingSince is not 0 if the cache is not fresh, or a Sync does not return, before a reply to
-	// a request that was sent at this time or later was applied.
+	// pendingSince is a time by the clock of the updater, or 0. If it is not 0, the cache is not fresh, or a
+	// call of Sync waits, until the reply to a request that was sent at this time or later is applied.
 	pendingSince uint64
 	breaks       int // how often in succession the connection has broken during a read
 }
@@ -111,7 +111,7 @@ func (n *node) addChild(name string) *node {
 	return c
 }
 
-// err returns the reason why the data or the children are unknown, or nil.
+// err returns the reason why the data or the children are unknown, or nil if both are known.
 func (n *node) err() error {
 	if n.dataErr != nil {
 		return n.dataErr
@@ -129,8 +129,7 @@ func (n *node) walk(f func(*node)) {
 	}
 }
 
-// find returns the node at a path, or nil if it is not in the tree. The caller holds mu, or is the
-// updater.
+// find returns the node at a path, or nil if it is not in the tree. The caller holds mu or is the updater.
 func (t *tree) find(path string) *node {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(t.root.path, "/"))
 	if !ok || rest != "" && rest[0] != '/' || path == "" {

@@ -21,11 +21,11 @@ import (
 // from its queues.
 type updater struct {
 	cache *Cache
-	tree  *tree // the tree that the cache reads from
+	tree  *tree // the tree that the methods of the cache read
 
 	scope          Scope
 	concurrency    int  // the maximum number of requests in flight
-	withoutData    bool // data is not cached
+	withoutData    bool // the data of znodes is not cached
 	filter         func(path string) bool
 	conn           *zk.Conn
 	log            *slog.Logger
@@ -35,39 +35,40 @@ type updater struct {
 	replies        *mailbox[*fetch]
 	events         eventQueue
 
-	clock     uint64 // increases with each event whose order matters
-	epoch     uint64 // 1 at first, increases with each break of the connection
+	clock     uint64 // a logical clock: it increases with each event whose order matters
+	epoch     uint64 // 1 at first; it increases with each break of the connection
 	connEpoch uint64 // the epoch of the connection (connection.State)
 	session   int64
-	// sessionEpoch is the epoch in which session replaced another session, or 0.
+	// sessionEpoch is the epoch in which the current session replaced another session, or 0 if it is the
+	// first session.
 	sessionEpoch uint64
 	up           bool // the connection is established
-	// needsSync means that the server of a new session may lag behind the tree, so that nothing may
-	// be read before a Sync.
+	// needsSync is set if the server of a new session may lag behind the tree. Then nothing may be read
+	// before a Sync.
 	needsSync  bool
 	checkConn  bool // the state of the connection may have changed
 	connClosed bool // the owner of the connection has closed it
 
 	queue    fetchQueue
 	suspects fetchQueue // reads during which the connection has broken repeatedly
-	inFlight int        // how many reads are in flight
-	alone    bool       // the only read in flight is a suspect
-	pending  int        // how many parts have a pendingSince
+	inFlight int        // number of reads that are in flight
+	alone    bool       // the only read in flight comes from suspects
+	pending  int        // number of parts whose pendingSince is not 0
 
-	// After a failure no request is sent until the timer fires.
+	// After a failure, no request is sent until this timer fires.
 	paused  bool
 	backoff connection.Backoff
 	timer   *time.Timer
-	// repeat fires when the reads are repeated that the servers have rejected.
+	// repeat fires when the reads that the servers have rejected must be repeated.
 	repeat *time.Timer
 
 	setup *recipe.Setup // receives the events
 	since time.Time     // since when the tree is not fresh
 
 	syncInFlight bool        // a request that synchronizes the server is in flight
-	waitingSyncs []*syncCall // calls of Sync that join the next round
-	syncRound    []*syncCall // calls of Sync in the current round
-	roundMarked  bool        // the parts for which the round waits were marked as pending
+	waitingSyncs []*syncCall // the calls of Sync that wait for the next round
+	syncRound    []*syncCall // the calls of Sync in the current round
+	roundMarked  bool        // the parts for which the current round waits are marked as pending
 }
 
 func newUpdater(c *Cache, s *recipe.Setup, options cacheOptions, scope Scope) *updater {
@@ -91,7 +92,7 @@ func (u *updater) run() {
 	for !u.connClosed {
 		u.sendRequests()
 		for u.finishPending() {
-			u.sendRequests() // of the next round of Sync
+			u.sendRequests() // sends the request of the next round of Sync
 		}
 		u.watches.assign(!u.queue.isEmpty())
 		var events chan<- Event
@@ -140,8 +141,8 @@ func (u *updater) run() {
 	}
 }
 
-// stop releases everything except for the watches, which cannot be removed and which other users of
-// the connection share.
+// stop releases everything except the watches. They cannot be removed, and other users of the connection
+// share them.
 func (u *updater) stop() {
 	u.timer.Stop()
 	u.repeat.Stop()
@@ -161,8 +162,8 @@ func (u *updater) stop() {
 	close(u.cache.done)
 }
 
-// checkConnection reads the state of the connection. If the connection has broken, or has another
-// session, everything is read again.
+// checkConnection reads the state of the connection. If the connection has broken, or has another session, it
+// starts reading the whole tree again.
 func (u *updater) checkConnection() {
 	u.checkConn = false
 	s := u.sub.State()
@@ -218,8 +219,8 @@ func (u *updater) restartReads() {
 	u.enqueue(u.tree.root, dataPart)
 }
 
-// finishPending makes the cache fresh if no part is pending. It reports whether this has completed
-// a round of Sync.
+// finishPending makes the cache fresh if no part is pending. It reports whether it has completed a round of
+// Sync.
 func (u *updater) finishPending() bool {
 	if u.pending > 0 {
 		return false
@@ -247,7 +248,7 @@ func (u *updater) tick() uint64 {
 	return u.clock
 }
 
-// markPending makes a part pending until a reply to a request that is sent at now or later is
+// markPending makes a part pending until the reply to a request that is sent at the time now or later is
 // applied.
 func (u *updater) markPending(p *part, now uint64) {
 	if p.pendingSince == 0 {
@@ -256,7 +257,9 @@ func (u *updater) markPending(p *part, now uint64) {
 	p.pendingSince = now
 }
 
-// resolvePending is called when the reply to a request that was sent at a time was applied.
+// resolvePending must be called after a reply for the part was applied. sent is the logical time of the
+// request. The part is not pending any more if it is current or the request was sent at pendingSince or
+// later. Otherwise it is read again.
 func (u *updater) resolvePending(p *part, sent uint64) {
 	switch {
 	case p.pendingSince == 0:
@@ -276,16 +279,15 @@ func (u *updater) cancelRead(p *part) {
 	p.pendingSince, p.dirty = 0, false
 }
 
-// hasList reports whether the children of n belong to the cache and can be read. An ephemeral znode
-// has no children. A client that must not read the data must not read the names of the children
-// either.
+// hasList reports whether the cache must list the children of n. An ephemeral znode has no children. A client
+// that may not read the data may not list the children either.
 func (u *updater) hasList(n *node) bool {
 	return n.value != nil && n.depth < u.scope && !connection.IsEphemeral(&n.value.Stat) && (n.dataErr == nil || n.dataErr == recipes.ErrTooLarge)
 }
 
-// pauseRequests sends no request for some time, after a request has failed with its connection. The
-// pause is not shorter than ClosingTime: requests that are sent while the owner of the connection
-// closes it can block the client library.
+// pauseRequests stops sending requests for some time, because a request has failed together with its
+// connection. The pause is at least ClosingTime: a request that is sent while the owner closes the connection
+// can block the client library.
 func (u *updater) pauseRequests() {
 	u.checkConn = true
 	if !u.paused {
@@ -294,7 +296,7 @@ func (u *updater) pauseRequests() {
 	}
 }
 
-// handleEvent handles the event of a watch. The first call for a watch counts.
+// handleEvent handles the event of a watch. Further calls for the same watch do nothing.
 func (u *updater) handleEvent(w *nodeWatch, event zk.Event) {
 	if event.Type == zk.EventNotWatching {
 		u.checkConn = true
@@ -311,22 +313,22 @@ func (u *updater) handleEvent(w *nodeWatch, event zk.Event) {
 	p.watch = nil
 	if event.Type == zk.EventNodeDeleted && n.value != nil {
 		if w.kind == listPart {
-			// The client library has delivered the event to the data watch before.
+			// The client library delivers a deletion to the data watch first, so this may have removed n.
 			if u.isCurrent(&n.data); n.removed || n.value == nil {
 				return
 			}
 		} else if !p.inFlight {
-			// The watch has fired after the last reply, so the znode in the tree was deleted.
+			// The watch has fired after the last reply, so the znode in the tree is deleted.
 			u.removeNode(n)
 			return
 		}
-		// Otherwise the reply in flight may be newer than the event.
+		// Otherwise the reply in flight may be newer than the event, and decides.
 	}
 	p.dirty = true
 	u.enqueue(n, w.kind)
 }
 
-// pollWatch reports whether a watch has fired. If it has, pollWatch handles the event.
+// pollWatch handles the event of a watch if the watch has fired. It reports whether it has.
 func (u *updater) pollWatch(w *nodeWatch) bool {
 	if w.hasFired {
 		return true
@@ -338,22 +340,22 @@ func (u *updater) pollWatch(w *nodeWatch) bool {
 	return fired
 }
 
-// pollPart handles the event of a part's watch if the watch has fired.
+// pollPart handles the event of the watch of a part, if that watch has fired.
 func (u *updater) pollPart(p *part) {
 	if p.watch != nil {
 		u.pollWatch(p.watch)
 	}
 }
 
-// isFirstOfSession reports whether a reply is the first one for n in the current session. It is
-// compared with a state that was read in another session, and is newer than that state even if its
-// zxids are smaller: the servers may have lost their data in the meantime.
+// isFirstOfSession reports whether f is the first reply for n in the current session. Such a reply is newer
+// than the state in the tree, even if its zxids are smaller: the servers may have lost their data between the
+// sessions.
 func (u *updater) isFirstOfSession(n *node, f *fetch) bool {
 	return f.epoch == u.epoch && n.data.epoch < u.sessionEpoch && f.session == u.session
 }
 
-// isCurrent reports whether the tree contains the current state of a part, as far as the client has
-// been notified: the part was read on the current connection, and its watch has not fired.
+// isCurrent reports whether the part in the tree is current as far as the client knows: it was read on the
+// current connection, and its watch has not fired.
 func (u *updater) isCurrent(p *part) bool {
 	return p.epoch == u.epoch && p.known && p.watch != nil && !u.pollWatch(p.watch)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A znode that changes faster than it can be read delays neither Filled nor Sync.
+// A znode that changes faster than it can be read does not delay Filled or Sync.
 func TestUpdater_ChangingZnodeDelaysNothing(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/busy")
@@ -39,7 +39,7 @@ func TestUpdater_ChangingZnodeDelaysNothing(t *testing.T) {
 	})
 }
 
-// Requests that an overloaded server rejects are not sent again without a pause.
+// A request that an overloaded server rejects is sent again only after a pause.
 func TestUpdater_PausesIfServerIsBusy(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		createWith(h, "/a", "1")
@@ -54,8 +54,8 @@ func TestUpdater_PausesIfServerIsBusy(t *testing.T) {
 	})
 }
 
-// The client library starts a new session without an event. The cache must detect this, and must
-// not read from a server that lags behind.
+// The client library starts a new session without an event. The cache must detect this, and must not read
+// from a server that lags behind.
 func TestTrap18_NewSession(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
@@ -80,8 +80,7 @@ func TestTrap18_NewSession(t *testing.T) {
 	})
 }
 
-// Changes while the session has no connection, or before the next session, are found by reading
-// everything again.
+// Changes while the client is disconnected, or between two sessions, are found by reading everything again.
 func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	for _, expire := range []bool{false, true} {
 		run(t, func(h *bubble.Test) {
@@ -108,8 +107,8 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	}
 }
 
-// The client library does not retry if it cannot restore its watches after a reconnect. The cache
-// sets them again.
+// After a reconnect, the client library fails to set its watches again, and does not retry. The cache sets
+// them again.
 func TestTrap27_WatchesAreNotRestored(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/b")
@@ -145,7 +144,7 @@ func TestTrap28_RecreatedWithSameVersion(t *testing.T) {
 		}, r.take())
 		requireEqual(h, c, r, Subtree)
 
-		// Only the child is created again.
+		// Only the child is deleted and created again.
 		reconnect(h, c, func() {
 			remove(h, "/a/b/c")
 			createWith(h, "/a/b/c", "same")

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// nodeWatch is a watch on a part of a node, which other users of the connection share. Only the
-// updater uses its fields, except for shared.
+// nodeWatch is a watch on a part of a node. It shares a watch of the connection with other users. Only the
+// updater uses its fields, except shared.
 type nodeWatch struct {
 	node     *node
 	kind     partKind
@@ -26,7 +26,7 @@ type firedWatch struct {
 	event zk.Event
 }
 
-// poll returns the event of the watch if it has fired, and does not wait.
+// poll returns the event of the watch if it has fired, without waiting.
 func (w *nodeWatch) poll() (event zk.Event, fired bool) {
 	if !w.shared.Fired() {
 		return zk.Event{}, false
@@ -34,11 +34,11 @@ func (w *nodeWatch) poll() (event zk.Event, fired bool) {
 	return w.shared.Take(zk.Event{}), true
 }
 
-// maxWatches is the maximum number of watches of a waiter. When one of them fires, the waiter polls
-// all of them, which takes some microseconds. A goroutine for each watch would need more memory.
+// maxWatches is the number of watches that one waiter can have. When one of them fires, the waiter polls all
+// of them, which takes some microseconds. A goroutine for each watch would need more memory.
 const maxWatches = 64
 
-// watchSet waits for all watches of a cache. Only the updater calls its methods.
+// watchSet waits for all watches of a cache. Only the updater may call its methods.
 type watchSet struct {
 	fired      *mailbox[firedWatch]
 	stopping   chan struct{}
@@ -52,11 +52,11 @@ func newWatchSet() *watchSet {
 	return &watchSet{fired: newMailbox[firedWatch](), stopping: make(chan struct{})}
 }
 
-// add adds a watch. It is waited for after the next call of assign.
+// add adds a watch. A goroutine waits for it after the next call of assign.
 func (s *watchSet) add(w *nodeWatch) { s.unassigned = append(s.unassigned, w) }
 
-// assign assigns the watches that were added to waiters. If more watches will follow, it fills
-// whole waiters only, because a waiter polls all of its watches whenever it receives some.
+// assign assigns the watches that were added to waiters. If more is set, further watches will follow, and it
+// fills only whole waiters: a waiter polls all of its watches whenever it receives some.
 func (s *watchSet) assign(more bool) {
 	for len(s.unassigned) >= maxWatches {
 		s.assignTo(s.newWaiter(), maxWatches)
@@ -83,7 +83,7 @@ func (s *watchSet) newWaiter() *waiter {
 	return x
 }
 
-// assignTo assigns the first n unassigned watches to a waiter.
+// assignTo assigns the first n unassigned watches to the waiter x.
 func (s *watchSet) assignTo(x *waiter, n int) {
 	for _, w := range s.unassigned[:n] {
 		w.waiter = x
@@ -93,16 +93,16 @@ func (s *watchSet) assignTo(x *waiter, n int) {
 	s.unassigned = s.unassigned[n:]
 }
 
-// poll makes all waiters poll their watches: the pool has fired some whose events were lost, and
-// their channels receive nothing.
+// poll makes all waiters poll their watches, because the pool has fired watches whose events were lost: their
+// channels receive nothing.
 func (s *watchSet) poll() {
 	for _, x := range s.waiters {
 		x.added.put(nil)
 	}
 }
 
-// release is called for each watch that a waiter has added to fired. Waiters without watches end,
-// except for one.
+// release must be called for each watch that a waiter has reported. It ends a waiter that has no watches,
+// unless it is the only one.
 func (s *watchSet) release(w *nodeWatch) {
 	x := w.waiter
 	if x.size == maxWatches {
@@ -123,11 +123,11 @@ func (s *watchSet) stop() {
 
 // waiter is a goroutine that waits for up to maxWatches watches.
 type waiter struct {
-	added   *mailbox[*nodeWatch] // nil for a poll
+	added   *mailbox[*nodeWatch] // receives the watches that are assigned to the waiter; nil requests a poll
 	retired chan struct{}
-	size    int // the number of watches that are assigned to it; used by the updater
+	size    int // number of watches that are assigned; only the updater uses it
 
-	watches []*nodeWatch // used by the goroutine
+	watches []*nodeWatch // only the waiter's goroutine uses it
 }
 
 // run reports each watch that fires to fired, until stopping or x.retired is closed.
@@ -136,7 +136,7 @@ func (x *waiter) run(stopping <-chan struct{}, fired *mailbox[firedWatch]) {
 		return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)}
 	}
 	cases := []reflect.SelectCase{receive(stopping), receive(x.retired), receive(x.added.ready)}
-	const first = 3 // the index of the case of the first watch
+	const first = 3 // the index of the first watch in the cases of the select
 	for {
 		chosen, value, _ := reflect.Select(cases)
 		var found []firedWatch
@@ -158,7 +158,7 @@ func (x *waiter) run(stopping <-chan struct{}, fired *mailbox[firedWatch]) {
 			w := x.watches[chosen-first]
 			found = append(found, firedWatch{w, w.shared.Take(event)})
 		}
-		// A break of the connection fires many watches at the same time.
+		// A break of the connection fires many watches together, so check all of them.
 		kept := 0
 		for i, w := range x.watches {
 			if i == chosen-first {

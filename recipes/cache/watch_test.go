@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// newWatchChannel returns a channel as the client library returns it, and a function that fires it.
+// newWatchChannel returns a channel of a watch, like one of the client library, and a function that fires the
+// watch.
 func newWatchChannel() (c chan zk.Event, fire func(zk.EventType)) {
 	c = make(chan zk.Event, 1)
 	return c, func(typ zk.EventType) {
@@ -23,8 +24,8 @@ func newWatchChannel() (c chan zk.Event, fire func(zk.EventType)) {
 	}
 }
 
-// Each watch that fires is reported once, and waiters without watches end.
-func TestWatchSet(t *testing.T) {
+// A watchSet reports each watch that fires once, and ends waiters without watches.
+func TestWatchSet_ReportsEachWatchOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWatchSet()
 		var fire []func(zk.EventType)
@@ -67,7 +68,7 @@ func TestWatchSet(t *testing.T) {
 	})
 }
 
-// The watches of a thousand znodes fire. The cache has few goroutines, and its state is correct.
+// The watches of a thousand znodes fire together. The cache has few goroutines, and its state is correct.
 func TestWatchSet_ManyZnodes(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
@@ -95,7 +96,7 @@ func TestWatchSet_ManyZnodes(t *testing.T) {
 	})
 }
 
-// Breaks of the connection, and caches that are opened and closed, must not leave further watches.
+// Breaks of the connection, and caches that are opened and closed, leave no further watches.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	const perWatch = watch.MaxChannels
 	runTwoNodes := func(name string, f func(h *bubble.Test)) {
@@ -147,8 +148,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// A path that does not exist has one watch, however often the connection breaks or a cache is
-// opened.
+// A missing path has one watch, however often the connection breaks or a cache is opened.
 func TestTrap25_WatchOfMissingPath(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		for range 20 {
@@ -165,7 +165,7 @@ func TestTrap25_WatchOfMissingPath(t *testing.T) {
 	})
 }
 
-// After each event, the watch is set again.
+// After each event, the cache sets the watch again.
 func TestTrap26_WatchesAreSetAgain(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")

@@ -16,7 +16,8 @@ func requireRoundTrip[T any](t *testing.T, c Codec[T], value T, data string) {
 	require.Equal(t, value, decoded)
 }
 
-// TestCodecs fails if a codec changes a value or the format, or accepts invalid JSON.
+// TestCodecs fails if a codec changes a value, if its format changes, or if the JSON codec accepts invalid
+// data.
 func TestCodecs(t *testing.T) {
 	requireRoundTrip(t, JSON[[]string](), []string{"one"}, `["one"]`)
 	requireRoundTrip(t, String(), "one", "one")

@@ -17,9 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Random faults: instances are registered, updated and closed, and the server loses connections,
-// sessions, requests and replies. Fails if, at the end, an open registration has no znode of its
-// session with its newest content, a closed one has a znode, or a provider differs from the tree.
+// TestDiscovery_RandomFaults registers, updates and closes instances at random, while the server loses
+// connections, sessions, requests and replies. It fails if, at the end, an open registration has no znode of
+// its session with its newest content, a closed registration has a znode, or a provider differs from the
+// tree.
 func TestDiscovery_RandomFaults(t *testing.T) {
 	for seed := range uint64(bubble.Runs(100)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -44,10 +45,10 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 		d := clients[random.IntN(len(clients))]
 		what := random.IntN(10)
 		if what >= 5 && what <= 8 && d.setup.Conn.SessionID() == 0 {
-			continue // 0 would select all sessions
+			continue // the session 0 would select all sessions
 		}
 		switch what {
-		case 0, 1: // register
+		case 0, 1: // register an instance
 			i := instance(fmt.Sprint("i", step))
 			if random.IntN(4) == 0 {
 				i.Type = Static
@@ -57,7 +58,7 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 			r := <-registered
 			w.Cleanup(func() { closeRepeatedly(w, r) })
 			open[i.ID], client[i.ID] = r, d
-		case 2, 3: // update
+		case 2, 3: // update an instance
 			for _, id := range sortedKeys(open) {
 				i := open[id].Instance()
 				i.Port, i.Disabled = step, random.IntN(3) == 0
@@ -68,7 +69,7 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 					break
 				}
 			}
-		case 4: // close
+		case 4: // close a registration
 			for _, id := range sortedKeys(open) {
 				require.NoError(w, bubble.Repeated(open[id].Close))
 				delete(open, id)
@@ -108,7 +109,7 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 		got, err := decode(data)
 		require.NoError(w, err)
 		require.Equal(w, i, got)
-		require.Equal(w, Status{State: Registered}, newest(open[id].Status()))
+		require.Equal(w, Status{State: Registered}, newestStatus(open[id].Status()))
 		if !i.Disabled {
 			want = append(want, i)
 		}
@@ -126,8 +127,8 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 	require.Zero(w, strings.Count(w.Server.Tree(), "\n      i"), w.Server.Tree())
 }
 
-// newest returns the status in the channel, or a pending one if the channel is empty.
-func newest(c <-chan Status) Status {
+// newestStatus returns the status in the channel, or a pending status if the channel is empty.
+func newestStatus(c <-chan Status) Status {
 	select {
 	case s := <-c:
 		return s

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// downReports counts the reports of instances that did not respond. Its methods may be called from
-// any goroutine.
+// downReports counts the reports of instances that have not responded. Its methods may be called from any
+// goroutine.
 type downReports struct {
 	threshold int
 	timeout   time.Duration
@@ -20,7 +20,7 @@ type reportCount struct {
 	count int
 }
 
-// add records a report, and discards those that are too old.
+// add records a report of an instance, and discards reports that are too old.
 func (d *downReports) add(id identity) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -38,8 +38,8 @@ func (d *downReports) add(id identity) {
 	d.reports[id] = r
 }
 
-// available returns the instances that are not down. It returns all itself if nothing was
-// reported.
+// available returns the instances in all that are not down. If nothing was reported, it returns the slice all
+// itself.
 func (d *downReports) available(all []Instance) []Instance {
 	d.mu.Lock()
 	defer d.mu.Unlock()

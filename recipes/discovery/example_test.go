@@ -28,7 +28,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// The server registers itself.
+	// A server registers itself as an instance of the service shop.
 	uri, err := discovery.ParseURISpec("{scheme}://{address}:{port}")
 	if err != nil {
 		log.Fatal(err)
@@ -41,7 +41,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// A client chooses an instance.
+	// A client of the service chooses one of its instances.
 	shop, err := services.Provider(ctx, "shop", discovery.WithStrategy(discovery.RoundRobin()))
 	if err != nil {
 		log.Fatal(err)
@@ -51,7 +51,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(instance.BuildURI(nil))
-	shop.Report(instance) // if a call has failed
+	shop.Report(instance) // call Report if a request to the instance fails
 
 	if err := shop.Close(); err != nil {
 		log.Fatal(err)
@@ -62,7 +62,7 @@ func Example() {
 	// Output: http://10.0.0.7:8080
 }
 
-// Instances whose payloads have a type.
+// The payloads of the instances are values of a Go type.
 func ExampleOf() {
 	srv, err := zktest.NewServer() // your program connects to its ensemble
 	if err != nil {

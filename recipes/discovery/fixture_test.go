@@ -39,9 +39,9 @@ func newDiscovery(w *bubble.Test, conn *zk.Conn) *Discovery {
 	return d
 }
 
-// connectLosable returns a connection and a function that makes it lose its session: the next
-// handshake has a wrong password, so the server answers that the session has expired, and the
-// session lives on until its timeout.
+// connectLosable returns a connection, and a function that makes it lose its session: the client sends a
+// wrong password in its next handshake, so the server answers that the session has expired. The session lives
+// on until its timeout.
 func connectLosable(w *bubble.Test) (d *Discovery, loseSession func()) {
 	var wrong atomic.Bool
 	dial := w.Server.Dialer()
@@ -62,8 +62,8 @@ func connectLosable(w *bubble.Test) (d *Discovery, loseSession func()) {
 	}
 }
 
-// wrongPassword is a connection that changes the password of the session, which is at the end of
-// the first packet.
+// wrongPassword is a network connection that changes the password of the session, which is at the end of the
+// first packet.
 type wrongPassword struct {
 	net.Conn
 	changed bool
@@ -89,7 +89,7 @@ func register(w *bubble.Test, d *Discovery, id string) *Registration {
 	return r
 }
 
-// startRegister registers an instance in the background, for example while its znode is taken.
+// startRegister registers an instance in the background. It may wait, for example while the znode is taken.
 func startRegister(w *bubble.Test, d *Discovery, i Instance) <-chan *Registration {
 	return bubble.Async(func() *Registration {
 		r, err := d.Register(w.Context(), i)
@@ -105,14 +105,14 @@ func newProvider(w *bubble.Test, d *Discovery, opts ...ProviderOption) *Provider
 	return p
 }
 
-// closeRepeatedly closes a registration or a provider that the test may have left open.
+// closeRepeatedly closes a registration or a provider, more than once.
 func closeRepeatedly(w *bubble.Test, c io.Closer) {
 	if err := bubble.Repeated(c.Close); !errors.Is(err, recipes.ErrConnClosed) {
 		require.NoError(w, err)
 	}
 }
 
-// ids returns the IDs of the instances of a provider.
+// ids returns the IDs of the instances of a provider, separated by spaces.
 func ids(w *bubble.Test, p *Provider) (ids string) {
 	instances, err := p.Instances()
 	require.NoError(w, err)
@@ -128,7 +128,7 @@ func put(w *bubble.Test, d *Discovery, id, data string) {
 	require.NoError(w, err)
 }
 
-// isOwned reports whether the znode of an instance exists and belongs to the session.
+// isOwned reports whether the znode of the instance id exists and belongs to the session.
 func isOwned(w *bubble.Test, id string, session int64) bool {
 	return strings.Contains(w.Server.Tree(), id+" ") && strings.Contains(w.Server.Tree(), fmt.Sprintf("ephemeral=%#x", session))
 }

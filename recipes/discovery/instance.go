@@ -61,7 +61,7 @@ type Instance struct {
 	Disabled bool
 }
 
-// jsonInstance is the JSON of an instance, with the fields in Curator's order.
+// jsonInstance is the JSON representation of an instance, with the fields in Curator's order.
 type jsonInstance struct {
 	Name       string          `json:"name"`
 	ID         string          `json:"id"`
@@ -72,8 +72,8 @@ type jsonInstance struct {
 	Registered int64           `json:"registrationTimeUTC"`
 	Type       Type            `json:"serviceType"`
 	URI        *jsonURI        `json:"uriSpec"`
-	// Enabled is omitted if it is true, because old versions of Curator fail on fields that
-	// they do not know. Curator does the same.
+	// Enabled is nil, and omitted, if it is true: old versions of Curator fail on fields that they do not
+	// know. Curator omits it as well.
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
@@ -139,10 +139,11 @@ func (i *Instance) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// encode returns the data of a znode. json.Marshal would escape HTML in the result of MarshalJSON.
+// encode returns the data of a znode. It does not use json.Marshal, which would escape HTML in the result of
+// MarshalJSON.
 func encode(i Instance) ([]byte, error) { return i.MarshalJSON() }
 
-// decode returns the instance from the data of a znode.
+// decode returns the instance that the data of a znode contains.
 func decode(data []byte) (Instance, error) {
 	var i Instance
 	if len(data) == 0 || !utf8.Valid(data) || !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
@@ -154,7 +155,8 @@ func decode(data []byte) (Instance, error) {
 	return i, nil
 }
 
-// checkName returns an error if name cannot be an element of a path. what is used in the error.
+// checkName returns an error if name cannot be an element of a path. The error calls the name by what it is,
+// for example an ID.
 func checkName(what, name string) error {
 	if name == "" || strings.Contains(name, "/") || !utf8.ValidString(name) || connection.CheckPath("/"+name) != nil {
 		return fmt.Errorf("%w: %s %q is not a valid znode name", connection.ErrInvalid, what, name)

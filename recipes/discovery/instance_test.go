@@ -30,7 +30,7 @@ var formats = map[string]Instance{
 	},
 }
 
-// TestInstance_CuratorFormat fails if an instance is not read or written as Curator does it.
+// TestInstance_CuratorFormat fails if an instance is not read or written as Curator reads or writes it.
 func TestInstance_CuratorFormat(t *testing.T) {
 	for text, want := range formats {
 		got, err := decode([]byte(text))

@@ -18,7 +18,7 @@ type providerOption func(*choice)
 
 func (f providerOption) applyProvider(c *choice) { f(c) }
 
-// choice is what the ProviderOptions of a provider have set.
+// choice contains what the ProviderOptions of a provider have set.
 type choice struct {
 	strategy    Strategy
 	downReports int

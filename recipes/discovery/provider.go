@@ -34,7 +34,7 @@ type List struct {
 // may be called from any goroutine. It should be closed.
 type Provider struct {
 	setup    *recipe.Setup
-	path     string // the znode of the service
+	path     string // path of the znode of the service
 	reader   *recipe.ChildReader[entry]
 	strategy Strategy
 	down     downReports
@@ -43,8 +43,8 @@ type Provider struct {
 
 	mu       sync.Mutex
 	list     List
-	watching map[chan List]struct{} // of Watch, each of capacity 1
-	err      error                  // the reason why the provider has ended
+	watching map[chan List]struct{} // the channels of Watch, each of capacity 1
+	err      error                  // why the provider has ended; nil before
 }
 
 // Provider returns a provider of the instances of a service, and blocks until it has read
@@ -182,8 +182,8 @@ func (p *Provider) setErr(err error) {
 	p.err = err
 }
 
-// tooManyPause is the time after which a list that was larger than the connection accepts is
-// read again.
+// tooManyPause is the time after which the provider again reads a list that was larger than the connection
+// accepts.
 const tooManyPause = 10 * time.Second
 
 // follow publishes each change of the list. It returns the last list, and the reason why it cannot
@@ -212,7 +212,7 @@ func (p *Provider) follow(ctx context.Context, list List) (List, error) {
 	}
 }
 
-// read reads the enabled instances of the service, and lists those that cannot be decoded as unreadable.
+// read returns the enabled instances of the service. It lists znodes that cannot be decoded as unreadable.
 func (p *Provider) read(ctx context.Context) (l List, err error) {
 	entries, err := p.reader.Read(ctx)
 	if err != nil {
@@ -229,7 +229,8 @@ func (p *Provider) read(ctx context.Context) (l List, err error) {
 	return l, nil
 }
 
-// publish makes l the current list. On the channels it replaces a list that was not received.
+// publish makes l the current list, and sends it to the channels of Watch. It replaces a list there that was
+// not received.
 func (p *Provider) publish(l List) {
 	for _, u := range l.Unreadable {
 		p.setup.Log.Warn("instance skipped", "path", u.Path, "err", u.Err)
@@ -245,7 +246,7 @@ func (p *Provider) publish(l List) {
 	}
 }
 
-// report reports an event of the service.
+// report emits an event of the service.
 func (p *Provider) report(e event.Event) {
 	e.Path = p.path
 	p.setup.Report("discovery", e)

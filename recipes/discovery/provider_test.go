@@ -51,7 +51,8 @@ func TestStrategy_Pick(t *testing.T) {
 	require.NotPanics(t, func() { pick(stick, three) })
 }
 
-// Fails if Choose sends a request, or if a list is not read once with a watch for each znode.
+// TestChoose_SendsNoRequest fails if Choose sends a request, or if a list is not read once with a watch for
+// each znode.
 func TestChoose_SendsNoRequest(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -77,12 +78,12 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 		require.NoError(w, p.Close())
 		_, err := p.Choose()
 		require.ErrorIs(w, err, recipes.ErrClosed)
-		for range lists { // closed
+		for range lists { // until the channel is closed
 		}
 	})
 }
 
-// Fails if a change of the instances is not delivered.
+// TestChanges_DeliversTheNewestList fails if a change of the instances is not delivered.
 func TestChanges_DeliversTheNewestList(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p := newProvider(w, connect(w))
@@ -112,7 +113,8 @@ func TestChanges_DeliversTheNewestList(t *testing.T) {
 	})
 }
 
-// Fails if an instance is not skipped after two reports, or is skipped for longer than DownTimeout.
+// TestReport_InstancesAreSkipped fails if an instance is not skipped after two reports, or is skipped for
+// longer than DownTimeout.
 func TestReport_InstancesAreSkipped(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -136,7 +138,8 @@ func TestReport_InstancesAreSkipped(t *testing.T) {
 	})
 }
 
-// Fails if a child that is not an instance is not reported, or affects the instances.
+// TestTrap34_UnrecognizedChildren fails if a child that is not an instance is not reported, or affects the
+// instances.
 func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -164,7 +167,8 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	})
 }
 
-// Fails if breaks of the connection and expired sessions leave more watches behind, or lose one.
+// TestTrap25_WatchesDoNotAddUp fails if breaks of the connection and expired sessions leave more watches
+// behind, or lose one.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -189,8 +193,8 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// Fails if an instance that was deleted and created again while the client was disconnected, with
-// the same version, is not read again.
+// TestTrap28_CreatedAgainWithTheSameVersion fails if an instance that was deleted and created again while the
+// client was disconnected, with the same version, is not read again.
 func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 	for _, withService := range []bool{false, true} {
 		t.Run(fmt.Sprint("with its service ", withService), func(t *testing.T) {
@@ -220,7 +224,7 @@ func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 	}
 }
 
-// Fails if a user that does not read the channel blocks the provider.
+// TestTrap30_SlowReader fails if a user that does not read the channel blocks the provider.
 func TestTrap30_SlowReader(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -235,7 +239,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 	})
 }
 
-// reentrant is a strategy that calls the provider.
+// reentrant is a strategy whose Pick calls the provider.
 type reentrant struct{ p *Provider }
 
 func (s *reentrant) Pick(from []Instance) int {
@@ -244,7 +248,7 @@ func (s *reentrant) Pick(from []Instance) int {
 	return 0
 }
 
-// Fails if a strategy is called while a mutex is held.
+// TestTrap30_StrategyIsCalledWithoutALock fails if a strategy is called while a mutex is held.
 func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -284,7 +288,8 @@ func TestProvider_WatchTwice(t *testing.T) {
 	})
 }
 
-// Fails if a list that is larger than the receive buffer of the connection ends the provider.
+// TestTrap37_ListTooLong fails if a list that is larger than the receive buffer of the connection ends the
+// provider.
 func TestTrap37_ListTooLong(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		small := connect(w, zk.WithMaxBufferSize(8<<10))
@@ -335,8 +340,8 @@ func TestProvider_ContextIsDoneFirst(t *testing.T) {
 	})
 }
 
-// Fails if an instance whose data the connection cannot receive is not reported, or is not used when
-// it has become smaller.
+// TestProvider_InstanceTooLarge fails if an instance whose data the connection cannot receive is not
+// reported, or is not used when it has become smaller.
 func TestProvider_InstanceTooLarge(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		big := connect(w, zk.WithMaxBufferSize(0))
@@ -367,8 +372,8 @@ func TestProvider_InstanceTooLarge(t *testing.T) {
 	})
 }
 
-// Fails if providers that were closed leave more than one watch for each znode behind, or if a
-// provider misses changes because these watches were lost at a reconnect.
+// TestTrap27_PooledWatchesAreLost fails if providers that were closed leave more than one watch for each
+// znode behind, or if a provider misses changes because these watches were lost at a reconnect.
 func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -400,7 +405,7 @@ func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 			require.Equal(w, "a b", ids(w, p))
 			require.NoError(w, b.Close())
 			bubble.Advance(0)
-			loseWatches() // while the provider is used
+			loseWatches() // the watches are lost while the provider uses them
 		}
 		require.NoError(w, p.Close())
 	})

@@ -43,7 +43,7 @@ type Status struct {
 	Err error
 }
 
-// newStatus returns the Status of a state.
+// newStatus converts the state of the znode to a Status.
 func newStatus(s ephemeral.State) Status {
 	var taken *ephemeral.TakenError
 	switch {
@@ -52,7 +52,7 @@ func newStatus(s ephemeral.State) Status {
 	case errors.As(s.Err, &taken):
 		return Status{State: Pending, Cause: fmt.Errorf("%w: %w", recipes.ErrTaken, taken)}
 	case errors.Is(s.Err, connection.ErrDeleted), errors.Is(s.Err, connection.ErrSessionExpired):
-		return Status{State: Pending} // it is created again
+		return Status{State: Pending} // the znode is being created again
 	case s.Err != nil || !s.Present:
 		return Status{State: Pending, Cause: s.Err}
 	case s.Unsure:
@@ -93,7 +93,7 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 		return nil, err
 	}
 	node := path.Join(d.setup.Path, i.Name, i.ID)
-	data, err := content(d.setup, node, i)
+	data, err := encodeInstance(d.setup, node, i)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 	return nil, d.setup.Fail("register", node, err)
 }
 
-// content returns the data of an instance's znode, or an error if servers do not accept it.
-func content(s *recipe.Setup, node string, i Instance) ([]byte, error) {
+// encodeInstance returns the data of the znode node, or an error if servers do not accept data of that size.
+func encodeInstance(s *recipe.Setup, node string, i Instance) ([]byte, error) {
 	data, err := encode(i)
 	if err == nil {
 		err = ephemeral.CheckSize(node, data, s.ACL)
@@ -170,7 +170,7 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 	if err := i.check(); err != nil {
 		return err
 	}
-	data, err := content(r.setup, r.path, i)
+	data, err := encodeInstance(r.setup, r.path, i)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Fails if the znode does not exist, with its newest content, from Register until Close.
+// TestRegister_UpdateAndClose fails if the znode does not exist, with its newest content, from Register until
+// Close.
 func TestRegister_UpdateAndClose(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static, Permanent} {
@@ -48,7 +49,7 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 			require.NoError(w, r.Close())
 			i.Name = "shop"
 			require.ErrorIs(w, r.Update(w.Context(), i), recipes.ErrClosed)
-			for range r.Status() { // closed
+			for range r.Status() { // until the channel is closed
 			}
 			require.Equal(w, "/\n  services container\n    shop container\n", w.Server.Tree())
 			require.Empty(w, w.Server.Watches())
@@ -100,7 +101,8 @@ func TestRegister_InvalidParameters(t *testing.T) {
 	})
 }
 
-// A server closes the connection at a request that is too large. Fails if such a request is sent.
+// A server closes the connection when it receives a request that is too large. TestTrap37_TooLarge fails if
+// such a request is sent.
 func TestTrap37_TooLarge(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -120,7 +122,8 @@ func TestTrap37_TooLarge(t *testing.T) {
 	})
 }
 
-// Fails if a break of the connection makes the znode disappear, or costs a write.
+// TestTrap21_KeptWhenTheConnectionBreaks fails if a break of the connection makes the znode disappear, or
+// costs a write.
 func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -134,7 +137,7 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 		require.Equal(w, Status{State: Registered}, <-r.Status())
 		bubble.Advance(time.Hour)
 		log := w.Server.Log().Requests()
-		verifications := log.Count(zktest.OpExists) // 12 to 20 an hour
+		verifications := log.Count(zktest.OpExists) // watched znodes are read 12 to 20 times an hour to verify the watch
 		require.LessOrEqual(w, verifications, 21, "%v", log)
 		require.LessOrEqual(w, len(log)-verifications, 4, "%v", log)
 		require.Zero(w, log.Count(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData), "%v", log)
@@ -146,7 +149,8 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 	})
 }
 
-// Fails if a lost request or reply makes Register fail, or leaves a znode behind.
+// TestTrap01_CreateReplyOrRequestLost fails if a lost request or reply makes Register fail, or leaves a znode
+// behind.
 func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
@@ -167,8 +171,8 @@ func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// The content is updated while a create is in flight whose reply is lost. Fails if the znode keeps
-// the earlier content.
+// The content is updated while a create is in flight whose reply is lost. TestUpdate_WhileACreateIsInFlight
+// fails if the znode keeps the earlier content.
 func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -191,7 +195,8 @@ func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
 	})
 }
 
-// Fails if a lost request or reply makes Close fail, or leaves the znode behind.
+// TestTrap05_DeleteReplyOrRequestLost fails if a lost request or reply makes Close fail, or leaves the znode
+// behind.
 func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
@@ -203,8 +208,8 @@ func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// Fails if a delete that is lost when the session expires is sent again, and deletes the znode that
-// another client has registered in the meantime.
+// TestTrap19_ClosedWhileTheSessionExpires fails if a delete that is lost when the session expires is sent
+// again, and deletes the znode that another client has registered in the meantime.
 func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -226,7 +231,7 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 	})
 }
 
-// Fails if a znode remains that is created after the context is done.
+// TestTrap06_ContextIsDoneFirst fails if a znode remains that is created after the context is done.
 func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
@@ -252,7 +257,8 @@ func create(d *Discovery, node string) error {
 	return err
 }
 
-// firstErrorExcept returns the first of errs that is neither nil nor ignored, or nil.
+// firstErrorExcept returns the first error in errs that is neither nil nor ignored. It returns nil if there
+// is none.
 func firstErrorExcept(ignored error, errs ...error) error {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, ignored) {
@@ -262,8 +268,8 @@ func firstErrorExcept(ignored error, errs ...error) error {
 	return nil
 }
 
-// Fails if the znode is not created in a new session whose predecessor has expired without a
-// notification.
+// TestTrap18_NewSessionWithoutNotification fails if the znode is not created in a new session whose
+// predecessor has expired without a notification.
 func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -287,9 +293,9 @@ func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 	})
 }
 
-// Fails if a break of the connection makes a registration Unsure that waits for the znode of
-// another client.
-func TestStatus_TakenIsNotUnsure(t *testing.T) {
+// TestStatus_WaitingRegistrationStaysPending fails if a break of the connection makes a registration Unsure that waits for
+// the znode of another client.
+func TestStatus_WaitingRegistrationStaysPending(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
 		r := register(w, d, "one")
@@ -317,8 +323,8 @@ func TestStatus_TakenIsNotUnsure(t *testing.T) {
 	})
 }
 
-// KAFKA-1387: fails if the znode of a process that has crashed is adopted or deleted, or if the
-// instance is not registered after its expiry.
+// TestTrap19_ZnodeOfAnotherSession fails if the znode of a process that has crashed is adopted or deleted, or
+// if the instance is not registered after its expiry (KAFKA-1387).
 func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		former := connect(w)
@@ -346,9 +352,10 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	})
 }
 
-// KAFKA-1387: the connection has lost its session, and the servers have not expired it yet. Fails
-// if the znode of that session is taken for the registration, or deleted: a delayed request could
-// delete a znode that another process has created in the meantime.
+// KAFKA-1387: the connection has lost its session, and the servers have not expired it yet.
+// TestTrap19_WaitsForTheExpiryOfAnEarlierSession fails if the znode of that session is taken for the
+// registration, or deleted: a delayed request could delete a znode that another process has created in the
+// meantime.
 func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, loseSession := connectLosable(w)
@@ -372,8 +379,8 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	})
 }
 
-// Fails if Close deletes the znode of a session that the connection has lost, or returns before
-// the servers have deleted it.
+// TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession fails if Close deletes the znode of a session that the
+// connection has lost, or returns before the servers have deleted it.
 func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, loseSession := connectLosable(w)
@@ -388,8 +395,8 @@ func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	})
 }
 
-// Fails if a second registration with the same ID on the same connection does not wait until the
-// first is closed.
+// TestRegister_TwiceOnOneConnection fails if a second registration with the same ID on the same connection
+// does not wait until the first is closed.
 func TestRegister_TwiceOnOneConnection(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -408,8 +415,8 @@ func TestRegister_TwiceOnOneConnection(t *testing.T) {
 	})
 }
 
-// Fails if a znode that another client deletes is not created again, or is always created without
-// a pause.
+// TestTrap39_DeletedRepeatedly fails if a znode that another client deletes is not created again, or is
+// always created without a pause.
 func TestTrap39_DeletedRepeatedly(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -423,7 +430,7 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 		require.Less(w, len(created), 30, "creates have pauses")
 		bubble.Advance(time.Minute)
 		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
-		// The node of the service is deleted as well.
+		// Delete the node of the service as well.
 		require.NoError(w, other.setup.Conn.Delete(one, -1))
 		require.NoError(w, firstErrorExcept(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
 		bubble.Advance(time.Minute)
@@ -444,7 +451,8 @@ func TestRegister_WithoutPermission(t *testing.T) {
 	})
 }
 
-// Fails if registrations and providers do not end when the connection is closed.
+// TestRegistration_ConnectionClosed fails if registrations and providers do not end when the connection is
+// closed.
 func TestRegistration_ConnectionClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)

@@ -62,7 +62,7 @@ func (s *sticky) Pick(from []Instance) int {
 	}
 }
 
-// identity distinguishes instances. An update does not change it.
+// identity distinguishes instances. It remains the same when an instance is updated.
 type identity struct {
 	name, id   string
 	registered int64

@@ -65,7 +65,7 @@ func (i Instance) BuildURI(variables map[string]string) string {
 	return b.String()
 }
 
-// variable returns the value of a variable of Curator, or "" if it is unknown.
+// variable returns the value of one of Curator's variables, or "" if Curator does not define it.
 func (i Instance) variable(name string) string {
 	number := func(n int) string {
 		if n == 0 {

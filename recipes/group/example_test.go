@@ -52,7 +52,7 @@ func ExampleGroup() {
 	// no members left <nil>
 }
 
-// Members whose data is JSON.
+// The data of the members is JSON.
 func ExampleOf() {
 	srv, err := zktest.NewServer() // your program connects to its ensemble
 	if err != nil {
@@ -81,7 +81,7 @@ func ExampleOf() {
 		log.Fatal(err)
 	}
 	for _, m := range members {
-		w, err := workers.Value(m) // the error of one member does not affect the others
+		w, err := workers.Value(m) // an error of one member does not affect the others
 		fmt.Println(m.ID, "is in zone", w.Zone, err)
 	}
 	// Output: host-1 is in zone north <nil>

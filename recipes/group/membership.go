@@ -85,7 +85,7 @@ func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, 
 	return m, nil
 }
 
-// startMember starts to maintain the znode of a member.
+// startMember starts to maintain the znode of a member, and does not wait for it.
 func (g *Group) startMember(id string, data []byte) (*Membership, error) {
 	node := g.setup.Path + "/" + id
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestJoin_KazooLayout fails if a member is not written as by kazoo's Party, or accepts data, for
-// which that has no place.
+// TestJoin_KazooLayout fails if the znode of a member is not that of kazoo's Party, or if Join accepts data,
+// for which Party has no place.
 func TestJoin_KazooLayout(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -33,7 +33,7 @@ func TestJoin_KazooLayout(t *testing.T) {
 	})
 }
 
-// TestNew_InvalidParameters fails if invalid parameters are accepted, or create a znode.
+// TestNew_InvalidParameters fails if New or Join accepts invalid parameters, or creates a znode.
 func TestNew_InvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -51,8 +51,8 @@ func TestNew_InvalidParameters(t *testing.T) {
 	})
 }
 
-// Join waits while another member has the ID. Fails if it leaves a znode or a watch behind when its
-// context is done.
+// Join waits while another member has the ID. TestJoin_ContextIsDone fails if Join leaves a znode or a watch
+// behind when its context is done.
 func TestJoin_ContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "one", "first")

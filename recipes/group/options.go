@@ -11,7 +11,7 @@ type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyGroup(s *recipe.Setup) { o(s) }
 
-// settings is what the Options of a Group have set.
+// settings contains what the options of a Group have set.
 type settings struct{ namesOnly bool }
 
 // WithoutData lets a [Group] read only the IDs of its members, for groups of thousands of members: it then sets

@@ -44,7 +44,7 @@ type Presence struct {
 	Err error
 }
 
-// newPresence returns the Presence of a state. A znode remains present while the connection is
+// newPresence converts the state of the znode to a Presence. A znode remains present while the connection is
 // down.
 func newPresence(s ephemeral.State) Presence {
 	p := Presence{Present: s.Present, Token: s.Czxid, Session: s.Owner, Cause: s.Err}

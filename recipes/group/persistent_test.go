@@ -20,7 +20,8 @@ const one = dir + "/one"
 
 const empty = "/\n  app container\n    workers container\n"
 
-// Fails if the znode does not exist, with its newest data, from Await until Close.
+// TestPersistent_ExistsUntilItIsClosed fails if the znode does not exist, with its newest data, from Await
+// until Close.
 func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -63,8 +64,9 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 	})
 }
 
-// The client library sends a request that waits for a connection in the next session, if the
-// current one expires. Fails if such a Set overwrites the znode of another client.
+// The client library sends a request that waits for a connection in the next session, if the current one
+// expires. TestTrap19_SetWaitsWhileTheSessionExpires fails if such a Set overwrites the znode of another
+// client.
 func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := zktest.StartEnsemble(t, 3)
@@ -93,8 +95,8 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 	})
 }
 
-// Two Persistents on one connection have the same session. Fails if the second takes the znode of
-// the first for its own because the reply to its create was lost.
+// Two Persistents on one connection have the same session. TestTrap19_ZnodeOfAnotherPersistentOfTheConnection
+// fails if the second one takes the znode of the first for its own after the reply to its create was lost.
 func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -114,8 +116,8 @@ func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 	})
 }
 
-// CURATOR-107, kazoo #175: fails if waiting for the deletion of another znode sets more than one
-// watch, even if the connection breaks repeatedly.
+// TestTrap24_25_OneWatchOnTheZnodeOfAnother fails if waiting for the deletion of another znode sets more than
+// one watch, even if the connection breaks repeatedly (CURATOR-107, kazoo #175).
 func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		other := keepPresent(w, w.Connect())
@@ -134,8 +136,8 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	})
 }
 
-// CURATOR-391: fails if a znode of another client, with the same version, that has replaced the
-// znode while the client was disconnected, is taken for it.
+// TestTrap28_ReplacedWhileDisconnected fails if a Persistent takes the znode of another client for its own,
+// which has replaced its znode while it was disconnected and has the same version (CURATOR-391).
 func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
@@ -154,7 +156,8 @@ func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 	})
 }
 
-// CURATOR-724: fails if the parent, which was deleted before the create, is not created again.
+// TestTrap36_ParentIsDeleted fails if the parent, which was deleted before the create, is not created again
+// (CURATOR-724).
 func TestTrap36_ParentIsDeleted(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
@@ -171,8 +174,8 @@ func TestTrap36_ParentIsDeleted(t *testing.T) {
 	})
 }
 
-// Fails if a user that does not read the status blocks the Persistent, or does not receive the
-// newest state later.
+// TestTrap30_StatusIsNotRead fails if a user that does not read the status blocks the Persistent, or does not
+// receive the newest state later.
 func TestTrap30_StatusIsNotRead(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
@@ -187,8 +190,8 @@ func TestTrap30_StatusIsNotRead(t *testing.T) {
 	})
 }
 
-// Fails if Set does not write the data because its request or reply is lost, or because another
-// client has written the znode.
+// TestSet_RequestOrReplyLost fails if Set does not write the data because its request or reply is lost, or
+// because another client has written the znode.
 func TestSet_RequestOrReplyLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -209,7 +212,8 @@ func TestSet_RequestOrReplyLost(t *testing.T) {
 	})
 }
 
-// Fails if the Persistent continues after the connection was closed, or without permission.
+// TestPersistent_ConnectionClosedOrNoPermission fails if the Persistent continues after the connection was
+// closed, or without permission.
 func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -231,8 +235,8 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	})
 }
 
-// Fails if the Persistent ends because of a quota that is exceeded only for some time, although it has
-// created the znode before, or continues if it has not.
+// TestPersistent_QuotaExceeded fails if the Persistent ends because of a quota that is exceeded only for some
+// time, although it has created the znode before, or continues if it has not.
 func TestPersistent_QuotaExceeded(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()

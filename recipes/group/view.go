@@ -80,8 +80,7 @@ func (g *Group) Watch(ctx context.Context) <-chan View {
 	return views
 }
 
-// publishViews sends a view whenever the members change, until the context is done or the
-// members cannot be read.
+// publishViews sends a view whenever the members change, until ctx is done or the members cannot be read.
 func (g *Group) publishViews(ctx context.Context, reader *recipe.ChildReader[Member], views chan View) error {
 	var last map[string]Member
 	for first := true; ; first = false {
@@ -93,7 +92,7 @@ func (g *Group) publishViews(ctx context.Context, reader *recipe.ChildReader[Mem
 			return a.ID == b.ID && a.Token == b.Token && a.Revision == b.Revision
 		}) {
 			last = members
-			latest.Send(views, View{Members: sorted(members)}) // the slice belongs to the receiver
+			latest.Send(views, View{Members: sorted(members)}) // the view has its own slice, which the receiver may change
 			g.setup.Report("group", event.Event{Kind: event.Listed, Count: len(members)})
 		}
 		if err := reader.Wait(ctx, nil); err != nil {
@@ -102,7 +101,7 @@ func (g *Group) publishViews(ctx context.Context, reader *recipe.ChildReader[Mem
 	}
 }
 
-// children describes the znodes of the members.
+// children describes how the znodes of the members are read.
 func (g *Group) children() recipe.ChildConfig[Member] {
 	c := recipe.ChildConfig[Member]{Path: g.setup.Path, NamesOnly: g.namesOnly, Parse: func(name string, found watch.Found, err error) (Member, error) {
 		m := Member{ID: name, Data: found.Data, Err: connection.Refine(nil, err)}

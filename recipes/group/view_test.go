@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// describe returns the IDs and the data of members.
+// describe returns the ID and the data of each member.
 func describe(members []Member) (all []string) {
 	for _, m := range members {
 		all = append(all, m.ID+"="+string(m.Data))
@@ -26,7 +26,8 @@ func describe(members []Member) (all []string) {
 	return all
 }
 
-// Fails if a view does not contain the current members, or Since returns wrong differences.
+// TestChanges_MembersJoinAndLeave fails if a view does not contain the current members, or Since returns
+// wrong differences.
 func TestChanges_MembersJoinAndLeave(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		observer := newGroup(w, w.Connect())
@@ -84,8 +85,9 @@ func TestChanges_MembersJoinAndLeave(t *testing.T) {
 	})
 }
 
-// CURATOR-623: fails if a change is missed that was made while the client was disconnected, and
-// the client library has not set its watches again, in the same session or a new one.
+// TestTrap27_ChangesWhileDisconnected fails if a change is missed that was made while the client was
+// disconnected, and the client library has not set its watches again, in the same session or a new one
+// (CURATOR-623).
 func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	for name, endSession := range map[string]func(w *bubble.Test, id int64){
 		"same session":  func(w *bubble.Test, id int64) {},
@@ -97,7 +99,7 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 				stays, leaves := join(w, other, "stays", "1"), join(w, other, "leaves", "1")
 				views := newGroup(w, conn).Watch(w.Context())
 				require.Len(w, (<-views).Members, 2)
-				// The client library fails each time that it sets its watches again.
+				// The client library tries to set its watches again, and fails each time.
 				hook := w.Server.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Fail(zk.ErrAPIError))
 				w.Server.Refuse(true)
 				w.Server.DropConnections(conn.SessionID())
@@ -108,7 +110,7 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 				w.Server.Refuse(false)
 				bubble.Settle()
 				require.Equal(w, []string{"joins=1", "stays=2"}, describe((<-views).Members))
-				// Later changes are delivered as well.
+				// Changes after the reconnect are delivered as well.
 				require.NoError(w, stays.Set(w.Context(), []byte("3")))
 				synctest.Wait()
 				require.Equal(w, []string{"joins=1", "stays=3"}, describe((<-views).Members))
@@ -122,8 +124,8 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	}
 }
 
-// CURATOR-391: fails if a member that has left and rejoined while the reader was disconnected, with
-// the same data and version, counts as unchanged.
+// TestTrap28_RejoinedWhileDisconnected fails if a member that has left and rejoined while the reader was
+// disconnected, with the same data and version, counts as unchanged (CURATOR-391).
 func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
@@ -145,8 +147,8 @@ func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
 	})
 }
 
-// CURATOR-324, CURATOR-344: fails if views are delivered out of order, or if a slow reader does
-// not receive the newest view.
+// TestTrap29_30_ViewsInOrderAndNewestForSlowReaders fails if views are delivered out of order, or if a slow
+// reader does not receive the newest view (CURATOR-324, CURATOR-344).
 func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "a", "")
@@ -171,8 +173,8 @@ func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
 	})
 }
 
-// Many members change in one transaction. Fails if the changes are read one by one, each after a
-// pause in which the connection may be closed.
+// Many members change in one transaction. TestChanges_ManyMembersInOneTransaction fails if the changes are
+// read one by one, each after a pause in which the connection may be closed.
 func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, others := w.Connect(), w.Connect()
@@ -211,9 +213,9 @@ func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
 	})
 }
 
-// Fails if a view is repeated, or the race detector reports a race, because the receiver changes the
-// order of the views that it has received.
-func TestChanges_ReceiverSortsMembers(t *testing.T) {
+// TestChanges_ReceiverMayModifyViews fails if a view is repeated, or the race detector reports a race, because
+// the receiver changes the order of the views that it has received.
+func TestChanges_ReceiverMayModifyViews(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
 		ctx, cancel := context.WithCancel(w.Context())
@@ -242,14 +244,15 @@ func TestChanges_ReceiverSortsMembers(t *testing.T) {
 		default:
 		}
 		cancel()
-		<-received // closed
+		<-received // the channel is closed
 		for _, m := range members {
 			require.NoError(w, m.Close())
 		}
 	})
 }
 
-// CURATOR-107: fails if a member that leaves while it is read leaves a watch behind.
+// TestTrap24_MemberLeavesWhileItIsRead fails if a member that leaves while it is read leaves a watch behind
+// (CURATOR-107).
 func TestTrap24_MemberLeavesWhileItIsRead(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m, reader := join(w, w.Connect(), "a", ""), w.Connect()
@@ -265,8 +268,8 @@ func TestTrap24_MemberLeavesWhileItIsRead(t *testing.T) {
 	})
 }
 
-// kazoo #175, CURATOR-14: fails if each call whose context is done leaves more watches behind, or
-// if a call that uses such a watch misses a change.
+// TestTrap25_WatchesDoNotAddUp fails if each call whose context is done leaves more watches behind, or if a
+// call that uses such a watch misses a change (kazoo #175, CURATOR-14).
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "a", "1")
@@ -291,8 +294,8 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// Fails if views end when the servers remove the znode of the empty group, or if joining does not
-// create it again.
+// TestTrap36_GroupIsRemovedAndCreatedAgain fails if views end when the servers remove the znode of the empty
+// group, or if joining does not create it again.
 func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -326,8 +329,8 @@ func TestChanges_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// Fails if a call misses changes because the watch of an earlier call was lost at a reconnect,
-// before the call or during it.
+// TestTrap27_PooledWatchIsLost fails if a call misses changes because the watch of an earlier call was lost
+// at a reconnect, before the call or during it.
 func TestTrap27_PooledWatchIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "a", "1")
@@ -342,7 +345,7 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		views := g.Watch(w.Context())
 		require.Equal(w, []string{"a=1"}, describe((<-views).Members))
-		time.Sleep(10 * time.Second) // the watches are set again
+		time.Sleep(10 * time.Second) // the client library has set the watches again by then
 		for range 2 {
 			for _, data := range []string{"2", "3"} {
 				require.NoError(w, m.Set(w.Context(), []byte(data)))
@@ -350,7 +353,7 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 				require.Len(w, views, 1, "without a delay")
 				require.Equal(w, []string{"a=" + data}, describe((<-views).Members))
 			}
-			// The watches are lost while the reader waits.
+			// The watches are lost while the reader waits for a change.
 			w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 			w.Server.DropConnections(reader.SessionID())
 			time.Sleep(1500 * time.Millisecond)
@@ -364,8 +367,8 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 	})
 }
 
-// Fails if a member whose data the connection cannot receive is missing from views, or if its data
-// is missing when it has become smaller.
+// TestChanges_MemberTooLarge fails if a member whose data the connection cannot receive is missing from
+// views, or if its data is missing when it has become smaller.
 func TestChanges_MemberTooLarge(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		big, _, err := w.Server.Connect(timeout)
@@ -399,8 +402,8 @@ func TestChanges_MemberTooLarge(t *testing.T) {
 	})
 }
 
-// Fails if a member whose znode was written in an unusual way ends the views of the others, is missing
-// in them, or prevents others from joining.
+// TestChanges_ForeignParticipant fails if a member whose znode was written in an unusual way ends the views
+// of the others, is missing in them, or prevents others from joining.
 func TestChanges_ForeignParticipant(t *testing.T) {
 	for name, c := range map[string]struct {
 		node   string
@@ -451,7 +454,8 @@ func TestChanges_ForeignParticipant(t *testing.T) {
 	}
 }
 
-// Fails if a group with more members than the connection can receive is not an error.
+// TestMembers_TooManyMembers fails if a group with more members than the connection can receive is not an
+// error.
 func TestMembers_TooManyMembers(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		big, _, err := w.Server.Connect(timeout)

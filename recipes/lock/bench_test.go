@@ -41,8 +41,8 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
-// BenchmarkFreeFloor is the lower bound: it sends only the requests of an acquisition and a
-// release.
+// BenchmarkFreeFloor sends only the requests of an acquisition and a release. It is the lower bound for
+// BenchmarkFree.
 func BenchmarkFreeFloor(b *testing.B) {
 	srv := zktest.Start(b, zktest.WithLogLimit(0))
 	conn := benchConn(b, srv)

@@ -7,11 +7,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// capacity is the policy of a semaphore of this library: a contender has its turn when its
-// leases and those of all earlier contenders are within the limit.
+// capacity decides when a contender for a semaphore of this library has its turn: when its leases and those
+// of all earlier contenders are within the limit.
 type capacity struct {
 	leases int // the leases that the contender requests
-	limit  int // if no limit is stored
+	limit  int // the limit that applies if the semaphore stores none
 }
 
 // admit implements contender.Policy.
@@ -32,8 +32,8 @@ func (c capacity) admit(l contender.Listing) contender.Admission {
 			followed = true
 		}
 	}
-	// A contender beyond the limit waits, and writes its znode when it has its turn. But it may have had
-	// its turn by an earlier limit, without a follower to write for.
+	// A contender beyond the limit waits, and notifies its follower by a write to its znode when it has
+	// its turn. It may have had its turn under an earlier limit, when it had no follower to notify.
 	mayHold := func(predecessor string) bool {
 		sequence, _ := contender.Sequence(predecessor)
 		return stored && contender.IsBefore(sequence, changed) || !contender.IsOurs(predecessor)
@@ -51,8 +51,8 @@ func (c capacity) admit(l contender.Listing) contender.Admission {
 	return contender.Admission{Place: contender.Behind}
 }
 
-// allChildren is the policy of leases that are created under a mutex, as Curator and kazoo do:
-// all children count, one lease each, whatever their names are.
+// allChildren returns the policy for leases that are created under a mutex, as Curator and kazoo create them:
+// each child counts as one lease, whatever its name is.
 func allChildren(limit int) func(contender.Listing) contender.Admission {
 	return func(l contender.Listing) contender.Admission {
 		taken := 0
@@ -68,8 +68,7 @@ func allChildren(limit int) func(contender.Listing) contender.Admission {
 	}
 }
 
-// leasesMark precedes the number of leases in the name of a contender that requests more than
-// one.
+// leasesMark precedes the number of leases in the name of a contender that requests several leases.
 const leasesMark = "-x"
 
 // leasePrefix returns the names of contenders that request n leases, up to their sequence
@@ -114,8 +113,8 @@ func leasesOf(names []string) (n int64) {
 // limitPrefix is the name of a child that stores a limit, up to its sequence number.
 func limitPrefix(limit int) string { return contender.LimitPrefix + strconv.Itoa(limit) + "-" }
 
-// storedLimit returns the limit that a semaphore stores, and the number of its change among
-// those of the contenders. If there are several, the newest applies.
+// storedLimit returns the limit that a child of the semaphore stores, and the sequence number of that child.
+// If several children store a limit, the newest applies.
 func storedLimit(names []string) (limit int, changed int32, stored bool) {
 	for _, name := range names {
 		if n, sequence, ok := contender.ParseLimit(name); ok && (!stored || contender.IsBefore(changed, sequence)) {

@@ -15,8 +15,8 @@ func contenderOf(n int, sequence int32) string {
 	return leasePrefix(n)(contender.GUIDOf([16]byte{byte(sequence)})) + fmt.Sprintf("%010d", sequence)
 }
 
-// curators returns the name of a contender that Curator has created.
-func curators(sequence int32) string {
+// curatorContender returns the name of a contender for a lease that Curator has created.
+func curatorContender(sequence int32) string {
 	return fmt.Sprintf("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lease-%010d", sequence)
 }
 
@@ -24,7 +24,8 @@ func limitOf(limit int, sequence int32) string {
 	return fmt.Sprintf("%s%010d", limitPrefix(limit), sequence)
 }
 
-// listingOf returns the listing of the contender own, with its predecessor among names.
+// listingOf returns the children of a semaphore as its contender own has listed them, with the predecessor
+// that own waits for.
 func listingOf(own, predecessor string, names ...string) contender.Listing {
 	return contender.Listing{Own: own, Predecessor: predecessor, Names: append(names, own), Counts: func(string) bool { return true }}
 }
@@ -61,7 +62,7 @@ func TestCapacity_Admit(t *testing.T) {
 		"newest stored limit":                 {capacity{1, 1}, listingOf(own, two, one, two, limitOf(4, 6), limitOf(3, 3)), turn},
 		"waits, limit changed before":         {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 2)), waits},
 		"waits, limit changed after":          {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 4)), waitsForAny},
-		"waits behind a contender of Curator": {capacity{1, 1}, listingOf(own, curators(4), one, two, curators(4)), waitsForAny},
+		"waits behind a contender of Curator": {capacity{1, 1}, listingOf(own, curatorContender(4), one, two, curatorContender(4)), waitsForAny},
 
 		"more leases than the limit":        {capacity{2, 1}, listingOf(ownTwo, ""), contender.Admission{Err: ErrOverLimit}},
 		"more leases than the stored limit": {capacity{2, 9}, listingOf(ownTwo, "", limitOf(1, 7)), contender.Admission{Err: ErrOverLimit}},
@@ -70,16 +71,17 @@ func TestCapacity_Admit(t *testing.T) {
 	}
 }
 
-// The contender's orphaned znodes do not count.
-func TestCapacity_Admit_Orphans(t *testing.T) {
+// TestCapacity_Admit_IgnoresOrphans fails if orphaned znodes of the contender itself count as leases.
+func TestCapacity_Admit_IgnoresOrphans(t *testing.T) {
 	orphan, own := contenderOf(1, 1), contenderOf(1, 5)
 	l := listingOf(own, "", orphan)
 	l.Counts = func(name string) bool { return name != orphan }
 	require.Equal(t, contender.First, capacity{1, 1}.admit(l).Place)
 }
 
-// The sum of the leases does not overflow.
-func TestCapacity_Admit_ManyLeases(t *testing.T) {
+// TestCapacity_Admit_SumDoesNotOverflow fails if the sum of many large requests overflows, so that they seem
+// to be within the limit.
+func TestCapacity_Admit_SumDoesNotOverflow(t *testing.T) {
 	var names []string
 	for i := range int32(10) {
 		names = append(names, contenderOf(contender.MaxCount, i))
@@ -90,20 +92,20 @@ func TestCapacity_Admit_ManyLeases(t *testing.T) {
 
 // TestAllChildren_Admit fails if a child does not count because of its name, or if an orphan counts.
 func TestAllChildren_Admit(t *testing.T) {
-	own := curators(2)
+	own := curatorContender(2)
 	admit := allChildren(2)
 	turn, wait := contender.Admission{Place: contender.First}, contender.Admission{Place: contender.BehindHolders}
 	require.Equal(t, turn, admit(listingOf(own, "")))
-	require.Equal(t, turn, admit(listingOf(own, "", curators(9))))
-	require.Equal(t, wait, admit(listingOf(own, "", curators(9), "597de0d1c10b4e1ea9f73a88a1fa7c26")))
+	require.Equal(t, turn, admit(listingOf(own, "", curatorContender(9))))
+	require.Equal(t, wait, admit(listingOf(own, "", curatorContender(9), "597de0d1c10b4e1ea9f73a88a1fa7c26")))
 
-	l := listingOf(own, "", curators(9), curators(1))
-	l.Counts = func(name string) bool { return name != curators(1) }
+	l := listingOf(own, "", curatorContender(9), curatorContender(1))
+	l.Counts = func(name string) bool { return name != curatorContender(1) }
 	require.Equal(t, turn, admit(l), "an orphan does not count")
 }
 
-// TestLeases fails if the number of leases in a contender's name is not read, or one is read in a
-// name without it.
+// TestLeases fails if leases does not return the number in a contender's name, or another number than 1 for a
+// name without one.
 func TestLeases(t *testing.T) {
 	for _, n := range []int{1, 2, 10, contender.MaxCount} {
 		name := contenderOf(n, 7)
@@ -112,20 +114,20 @@ func TestLeases(t *testing.T) {
 		require.True(t, contender.Recognized(name), name)
 	}
 	for _, name := range []string{
-		curators(1), "config", "x2-lease-0000000001", "_c_x-x-lease-0000000001", "_c_x-x0-lease-0000000001", "_c_x-x02-lease-0000000001",
+		curatorContender(1), "config", "x2-lease-0000000001", "_c_x-x-lease-0000000001", "_c_x-x0-lease-0000000001", "_c_x-x02-lease-0000000001",
 		"_c_x-x1000000000-lease-0000000001", "_c_x-x2y-lease-0000000001", "_c_x-x2-lock-0000000001",
 	} {
 		require.Equal(t, 1, leases(name), name)
 	}
 }
 
-// TestLeasesOf fails if the sum counts other children than contenders, or misses a contender.
+// TestLeasesOf fails if leasesOf counts a child that is not a contender, or omits a contender.
 func TestLeasesOf(t *testing.T) {
-	require.EqualValues(t, 6, leasesOf([]string{contenderOf(2, 1), "config", curators(2), contenderOf(3, 3), limitOf(9, 4)}))
+	require.EqualValues(t, 6, leasesOf([]string{contenderOf(2, 1), "config", curatorContender(2), contenderOf(3, 3), limitOf(9, 4)}))
 	require.Zero(t, leasesOf(nil))
 }
 
-// TestStoredLimit fails if the newest stored limit is not found, or another child is taken for one.
+// TestStoredLimit fails if storedLimit does not return the newest limit, or takes another child for a limit.
 func TestStoredLimit(t *testing.T) {
 	_, _, stored := storedLimit([]string{
 		contenderOf(1, 1), "limit", "limit-", "limit-3", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001",

@@ -41,12 +41,12 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 	names, err := q.names(ctx)
 	var all []Contender
 	for i, name := range names {
-		all = append(all, Contender{Path: path.Join(q.setup.Path, name), Holds: holds(names, i), Reads: contender.Reads(name)})
+		all = append(all, Contender{Path: path.Join(q.setup.Path, name), Holds: isHolder(names, i), Reads: contender.Reads(name)})
 	}
 	if err == nil {
 		all, err = q.readNamesAndTokens(ctx, all)
 	}
-	return all, q.setup.Fail("contenders", q.setup.Path, err)
+	return all, q.setup.Fail("list the contenders of", q.setup.Path, err)
 }
 
 // names returns the names of the contenders' znodes, starting with the head of the queue.
@@ -79,10 +79,9 @@ func (q *lockQueue) readNamesAndTokens(ctx context.Context, all []Contender) ([]
 	return slices.DeleteFunc(found, func(c Contender) bool { return c.Path == "" }), err
 }
 
-// holds reports whether the i-th contender holds the lock: it is the head of the queue, or a
-// reader without an earlier writer. While a holder of Curator downgrades, two znodes with the
-// same number belong to it.
-func holds(names []string, i int) bool {
+// isHolder reports whether the contender names[i] holds the lock: it is the head of the queue, or a reader
+// without an earlier writer. While a writer of Curator downgrades, it has two znodes with the same number.
+func isHolder(names []string, i int) bool {
 	number := func(name string) string { return name[max(0, len(name)-10):] }
 	reads := contender.Reads(names[i])
 	return !slices.ContainsFunc(names[:i], func(ahead string) bool {
@@ -90,7 +89,8 @@ func holds(names []string, i int) bool {
 	})
 }
 
-// releaseRequest is the data that Curator's Revoker writes.
+// releaseRequest is the data that requests the release of a lock. Curator's Revoker writes it to the holder's
+// znode.
 const releaseRequest = "__REVOKE__"
 
 // RequestRelease requests that contender c releases this lock as soon as it holds it. It does
@@ -102,7 +102,7 @@ func (q *lockQueue) RequestRelease(ctx context.Context, c Contender) error {
 	return q.requestRelease(ctx, q.setup.Path, c)
 }
 
-// requestRelease is RequestRelease for a lock whose holders have their znodes in dir.
+// requestRelease implements RequestRelease for a lock whose holders have their znodes in dir.
 func (q *lockQueue) requestRelease(ctx context.Context, dir string, c Contender) error {
 	if path.Dir(c.Path) != dir {
 		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalid, c.Path, q.setup.Path)

@@ -34,7 +34,7 @@ func TestContenders(t *testing.T) {
 		require.NotEmpty(w, processName())
 
 		first.release()
-		second.holds()
+		second.requireHolds()
 		require.Equal(w, all[1].Token, second.hold.Token())
 		all, err = m.Contenders(w.Context())
 		require.NoError(w, err)
@@ -67,7 +67,7 @@ func TestContenders_RWMutex(t *testing.T) {
 		x.downgrade()
 		w.pass(0)
 		require.Equal(w, []string{"reads true holds true", "reads true holds true"}, kinds())
-		r3.holds()
+		r3.requireHolds()
 	})
 }
 
@@ -80,12 +80,12 @@ func TestContenders_Holds(t *testing.T) {
 		{[]string{"__WRIT__0000000001", "__READ__0000000002"}, []bool{true, false}},
 		{[]string{"__READ__0000000001", "__READ__0000000002", "__WRIT__0000000003", "__READ__0000000004"}, []bool{true, true, false, false}},
 		{[]string{"lock-0000000001", "lock-0000000002"}, []bool{true, false}},
-		// Curator while it downgrades.
+		// A writer of Curator downgrades: its old and its new znode have the same number.
 		{[]string{"__WRIT__0000000001", "__READ__0000000001", "__READ__0000000002"}, []bool{true, true, false}},
 		{[]string{"__READ__0000000001", "__WRIT__0000000001"}, []bool{true, true}},
 	} {
 		for i, want := range c.want {
-			require.Equal(t, want, holds(c.names, i), "%v %d", c.names, i)
+			require.Equal(t, want, isHolder(c.names, i), "%v %d", c.names, i)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestTrap43_ContenderIsDeleted(t *testing.T) {
 		require.Len(w, all, 1)
 		w.allowOverlap = true
 		w.pass(timeout)
-		require.Equal(w, second.holds().Path(), all[0].Path)
+		require.Equal(w, second.requireHolds().Path(), all[0].Path)
 	})
 }
 
@@ -112,12 +112,12 @@ func TestTrap43_ContenderIsDeleted(t *testing.T) {
 // hides a missing permission.
 func TestContenders_ContextAndPermission(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		w.lock(w.connect()).holds()
+		w.lock(w.connect()).requireHolds()
 		ctx, cancel := context.WithTimeout(w.Context(), timeout)
 		defer cancel()
 		conn := w.connect()
 		w.cut(conn)
-		w.elapsed(timeout, func() {
+		w.requireElapsed(timeout, func() {
 			_, err := w.mutex(conn).Contenders(ctx)
 			require.ErrorIs(w, err, context.DeadlineExceeded)
 		})
@@ -132,11 +132,11 @@ func TestContenders_ContextAndPermission(t *testing.T) {
 	})
 }
 
-// TestContenders_CauseLikeAnswer fails if the cause of a context is taken for an answer of the servers, because it wraps
-// the error that another call has received.
-func TestContenders_CauseLikeAnswer(t *testing.T) {
+// TestContenders_ContextCauseWrapsServerError fails if Contenders takes the cause of its context for an
+// answer of the servers, because the cause wraps a server error that another call has received.
+func TestContenders_ContextCauseWrapsServerError(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		w.lock(w.connect()).holds()
+		w.lock(w.connect()).requireHolds()
 		conn := w.connect()
 		single, err := NewSingle(conn, "/single", nil)
 		require.NoError(w, err)

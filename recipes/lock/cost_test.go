@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// roundTrip is the round trip time of these tests. The session timeout is so long that checks of
-// the lease do not matter.
+// roundTrip is the duration of each request in these tests. The session timeout is so long that checks of the
+// lease do not matter.
 const (
 	roundTrip   = time.Second
 	longTimeout = 40 * time.Second
@@ -30,7 +30,7 @@ func runWithLatency(t *testing.T, f func(w *harness)) {
 	})
 }
 
-// connectSlowly opens a session, whose requests take roundTrip from then on.
+// connectSlowly opens a session. After the connect, each of its requests takes roundTrip.
 func (w *harness) connectSlowly() *zk.Conn {
 	conn := bubble.ConnectFrom(w, w.ensemble, 0, longTimeout)
 	w.srv.Delay(zktest.BothWays, roundTrip/2, conn.SessionID())
@@ -45,7 +45,7 @@ type step struct {
 	do              func() error
 }
 
-// kept is a hold between two steps.
+// kept stores a hold for the following steps of a test.
 type kept struct{ *Hold }
 
 // take returns a function that acquires a hold.
@@ -56,7 +56,7 @@ func (k *kept) take(w *harness, lock func(context.Context) (*Hold, error)) func(
 	}
 }
 
-func (k *kept) free() error { return k.Release() }
+func (k *kept) release() error { return k.Release() }
 
 // isHeld returns a function that calls lock, which must return ErrHeld.
 func (w *harness) isHeld(lock func(context.Context) (*Hold, error)) func() error {
@@ -67,8 +67,8 @@ func (w *harness) isHeld(lock func(context.Context) (*Hold, error)) func() error
 	}
 }
 
-// TestCost fails if a lock that no other client uses costs more or fewer requests than documented.
-func TestCost(t *testing.T) {
+// TestCost_UncontendedLocks fails if a lock that no other client uses costs more or fewer requests than documented.
+func TestCost_UncontendedLocks(t *testing.T) {
 	for name, steps := range map[string]func(w *harness, conn *zk.Conn, k *kept) []step{
 		"Mutex": func(w *harness, conn *zk.Conn, k *kept) []step {
 			m := w.mutex(conn, long)
@@ -78,7 +78,7 @@ func TestCost(t *testing.T) {
 					_, err := k.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
 					return err
 				}},
-				{1, 1, k.free},
+				{1, 1, k.release},
 				{1, 1, k.take(w, m.Lock)}, // the create and the write of the lock's node, in one transaction
 				{0, 0, func() error {
 					require.NotZero(w, k.Token())
@@ -86,17 +86,18 @@ func TestCost(t *testing.T) {
 					require.Empty(w, checks, "checks of the lease")
 					return nil
 				}},
-				{1, 1, k.free},
+				{1, 1, k.release},
 			}
 		},
-		// The first lock on a connection also reads the ACL of the lock's node.
+		// The first lock with an ACL on a connection also reads the ACL of the lock's znode, which takes one
+		// more round trip.
 		"Mutex with an ACL that denies something": func(w *harness, conn *zk.Conn, k *kept) []step {
 			m := w.mutex(conn, long, recipes.WithACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin)))
-			return []step{{3, 4, k.take(w, m.Lock)}, {1, 1, k.free}, {1, 1, k.take(w, m.Lock)}, {1, 1, k.free}}
+			return []step{{3, 4, k.take(w, m.Lock)}, {1, 1, k.release}, {1, 1, k.take(w, m.Lock)}, {1, 1, k.release}}
 		},
 		"Mutex with a lock-delay": func(w *harness, conn *zk.Conn, k *kept) []step {
 			m := w.mutex(conn, long, WithLockDelay(time.Minute))
-			return []step{{4, 5, k.take(w, m.Lock)}, {1, 1, k.free}} // in addition a listing and a transaction
+			return []step{{4, 5, k.take(w, m.Lock)}, {1, 1, k.release}} // the lock-delay adds a listing of markers and the transaction that creates the marker
 		},
 		"Single": func(w *harness, conn *zk.Conn, k *kept) []step {
 			s, err := NewSingle(conn, "/locks/single", []byte("owner"), long)
@@ -106,11 +107,11 @@ func TestCost(t *testing.T) {
 				return err
 			}
 			return []step{
-				{2, 2, k.take(w, s.Lock)}, // the create; the read that sets the watch
-				{2, 2, write},             // the first one on a connection also creates the record
+				{2, 2, k.take(w, s.Lock)}, // the create of the znode, and the read that sets the watch
+				{2, 2, write},             // the first transaction on a connection also creates the record
 				{1, 1, write},
 				{1, 1, w.isHeld(s.TryLock)},
-				{3, 3, func() error { return bubble.Repeated(k.free) }}, // a synchronization, a read and the deletion
+				{3, 3, func() error { return bubble.Repeated(k.release) }}, // the release sends a Sync, a read and the deletion
 			}
 		},
 		"RWMutex, writing": func(w *harness, conn *zk.Conn, k *kept) []step {
@@ -125,7 +126,7 @@ func TestCost(t *testing.T) {
 					_, err := x.Multi()
 					return err
 				}},
-				// The transaction, and the read that sets the watch on the new znode.
+				// Downgrade sends a transaction, and a read that sets the watch on the new znode.
 				{2, 2, func() error { return bubble.Repeated(x.Downgrade) }},
 				{1, 1, func() error { return x.Release() }},
 			}
@@ -133,17 +134,17 @@ func TestCost(t *testing.T) {
 		"RWMutex, reading": func(w *harness, conn *zk.Conn, k *kept) []step {
 			w.write(w.operator).downgrade()
 			m := w.rw(conn, long)
-			return []step{{2, 3, k.take(w, m.RLock)}, {1, 1, w.isHeld(m.Writing().part().try)}, {1, 1, k.free}}
+			return []step{{2, 3, k.take(w, m.RLock)}, {1, 1, w.isHeld(m.Writing().part().try)}, {1, 1, k.release}}
 		},
 		"Semaphore": func(w *harness, conn *zk.Conn, k *kept) []step {
 			s := w.semaphore(conn, 2, long)
 			acquire := func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, 1) }
 			return []step{
-				{2, 3, k.take(w, acquire)}, // create; listing and own znode
-				{1, 1, k.free},
+				{2, 3, k.take(w, acquire)}, // the create; then concurrently the listing and the read of the contender's znode
+				{1, 1, k.release},
 				{3, 4, k.take(w, func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 2) })},
 				{1, 1, w.isHeld(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
-				{1, 1, k.free},
+				{1, 1, k.release},
 			}
 		},
 		"MultiLock": func(w *harness, conn *zk.Conn, k *kept) []step {
@@ -179,25 +180,25 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestCost_SemaphoreOfOtherLibrary fails if a semaphore of another library's layout costs more
-// round trips.
+// TestCost_SemaphoreOfOtherLibrary fails if a semaphore with the protocol of Curator or kazoo costs more
+// round trips than documented.
 func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
 			runWithLatency(t, func(w *harness) {
-				w.acquire(w.semaphore(w.operator, 2, layout), 1).release() // so that the znodes exist
+				w.acquire(w.semaphore(w.operator, 2, layout), 1).release() // creates the znodes of the semaphore
 				conn, k := w.connectSlowly(), &kept{}
 				s := w.semaphore(conn, 2, layout, long)
 				acquire := func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, 1) }
 				for _, step := range []step{
 					{4, anyNumber, k.take(w, acquire)},
-					{1, anyNumber, k.free},
+					{1, anyNumber, k.release},
 					{5, anyNumber, k.take(w, func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
 				} {
 					w.requireCost(conn, step.trips, step.requests, func() { require.NoError(w, step.do()) })
 					w.pass(4 * roundTrip) // the mutex is released in the background
 				}
-				require.NoError(w, k.free())
+				require.NoError(w, k.release())
 				begin := time.Now()
 				h, err := s.Acquire(w.Context(), 2)
 				require.NoError(w, err)
@@ -214,21 +215,22 @@ func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
 	}
 }
 
-// The first call of ReleaseRequested sends one request, and so does Release.
+// The first call of ReleaseRequested sends one request, and the following Release sends one.
 func TestCost_ReleaseRequested(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		h := w.lock(w.operator).holds()
+		h := w.lock(w.operator).requireHolds()
 		require.Len(w, w.sent(w.operator.SessionID(), func() { h.ReleaseRequested() }), 1)
 		require.Len(w, w.sent(w.operator.SessionID(), func() { require.NoError(w, h.Release()) }), 1)
 	})
 }
 
-// requireCost asserts the number of sequential round trips of f, and, unless it is anyNumber, the
-// number of requests that the session sends in that time, without checks of the lease.
+// requireCost asserts that f takes the stated number of sequential round trips, and that the session sends
+// the stated number of requests in that time. Checks of the lease do not count. If requests is anyNumber, it
+// is not asserted.
 func (w *harness) requireCost(conn *zk.Conn, trips, requests int, f func()) {
 	w.Helper()
 	begin := len(w.srv.Log())
-	w.elapsed(time.Duration(trips)*roundTrip, f)
+	w.requireElapsed(time.Duration(trips)*roundTrip, f)
 	if requests != anyNumber {
 		require.Len(w, w.sentSince(begin, conn), requests, "%v", w.sentSince(begin, conn))
 	}
@@ -262,8 +264,8 @@ func TestCost_ContendedMutex(t *testing.T) {
 			require.Equal(w, zktest.OpGetData, last.Op)
 			require.Equal(w, begin.Add(5*roundTrip/2), last.Time, "the watch is set in the third round trip")
 		}
-		// The direct follower joined while the holder was the only other contender: the hand-over
-		// takes the deletion and its event.
+		// The direct follower joined while the holder was the only other contender: the hand-over takes the
+		// deletion of the holder's znode and its event.
 		begin := len(w.srv.Log())
 		released := time.Now()
 		w.srv.Delay(zktest.BothWays, roundTrip/2, w.operator.SessionID())
@@ -272,14 +274,14 @@ func TestCost_ContendedMutex(t *testing.T) {
 		require.Equal(w, released.Add(roundTrip), waiting[0].at)
 		require.Empty(w, w.sentSince(begin, conns[0]), "the follower sends no request")
 
-		// The next follower joined farther back: its hand-over also takes a listing.
+		// The next follower joined behind two contenders: its hand-over also takes a listing.
 		begin = len(w.srv.Log())
 		released = time.Now()
 		require.NoError(w, waiting[0].hold.Release())
 		w.pass(roundTrip)
 		require.Equal(w, released.Add(2*roundTrip), waiting[1].at)
 		require.Len(w, w.sentSince(begin, conns[1]), 1)
-		waiting[2].waits()
+		waiting[2].requireWaits()
 	})
 }
 
@@ -298,7 +300,7 @@ func TestCost_TakingTurns(t *testing.T) {
 		}
 		for round := range rounds {
 			for i := range clients {
-				calls[i].holds()
+				calls[i].requireHolds()
 				calls[i].release()
 				begin := len(w.srv.Log())
 				calls[i] = w.startCall(conns[i], mutexes[i].Lock)
@@ -327,7 +329,7 @@ func TestCost_HandOverOnOneConnection(t *testing.T) {
 		w.pass(3 * roundTrip)
 		w.requireCost(conn, 1, anyNumber, func() {
 			first.release()
-			second.holds()
+			second.requireHolds()
 		})
 		second.release()
 	})
@@ -343,20 +345,20 @@ func TestTrap52_NoHerdOfReaders(t *testing.T) {
 		last := w.write(w.connect())
 
 		w.srv.ResetLog()
-		path := first.holds().Path()
+		path := first.requireHolds().Path()
 		first.release()
 		woken := []int64{first.conn.SessionID()}
 		for _, r := range readers {
-			r.holds()
+			r.requireHolds()
 			woken = append(woken, r.conn.SessionID())
 		}
 		require.ElementsMatch(w, woken, w.srv.Log().Woken(path))
-		second.waits()
+		second.requireWaits()
 
 		// Only the release of the last reader wakes another contender.
 		w.srv.ResetLog()
 		for i, r := range readers {
-			path := r.holds().Path()
+			path := r.requireHolds().Path()
 			r.release()
 			want := []int64{r.conn.SessionID()}
 			if i == len(readers)-1 {
@@ -364,18 +366,18 @@ func TestTrap52_NoHerdOfReaders(t *testing.T) {
 			}
 			require.ElementsMatch(w, want, w.srv.Log().Woken(path))
 		}
-		path = second.holds().Path()
+		path = second.requireHolds().Path()
 		second.release()
 		require.ElementsMatch(w, []int64{second.conn.SessionID(), behind.conn.SessionID()}, w.srv.Log().Woken(path))
-		behind.holds()
-		last.waits()
+		behind.requireHolds()
+		last.requireWaits()
 		behind.release()
-		last.holds()
+		last.requireHolds()
 	})
 }
 
-// Position sends one request.
-func TestCost_Position(t *testing.T) {
+// Position sends exactly one request.
+func TestCost_PositionSendsOneRequest(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		holder := w.lock(w.operator)
 		conn := w.connectSlowly()
@@ -398,7 +400,7 @@ func TestCost_Position(t *testing.T) {
 // oneWay is the latency in one direction. A round trip takes twice as long.
 const oneWay = 5 * time.Millisecond
 
-// The first waiter lists the queue when it is notified; no other request is in flight.
+// The first waiter lists the queue when it is notified of a release. No other request is in flight.
 func TestSemaphoreCost_HandOver(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
@@ -415,7 +417,7 @@ func TestSemaphoreCost_HandOver(t *testing.T) {
 				step.leaves.release()
 				w.pass(time.Second + 7*time.Millisecond)
 			}))
-			step.comes.holds()
+			step.comes.requireHolds()
 			require.Equal(w, 4*oneWay, step.comes.at.Sub(begin), "the delete, the event, and one round trip")
 			require.Len(w, log, step.requests, "the listing, and the word to the next\n%v", log)
 		}
@@ -438,10 +440,10 @@ func TestSemaphoreCost_OneReleaseAdmitsSeveral(t *testing.T) {
 		big.release()
 		w.pass(time.Second)
 		for i, c := range all[:3] {
-			c.holds()
+			c.requireHolds()
 			require.Equal(w, time.Duration(4*(i+1))*oneWay, c.at.Sub(begin))
 		}
-		w.waiting(all[3:]...)
+		w.requireWaiting(all[3:]...)
 	})
 }
 
@@ -463,7 +465,7 @@ func TestSemaphoreCost_AdmittedSoonAfterJoining(t *testing.T) {
 }
 
 // While contenders wait, only the first of them renews its lease. A holder without a follower does not write its znode.
-func TestSemaphoreCost_Waiting(t *testing.T) {
+func TestSemaphoreCost_OnlyFirstWaiterChecksLease(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder := w.contend(1, 1)
 		first, second := w.contend(1, 1), w.contend(1, 1)
@@ -476,6 +478,6 @@ func TestSemaphoreCost_Waiting(t *testing.T) {
 		last := w.contend(1, 1)
 		log := w.sent(last.session(), func() { first.release() })
 		require.Zero(w, log.Count(zktest.OpSetData), "%v", log)
-		last.holds()
+		last.requireHolds()
 	})
 }

@@ -17,17 +17,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 )
 
-// The prefixes of the markers of holders, which are followed by the GUID in the contender's name.
-// In no layout does the name of a contender begin with them, and Curator sorts such names last.
+// A marker of a holder is named by one of these prefixes and the GUID of the holder's contender. In no layout
+// does the name of a contender begin with them, and Curator sorts such names last.
 const (
 	writerMarker = contender.HeldToWrite
 	readerMarker = contender.HeldToRead
 )
 
-// delayFilter forwards the states of a contender to next, but not as proven before the
-// contender has waited for the lock-delay, if a holder was lost, and has created
-// its marker. It does both in a separate goroutine, which ends with the
-// acquisition.
+// delayFilter forwards the states of a contender to next. If an earlier holder was lost, it withholds the
+// state in which the lock is granted until the lock-delay is over and the contender has created its marker. A
+// separate goroutine waits and creates the marker. It ends with the acquisition.
 type delayFilter struct {
 	ctx   context.Context // ends with the acquisition
 	cfg   *queue.Config
@@ -38,7 +37,7 @@ type delayFilter struct {
 	mu     sync.Mutex
 	latest queue.State
 	ready  bool
-	name   string        // of the marker, once it may exist
+	name   string        // name of the marker; empty until the marker may exist
 	over   chan struct{} // closed when the goroutine has ended; nil before it starts
 }
 
@@ -54,15 +53,15 @@ func (d *delayFilter) changed(s queue.State) {
 	d.forward()
 }
 
-// forward forwards the latest state. The caller holds mu.
+// forward passes the latest state to next. The caller holds mu.
 func (d *delayFilter) forward() {
 	s := d.latest
 	s.Proven = s.Proven && d.ready
 	d.next(s)
 }
 
-// waitAndMark waits for the lock-delay and creates the marker. The contender has been at the head
-// of the queue since the given time.
+// waitAndMark waits for the lock-delay and creates the marker. since is the time at which the contender
+// reached the head of the queue.
 func (d *delayFilter) waitAndMark(own string, since time.Time) {
 	defer close(d.over)
 	err := d.createMarker(own, since)
@@ -77,8 +76,8 @@ func (d *delayFilter) waitAndMark(own string, since time.Time) {
 	}
 }
 
-// createMarker creates the contender's marker after the lock-delay of all stale markers, and
-// deletes those.
+// createMarker waits for the lock-delay if stale markers exist. It then deletes them and creates the
+// contender's marker.
 func (d *delayFilter) createMarker(own string, since time.Time) error {
 	name := markerOf(path.Base(own))
 	for {
@@ -95,12 +94,13 @@ func (d *delayFilter) createMarker(own string, since time.Time) error {
 		if err := d.replaceMarkers(own, name, stale); !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
-		// Another reader has deleted a stale marker after it had waited for the delay. List again.
+		// The transaction failed because another reader has deleted a stale marker after its own wait. List
+		// the markers again.
 	}
 }
 
-// markerBytes limits the total length of the paths of the markers that one transaction deletes, far
-// below the megabyte that a server accepts.
+// markerBytes limits the total length of the paths of the markers that one transaction deletes. Servers
+// accept requests of about a megabyte.
 const markerBytes = 256 << 10
 
 // replaceMarkers deletes stale markers, and creates the contender's marker in the transaction that
@@ -147,9 +147,10 @@ func (d *delayFilter) replaceMarkers(own, name string, stale []string) error {
 	}
 }
 
-// parting returns the operation that deletes the marker together with the contender's znode. If
-// the lock was lost, the marker must stay, so that the next contender waits for the delay.
-func (d *delayFilter) parting(reason error) []any {
+// markerDeletion returns the operation that deletes the marker together with the contender's znode. It
+// returns none if the lock was lost: the marker must then remain, so that the next contender waits for the
+// lock-delay.
+func (d *delayFilter) markerDeletion(reason error) []any {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.name == "" || errors.Is(reason, connection.ErrLeaseExpired) {
@@ -158,7 +159,7 @@ func (d *delayFilter) parting(reason error) []any {
 	return []any{&zk.DeleteRequest{Path: path.Join(d.cfg.Dir, d.name), Version: -1}}
 }
 
-// wait waits until the goroutine has ended, after ctx is done.
+// wait waits until the goroutine of the filter has ended. d.ctx must be done.
 func (d *delayFilter) wait() {
 	d.mu.Lock()
 	over := d.over
@@ -176,8 +177,8 @@ func markerOf(name string) string {
 	return writerMarker + contender.GUID(name)
 }
 
-// staleMarkers returns the markers of holders whose znodes do not exist any more, and for which
-// the contender with the marker own must wait: readers do not wait for readers.
+// staleMarkers returns the markers for which the contender with the marker own must wait: their holders'
+// znodes do not exist any more. Readers do not wait for the markers of readers.
 func staleMarkers(children []string, own string) (stale []string) {
 	reader := strings.HasPrefix(own, readerMarker)
 	for _, marker := range children {

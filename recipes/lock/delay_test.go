@@ -19,18 +19,18 @@ const lockDelay = 10 * time.Second
 
 var withDelay = WithLockDelay(lockDelay)
 
-// holdAfterDelay asserts that contenders acquire the lock exactly after the lock-delay.
+// holdAfterDelay asserts that the contenders acquire the lock exactly at the end of the lock-delay.
 func (w *harness) holdAfterDelay(all ...*call) {
 	w.Helper()
 	w.pass(lockDelay - 1)
-	w.waiting(all...)
+	w.requireWaiting(all...)
 	w.pass(1)
-	w.holding(all...)
+	w.requireHolding(all...)
 }
 
 // If a hold ends for another reason than Release, the next contender waits for the delay, and the
 // contender after it does not.
-func TestLockDelay(t *testing.T) {
+func TestLockDelay_AppliesAfterLoss(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		do   func(w *harness, a *call)
@@ -42,16 +42,16 @@ func TestLockDelay(t *testing.T) {
 		t.Run(end.name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				first, second, third := w.lock(w.connect(), withDelay), w.lock(w.connect(), withDelay), w.lock(w.connect(), withDelay)
-				first.holds()
+				first.requireHolds()
 				require.Len(w, w.markers(), 1)
 				w.pass(timeout)
 				end.do(w, first)
 				w.pass(lockDelay - 1)
-				second.waits()
+				second.requireWaits()
 				_, err := w.mutex(w.operator, withDelay).TryLock(w.Context())
 				require.ErrorIs(w, err, ErrHeld)
 				w.pass(1)
-				second.holds()
+				second.requireHolds()
 				require.Len(w, w.markers(), 1, "the marker of the current holder")
 				second.release()
 				require.Equal(w, third.at, time.Now(), "without a delay after a release")
@@ -62,33 +62,33 @@ func TestLockDelay(t *testing.T) {
 	}
 }
 
-// The lease expires and the session does not: the holder leaves the queue, which does not count as
-// a release.
+// The lease of a holder expires, but not its session. The holder leaves the queue, which does not count as a
+// release.
 func TestLockDelay_LeaseExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect(), withDelay), w.lock(w.connect(), withDelay)
-		h := first.holds()
+		h := first.requireHolds()
 		w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: first.conn.SessionID()}, zktest.Fail(zk.ErrSessionMoved))
 		lapsed := <-doneAt(h)
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 		w.pass(0)
-		w.requireContenders(w.contenders()[0]) // of the second contender
+		w.requireContenders(w.contenders()[0]) // only the second contender is left
 		require.NoError(w, h.Release(), "Release after the lease has expired")
 		require.Len(w, w.markers(), 1)
 		w.pass(time.Until(lapsed.Add(lockDelay - 1)))
-		second.waits()
+		second.requireWaits()
 		w.pass(1)
-		second.holds()
+		second.requireHolds()
 	})
 }
 
-// TestLockDelay_LateRelease fails if a Release after the lease has expired cancels the delay, for example in a process
-// that was paused.
-func TestLockDelay_LateRelease(t *testing.T) {
+// TestLockDelay_ReleaseAfterExpiryIsLoss fails if a Release after the lease has expired cancels the delay,
+// for example in a process that was paused.
+func TestLockDelay_ReleaseAfterExpiryIsLoss(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)
-		h := a.holds()
-		h.grant.End(recipes.ErrLeaseExpired) // as Err does by the clock; the contender has not noticed it
+		h := a.requireHolds()
+		h.grant.End(recipes.ErrLeaseExpired) // Err ends the grant in the same way when the clock passes the deadline; the contender has not noticed the expiry yet
 		require.NoError(w, h.Release())
 		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), withDelay)
@@ -109,14 +109,13 @@ func TestLockDelay_ContenderJoinsLater(t *testing.T) {
 	})
 }
 
-// TryLock waits for the delay. Otherwise programs that only call TryLock would never acquire the
-// lock.
-func TestLockDelay_TryLock(t *testing.T) {
+// TryLock waits for the lock-delay. Otherwise programs that only call TryLock would never acquire the lock.
+func TestLockDelay_TryLockWaits(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.lock(w.connect(), withDelay)
 		w.expire(first.conn)
 		w.pass(0)
-		w.elapsed(lockDelay, func() {
+		w.requireElapsed(lockDelay, func() {
 			h, err := w.mutex(w.operator, withDelay).TryLock(w.Context())
 			require.NoError(w, err)
 			require.NoError(w, h.Release())
@@ -124,7 +123,7 @@ func TestLockDelay_TryLock(t *testing.T) {
 	})
 }
 
-// A wait that was given up does not count as lost.
+// A waiter that gives up does not count as a lost holder, so it causes no lock-delay.
 func TestLockDelay_WaiterGivesUp(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.lock(w.connect(), withDelay)
@@ -136,7 +135,7 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 		third.release()
 		require.Empty(w, w.markers())
 
-		// During the delay.
+		// A waiter joins during the lock-delay, and gives up.
 		again := w.lock(w.connect(), withDelay)
 		w.expire(again.conn)
 		w.pass(0)
@@ -156,23 +155,22 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 // reply to the transaction that creates the marker, or to the release, is lost.
 func TestLockDelay_RepliesLost(t *testing.T) {
 	forEachLoss(t, briefLosses, 3, func(w *harness, l bubble.Fault) {
-		for k := 1; k <= 2; k++ { // the marker, the release
+		for k := 1; k <= 2; k++ { // the 1st transaction creates the marker, the 2nd one releases the lock
 			conn := w.connect()
 			lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Path: node + "/held*", Nth: k})
 			a := w.lock(conn, withDelay)
 			w.pass(timeout / 2)
-			a.holds()
+			a.requireHolds()
 			require.Len(w, w.markers(), 1)
 			require.NoError(w, a.hold.Release())
-			w.ran(lost)
+			w.requireCalled(lost)
 			require.Empty(w, w.markers())
 		}
 	})
 }
 
-// If the contender's znode is deleted before it holds the lock, it leaves no marker, for which
-// others would have to wait.
-func TestLockDelay_WaiterIsDeleted(t *testing.T) {
+// If the znode of a waiter is deleted, it leaves no marker for which others would have to wait.
+func TestLockDelay_ZnodeOfWaiterIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.remove(w.contenders()[0])
@@ -180,30 +178,30 @@ func TestLockDelay_WaiterIsDeleted(t *testing.T) {
 		})
 		a := w.lock(w.connect(), withDelay)
 		w.pass(moment)
-		w.ran(gone)
-		a.fails(recipes.ErrDeleted)
+		w.requireCalled(gone)
+		a.requireFails(recipes.ErrDeleted)
 		require.Empty(w, w.markers())
 	})
 }
 
-// A contender without the permission to create a marker does not acquire the lock.
-func TestLockDelay_NoPermission(t *testing.T) {
+// A contender that is not permitted to create a marker does not acquire the lock.
+func TestLockDelay_NoPermissionToCreateMarker(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*"}, zktest.Fail(zk.ErrNoAuth))
 		a.release()
 		b := w.lock(w.connect(), withDelay)
 		w.pass(lockDelay + moment)
-		b.fails(recipes.ErrPermission)
-		w.ran(refused)
+		b.requireFails(recipes.ErrPermission)
+		w.requireCalled(refused)
 		refused.Remove()
 		require.Len(w, w.markers(), 1, "of the holder that was not permitted to delete it")
 		w.requireContenders()
 	})
 }
 
-// If the lease expires while a contender waits for the delay, the contender stays in the queue,
-// because nothing was granted.
+// If the lease expires while a contender waits for the lock-delay, the contender stays in the queue, because
+// no lock was granted to it.
 func TestLockDelay_LeaseOfWaiterExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.lock(w.connect(), withDelay)
@@ -213,9 +211,9 @@ func TestLockDelay_LeaseOfWaiterExpires(t *testing.T) {
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: next.conn.SessionID()}, zktest.Fail(zk.ErrSessionMoved))
 		w.pass(lockDelay - timeout)
 		refused.Remove()
-		next.waits()
+		next.requireWaits()
 		w.pass(timeout)
-		next.holds()
+		next.requireHolds()
 	})
 }
 
@@ -229,7 +227,7 @@ func TestLockDelay_ReadersAndWriters(t *testing.T) {
 		w.expire(r1.conn)
 		w.pass(0)
 		r3 := w.read(w.connect(), withDelay)
-		r3.holds()
+		r3.requireHolds()
 		x := w.write(w.connect(), withDelay)
 		r2.release()
 		r3.release()
@@ -246,13 +244,13 @@ func TestLockDelay_ReadersAndWriters(t *testing.T) {
 	})
 }
 
-// The marker remains after a downgrade.
-func TestLockDelay_Downgrade(t *testing.T) {
+// The marker remains after a downgrade, so the loss of the downgraded hold also delays the next writer.
+func TestLockDelay_MarkerRemainsAfterDowngrade(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect(), withDelay)
 		x.downgrade()
 		r := w.read(w.connect(), withDelay)
-		r.holds()
+		r.requireHolds()
 		require.Len(w, w.markers(), 2)
 		r.release()
 		x.release()
@@ -267,8 +265,8 @@ func TestLockDelay_Downgrade(t *testing.T) {
 	})
 }
 
-// TestLockDelay_ManyStaleMarkers fails if markers remain that are so many that their deletion in
-// one transaction would be larger than a server accepts.
+// TestLockDelay_ManyStaleMarkers fails if stale markers remain when their deletion in one transaction would
+// be larger than a server accepts.
 func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		dir := "/" + strings.Repeat("d", 4000)
@@ -280,7 +278,7 @@ func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 		require.NoError(w, err)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
-		w.elapsed(lockDelay, func() {
+		w.requireElapsed(lockDelay, func() {
 			h, err := m.Lock(ctx)
 			require.NoError(w, err)
 			require.Len(w, w.markers(), 1)
@@ -290,8 +288,8 @@ func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	})
 }
 
-// TestStaleMarkers fails if a marker is removed that another contender must wait for, or if a stale
-// one remains.
+// TestStaleMarkers fails if staleMarkers returns a marker whose holder still exists, or omits one whose
+// holder does not.
 func TestStaleMarkers(t *testing.T) {
 	const a, b, c = "0000000a-0000-0000-0000-000000000000", "0000000b-0000-0000-0000-000000000000", "0000000c-0000-0000-0000-000000000000"
 	children := []string{"held-w-" + a, "held-r-" + b, "held-w-" + c, "_c_" + c + "-__READ__0000000001", "held", "held-w"}
@@ -300,12 +298,13 @@ func TestStaleMarkers(t *testing.T) {
 	require.Equal(t, []string{"held-r-" + b}, staleMarkers(children, "held-w-"+a))
 }
 
-// A release in time counts as one, even if it is unknown whether an earlier downgrade was applied.
+// A release before the lease expires counts as a release, even if it is unknown whether an earlier downgrade
+// was applied.
 func TestLockDelay_ReleaseDuringDowngrade(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
 			x := w.write(w.connect(), withDelay)
-			x.holds()
+			x.requireHolds()
 			match := zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}
 			moved := zktest.Fail(zk.ErrSessionMoved)
 			if match.Nth = 1; applied {
@@ -319,14 +318,14 @@ func TestLockDelay_ReleaseDuringDowngrade(t *testing.T) {
 			require.ErrorIs(w, <-down, recipes.ErrNotHeld)
 			require.ErrorIs(w, x.hold.Err(), recipes.ErrReleased)
 			require.Empty(w, w.markers())
-			w.write(w.connect(), withDelay).holds()
+			w.write(w.connect(), withDelay).requireHolds()
 		})
 	}
 }
 
-// The waiter gives up after its marker was created. No caller has received the grant, so it was not
-// lost. The cause of the context is the loss of another hold, and must not be mistaken for the loss of
-// this one.
+// The waiter gives up after its marker was created. No caller has received the lock, so it was not lost. The
+// cause of the waiter's context is the loss of another hold, and must not be mistaken for the loss of this
+// one.
 func TestLockDelay_WaiterGivesUpBecauseOtherHoldIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		ctx, cancel := context.WithCancelCause(w.Context())

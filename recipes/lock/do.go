@@ -41,14 +41,14 @@ func WithWaitLimit(d time.Duration) DoOption {
 	})
 }
 
-// held is a hold of any kind.
+// held is a Hold, a WriteHold or a MultiHold.
 type held interface {
 	Context() context.Context
 	Err() error
 	Release() error
 }
 
-// do calls f while it has a hold, which lock or try acquires.
+// do acquires a hold by lock or try, calls f with it, and releases it.
 func do[H held](ctx context.Context, s *recipe.Setup, opts []DoOption, lock, try func(context.Context) (H, error), f func(context.Context, H) error) error {
 	var o doSettings
 	if err := recipe.EachOption(opts, func(opt DoOption) error { return opt.applyDo(&o) }); err != nil {
@@ -64,7 +64,7 @@ func do[H held](ctx context.Context, s *recipe.Setup, opts []DoOption, lock, try
 	return runHolding(ctx, s, h, f)
 }
 
-// lockWithin acquires a lock within a limit, or without one if it is 0.
+// lockWithin calls lock with a context that ends after limit. 0 means no limit.
 func lockWithin[H held](ctx context.Context, limit time.Duration, lock func(context.Context) (H, error)) (H, error) {
 	if limit > 0 {
 		var cancel context.CancelFunc

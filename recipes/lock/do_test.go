@@ -19,7 +19,7 @@ type ctxKey struct{}
 // scope is a method that calls a function while a lock is held.
 type scope func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error
 
-// scopes returns one scope for each kind of lock, on a new connection.
+// scopes returns the Do method of each kind of lock, on a new connection.
 func (w *harness) scopes() map[string]scope {
 	conn := w.connect()
 	all, err := NewMultiLock(w.mutex(conn), w.rwAt(conn, "/locks/two").Writing())
@@ -63,7 +63,7 @@ func eachScope(t *testing.T, f func(w *harness, do scope)) {
 	}
 }
 
-// The function runs once with the hold, and the lock is released afterwards, whatever the function does.
+// Do calls the function once with the hold, and releases the lock afterwards, whatever the function does.
 func TestDo_ReleasesAfterFunction(t *testing.T) {
 	failed := errors.New("failed")
 	for name, result := range map[string]error{"succeeds": nil, "fails": failed} {
@@ -103,7 +103,7 @@ func TestDo_ReleasesAfterFunction(t *testing.T) {
 	})
 }
 
-// If the lock is lost, the context of the function ends, and Do reports the loss, also if the function
+// If the lock is lost, the context of the function ends, and Do returns the loss even if the function
 // succeeds.
 func TestDo_LockIsLost(t *testing.T) {
 	eachScope(t, func(w *harness, do scope) {
@@ -120,7 +120,8 @@ func TestDo_LockIsLost(t *testing.T) {
 	})
 }
 
-// If the context of the caller is done, so is that of the function, which still holds the lock.
+// When the context of the caller is done, the context of the function is done too. The function still holds
+// the lock until it returns.
 func TestDo_ContextOfCallerEnds(t *testing.T) {
 	eachScope(t, func(w *harness, do scope) {
 		ctx, cancel := context.WithCancelCause(w.Context())
@@ -140,7 +141,7 @@ func TestDo_ContextOfCallerEnds(t *testing.T) {
 }
 
 // The options of Do limit the wait, but not the function.
-func TestDo_Options(t *testing.T) {
+func TestDo_OptionsLimitWait(t *testing.T) {
 	for _, name := range []string{"mutex", "writer", "semaphore", "single", "several locks"} { // readers do not exclude each other
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
@@ -148,8 +149,8 @@ func TestDo_Options(t *testing.T) {
 				first, second := w.scopes()[name], w.scopes()[name]
 				uncalled := func(context.Context, held) error { require.Fail(w, "it is called"); return nil }
 				require.NoError(w, first(w.Context(), func(ctx context.Context, _ held) error {
-					w.elapsed(0, func() { require.ErrorIs(w, second(ctx, uncalled, WithoutWaiting()), ErrHeld) })
-					w.elapsed(time.Minute, func() {
+					w.requireElapsed(0, func() { require.ErrorIs(w, second(ctx, uncalled, WithoutWaiting()), ErrHeld) })
+					w.requireElapsed(time.Minute, func() {
 						require.ErrorIs(w, second(ctx, uncalled, WithWaitLimit(time.Minute)), context.DeadlineExceeded)
 					})
 					return nil
@@ -165,7 +166,7 @@ func TestDo_Options(t *testing.T) {
 	}
 }
 
-// TestDo_Reentrant fails if a function that acquires the lock that Do holds waits for itself.
+// TestDo_Reentrant fails if a function that Do calls waits forever when it acquires the lock that Do holds.
 func TestDo_Reentrant(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		m := w.mutex(w.connect())
@@ -176,9 +177,9 @@ func TestDo_Reentrant(t *testing.T) {
 }
 
 // A wait survives session expiry, and a hold does not.
-func TestDo_SessionEnds(t *testing.T) {
+func TestDo_WaitSurvivesSessionExpiry(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
-		w.allowOverlap = true // an operator ends sessions whose leases are valid
+		w.allowOverlap = true // the test ends sessions whose leases are valid, so two holds can overlap
 		holder, conn := w.lock(w.connect()), w.connect()
 		calls := 0
 		done := bubble.Async(func() error {
@@ -204,11 +205,11 @@ func TestDo_SessionEnds(t *testing.T) {
 	})
 }
 
-// A release that is not confirmed does not hide the result of the function.
+// Do returns the result of the function even if the release of the lock is not confirmed.
 func TestDo_ReleaseUnconfirmed(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
-		w.elapsed(limit.Confirm, func() {
+		w.requireElapsed(limit.Confirm, func() {
 			require.NoError(w, w.mutex(conn).Do(w.Context(), func(context.Context, *Hold) error {
 				w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 					w.srv.Blackhole(zktest.BothWays, conn.SessionID())

@@ -21,7 +21,7 @@ func TestDowngrade(t *testing.T) {
 		runTest(t, 1, func(w *harness) {
 			as := recipe.WithLayout(layout)
 			x := w.write(w.connect(), as)
-			h := x.holds()
+			h := x.requireHolds()
 			r := w.read(w.connect(), as)
 			next := w.write(w.connect(), as)
 			last := w.read(w.connect(), as)
@@ -35,24 +35,24 @@ func TestDowngrade(t *testing.T) {
 			require.Equal(w, before[len(before)-10:], after[len(after)-10:], "the position in the queue")
 			require.Equal(w, token, h.Token())
 			require.Equal(w, x.conn.SessionID(), w.stat(h.Path()).EphemeralOwner)
-			r.holds()
-			next.waits()
-			last.waits()
+			r.requireHolds()
+			next.requireWaits()
+			last.requireWaits()
 			_, err := h.Multi(&zk.SetDataRequest{Path: node, Version: -1})
 			require.NoError(w, err)
 			require.NoError(w, x.write.Downgrade(), "again")
 
-			// The lease is renewed by checks of the new znode, and the loss of the session is
-			// reported.
+			// After the downgrade, the lease is renewed by checks of the new znode, and the loss of the
+			// session is reported.
 			w.pass(3 * timeout)
 			require.NoError(w, h.Err())
 			require.Greater(w, time.Until(h.Deadline()), timeout/4)
 			r.release()
-			next.waits()
+			next.requireWaits()
 			x.release()
-			require.Greater(w, next.holds().Token(), token)
+			require.Greater(w, next.requireHolds().Token(), token)
 			next.release()
-			last.holds()
+			last.requireHolds()
 		})
 	}
 }
@@ -61,7 +61,7 @@ func TestDowngrade(t *testing.T) {
 func TestDowngrade_NewZnodeIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
-		x.holds()
+		x.requireHolds()
 		x.downgrade()
 		w.remove(x.hold.Path())
 		w.pass(moment)
@@ -69,7 +69,8 @@ func TestDowngrade_NewZnodeIsDeleted(t *testing.T) {
 	})
 }
 
-// Curator first creates the znode for reading, and later deletes that for writing.
+// A writer of Curator downgrades: it creates the znode for reading first, and deletes the znode for writing
+// later.
 func TestDowngrade_ByCurator(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()
@@ -78,25 +79,25 @@ func TestDowngrade_ByCurator(t *testing.T) {
 		read := node + "/_c_00000000-0000-4000-8000-000000000099-__READ__" + written[len(written)-10:]
 		w.create(read)
 		w.pass(0)
-		r.waits()
+		r.requireWaits()
 		w.remove(written)
 		w.pass(timeout)
-		r.holds()
+		r.requireHolds()
 		r.release()
 		w.pass(timeout)
-		x.waits()
+		x.requireWaits()
 		w.remove(read)
 		w.pass(0)
-		x.holds()
+		x.requireHolds()
 	})
 }
 
-// TestDowngrade_ReplyLost fails if a Downgrade whose reply was lost is applied twice although its retry has the same
-// name, or if it succeeds after the lease has ended.
+// TestDowngrade_ReplyLost fails if a Downgrade is applied twice because its reply was lost, or if it succeeds
+// after the lease has ended.
 func TestDowngrade_ReplyLost(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, 1, func(w *harness, l bubble.Fault) {
 		x := w.write(w.connect())
-		h, session := x.holds(), x.conn.SessionID()
+		h, session := x.requireHolds(), x.conn.SessionID()
 		next := w.write(w.connect())
 		w.pass(timeout + moment)
 		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1})
@@ -107,27 +108,27 @@ func TestDowngrade_ReplyLost(t *testing.T) {
 			require.ErrorIs(w, <-done, recipes.ErrNotHeld)
 			w.srv.Heal(session)
 			w.pass(2 * timeout)
-			next.holds()
+			next.requireHolds()
 			return
 		}
 		w.pass(timeout)
-		w.ran(lost)
+		w.requireCalled(lost)
 		require.NoError(w, <-done)
 		require.NoError(w, h.Err())
-		next.waits()
+		next.requireWaits()
 		require.Len(w, w.contenders(), 2)
 		require.Equal(w, session, x.conn.SessionID())
 		x.release()
-		next.holds()
+		next.requireHolds()
 	})
 }
 
-// A check does not find the old znode before it is known that the new znode exists: the hold does
-// not end, and its lease has no gap.
+// While it is unknown whether the downgrade was applied, a check of the lease can find that the old znode
+// does not exist. The hold does not end, and its lease has no gap.
 func TestDowngrade_ReplyLostForLong(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
-		h := x.holds()
+		h := x.requireHolds()
 		w.pass(timeout + moment)
 		moved := zktest.Fail(zk.ErrSessionMoved)
 		first := w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, moved)
@@ -139,7 +140,7 @@ func TestDowngrade_ReplyLostForLong(t *testing.T) {
 		})
 		done := bubble.Async(func() error { return x.write.Downgrade() })
 		w.pass(timeout / 4) // two checks are sent in this time
-		w.ran(first)
+		w.requireCalled(first)
 		require.Empty(w, done)
 		again.Remove()
 		w.pass(timeout)
@@ -149,11 +150,11 @@ func TestDowngrade_ReplyLostForLong(t *testing.T) {
 	})
 }
 
-// A transaction of the holder during the downgrade is not rejected as that of a former holder.
-func TestDowngrade_DuringTransaction(t *testing.T) {
+// A transaction of the holder during the downgrade is not rejected with ErrNotHeld.
+func TestDowngrade_TransactionMeanwhile(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
-		h := x.holds()
+		h := x.requireHolds()
 		hold, open := bubble.Hold(w)
 		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, hold)
 		down := bubble.Async(func() error { return x.write.Downgrade() })
@@ -171,7 +172,7 @@ func TestDowngrade_DuringTransaction(t *testing.T) {
 }
 
 // If the hold ends during the downgrade, no znode is left.
-func TestDowngrade_HoldEnds(t *testing.T) {
+func TestDowngrade_HoldEndsMeanwhile(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		do   func(w *harness, x *writer)
@@ -190,7 +191,7 @@ func TestDowngrade_HoldEnds(t *testing.T) {
 			t.Run(end.name, func(t *testing.T) {
 				runTest(t, 3, func(w *harness) {
 					x := w.write(w.connect())
-					x.holds()
+					x.requireHolds()
 					hold, open := bubble.Hold(w)
 					set := w.srv.Before
 					if applied {
@@ -206,7 +207,7 @@ func TestDowngrade_HoldEnds(t *testing.T) {
 					<-down
 					require.Error(w, x.hold.Err())
 					w.requireContenders()
-					w.write(w.connect()).holds()
+					w.write(w.connect()).requireHolds()
 				})
 			})
 		}
@@ -217,7 +218,7 @@ func TestDowngrade_HoldEnds(t *testing.T) {
 func TestDowngrade_Rejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
-		h := x.holds()
+		h := x.requireHolds()
 		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(w, err)
 		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrPermission)
@@ -232,12 +233,12 @@ func TestDowngrade_Rejected(t *testing.T) {
 	})
 }
 
-// A rejected downgrade must not lose the watch on the znode, so that the deletion of the znode is noticed
-// only by the next check of the lease.
+// After a rejected downgrade, the old znode is still watched: its deletion is noticed immediately, not only
+// by the next check of the lease.
 func TestDowngrade_RejectedAndDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
-		h := x.holds()
+		h := x.requireHolds()
 		w.pass(timeout + moment) // between two checks
 		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(w, err)
@@ -255,23 +256,23 @@ func TestDowngrade_LockIsLost(t *testing.T) {
 		x.release()
 		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrNotHeld)
 
-		// Immediately, however long the removal of the znode takes.
+		// Downgrade returns immediately, although the removal of the znode takes long.
 		y := w.write(w.connect())
 		w.isolate(y.conn)
 		go y.hold.Release()
 		w.pass(0)
-		w.elapsed(0, func() { require.ErrorIs(w, y.write.Downgrade(), recipes.ErrNotHeld) })
+		w.requireElapsed(0, func() { require.ErrorIs(w, y.write.Downgrade(), recipes.ErrNotHeld) })
 		w.reconnect(y.conn)
 		w.pass(timeout)
 	})
 }
 
-// Several goroutines may call Downgrade. A call that waits too long does not end the downgrade.
+// Several goroutines may call Downgrade. A call that reaches its time limit does not end the downgrade.
 func TestDowngrade_ConcurrentCalls(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
-		x.holds()
-		slow := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}, zktest.Fail(zk.ErrSessionMoved)) // it is retried
+		x.requireHolds()
+		slow := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}, zktest.Fail(zk.ErrSessionMoved)) // the client retries after this error
 		first := bubble.Async(x.write.Downgrade)
 		w.pass(limit.Confirm / 2)
 		second := bubble.Async(x.write.Downgrade)
@@ -283,25 +284,25 @@ func TestDowngrade_ConcurrentCalls(t *testing.T) {
 	})
 }
 
-// The downgrade is applied, its reply is lost, and ZooKeeper rejects the retry: the new znode must
-// not remain and block writers.
+// The downgrade is applied, its reply is lost, and ZooKeeper rejects the retry. The new znode must not
+// remain, because it would block writers.
 func TestDowngrade_ReplyLostAndRetryRejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
-		h, session := x.holds(), x.conn.SessionID()
+		h, session := x.requireHolds(), x.conn.SessionID()
 		w.pass(timeout + moment)
 		match := zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}
 		lost := w.srv.After(match, zktest.Fail(zk.ErrSessionMoved))
 		match.Nth = 2
 		refused := w.srv.Before(match, zktest.Fail(zk.ErrNoAuth))
 		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrPermission)
-		w.ran(lost, refused)
+		w.requireCalled(lost, refused)
 		w.pass(timeout)
 		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 		require.NoError(w, h.Release())
 		w.requireContenders()
 		require.Equal(w, session, x.conn.SessionID(), "the session's end is no solution")
-		w.write(w.connect()).holds()
+		w.write(w.connect()).requireHolds()
 	})
 }
 
@@ -315,20 +316,20 @@ func TestTrap48_DowngradeKeepsPosition(t *testing.T) {
 		behind := w.read(w.connect())
 		x.downgrade()
 		w.pass(timeout)
-		between.waits()
-		behind.waits()
-		// The position is kept even after the connections were down.
+		between.requireWaits()
+		behind.requireWaits()
+		// The position is kept even if all connections break.
 		for _, c := range []*zk.Conn{between.conn, x.conn, behind.conn} {
 			bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(c.SessionID()) })
 			w.pass(timeout / 4)
 		}
-		x.holds()
-		between.waits()
-		behind.waits()
+		x.requireHolds()
+		between.requireWaits()
+		behind.requireWaits()
 		x.release()
-		between.holds()
-		behind.waits()
+		between.requireHolds()
+		behind.requireWaits()
 		between.release()
-		behind.holds()
+		behind.requireHolds()
 	})
 }

@@ -16,43 +16,42 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// entry is one contender's position in the queue, from the first request until nothing is left
-// of it. Its goroutine runs the contender.
+// entry is one contender's position in the queue. It exists from the first request until all znodes of the
+// contender are removed. Its goroutine runs the contender.
 type entry struct {
 	conn       *zk.Conn
 	dir        string                  // the lock's znode
-	timeout    time.Duration           // of the session
-	ctx        context.Context         // is done when the contender must leave
-	stop       context.CancelCauseFunc // makes the contender leave for a reason
+	timeout    time.Duration           // the session timeout
+	ctx        context.Context         // done when the contender must leave
+	stop       context.CancelCauseFunc // makes the contender leave, for the given reason
 	granted    chan *Hold              // the hold, when it was granted; capacity 1
-	entered    chan struct{}           // closed when the path is known; nil if Position is not available
+	entered    chan struct{}           // closed when the path is known; nil if the user cannot call Position
 	left       chan struct{}           // closed when the goroutine has ended
-	otherPaths []string                // other znodes that must exist during the grant; set before it
-	// session returns a znode that exists only in the session of the grant, and must exist as well. gone is an
-	// earlier result that does not exist any more, or empty. It is nil if no other client can create a znode at
-	// path.
+	otherPaths []string                // other znodes that must exist while the lock is held; set before the grant
+	// session is used if another client can create a znode at path, and is nil otherwise. It returns the path
+	// of a znode that exists only in the session of the grant. A transaction of the holder requires that this
+	// znode exists as well. gone is an earlier result that does not exist any more, or empty.
 	session func(ctx context.Context, gone string) (string, error)
 
 	member  *queue.Member
 	delay   *delayFilter // nil without a lock-delay
 	tracker tracker
-	// resume starts the goroutine of the contender, if it does not run when the lock is granted.
-	// It is nil if the goroutine was started before the grant, and does not change after the
-	// grant.
+	// resume starts the goroutine of the contender when the hold has lasted for OwnDelay. It is nil if the
+	// goroutine was started before the grant. It does not change after the grant.
 	resume *time.Timer
 
 	mu        sync.Mutex
-	path      string        // of the contender's znode
-	renaming  chan struct{} // closed when a rename is over (Downgrade); nil before the first
+	path      string        // path of the contender's znode
+	renaming  chan struct{} // closed when a rename by Downgrade is over; nil before the first one
 	watching  chan struct{} // closed when awaitRequest has returned; nil before it is called
 	requested chan struct{} // closed when the release is requested; nil before ReleaseRequested is called
 
-	// Written by the goroutine before left is closed.
+	// The contender's goroutine writes err and removal before it closes left.
 	err     error
 	removal removal
 }
 
-// removal is the removal of everything that a contender has created.
+// removal is the running removal of everything that a contender has created.
 type removal interface {
 	// Done returns a channel that is closed when the removal is over. Err then returns why it is not
 	// confirmed, or nil if it is.
@@ -63,19 +62,19 @@ type removal interface {
 // acquisition contains the parameters of one call that acquires a lock.
 type acquisition struct {
 	cfg          *queue.Config
-	noWait       bool          // do not wait for other contenders, but return ErrHeld
+	noWait       bool          // return ErrHeld instead of waiting for other contenders
 	delay        time.Duration // the lock-delay after the loss of a holder
-	withPosition bool          // Position may be called
+	withPosition bool          // the user may call Position
 	setup        *recipe.Setup // receives the events
 }
 
-// errGivenUp is the reason to leave if the caller of Lock does not wait any more. The cause of the
-// caller's context must not be used as the reason, because it may be the loss of another hold.
+// errGivenUp is the reason with which a contender leaves if the caller of Lock does not wait any more. The
+// cause of the caller's context must not be the reason, because it may be the loss of another hold.
 var errGivenUp = errors.New("the caller no longer waits")
 
-// wait waits in the queue until it is the contender's turn, and returns the grant; or until the
-// context is done or the contender fails, and returns the reason. If the session ends while the contender
-// waits, it joins the queue again.
+// wait joins the queue and returns the hold when it is the contender's turn. If the context is done or the
+// contender fails first, it returns the reason. If the session ends while the contender waits, it joins the
+// queue again.
 func (a acquisition) wait(ctx context.Context) (*Hold, error) {
 	return observed(a.setup, func() (*Hold, error) { return a.waitAcrossSessions(ctx) })
 }
@@ -110,8 +109,8 @@ func (a acquisition) waitOnce(ctx context.Context) (*Hold, error) {
 	}
 }
 
-// waitHere is wait for a context that is never done: the caller's goroutine runs the contender.
-// Only if the hold lasts longer than OwnDelay, a goroutine is started for it.
+// waitHere is like wait, for a context that is never done: the caller's goroutine runs the contender. A
+// goroutine is started for the contender only if the hold lasts longer than OwnDelay.
 func (a acquisition) waitHere() (*Hold, error) {
 	e := a.prepare()
 	if e.member.RunUntil(e.ctx, func() bool { return len(e.granted) > 0 }) {
@@ -119,7 +118,7 @@ func (a acquisition) waitHere() (*Hold, error) {
 		if len(e.granted) == 0 {
 			return nil, e.err
 		}
-		return <-e.granted, nil // the lock was granted and is already lost
+		return <-e.granted, nil // the lock was granted, and is lost again
 	}
 	h := <-e.granted
 	e.resume = time.AfterFunc(contender.OwnDelay, e.run)
@@ -148,7 +147,7 @@ func (a acquisition) prepare() *entry {
 	report := e.tracker.changed
 	if a.delay > 0 {
 		e.delay = &delayFilter{ctx: e.ctx, cfg: a.cfg, delay: a.delay, next: e.tracker.changed, stop: e.stop}
-		a.cfg.Parting, report = e.delay.parting, e.delay.changed
+		a.cfg.Parting, report = e.delay.markerDeletion, e.delay.changed
 	}
 	e.member = queue.Join(a.cfg, report)
 	return e
@@ -170,14 +169,14 @@ func (e *entry) leave() {
 	}
 }
 
-// runNow makes the contender run if it does not run yet.
+// runNow starts the contender unless it already runs.
 func (e *entry) runNow() {
 	if e.resume != nil && e.resume.Stop() {
 		go e.run()
 	}
 }
 
-// awaitRemoval waits until the znodes of the contender are removed, but not after end. It returns an
+// awaitRemoval waits until the znodes of the contender are removed, but at most until end. It returns an
 // error if they are not removed.
 func (e *entry) awaitRemoval(end time.Time) error {
 	if !limit.Await(e.left, end) {
@@ -188,7 +187,7 @@ func (e *entry) awaitRemoval(end time.Time) error {
 	e.mu.Unlock()
 	for _, over := range []chan struct{}{renaming, watching} {
 		if over != nil {
-			<-over // soon, because the grant and the contender have ended
+			<-over // over is closed soon, because the grant and the contender have ended
 		}
 	}
 	if !limit.Await(e.removal.Done(), end) {
@@ -204,20 +203,20 @@ func (e *entry) znodePath() string {
 	return e.path
 }
 
-// wasRenamed reports whether the path of the contender's znode differs from path, because it was
-// renamed. It waits for a rename that is in progress.
+// wasRenamed waits for a rename that is in progress, and reports whether the contender's znode then has
+// another path than path.
 func (e *entry) wasRenamed(path string) bool {
 	e.mu.Lock()
 	renaming := e.renaming
 	e.mu.Unlock()
 	if renaming != nil {
-		<-renaming // at the latest when the contender has left
+		<-renaming // closed at the latest when the contender has left
 	}
 	return e.znodePath() != path
 }
 
-// tracker creates and ends the grant according to the states of the contender. It belongs to the
-// goroutine that runs the contender.
+// tracker creates and ends the grant as the states of the contender require. Only the goroutine that runs the
+// contender uses it.
 type tracker struct {
 	*entry
 	noWait bool
@@ -233,7 +232,7 @@ func (t *tracker) changed(s queue.State) {
 		t.grant = s.Lease.Grant(s.Token)
 		t.granted <- &Hold{t.entry, t.grant}
 	case t.grant != nil && s.First && !s.Proven:
-		// The grant must not become valid again, because other clients may acquire the lock now.
+		// End the grant for good: other clients may acquire the lock now.
 		t.lose(connection.ErrLeaseExpired)
 	case t.grant != nil && s.Path == "":
 		t.lose(s.Err)

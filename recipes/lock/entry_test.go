@@ -16,10 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// One of several goroutines fails because its connection was closed, and the error
-// is the cause with which the contexts of the others are cancelled, as errgroup
-// does. They must not take the error for one of their own connections.
-func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
+// Several goroutines lock. One fails because its connection was closed, and the contexts of the others are
+// cancelled with this error as the cause, as errgroup does. They must not take the error for one of their own
+// connections.
+func TestTrap06_ContextCauseFromAnotherConnection(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder := w.lock(w.connect())
 		other := w.connect()
@@ -35,7 +35,7 @@ func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
 		})
 		failed := bubble.Async(func() error { return s.SetLimit(w.Context(), 2) })
 		w.pass(timeout / 4)
-		w.ran(set, back)
+		w.requireCalled(set, back)
 		other.Close()
 		cause := <-failed
 		require.ErrorIs(w, cause, recipes.ErrConnClosed)
@@ -104,7 +104,7 @@ func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
 			for range 3 {
 				a := w.lock(w.connect())
 				if last != nil {
-					require.Greater(w, a.holds().Token(), last.hold.Token(), "sequence numbers restart, tokens increase")
+					require.Greater(w, a.requireHolds().Token(), last.hold.Token(), "sequence numbers restart, tokens increase")
 				}
 				a.release()
 				require.Equal(w, 1, w.srv.Sweep())
@@ -129,14 +129,15 @@ func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 			conn := w.connect()
 			try := trier(w, conn)
 
-			// Another client holds it: the attempt creates nothing.
+			// If another client holds the lock, the attempt creates no znode.
 			ahead := w.createContender(base)
 			_, err := try(w.Context())
 			require.ErrorIs(w, err, ErrHeld)
 			require.Len(w, bubble.Created(w.srv, node), 1)
 			w.remove(ahead)
 
-			// Another contender wins the race: the znode is deleted before the attempt returns.
+			// If another contender joins between the check and the create, the attempt deletes its znode
+			// before it returns.
 			w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				ahead = w.createContender(base)
 				return zktest.Pass(q)
@@ -207,7 +208,7 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 				w.srv.Delay(zktest.ToServer, time.Second, conn.SessionID())
 				ctx, cancel := context.WithTimeout(w.Context(), limit)
 				defer cancel()
-				w.elapsed(limit, func() { require.ErrorIs(w, call(ctx, w, conn), context.DeadlineExceeded) })
+				w.requireElapsed(limit, func() { require.ErrorIs(w, call(ctx, w, conn), context.DeadlineExceeded) })
 				w.srv.Heal()
 				w.pass(timeout)
 				w.requireContenders(ahead)
@@ -225,20 +226,20 @@ func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 		x := w.write(w.connect())
 		r := w.read(w.connect())
 		last := w.write(w.connect())
-		w.read(w.connect()).fails(recipes.ErrNodeExhausted)
+		w.read(w.connect()).requireFails(recipes.ErrNodeExhausted)
 		x.downgrade()
 		w.pass(0)
 		require.Contains(w, x.hold.Path(), "__READ__2147483644")
 		r.release()
-		last.waits()
+		last.requireWaits()
 		x.release()
 		last.release()
 	})
 }
 
-// TestTrap41_BreakAtEachRequest fails if a contender does not recover after its connection breaks
-// at any one of its requests, in any way. It tests what only this package does;
-// TestTrap41_AnyRequestFails tests the queue (CURATOR-518, helix #2815).
+// TestTrap41_BreakAtEachRequest fails if a contender does not recover after its connection breaks at any one
+// of its requests (CURATOR-518, helix #2815). It covers the requests of locks; TestTrap41_AnyRequestFails
+// covers those of the shared queue.
 func TestTrap41_BreakAtEachRequest(t *testing.T) {
 	for _, kind := range []string{"delay", "read", "write"} {
 		for _, l := range bubble.LostReplies {
@@ -255,8 +256,8 @@ func TestTrap41_BreakAtEachRequest(t *testing.T) {
 	}
 }
 
-// breakAtRequest breaks the connection at the k-th request of a contender that waits, holds and
-// releases. It reports whether the contender has sent so many requests.
+// breakAtRequest breaks the connection at the k-th request of a contender that waits, holds and releases. It
+// returns false if the contender sends fewer requests.
 func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 	w.createLockNode()
 	base := map[string]string{"delay": "-lock-", "read": "-__WRIT__", "write": "-__READ__"}[kind]
@@ -275,13 +276,13 @@ func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 		a = x.call
 	}
 	w.pass(timeout + moment)
-	a.waits()
+	a.requireWaits()
 	w.remove(ahead)
 	w.pass(3 * timeout)
 	<-a.done
 	require.NoError(w, a.err)
 	if lost := a.hold.Err(); lost != nil {
-		// The lease of a contender that held the lock has expired, because no reply arrived.
+		// A hold is lost only if no reply arrived until the lease expired.
 		require.True(w, l.Silent, "request %d: %v", k, lost)
 		require.ErrorIs(w, lost, recipes.ErrLeaseExpired)
 	} else if x != nil {
@@ -309,12 +310,12 @@ func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 		m := w.mutex(conn)
 		a := w.startCall(conn, m.Lock)
 		next := w.lock(w.connect())
-		h := a.holds()
+		h := a.requireHolds()
 		w.expire(conn)
 		w.pass(timeout)
 		w.allowOverlap = true
 		require.Error(w, h.Err())
-		next.holds()
+		next.requireHolds()
 		_, err := m.TryLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld, "with the same Mutex and connection")
 		_, err = h.Multi()
@@ -355,8 +356,7 @@ func TestTrap22_ClosedConnection(t *testing.T) {
 	})
 }
 
-// An ephemeral child that ends in ten digits is a contender of a hand-written lock,
-// and counts as a writer.
+// A hand-written lock creates ephemeral children whose names end in ten digits. They count as writers.
 func TestContenders_HandWritten(t *testing.T) {
 	for _, name := range []string{"/x-", "/n_", "/", "/write-", "/read-"} {
 		runTest(t, 1, func(w *harness) {
@@ -364,7 +364,7 @@ func TestContenders_HandWritten(t *testing.T) {
 			ahead, err := w.operator.Create(node+name, []byte("of another program"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 			a := w.lock(w.connect())
-			a.waits()
+			a.requireWaits()
 			_, err = w.mutex(w.operator).TryLock(w.Context())
 			require.ErrorIs(w, err, ErrHeld)
 			all, err := w.mutex(w.operator).Contenders(w.Context())
@@ -380,8 +380,8 @@ func TestContenders_HandWritten(t *testing.T) {
 			ahead, err = w.operator.Create(w.rw(w.operator).setup.Path+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 			r, x := w.read(w.connect()), w.write(w.connect())
-			r.waits()
-			x.waits()
+			r.requireWaits()
+			x.requireWaits()
 			w.remove(ahead)
 			w.pass(0)
 			r.release()

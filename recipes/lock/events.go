@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// observed calls acquire, and delivers events for the hold that it returns.
+// observed calls acquire, and emits the events of the hold that acquire returns.
 func observed(s *recipe.Setup, acquire func() (*Hold, error)) (*Hold, error) {
 	if s.Events == nil {
 		return acquire()
@@ -21,7 +21,8 @@ func observed(s *recipe.Setup, acquire func() (*Hold, error)) (*Hold, error) {
 	return h, err
 }
 
-// observe reports a hold for which the caller has waited since a time, and later its end. h may be nil.
+// observe emits an event for a hold that the caller has waited for since began, and an event when the hold
+// ends. h may be nil.
 func observe(s *recipe.Setup, h *Hold, began time.Time) {
 	if s.Events == nil || h == nil {
 		return

@@ -47,7 +47,7 @@ func ExampleSemaphore() {
 	select {
 	case <-two.Done():
 		fmt.Println("lost:", two.Err())
-	default: // still held
+	default: // no hold ends when the limit is lowered
 	}
 	for _, hold := range []*lock.Hold{two, more} {
 		if err := hold.Release(); err != nil {

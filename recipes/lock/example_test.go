@@ -191,7 +191,7 @@ func ExampleMultiLock() {
 	to := must(lock.NewMutex(conn, "/locks/account-b"))
 	both := must(lock.NewMultiLock(to, from))
 
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // for all locks
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // one time limit for all locks
 	defer cancel()
 	err := both.Do(ctx, func(_ context.Context, hold *lock.MultiHold) error {
 		_, err := hold.Multi(&zk.CreateRequest{Path: "/transfer", Acl: zk.WorldACL(zk.PermAll)})

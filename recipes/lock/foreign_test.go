@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Whatever another program creates among the contenders of a lock or of a semaphore, all contenders
-// are granted it one after another. They wait only for a znode that is, by its name, an earlier
-// contender, and until it is deleted.
+// Other programs create znodes among the contenders of a lock or a semaphore. All contenders are granted it
+// one after another nevertheless. They wait only for a znode whose name is that of an earlier contender,
+// until it is deleted.
 func TestForeignParticipant(t *testing.T) {
 	acquire := func(s *Semaphore, err error) func(ctx context.Context) (*Hold, error) {
 		return func(ctx context.Context) (*Hold, error) {
@@ -29,8 +29,8 @@ func TestForeignParticipant(t *testing.T) {
 		}
 	}
 	type kind struct {
-		dir, base string // of the contenders
-		// known: children whose names no known library assigns are not contenders.
+		dir, base string // dir is the directory of the contenders, and base the part of their names before the number
+		// known is true if only children with names of known libraries are contenders.
 		known bool
 		lock  func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error)
 	}
@@ -69,20 +69,20 @@ func TestForeignParticipant(t *testing.T) {
 	withoutRead := zk.WorldACL(zk.PermAll &^ zk.PermRead)
 	large := make([]byte, 100<<10)
 	const (
-		ignored = iota // is not a contender
-		waits          // until it is deleted
-		unknown        // waits, unless only the names of known libraries count
-		later          // is a contender after the others
+		ignored = iota // the child is not a contender
+		waits          // the contenders wait until the child is deleted
+		unknown        // like waits, but like ignored if only the names of known libraries are contenders
+		later          // the child is a contender behind the others
 	)
 	const id = "_c_00000000-0000-4000-8000-000000000001"
 	const sequential = zk.FlagEphemeral | zk.FlagSequence
 	for name, c := range map[string]struct {
-		child   string // BASE is replaced by that of the kind
+		child   string // name of the created znode; BASE is replaced by the base of the kind
 		flags   int32
 		data    []byte
 		acl     []zk.ACL
-		below   string // a child of it
-		edit    []byte // written later
+		below   string // name of a child of the created znode
+		edit    []byte // data that is written to the created znode later
 		outcome int
 		warning string
 	}{
@@ -130,7 +130,7 @@ func TestForeignParticipant(t *testing.T) {
 		for kindName, k := range kinds {
 			t.Run(name+"/"+kindName, func(t *testing.T) {
 				runTest(t, 1, func(w *harness) {
-					w.allowLeftovers = true // the watch on a znode that cannot be read
+					w.allowLeftovers = true // the client library cannot remove the watch on a znode that it may not read
 					logs := &testenv.Buffer{}
 					logged := recipes.WithLogger(slog.New(slog.NewTextHandler(logs, nil)))
 					join := func() *call {
@@ -140,7 +140,7 @@ func TestForeignParticipant(t *testing.T) {
 						return a
 					}
 					first := join()
-					first.holds()
+					first.requireHolds()
 					acl := c.acl
 					if acl == nil {
 						acl = zk.WorldACL(zk.PermAll)
@@ -157,7 +157,7 @@ func TestForeignParticipant(t *testing.T) {
 						require.NoError(w, err)
 						w.pass(timeout)
 					}
-					second.waits()
+					second.requireWaits()
 					first.release()
 					w.pass(timeout)
 					if k.dir == node && !k.known {
@@ -167,22 +167,22 @@ func TestForeignParticipant(t *testing.T) {
 						require.Equal(w, c.outcome != ignored, listed && len(all) == 3)
 					}
 					if c.outcome == waits || c.outcome == unknown && !k.known {
-						second.waits()
-						third.waits()
+						second.requireWaits()
+						third.requireWaits()
 						if c.warning != "" {
-							w.pass(time.Minute) // without a right to read it, the znode is read repeatedly
+							w.pass(time.Minute) // the contender may not read the znode, so it reads it again and again until it is deleted
 						}
 						if c.below != "" {
 							w.remove(path + "/" + c.below)
 						}
 						require.NoError(w, foreign.Delete(path, -1))
-						w.pass(15 * time.Second) // if no event is sent, the znode is read again
+						w.pass(15 * time.Second) // if the server sends no event, the contender reads the znode again after a while
 					}
-					second.holds()
-					third.waits()
+					second.requireHolds()
+					third.requireWaits()
 					second.release()
 					w.pass(timeout)
-					third.holds()
+					third.requireHolds()
 					third.release()
 					if k.known && strings.HasPrefix(c.child, "limit-1-") {
 						s, err := NewSemaphore(third.conn, node, 1)

@@ -27,38 +27,37 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	node  = "/locks/one"
-	under = node + "/*" // matches the contenders' znodes
+	under = node + "/*" // matches the znodes of contenders
 	// moment is at least as long as it takes to find out why a znode was deleted.
 	moment = bubble.Margin
 )
 
-// harness is a test in a bubble, with servers and clients on fake time. When the
-// test ends, no znodes of contenders may be left, and holds that exclude each other
-// must not have overlapped.
+// harness is one test in a bubble: servers and clients on fake time. When the test ends, it requires that no
+// znodes of contenders are left, and that holds that exclude each other have not overlapped.
 type harness struct {
 	*testing.T
 	ensemble       *zktest.Ensemble
-	srv            *zktest.Server // the first of them
+	srv            *zktest.Server // the first server of the ensemble
 	operator       *zk.Conn       // a client that is not a contender
-	foreign        []string       // the znodes of contenders of other programs
+	foreign        []string       // paths of the znodes that stand for contenders of other programs
 	calls          []*call
-	allowOverlap   bool // the test causes holds to overlap
-	allowLeftovers bool // the test prevents the removal of znodes or watches
+	allowOverlap   bool // the test itself causes holds to overlap
+	allowLeftovers bool // the test itself prevents the removal of znodes or watches
 
 	mu     sync.Mutex
 	grants []*heldPeriod
 }
 
-// heldPeriod is a hold, and the time in which it was held.
+// heldPeriod is a hold, and the time from which and until which it was held.
 type heldPeriod struct {
 	*Hold
 	dir        string
-	shared     bool      // with other readers or leases
-	from, to   time.Time // to is zero while it is held
-	downgraded time.Time // when it was downgraded, or zero
+	shared     bool      // held together with other readers or other leases
+	from, to   time.Time // to is zero while the hold lasts
+	downgraded time.Time // when the hold was downgraded; zero if it was not
 }
 
-// newHarness returns a harness with as many servers. Call it in a bubble.
+// newHarness returns a harness with the given number of servers. It must be called in a bubble.
 func newHarness(t *testing.T, servers int, options ...zktest.Option) *harness {
 	w := &harness{T: t, ensemble: zktest.StartEnsemble(t, servers, options...)}
 	t.Cleanup(w.leave)
@@ -67,11 +66,11 @@ func newHarness(t *testing.T, servers int, options ...zktest.Option) *harness {
 	return w
 }
 
-// runTest runs f in a bubble with as many servers.
+// runTest runs f in a bubble with the given number of servers.
 func runTest(t *testing.T, servers int, f func(w *harness), options ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // until contenders that cannot leave have ended with their connections
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // contenders that cannot leave end when their connections end
 		w := newHarness(t, servers, options...)
 		f(w)
 		w.leave()
@@ -83,7 +82,8 @@ func runTest(t *testing.T, servers int, f func(w *harness), options ...zktest.Op
 	})
 }
 
-// leave makes all contenders leave, and waits until they have left. It deletes those of other programs.
+// leave makes all contenders leave, deletes the znodes of other programs, and waits until no znode of a
+// contender is left.
 func (w *harness) leave() {
 	for _, a := range w.calls {
 		a.cancel()
@@ -148,7 +148,7 @@ func (w *harness) connectTo(server int) *zk.Conn {
 // pass sleeps for d, and waits until all other goroutines are blocked.
 func (w *harness) pass(d time.Duration) { bubble.Advance(d) }
 
-// withTimeout returns options with the session timeout of the tests, unless they contain another.
+// withTimeout adds the session timeout of the tests, unless options contain another one.
 func withTimeout(options []Option) []Option {
 	return append([]Option{recipes.WithSessionTimeout(timeout)}, options...)
 }
@@ -243,11 +243,11 @@ func (w *harness) createLockNode() {
 	w.create(node)
 }
 
-// contenders returns the paths of the ephemeral znodes of contenders, by lock and in the order of their numbers.
+// contenders returns the paths of the ephemeral znodes of contenders, sorted by lock and sequence number.
 func (w *harness) contenders() (paths []string) {
 	for _, s := range w.srv.Sessions() {
 		for _, p := range s.Ephemerals {
-			if !strings.Contains(p, "/_r_") { // the records of transactions
+			if !strings.Contains(p, "/_r_") { // records of transactions are not contenders
 				paths = append(paths, p)
 			}
 		}
@@ -269,19 +269,19 @@ func (w *harness) beforeCreate(do zktest.HookFunc) {
 	w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under}, do)
 	w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: under}, func(q *zktest.Request) zktest.Verdict {
 		if !slices.Contains(q.Paths, node) {
-			return zktest.Pass(q) // not a create
+			return zktest.Pass(q) // the request is not a create
 		}
 		return do(q)
 	})
 }
 
-// ran asserts that the hooks were called.
-func (w *harness) ran(hooks ...*zktest.Hook) {
+// requireCalled asserts that the hooks were called.
+func (w *harness) requireCalled(hooks ...*zktest.Hook) {
 	w.Helper()
 	bubble.RequireRun(w, hooks...)
 }
 
-// cut breaks a client's connection. No client can connect until restore.
+// cut breaks a client's connection. No client can connect until restore is called.
 func (w *harness) cut(conn *zk.Conn) { bubble.Disconnect(w.ensemble, conn) }
 
 // restore lets clients connect again, heals the network, and waits until all are connected.
@@ -296,7 +296,7 @@ func (w *harness) expire(conn *zk.Conn) {
 	require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
 }
 
-// watched returns the path of each watch on the server.
+// watched returns the path of each watch that the server stores.
 func (w *harness) watched() (paths []string) {
 	for _, x := range w.srv.Watches() {
 		paths = append(paths, x.Path)
@@ -304,8 +304,8 @@ func (w *harness) watched() (paths []string) {
 	return paths
 }
 
-// elapsed asserts that f takes the time want.
-func (w *harness) elapsed(want time.Duration, f func()) {
+// requireElapsed asserts that f takes the time want.
+func (w *harness) requireElapsed(want time.Duration, f func()) {
 	w.Helper()
 	bubble.RequireDuration(w, want, f)
 }
@@ -315,13 +315,13 @@ func doneAt(h *Hold) <-chan time.Time {
 	return bubble.Async(func() time.Time { <-h.Done(); return time.Now() })
 }
 
-// call is a call of a method that acquires a lock or leases.
+// call is a running or finished call of a method that acquires a lock or leases.
 type call struct {
 	w      *harness
 	conn   *zk.Conn
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the call has returned
-	at     time.Time     // the time of the return
+	at     time.Time     // when the call returned
 	hold   *Hold
 	err    error
 }
@@ -418,8 +418,8 @@ func (a *call) returned() bool {
 	}
 }
 
-// holds asserts that the lock was granted and is held.
-func (a *call) holds() *Hold {
+// requireHolds asserts that the lock was granted and is held.
+func (a *call) requireHolds() *Hold {
 	a.w.Helper()
 	require.True(a.w, a.returned(), "still waits")
 	require.NoError(a.w, a.err)
@@ -427,16 +427,16 @@ func (a *call) holds() *Hold {
 	return a.hold
 }
 
-// waits asserts that the call still waits.
-func (a *call) waits() {
+// requireWaits asserts that the call still waits.
+func (a *call) requireWaits() {
 	a.w.Helper()
 	if a.returned() {
 		require.Fail(a.w, "has returned", "%v", a.err)
 	}
 }
 
-// fails asserts that the call has returned an error.
-func (a *call) fails(want error) {
+// requireFails asserts that the call has returned an error.
+func (a *call) requireFails(want error) {
 	a.w.Helper()
 	require.True(a.w, a.returned(), "still waits")
 	require.ErrorIs(a.w, a.err, want)
@@ -445,31 +445,31 @@ func (a *call) fails(want error) {
 // release releases the hold and asserts that the release is confirmed.
 func (a *call) release() {
 	a.w.Helper()
-	require.NoError(a.w, a.holds().Release())
+	require.NoError(a.w, a.requireHolds().Release())
 	a.w.pass(0)
 }
 
-// waiting asserts that all of these contenders wait.
-func (w *harness) waiting(all ...*call) {
+// requireWaiting asserts that all of these contenders wait.
+func (w *harness) requireWaiting(all ...*call) {
 	w.Helper()
 	for _, c := range all {
-		c.waits()
+		c.requireWaits()
 	}
 }
 
-// holding asserts that all of these contenders hold the lock or their leases.
-func (w *harness) holding(all ...*call) {
+// requireHolding asserts that all of these contenders hold the lock or their leases.
+func (w *harness) requireHolding(all ...*call) {
 	w.Helper()
 	for _, c := range all {
-		c.holds()
+		c.requireHolds()
 	}
 }
 
-// requireOnlyZnode asserts that the znode of the hold is the only one, and that the session of the
-// call owns it.
+// requireOnlyZnode asserts that the znode of the hold is the only znode of a contender, and that the session
+// of the call owns it.
 func (a *call) requireOnlyZnode() {
 	a.w.Helper()
-	h := a.holds()
+	h := a.requireHolds()
 	a.w.requireContenders(h.Path())
 	stat := a.w.stat(h.Path())
 	require.Equal(a.w, a.conn.SessionID(), stat.EphemeralOwner)
@@ -485,10 +485,10 @@ func forEachLoss(t *testing.T, of []bubble.Fault, servers int, f func(w *harness
 	}
 }
 
-// briefLosses are those after which a hold continues.
+// briefLosses are the faults that are so short that a hold continues.
 var briefLosses = slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved)
 
-const timeout = 4 * time.Second // of sessions
+const timeout = 4 * time.Second // session timeout of the clients
 
 // markers returns the names of the markers of holders.
 func (w *harness) markers() (found []string) {
@@ -500,7 +500,7 @@ func (w *harness) markers() (found []string) {
 	return found
 }
 
-// isolate discards all packets of a client, and lets no client connect.
+// isolate discards all packets of a client, and prevents it from connecting again.
 func (w *harness) isolate(conn *zk.Conn) {
 	w.srv.Blackhole(zktest.BothWays, conn.SessionID())
 	w.srv.Refuse(true)

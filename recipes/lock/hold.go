@@ -26,7 +26,7 @@ type Hold struct {
 	grant *connection.Grant
 }
 
-// Path returns the path of the holder's znode. Downgrade changes it.
+// Path returns the path of the holder's znode. WriteHold.Downgrade changes the path.
 func (h *Hold) Path() string { return h.znodePath() }
 
 // Token returns the fencing token. Of two holds of one lock that exclude each other, the
@@ -94,7 +94,7 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 		case !errors.Is(err, recipes.ErrNotHeld):
 			err = fmt.Errorf("transaction as holder of %s: %w", path, err)
 		case h.grant.Err() == nil && (h.session != nil || h.wasRenamed(path)):
-			continue // nothing was applied: a znode was replaced, for instance by a downgrade
+			continue // nothing was applied, because the path of a znode has changed, for instance by a downgrade
 		}
 		return responses, err
 	}
@@ -112,7 +112,7 @@ func (h *Hold) Release() error {
 	return h.confirm(time.Now().Add(limit.Confirm))
 }
 
-// leave ends the grant for a reason, unless it has ended before, and makes the contender leave.
+// leave ends the grant with the reason err, unless it has ended before, and makes the contender leave.
 func (h *Hold) leave(err error) {
 	defer h.runNow()
 	if over := h.grant.Err(); over != nil {
@@ -122,7 +122,7 @@ func (h *Hold) leave(err error) {
 	h.stop(err)
 }
 
-// confirm waits until the removal of the contender's znodes is confirmed, but not after end.
+// confirm waits until the removal of the contender's znodes is confirmed, but at most until end.
 func (h *Hold) confirm(end time.Time) error {
 	err := h.awaitRemoval(end)
 	if err != nil {
@@ -131,14 +131,13 @@ func (h *Hold) confirm(end time.Time) error {
 	return recipe.Fail(h.conn, "release", h.znodePath(), err)
 }
 
-// holding is the context of one or several holds. From it, Lock finds out which locks its caller
-// holds: a hold is a value and belongs to no goroutine.
+// holding is the context of one or several holds. Lock finds in it which locks its caller holds.
 type holding struct {
 	context.Context
 	holds []*Hold
 }
 
-// lockKey is the key of the value of a context that is a hold of this lock.
+// lockKey is the key of the value by which a context shows that it belongs to a hold of this lock.
 type lockKey struct {
 	conn *zk.Conn
 	dir  string
@@ -210,7 +209,7 @@ func (h *Hold) awaitRequest(own string, requested func()) {
 			znode = watch.NewReader(h.conn, sub, own, watch.Data)
 			continue
 		case errors.Is(err, zk.ErrNoNode):
-			return // the grant ends as well
+			return // the grant has ended, so a request has no effect
 		case err != nil && !connection.IsUnreadable(err):
 			if limit.Pause(ctx, backoff.Next()) != nil {
 				return

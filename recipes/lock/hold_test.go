@@ -22,9 +22,9 @@ import (
 func TestHold_EndsBeforeZnodeIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect())
-		h := a.holds()
+		h := a.requireHolds()
 		ended, leave := false, h.stop
-		var first sync.Once // the contender's goroutine calls it as well
+		var first sync.Once // the contender's goroutine also calls the hook
 		h.stop = func(reason error) {
 			first.Do(func() { ended = h.Err() != nil })
 			leave(reason)
@@ -34,9 +34,8 @@ func TestHold_EndsBeforeZnodeIsDeleted(t *testing.T) {
 	})
 }
 
-// A program that ends a grant reports success as success, although the context of the grant and that
-// of the program are done. If the servers do not answer, the call returns after a limited time, and
-// can be repeated.
+// Release returns nil after the hold has ended regularly, although the context of the hold and that of the
+// program are done. If the servers do not answer, it returns after a limited time, and can be called again.
 func TestHold_ReleaseReportsSuccess(t *testing.T) {
 	for name, acquire := range map[string]func(context.Context, *harness, *zk.Conn) (h grantHandle, end func() error){
 		"mutex": func(ctx context.Context, w *harness, conn *zk.Conn) (grantHandle, func() error) {
@@ -74,7 +73,7 @@ func TestHold_ReleaseReportsSuccess(t *testing.T) {
 	} {
 		for _, partition := range []bool{false, true} {
 			if partition && name == "downgrade" {
-				continue // TestDowngrade_ConcurrentCalls: here the lease would expire first
+				continue // TestDowngrade_ConcurrentCalls covers Downgrade: here the lease would expire first
 			}
 			t.Run(fmt.Sprintf("%s, partition=%v", name, partition), func(t *testing.T) {
 				runTest(t, 1, func(w *harness) {
@@ -85,7 +84,7 @@ func TestHold_ReleaseReportsSuccess(t *testing.T) {
 					w.srv.Delay(zktest.BothWays, 5*time.Millisecond)
 					if partition {
 						w.srv.Partition(conn.SessionID())
-						w.elapsed(limit.Confirm, func() { require.ErrorIs(w, end(), recipes.ErrUnconfirmed) })
+						w.requireElapsed(limit.Confirm, func() { require.ErrorIs(w, end(), recipes.ErrUnconfirmed) })
 						w.srv.Heal()
 					}
 					require.NoError(w, bubble.Repeated(end))
@@ -112,23 +111,23 @@ func TestTrap54_HoldsAreValues(t *testing.T) {
 		m := w.mutex(conn)
 		first := w.startCall(conn, m.Lock)
 		w.pass(0)
-		h := first.holds()
-		second := w.startCall(conn, m.Lock) // the same Mutex and connection
+		h := first.requireHolds()
+		second := w.startCall(conn, m.Lock) // it uses the same Mutex and the same connection
 		w.pass(timeout)
-		second.waits()
+		second.requireWaits()
 		_, err := m.Lock(h.Context())
 		require.ErrorIs(w, err, ErrReentrant, "Lock would wait for the caller's hold")
 		_, err = m.TryLock(h.Context())
 		require.ErrorIs(w, err, ErrReentrant)
 
-		// Any goroutine can release a hold, repeatedly. That does not affect other holds.
+		// Any goroutine can release a hold, and can do so repeatedly. Other holds are not affected.
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() { require.NoError(w, h.Release()) })
 		}
 		all.Wait()
 		w.pass(0)
-		g := second.holds()
+		g := second.requireHolds()
 		require.NoError(w, h.Release())
 		w.pass(time.Second)
 		require.NoError(w, g.Err())
@@ -138,12 +137,11 @@ func TestTrap54_HoldsAreValues(t *testing.T) {
 	})
 }
 
-// A context can outlive its hold. Then Lock does not reject it, because there is no hold to wait
-// for.
+// A context can outlive its hold. Lock accepts such a context, because there is no hold to wait for.
 func TestContext_OutlivesHold(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect())
-		ctx := context.WithoutCancel(a.holds().Context())
+		ctx := context.WithoutCancel(a.requireHolds().Context())
 		_, err := w.mutex(a.conn).Lock(ctx)
 		require.ErrorIs(w, err, ErrReentrant)
 		a.release()
@@ -152,7 +150,7 @@ func TestContext_OutlivesHold(t *testing.T) {
 		require.NoError(w, h.Release())
 
 		r := w.read(a.conn)
-		ctx = context.WithoutCancel(r.holds().Context())
+		ctx = context.WithoutCancel(r.requireHolds().Context())
 		r.release()
 		x, err := w.rw(a.conn).TryLock(ctx)
 		require.NoError(w, err)

@@ -17,29 +17,29 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// acquire, share, downgrade and release are operations on a lock.
+// acquire, share, downgrade and yield are operations on a lock in a history.
 type (
 	acquire   struct{ token int64 }
 	share     struct{ token int64 }
 	downgrade struct {
 		token   int64
-		unknown bool // whether it was applied
+		unknown bool // it is unknown whether the release was applied
 	}
 	yield struct{ token int64 }
 )
 
-// lockState is the state of a lock: its writer, or its readers as a list of tokens between commas.
+// lockState is the state of a lock: the token of its writer, or the tokens of its readers between commas.
 type lockState struct {
 	writer  int64
 	readers string
-	written int64 // the greatest token of a writer
-	read    int64 // the greatest token of a reader
+	written int64 // the greatest token that a writer had
+	read    int64 // the greatest token that a reader had
 }
 
 func readerKey(token int64) string { return fmt.Sprintf(",%d,", token) }
 
-// lockModel is a read-write lock. Of holds that exclude each other, the later one has the greater
-// token. A mutex is a lock without readers.
+// lockModel is the model of a read-write lock. Of holds that exclude each other, the later one has the
+// greater token. A mutex is a lock without readers.
 var lockModel = porcupine.Model{
 	Init: func() any { return lockState{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -80,16 +80,16 @@ var lockModel = porcupine.Model{
 type (
 	write struct {
 		token, value int64
-		unknown      bool // whether it was applied
+		unknown      bool // it is unknown whether the write was applied
 	}
 	read struct{ value int64 }
 )
 
 type registerState struct{ token, value int64 }
 
-// registerModel is a register that rejects tokens smaller than the greatest it has seen. A write
-// with an unknown outcome may be applied late or never. The latter is equivalent to a write after
-// all other operations.
+// registerModel is the model of a register that rejects tokens smaller than the greatest it has seen. A write
+// with an unknown outcome may be applied late or never. To the model, never is the same as after all other
+// operations.
 var registerModel = porcupine.Model{
 	Init: func() any { return registerState{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -114,9 +114,9 @@ func (c *client) writeRegister(h *Hold) {
 	_, err := h.Multi(&zk.SetDataRequest{Path: registerPath, Data: strconv.AppendInt(nil, value, 10), Version: -1})
 	switch {
 	case err == nil:
-		c.operation(registerPath, write{h.Token(), value, false}, value, c.now())
+		c.recordOperation(registerPath, write{h.Token(), value, false}, value, c.now())
 	case errors.Is(err, recipes.ErrUnconfirmed):
-		c.operation(registerPath, write{h.Token(), value, true}, value, never)
+		c.recordOperation(registerPath, write{h.Token(), value, true}, value, never)
 	case !errors.Is(err, recipes.ErrNotHeld):
 		c.Violate("client %d: %v", c.id, err)
 	}
@@ -133,10 +133,10 @@ func (c *client) readRegister() {
 		return
 	}
 	value, _ := strconv.ParseInt(string(data), 10, 64)
-	c.operation(registerPath, read{value}, called, c.now())
+	c.recordOperation(registerPath, read{value}, called, c.now())
 }
 
-// requireExpectedFailure requires that an acquisition has failed for an expected reason.
+// requireExpectedFailure asserts that an acquisition that failed has returned an expected error.
 func (c *client) requireExpectedFailure(err error) {
 	for _, reason := range []error{context.DeadlineExceeded, ErrHeld, recipes.ErrDeleted} {
 		if errors.Is(err, reason) {
@@ -150,8 +150,8 @@ func (c *client) requireExpectedFailure(err error) {
 // timeout.
 func (c *client) setGrantedTimeout() { connection.RecordOf(c.conn).Grant(c.stated) }
 
-// acquire calls lock, records the hold, calls use while the lock is held, and releases it. grant is the operation that
-// the acquisition is.
+// acquire calls lock, records the hold, calls use while the lock is held, and releases it. grant returns the
+// operation that the acquisition is in the history.
 func (c *client) acquire(lock func(context.Context) (*Hold, error), grant func(token int64) any, use func(h *Hold)) {
 	ctx, cancel := c.callContext()
 	defer cancel()
@@ -170,13 +170,13 @@ func exclusive(token int64) any { return acquire{token} }
 
 func shared(token int64) any { return share{token} }
 
-// contendMutex repeatedly acquires the mutex, writes to the register, immediately and again at a
-// time at which it may have lost the lock, and releases it.
+// contendMutex repeatedly acquires the mutex, writes to the register, and releases the mutex. It writes at
+// once, and again at a time at which it may have lost the lock.
 func contendMutex(c *client) {
 	contend(c, func() (exclusiveLock, error) { return NewMutex(c.conn, node, recipes.WithSessionTimeout(c.stated)) })
 }
 
-// contendSingle is contendMutex for the lock that is one znode. All clients write the same data.
+// contendSingle is like contendMutex, for a Single. All clients write the same data.
 func contendSingle(c *client) {
 	contend(c, func() (exclusiveLock, error) {
 		return NewSingle(c.conn, node+"/single", []byte("owner"), recipes.WithSessionTimeout(c.stated))
@@ -264,14 +264,14 @@ func (c *client) downgradeHold(h *WriteHold) {
 	err := h.Downgrade()
 	c.Note("client %d: downgrade: %v", c.id, err)
 	if err == nil {
-		c.operation(node, downgrade{h.Token(), false}, called, c.now())
+		c.recordOperation(node, downgrade{h.Token(), false}, called, c.now())
 	} else {
-		c.operation(node, downgrade{h.Token(), true}, called, never)
+		c.recordOperation(node, downgrade{h.Token(), true}, called, never)
 	}
 	c.pauseRandomly(h.Context())
 }
 
-// TestLinearizable fails if the calls of clients under random faults are not linearizable: two
+// TestLinearizable fails if the calls of clients under random faults are not linearizable: for example, two
 // clients hold the lock, or a former holder writes.
 func TestLinearizable(t *testing.T) {
 	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
@@ -287,9 +287,8 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// Leases are derived from the session timeout that is passed to the library. If it is far too
-// long, the histories of the lock must show that, and the register must still be linearizable,
-// because it checks tokens.
+// The library is told a session timeout that is far too long, so its leases are too long. The histories of
+// the lock must show that. The register must still be linearizable, because it checks tokens.
 func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	found := 0
 	for seed := range uint64(60) {

@@ -26,7 +26,7 @@ type Part interface {
 type part struct {
 	setup     *recipe.Setup
 	lock, try func(context.Context) (*Hold, error)
-	err       error // why the part is invalid, or nil
+	err       error // why the part is invalid; nil if it is valid
 }
 
 func (m *Mutex) part() part { return part{m.setup, m.Lock, m.TryLock, nil} }
@@ -88,16 +88,16 @@ type MultiLock struct{ parts []part }
 // no request. It returns [recipes.ErrInvalid] if parts is empty or invalid.
 func NewMultiLock(parts ...Part) (*MultiLock, error) {
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("%w: no locks", recipes.ErrInvalid)
+		return nil, fmt.Errorf("%w: lock.NewMultiLock: no locks", recipes.ErrInvalid)
 	}
 	m := &MultiLock{}
 	for i, p := range parts {
 		if p == nil {
-			return nil, fmt.Errorf("%w: lock %d is nil", recipes.ErrInvalid, i)
+			return nil, fmt.Errorf("%w: lock.NewMultiLock: lock %d is nil", recipes.ErrInvalid, i)
 		}
 		part := p.part()
 		if part.err != nil {
-			return nil, fmt.Errorf("lock %d, %s: %w", i, part.setup.Path, part.err)
+			return nil, fmt.Errorf("lock.NewMultiLock: lock %d at %s: %w", i, part.setup.Path, part.err)
 		}
 		m.parts = append(m.parts, part)
 	}
@@ -105,9 +105,9 @@ func NewMultiLock(parts ...Part) (*MultiLock, error) {
 	for i, p := range m.parts {
 		switch {
 		case p.setup.Conn != m.parts[0].setup.Conn:
-			return nil, fmt.Errorf("%w: the locks use different connections", recipes.ErrInvalid)
+			return nil, fmt.Errorf("%w: lock.NewMultiLock: the locks use different connections", recipes.ErrInvalid)
 		case i > 0 && p.setup.Path == m.parts[i-1].setup.Path:
-			return nil, fmt.Errorf("%w: %s is listed twice", recipes.ErrInvalid, p.setup.Path)
+			return nil, fmt.Errorf("%w: lock.NewMultiLock: %s is listed twice", recipes.ErrInvalid, p.setup.Path)
 		}
 	}
 	return m, nil
@@ -128,7 +128,7 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiHold, error) {
 	return m.take(ctx, func(p part, ctx context.Context) (*Hold, error) { return p.try(ctx) })
 }
 
-// take acquires all locks by calls of lock. After an error it releases those that it has acquired.
+// take acquires all locks by calls of lock. If one of them fails, it releases those that it has acquired.
 func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (*Hold, error)) (*MultiHold, error) {
 	taking, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
@@ -139,7 +139,7 @@ func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (
 			holds = append(holds, h)
 			stop := context.AfterFunc(h.Context(), func() { lost(h.Err()) })
 			defer stop()
-			for _, h := range holds { // one may have been lost just now
+			for _, h := range holds { // an earlier lock may have been lost in the meantime
 				err = cmp.Or(err, h.Err())
 			}
 		}
@@ -151,7 +151,7 @@ func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (
 	return newMultiHold(holds), nil
 }
 
-// release releases all of holds, the last one first, and waits for the confirmation.
+// release releases all holds, in reverse order, and waits for the confirmations.
 func release(holds []*Hold) (err error) {
 	for _, h := range slices.Backward(holds) {
 		h.leave(recipes.ErrReleased)
@@ -167,7 +167,7 @@ func release(holds []*Hold) (err error) {
 // of the locks is lost; the other locks are held until it is released. Its methods may be
 // called from any goroutine. It must be released, even if it is lost.
 type MultiHold struct {
-	holds []*Hold // by path
+	holds []*Hold // sorted by path
 	grant *connection.Grant
 	stops []func() bool
 }
@@ -182,7 +182,7 @@ func newMultiHold(holds []*Hold) *MultiHold {
 	return m
 }
 
-// earliest returns the earliest of the deadlines.
+// earliest returns the earliest deadline of the holds.
 func (m *MultiHold) earliest() (first time.Time) {
 	for _, h := range m.holds {
 		if d := h.Deadline(); first.IsZero() || d.Before(first) {

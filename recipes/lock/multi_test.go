@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// at returns the mutex at /locks/<name>, a part of the MultiLocks of this file.
+// at returns the mutex at /locks/<name>, which is a part of the MultiLocks of this file.
 func (w *harness) at(conn *zk.Conn, name string) *Mutex {
 	w.Helper()
 	return w.mutexAt(conn, "/locks/"+name)
@@ -57,7 +57,7 @@ func TestMultiLock(t *testing.T) {
 		_, err = h.Multi(&zk.SetDataRequest{Path: "/register", Version: 0})
 		require.ErrorIs(w, err, zk.ErrBadVersion)
 
-		// The context of a MultiHold is also a context of each of its holds.
+		// The context of a MultiHold shows Lock that the caller holds each of the locks.
 		_, err = w.at(conn, "b").Lock(h.Context())
 		require.ErrorIs(w, err, ErrReentrant)
 
@@ -71,7 +71,7 @@ func TestMultiLock(t *testing.T) {
 	})
 }
 
-// The MultiHold is lost with the first of its locks.
+// A MultiHold is lost as soon as one of its locks is lost.
 func TestMultiHold_OneLockIsLost(t *testing.T) {
 	for i := range 3 {
 		runTest(t, 1, func(w *harness) {
@@ -111,7 +111,7 @@ func TestMultiHold_LeaseExpires(t *testing.T) {
 	})
 }
 
-// The deadline is the earliest of the deadlines of its locks.
+// The deadline of a MultiHold is the earliest deadline of its locks.
 func TestMultiHold_Deadline(t *testing.T) {
 	begin := time.Now()
 	var holds []*Hold
@@ -140,7 +140,7 @@ func TestMultiLock_AllOrNone(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		w.elapsed(time.Second, func() {
+		w.requireElapsed(time.Second, func() {
 			_, err = m.Lock(ctx)
 			require.ErrorIs(w, err, context.DeadlineExceeded)
 		})
@@ -263,7 +263,7 @@ func TestNewMultiLock_InvalidParts(t *testing.T) {
 	})
 }
 
-// The release is confirmed only when it is confirmed for each lock.
+// The release of a MultiHold is confirmed only when the release of each lock is confirmed.
 func TestMultiHold_ReleaseUnconfirmed(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -290,7 +290,7 @@ func TestMultiLock_LosesLockDuringLastAcquisition(t *testing.T) {
 				first, err = p.lock(ctx)
 				return first, err
 			}
-			h, err := p.lock(w.Context()) // not ctx, which is done when the first lock is lost
+			h, err := p.lock(w.Context()) // the context ctx is done when the first lock is lost, so it is not used here
 			w.remove(w.contenders()[0])
 			<-first.Done()
 			return h, err

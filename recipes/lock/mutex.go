@@ -16,8 +16,8 @@ var (
 	ErrHeld = errors.New("lock: held by another client")
 	// ErrEarly is returned by [Period.Try] if a hold has begun in this period.
 	ErrEarly = errors.New("lock: the period has not ended")
-	// ErrUpgrade is returned if Lock is called with the context of a read lock of the same
-	// RWMutex. It would wait for that read lock.
+	// ErrUpgrade is returned if Lock is called with the context of a read lock of the same RWMutex. Lock
+	// would wait for that read lock.
 	ErrUpgrade = errors.New("lock: a read lock cannot become a write lock")
 	// ErrReentrant is returned if Lock is called with the context of a hold of the same
 	// lock, and would or could wait for that hold.
@@ -69,9 +69,9 @@ func (m *Mutex) acquisition(noWait bool) acquisition {
 	return acquisition{setup: m.setup, cfg: m.config(contender.CuratorLock, contender.Kazoo), noWait: noWait, delay: m.settings.delay}
 }
 
-// try joins the queue only if it contains no contender for which blocks is true, or no contender
-// at all if blocks is nil. Otherwise the znode of a failed attempt would exist for a moment, in
-// which other calls of TryLock would fail.
+// try joins the queue only if no contender in it has to be waited for: none for which blocks is true, or none
+// at all if blocks is nil. If it always joined, its znode would exist for a moment, in which other calls of
+// TryLock would fail.
 func try(ctx context.Context, q *lockQueue, toWrite bool, blocks func(string) bool, c acquisition) (*Hold, error) {
 	if err := checkReentry(ctx, q.setup, toWrite); err != nil {
 		return nil, err

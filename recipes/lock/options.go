@@ -32,14 +32,14 @@ func (o ownOption) ApplyLock(s *recipe.Setup) { o(s) }
 type settings struct {
 	name    string
 	delay   time.Duration
-	naming  contender.Naming // of WithNamePrefix, or empty
-	curator bool             // the protocol of Curator's semaphore
-	count   string           // the path of the SharedCount with the limit of a semaphore, or empty
+	naming  contender.Naming // set by WithNamePrefix; empty without it
+	curator bool             // use the protocol of Curator's semaphore
+	count   string           // path of the SharedCount with the limit of a semaphore; empty without WithSharedCount
 
-	used []string // the names of the options, except WithName, which all locks have
+	used []string // names of the options that were given, except WithName, which all locks accept
 }
 
-// own returns an option of this package. The constructors reject those that they do not accept.
+// own returns an option of this package. A constructor rejects it unless it accepts options with this name.
 func own(name string, set func(*settings)) Option {
 	return ownOption(recipe.Own(name, func(s *settings) {
 		s.used = append(s.used, name)
@@ -66,8 +66,8 @@ func WithNamePrefix(prefix string) Option {
 	return own(withNamePrefix, func(s *settings) { s.naming = contender.NamingOf(prefix) })
 }
 
-// maxName is far below the size of a request that a server accepts, one megabyte by default. The
-// server closes the connection when it receives a larger one, and would do so at each retry.
+// maxName is far below the size of a request that a server accepts, one megabyte by default. A server closes
+// the connection when it receives a larger request, and would do so at each retry.
 const maxName = 64 << 10
 
 // WithLockDelay delays the next acquisition by d if a hold has ended without Release:
@@ -90,7 +90,7 @@ func WithLockDelay(d time.Duration) Option {
 	return own(withLockDelay, func(s *settings) { s.delay = d })
 }
 
-// The names of options that not all locks have.
+// Names of the options that not all locks accept.
 const (
 	withNamePrefix    = "lock.WithNamePrefix"
 	withLockDelay     = "lock.WithLockDelay"
@@ -111,11 +111,11 @@ var processName = sync.OnceValue(func() string {
 type lockQueue struct {
 	setup    *recipe.Setup
 	settings settings
-	data     []byte // of the contenders' znodes
+	data     []byte // data of the contenders' znodes
 	rotation *queue.Rotation
 }
 
-// newQueue returns the queue of a lock that accepts the options with some names.
+// newQueue returns the queue of a lock. The lock accepts the options whose names are in accepted.
 func newQueue(conn *zk.Conn, path, kind string, opts []Option, accepted ...string) (lockQueue, error) {
 	q := lockQueue{settings: settings{name: processName()}}
 	s, err := recipe.NewOwn(conn, path, &q.settings, opts, Option.ApplyLock)
@@ -134,7 +134,7 @@ func newQueue(conn *zk.Conn, path, kind string, opts []Option, accepted ...strin
 	case q.settings.naming != "":
 		err := q.settings.naming.Check()
 		if err == nil {
-			err = connection.CheckPath("/" + string(q.settings.naming)) // the prefix must consist of valid characters
+			err = connection.CheckPath("/" + string(q.settings.naming)) // the prefix must consist of characters that are valid in a path
 		}
 		switch {
 		case err != nil:
@@ -148,7 +148,8 @@ func newQueue(conn *zk.Conn, path, kind string, opts []Option, accepted ...strin
 	return q, nil
 }
 
-// naming returns the argument for the configured layout.
+// naming returns the names that WithNamePrefix sets. Without that option it returns curator or kazoo, as the
+// layout requires.
 func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
 	if q.settings.naming != "" {
 		return q.settings.naming
@@ -159,7 +160,8 @@ func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
 	return curator
 }
 
-// config returns the configuration of a contender with the naming of the configured layout.
+// config returns the configuration of a contender for this lock. naming chooses between the names curator and
+// kazoo.
 func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
 	cfg := q.setup.Contender(contender.Config{Naming: q.naming(curator, kazoo)})
 	cfg.Data, cfg.Stamp, cfg.Rotation = q.data, true, q.rotation

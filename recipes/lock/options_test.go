@@ -28,7 +28,7 @@ func TestOptions_SessionTimeoutExceedsGranted(t *testing.T) {
 		hook.Remove()
 		h, err := m.Lock(t.Context())
 		require.NoError(t, err)
-		time.Sleep(40 * time.Second) // longer than it takes until leases have their full length
+		time.Sleep(40 * time.Second) // by now leases have reached their full length
 		require.LessOrEqual(t, time.Until(h.Deadline()), 10*time.Second)
 		require.NoError(t, h.Release())
 		_, err = NewMutex(conn, "/l", long)
@@ -38,7 +38,7 @@ func TestOptions_SessionTimeoutExceedsGranted(t *testing.T) {
 	})
 }
 
-// Invalid arguments are rejected by each constructor.
+// Each constructor rejects invalid arguments.
 func TestOptions(t *testing.T) {
 	for kind, create := range map[string]func(conn *zk.Conn, path string, opts ...Option) error{
 		"mutex":     func(c *zk.Conn, p string, opts ...Option) error { _, err := NewMutex(c, p, opts...); return err },

@@ -32,7 +32,7 @@ type Period struct {
 // no request. Options are those of [NewMutex]. Errors: [recipes.ErrInvalid].
 func NewPeriod(conn *zk.Conn, path string, d time.Duration, opts ...Option) (*Period, error) {
 	if d < time.Millisecond || d%time.Millisecond != 0 {
-		return nil, fmt.Errorf("%w: NewPeriod: a period of %v: must be a positive multiple of a millisecond", recipes.ErrInvalid, d)
+		return nil, fmt.Errorf("%w: lock.NewPeriod(%v): must be a positive multiple of a millisecond", recipes.ErrInvalid, d)
 	}
 	m, err := NewMutex(conn, path, opts...)
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *Period) Next(ctx context.Context) (*Hold, error) {
 		switch {
 		case ctx.Err() == nil && (errors.Is(err, recipes.ErrNotHeld) || errors.Is(err, recipes.ErrUnconfirmed)):
 			p.mutex.setup.Log.Warn("the hold was lost before the period began: retrying", "err", err)
-			continue // if the period has begun nevertheless, this waits for the next one
+			continue // the next iteration waits for the next period if this one has begun nevertheless
 		case h != nil || err != nil:
 			return h, err
 		}
@@ -123,8 +123,8 @@ func (p *Period) begin(ctx context.Context, lock func(context.Context) (*Hold, e
 
 // store stores that a period begins now, and returns 0, or how long the current period lasts.
 //
-// The data of the znode is the time at which the last period began. The present time is that of a write: a
-// write of the same data, whose reply contains the time of the leader.
+// The data of the znode is the time at which the last period began. It learns the present time by writing the
+// same data again: the reply contains the time of the leader.
 func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err error) {
 	setup, node := p.mutex.setup, p.node()
 	written := map[string]bool{} // the times that this call may have stored
@@ -141,7 +141,7 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 				return left, err
 			}
 		}
-		// After a lost reply, and after a write of another client without the lock, read again.
+		// After a lost reply, or after another client has written without the lock, read again.
 		if err != nil && !errors.Is(err, recipes.ErrUnconfirmed) && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNodeExists) {
 			return 0, err
 		}
@@ -149,8 +149,8 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 	return 0, cmp.Or(context.Cause(ctx), h.Err())
 }
 
-// storeTime is an attempt of store, given the content of the znode. It adds the time that it may have stored to
-// written.
+// storeTime tries once to store that a period begins now, given the content of the znode. It adds the time
+// that it may have stored to written.
 func (p *Period) storeTime(h *Hold, node string, data []byte, version int32, written map[string]bool) (left time.Duration, err error) {
 	begun, err := parseBegun(node, data)
 	if err != nil {
@@ -173,7 +173,8 @@ func (p *Period) storeTime(h *Hold, node string, data []byte, version int32, wri
 // node returns the path of the znode that contains the time at which the last period began.
 func (p *Period) node() string { return path.Join(p.mutex.setup.Path, "period") }
 
-// parseBegun returns the time in the data of the znode, or the zero time if no period has begun.
+// parseBegun parses data, the data of the znode node. It returns the time at which the last period began, or
+// the zero time if none has begun.
 func parseBegun(node string, data []byte) (begun time.Time, err error) {
 	milliseconds, err := strconv.ParseInt(string(data), 10, 64)
 	switch {

@@ -29,8 +29,9 @@ func runPeriods(t *testing.T, f func(t *testing.T, srv *zktest.Server, open func
 	})
 }
 
-// In each period one hold begins, in the order in which clients ask, and a crash does not begin another.
-func TestPeriod(t *testing.T) {
+// In each period one hold begins, in the order in which clients call Next. A crash of the holder does not
+// begin another hold.
+func TestPeriod_OneHoldPerPeriod(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		ctx, conn := t.Context(), bubble.Connect(t, srv, timeout)
 		p, other := open(conn), open(bubble.Connect(t, srv, timeout))
@@ -80,7 +81,7 @@ func TestPeriod_Last(t *testing.T) {
 			require.WithinRange(t, last, begun.Add(-time.Second), time.Now())
 			time.Sleep(period)
 		}
-		_, err = conn.Set("/hourly/period", []byte("0"), -1) // as a client that has crashed before its first hold
+		_, err = conn.Set("/hourly/period", []byte("0"), -1) // the znode as a client leaves it that has crashed before its first hold
 		require.NoError(t, err)
 		last, err = other.Last(ctx)
 		require.NoError(t, err)
@@ -92,7 +93,7 @@ func TestPeriod_Last(t *testing.T) {
 	})
 }
 
-// Do calls the function at the beginning of a period, and waits for it unless the option forbids that.
+// Do calls the function at the beginning of a period. It waits for the period unless WithoutWaiting is given.
 func TestPeriod_Do(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		p, begun := open(bubble.Connect(t, srv, timeout)), time.Now()
@@ -172,8 +173,8 @@ func TestPeriod_ReplyLost(t *testing.T) {
 	}
 }
 
-// Invalid periods and data of other programs are rejected.
-func TestPeriod_Invalid(t *testing.T) {
+// NewPeriod rejects invalid periods, and the methods reject data of other programs.
+func TestPeriod_InvalidPeriodOrData(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		conn := bubble.Connect(t, srv, timeout)
 		for _, d := range []time.Duration{0, -time.Hour, time.Microsecond, 1500 * time.Microsecond} {

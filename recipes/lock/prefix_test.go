@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A mutex with the names of a hand-written lock, or of zk.Lock, excludes the other one in both directions, in
+// A mutex with the names of a hand-written lock, or of zk.Lock, and that other lock exclude each other, in
 // the order of arrival.
 func TestWithNamePrefix(t *testing.T) {
 	for prefix, create := range map[string]func(*zk.Conn) (string, error){
@@ -37,7 +37,7 @@ func TestWithNamePrefix(t *testing.T) {
 				children, _, err := theirs.Children("/lock")
 				require.NoError(t, err)
 				require.Len(t, children, 2)
-				for _, child := range children { // their client recognizes both by the same form
+				for _, child := range children { // programs with zk.Lock recognize both znodes by the same form of name
 					require.Regexp(t, map[string]string{"guard-": `^guard-\d{10}$`, "_c_*-lock-": `^_c_[0-9a-f]{32}-lock-\d{10}$`}[prefix], child)
 				}
 

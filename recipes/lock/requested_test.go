@@ -30,11 +30,11 @@ func revoked(h *Hold) bool {
 func TestReleaseRequested(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
-		h := first.holds()
+		h := first.requireHolds()
 		require.False(w, revoked(h))
 		w.pass(0)
 
-		// Other writes are not requests, and do not end the watch.
+		// Data other than "__REVOKE__" is no request, and does not end the watch.
 		w.set(h.Path(), "something else")
 		w.pass(0)
 		require.False(w, revoked(h))
@@ -46,20 +46,20 @@ func TestReleaseRequested(t *testing.T) {
 		w.pass(0)
 		require.True(w, revoked(h))
 		require.NoError(w, h.Err(), "the request does nothing else")
-		second.waits()
+		second.requireWaits()
 		all, err = m.Contenders(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, "__REVOKE__", all[0].Name, "as Curator writes it")
 
 		first.release()
-		second.holds()
+		second.requireHolds()
 		require.False(w, revoked(second.hold))
 		require.ErrorIs(w, m.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
 		require.ErrorIs(w, m.RequestRelease(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalid)
 	})
 }
 
-// A request is reported after the data of the holder's znode could not be read for a while.
+// A request is reported although the data of the holder's znode could not be read for a while.
 func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 	tooLarge := func(w *harness, path string) { w.set(path, strings.Repeat("x", 100<<10)) }
 	noRight := func(w *harness, path string) {
@@ -69,7 +69,7 @@ func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		change  func(w *harness, path string)
-		watched bool          // at the time of the change
+		watched bool          // whether the server stores the watch at the time of the change
 		within  time.Duration // the longest time from the request until it is reported
 	}{
 		{"too large before the first read", tooLarge, false, 4 * timeout},
@@ -81,7 +81,7 @@ func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				first := w.lock(w.connect())
-				h := first.holds()
+				h := first.requireHolds()
 				if tt.watched {
 					require.False(w, revoked(h))
 					w.pass(0)
@@ -103,7 +103,7 @@ func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 	}
 }
 
-// A request to a waiting contender is reported when it holds the lock.
+// A request to a waiting contender is reported as soon as it holds the lock.
 func TestReleaseRequested_WhileWaiting(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
@@ -113,25 +113,26 @@ func TestReleaseRequested_WhileWaiting(t *testing.T) {
 		require.NoError(w, m.RequestRelease(w.Context(), all[1]))
 		w.pass(0)
 		first.release()
-		require.False(w, revoked(second.holds()))
+		require.False(w, revoked(second.requireHolds()))
 		w.pass(0)
 		require.True(w, revoked(second.hold))
 	})
 }
 
-// A request that arrives while the connection is down is reported after the reconnect. The client library can then set
-// a watch with a zxid that is too new, and so miss a change; or it fails to set it. The holder reads its znode again.
+// A request that arrives while the connection is down is reported after the reconnect, because the holder
+// reads its znode again. The client library alone would miss it: it can set the watch with a zxid that is too
+// new, or fail to set it.
 func TestReleaseRequested_WhileDisconnected(t *testing.T) {
 	for _, watchIsLost := range []bool{false, true} {
 		runTest(t, 3, func(w *harness) {
 			a := w.lock(w.connect())
-			h := a.holds()
+			h := a.requireHolds()
 			h.ReleaseRequested()
 			w.pass(0)
 			if watchIsLost {
 				lost := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.session()}, zktest.Fail(zktest.Code(-5)))
 				defer lost.Remove()
-				defer w.ran(lost)
+				defer w.requireCalled(lost)
 			}
 			bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(a.session()) })
 			w.set(h.Path(), releaseRequest)
@@ -146,10 +147,10 @@ func TestReleaseRequested_WhileDisconnected(t *testing.T) {
 func TestReleaseRequested_AfterDowngrade(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
-		h := x.holds()
+		h := x.requireHolds()
 		h.ReleaseRequested()
 		w.pass(0)
-		// The holder receives the deletion of the old znode before the reply that shows the new
+		// The holder receives the event of the deletion of its old znode before the reply that shows the new
 		// one.
 		hold, open := bubble.Hold(w)
 		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, hold)
@@ -166,7 +167,7 @@ func TestReleaseRequested_AfterDowngrade(t *testing.T) {
 	})
 }
 
-// However the hold ends, its watch ends, and a later hold of the same Mutex does not report an
+// The watch ends with the hold, however the hold ends. A later hold of the same Mutex does not report an
 // earlier request.
 func TestReleaseRequested_EndsWithHold(t *testing.T) {
 	for name, end := range map[string]func(w *harness, a *call){
@@ -177,7 +178,7 @@ func TestReleaseRequested_EndsWithHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 3, func(w *harness) {
 				a := w.lock(w.connect())
-				h := a.holds()
+				h := a.requireHolds()
 				h.ReleaseRequested()
 				w.pass(0)
 				end(w, a)
@@ -194,13 +195,13 @@ func TestReleaseRequested_EndsWithHold(t *testing.T) {
 	}
 }
 
-// As documented at ReleaseRequested, a request that was written to the old znode is lost unless it was read
-// before the downgrade.
-func TestReleaseRequested_RequestedBeforeDowngrade(t *testing.T) {
+// A request that was written to the old znode is lost by a downgrade, unless it was read before.
+// ReleaseRequested documents this.
+func TestReleaseRequested_DowngradeLosesEarlierRequest(t *testing.T) {
 	for _, seen := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
 			x := w.write(w.connect())
-			x.holds()
+			x.requireHolds()
 			if seen {
 				x.hold.ReleaseRequested()
 				w.pass(0)
@@ -222,7 +223,7 @@ func TestReleaseRequested_RequestedBeforeDowngrade(t *testing.T) {
 func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
-		h := a.holds()
+		h := a.requireHolds()
 		h.ReleaseRequested()
 		for i := range 10 {
 			w.set(h.Path(), fmt.Sprint(i))
@@ -236,7 +237,7 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
 		w.pass(timeout / 2)
-		w.ran(refused)
+		w.requireCalled(refused)
 		w.set(h.Path(), releaseRequest)
 		w.pass(0)
 		require.True(w, revoked(h))

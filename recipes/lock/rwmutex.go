@@ -76,17 +76,17 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
 
 func writes(name string) bool { return !contender.Reads(name) }
 
-// reading returns the parameters of an acquisition for reading.
+// reading returns the parameters for acquiring the lock for reading.
 func (m *RWMutex) reading(noWait bool) acquisition {
 	cfg := m.config(contender.CuratorRead, contender.KazooRead)
 	cfg.Blocks = writes
 	return acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay}
 }
 
-// write acquires the lock for writing by calling f.
+// write acquires the lock for writing: it calls f with the parameters.
 func (m *RWMutex) write(noWait bool, f func(acquisition) (*Hold, error)) (*WriteHold, error) {
 	cfg := m.config(contender.CuratorWrite, contender.Kazoo)
-	cfg.Replaceable = writes // by the reader that a writer becomes (Downgrade)
+	cfg.Replaceable = writes // Downgrade replaces the znode of a writer by that of a reader
 	renames := make(chan queue.Rename)
 	cfg.Renames = renames
 	h, err := f(acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay})
@@ -99,8 +99,8 @@ func (m *RWMutex) write(noWait bool, f func(acquisition) (*Hold, error)) (*Write
 // WriteHold represents the possession of an [RWMutex] for writing.
 type WriteHold struct {
 	*Hold
-	renames chan<- queue.Rename // sends the request of Downgrade to the contender
-	reader  contender.Naming    // the naming after a downgrade
+	renames chan<- queue.Rename // receives the request of Downgrade for the contender
+	reader  contender.Naming    // names of the znode after a downgrade
 }
 
 // Downgrade converts the write lock into a read lock without releasing it: no other writer
@@ -125,7 +125,7 @@ func (h *WriteHold) downgrade(end time.Time) error {
 		}
 		inProgress := h.renaming
 		select {
-		case <-inProgress: // an earlier rename has failed
+		case <-inProgress: // an earlier rename has failed, so another one can begin
 			inProgress = nil
 		default:
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Readers with one layout recognize writers with the other.
+// Readers and writers with different layouts of Curator and kazoo recognize each other.
 func TestRWMutex_BothLayouts(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		kazoo := recipes.WithKazooLayout()
@@ -25,17 +25,17 @@ func TestRWMutex_BothLayouts(t *testing.T) {
 		second := w.write(w.connect())
 		last := w.read(w.connect(), kazoo)
 		first.release()
-		r.holds()
-		second.waits()
-		last.waits()
+		r.requireHolds()
+		second.requireWaits()
+		last.requireWaits()
 		r.release()
 		second.release()
-		last.holds()
+		last.requireHolds()
 	})
 }
 
-// TestRWMutex_Try fails if TryRLock waits for readers, or overtakes a waiting writer.
-func TestRWMutex_Try(t *testing.T) {
+// TestRWMutex_TryRLock fails if TryRLock waits for readers, or overtakes a waiting writer.
+func TestRWMutex_TryRLock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.rw(conn)
@@ -49,13 +49,13 @@ func TestRWMutex_Try(t *testing.T) {
 		writer := w.write(w.connect())
 		_, err = m.TryRLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld, "a writer waits")
-		writer.waits()
+		writer.requireWaits()
 		require.NoError(w, r.Release())
 	})
 }
 
-// takeTurns acquires the lock for each client several times, so that the first one predicts its
-// predecessor. It returns when each has joined again, and the first one has its turn.
+// takeTurns acquires the lock for each client several times, so that the first client predicts its
+// predecessor. It returns when each client has joined the queue again and the first one has its turn.
 func takeTurns(w *harness, conns []*zk.Conn, locks []func(context.Context) (*Hold, error)) []*call {
 	calls := make([]*call, len(locks))
 	join := func(i int) {
@@ -67,7 +67,7 @@ func takeTurns(w *harness, conns []*zk.Conn, locks []func(context.Context) (*Hol
 	}
 	for range 4 {
 		for i, c := range calls {
-			c.holds()
+			c.requireHolds()
 			c.release()
 			join(i)
 		}
@@ -86,9 +86,9 @@ func writing(m *RWMutex) func(context.Context) (*Hold, error) {
 	}
 }
 
-// TestRWMutex_PredictsReader fails if a reader waits for another reader, which was the predecessor of its
-// RWMutex while that wrote.
-func TestRWMutex_PredictsReader(t *testing.T) {
+// TestRWMutex_ReaderDoesNotWaitForPredictedReader fails if a reader waits for another reader, because that
+// reader was the predecessor when the same RWMutex acquired the lock for writing.
+func TestRWMutex_ReaderDoesNotWaitForPredictedReader(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		runTest(t, 1, func(w *harness) {
 			w.createLockNode()
@@ -102,7 +102,7 @@ func TestRWMutex_PredictsReader(t *testing.T) {
 			}
 			r := w.startCall(conns[0], read)
 			w.pass(0)
-			w.holding(append(calls[1:], r)...)
+			w.requireHolding(append(calls[1:], r)...)
 		})
 	}
 }
@@ -112,10 +112,10 @@ func TestRWMutex_UpgradeIsRejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.rw(conn)
-		r := w.read(conn).holds()
+		r := w.read(conn).requireHolds()
 		ctx, cancel := context.WithTimeout(r.Context(), time.Hour)
 		defer cancel()
-		w.elapsed(0, func() {
+		w.requireElapsed(0, func() {
 			_, err := m.Lock(ctx)
 			require.ErrorIs(w, err, ErrUpgrade)
 			_, err = m.TryLock(ctx)
@@ -123,7 +123,7 @@ func TestRWMutex_UpgradeIsRejected(t *testing.T) {
 			_, err = m.RLock(ctx)
 			require.ErrorIs(w, err, ErrReentrant, "the reader would wait for a writer that waits for the caller")
 		})
-		// The context does not affect other locks.
+		// The context of a read lock does not affect other locks.
 		other := w.rwAt(conn, "/locks/two")
 		x, err := other.Lock(ctx)
 		require.NoError(w, err)
@@ -136,27 +136,28 @@ func TestRWMutex_UpgradeIsRejected(t *testing.T) {
 	})
 }
 
-// Readers that give up leave at most one watch for each connection on the writer.
+// Several readers wait for the same writer on one connection and give up. At most one watch on the writer
+// remains.
 func TestRWMutex_ReadersLeaveOneWatch(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
-		x.holds()
+		x.requireHolds()
 		stays, conn := w.read(w.connect()), w.connect()
 		before := w.watched()
 		for range 5 {
 			r, other := w.read(conn), w.read(conn)
-			r.waits()
-			other.waits()
+			r.requireWaits()
+			other.requireWaits()
 			r.cancel()
 			other.cancel()
 			w.pass(0)
-			r.fails(context.Canceled)
+			r.requireFails(context.Canceled)
 			require.ElementsMatch(w, append(before, x.hold.Path()), w.watched())
 			require.Equal(w, 1, bubble.Watches(conn))
 		}
-		stays.waits()
+		stays.requireWaits()
 		x.release()
-		stays.holds()
+		stays.requireHolds()
 		require.Zero(w, bubble.Watches(conn))
 	})
 }
@@ -166,14 +167,14 @@ func TestRWMutex_ReadersLeaveOneWatch(t *testing.T) {
 func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
-		x.holds()
+		x.requireHolds()
 		const readers = 20
 		var all []*call
 		for i := range readers {
 			conn := w.connect()
 			for range 1 + i%2 {
 				r := w.read(conn)
-				r.waits()
+				r.requireWaits()
 				all = append(all, r)
 			}
 		}
@@ -186,7 +187,7 @@ func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
 		require.Len(w, requests, len(all)-1, requests)
 		require.Equal(w, len(all)-1, requests.Count(zktest.OpDelete))
 		x.release()
-		all[0].holds()
+		all[0].requireHolds()
 	})
 }
 
@@ -203,7 +204,7 @@ func TestTrap47_AllQueuesOfReadersAndWriters(t *testing.T) {
 	}
 }
 
-// testQueue tests a queue of five contenders. Those whose bits in kinds are set are writers.
+// testQueue tests one queue of five contenders. A contender is a writer if its bit in kinds is set.
 func testQueue(w *harness, kinds int, layout Option) {
 	conns := []*zk.Conn{w.connect(), w.connect()}
 	type contender struct {
@@ -225,14 +226,14 @@ func testQueue(w *harness, kinds int, layout Option) {
 		for i, c := range line {
 			free := !slices.ContainsFunc(line[:i], func(ahead contender) bool { return ahead.writes || c.writes })
 			if free {
-				c.holds()
+				c.requireHolds()
 				holding = append(holding, i)
 			} else {
-				c.waits()
+				c.requireWaits()
 			}
 		}
 		require.NotEmpty(w, holding)
-		// The last holder, or the first.
+		// Release the last holder, or the first one.
 		i := holding[len(holding)-1]
 		if turn%2 == 1 {
 			i = holding[0]

@@ -25,8 +25,8 @@ import (
 // operatorDelete is a step that deletes a contender's znode.
 const operatorDelete faultschedule.Kind = "operator deletes"
 
-// choices are in this order, and random numbers are drawn in the order of the code, because seeds are
-// written down.
+// choices are the random faults and their weights. Their order, and the order in which the code draws random
+// numbers, must not change: tests contain seeds of schedules.
 var choices = []faultschedule.Choice{
 	{Kind: faultschedule.LoseReply, Weight: 9},
 	{Kind: faultschedule.LoseRequest, Weight: 6},
@@ -41,15 +41,15 @@ var choices = []faultschedule.Choice{
 	{Kind: operatorDelete, Weight: 3},
 }
 
-// requests are the requests of contenders.
+// requests are the requests that faults can select.
 var requests = faultschedule.Requests{Nth: 3, Ops: []zktest.Op{
 	zktest.OpCreate, zktest.OpCreate, zktest.OpMulti, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpAny,
 }}
 
-// schedule is everything that a seed determines, in addition to the actions of the clients.
+// schedule contains what a seed determines, except the actions of the clients.
 type schedule struct {
 	faultschedule.Schedule
-	stated  time.Duration // the session timeout that is passed to the library
+	stated  time.Duration // session timeout that is passed to the library
 	clients int
 }
 
@@ -75,16 +75,16 @@ type scheduleRun struct {
 	schedule
 	*faultschedule.Trial
 	program  program
-	healed   func(*scheduleRun) // verifies the state after all faults; may be nil
+	healed   func(*scheduleRun) // verifies the state after all faults have ended; may be nil
 	operator *zk.Conn
 	clients  []*client
-	over     atomic.Bool // the clients must finish
+	over     atomic.Bool // set when the clients must return
 	busy     sync.WaitGroup
 
-	clock atomic.Int64 // numbers the events in their order
+	clock atomic.Int64 // assigns increasing numbers to events
 
 	mu         sync.Mutex
-	operations map[string][]porcupine.Operation // by object
+	operations map[string][]porcupine.Operation // the keys are the names of objects
 	takenAway  map[string]int64                 // the event at which a znode was deleted or a session expired by force
 	holds      map[*Hold]int64                  // the event at which a hold was found to have ended
 }
@@ -145,7 +145,7 @@ func (f *scheduleRun) End() {
 		f.Violate("clients have not finished after %v", limit)
 		return
 	}
-	// The client library waits for a second before it connects to its only server again.
+	// The client library waits for a second before it connects to the server again.
 	f.Advance(f.Timeout + f.Tick + 2*time.Second)
 	for _, line := range strings.Split(f.Ensemble.Tree(), "\n") {
 		// The records of transactions, which begin with _r_, remain until the session ends.
@@ -171,11 +171,11 @@ func (f *scheduleRun) connect(timeout time.Duration) *zk.Conn {
 // smaller.
 func (f *scheduleRun) now() int64 { return f.clock.Add(1) }
 
-// never is the time of the return of an operation whose outcome is unknown.
+// never is the end time of an operation whose outcome is unknown.
 const never = 1 << 62
 
-// operation records an operation on an object, with its call and its return.
-func (c *client) operation(object string, input any, called, returned int64) {
+// recordOperation records an operation on an object, with the times of its call and its return.
+func (c *client) recordOperation(object string, input any, called, returned int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.operations[object] = append(c.operations[object], porcupine.Operation{ClientId: c.id, Input: input, Call: called, Return: returned})
@@ -206,10 +206,10 @@ func (f *scheduleRun) takenAwaySince(what ...string) int64 {
 	return since
 }
 
-// ofZnode identifies a znode, also after a downgrade of which the holder does not know yet.
-func ofZnode(path string) string { return strings.Replace(path, "__READ__", "__WRIT__", 1) }
+// znodeKey returns a key for a znode. It is the same before and after a downgrade.
+func znodeKey(path string) string { return strings.Replace(path, "__READ__", "__WRIT__", 1) }
 
-func ofSession(id int64) string { return fmt.Sprintf("session %x", id) }
+func sessionKey(id int64) string { return fmt.Sprintf("session %x", id) }
 
 // Perform performs a step.
 func (f *scheduleRun) Perform(s faultschedule.Step) {
@@ -220,7 +220,7 @@ func (f *scheduleRun) Perform(s faultschedule.Step) {
 		if err == nil && len(children) > 0 {
 			slices.Sort(children)
 			path := node + "/" + children[s.N%len(children)]
-			f.recordTakenAway(ofZnode(path))
+			f.recordTakenAway(znodeKey(path))
 			err = f.operator.Delete(path, -1)
 		}
 		f.Note("operator: %v", err)
@@ -228,7 +228,7 @@ func (f *scheduleRun) Perform(s faultschedule.Step) {
 	}
 	id := f.clients[s.Who%len(f.clients)].conn.SessionID()
 	if s.Kind == faultschedule.Expire && id != 0 {
-		f.recordTakenAway(ofSession(id))
+		f.recordTakenAway(sessionKey(id))
 	}
 	f.Faults.Inject(s, id, requests)
 }
@@ -260,12 +260,12 @@ func (c *client) callContext() (context.Context, context.CancelFunc) {
 // because its holder does not rely on it any more. If its znode or session was
 // taken away, it may have ended at any time since then.
 func (c *client) recordHold(object string, h *Hold, grant, end any, called int64, sessions ...int64) (over func()) {
-	c.recordEnds() // of holds that were lost before
-	c.operation(object, grant, called, c.now())
+	c.recordEnds() // records the ends of holds that were lost before
+	c.recordOperation(object, grant, called, c.now())
 	c.Note("client %d: holds %v", c.id, grant)
-	what := []string{ofZnode(h.Path())}
+	what := []string{znodeKey(h.Path())}
 	for _, id := range sessions {
-		what = append(what, ofSession(id))
+		what = append(what, sessionKey(id))
 	}
 	c.mu.Lock()
 	c.holds[h] = never
@@ -289,7 +289,7 @@ func (c *client) recordHold(object string, h *Hold, grant, end any, called int64
 		if since := min(lost, c.takenAwaySince(what...)); !errors.Is(h.Err(), recipes.ErrReleased) || since < releasing {
 			releasing, released = min(releasing, since), never
 		}
-		c.operation(object, end, releasing, released)
+		c.recordOperation(object, end, releasing, released)
 	}
 }
 
@@ -316,7 +316,7 @@ func (f *scheduleRun) check(object string, model porcupine.Model) {
 func (f *scheduleRun) checkHistory(object string, model porcupine.Model) error {
 	operations := slices.Clone(f.operations[object])
 	for i := range operations {
-		if operations[i].Return == never { // the latest of all
+		if operations[i].Return == never { // such operations end after all others
 			operations[i].Return = f.clock.Load() + 1
 		}
 	}

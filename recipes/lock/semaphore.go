@@ -38,7 +38,7 @@ var ErrOverLimit = errors.New("lock: more leases requested than the limit")
 type Semaphore struct {
 	lockQueue
 	given    *givenLimit
-	protocol *mutexProtocol // the protocol of another library; nil for that of this library
+	protocol *mutexProtocol // the protocol of Curator or kazoo; nil for the protocol of this library
 }
 
 // NewSemaphore returns the semaphore at path. It sends no request: the first contender
@@ -63,12 +63,12 @@ func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...Option) (*Semap
 		writable = writable || a.Perms&zk.PermWrite != 0
 	}
 	if !writable {
-		return nil, fmt.Errorf("%w: WithACL: contenders need the permission to write, by which they notify their followers", recipes.ErrInvalid)
+		return nil, fmt.Errorf("%w: WithACL: contenders of a semaphore need the permission to write their znodes, by which they notify their followers", recipes.ErrInvalid)
 	}
 	s := &Semaphore{lockQueue: q, given: &givenLimit{limit: limit, log: q.setup.Log}}
 	switch kazoo := q.setup.Layout == recipe.Kazoo; {
 	case q.settings.curator && kazoo:
-		return nil, fmt.Errorf("%w: WithCuratorLayout and the layout of kazoo", recipes.ErrInvalid)
+		return nil, fmt.Errorf("%w: lock.WithCuratorLayout: not with WithKazooLayout", recipes.ErrInvalid)
 	case q.settings.count != "" && !q.settings.curator:
 		return nil, fmt.Errorf("%w: lock.WithSharedCount: only with WithCuratorLayout", recipes.ErrInvalid)
 	case q.settings.curator:
@@ -119,7 +119,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 	err := checkCount("number of leases", n)
 	if err == nil {
-		err = s.free(ctx, n)
+		err = s.checkFree(ctx, n)
 	}
 	if err != nil {
 		return nil, s.setup.Fail("try to acquire", s.setup.Path, err)
@@ -128,10 +128,11 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 	return h, s.setup.Fail("try to acquire", s.setup.Path, err)
 }
 
-// free returns nil if n leases appear to be free, and the reason otherwise. It sends one request.
-func (s *Semaphore) free(ctx context.Context, n int) error {
+// checkFree returns nil if n leases appear to be free, and ErrHeld or ErrOverLimit otherwise. It sends one
+// request.
+func (s *Semaphore) checkFree(ctx context.Context, n int) error {
 	if s.protocol != nil {
-		return s.protocol.free(ctx, n)
+		return s.protocol.checkFree(ctx, n)
 	}
 	children, err := connection.ListExisting(ctx, s.setup.Conn, s.setup.Path)
 	if err != nil {

@@ -21,22 +21,22 @@ import (
 // together. The contenders that wait for the mutex follow, with 0 Leases. Two requests
 // list both directories, and with [WithSharedCount] or the layout of kazoo a third one reads the limit.
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
-	find := s.find
+	findAll := s.findContenders
 	if s.protocol != nil {
-		find = s.protocol.find
+		findAll = s.protocol.findContenders
 	}
-	all, err := find(ctx)
-	return all, s.setup.Fail("contenders", s.setup.Path, err)
+	all, err := findAll(ctx)
+	return all, s.setup.Fail("list the contenders of", s.setup.Path, err)
 }
 
-func (s *Semaphore) find(ctx context.Context) ([]Contender, error) {
+func (s *Semaphore) findContenders(ctx context.Context) ([]Contender, error) {
 	children, err := connection.ListExisting(ctx, s.setup.Conn, s.setup.Path)
 	if err != nil {
 		return nil, err
 	}
 	var all []Contender
 	taken, limit := int64(0), int64(s.limitOf(children))
-	for _, name := range recognized(children) {
+	for _, name := range recognizedContenders(children) {
 		n := leases(name)
 		taken += int64(n)
 		all = append(all, Contender{Path: path.Join(s.setup.Path, name), Holds: taken <= limit, Leases: n})
@@ -44,21 +44,22 @@ func (s *Semaphore) find(ctx context.Context) ([]Contender, error) {
 	return s.readNamesAndTokens(ctx, all)
 }
 
-// recognized returns the names of the contenders of a semaphore, starting with the head of the queue.
-func recognized(children []string) []string {
+// recognizedContenders returns the names of the contenders of a semaphore, starting with the head of the queue.
+func recognizedContenders(children []string) []string {
 	names, _, _ := contender.Order(children, "")
 	return slices.DeleteFunc(names, func(name string) bool { return !contender.Recognized(name) })
 }
 
-// queued returns the names of the contenders of the protocol of this library.
-func (s *Semaphore) queued(ctx context.Context) ([]string, error) {
+// queuedNames returns the names of the contenders in the protocol of this library, starting with the head of the
+// queue.
+func (s *Semaphore) queuedNames(ctx context.Context) ([]string, error) {
 	children, err := connection.ListExisting(ctx, s.setup.Conn, s.setup.Path)
-	return recognized(children), err
+	return recognizedContenders(children), err
 }
 
-// find returns the leases, and the contenders that wait for the mutex. The head of that queue holds the mutex, and
-// is represented by its leases, the last ones.
-func (c *mutexProtocol) find(ctx context.Context) ([]Contender, error) {
+// findContenders returns the leases, followed by the contenders that wait for the mutex. The holder of the mutex is
+// omitted, because the last leases represent it.
+func (c *mutexProtocol) findContenders(ctx context.Context) ([]Contender, error) {
 	limit := connection.Start(func() (int, error) { return c.limit(ctx) })
 	found, err := connection.Each([]string{c.leases, c.mutex}, 2, func(_ int, dir string) ([]Contender, error) {
 		children, err := connection.ListExisting(ctx, c.setup.Conn, dir)
@@ -66,7 +67,7 @@ func (c *mutexProtocol) find(ctx context.Context) ([]Contender, error) {
 			return nil, err
 		}
 		if dir == c.mutex {
-			children = recognized(children)
+			children = recognizedContenders(children)
 			children = children[min(1, len(children)):]
 		}
 		var all []Contender
@@ -104,7 +105,7 @@ func (s *Semaphore) RequestRelease(ctx context.Context, c Contender) error {
 // number of earlier contenders, and includes those that hold leases. With the protocols of Curator and kazoo
 // the methods of the Waiter return [recipes.ErrInvalid].
 func (s *Semaphore) Join(ctx context.Context, n int) *Waiter {
-	w := &Waiter{setup: s.setup, names: s.queued, ctx: ctx, refused: checkCount("number of leases", n)}
+	w := &Waiter{setup: s.setup, names: s.queuedNames, ctx: ctx, refused: checkCount("number of leases", n)}
 	if s.protocol != nil {
 		w.refused = fmt.Errorf("%w: Join: not supported with the layouts of other libraries", recipes.ErrInvalid)
 	}

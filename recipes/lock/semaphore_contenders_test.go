@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// seen returns the contenders of a semaphore as text.
-func (w *harness) seen(s *Semaphore) (found []string) {
+// describeContenders describes the contenders of a semaphore, one string for each.
+func (w *harness) describeContenders(s *Semaphore) (found []string) {
 	w.Helper()
 	all, err := s.Contenders(w.Context())
 	require.NoError(w, err)
@@ -28,47 +28,48 @@ func (w *harness) seen(s *Semaphore) (found []string) {
 func TestSemaphore_Contenders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.semaphore(w.operator, 3)
-		require.Empty(w, w.seen(s), "the znode does not exist")
+		require.Empty(w, w.describeContenders(s), "the znode does not exist")
 		contend := func(name string, n int) *call { return w.acquire(w.semaphore(w.connect(), 3, WithName(name)), n) }
 		a, b := contend("a", 2), contend("b", 1)
 		c, d := contend("c", 2), contend("d", 1)
 		w.create(node + "/other-0000000001")
-		require.Equal(w, []string{"a 2 true", "b 1 true", "c 2 false", "d 1 false"}, w.seen(s))
+		require.Equal(w, []string{"a 2 true", "b 1 true", "c 2 false", "d 1 false"}, w.describeContenders(s))
 		all, err := s.Contenders(w.Context())
 		require.NoError(w, err)
-		require.Equal(w, a.holds().Path(), all[0].Path)
-		require.Equal(w, a.holds().Token(), all[0].Token)
+		require.Equal(w, a.requireHolds().Path(), all[0].Path)
+		require.Equal(w, a.requireHolds().Token(), all[0].Token)
 		w.setLimit(5)
-		w.holding(b, c)
-		require.Equal(w, []string{"a 2 true", "b 1 true", "c 2 true", "d 1 false"}, w.seen(s))
+		w.requireHolding(b, c)
+		require.Equal(w, []string{"a 2 true", "b 1 true", "c 2 true", "d 1 false"}, w.describeContenders(s))
 		a.release()
-		d.holds()
-		require.Equal(w, []string{"b 1 true", "c 2 true", "d 1 true"}, w.seen(s))
+		d.requireHolds()
+		require.Equal(w, []string{"b 1 true", "c 2 true", "d 1 true"}, w.describeContenders(s))
 		w.remove(node + "/other-0000000001")
 	})
 }
 
-// With the protocols of other libraries each lease is a contender, and those that wait for the mutex follow.
+// With the protocols of Curator and kazoo, each lease is a contender. The contenders that wait for the mutex
+// follow.
 func TestSemaphoreMutex_Contenders(t *testing.T) {
 	for kind, layout := range otherLayouts {
 		t.Run(kind, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				s := w.semaphore(w.operator, 2, layout)
-				require.Empty(w, w.seen(s))
+				require.Empty(w, w.describeContenders(s))
 				contend := func(name string, n int) *call {
 					return w.acquire(w.semaphore(w.connect(), 2, layout, WithName(name)), n)
 				}
 				a := contend("a", 2)
-				a.holds()
+				a.requireHolds()
 				b, c := contend("b", 1), contend("c", 1)
-				w.waiting(b, c)
-				require.Equal(w, []string{"a 1 true", "a 1 true", "b 1 false", "c 0 false"}, w.seen(s))
+				w.requireWaiting(b, c)
+				require.Equal(w, []string{"a 1 true", "a 1 true", "b 1 false", "c 0 false"}, w.describeContenders(s))
 				all, err := s.Contenders(w.Context())
 				require.NoError(w, err)
 				require.ErrorIs(w, s.RequestRelease(w.Context(), all[3]), recipes.ErrNotHeld)
 				require.ErrorIs(w, s.RequestRelease(w.Context(), Contender{Path: "/else"}), recipes.ErrInvalid)
 
-				// A request at either of the leases is reported.
+				// A request at either of the two leases is reported.
 				for i := range 2 {
 					require.False(w, revoked(a.hold))
 					w.pass(0)
@@ -79,7 +80,7 @@ func TestSemaphoreMutex_Contenders(t *testing.T) {
 				w.pass(0)
 				require.True(w, revoked(a.hold))
 				a.release()
-				w.holding(b, c)
+				w.requireHolding(b, c)
 				waiter := s.Join(w.Context(), 1)
 				_, err = waiter.Wait()
 				require.ErrorIs(w, err, recipes.ErrInvalid)
@@ -90,8 +91,8 @@ func TestSemaphoreMutex_Contenders(t *testing.T) {
 	}
 }
 
-// A request reaches a contender that waits, although the contender writes its znode when it is granted its leases, to
-// wake its follower. The reply to that write can be lost.
+// A request reaches a contender that waits, although the contender writes its znode when it is granted
+// its leases, in order to wake its follower. The reply to that write can be lost.
 func TestSemaphore_RequestRelease(t *testing.T) {
 	forEachLoss(t, append([]bubble.Fault{{Name: "none"}}, briefLosses...), 1, func(w *harness, l bubble.Fault) {
 		a, b, c := w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)
@@ -102,24 +103,24 @@ func TestSemaphore_RequestRelease(t *testing.T) {
 		w.pass(0)
 		if l.Set != nil {
 			lost := l.Set(w.srv, zktest.Match{Op: zktest.OpSetData, Path: b.path(), Nth: 1})
-			defer w.ran(lost)
+			defer w.requireCalled(lost)
 		}
 		a.release()
 		w.pass(timeout / 2)
-		b.holds()
-		c.waits()
+		b.requireHolds()
+		c.requireWaits()
 		require.False(w, revoked(b.hold))
 		w.pass(0)
 		require.True(w, revoked(b.hold))
 		b.release()
-		require.False(w, revoked(c.holds()))
+		require.False(w, revoked(c.requireHolds()))
 		require.ErrorIs(w, s.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
 	})
 }
 
-// TestSemaphore_RequestRelease_WrittenTwice fails if a request to release is lost because another
+// TestSemaphore_RequestRelease_DataIsOverwritten fails if a request to release is lost because another
 // client writes the data of the znode between the write and the read that follows.
-func TestSemaphore_RequestRelease_WrittenTwice(t *testing.T) {
+func TestSemaphore_RequestRelease_DataIsOverwritten(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b, c := w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)
 		w.set(b.path(), "x")
@@ -128,13 +129,13 @@ func TestSemaphore_RequestRelease_WrittenTwice(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		a.release()
-		w.ran(again)
-		require.False(w, revoked(b.holds()))
+		w.requireCalled(again)
+		require.False(w, revoked(b.requireHolds()))
 		w.pass(0)
 		require.True(w, revoked(b.hold))
-		c.waits()
+		c.requireWaits()
 		b.release()
-		c.holds()
+		c.requireHolds()
 	})
 }
 
@@ -145,7 +146,7 @@ func TestSemaphore_Join(t *testing.T) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		ctx, cancel := context.WithCancelCause(w.Context())
 		waiter := w.semaphore(w.connect(), 2).Join(ctx, 2)
-		w.setLimit(2) // the child with the limit, and the record of the transaction, do not count
+		w.setLimit(2) // creates two children that do not count: one with the limit, and the record of the transaction
 		position := func() int {
 			n, err := waiter.Position(w.Context())
 			require.NoError(w, err)
@@ -170,7 +171,7 @@ func TestSemaphore_Join(t *testing.T) {
 	})
 }
 
-// Leases and locks are acquired together.
+// A MultiLock acquires leases and locks together.
 func TestMultiLock_Leases(t *testing.T) {
 	for kind, options := range map[string][]Option{"": nil, "Curator": {WithCuratorLayout()}, "kazoo": {recipes.WithKazooLayout()}} {
 		t.Run(kind, func(t *testing.T) {
@@ -213,7 +214,7 @@ func TestMultiLock_Leases(t *testing.T) {
 }
 
 // A transaction of a MultiHold is not applied after one of several leases of Curator's protocol was deleted.
-func TestMultiLock_OneOfSeveralLeasesIsDeleted(t *testing.T) {
+func TestMultiHold_OneOfSeveralLeasesIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m, err := NewMultiLock(w.semaphore(conn, 2, WithCuratorLayout()).Leases(2))
@@ -227,7 +228,7 @@ func TestMultiLock_OneOfSeveralLeasesIsDeleted(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		_, err = h.Multi()
-		w.ran(before)
+		w.requireCalled(before)
 		require.ErrorIs(w, err, recipes.ErrNotHeld)
 		_ = h.Release()
 	})

@@ -35,12 +35,12 @@ func newSharedCount(s *recipe.Setup, path string) (*value.Value[int], error) {
 	return v, nil
 }
 
-// countCodec is the format of SharedCount: 4 bytes. A limit below 0 permits as little as 0.
+// countCodec is the format of SharedCount, 4 bytes. A limit below 0 has the same effect as 0.
 var countCodec = codec.Codec[int]{
 	Encode: func(n int) ([]byte, error) { return binary.BigEndian.AppendUint32(nil, uint32(n)), nil },
 	Decode: func(data []byte) (int, error) {
 		if len(data) != 4 {
-			return 0, fmt.Errorf("%d bytes, want 4", len(data))
+			return 0, fmt.Errorf("limit has %d bytes, want 4", len(data))
 		}
 		return max(0, int(int32(binary.BigEndian.Uint32(data)))), nil
 	},

@@ -18,8 +18,8 @@ import (
 
 const countPath = "/limits/one"
 
-// counted returns a semaphore whose limit is a SharedCount.
-func (w *harness) counted(conn *zk.Conn, limit int) *Semaphore {
+// semaphoreWithCount returns a semaphore with WithSharedCount.
+func (w *harness) semaphoreWithCount(conn *zk.Conn, limit int) *Semaphore {
 	w.Helper()
 	return w.semaphore(conn, limit, WithCuratorLayout(), WithSharedCount(countPath))
 }
@@ -33,41 +33,41 @@ func (w *harness) setCount(n int64) {
 	w.pass(0)
 }
 
-// TestSharedCount fails if contenders do not follow the limit that another program writes to the
+// TestSharedCount_ContendersFollowLimit fails if contenders do not follow the limit that another program writes to the
 // SharedCount.
-func TestSharedCount(t *testing.T) {
+func TestSharedCount_ContendersFollowLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		contend := func(n int) *call { return w.acquire(w.counted(w.connect(), 1), n) }
+		contend := func(n int) *call { return w.acquire(w.semaphoreWithCount(w.connect(), 1), n) }
 		limit := func() int {
-			n, err := w.counted(w.operator, 9).Limit(w.Context())
+			n, err := w.semaphoreWithCount(w.operator, 9).Limit(w.Context())
 			require.NoError(w, err)
 			return n
 		}
 		require.Equal(w, 9, limit(), "none is stored")
 		a := contend(1)
-		a.holds()
+		a.requireHolds()
 		require.Equal(w, 1, limit(), "the first contender has stored its limit")
 		b, c := contend(1), contend(1)
-		w.waiting(b, c)
+		w.requireWaiting(b, c)
 		w.setCount(2)
-		b.holds()
+		b.requireHolds()
 		d := contend(2)
-		w.waiting(c, d)
-		require.NoError(w, w.counted(w.operator, 1).SetLimit(w.Context(), 3))
+		w.requireWaiting(c, d)
+		require.NoError(w, w.semaphoreWithCount(w.operator, 1).SetLimit(w.Context(), 3))
 		w.pass(0)
-		c.holds()
-		d.waits()
-		w.setCount(2) // while d is next: it must not be admitted by the earlier limit
+		c.requireHolds()
+		d.requireWaits()
+		w.setCount(2) // the contender d is next: it must not be admitted by the earlier limit
 		a.release()
-		d.waits()
+		d.requireWaits()
 		b.release()
-		d.waits()
+		d.requireWaits()
 		c.release()
-		d.holds()
-		_, err := w.counted(w.operator, 1).TryAcquire(w.Context(), 1)
+		d.requireHolds()
+		_, err := w.semaphoreWithCount(w.operator, 1).TryAcquire(w.Context(), 1)
 		require.ErrorIs(w, err, ErrHeld)
 		w.setCount(3)
-		h, err := w.counted(w.operator, 1).TryAcquire(w.Context(), 1)
+		h, err := w.semaphoreWithCount(w.operator, 1).TryAcquire(w.Context(), 1)
 		require.NoError(w, err)
 		require.NoError(w, h.Release())
 		d.release()
@@ -81,69 +81,69 @@ func TestSharedCount(t *testing.T) {
 func TestSharedCount_OverLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
-		a := w.acquire(w.counted(w.connect(), 2), 1)
-		b := w.acquire(w.counted(w.connect(), 2), 2)
-		a.holds()
-		b.waits()
+		a := w.acquire(w.semaphoreWithCount(w.connect(), 2), 1)
+		b := w.acquire(w.semaphoreWithCount(w.connect(), 2), 2)
+		a.requireHolds()
+		b.requireWaits()
 		w.setCount(1)
-		b.fails(ErrOverLimit)
+		b.requireFails(ErrOverLimit)
 		w.setCount(-1)
-		w.acquire(w.counted(w.connect(), 2), 1).fails(ErrOverLimit)
-		limit, err := w.counted(w.operator, 2).Limit(w.Context())
+		w.acquire(w.semaphoreWithCount(w.connect(), 2), 1).requireFails(ErrOverLimit)
+		limit, err := w.semaphoreWithCount(w.operator, 2).Limit(w.Context())
 		require.NoError(w, err)
 		require.Zero(w, limit)
-		require.NoError(w, a.holds().Err(), "no lease is taken away")
+		require.NoError(w, a.requireHolds().Err(), "no lease is taken away")
 	})
 }
 
-// Data in another format ends a wait, and is not replaced.
-func TestSharedCount_Format(t *testing.T) {
+// A SharedCount in another format ends a wait, and is not replaced.
+func TestSharedCount_UnknownFormatEndsWait(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
 		w.create("/limits")
 		w.create(countPath)
 		w.set(countPath, "12345")
-		w.acquire(w.counted(w.connect(), 2), 1).fails(codec.ErrFormat)
-		_, err := w.counted(w.operator, 2).TryAcquire(w.Context(), 1)
+		w.acquire(w.semaphoreWithCount(w.connect(), 2), 1).requireFails(codec.ErrFormat)
+		_, err := w.semaphoreWithCount(w.operator, 2).TryAcquire(w.Context(), 1)
 		require.ErrorIs(w, err, codec.ErrFormat)
 	})
 }
 
-// TestSharedCount_ChangesTwice fails if a contender hangs, or leaves a znode, because it gives up,
+// TestSharedCount_ChangesWhileContenderReacts fails if a contender hangs, or leaves a znode, because it gives up,
 // or the limit changes again, while it reacts to a change of the limit.
-func TestSharedCount_ChangesTwice(t *testing.T) {
+func TestSharedCount_ChangesWhileContenderReacts(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
-		a, b := w.acquire(w.counted(w.connect(), 1), 1), w.acquire(w.counted(w.connect(), 1), 1)
-		a.holds()
-		b.waits()
+		a, b := w.acquire(w.semaphoreWithCount(w.connect(), 1), 1), w.acquire(w.semaphoreWithCount(w.connect(), 1), 1)
+		a.requireHolds()
+		b.requireWaits()
 		twice := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: b.session(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.setCountNow(3)
 			return zktest.Pass(q)
 		})
 		w.setCount(2)
-		w.ran(twice)
-		b.holds()
+		w.requireCalled(twice)
+		b.requireHolds()
 		b.release()
-		c := w.acquire(w.counted(w.connect(), 1), 3)
-		c.waits()
+		c := w.acquire(w.semaphoreWithCount(w.connect(), 1), 3)
+		c.requireWaits()
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: c.session(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			c.cancel()
 			return zktest.Pass(q)
 		})
 		w.setCount(4)
-		w.ran(gone)
+		w.requireCalled(gone)
 		w.pass(0)
-		c.fails(context.Canceled)
-		w.requireContenders(a.holds().Path())
+		c.requireFails(context.Canceled)
+		w.requireContenders(a.requireHolds().Path())
 	})
 }
 
-// setCountNow is setCount in a hook.
+// setCountNow sets the count in a hook, where setCount cannot be called.
 func (w *harness) setCountNow(n byte) { w.set(countPath, string([]byte{0, 0, 0, n})) }
 
-// TestSharedCount_Options fails if an option is accepted that does not apply to the semaphore.
-func TestSharedCount_Options(t *testing.T) {
+// TestSharedCount_InapplicableOptions fails if an option is accepted that does not apply to the semaphore.
+func TestSharedCount_InapplicableOptions(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for _, options := range [][]Option{
 			{WithSharedCount(countPath)},
@@ -168,7 +168,7 @@ func TestSharedCount_Options(t *testing.T) {
 
 // A program whose limit is not the stored one logs a warning, once for each stored limit, with each protocol that
 // stores limits.
-func TestSemaphoreLimit_Differs(t *testing.T) {
+func TestSemaphoreLimit_WarnsIfStoredLimitDiffers(t *testing.T) {
 	for kind, options := range map[string][]Option{
 		"": nil, "SharedCount": {WithCuratorLayout(), WithSharedCount(countPath)}, "kazoo": {recipes.WithKazooLayout()},
 	} {

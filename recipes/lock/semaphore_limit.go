@@ -24,7 +24,7 @@ func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 		limit, err := s.protocol.currentLimit(ctx)
 		return limit, s.setup.Fail("read the limit of", s.setup.Path, err)
 	}
-	children, _, err := s.current(ctx)
+	children, _, err := s.listNewest(ctx)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return 0, s.setup.Fail("read the limit of", s.setup.Path, err)
 	}
@@ -46,7 +46,7 @@ type givenLimit struct {
 	known atomic.Int64 // the stored limit that the program knows, because it was reported or is its own; 0 for none
 }
 
-// compare logs a warning, once for each stored limit, if a limit is stored that is not that of the program.
+// compare logs a warning if stored is not the limit of the program, once for each stored limit.
 func (g *givenLimit) compare(stored int) {
 	if known := g.known.Swap(int64(stored)); known != int64(stored) && stored != g.limit {
 		g.log.Warn("the stored limit applies, which is not that of this program", "stored", stored, "given", g.limit)
@@ -82,7 +82,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 	writer := txn.Shared(txn.Config{Options: s.setup.Options, Dir: s.setup.Path})
 	for {
-		children, stat, err := s.current(ctx)
+		children, stat, err := s.listNewest(ctx)
 		if errors.Is(err, zk.ErrNoNode) {
 			if err = s.setup.MakeDir(ctx); err == nil {
 				continue
@@ -108,7 +108,7 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 		case errors.Is(err, txn.ErrUnknown):
 			return fmt.Errorf("%w: %w", connection.ErrUnconfirmed, err)
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
-			continue // another client has changed the limit, or the node was deleted
+			continue // another client has changed the limit, or the znode was deleted
 		case errors.Is(err, zk.ErrNotEmpty) && outcome.Failed > 0:
 			return fmt.Errorf("%w: delete the children of %s, in which an earlier limit is stored", err, ops[outcome.Failed].(*zk.DeleteRequest).Path)
 		}
@@ -116,15 +116,15 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 	}
 }
 
-// listed is the result of a listing.
+// listed is the result of listing the children of the semaphore.
 type listed struct {
 	children []string
 	stat     *zk.Stat
 }
 
-// current lists the semaphore as of a time after the call: without Sync a server
+// listNewest lists the semaphore's children as of a time after the call. It calls Sync first, because a server
 // that lags behind may show an earlier limit.
-func (s *Semaphore) current(ctx context.Context) ([]string, *zk.Stat, error) {
+func (s *Semaphore) listNewest(ctx context.Context) ([]string, *zk.Stat, error) {
 	l, err := connection.Read(ctx, s.setup.Conn, func() (listed, error) {
 		if _, err := s.setup.Conn.Sync(s.setup.Path); err != nil {
 			return listed{}, err

@@ -27,14 +27,14 @@ func (w *harness) limit() int {
 
 // The stored limit has precedence over the limits of constructors, and remains when all contenders
 // have left.
-func TestSemaphoreLimit_Stored(t *testing.T) {
+func TestSemaphoreLimit_StoredLimitTakesPrecedence(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		require.Equal(w, 99, w.limit(), "no limit is stored yet")
 		w.setLimit(2)
 		require.Equal(w, 2, w.limit())
 		a, b, c := w.contend(5, 1), w.contend(5, 1), w.contend(5, 1)
-		w.holding(a, b)
-		c.waits()
+		w.requireHolding(a, b)
+		c.requireWaits()
 		for _, x := range []*call{a, b, c} {
 			x.release()
 		}
@@ -66,43 +66,43 @@ func TestSemaphoreLimit_ZnodeIsRemovedIfNotStored(t *testing.T) {
 
 // When the limit is raised, the waiting contenders that are within the new limit are admitted
 // immediately.
-func TestSemaphoreLimit_Raised(t *testing.T) {
+func TestSemaphoreLimit_RaisingAdmitsWaiters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		var all []*call
 		for range 6 {
 			all = append(all, w.contend(1, 1))
 		}
 		w.setLimit(4)
-		w.holding(all[:4]...)
-		w.waiting(all[4:]...)
+		w.requireHolding(all[:4]...)
+		w.requireWaiting(all[4:]...)
 		w.setLimit(5)
-		w.holding(all[:5]...)
-		w.waiting(all[5:]...)
+		w.requireHolding(all[:5]...)
+		w.requireWaiting(all[5:]...)
 		w.setLimit(50)
-		w.holding(all...)
+		w.requireHolding(all...)
 	})
 }
 
 // A lower limit revokes no lease, and no contender is admitted before the leases are within it.
-func TestSemaphoreLimit_Lowered(t *testing.T) {
+func TestSemaphoreLimit_LoweringRevokesNoLease(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		var all []*call
 		for range 7 {
 			all = append(all, w.contend(4, 1))
 		}
 		w.setLimit(2)
-		w.holding(all[:4]...)
+		w.requireHolding(all[:4]...)
 		for i, c := range []*call{all[1], all[3]} {
 			c.release()
-			w.waiting(all[4:]...)
+			w.requireWaiting(all[4:]...)
 			require.Len(w, w.contenders(), 6-i)
 		}
 		all[0].release()
-		w.holding(all[2], all[4])
-		w.waiting(all[5:]...)
+		w.requireHolding(all[2], all[4])
+		w.requireWaiting(all[5:]...)
 		all[2].release()
 		all[4].release()
-		w.holding(all[5:]...)
+		w.requireHolding(all[5:]...)
 	})
 }
 
@@ -118,36 +118,36 @@ func TestSemaphoreLimit_ContenderJoinsAfterLowering(t *testing.T) {
 		late, later := w.contend(4, 1), w.contend(4, 1)
 		all[0].release()
 		all[1].release()
-		w.waiting(late, later)
+		w.requireWaiting(late, later)
 		all[2].release()
-		w.holding(all[3], late)
-		later.waits()
+		w.requireHolding(all[3], late)
+		later.requireWaits()
 		late.release()
-		w.holding(all[3], later)
+		w.requireHolding(all[3], later)
 	})
 }
 
-// If the limit falls below the request of a waiting contender, Acquire returns an error,
-// immediately if the contender is the first that waits, and later contenders are admitted.
+// If the limit falls below the request of a waiting contender, Acquire returns ErrOverLimit, immediately if
+// the contender is the first that waits. Later contenders are admitted.
 func TestSemaphoreLimit_FallsBelowRequest(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder := w.contend(4, 2)
 		first, small, second := w.contend(4, 3), w.contend(4, 1), w.contend(4, 3)
-		w.waiting(first, small, second)
+		w.requireWaiting(first, small, second)
 		w.setLimit(2)
-		first.fails(ErrOverLimit)
-		w.waiting(small, second)
+		first.requireFails(ErrOverLimit)
+		w.requireWaiting(small, second)
 		holder.release()
-		small.holds()
-		second.fails(ErrOverLimit)
+		small.requireHolds()
+		second.requireFails(ErrOverLimit)
 		last := w.contend(4, 1)
 		small.release()
-		last.holds()
+		last.requireHolds()
 	})
 }
 
-// Two clients set the limit concurrently: one of the changes is applied after the other.
-func TestSemaphoreLimit_SetConcurrently(t *testing.T) {
+// If two clients set the limit concurrently, one change is applied after the other.
+func TestSetLimit_ConcurrentCalls(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		other := w.semaphore(w.connect(), 1)
 		race := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -155,7 +155,7 @@ func TestSemaphoreLimit_SetConcurrently(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		w.setLimit(5)
-		w.ran(race)
+		w.requireCalled(race)
 		require.Equal(w, 5, w.limit(), "it was set last")
 		children, _, err := w.operator.Children(node)
 		require.NoError(w, err)
@@ -179,25 +179,25 @@ func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
 				return zktest.Cut(q)
 			})
 			w.setLimit(5)
-			w.ran(lost)
-			want := 5 // it is applied after the other change
+			w.requireCalled(lost)
+			want := 5 // SetLimit(5) is applied after the other change
 			if applied {
-				want = 7 // it is applied before the other change
+				want = 7 // SetLimit(5) was applied before the other change
 			}
 			require.Equal(w, want, w.limit())
 		})
 	}
 }
 
-// TestSemaphoreLimit_SetUnconfirmed fails if SetLimit does not say whether a change may still be
+// TestSetLimit_Unconfirmed fails if SetLimit does not say whether a change may still be
 // applied after its context is done.
-func TestSemaphoreLimit_SetUnconfirmed(t *testing.T) {
+func TestSetLimit_Unconfirmed(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.setLimit(2)
 		w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		// The listing is not answered either, so no change was sent yet.
+		// The listing is not answered, so SetLimit has not sent a change yet.
 		require.ErrorIs(w, w.semaphore(w.operator, 1).SetLimit(ctx, 3), context.DeadlineExceeded)
 		w.srv.Heal()
 		w.pass(timeout)

@@ -24,9 +24,10 @@ type mutexProtocol struct {
 	mutex, leases         string // paths
 	mutexNames, leaseName contender.Naming
 	makeMutex, makeLeases func(ctx context.Context) error
-	// The limit is stored in the data of leases, or in count. If neither, it is that of the constructor.
+	// stored is true if the limit is in the data of the znode leases. If it is false and count is nil, the
+	// limit is that of the constructor.
 	stored bool
-	count  *value.Value[int] // of WithSharedCount, or nil
+	count  *value.Value[int] // value of WithSharedCount; nil without it
 }
 
 // curatorProtocol returns the protocol of Curator's InterProcessSemaphoreV2.
@@ -43,7 +44,7 @@ func curatorProtocol(q *lockQueue, given *givenLimit) (c *mutexProtocol, err err
 	return c, err
 }
 
-// makeBelow creates the semaphore's znode, and dir below it, as containers.
+// makeBelow creates the semaphore's znode and its child dir, as containers.
 func (c *mutexProtocol) makeBelow(ctx context.Context, dir string) error {
 	if err := c.setup.MakeDir(ctx); err != nil {
 		return err
@@ -65,7 +66,7 @@ func kazooProtocol(q *lockQueue, given *givenLimit) *mutexProtocol {
 	return c
 }
 
-// makeWithLimit creates the znode of the leases, whose data is the limit.
+// makeWithLimit creates the parent of the leases. Its data is the limit.
 func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 	for {
 		err := connection.Retry(ctx, c.setup.Conn, func() error {
@@ -94,7 +95,7 @@ func (c *mutexProtocol) limit(ctx context.Context) (int, error) {
 	return limit, err
 }
 
-// currentLimit is like limit, but the result is not older than the call.
+// currentLimit is like limit, but calls Sync first, so that the result is not older than the call.
 func (c *mutexProtocol) currentLimit(ctx context.Context) (int, error) {
 	at := c.leases
 	if c.count != nil {
@@ -127,7 +128,7 @@ func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
 	return c.given.limit, nil
 }
 
-// agreeOnLimit is like limit, but stores the limit of the constructor if none is stored.
+// agreeOnLimit is like limit, but stores the limit of the constructor if no limit is stored.
 func (c *mutexProtocol) agreeOnLimit(ctx context.Context) (int, error) {
 	for {
 		limit, err := c.readLimit(ctx)
@@ -145,9 +146,9 @@ func (c *mutexProtocol) agreeOnLimit(ctx context.Context) (int, error) {
 	}
 }
 
-// free returns nil if n leases appear to be free, and the reason otherwise. It lists the leases
+// checkFree returns nil if n leases appear to be free, and ErrHeld or ErrOverLimit otherwise. It lists the leases
 // and reads the limit concurrently.
-func (c *mutexProtocol) free(ctx context.Context, n int) error {
+func (c *mutexProtocol) checkFree(ctx context.Context, n int) error {
 	asked := connection.Start(func() (int, error) { return c.limit(ctx) })
 	taken, err := connection.ListExisting(ctx, c.setup.Conn, c.leases)
 	limit := <-asked

@@ -12,10 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// mutexAcquisition is one acquisition of leases with the protocol of Curator or kazoo. It consists
-// of a contender for the mutex and, after that is held, one contender for each lease. Each
-// contender runs in a separate goroutine. The goroutine of run owns all other state, and ends
-// after them.
+// mutexAcquisition is one acquisition of leases with the protocol of Curator or kazoo. It consists of a
+// contender for the mutex and, as soon as the mutex is held, one contender for each lease. Each contender
+// runs in its own goroutine. The other state belongs to the goroutine of run, which ends after the
+// contenders.
 type mutexAcquisition struct {
 	*mutexProtocol
 	*entry
@@ -23,38 +23,38 @@ type mutexAcquisition struct {
 	noWait bool
 
 	events      chan contenderReport
-	running     int // contenders that have not ended
+	running     int // the number of contenders that have not ended
 	removals    []*queue.Removal
 	mutexCtx    context.Context
 	leaveMutex  context.CancelCauseFunc
 	leasesCtx   context.Context
 	leaveLeases context.CancelCauseFunc
 
-	maxLeases     int // the limit; 0 before it is known
+	maxLeases     int // the limit; 0 until it is known
 	mutexHeld     bool
-	mutexSession  int64             // the session in which the mutex is held, if first
+	mutexSession  int64             // the session in which the mutex is held, if the contender is the first
 	leasesStarted bool              // the contenders for the leases were started
-	restarting    bool              // they leave, and are started again with another limit
-	leaving       int               // those that have not left, while restarting
-	paths         []string          // of the leases, once their contenders were started
-	proven        []int64           // the session in which each of them is proven to be held, or 0
+	restarting    bool              // the contenders for the leases leave, and are started again with another limit
+	leaving       int               // while restarting, the number of contenders for leases that have not left
+	paths         []string          // paths of the leases; empty until their contenders are started
+	proven        []int64           // for each lease, the session in which it is proven to be held; 0 if none
 	grant         *connection.Grant // nil before it exists
-	reason        error             // why the acquisition or the grant is over
+	reason        error             // why the acquisition or the hold has ended
 }
 
 // contenderReport is what one contender of the acquisition reports: a new state, or its end.
 type contenderReport struct {
 	lease int // the index of the lease, or mutexIndex
 	queue.State
-	ended   bool // the last event of the contender; Err is the error of queue.Run
+	ended   bool // this is the last report of the contender; Err is the error of queue.Run
 	removal *queue.Removal
 	handled chan struct{} // closed when the contender may continue
 }
 
-// mutexIndex is the index of the contender for the mutex.
+// mutexIndex is the value of contenderReport.lease for the contender for the mutex.
 const mutexIndex = -1
 
-// acquire waits until it has acquired n leases, or returns ErrHeld if noWait is set and it would wait.
+// acquire acquires n leases and waits for them. If noWait is set, it returns ErrHeld instead of waiting.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
 	return observed(c.setup, func() (*Hold, error) {
 		return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })
@@ -87,8 +87,8 @@ func (c *mutexProtocol) acquireOnce(ctx context.Context, n int, noWait bool) (*H
 	}
 }
 
-// run runs the acquisition and the hold until all contenders have left. It returns the reason, and
-// the removal of all znodes of the contenders.
+// run runs the acquisition and the hold until all contenders have left. It returns the reason for which they
+// left, and the removal of their znodes.
 func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 	v.mutexCtx, v.leaveMutex = context.WithCancelCause(context.Background())
 	v.leasesCtx, v.leaveLeases = context.WithCancelCause(context.Background())
@@ -100,7 +100,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 	if v.count != nil && !v.noWait {
 		counts = v.count.Watch(v.mutexCtx)
 		defer func(c <-chan value.Change[int]) {
-			for range c { // until the goroutine of Watch has ended
+			for range c { // wait until the goroutine of Watch has ended
 			}
 		}(counts)
 	} else {
@@ -112,7 +112,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 	done := ctx.Done()
 	for v.running > 0 {
 		if v.grant != nil {
-			limit, counts = nil, nil // they end with the mutex, and must not end the hold
+			limit, counts = nil, nil // the channels end with the mutex, which must not end the hold
 		}
 		select {
 		case e := <-v.events:
@@ -126,7 +126,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 		case c, ok := <-counts:
 			switch err := cmp.Or(c.Err, c.Cause); {
 			case !ok:
-				counts = nil // the mutex is not needed any more
+				counts = nil // the hold does not need the mutex and the count any more
 			case err != nil:
 				v.leave(err)
 			case c.Version == (value.Version{}):
@@ -152,8 +152,7 @@ func (v *mutexAcquisition) startContender(ctx context.Context, lease int, cfg *q
 	}()
 }
 
-// report passes e to run and waits until it was handled, so that the grant ends before its znode
-// is deleted.
+// report passes e to run and waits until run has handled it. So the grant ends before its znode is deleted.
 func (v *mutexAcquisition) report(e contenderReport) {
 	e.handled = make(chan struct{})
 	v.events <- e
@@ -187,7 +186,7 @@ func (v *mutexAcquisition) changed(e contenderReport) {
 		if lost {
 			err = connection.Refine(nil, e.Err)
 		}
-		v.leave(err) // the grant must not become valid again, because other clients may acquire the lease now
+		v.leave(err) // end the grant for good: other clients may acquire the lease now
 	default:
 		v.proven[e.lease] = 0
 		if e.Proven {
@@ -197,9 +196,9 @@ func (v *mutexAcquisition) changed(e contenderReport) {
 	}
 }
 
-// setLimit sets the limit before the grant, or changes it while the contenders for the leases wait: they
-// leave, and others, which admit by the new limit, take their places. No other client can pass, because the
-// mutex is held.
+// setLimit changes the limit before the grant. If contenders for the leases wait already, they leave, and
+// others take their places and use the new limit. No other client can overtake them, because the mutex is
+// held.
 func (v *mutexAcquisition) setLimit(limit int) {
 	switch {
 	case v.reason != nil:
@@ -218,7 +217,7 @@ func (v *mutexAcquisition) setLimit(limit int) {
 	v.startLeases()
 }
 
-// errLimitChanged is the reason with which contenders for leases leave because the limit has changed.
+// errLimitChanged is the reason with which contenders for leases leave when the limit has changed.
 var errLimitChanged = errors.New("the limit has changed")
 
 // startLeases starts a contender for each lease as soon as the mutex is held. It allocates memory for
@@ -235,17 +234,16 @@ func (v *mutexAcquisition) startLeases() {
 	}
 }
 
-// grantLeases creates the grant when all leases are held, and releases the mutex. The path
-// of the hold is that of the lease that was proven last. All leases must belong to
-// the session of the mutex, because only then were they created while the mutex was
-// held.
+// grantLeases creates the grant when all leases are held, and releases the mutex. The path of the hold is
+// that of the lease that was proven last. All leases must belong to the session of the mutex: only then were
+// they created while the mutex was held.
 func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	if !v.mutexHeld || v.mutexSession != e.Session {
 		return // the loss of the mutex or of its session is reported next
 	}
 	for _, session := range v.proven {
 		if session != e.Session {
-			return // not held yet, or in a session that has ended
+			return // the lease is not held yet, or only in a session that has ended
 		}
 	}
 	if v.grant != nil || v.reason != nil {
@@ -260,12 +258,11 @@ func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	v.leaveMutex(errLeaving)
 }
 
-// errLeaving is the reason with which contenders leave. It must differ from all reasons for which
-// a contender can lose its znode, because the znodes of the other contenders must still be
-// removed.
+// errLeaving is the reason with which contenders leave. It differs from all reasons for which a contender can
+// lose its znode, so the znodes of the other contenders are still removed.
 var errLeaving = errors.New("the znode is no longer needed")
 
-// leave ends the grant and makes all contenders leave. Only the first reason counts.
+// leave ends the grant and makes all contenders leave. It keeps the first reason.
 func (v *mutexAcquisition) leave(err error) {
 	if v.reason == nil {
 		v.reason = err

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// otherLayouts contains the options for the protocols of other libraries.
+// otherLayouts maps the names of the other libraries to the options for their protocols.
 var otherLayouts = map[string]Option{"Curator": WithCuratorLayout(), "kazoo": recipes.WithKazooLayout()}
 
 // eachLayout runs f with the protocol of each other library. contend contends for n leases on a new connection.
@@ -29,23 +29,23 @@ func eachLayout(t *testing.T, f func(w *harness, layout Option, contend func(lim
 	}
 }
 
-// TestSemaphoreMutex fails if a semaphore with another library's protocol grants more leases than
+// TestSemaphoreMutex_GrantsUpToLimitInOrder fails if a semaphore with another library's protocol grants more leases than
 // its limit, or not in order.
-func TestSemaphoreMutex(t *testing.T) {
+func TestSemaphoreMutex_GrantsUpToLimitInOrder(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		a, b := contend(3, 1), contend(3, 2)
-		w.holding(a, b)
+		w.requireHolding(a, b)
 		require.Len(w, w.contenders(), 3)
 		c, d := contend(3, 2), contend(3, 1)
-		w.waiting(c, d)
+		w.requireWaiting(c, d)
 		a.release()
-		w.waiting(c, d)
+		w.requireWaiting(c, d)
 		b.release()
-		w.holding(c, d)
-		require.Greater(w, d.holds().Token(), c.holds().Token())
-		_, err := c.holds().Multi()
+		w.requireHolding(c, d)
+		require.Greater(w, d.requireHolds().Token(), c.requireHolds().Token())
+		_, err := c.requireHolds().Multi()
 		require.NoError(w, err)
-		contend(3, 4).fails(ErrOverLimit)
+		contend(3, 4).requireFails(ErrOverLimit)
 		c.release()
 		d.release()
 		w.requireContenders()
@@ -55,20 +55,20 @@ func TestSemaphoreMutex(t *testing.T) {
 	})
 }
 
-// A number of leases that is rejected costs no memory.
-func TestSemaphoreMutex_FarOverLimit(t *testing.T) {
+// A request for more leases than the limit allocates no memory for them.
+func TestSemaphoreMutex_RejectedRequestAllocatesNothing(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		const n = 4_000_000
-		contend(3, n).fails(ErrOverLimit)
+		contend(3, n).requireFails(ErrOverLimit)
 		runtime.ReadMemStats(&after)
 		require.Less(w, after.TotalAlloc-before.TotalAlloc, uint64(8*n))
 	})
 }
 
-// TestSemaphoreMutex_Znodes fails if the znodes are not those of the other library.
-func TestSemaphoreMutex_Znodes(t *testing.T) {
+// TestSemaphoreMutex_ZnodesOfOtherLibrary fails if the znodes are not those of the other library.
+func TestSemaphoreMutex_ZnodesOfOtherLibrary(t *testing.T) {
 	for name, tree := range map[string]string{
 		"Curator": `^/
   locks container
@@ -91,12 +91,12 @@ $`,
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				layout := otherLayouts[name]
-				w.acquire(w.semaphore(w.connect(), 1, layout), 1).holds()
+				w.acquire(w.semaphore(w.connect(), 1, layout), 1).requireHolds()
 				limit := 1
 				if name == "kazoo" {
-					limit = 7 // the stored limit has precedence
+					limit = 7 // the stored limit takes precedence over the limit of the constructor
 				}
-				w.acquire(w.semaphore(w.connect(), limit, layout), 1).waits()
+				w.acquire(w.semaphore(w.connect(), limit, layout), 1).requireWaits()
 				require.Regexp(t, tree, w.srv.Tree(), "the waiting contender holds the mutex")
 				limit, err := w.semaphore(w.operator, limit, layout).Limit(w.Context())
 				require.NoError(w, err)
@@ -112,14 +112,14 @@ func TestSemaphoreMutex_OtherChildrenCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				layout := otherLayouts[name]
-				w.acquire(w.semaphore(w.connect(), 2, layout), 1).holds()
+				w.acquire(w.semaphore(w.connect(), 2, layout), 1).requireHolds()
 				other := w.createEphemeral(dir+"/597de0d1c10b4e1ea9f73a88a1fa7c26", 0)
 				next := w.acquire(w.semaphore(w.connect(), 2, layout), 1)
-				next.waits()
+				next.requireWaits()
 				_, err := w.semaphore(w.operator, 2, layout).TryAcquire(w.Context(), 1)
 				require.ErrorIs(w, err, ErrHeld)
 				w.removeAndWait(other)
-				next.holds()
+				next.requireHolds()
 			})
 		})
 	}
@@ -134,15 +134,15 @@ func TestSemaphoreMutex_WaiterGivesUp(t *testing.T) {
 		w.pass(0)
 		first.cancel()
 		w.pass(0)
-		third.waits()
+		third.requireWaits()
 		require.Len(w, w.contenders(), 4, "two leases, and the mutex and a lease of the third contender")
 		holder.release()
-		third.holds()
+		third.requireHolds()
 	})
 }
 
-// A contender that waits for leases loses the mutex. It must leave: otherwise two contenders would
-// count each other's leases and wait forever.
+// A contender that waits for leases loses the mutex. It must leave. Otherwise two contenders would count each
+// other's leases and wait forever.
 func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		holder := contend(1, 1)
@@ -154,15 +154,15 @@ func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
 			}
 		}
 		w.pass(100 * time.Millisecond)
-		waiter.fails(recipes.ErrDeleted)
-		next.waits()
+		waiter.requireFails(recipes.ErrDeleted)
+		next.requireWaits()
 		holder.release()
-		next.holds()
+		next.requireHolds()
 	})
 }
 
-// TestSemaphoreMutex_RepliesLost fails if an acquisition or a release does not succeed because one
-// reply is lost.
+// TestSemaphoreMutex_RepliesLost fails if an acquisition or a release does not succeed because one reply is
+// lost.
 func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 	for name, layout := range otherLayouts {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
@@ -176,10 +176,10 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 						c := w.acquire(w.semaphore(conn, 1, layout), 1)
 						w.pass(4 * time.Second)
 						next := w.acquire(w.semaphore(w.connect(), 1, layout), 1)
-						next.waits()
-						require.NoError(w, c.holds().Release())
+						next.requireWaits()
+						require.NoError(w, c.requireHolds().Release())
 						w.pass(2 * time.Second)
-						next.holds()
+						next.requireHolds()
 						require.Equal(w, session, conn.SessionID())
 					})
 				})
@@ -188,7 +188,7 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 	}
 }
 
-// If the acquisition is cancelled while a lease is being created, no znode is left.
+// If an acquisition is cancelled while a lease is being created, no znode is left.
 func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
@@ -205,14 +205,14 @@ func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 				_, err := w.semaphore(conn, 1, layout).Acquire(ctx, 1)
 				require.ErrorIs(w, err, context.Canceled)
 				w.pass(2 * timeout)
-				w.ran(lost, canceled)
+				w.requireCalled(lost, canceled)
 			})
 		})
 	}
 }
 
-// TestTrap03_SemaphoreMutexLeaseAppearsLate fails if a contender counts a znode as another's lease,
-// or leaves it, that its own create has left late.
+// TestTrap03_SemaphoreMutexLeaseAppearsLate fails if a contender takes the znode of its own late create for
+// the lease of another client, or does not remove it.
 func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
@@ -222,8 +222,8 @@ func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 				lost := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 2}, zktest.Cut)
 				c := w.acquire(w.semaphore(conn, 2, layout), 2)
 				w.pass(2 * time.Second)
-				w.ran(lost)
-				c.waits()
+				w.requireCalled(lost)
+				c.requireWaits()
 				late := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Fate == zktest.CutBefore })[0].Path
 				flags := int32(zk.FlagEphemeral)
 				if name == "Curator" {
@@ -233,7 +233,7 @@ func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 				require.NoError(w, err)
 				holder.release()
 				w.pass(time.Second)
-				c.holds()
+				c.requireHolds()
 				require.Len(w, w.contenders(), 2)
 			})
 		})
@@ -244,14 +244,14 @@ func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 func TestSemaphoreMutex_HolderIsCutOff(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		holder := contend(2, 2)
-		h := holder.holds()
+		h := holder.requireHolds()
 		next := contend(2, 1)
 		w.srv.Blackhole(zktest.BothWays, holder.session())
 		<-h.Done()
 		w.pass(0)
-		next.waits()
+		next.requireWaits()
 		w.pass(2 * timeout)
-		next.holds()
+		next.requireHolds()
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 		w.srv.Heal()
 	})
@@ -268,13 +268,13 @@ func TestSemaphoreMutex_KazooLimit(t *testing.T) {
 			for range limit {
 				all = append(all, w.acquire(w.semaphore(w.connect(), 1, otherLayouts["kazoo"]), 1))
 			}
-			w.holding(all...)
+			w.requireHolding(all...)
 			next := w.acquire(w.semaphore(w.connect(), 1, otherLayouts["kazoo"]), 1)
 			if limit == 0 {
-				next.fails(ErrOverLimit)
+				next.requireFails(ErrOverLimit)
 				return
 			}
-			next.waits()
+			next.requireWaits()
 		})
 	}
 }
@@ -289,10 +289,10 @@ func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
 		_, err = s.TryAcquire(w.Context(), 1)
 		require.ErrorIs(w, err, ErrHeld)
 		c := w.acquire(s, 1)
-		c.waits()
+		c.requireWaits()
 		require.NoError(w, h.Release())
 		w.pass(0)
-		c.holds()
+		c.requireHolds()
 	})
 }
 
@@ -304,7 +304,7 @@ func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 		w.acquire(w.semaphore(w.connect(), 1, otherLayouts["kazoo"]), 1).release()
 		mutex := node + "-__lock__"
 		conn := w.connect()
-		// The reply to an earlier create was lost, so the contender must search for its znode.
+		// The reply to an earlier create is lost, so the contender has to search for its znode.
 		first := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrSessionMoved))
 		second := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: under, Nth: 1}, zktest.Cut)
 		s := w.semaphore(conn, 1, otherLayouts["kazoo"])
@@ -326,14 +326,14 @@ func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 		require.NotEqual(w, before, conn.SessionID())
 		lease := w.createEphemeral(node+"/597de0d1c10b4e1ea9f73a88a1fa7c26", 0)
 		w.remove(other)
-		w.ran(first, second)
+		w.requireCalled(first, second)
 		if c.returned() && c.hold != nil {
 			require.Error(w, c.hold.Err(), "two leases, and the limit is 1\n%s", w.srv.Tree())
 		}
 		w.pass(10 * timeout)
-		c.waits() // in the next session
+		c.requireWaits() // in the next session, the contender waits for the mutex again
 		w.removeAndWait(lease)
-		c.holds()
+		c.requireHolds()
 	})
 }
 
@@ -342,7 +342,7 @@ func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 func TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		c := contend(2, 2)
-		h := c.holds()
+		h := c.requireHolds()
 		leases := w.contenders()
 		require.Len(w, leases, 2)
 		other := slices.DeleteFunc(leases, func(path string) bool { return path == h.Path() })[0]
@@ -352,7 +352,7 @@ func TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost(t *testing.T) {
 		})
 		_, err := h.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
 		require.ErrorIs(w, err, recipes.ErrNotHeld)
-		w.ran(hook)
+		w.requireCalled(hook)
 		w.pass(time.Second)
 		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 		require.NoError(w, h.Release())

@@ -23,7 +23,7 @@ import (
 // release.
 type leaseOp int
 
-// leaseModel is a counter that never exceeds the limit.
+// leaseModel is the model of a counter of leases that never exceeds the limit.
 func leaseModel(limit int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return 0 },
@@ -42,7 +42,7 @@ type semaphoreSchedule struct {
 	changes bool
 	options []Option
 	grants  atomic.Int64
-	// requested are the paths of the contenders of which a release was requested.
+	// requested contains the paths of the contenders whose release was requested.
 	requested sync.Map
 	requests  atomic.Int64
 }
@@ -112,7 +112,7 @@ func (s *semaphoreSchedule) contend(c *client) {
 	}
 }
 
-// request requests the release of a random contender.
+// request requests the release of a random contender of the semaphore.
 func (s *semaphoreSchedule) request(c *client, sem *Semaphore) {
 	ctx, cancel := c.callContext()
 	defer cancel()
@@ -161,7 +161,7 @@ func (s *semaphoreSchedule) requireNoneStranded(f *scheduleRun) {
 	taken := int64(0)
 	for _, name := range contenders {
 		if !contender.Recognized(name) {
-			continue // the record of a SetLimit, whose random name can end in ten digits
+			continue // the child is the record of a SetLimit, whose random name can end in ten digits
 		}
 		if taken += leasesOf([]string{name}); taken > int64(limit) {
 			return
@@ -179,7 +179,7 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 		s := newSemaphoreSchedule(seed, options)
 		healed := s.requireNoneStranded
 		if options != nil {
-			healed = nil // with the protocol of another library, contenders for leases do not queue
+			healed = nil // contenders for leases of another library do not queue
 		}
 		f := runSchedule(t, s.schedule, s.contend, verbose, healed)
 		f.check(node, leaseModel(s.limit))
@@ -195,8 +195,8 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 	}
 }
 
-// TestSemaphoreSchedules fails if leases exceed the limit, or a client never acquires its leases,
-// under random faults.
+// TestSemaphoreSchedules fails if, under random faults, the leases exceed the limit or a client never
+// acquires its leases.
 func TestSemaphoreSchedules(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
 // TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules with the protocols of other
@@ -213,11 +213,12 @@ func TestSemaphoreSchedules_SharedCount(t *testing.T) {
 	runSemaphoreSchedules(t, 30, []Option{WithCuratorLayout(), WithSharedCount("/limit")})
 }
 
-// The checker must detect histories in which leases exceed the limit.
-func TestSemaphoreSchedules_Model(t *testing.T) {
+// TestSemaphoreSchedules_ModelDetectsExcessLeases fails if the checker accepts a history in which leases
+// exceed the limit.
+func TestSemaphoreSchedules_ModelDetectsExcessLeases(t *testing.T) {
 	op := func(n int, call, ret int64) porcupine.Operation { return op(leaseOp(n), call, ret) }
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(-2, 3, 4), op(2, 5, 6))
 	requireIllegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 4), op(-2, 5, 6))
-	requireLegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5)) // the release overlaps the acquisition
+	requireLegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5)) // the release overlaps the second acquisition
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(-2, 3, int64(never)), op(2, 4, 5))
 }

@@ -35,24 +35,23 @@ func (w *harness) sent(session int64, f func()) zktest.Log {
 	return w.srv.Log()[begin:].Session(session).Requests()
 }
 
-// withoutChecks removes the checks of leases from a log.
+// withoutChecks returns log without the checks of leases.
 func withoutChecks(log zktest.Log) zktest.Log {
 	return log.Filter(func(e zktest.Entry) bool { return e.Op != zktest.OpMulti || e.Ops != 1 })
 }
 
-// As many contenders hold leases as the limit permits. The departure of any holder counts, and not only that
-// of the (rank - limit)-th contender.
+// As many contenders hold leases as the limit permits, in whatever order the holders leave.
 func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		var all []*call
 		for range 8 {
 			all = append(all, w.contend(3, 1))
 		}
-		for n, i := range []int{1, 2, 3, 0, 4} { // the order in which holders leave
-			w.waiting(all[3+n:]...)
+		for n, i := range []int{1, 2, 3, 0, 4} { // indexes of the holders, in the order in which they leave
+			w.requireWaiting(all[3+n:]...)
 			all[i].release()
 		}
-		w.holding(all[5:]...)
+		w.requireHolding(all[5:]...)
 		require.Greater(w, all[7].hold.Token(), all[6].hold.Token())
 	})
 }
@@ -62,18 +61,18 @@ func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
 func TestSemaphore_SeveralLeases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(5, 3), w.contend(5, 2)
-		w.holding(a, b)
+		w.requireHolding(a, b)
 		big, small := w.contend(5, 4), w.contend(5, 1)
-		w.waiting(big, small)
+		w.requireWaiting(big, small)
 		b.release()
-		w.waiting(big, small) // small would be within the limit, and does not overtake
+		w.requireWaiting(big, small) // the contender small is within the limit, but must not overtake big
 		a.release()
-		w.holding(big, small)
+		w.requireHolding(big, small)
 		last := w.contend(5, 5)
 		small.release()
-		last.waits()
+		last.requireWaits()
 		big.release()
-		last.holds()
+		last.requireHolds()
 	})
 }
 
@@ -81,7 +80,7 @@ func TestSemaphore_SeveralLeases(t *testing.T) {
 // invalid number is accepted.
 func TestSemaphore_OverLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		w.contend(2, 3).fails(ErrOverLimit)
+		w.contend(2, 3).requireFails(ErrOverLimit)
 		w.requireContenders()
 		s := w.semaphore(w.operator, 2)
 		_, err := s.TryAcquire(w.Context(), 3)
@@ -96,7 +95,7 @@ func TestSemaphore_OverLimit(t *testing.T) {
 	})
 }
 
-// TryAcquire finds out by a listing whether it would have to wait.
+// TryAcquire lists the semaphore to find out whether it would have to wait.
 func TestSemaphore_TryAcquire(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.semaphore(w.connect(), 3)
@@ -107,14 +106,14 @@ func TestSemaphore_TryAcquire(t *testing.T) {
 		second, err := s.TryAcquire(w.Context(), 1)
 		require.NoError(w, err)
 		require.NoError(w, second.Release())
-		// A lease is free, but another contender waits for more leases.
+		// One lease is free, but another contender waits for two leases.
 		waiter := w.contend(3, 2)
-		waiter.waits()
+		waiter.requireWaits()
 		_, err = s.TryAcquire(w.Context(), 1)
 		require.ErrorIs(w, err, ErrHeld)
 		require.NoError(w, first.Release())
 		w.pass(0)
-		waiter.holds()
+		waiter.requireHolds()
 	})
 }
 
@@ -127,7 +126,7 @@ func TestSemaphore_WaiterGivesUp(t *testing.T) {
 			line := []*call{w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)}
 			line[gone].cancel()
 			w.pass(0)
-			line[gone].fails(context.Canceled)
+			line[gone].requireFails(context.Canceled)
 			require.Len(w, w.contenders(), 3)
 			holder.release()
 			for _, c := range slices.Delete(line, gone, gone+1) {
@@ -142,13 +141,13 @@ func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder, big := w.contend(4, 2), w.contend(4, 4)
 		a, b, c := w.contend(4, 1), w.contend(4, 1), w.contend(4, 1)
-		w.waiting(big, a, b, c)
+		w.requireWaiting(big, a, b, c)
 		big.cancel()
 		w.pass(0)
-		w.holding(a, b)
-		c.waits()
+		w.requireHolding(a, b)
+		c.requireWaits()
 		holder.release()
-		c.holds()
+		c.requireHolds()
 	})
 }
 
@@ -162,12 +161,12 @@ func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		c := w.contend(1, 1)
-		w.ran(gone)
+		w.requireCalled(gone)
 		w.pass(time.Second)
-		ahead.fails(recipes.ErrDeleted)
-		c.waits()
+		ahead.requireFails(recipes.ErrDeleted)
+		c.requireWaits()
 		holder.release()
-		c.holds()
+		c.requireHolds()
 	})
 }
 
@@ -185,14 +184,14 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 				w.pass(0)
 			}
 			w.removeAndWait(w.createEphemeral(node+"/other-", zk.FlagSequence))
-			w.holding(all[:2]...)
-			w.waiting(all[2:]...)
+			w.requireHolding(all[:2]...)
+			w.requireWaiting(all[2:]...)
 		}
 		all[1].release()
-		w.holding(all[0], all[2])
-		all[3].waits()
+		w.requireHolding(all[0], all[2])
+		all[3].requireWaits()
 		all[0].release()
-		w.holding(all[2:]...)
+		w.requireHolding(all[2:]...)
 	})
 }
 
@@ -207,19 +206,19 @@ func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 		for range 4 {
 			all = append(all, w.contend(2, 1))
 		}
-		w.setLimit(3) // takes the last numbers
+		w.setLimit(3) // takes the last sequence numbers
 		for range 3 {
-			w.contend(2, 1).fails(recipes.ErrNodeExhausted)
+			w.contend(2, 1).requireFails(recipes.ErrNodeExhausted)
 		}
 		require.Len(w, w.contenders(), 4)
-		w.holding(all[:3]...)
+		w.requireHolding(all[:3]...)
 		w.setLimit(1)
 		w.setLimit(2)
 		require.Equal(w, 2, w.limit())
 		all[1].release()
-		w.waiting(all[3])
+		w.requireWaiting(all[3])
 		all[2].release()
-		w.holding(all[0], all[3])
+		w.requireHolding(all[0], all[3])
 	})
 }
 
@@ -233,7 +232,7 @@ func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		w.setLimit(4)
-		w.ran(swept)
+		w.requireCalled(swept)
 		require.Equal(w, 4, w.limit())
 	})
 }
@@ -245,17 +244,17 @@ func TestTrap49_SemaphoreCountsExistingLeases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for range 20 {
 			a, b, c := w.contend(3, 1), w.contend(3, 2), w.contend(3, 3)
-			w.holding(a, b)
-			c.waits()
+			w.requireHolding(a, b)
+			c.requireWaits()
 			w.expire(b.conn)
 			d := w.contend(3, 1)
 			d.cancel()
 			c.cancel()
 			w.pass(0)
 			e := w.contend(3, 2)
-			e.holds()
+			e.requireHolds()
 			f := w.contend(3, 1)
-			f.waits()
+			f.requireWaits()
 			a.release()
 			f.release()
 			e.release()

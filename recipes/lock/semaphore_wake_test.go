@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// wokenBesides returns the sessions, except those of some calls, to which the server sends events of watches
-// while f runs, once for each event.
+// wokenBesides returns the sessions to which the server sends events of watches while f runs, once for each
+// event. It omits the sessions of calls.
 func (w *harness) wokenBesides(calls []*call, f func()) (sessions []int64) {
 	begin := len(w.srv.Log())
 	f()
@@ -42,8 +42,8 @@ func TestTrap52_SemaphoreNoHerd(t *testing.T) {
 			first, next := all[3+i], all[4+i]
 			woken := w.wokenBesides(holders, holders[i*2%3].release)
 			require.Equal(w, []int64{first.session(), next.session()}, woken, "each is woken once")
-			first.holds()
-			next.waits()
+			first.requireHolds()
+			next.requireWaits()
 			holders[i*2%3] = first
 		}
 		// A new contender wakes only the first waiter.
@@ -53,8 +53,8 @@ func TestTrap52_SemaphoreNoHerd(t *testing.T) {
 	})
 }
 
-// A contender is admitted, and the write that wakes its follower is lost. It is retried: the
-// follower notices the departure of the other holder, although its predecessor stays.
+// A contender is admitted, and its write that should wake its follower is lost. The write is retried. So the
+// follower notices that the other holder has left, although its predecessor stays.
 func TestSemaphoreWake_WriteIsLost(t *testing.T) {
 	forEachLoss(t, briefLosses, 1, func(w *harness, l bubble.Fault) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
@@ -62,18 +62,18 @@ func TestSemaphoreWake_WriteIsLost(t *testing.T) {
 		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpSetData, Path: c.path(), Nth: 1})
 		a.release()
 		w.pass(time.Second + 100*time.Millisecond)
-		w.ran(lost)
-		c.holds()
-		w.waiting(d, e)
+		w.requireCalled(lost)
+		c.requireHolds()
+		w.requireWaiting(d, e)
 		b.release()
-		w.holding(c, d)
+		w.requireHolding(c, d)
 		c.release()
-		e.holds()
+		e.requireHolds()
 	})
 }
 
-// If the write cannot be sent because the holder is disconnected, its znode is deleted with its
-// session, or it reconnects in time and retries the write.
+// A holder is disconnected before it can write its znode to wake its follower. Either its znode is deleted
+// with its session, or it reconnects in time and retries the write.
 func TestSemaphoreWake_HolderIsDisconnected(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
@@ -85,7 +85,7 @@ func TestSemaphoreWake_HolderIsDisconnected(t *testing.T) {
 				return zktest.Cut(q)
 			})
 			a.release()
-			w.ran(silent)
+			w.requireCalled(silent)
 			if back {
 				w.restore()
 			}
@@ -93,18 +93,19 @@ func TestSemaphoreWake_HolderIsDisconnected(t *testing.T) {
 			w.restore()
 			require.Equal(w, back, c.session() == session)
 			if back {
-				d.waits()
+				d.requireWaits()
 				b.release()
-				w.holding(c, d)
+				w.requireHolding(c, d)
 			} else {
-				w.holding(b, d)
+				w.requireHolding(b, d)
 				require.ErrorIs(w, c.hold.Err(), recipes.ErrLeaseExpired)
 			}
 		})
 	}
 }
 
-// If the follower sets its watch after the write, it notices the write by the version.
+// If the write of the predecessor precedes the follower's watch, the follower notices the write by the
+// version of the znode.
 func TestSemaphoreWake_WriteBeforeWatch(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b, c := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
@@ -116,16 +117,17 @@ func TestSemaphoreWake_WriteBeforeWatch(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		d := w.acquire(w.semaphore(conn, 2), 1)
-		w.ran(told, late)
-		w.holding(b, c)
-		d.waits()
+		w.requireCalled(told, late)
+		w.requireHolding(b, c)
+		d.requireWaits()
 		b.release()
-		w.holding(c, d)
+		w.requireHolding(c, d)
 	})
 }
 
-// The first waiter is admitted, or its write to the second one happens, while the connection of that waiter is
-// down. If the client library fails to set the watches again, the contender reads the watched znodes again.
+// The first waiter is admitted, or writes its znode to wake the second one, while the connection of that
+// waiter is down. If the client library fails to set the watches again, the contender reads the watched
+// znodes again.
 func TestSemaphoreWake_WaiterIsDisconnected(t *testing.T) {
 	for i, name := range []string{"the first waiter", "the second"} {
 		for _, lost := range []bool{false, true} {
@@ -136,24 +138,24 @@ func TestSemaphoreWake_WaiterIsDisconnected(t *testing.T) {
 					away := []*call{c, d}[i]
 					if lost {
 						failed := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: away.session()}, zktest.Fail(zk.ErrAPIError))
-						defer w.ran(failed)
+						defer w.requireCalled(failed)
 					}
 					w.cut(away.conn)
 					a.release()
 					w.restore()
-					c.holds()
-					d.waits()
+					c.requireHolds()
+					d.requireWaits()
 					b.release()
-					w.holding(c, d)
+					w.requireHolding(c, d)
 				})
 			})
 		}
 	}
 }
 
-// A holder without the permission to write its znode cannot wake its follower, which would wait
-// although a lease is free. So the hold ends.
-func TestSemaphoreWake_NoPermission(t *testing.T) {
+// A holder that is not permitted to write its znode cannot wake its follower, which would wait although a
+// lease is free. So the hold ends.
+func TestSemaphoreWake_HolderMayNotWriteItsZnode(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		acl := append(zk.WorldACL(zk.PermAll&^zk.PermWrite), zk.DigestACL(zk.PermAll, "somebody", "else")...)
 		contend := func(opts ...Option) *call {
@@ -161,50 +163,50 @@ func TestSemaphoreWake_NoPermission(t *testing.T) {
 		}
 		a, b := contend(), contend()
 		c, d := contend(recipes.WithACL(acl)), contend()
-		w.waiting(c, d)
+		w.requireWaiting(c, d)
 		a.release()
 		w.pass(time.Second)
 		require.ErrorIs(w, c.hold.Err(), recipes.ErrPermission)
-		w.holding(b, d)
+		w.requireHolding(b, d)
 	})
 }
 
-// TestSemaphoreWake_PredecessorOfOtherLibrary fails if a contender is not admitted because its
-// predecessor, of another library, does not write its znode when that is admitted.
+// TestSemaphoreWake_PredecessorOfOtherLibrary fails if a contender is not admitted because its predecessor
+// belongs to another library, which does not write its znode when it is admitted.
 func TestSemaphoreWake_PredecessorOfOtherLibrary(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		w.createContender("-lease-")
 		d := w.contend(2, 1)
 		a.release()
-		d.waits()
+		d.requireWaits()
 		b.release()
-		d.holds()
+		d.requireHolds()
 	})
 }
 
-// The watch of a contender that has left stays in the pool, and is lost at a reconnect. The next
+// The watch of a contender that has left stays in the pool of watches, and is lost at a reconnect. The next
 // contender on the connection is admitted nevertheless.
 func TestTrap27_SemaphorePooledWatchIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
 		conn := w.connect()
 		first := w.acquire(w.semaphore(conn, 1), 1)
-		first.waits()
+		first.requireWaits()
 		first.cancel()
 		w.pass(0)
 		require.Equal(w, 1, bubble.Watches(conn), "the watch on the predecessor")
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		w.srv.DropConnections(conn.SessionID())
 		w.pass(timeout)
-		w.ran(refused)
+		w.requireCalled(refused)
 		second := w.acquire(w.semaphore(conn, 1), 1)
-		second.waits()
+		second.requireWaits()
 		w.pass(3 * time.Second)
 		holder.release()
-		ahead.holds()
+		ahead.requireHolds()
 		ahead.release()
-		second.holds()
+		second.requireHolds()
 	})
 }
 
@@ -224,7 +226,7 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 				x.cancel()
 				w.pass(0)
 			}
-			w.waiting(first, second, third)
+			w.requireWaiting(first, second, third)
 			watches := slices.DeleteFunc(w.srv.Watches(), func(x zktest.Watch) bool { return x.Session != conn.SessionID() })
 			require.LessOrEqual(w, len(watches), 2+3, "their znodes, the queue, the predecessor, and x")
 			require.LessOrEqual(w, bubble.Watches(conn), 2*(2+3), "each watch was set again once")
@@ -244,10 +246,10 @@ func TestSemaphoreWake_LeavesNoWatch(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.setLimit(2)
 		a, b, c, d := w.contend(9, 1), w.contend(9, 1), w.contend(9, 1), w.contend(9, 2)
-		a.release() // c is admitted, and does not use the watch on the queue any more
-		c.holds()
+		a.release() // the contender c is admitted, and does not need the watch on the queue any more
+		c.requireHolds()
 		w.setLimit(1)
-		d.fails(ErrOverLimit)
+		d.requireFails(ErrOverLimit)
 		e := w.contend(9, 1)
 		b.release()
 		c.release()

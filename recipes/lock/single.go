@@ -83,9 +83,9 @@ func (s *Single) Do(ctx context.Context, f func(ctx context.Context, h *Hold) er
 func (s *Single) Holder(ctx context.Context) (Contender, error) {
 	data, stat, err := connection.ReadExisting(ctx, s.setup.Conn, s.setup.Path)
 	switch {
-	case stat == nil: // no client holds the lock, or err is the reason why it is not known
+	case stat == nil: // no client holds the lock, or err is the reason why the holder is not known
 	case !connection.IsEphemeral(stat):
-		err = s.taken(&ephemeral.TakenError{Path: s.setup.Path, Persistent: true})
+		err = s.takenError(&ephemeral.TakenError{Path: s.setup.Path, Persistent: true})
 	default:
 		return Contender{Path: s.setup.Path, Name: string(data), Token: stat.Czxid, Holds: true}, nil
 	}
@@ -101,8 +101,8 @@ func (s *Single) acquire(ctx context.Context, noWait bool) (*Hold, error) {
 	})
 }
 
-// lostBeforeGrant reports whether the znode of an acquisition was deleted before the lock was granted. If that is
-// the end of the session, it may be reported as the deletion of the znode.
+// lostBeforeGrant reports whether err means that the znode of an acquisition was deleted before the lock was
+// granted. The end of the session may be reported as such a deletion.
 func lostBeforeGrant(err error) bool {
 	return recipe.SessionExpired(err) || errors.Is(err, connection.ErrDeleted)
 }
@@ -114,7 +114,7 @@ func (s *Single) acquireOnce(ctx context.Context, noWait bool) (*Hold, error) {
 	n, err := ephemeral.Acquire(ctx, s.setup, s.setup.Path, s.data, func(e *ephemeral.TakenError) error {
 		switch {
 		case e.Persistent:
-			return s.taken(e)
+			return s.takenError(e)
 		case noWait:
 			return fmt.Errorf("%w: %w", ErrHeld, e)
 		}
@@ -124,26 +124,27 @@ func (s *Single) acquireOnce(ctx context.Context, noWait bool) (*Hold, error) {
 		return nil, err
 	}
 	left := make(chan struct{})
-	close(left) // no goroutine but that of the node
+	close(left) // only the goroutine of the node runs, and it has ended
 	return &Hold{
 		entry: &entry{
 			conn: s.setup.Conn, dir: s.setup.Path, timeout: s.setup.Timeout, path: n.Path(),
-			session: func(ctx context.Context, gone string) (string, error) { return s.record(ctx, n.Owner(), gone) },
+			session: func(ctx context.Context, gone string) (string, error) { return s.recordPath(ctx, n.Owner(), gone) },
 			stop:    n.Leave, left: left, removal: n,
 		},
 		grant: n.Grant(),
 	}, nil
 }
 
-// taken returns the error for a persistent znode.
-func (s *Single) taken(e *ephemeral.TakenError) error {
+// takenError returns the error for a persistent znode.
+func (s *Single) takenError(e *ephemeral.TakenError) error {
 	return fmt.Errorf("%w: %w: delete %s if no program needs it", recipes.ErrTaken, e, e.Path)
 }
 
-// record returns the path of an ephemeral znode of a session, with the same parent as the znode of the lock, and
-// creates it if necessary. If the session ends, a transaction that is still waiting for a connection is sent in the next session, in
-// which another client can hold the lock: the znode at path then exists, but the record does not.
-func (s *Single) record(ctx context.Context, session int64, gone string) (string, error) {
+// recordPath returns the path of a record: an ephemeral znode of a session, with the same parent as the znode
+// of the lock. It creates the record if necessary. gone is an earlier result that does not exist any more, or
+// empty. A transaction requires the record, because the client library can send it in the next session, in
+// which the znode at the path of the lock can be that of another client.
+func (s *Single) recordPath(ctx context.Context, session int64, gone string) (string, error) {
 	w := txn.Shared(txn.Config{Options: s.setup.Options, Dir: path.Dir(s.setup.Path)})
 	if r := w.RecordOf(session); r != "" && r != gone {
 		return r, nil

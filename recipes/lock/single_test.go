@@ -49,7 +49,7 @@ func (c handWritten) tryLock() bool {
 	return err == nil
 }
 
-// unlock deletes the znode if its data is that of the client.
+// unlock deletes the znode if the client's data is in it.
 func (c handWritten) unlock() {
 	c.w.Helper()
 	data, stat, err := c.conn.Get(singlePath)
@@ -59,7 +59,7 @@ func (c handWritten) unlock() {
 	c.w.pass(0)
 }
 
-// runSingle runs f in a bubble with as many servers. The parent of the znode exists.
+// runSingle runs f in a bubble with the given number of servers. The parent of the znode exists.
 func runSingle(t *testing.T, servers int, f func(w *harness)) {
 	t.Helper()
 	runTest(t, servers, func(w *harness) {
@@ -68,8 +68,8 @@ func runSingle(t *testing.T, servers int, f func(w *harness)) {
 	})
 }
 
-// A fleet of hand-written programs and programs with Single has one holder at a time, and each kind of program reads
-// the data of the other.
+// Hand-written programs and programs with Single share a lock: it has one holder at a time, and each kind of
+// program reads the data of the other.
 func TestSingle_SharedWithHandWritten(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		const owner = `{"hostname":"host-1","pid":7}`
@@ -85,14 +85,14 @@ func TestSingle_SharedWithHandWritten(t *testing.T) {
 
 		a, b := w.lockSingle(conn, owner), w.lockSingle(w.connect(), "b")
 		w.pass(timeout)
-		w.waiting(a, b)
+		w.requireWaiting(a, b)
 		old.unlock()
 		if b.returned() {
 			a, b = b, a
 		}
-		b.waits()
+		b.requireWaits()
 		a.requireOnlyZnode()
-		require.Equal(w, singlePath, a.holds().Path())
+		require.Equal(w, singlePath, a.requireHolds().Path())
 		require.False(w, old.tryLock())
 		w.pass(time.Minute)
 		a.release()
@@ -106,17 +106,18 @@ func TestSingle_SharedWithHandWritten(t *testing.T) {
 	})
 }
 
-// If the session of a holder expires, the next client holds the lock, of whatever kind both are.
+// When the session of a holder expires, the next client acquires the lock. Both can be hand-written programs
+// or use Single.
 func TestSingle_HolderDies(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		old := handWritten{w, w.connect(), "old"}
 		require.True(w, old.tryLock())
 		a := w.lockSingle(w.connect(), "a")
 		w.pass(timeout)
-		a.waits()
+		a.requireWaits()
 		w.expire(old.conn)
 		w.pass(0)
-		h := a.holds()
+		h := a.requireHolds()
 		w.expire(a.conn)
 		next := handWritten{w, w.connect(), "next"}
 		require.True(w, next.tryLock())
@@ -127,13 +128,13 @@ func TestSingle_HolderDies(t *testing.T) {
 	})
 }
 
-// If the server of the holder is separated from the others, but answers the holder's pings and reads, the hold ends
-// before another client can hold the lock.
+// The server of the holder is separated from the other servers, but answers the holder's pings and reads. The
+// hold ends before another client can acquire the lock.
 func TestSingle_EndsBeforeTheSessionExpires(t *testing.T) {
 	runSingle(t, 3, func(w *harness) {
 		a := w.lockSingle(w.connectTo(1), "a")
 		w.pass(timeout)
-		h := a.holds()
+		h := a.requireHolds()
 		ended := doneAt(h)
 		next := handWritten{w, w.connectTo(0), "next"}
 		w.ensemble.Server(1).Partition()
@@ -148,7 +149,7 @@ func TestSingle_EndsBeforeTheSessionExpires(t *testing.T) {
 	})
 }
 
-// After a create whose reply was lost, the client recognizes its znode.
+// After a create whose reply was lost, the client recognizes the znode as its own.
 func TestTrap01_SingleReplyLost(t *testing.T) {
 	for _, l := range bubble.LostReplies {
 		t.Run(l.Name, func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestTrap01_SingleReplyLost(t *testing.T) {
 				hook := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: singlePath, Nth: 1})
 				a := w.lockSingle(w.connect(), "owner")
 				w.pass(3 * timeout)
-				w.ran(hook)
+				w.requireCalled(hook)
 				a.requireOnlyZnode()
 				a.release()
 			})
@@ -164,8 +165,8 @@ func TestTrap01_SingleReplyLost(t *testing.T) {
 	}
 }
 
-// After a create whose request was lost, the znode of another client with the same data does not count as that of this
-// client.
+// After a create whose request was lost, the client does not take the znode of another client with the same
+// data for its own.
 func TestSingle_SameDataInAnotherProcess(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		other, conn := handWritten{w, w.connect(), "same"}, w.connect()
@@ -175,15 +176,16 @@ func TestSingle_SameDataInAnotherProcess(t *testing.T) {
 		})
 		a := w.lockSingle(conn, "same")
 		w.pass(timeout)
-		w.ran(hook)
-		a.waits()
+		w.requireCalled(hook)
+		a.requireWaits()
 		other.unlock()
 		a.requireOnlyZnode()
 		a.release()
 	})
 }
 
-// A hand-written holder can use the same connection. Its znode belongs to the same session, but is respected.
+// A hand-written holder can use the same connection as a Single. Its znode belongs to the same session.
+// Single respects it.
 func TestSingle_HandWrittenOnTheSameConnection(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -193,15 +195,15 @@ func TestSingle_HandWrittenOnTheSameConnection(t *testing.T) {
 		require.ErrorIs(w, err, ErrHeld)
 		a := w.lockSingle(conn, "owner")
 		w.pass(timeout)
-		a.waits()
+		a.requireWaits()
 		old.unlock()
 		a.requireOnlyZnode()
 		a.release()
 	})
 }
 
-// Goroutines that share a connection exclude each other. A waiting goroutine prevents TryLock.
-func TestSingle_OneConnection(t *testing.T) {
+// Goroutines that share a connection exclude each other. TryLock fails while another goroutine waits.
+func TestSingle_GoroutinesShareConnection(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		conn := w.connect()
 		var waiting []*call
@@ -214,7 +216,7 @@ func TestSingle_OneConnection(t *testing.T) {
 			require.GreaterOrEqual(w, i, 0)
 			a := waiting[i]
 			waiting = slices.Delete(waiting, i, i+1)
-			w.waiting(waiting...)
+			w.requireWaiting(waiting...)
 			a.requireOnlyZnode()
 			_, err := w.single(conn, "x").TryLock(w.Context())
 			require.ErrorIs(w, err, ErrHeld)
@@ -225,7 +227,7 @@ func TestSingle_OneConnection(t *testing.T) {
 	})
 }
 
-// A caller that gives up does not block others, and leaves nothing behind.
+// A caller of Lock that gives up does not block others, and leaves no znode behind.
 func TestTrap06_SingleContextIsDone(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		old, conn := handWritten{w, w.connect(), "old"}, w.connect()
@@ -234,7 +236,7 @@ func TestTrap06_SingleContextIsDone(t *testing.T) {
 		b := w.lockSingle(conn, "b")
 		a.cancel()
 		w.pass(0)
-		a.fails(context.Canceled)
+		a.requireFails(context.Canceled)
 		old.unlock()
 		b.requireOnlyZnode()
 		b.release()
@@ -244,7 +246,7 @@ func TestTrap06_SingleContextIsDone(t *testing.T) {
 		require.Contains(w, w.srv.Tree(), "single-lock", "the reply is in flight")
 		a.cancel()
 		w.pass(0)
-		a.fails(context.Canceled)
+		a.requireFails(context.Canceled)
 		w.srv.Heal()
 		w.pass(timeout)
 		w.requireContenders()
@@ -252,7 +254,7 @@ func TestTrap06_SingleContextIsDone(t *testing.T) {
 }
 
 // A wait survives the end of the session.
-func TestSingle_WaitSurvivesSession(t *testing.T) {
+func TestSingle_WaitSurvivesSessionExpiry(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		old := handWritten{w, w.connect(), "old"}
 		require.True(w, old.tryLock())
@@ -260,26 +262,26 @@ func TestSingle_WaitSurvivesSession(t *testing.T) {
 		for range 3 {
 			w.expire(a.conn)
 			w.pass(timeout)
-			a.waits()
+			a.requireWaits()
 		}
 		old.unlock()
 		a.requireOnlyZnode()
 		a.release()
 
-		// The session ends between the create and the grant.
+		// The session expires between the create and the grant.
 		hook := w.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Path: singlePath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, w.srv.ExpireSession(q.Session))
 			return zktest.Pass(q)
 		})
 		a = w.lockSingle(a.conn, "a")
 		w.pass(timeout)
-		w.ran(hook)
+		w.requireCalled(hook)
 		a.requireOnlyZnode()
 		a.release()
 	})
 }
 
-// A persistent znode is not a lock, and would never be deleted. The error says what to do.
+// Lock rejects a persistent znode, because it would never be deleted. The error tells the user to delete it.
 func TestSingle_PersistentZnode(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		s := w.single(w.connect(), "a")
@@ -300,7 +302,7 @@ func TestSingle_PersistentZnode(t *testing.T) {
 }
 
 // Missing parents are created, and remain: a hand-written program may create them only when it starts.
-func TestSingle_MissingParent(t *testing.T) {
+func TestSingle_CreatesMissingParents(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.single(w.connect(), "a")
 		for range 2 {
@@ -314,8 +316,8 @@ func TestSingle_MissingParent(t *testing.T) {
 	})
 }
 
-// Without the permission to create the znode, or to read that of the holder, the lock fails.
-func TestSingle_Permission(t *testing.T) {
+// Lock fails without the permission to create the znode, or to read the znode of the holder.
+func TestSingle_WithoutPermission(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		_, err := w.operator.Create("/app", nil, 0, zk.WorldACL(zk.PermAll&^zk.PermCreate))
 		require.NoError(w, err)
@@ -340,14 +342,14 @@ func TestSingle_Permission(t *testing.T) {
 	})
 }
 
-// If the znode of the holder is deleted and that of another client created while the connection is down, the
-// znode at the path exists when the connection is up again, but is not that of the holder.
+// While the connection is down, the znode of the holder is deleted, and another client creates a znode at the
+// same path. After the reconnect, the former holder does not take that znode for its own.
 func TestSingle_ReplacedWhileDisconnected(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
-		w.allowOverlap = true // an operator deletes the znode
+		w.allowOverlap = true // the test deletes the holder's znode, so two holds can overlap
 		a, next := w.lockSingle(w.connect(), "a"), handWritten{w, w.connect(), "next"}
 		w.pass(timeout)
-		h := a.holds()
+		h := a.requireHolds()
 		w.cut(a.conn)
 		w.remove(singlePath)
 		require.True(w, next.tryLock())
@@ -380,7 +382,7 @@ func TestSingle_Multi(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		w.create("/register")
 		a := w.lockSingle(w.connect(), "a")
-		h := a.holds()
+		h := a.requireHolds()
 		set := func(data string) error {
 			_, err := h.Multi(&zk.SetDataRequest{Path: "/register", Data: []byte(data), Version: -1})
 			return err
@@ -401,9 +403,9 @@ func TestSingle_Multi(t *testing.T) {
 		require.ErrorIs(w, set("three"), recipes.ErrNotHeld)
 		require.Contains(w, w.srv.Tree(), `register "two"`)
 
-		// Without the permission to create the record, nothing is written.
+		// Without the permission to create the record, the transaction fails and writes nothing.
 		b := w.lockSingle(w.connect(), "b")
-		h = b.holds()
+		h = b.requireHolds()
 		_, err = w.operator.SetACL("/app", zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(w, err)
 		require.ErrorIs(w, set("four"), recipes.ErrPermission)
@@ -412,15 +414,15 @@ func TestSingle_Multi(t *testing.T) {
 	})
 }
 
-// The client library sends a transaction that waits for a connection in the next session, if the current one expires.
-// Then another client can hold the lock by a znode at the same path.
+// The client library sends a transaction that waits for a connection in the next session, if the current one
+// expires. In that session, another client can hold the lock with a znode at the same path.
 func TestTrap19_SingleTransactionInTheNextSession(t *testing.T) {
 	runSingle(t, 3, func(w *harness) {
 		w.allowOverlap = true
 		w.create("/register")
 		conn := w.connectTo(1)
 		a, next := w.lockSingle(conn, "a"), handWritten{w, w.connectTo(0), "next"}
-		h := a.holds()
+		h := a.requireHolds()
 		_, err := h.Multi()
 		require.NoError(w, err)
 		session := conn.SessionID()
@@ -469,7 +471,7 @@ func TestSingle_LeavesNothing(t *testing.T) {
 	})
 }
 
-// Each waiting client is woken by a release, and sends a create and a read.
+// A release wakes each waiting client, and each of them sends a create and a read.
 func TestSingle_CostOfWaiters(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		const waiters = 5
@@ -489,8 +491,8 @@ func TestSingle_CostOfWaiters(t *testing.T) {
 	})
 }
 
-// Invalid parameters, and options that do not apply to the lock, are rejected.
-func TestSingle_Invalid(t *testing.T) {
+// NewSingle rejects invalid parameters and options of other locks.
+func TestNewSingle_InvalidArguments(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for name, f := range map[string]func() (*Single, error){
 			"no connection":  func() (*Single, error) { return NewSingle(nil, singlePath, nil) },

@@ -14,7 +14,7 @@ import (
 // methods may be called from any goroutine.
 type Waiter struct {
 	setup  *recipe.Setup
-	names  func(context.Context) ([]string, error) // of the contenders, starting with the head of the queue
+	names  func(context.Context) ([]string, error) // names of the contenders, starting with the head of the queue
 	ctx    context.Context
 	entry  *entry      // nil if refused is set
 	detach func() bool // stops watching the context, so that its end does not remove the contender
@@ -52,7 +52,7 @@ func (w *Waiter) Wait() (*Hold, error) {
 	return h, w.setup.Fail("lock", w.setup.Path, err)
 }
 
-// wait is Wait without events, and without the operation in the error.
+// wait implements Wait without events, and without the operation in the error.
 func (w *Waiter) wait() (*Hold, error) {
 	if w.refused != nil {
 		return nil, w.refused
@@ -79,7 +79,7 @@ func (w *Waiter) wait() (*Hold, error) {
 // noticed that, which takes a few milliseconds for each contender ahead.
 func (w *Waiter) Position(ctx context.Context) (int, error) {
 	ahead, err := w.position(ctx)
-	return ahead, w.setup.Fail("position", w.setup.Path, err)
+	return ahead, w.setup.Fail("find the position in", w.setup.Path, err)
 }
 
 func (w *Waiter) position(ctx context.Context) (int, error) {
@@ -108,7 +108,7 @@ func (w *Waiter) position(ctx context.Context) (int, error) {
 	}
 }
 
-// leaveReason returns the reason why the contender has left, after it has left.
+// leaveReason returns the reason why the contender left the queue. The contender must have left.
 func (w *Waiter) leaveReason() error {
 	if errors.Is(w.entry.err, errGivenUp) {
 		return context.Cause(w.ctx)

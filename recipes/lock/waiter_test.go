@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWaiter fails if Position does not return the number of contenders ahead, or if Wait does not
+// TestWaiter_PositionAndWait fails if Position does not return the number of contenders ahead, or if Wait does not
 // return the hold.
-func TestWaiter(t *testing.T) {
+func TestWaiter_PositionAndWait(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		ctx, cancel := context.WithCancel(w.Context())
@@ -61,7 +61,7 @@ func TestWaiter_GivesUp(t *testing.T) {
 			_, err := second.Wait()
 			require.ErrorIs(w, err, errEnough)
 			w.pass(0)
-			w.requireContenders(first.holds().Path())
+			w.requireContenders(first.requireHolds().Path())
 			_, err = second.Position(w.Context())
 			require.ErrorIs(w, err, errEnough)
 		})
@@ -95,8 +95,8 @@ func TestWaiter_GivesUp(t *testing.T) {
 	})
 }
 
-// If the contender's znode is deleted, Wait and Position return ErrDeleted, long before the holder
-// leaves, also if the contender does not watch its znode.
+// If the contender's znode is deleted, Wait and Position return ErrDeleted long before the holder leaves,
+// even if the contender does not watch its znode.
 func TestWaiter_ZnodeIsDeleted(t *testing.T) {
 	for _, ahead := range []int{1, 2, 20} {
 		runTest(t, 1, func(w *harness) {
@@ -106,15 +106,15 @@ func TestWaiter_ZnodeIsDeleted(t *testing.T) {
 				w.lock(w.connect())
 			}
 			w.pass(timeout)
-			// The znode of the lock has no data, so the reply to the create contains the token, and
-			// the contender does not have to read its znode.
+			// The lock's znode has no data, so the reply to the create contains the token, and the contender
+			// does not have to read its znode.
 			waiter := w.mutex(conn).Join(w.Context())
 			w.pass(0)
 			own := w.contenders()[ahead]
 			watched := slices.ContainsFunc(w.srv.Watches(), func(v zktest.Watch) bool { return v.Path == own })
 			require.Equal(w, ahead == 1, watched)
 			w.remove(own)
-			w.allowLeftovers = true // its watch on the predecessor's znode remains
+			w.allowLeftovers = true // the contender's watch on its predecessor's znode remains
 			began := time.Now()
 			_, err := waiter.Position(context.Background())
 			require.ErrorIs(w, err, recipes.ErrDeleted)

@@ -48,7 +48,7 @@ func AckAll(items ...*Item) error {
 	}
 	q := items[0].d.q
 	if slices.ContainsFunc(items, func(i *Item) bool { return i.d.q != q }) {
-		return fmt.Errorf("acknowledge: %w: items of several queues", connection.ErrInvalid)
+		return fmt.Errorf("acknowledge: %w: the items belong to several queues", connection.ErrInvalid)
 	}
 	return q.wrapError("acknowledge items of", q.newAcknowledgement(items...).run())
 }

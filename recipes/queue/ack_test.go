@@ -22,7 +22,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// If one item is lost, no item is acknowledged, and the others remain claimed.
+// If the claim of one item is lost, AckAll acknowledges no item, and the other items remain claimed.
 func TestAckAll_IsAtomic(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -44,8 +44,8 @@ func TestAckAll_IsAtomic(t *testing.T) {
 	})
 }
 
-// Items of one request are acknowledged by two calls, in different orders, while another call
-// writes for one of them. The calls must not wait for each other.
+// Two calls acknowledge the same items in different orders, while another call writes for one of the items.
+// The calls must not wait for each other.
 func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -71,7 +71,7 @@ func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
 	})
 }
 
-// The operations of an acknowledgement are applied with it, or not at all.
+// The operations of an acknowledgement are applied together with it, or not at all.
 func TestAck_WithOperations(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -96,8 +96,8 @@ func TestAck_WithOperations(t *testing.T) {
 	})
 }
 
-// A znode of Curator's putMulti contains several payloads. It cannot be acknowledged before the
-// program has requested all of them.
+// A znode that Curator's putMulti has written contains several payloads. Ack fails until the program has
+// called Parts.
 func TestAck_RequiresParts(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -118,7 +118,8 @@ func TestAck_RequiresParts(t *testing.T) {
 	})
 }
 
-// A returned item is available immediately, with the next attempt and a greater token.
+// A returned item is available immediately. Its next delivery has the next attempt number and a greater
+// token.
 func TestReturn_AvailableImmediately(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
@@ -161,8 +162,8 @@ func TestReturn_KeepsPosition(t *testing.T) {
 }
 
 // An item that is returned after each delivery is delivered at growing intervals, and costs few requests.
-// Other items, and consumers that wait for others, are not delayed.
-func TestReturn_RepeatedlyIsDelayed(t *testing.T) {
+// Other items, and consumers that wait for other items, are not delayed.
+func TestReturn_RepeatedReturnsAreDelayed(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, cancel := context.WithCancel(h.Context())
 		defer cancel()
@@ -205,15 +206,14 @@ func TestReturn_RepeatedlyIsDelayed(t *testing.T) {
 	})
 }
 
-// If the reply to a return is lost, the claim is deleted, and the claim of the next consumer is
-// not.
+// If the reply to a return is lost, the consumer deletes its own claim, and not that of the next consumer.
 func TestTrap05_ReturnReplyLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
 		item := takeItem(h, q, "one")
 		lose(q)
-		taken := startTake(h, other) // it claims the item before the first consumer can read the record
+		taken := startTake(h, other) // the other consumer claims the item before the first consumer can read the record
 		require.NoError(h, item.Return(nil))
 		again := <-taken
 		bubble.Advance(2 * bubble.SessionTimeout)
@@ -224,9 +224,9 @@ func TestTrap05_ReturnReplyLost(t *testing.T) {
 	})
 }
 
-// A call for an item that takes too long continues. The next call returns its result: neither are
-// operations executed twice, nor is the item acknowledged without them.
-func TestTrap06_AckTakesTooLong(t *testing.T) {
+// An Ack that reaches its time limit continues. The next Ack returns its result: its operations are not
+// executed twice, and the item is not acknowledged without them.
+func TestTrap06_AckReachesTimeLimit(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		slow := func(q *Queue) *zktest.Hook {
 			return h.Server.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
@@ -239,7 +239,7 @@ func TestTrap06_AckTakesTooLong(t *testing.T) {
 			bubble.RequireDuration(h, limit.Confirm, func() { require.ErrorIs(h, item.Ack(op), recipes.ErrUnconfirmed) })
 			<-hook.Ran()
 		}
-		const timeout = 30 * time.Second // the lease outlasts the slow requests
+		const timeout = 30 * time.Second // the lease must outlast the slow requests
 		q := queueOn(h, bubble.Connect(h, h.Server, timeout), config{}, recipes.WithSessionTimeout(timeout))
 		putItems(h, q, "one", "two", "three")
 		item := takeItem(h, q, "one")
@@ -267,11 +267,11 @@ func TestTrap06_AckTakesTooLong(t *testing.T) {
 	})
 }
 
-// Calls that are repeated while the servers do not answer add no goroutines, and return the outcome of
-// the first call. Ack with operations does not return the success of calls that have not executed them.
-func TestAckAll_TakesTooLong(t *testing.T) {
+// Calls of AckAll that are repeated while the servers do not answer add no goroutines, and return the outcome
+// of the first call. An Ack with operations does not return the success of calls that have not executed them.
+func TestAckAll_RepeatedCallsReturnFirstOutcome(t *testing.T) {
 	run(t, func(h *bubble.Test) {
-		const timeout = time.Minute // the lease outlasts the slow requests
+		const timeout = time.Minute // the lease must outlast the slow requests
 		q := queueOn(h, bubble.Connect(h, h.Server, timeout), config{}, recipes.WithSessionTimeout(timeout))
 		take := func(n int) []*Item {
 			require.NoError(h, putAll(h.Context(), q, make([][]byte, n)))
@@ -339,9 +339,9 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 	})
 }
 
-// A program that ends a grant reports success as success, although the call ends the context of the
-// grant first, and also if the context of the program is done. A context is not an operation.
-func TestAck_SuccessIsNotAnError(t *testing.T) {
+// Ack returns nil after success, although it ends the context of the claim first, and even if the context of
+// the program is done.
+func TestAck_ReturnsNilAfterSuccess(t *testing.T) {
 	for _, delay := range []time.Duration{0, 5 * time.Millisecond} {
 		run(t, func(h *bubble.Test) {
 			q := newQueue(h)
@@ -367,8 +367,7 @@ func TestAck_SuccessIsNotAnError(t *testing.T) {
 	}
 }
 
-// If the reply to an acknowledgement is lost, the consumer recognizes that it has deleted the item,
-// and not another consumer.
+// If the reply to an acknowledgement is lost, the consumer recognizes that it has deleted the item itself.
 func TestTrap08_AckReplyLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		q, other := newQueue(h), newQueue(h)
@@ -384,10 +383,9 @@ func TestTrap08_AckReplyLost(t *testing.T) {
 	})
 }
 
-// TestTrap08_AckReplyAndSessionLost fails if an acknowledgement whose reply is lost with the
-// session is reported as applied. If the item was deleted, it is unknown which consumer has deleted
-// it.
-func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
+// TestTrap08_AckReplyLostWithSession fails if Ack returns nil although the session ended before the reply
+// arrived. If the item does not exist any more, it is unknown which consumer has deleted it.
+func TestTrap08_AckReplyLostWithSession(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		t.Run(fmt.Sprint(applied), func(t *testing.T) {
 			run(t, func(h *bubble.Test) {
@@ -402,7 +400,7 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 					_ = h.Server.ExpireSession(r.Session)
 					return zktest.Cut(r)
 				})
-				want := recipes.ErrNotHeld // because the item exists
+				want := recipes.ErrNotHeld // because the item still exists
 				if applied {
 					want = recipes.ErrUnconfirmed
 				}
@@ -426,7 +424,7 @@ func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
 		item := takeItem(h, q, "one")
-		item.d.grant = connection.NewGrant(item.d.token, nil) // it does not expire
+		item.d.grant = connection.NewGrant(item.d.token, nil) // this grant never expires
 		h.Server.Refuse(true)
 		h.Server.DropConnections(q.conn.SessionID())
 		bubble.Advance(0)
@@ -440,8 +438,8 @@ func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 	})
 }
 
-// The outcome of the return of an unread item is unknown, because the reply and the record are
-// lost. The item must not remain claimed.
+// The outcome of returning an unread item is unknown, because the reply and the record are lost. The item
+// must not remain claimed.
 func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 	for name, hook := range map[string]func(*zktest.Server, zktest.Match, zktest.HookFunc) *zktest.Hook{
 		"request lost": (*zktest.Server).Before, "reply lost": (*zktest.Server).After,
@@ -472,8 +470,8 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 	}
 }
 
-// The outcome of a return is unknown, because the reply and the record are lost. If the next
-// consumer has claimed the item, its claim must not be deleted.
+// The outcome of a return is unknown, because the reply and the record are lost. If the next consumer has
+// claimed the item, its claim must not be deleted.
 func TestReturn_ReplyAndRecordLost(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other, third, operator := newQueue(h), newQueue(h), newQueue(h), h.Connect()
@@ -483,7 +481,7 @@ func TestReturn_ReplyAndRecordLost(t *testing.T) {
 		bubble.Advance(time.Second)
 		h.Server.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			require.NoError(h, operator.Delete(q.writer.RecordOf(q.conn.SessionID()), -1))
-			time.Sleep(time.Second) // until the next consumer has claimed the item
+			time.Sleep(time.Second) // by now the next consumer has claimed the item
 			return zktest.Cut(r)
 		})
 		require.ErrorIs(h, item.Return(nil), recipes.ErrUnconfirmed)

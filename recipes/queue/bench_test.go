@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// BenchmarkQueue measures the CPU time of client and server, which run in one process without
+// BenchmarkQueue measures the CPU time of client and server, which run in one process without network
 // latency. The items have 100 bytes.
 func BenchmarkQueue(b *testing.B) {
 	for _, method := range []string{"one by one", "consume 1", "consume 64", "up to 64", "put", "put 100", "put from 64"} {

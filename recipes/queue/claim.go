@@ -19,13 +19,13 @@ import (
 // of the item contains how many children the item has had, which is the number of attempts.
 const attemptNode = "attempt"
 
-// claimItems claims items, and returns those that it has claimed. The error is the reason why
-// claims are impossible.
+// claimItems claims items, and returns the deliveries of those that it has claimed. It returns an error if
+// this participant cannot claim any item.
 func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
-	ids := make([]string, len(chosen)) // a unique ID of each claim
+	ids := make([]string, len(chosen)) // a unique ID for each claim
 	claims := make([]txn.Transaction, len(chosen))
 	early := make([]*earlyRead, len(chosen))
-	ends := make([][]any, len(chosen)) // operations before the claim, for items that were delayed
+	ends := make([][]any, len(chosen)) // for items that were returned with a delay, the operations that end the delay
 	for i, e := range chosen {
 		ids[i] = rand.Text()
 		attempt := path.Join(d.q.itemPath(e.name), attemptNode)
@@ -36,7 +36,7 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 			&zk.CreateRequest{Path: attempt, Acl: d.q.acl},
 			&zk.DeleteRequest{Path: attempt, Version: -1},
 		)
-		if d.spread == 0 { // no claim has failed recently, so the item will probably be needed
+		if d.spread == 0 { // no claim has failed recently, so this item will probably be claimed and needed
 			early[i] = d.newEarlyRead(e.name)
 			claims[i].Sending = early[i].send
 		}
@@ -65,7 +65,7 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 		case failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
 			remove[e.name] = true
 			lostRaces++
-		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, connection.ErrTooLarge): // because of the item: its name, ACL, type or children
+		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, connection.ErrTooLarge): // the item is the cause, by its name, ACL, type or children
 			d.skip(e.name, fmt.Errorf("the item cannot be claimed: %w", connection.Refine(nil, o.Err)))
 		case errors.Is(o.Err, txn.ErrUnknown):
 			d.uncertain[e.name], d.claims.stale = ids[i], true
@@ -82,8 +82,8 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 	return claimed, fatal
 }
 
-// newDelivery returns the delivery of an item that was claimed. Until the item was read, only the
-// dispatcher may write for it.
+// newDelivery returns the delivery of an item that was claimed. Until the item is read, only the dispatcher
+// may write for it.
 func (d *dispatcher) newDelivery(e entry, o txn.Outcome, early *earlyRead) *delivery {
 	claimed := &delivery{
 		entry: e, q: d.q, session: o.Session, token: o.Zxid, writing: make(chan struct{}, 1), early: early,
@@ -100,14 +100,14 @@ type content struct {
 	stat *zk.Stat
 }
 
-// attempts returns the number of deliveries of an item. The data was written again after each attempt that
-// does not count.
+// attempts returns the number of deliveries that count as attempts. After each delivery that does not count,
+// the data was written again, which increases the version.
 func (c content) attempts() int {
 	return max(int((c.stat.Cversion+c.stat.NumChildren)/2-c.stat.Version), 0)
 }
 
-// readContent reads a znode. With an error of connection.IsUnreadable, the content has only the Stat. With other errors,
-// the Stat is nil.
+// readContent reads a znode. If its data is unreadable (connection.IsUnreadable), the content has only the
+// Stat. After other errors, the Stat is nil.
 func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
 	raw, stat, err := connection.ReadData(ctx, q.conn, path)
 	return content{raw, stat}, err
@@ -116,9 +116,9 @@ func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
 // earlyRead is a read of an item that is sent directly after its claim, in the same round trip. A
 // server executes the requests of a session in the order in which they arrive.
 type earlyRead struct {
-	send    func() // sends the request if it was not sent
+	send    func() // sends the request, unless it was already sent
 	result  chan content
-	session int64 // the session before the request; set before result has an element
+	session int64 // the session before the request; it is set before the result is sent
 }
 
 func (d *dispatcher) newEarlyRead(name string) *earlyRead {
@@ -136,28 +136,28 @@ func (d *dispatcher) newEarlyRead(name string) *earlyRead {
 	return r
 }
 
-// contentOf returns the content of the item if it includes the attempt that was counted by the
-// claim in the transaction zxid of a session. The read may have reached the server before the claim,
-// or may have failed. A read that was sent in an earlier session is not used, because its zxids are
-// not comparable if the servers have lost their data since then.
+// contentOf returns the content of the item if the read included the claim that the transaction zxid has
+// created in the session. Otherwise ok is false: the read may have reached the server before the claim, or
+// may have failed. A read in an earlier session is not used, because its zxids are not comparable if the
+// servers have lost their data since then.
 func (r *earlyRead) contentOf(session, zxid int64) (c content, ok bool) {
 	if r == nil {
 		return content{}, false
 	}
-	r.send() // it was not sent if the writer has found the claim after its reply was lost
+	r.send() // the read was not sent yet if the writer searched for the claim after a lost reply
 	c = <-r.result
 	return c, c.stat != nil && r.session == session && c.stat.Pzxid >= zxid
 }
 
-// concernsZnode reports whether the error of a read means that this znode cannot be read, and does
-// not concern the connection, the caller or other znodes.
+// concernsZnode reports whether err, the error of a read, means that this znode cannot be read. Other errors
+// concern the connection, the caller or other znodes.
 func concernsZnode(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed)
 }
 
-// readItems reads the items that were claimed, concurrently, and returns those that can be handed
-// out. An item whose data this connection cannot read is left to other consumers. Its attempt
-// counts, and after the last attempt it becomes a dead letter.
+// readItems concurrently reads the items that were claimed, and returns those that can be delivered. If this
+// connection cannot read the data of an item, the item is left to other consumers. The attempt counts, and
+// after the last attempt the item becomes a dead letter.
 func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 	answers := make([]<-chan connection.Answer[content], len(claimed))
 	for i, item := range claimed {
@@ -179,7 +179,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 		<-item.writing
 		switch {
 		case !concernsZnode(context.Background(), a.Err) && a.Err != nil:
-			d.abandon(item, a.Err) // a client that ignores claims has deleted the item, or the connection was closed
+			d.abandon(item, a.Err) // another client has deleted the item without a claim, or the connection was closed
 		case a.Err != nil && item.isLastAttempt():
 			d.moveToDeadLetters(item, "the data cannot be read: "+connection.Refine(nil, a.Err).Error())
 		case a.Err != nil:
@@ -209,7 +209,7 @@ func (d *delivery) setContent(c content, unread bool) (err error) {
 	return err
 }
 
-// isLastAttempt reports whether the item is not delivered again after this attempt.
+// isLastAttempt reports whether the limit of attempts does not allow another delivery after this one.
 func (d *delivery) isLastAttempt() bool {
 	return d.q.cfg.maxAttempts > 0 && d.attempt >= d.q.cfg.maxAttempts
 }
@@ -219,7 +219,7 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	c := &completion{q: d.q, as: errAcknowledged, items: []*delivery{item}}
 	c.build = func(item *delivery) ([]operation, error) { return c.buildLetter(item, reason), nil }
 	if err := c.apply(); err != nil {
-		if item.grant.Err() == nil { // otherwise the next consumer that claims the item tries again
+		if item.grant.Err() == nil { // if the claim is lost, the next consumer that claims the item moves it
 			d.skip(item.name, fmt.Errorf("the item cannot be moved to the dead letters (%s): %w", reason, connection.Refine(nil, err)))
 		}
 		d.abandon(item, err)
@@ -236,20 +236,20 @@ func (d *dispatcher) abandon(item *delivery, reason error) {
 	d.q.running.Go(func() { d.q.returnClaim(item) })
 }
 
-// awaitLease waits until the lease is valid, and returns the items that were not lost in the
-// meantime. It marks them as assigned.
+// awaitLease waits until the lease is valid. It marks the items that were not lost in the meantime as
+// assigned, and returns them.
 func (d *dispatcher) awaitLease(ready []*delivery) (assigned []*delivery) {
 	for len(ready) > 0 {
 		d.q.mu.Lock()
-		state := d.sub.State() // with mu: monitorLease ends the deliveries that are lost
+		state := d.sub.State() // d.q.mu is held, so a delivery that is lost now is ended by monitorLease
 		waiting := ready[:0]
 		for _, item := range ready {
 			switch {
 			case item.grant.Context().Err() != nil || item.session != state.Session || state.Closed:
-				// monitorLease ends the delivery.
+				// The claim is lost. monitorLease ends the delivery.
 			case state.Proven:
 				item.assigned, item.lapses = true, state.Lapses
-				item.grant.Deadline() // the grant has a deadline from now on
+				item.grant.Deadline() // from this call on, the grant has a deadline
 				assigned = append(assigned, item)
 			default:
 				waiting = append(waiting, item)
@@ -264,7 +264,7 @@ func (d *dispatcher) awaitLease(ready []*delivery) (assigned []*delivery) {
 		case <-d.q.leaseChanged:
 		case <-d.sub.Changed():
 		case <-d.q.ctx.Done():
-			return assigned // shutDown returns the claims of the others
+			return assigned // shutDown deletes the claims of the other items
 		}
 	}
 	return assigned

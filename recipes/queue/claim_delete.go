@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// deleteClaim deletes the claim of a delivery. If the servers reject that, it continues in the
-// background, because the item cannot be claimed as long as the claim exists.
+// deleteClaim deletes the claim of a delivery. If the servers reject that, it tries again in the background,
+// because no consumer can claim the item as long as the claim exists.
 func (q *Queue) deleteClaim(d *delivery) {
 	o := q.writer.Start(txn.Transaction{Ops: []any{d.deleteClaimOp().op}, Session: d.session}).Outcome()
 	if connection.IsRejection(o.Err) {
@@ -21,8 +21,8 @@ func (q *Queue) deleteClaim(d *delivery) {
 	}
 }
 
-// deleteClaimLater deletes the claim of a delivery when the servers accept it. It ends with the session
-// of the claim and with the connection, also after the queue was closed.
+// deleteClaimLater tries to delete the claim of a delivery until the servers accept it, the session of the
+// claim ends or the connection is closed. It continues after the queue was closed.
 func (q *Queue) deleteClaimLater(d *delivery) {
 	connection.Insist(func() error {
 		stat, err := q.newestStat(q.claimPath(d.name))
@@ -33,11 +33,10 @@ func (q *Queue) deleteClaimLater(d *delivery) {
 	})
 }
 
-// deleteClaimIfOwn deletes the claim of a delivery if it exists. If another consumer has claimed
-// the item since, that claim remains.
+// deleteClaimIfOwn deletes the claim of a delivery, unless the claim now belongs to another consumer.
 func (q *Queue) deleteClaimIfOwn(d *delivery) {
 	stat, err := q.newestStat(q.claimPath(d.name))
-	if err == nil && stat.Czxid == d.token { // no other client deletes it
+	if err == nil && stat.Czxid == d.token { // no other client deletes this claim
 		q.deleteClaim(d)
 	}
 }
@@ -54,8 +53,8 @@ func (q *Queue) newestStat(path string) (*zk.Stat, error) {
 	})
 }
 
-// returnClaim deletes the claim of a delivery that has ended, unless the item was completed before.
-// For an item that the program has not received, it also tries to write the data again, so that the
+// returnClaim deletes the claim of a delivery that has ended, unless the item was acknowledged or returned
+// before. If the program has not received the item, it also tries to write the data again, so that the
 // attempt does not count.
 func (q *Queue) returnClaim(d *delivery) {
 	d.writing <- struct{}{}
@@ -74,7 +73,8 @@ func (q *Queue) returnClaim(d *delivery) {
 	case connection.IsRejection(o.Err):
 		q.deleteClaim(d)
 	case o.Err != nil && o.Failed != 0 && len(ops) > 1 && !errors.Is(o.Err, txn.ErrSession):
-		// Another client has changed or deleted the item, or its data is too large to be written.
+		// Another client has changed or deleted the item, or the data is too large to be written. The attempt
+		// counts.
 		q.deleteClaim(d)
 	}
 	d.completed = fmt.Errorf("%w: %w", recipes.ErrNotHeld, d.grant.Err())

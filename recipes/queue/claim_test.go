@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// An item is read in the round trip of its claim, and not after it.
-func TestClaim_RoundTrips(t *testing.T) {
+// The read of an item takes no additional round trip: it is sent together with the claim.
+func TestClaim_ReadTakesNoRoundTrip(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		measure := func() (put, take, ack time.Duration) {
@@ -31,7 +31,7 @@ func TestClaim_RoundTrips(t *testing.T) {
 			requireAck(h, item)
 			return put, take, time.Since(begin) - put - take
 		}
-		measure() // creates the directories and the record
+		measure() // creates the directories and the record, which later measurements need
 		const roundTrip = 10 * time.Millisecond
 		h.Server.Delay(zktest.BothWays, roundTrip/2)
 		put, take, ack := measure()
@@ -41,9 +41,9 @@ func TestClaim_RoundTrips(t *testing.T) {
 	})
 }
 
-// If an item was read before its claim was applied, the content does not include this attempt. If it
-// was read in another session, it can be another item, which the servers have lost.
-func TestEarlyRead_MustIncludeClaim(t *testing.T) {
+// An early read is not used if it does not include the attempt of its claim, or if it was made in another
+// session: it can then show another item, which the servers have lost since.
+func TestEarlyRead_OlderThanClaimIsNotUsed(t *testing.T) {
 	const claim, session = 10, 1
 	read := func(pzxid int64) *earlyRead {
 		r := &earlyRead{send: func() {}, result: make(chan content, 1), session: session}
@@ -63,8 +63,8 @@ func TestEarlyRead_MustIncludeClaim(t *testing.T) {
 	require.False(t, ok)
 }
 
-// If the reply to a claim is lost, the consumer recognizes its claim. Otherwise no consumer could
-// take the item as long as the session lives.
+// If the reply to a claim is lost, the consumer recognizes its claim. Otherwise no consumer could take the
+// item while the session lives.
 func TestTrap01_ClaimReplyLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		q, other := newQueue(h), newQueue(h)
@@ -87,7 +87,7 @@ func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "one")
-		previous := h.Connect() // the connection of the program before it was restarted
+		previous := h.Connect() // the connection of the program before its restart
 		_, err := previous.Create(q.claimPath("queue-0000000000"), []byte("me"), zk.FlagEphemeral, q.acl)
 		require.NoError(h, err)
 		requireEmpty(h, q)
@@ -102,7 +102,7 @@ func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
 	})
 }
 
-// An item that is larger than the receive buffer is reported once. It remains in the queue for
+// An item that is larger than the receive buffer of a consumer is reported once. It remains in the queue for
 // consumers with a larger buffer, and does not delay other items.
 func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 	run(t, func(h *bubble.Test) {
@@ -110,7 +110,7 @@ func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 		large := string(make([]byte, 100<<10))
 		putItems(h, producer, large, "second", "third")
 		var log bytes.Buffer
-		q := queueOn(h, h.Connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))) // 64 KiB
+		q := queueOn(h, h.Connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))) // the receive buffer has 64 KiB
 		h.Server.ResetLog()
 		for _, payload := range []string{"second", "third"} {
 			item := await(h, q, payload)
@@ -132,7 +132,7 @@ func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 	})
 }
 
-// The other items of a batch with such an item are delivered.
+// If one item of a batch is too large to be received, the other items of the batch are delivered.
 func TestClaim_BatchWithItemTooLarge(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		producer := queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})
@@ -151,8 +151,8 @@ func TestClaim_BatchWithItemTooLarge(t *testing.T) {
 	})
 }
 
-// The outcome of a claim is unknown, because the reply and the record are lost. The claim must be
-// deleted: by this consumer when it lists the claims, or by Close.
+// The outcome of a claim is unknown, because the reply and the record are lost. The claim must be deleted: by
+// this consumer when it next lists the claims, or by Close.
 func TestClaim_ReplyAndRecordLost(t *testing.T) {
 	for name, closeQueue := range map[string]bool{"listed": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestClaim_ReplyAndRecordLost(t *testing.T) {
 					}
 					return zktest.Cut(r)
 				})
-				// The read of the claim fails at first.
+				// The first read of the claim fails.
 				h.Server.After(zktest.Match{Op: zktest.OpGetData, Path: "/jobs-claims/queue-0000000000", Nth: 1}, zktest.Cut)
 				ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
 				defer cancel()

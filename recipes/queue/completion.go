@@ -13,13 +13,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// How an item was completed.
+// The two ways of completing an item, as reasons with which its grant ends.
 var (
 	errAcknowledged = errors.New("acknowledged")
 	errReturned     = errors.New("returned")
 )
 
-// operation is one write of the transaction with which a completion ends deliveries.
+// operation is one write of the transaction that acknowledges or returns items.
 type operation struct {
 	op any
 	// d is the delivery to which the operation belongs, or nil if it is an operation of the user.
@@ -53,20 +53,20 @@ type completion struct {
 	build func(*delivery) ([]operation, error)
 	// operations are the operations of the user, and later all operations.
 	operations []operation
-	// alone means that the user has passed operations. Then the transaction shares no request.
+	// alone is set if the user has passed operations. The transaction then shares no request with others.
 	alone bool
-	// toDeadLetters means that the item becomes a dead letter, for a reason. If inPlace is set, it
-	// remains where it is.
+	// toDeadLetters is set if the item becomes a dead letter. inPlace is set if that item stays in the
+	// directory of the items.
 	toDeadLetters, inPlace bool
 	reason                 string
-	cause                  error // of a return
+	cause                  error // the reason that the user has given to Return
 	// marker is the znode that shows until when a delayed return keeps the item from consumers.
 	marker marker
-	// finished are the deliveries that the completion has finished.
+	// finished contains the deliveries that the completion has ended.
 	finished []*delivery
 
 	// Set by run and start. Other calls for the same items may wait for the result.
-	call []*delivery // the items of the call; apply removes some from items
+	call []*delivery // all items of the call; apply removes some of them from items
 	done chan struct{}
 	err  error // set before done is closed
 }
@@ -127,9 +127,9 @@ func (c *completion) buildOperations() error {
 	return nil
 }
 
-// send applies the transaction. If the directory of the dead letters does not exist, send creates
-// it. An item that cannot be moved there, because of its size or its children, becomes a dead letter
-// in place.
+// send applies the transaction. If the directory of the dead letters does not exist, send creates it and
+// tries again. If an item is too large or has children, so that it cannot be moved there, it becomes a dead
+// letter in place.
 func (c *completion) send() txn.Outcome {
 	if c.toDeadLetters {
 		if err := c.q.setup.CheckDir(context.WithoutCancel(c.q.ctx), c.q.cfg.dead, c.q.makeDead); err != nil {
@@ -161,7 +161,7 @@ func (c *completion) send() txn.Outcome {
 	}
 }
 
-// finish updates the deliveries after the outcome is known, and returns the error of the
+// finish updates the deliveries when the outcome of the transaction is known. It returns the error of the
 // completion.
 func (c *completion) finish(o txn.Outcome) error {
 	switch {
@@ -169,7 +169,7 @@ func (c *completion) finish(o txn.Outcome) error {
 		c.finishDeliveries(c.as, errSettled)
 		return nil
 	}
-	c.marker = marker{} // it was not created, or the next listing shows it
+	c.marker = marker{} // the marker was not created, or the next listing shows it
 	switch {
 	case errors.Is(o.Err, txn.ErrUnknown):
 		err := fmt.Errorf("%w: %w", connection.ErrUnconfirmed, o.Err)
@@ -179,7 +179,7 @@ func (c *completion) finish(o txn.Outcome) error {
 		c.finishDeliveries(err, err)
 		for _, d := range c.items {
 			c.q.deleteClaimIfOwn(d)
-			c.q.addReturnedItem(d, marker{}) // it may exist
+			c.q.addReturnedItem(d, marker{}) // the item may still exist
 		}
 		return err
 	case errors.Is(o.Err, txn.ErrSession):
@@ -202,7 +202,7 @@ func (c *completion) finish(o txn.Outcome) error {
 		c.q.deleteClaim(failed.d)
 		return connection.ErrDeleted
 	}
-	if c.as == errReturned { // the deliveries have ended, so their claims must be deleted
+	if c.as == errReturned { // the deliveries have ended without a deletion of their claims, so the claims must be deleted
 		c.finishDeliveries(errReturned, errSettled)
 		for _, d := range c.items {
 			c.q.deleteClaim(d)
@@ -222,9 +222,9 @@ func (c *completion) finishDeliveries(completed, reason error) {
 	}
 }
 
-// isNotApplied reports whether a completion with an unknown outcome was not applied. It can only be
-// known if the completion deletes the items. Then it cannot be applied later either, because the
-// record of the writer does not exist any more.
+// isNotApplied reports whether a completion with an unknown outcome was certainly not applied. Only the
+// existence of the items shows that, if the completion deletes them. The completion cannot be applied later
+// either, because the record of the writer does not exist any more.
 func (c *completion) isNotApplied() bool {
 	if c.as == errReturned && !c.toDeadLetters || c.inPlace {
 		return false
@@ -234,8 +234,8 @@ func (c *completion) isNotApplied() bool {
 	return err == nil && stat.Czxid == d.czxid
 }
 
-// finishDelivery ends a delivery, which cannot be completed any more. The caller writes for the
-// item.
+// finishDelivery ends the delivery of an item that can be neither acknowledged nor returned any more. The
+// caller is the goroutine that writes for the item.
 func (c *completion) finishDelivery(d *delivery, completed, reason error) {
 	d.completed = completed
 	d.grant.End(reason)

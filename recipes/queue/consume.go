@@ -30,29 +30,29 @@ func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	}
 }
 
-// consumer implements one loop over Items. It belongs to the goroutine of the loop.
+// consumer is one loop over Items. It belongs to the goroutine of the loop.
 type consumer struct {
 	q       *Queue
 	results chan takeResult
-	// requests are the requests that were not answered yet, in order.
+	// requests contains the requests that were not answered yet, the oldest first.
 	requests []*takeRequest
-	// unread are the items that the loop has not reached yet.
+	// unread contains the items that the loop has not reached yet.
 	unread []*Item
 }
 
-// deliverItems calls yield with items until it returns false or ctx is done. It returns the reason if it
-// ends before.
+// deliverItems calls yield with items until yield returns false or ctx is done. If another reason ends it, it
+// returns that reason.
 func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bool) error {
 	for ctx.Err() == nil {
 		var next *Item
 		if len(c.unread) > 0 {
 			next, c.unread = c.unread[0], c.unread[1:]
 		}
-		// The next items are claimed while the loop's body runs.
+		// Request further items now, so that they are claimed while the loop's body runs.
 		if err := c.requestItems(); err != nil {
-			return err // Close returns the items, also next
+			return err // Close returns the items, and also next
 		}
-		if next != nil && next.Err() == nil { // otherwise monitorLease returns the item to the queue
+		if next != nil && next.Err() == nil { // monitorLease returns an item whose claim was lost to the queue
 			next.d.receive()
 			if !yield(next, nil) {
 				return nil
@@ -76,7 +76,7 @@ func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bo
 	return nil
 }
 
-// requestItems requests as many items as may be claimed before they are received.
+// requestItems requests items until as many are requested or unread as may be claimed in advance.
 func (c *consumer) requestItems() error {
 	for len(c.requests)+len(c.unread) < c.q.cfg.prefetch {
 		r := &takeRequest{n: 1, results: c.results}
@@ -88,7 +88,7 @@ func (c *consumer) requestItems() error {
 	return nil
 }
 
-// returnUnread withdraws the requests and returns the items that the loop has not reached to the queue.
+// returnUnread withdraws the requests, and returns the items that the loop has not reached to the queue.
 func (c *consumer) returnUnread() {
 	for _, r := range c.requests {
 		if !c.q.withdrawRequest(r) {
@@ -99,7 +99,8 @@ func (c *consumer) returnUnread() {
 	c.q.returnUnread(c.unread)
 }
 
-// returnUnread returns items to the queue, whose attempts do not count. It waits for that for a limited time.
+// returnUnread returns items that the program has not received to the queue, so that their attempts do not
+// count. It waits for a limited time.
 func (q *Queue) returnUnread(items []*Item) {
 	if len(items) == 0 || q.startCall() != nil {
 		return // Close returns the items

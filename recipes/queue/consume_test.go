@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A loop over Items delivers items in order, with and without prefetching.
+// A loop over Items receives the items in order, with and without WithPrefetch.
 func TestItems_DeliversInOrder(t *testing.T) {
 	for _, prefetch := range []int{0, 1, 7} {
 		t.Run(fmt.Sprint(prefetch), func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestItems_DeliversInOrder(t *testing.T) {
 	}
 }
 
-// Several consumers receive each item once, and each receives a fair share.
+// Several consumers receive each item exactly once, and each consumer receives a fair share.
 func TestItems_ConsumersShareItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, cancel := context.WithCancel(h.Context())
@@ -85,7 +85,7 @@ func TestItems_ConsumersShareItems(t *testing.T) {
 	})
 }
 
-// The attempts of items that were claimed and not received do not count.
+// If an item was claimed for a loop, but the loop has not received it, the attempt does not count.
 func TestItems_UnreadItemIsNoAttempt(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{prefetch: 3})
@@ -98,7 +98,7 @@ func TestItems_UnreadItemIsNoAttempt(t *testing.T) {
 				require.NoError(h, item.Return(nil))
 				break
 			}
-			bubble.Advance(time.Hour) // until the first item is not delayed any more
+			bubble.Advance(time.Hour) // the first item is not delayed any more
 			require.Len(h, children(h, q.cfg.claims), 1)
 		}
 		item := takeItem(h, q, "one")
@@ -109,8 +109,7 @@ func TestItems_UnreadItemIsNoAttempt(t *testing.T) {
 	})
 }
 
-// An unread item that is too large to be written again is returned nevertheless, and the attempt
-// counts.
+// An unread item that is too large to be written again is returned to the queue, but the attempt counts.
 func TestItems_UnreadItemTooLargeToWrite(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		conn := h.Connect(zk.WithMaxBufferSize(0))
@@ -166,7 +165,7 @@ func TestItems_LostItemIsNotDelivered(t *testing.T) {
 	})
 }
 
-// A loop continues if the session expires.
+// A loop over Items continues in the next session if the session expires.
 func TestItems_ContinuesInNextSession(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, cancel := context.WithCancel(h.Context())
@@ -188,8 +187,8 @@ func TestItems_ContinuesInNextSession(t *testing.T) {
 	})
 }
 
-// An item that some consumers cannot read ends none of their calls: all other items are delivered,
-// and it becomes a dead letter after its attempts, with its data.
+// Some consumers cannot read an item. It ends none of their calls, all other items are delivered, and the
+// item becomes a dead letter with its data after its attempts.
 func TestItems_UnreadableItem(t *testing.T) {
 	for name, unlimited := range map[string]bool{"fleet with small buffers": false, "and one that can read it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +212,7 @@ func TestItems_UnreadableItem(t *testing.T) {
 				}
 				var fleet []*Queue
 				for range 3 {
-					q := queueOn(h, h.Connect(), cfg) // 64 KiB
+					q := queueOn(h, h.Connect(), cfg) // the receive buffer has 64 KiB
 					consume(q)
 					consume(q)
 					fleet = append(fleet, q)

@@ -55,14 +55,14 @@ type reasonData struct {
 
 const (
 	reasonNode = "why"
-	// maxReason is the maximum length of a reason. Longer reasons are truncated.
+	// maxReason is the maximum length of a stored reason in bytes. Longer reasons are truncated.
 	maxReason = 1000
 )
 
-// deadLetterOps returns the operations that make an item a dead letter. The name of the dead letter
-// contains the czxid of the item, because a later item can have the same name. The item is moved, or,
-// if inPlace is set, keeps its data and is claimed by a persistent znode, which contains the path of
-// the dead letter.
+// deadLetterOps returns the operations that make an item a dead letter. If inPlace is false, they move the
+// item. Otherwise the item keeps its data, and is claimed by a persistent znode that contains the path of the
+// dead letter. The name of the dead letter contains the czxid of the item, because a later item can have the
+// same name.
 func (d *delivery) deadLetterOps(reason string, inPlace bool) []operation {
 	if len(reason) > maxReason {
 		reason = reason[:maxReason]
@@ -104,7 +104,7 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	return letters, nil
 }
 
-// compareDeadLetters compares the names of dead letters by the positions of their items.
+// compareDeadLetters compares two names of dead letters by the positions of their items in the queue.
 func (q *Queue) compareDeadLetters(a, b string) int {
 	x, xok := parseName(q.layout, itemOfDeadLetter(a))
 	y, yok := parseName(q.layout, itemOfDeadLetter(b))
@@ -114,7 +114,7 @@ func (q *Queue) compareDeadLetters(a, b string) int {
 	return compareEntries(x, y)
 }
 
-// itemOfDeadLetter returns the name of the item, given the name of its dead letter.
+// itemOfDeadLetter returns the name of the item of which letter is the name of the dead letter.
 func itemOfDeadLetter(letter string) string {
 	if i := strings.LastIndexByte(letter, '-'); i >= 0 {
 		return letter[:i]
@@ -150,8 +150,8 @@ func (q *Queue) readDeadLetter(ctx context.Context, name string) (DeadLetter, er
 	return l, nil
 }
 
-// readReason reads the reason of a dead letter. If its data is invalid, the result is what is known
-// without it.
+// readReason reads the reason of a dead letter. If its data is invalid, the result contains only what the
+// name of the dead letter shows.
 func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, error) {
 	var r reasonData
 	c, err := q.readContent(ctx, path.Join(q.cfg.dead, letter, reasonNode))
@@ -167,12 +167,12 @@ func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, erro
 	return r, nil
 }
 
-// decodeReason decodes the data of the znode with the reason of a dead letter. A name that is not that of
-// its item is an error: with a path of another znode, whose data would be read and which Discard would
-// delete.
+// decodeReason decodes the data of the znode with the reason of a dead letter. It rejects a name that is not
+// the name of an item: with the path of another znode, DeadLetters would read that znode and Discard would
+// delete it.
 func decodeReason(letter string, data []byte) (r reasonData, err error) {
 	if err = json.Unmarshal(data, &r); err == nil && r.Item != itemOfDeadLetter(letter) {
-		err = fmt.Errorf("the data names the item %q", r.Item)
+		err = fmt.Errorf("the data of the reason names the item %q", r.Item)
 	}
 	return r, err
 }
@@ -208,7 +208,7 @@ func (q *Queue) Discard(ctx context.Context, l DeadLetter) error {
 	return q.wrapError("discard", q.deleteDeadLetter(ctx, l))
 }
 
-// deleteDeadLetter deletes a dead letter and creates items in the same transaction.
+// deleteDeadLetter deletes a dead letter, and applies the operations items in the same transaction.
 func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any) error {
 	if q.ctx.Err() != nil {
 		return recipes.ErrClosed
@@ -248,8 +248,8 @@ func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any
 	return o.Err
 }
 
-// blockedItemOps returns the operations that delete an item that has become a dead letter in place,
-// and its claim, as far as other clients have not deleted them.
+// blockedItemOps returns the operations that delete an item that has become a dead letter in place, and its
+// claim. It omits what other clients have already deleted.
 func (q *Queue) blockedItemOps(ctx context.Context, letter, item string) (deletes []any, err error) {
 	for path, isOfLetter := range map[string]func(*zk.Stat) bool{
 		q.itemPath(item):  func(s *zk.Stat) bool { return letterName(item, s.Czxid) == letter },

@@ -51,7 +51,7 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 	})
 }
 
-// The attempts of an item that crashes its consumers count.
+// If an item crashes its consumers, these attempts count, and it becomes a dead letter.
 func TestDeadLetter_AfterCrashes(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 3})
@@ -73,12 +73,12 @@ func TestDeadLetter_AfterCrashes(t *testing.T) {
 	})
 }
 
-// The lease expires while an item is read that becomes a dead letter. The claim is returned, and
-// the item becomes a dead letter with the next claim.
+// The lease expires while an item is read that is to become a dead letter. The claim is deleted, and the item
+// becomes a dead letter with the next claim.
 func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		data     []byte
-		attempts int // before the first claim
+		attempts int // the attempts before the first claim of the test
 		reason   string
 	}{
 		"malformed":         {[]byte("garbage"), 0, "not in Curator's format"},
@@ -104,8 +104,8 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 				})
 				h.Server.Before(zktest.Match{Op: zktest.OpGetData, Path: item}, func(r *zktest.Request) zktest.Verdict {
 					if claimed.Swap(false) {
-						time.Sleep(bubble.SessionTimeout / 2) // longer than the lease
-						// The reply arrives before that to the check of the session.
+						time.Sleep(bubble.SessionTimeout / 2) // longer than the lease lasts
+						// The reply to the read arrives before the reply to the check of the session.
 						h.Server.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 							time.Sleep(bubble.Margin)
 							return zktest.Pass(r)
@@ -182,7 +182,7 @@ func TestDeadLetters_Order(t *testing.T) {
 	})
 }
 
-// If a reply is lost, an item becomes one dead letter, and a dead letter becomes one item.
+// If the reply is lost, an item becomes exactly one dead letter, and a requeued dead letter exactly one item.
 func TestTrap07_RequeueReplyLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		ctx, conn := h.Context(), h.Connect()
@@ -201,7 +201,8 @@ func TestTrap07_RequeueReplyLost(t *testing.T) {
 	})
 }
 
-// A dead letter that another client has written with the path of another znode neither shows nor deletes it.
+// Another client writes a dead letter that names the path of another znode. DeadLetters does not show that
+// znode, and Discard does not delete it.
 func TestDeadLetter_NamesAnotherZnode(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -215,7 +216,7 @@ func TestDeadLetter_NamesAnotherZnode(t *testing.T) {
 		require.NoError(h, err)
 		letters := deadLetters(h, q, 1)
 		require.Equal(h, "queue-0000000000", letters[0].Item)
-		require.Contains(h, letters[0].Reason, `unknown: the data names the item "../secret"`)
+		require.Contains(h, letters[0].Reason, `unknown: the data of the reason names the item "../secret"`)
 		require.Empty(h, letters[0].Raw)
 		require.NoError(h, q.Discard(ctx, letters[0]))
 		require.Empty(h, children(h, "/jobs-dead"))
@@ -240,7 +241,7 @@ func FuzzDecodeReason(f *testing.F) {
 	})
 }
 
-// An item that always fails becomes a dead letter, unless the program wants no limit.
+// By default, an item that always fails becomes a dead letter. With WithMaxAttempts(0) it does not.
 func TestWithMaxAttempts_Default(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts   []Option

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// dispatcher claims items and answers requests with them. Its fields belong to its goroutine, and
-// to shutDown after the goroutine has ended.
+// dispatcher claims items and answers requests with them. Only its goroutine uses its fields, and shutDown
+// after that goroutine has ended.
 type dispatcher struct {
 	q     *Queue
 	sub   *connection.Subscription
@@ -24,37 +24,38 @@ type dispatcher struct {
 	items  *directory
 	claims *directory
 
-	// listed are the items of the last listing, in order, without the items that this dispatcher
-	// has claimed since, or that were found to be deleted.
+	// listed contains the items of the last listing, in order. Items that this dispatcher has claimed since,
+	// or found to be deleted, are removed.
 	listed []entry
-	// claimedNames are the names of claimed items: those of the last listing of the claims, and
-	// items for which a claim has failed since.
+	// claimedNames contains the names of items that are claimed: those of the last listing of the claims, and
+	// those whose claim has failed since.
 	claimedNames map[string]bool
-	// delayed are the markers of items that were returned with a delay, by item: those of the last listing of the
-	// claims, and those that this participant has created since.
+	// delayed contains the markers of items that were returned with a delay, by the name of the item: those
+	// of the last listing of the claims, and those that this participant has created since.
 	delayed map[string]marker
-	// skipped are the listed items that this dispatcher could not claim, read or move to the dead
-	// letters in this session, or that the program has returned repeatedly, by name.
+	// skipped contains, by name, the listed items that this dispatcher does not claim for some time: it could
+	// not claim, read or move them to the dead letters in this session, or the program has returned them
+	// repeatedly.
 	skipped map[string]skippedItem
 	session int64 // the session in which the items of skipped were read
-	// uncertain are claims that may have been applied without the knowledge of the dispatcher: the
-	// ID of the claim, by the name of the item.
+	// uncertain contains claims that may exist although the dispatcher does not know it: the ID of the claim,
+	// by the name of the item.
 	uncertain map[string]string
 
-	listedItems   int           // how many items the last listing has returned
-	claimedItems  int           // how many of them this dispatcher has claimed since
-	lostRaces     int           // how many of them other clients have claimed or deleted
+	listedItems   int           // number of items of the last listing
+	claimedItems  int           // number of those items that this dispatcher has claimed since
+	lostRaces     int           // number of those items that other clients have claimed or deleted
 	listedAt      time.Time     // when the last listing was complete
-	listingLasted time.Duration // how long that listing took
+	listingLasted time.Duration // duration of the last listing
 
-	batch  int // how many items are claimed at the same time
-	spread int // how many additional items are considered, of which a random selection is claimed
+	batch  int // number of items that are claimed at the same time
+	spread int // number of additional items from which the items to be claimed are selected at random
 }
 
 const (
-	// batch is minBatch in the beginning, and grows to maxBatch while no claim fails.
+	// batch begins as minBatch, and grows to maxBatch while no claim fails.
 	minBatch, maxBatch = 8, 64
-	// maxSpread is the limit of spread, which grows if claims fail.
+	// maxSpread is the maximum of spread, which grows when claims fail.
 	maxSpread = 64
 )
 
@@ -100,7 +101,7 @@ func (d *dispatcher) run() {
 	d.q.failRequests(recipes.ErrClosed)
 }
 
-// setConnClosed fails the current and all later requests.
+// setConnClosed records that the connection was closed, and fails the current and all later requests.
 func (d *dispatcher) setConnClosed() {
 	err := d.q.translateError(connection.ErrConnClosed)
 	d.q.mu.Lock()
@@ -109,13 +110,14 @@ func (d *dispatcher) setConnClosed() {
 	d.q.failRequests(err)
 }
 
-// serveRequests hands out up to n items, or waits until there may be an item.
+// serveRequests claims up to n items and answers requests with them. If no item is available, it waits until
+// one may be.
 func (d *dispatcher) serveRequests(n int) error {
 	chosen, due, err := d.chooseListed(n, false)
 	var lastTry uint64
 	if err == nil && len(chosen) == 0 {
 		if _, lastTry = d.q.requestedItems(); lastTry > 0 {
-			// A request that does not wait must see the items that exist when it is made.
+			// A request of TryTake must see the items that exist when it is made, so list again.
 			d.items.stale, d.claims.stale = true, true
 		}
 		chosen, due, err = d.chooseListed(n, true)
@@ -135,9 +137,9 @@ func (d *dispatcher) serveRequests(n int) error {
 	return err
 }
 
-// waitForItems waits until there may be an item to claim: until a directory has changed, the next
-// delayed or skipped item is due, or there is a request that does not wait. Items can be delayed by the producer
-// (WithTime) or by a consumer (Later).
+// waitForItems waits until an item may be available: a directory has changed, a delayed or skipped item is
+// due, or TryTake was called. due is the time at which the next delayed or skipped item is due. Items are
+// delayed by WithTime or by Later.
 func (d *dispatcher) waitForItems(due time.Time) error {
 	if !due.IsZero() {
 		timer := time.AfterFunc(time.Until(due), d.q.wakeDispatcher)
@@ -154,7 +156,7 @@ func (d *dispatcher) waitForItems(due time.Time) error {
 		case err != nil:
 			return err
 		case changed && !d.items.isStale() && !d.claims.isStale():
-			// Neither watch has fired, but one of them may have been lost at a reconnect.
+			// No watch has fired, but one may have been lost at a reconnect. List again.
 			d.items.stale, d.claims.stale = true, true
 			return nil
 		case changed:
@@ -178,10 +180,11 @@ func (d *dispatcher) chooseListed(n int, force bool) (chosen []entry, due time.T
 	return available, due, err
 }
 
-// availableItems returns up to limit listed items that are due and not claimed, in order.
+// availableItems returns the first items of the list that are due and not claimed, at most limit. due is the
+// time at which the next item is due.
 func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time, err error) {
-	var leader, local time.Time // the present time, if an item with a due time was found
-	var retry time.Time         // when the first of the skipped items is tried again
+	var leader, local time.Time // the present time by both clocks, once an item with a due time was found
+	var retry time.Time         // the time at which the first of the skipped items may be claimed
 	for i := 0; i < len(d.listed) && len(available) < limit; i++ {
 		e := d.listed[i]
 		delayed := d.delayed[e.name]
@@ -193,7 +196,7 @@ func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time
 		switch {
 		case e.due > 0 && time.UnixMilli(e.due).After(leader):
 			due = earlier(due, local.Add(time.UnixMilli(e.due).Sub(leader)))
-			// The following delayed items are due later. Continue with the items with priorities.
+			// The delayed items that follow are due later. Continue with the items with priorities.
 			i += sort.Search(len(d.listed)-i, func(k int) bool { return d.listed[i+k].priority != noPriority }) - 1
 		case delayed.due > 0 && !delayed.isDue(leader):
 			due = earlier(due, local.Add(time.UnixMilli(delayed.due).Sub(leader)))
@@ -207,7 +210,7 @@ func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time
 	return available, earlier(due, retry), nil
 }
 
-// earlier returns the earlier of two times, of which each can be zero.
+// earlier returns the earlier of two times. A zero time means none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -215,15 +218,15 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// skippedItem is an item that a dispatcher does not claim until a time.
+// skippedItem is an item that a dispatcher does not claim before a time.
 type skippedItem struct {
 	until    time.Time
 	failures int
 	reported bool
 }
 
-// skip leaves an item to other consumers for some time, because of an error that concerns only this
-// item. The error is logged once.
+// skip leaves an item to other consumers for some time, because of err, which concerns only this item. It
+// logs the error once for each item.
 func (d *dispatcher) skip(name string, err error) {
 	s := d.skipped[name]
 	if !s.reported {
@@ -233,8 +236,8 @@ func (d *dispatcher) skip(name string, err error) {
 	d.skipped[name] = s.after(s.failures+1, time.Now())
 }
 
-// after returns the item with a time that depends on the number of failures, of which the last was at
-// a time. An item whose work fails immediately must not occupy the consumer and the servers.
+// after returns s after another failure at the time last. The time until the next claim grows with the number
+// of failures. Otherwise an item that fails immediately would occupy the consumer and the servers.
 func (s skippedItem) after(failures int, last time.Time) skippedItem {
 	s.failures = failures
 	s.until = last.Add(Backoff(failures))
@@ -243,7 +246,7 @@ func (s skippedItem) after(failures int, last time.Time) skippedItem {
 
 const minRetryDelay, maxRetryDelay = 100 * time.Millisecond, time.Minute
 
-// selectRandomly returns n of the entries, in order.
+// selectRandomly returns n random entries, in their order.
 func (d *dispatcher) selectRandomly(entries []entry, n int) []entry {
 	selected := entries[:0]
 	for i, e := range entries {
@@ -254,10 +257,10 @@ func (d *dispatcher) selectRandomly(entries []entry, n int) []entry {
 	return selected
 }
 
-// removeListed removes items, which are near the beginning of the list. The rest of the list is not
+// removeListed removes items from the list. They are near its beginning, so the rest of the list is not
 // copied.
 func (d *dispatcher) removeListed(names map[string]bool) {
-	n := 0 // the items up to this index contain all that are removed
+	n := 0 // the items before index n include all that are removed
 	for i, left := 0, len(names); i < len(d.listed) && left > 0; i++ {
 		if names[d.listed[i].name] {
 			n = i + 1
@@ -269,8 +272,8 @@ func (d *dispatcher) removeListed(names map[string]bool) {
 	copy(d.listed, kept)
 }
 
-// adjustBatch adapts the choice of items to the outcome of claims. Each claim that fails costs all
-// claims of the same request a round trip.
+// adjustBatch changes batch and spread after claims. A claim that fails costs all claims of the same request
+// a round trip.
 func (d *dispatcher) adjustBatch(claimed, failed int) {
 	if failed > 0 {
 		d.spread = min(max(2*d.spread, 1), maxSpread)

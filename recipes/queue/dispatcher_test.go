@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Delayed items are delivered when they are due, even if an item with an earlier time is put in the
-// meantime.
+// Delayed items are delivered when they are due, even if an item with an earlier time is put while the
+// consumer waits.
 func TestDispatcher_DelayedItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, producer, consumer := h.Context(), newQueue(h), newQueue(h)
@@ -43,9 +43,9 @@ func TestDispatcher_DelayedItems(t *testing.T) {
 	})
 }
 
-// The local time at which an item is due has a monotonic reading. Otherwise the item would not be
-// due when the timer fires if the wall clock was set back while the dispatcher waited. This test
-// uses real time, because a bubble has no monotonic clock.
+// The local time at which an item is due must have a monotonic reading. Otherwise, if the wall clock is set
+// back while the dispatcher waits, the item would not be due when the timer fires. This test uses real time,
+// because the clock of a bubble has no monotonic reading.
 func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
 	conn, _, err := zktest.Start(t).Connect(bubble.SessionTimeout)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
-// The order of delayed items depends on their names only, and not on the time of the sort.
+// The order of delayed items depends only on their names, not on the time at which they are sorted.
 func TestTrap53_OrderDependsOnNames(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -77,8 +77,7 @@ func TestTrap53_OrderDependsOnNames(t *testing.T) {
 	})
 }
 
-// An item of higher priority is claimed when an eighth of the listed items was claimed, and not
-// only after all of them.
+// An item of higher priority is claimed after an eighth of the listed items, not only after all of them.
 func TestDispatcher_PriorityOvertakesListedItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -98,8 +97,8 @@ func TestDispatcher_PriorityOvertakesListedItems(t *testing.T) {
 	})
 }
 
-// If the consumer works on an item for longer than a second, it takes the most urgent item next,
-// even if the queue is long.
+// A consumer that works on an item for longer than a second takes the most urgent item next, even if the
+// queue is long.
 func TestDispatcher_UrgentItemIsNext(t *testing.T) {
 	for _, n := range []int{100, 2000} {
 		run(t, func(h *bubble.Test) {
@@ -121,9 +120,9 @@ func TestDispatcher_UrgentItemIsNext(t *testing.T) {
 	}
 }
 
-// requests returns the requests of a session while f runs, without pings and events. It also omits
-// reads that reached the server before the claim of their item, and were repeated after it: the
-// claim and the read are sent by two goroutines, in any order.
+// requests returns the requests that a session sends while f runs, without pings and events. A read that
+// reached the server before the claim of its item was repeated after it, and is omitted: two goroutines send
+// the claim and the read, in any order.
 func requests(srv *zktest.Server, session int64, f func()) zktest.Log {
 	begin := len(srv.Log())
 	f()
@@ -141,7 +140,7 @@ func requests(srv *zktest.Server, session int64, f func()) zktest.Log {
 	})
 }
 
-// An item costs two writes and a read. Many items together cost two writes, and a read for each.
+// Each item costs two writes and a read. Many items together cost two writes, and one read for each.
 func TestDispatcher_RequestsPerItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)

@@ -9,7 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// receive records that the program receives the item, and reports it, and later the end of the delivery.
+// receive records that the program receives the item. It emits an event for that, and another event at the
+// end of the delivery.
 func (d *delivery) receive() {
 	d.receivedAt = time.Now()
 	d.received.Store(true)
@@ -23,8 +24,8 @@ func (d *delivery) receive() {
 	d.q.setup.Report("queue", e)
 	context.AfterFunc(d.grant.Context(), func() {
 		switch cause := context.Cause(d.grant.Context()); cause {
-		case errSettled: // the completion reports its outcome
-		case errUnread: // Handle returns it without an attempt
+		case errSettled: // the completion emits an event with its outcome
+		case errUnread: // the program has not received the item, and the attempt does not count
 			d.reportEnd(event.Event{Kind: event.Returned})
 		default:
 			d.reportEnd(event.Event{Kind: event.Lost, Err: connection.Refine(d.q.conn, cause)})
@@ -32,14 +33,14 @@ func (d *delivery) receive() {
 	})
 }
 
-// reportEnd reports the end of a delivery that the program has received.
+// reportEnd emits the event e for the end of a delivery that the program has received.
 func (d *delivery) reportEnd(e event.Event) {
 	e.Subject, e.Token, e.Duration = d.name, d.token, time.Since(d.receivedAt)
 	d.q.setup.Report("queue", e)
 }
 
-// reportEnds reports the ends of the deliveries that the completion has finished, after the outcome is known. A
-// delivery that was lost before is reported by receive.
+// reportEnds emits events for the deliveries that the completion has ended, when the outcome is known. If a
+// delivery was lost before, receive emits the event.
 func (c *completion) reportEnds() {
 	for _, d := range c.finished {
 		if context.Cause(d.grant.Context()) == errSettled {
@@ -48,14 +49,14 @@ func (c *completion) reportEnds() {
 	}
 }
 
-// event returns the event that tells the user how the completion has ended the delivery.
+// event returns the event for a delivery that the completion has ended.
 func (c *completion) event(d *delivery) event.Event {
 	switch {
 	case d.completed != c.as:
 		return event.Event{Kind: event.Lost, Err: d.completed}
 	case c.as == errAcknowledged:
 		return event.Event{Kind: event.Released}
-	case !c.toDeadLetters || c.err != nil: // after an error, the claim is deleted
+	case !c.toDeadLetters || c.err != nil: // the completion has failed, so the claim is deleted and the item returns to the queue
 		return event.Event{Kind: event.Returned, Err: c.cause}
 	case c.cause == nil:
 		return event.Event{Kind: event.Rejected, Err: errors.New(c.reason)}

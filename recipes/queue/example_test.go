@@ -50,7 +50,8 @@ func Example() {
 		if n++; n == 2 {
 			defer cancel() // ends the example
 		}
-		// ctx is done before another consumer can claim the item. An error returns it to the queue.
+		// ctx ends before another consumer can claim the item. If the function returns an error, Handle
+		// returns the item to the queue.
 		return work(ctx, item.Data())
 	})
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Whatever one participant writes, in an item, a claim, a dead letter or beside them, all other items
-// are delivered, no call ends, and dead letters can be listed.
+// Whatever another program writes into an item, a claim or a dead letter, or beside them, all other items are
+// delivered, no call ends with an error, and dead letters can be listed.
 func TestForeignParticipant(t *testing.T) {
 	const item = "/jobs/queue-0000000000"
 	type foreign struct {
@@ -43,7 +43,7 @@ func TestForeignParticipant(t *testing.T) {
 		delivered = "delivered"
 		dead      = "dead letter"
 		unread    = "unreadable dead letter"
-		remains   = "remains in the queue" // it is not an item, or its attempts cannot be counted
+		remains   = "remains in the queue" // the znode is not an item, or its attempts cannot be counted
 	)
 	for name, c := range map[string]struct {
 		write   func(f foreign)
@@ -136,7 +136,7 @@ func TestForeignParticipant(t *testing.T) {
 						}
 					}()
 				}
-				for round := range 2 { // before and after the attempts of the foreign item
+				for round := range 2 { // once before and once after the attempts of the foreign item
 					for i := range 10 {
 						putItems(h, producer, fmt.Sprintf("item %d %d", round, i))
 					}
@@ -179,21 +179,22 @@ func TestForeignParticipant(t *testing.T) {
 	}
 }
 
-// children returns the number of children of the directory of items.
+// children returns the number of children of the directory of the items.
 func (q *Queue) children(h *bubble.Test) int {
 	n, err := q.Len(h.Context())
 	require.NoError(h, err)
 	return n
 }
 
-// After a loss of the servers' data, an item with the name of one that was skipped is delivered without delay.
-func TestDataLoss_NameOfSkippedItem(t *testing.T) {
+// An item is skipped, and the servers lose their data. A new item with the same name is delivered without
+// delay.
+func TestDataLoss_ItemWithSkippedNameIsDelivered(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		producer, q := queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{}), newQueue(h)
 		putItems(h, producer, string(make([]byte, 100<<10)))
 		taking := startTake(h, q)
 		bubble.Advance(10 * time.Minute)
-		// The first listing after the loss has the name.
+		// The first listing after the data loss contains the name.
 		h.Server.Before(zktest.Match{Op: zktest.OpGetChildren2, Path: "/jobs", Nth: 1}, func(r *zktest.Request) zktest.Verdict {
 			time.Sleep(5 * time.Second)
 			return zktest.Pass(r)

@@ -79,7 +79,7 @@ func (q *Queue) Handle(ctx context.Context, f func(ctx context.Context, i *Item)
 	var workers sync.WaitGroup
 	for range s.workers {
 		workers.Go(func() {
-			defer stop() // an error of one worker ends all
+			defer stop() // an error of one worker ends all workers
 			results <- q.handleItems(ctx, f, s.backoff)
 		})
 	}
@@ -91,7 +91,7 @@ func (q *Queue) Handle(ctx context.Context, f func(ctx context.Context, i *Item)
 	return err
 }
 
-// handleItems is one worker.
+// handleItems is one worker: it calls f for the items of a loop over Items.
 func (q *Queue) handleItems(ctx context.Context, f func(context.Context, *Item) error, backoff func(int) time.Duration) error {
 	for item, err := range q.Items(ctx) {
 		if err != nil {
@@ -109,7 +109,7 @@ func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Conte
 	over := item.Err()
 	var err error
 	switch {
-	case errors.Is(over, recipes.ErrReleased): // by f
+	case errors.Is(over, recipes.ErrReleased): // the function f has acknowledged or returned the item
 	case failure == nil:
 		err = item.Ack()
 	case ctx.Err() != nil && !isRejection(failure):

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// handle calls Handle until the returned function is called, which returns its result.
+// handle calls Handle in the background. The returned function stops Handle and returns its result.
 func handle(h *bubble.Test, q *Queue, f func(context.Context, *Item) error, opts ...HandleOption) (stop func() error) {
 	ctx, cancel := context.WithCancel(h.Context())
 	result := make(chan error, 1)
@@ -27,8 +27,8 @@ func handle(h *bubble.Test, q *Queue, f func(context.Context, *Item) error, opts
 	}
 }
 
-// The result of the handler decides what happens with the item.
-func TestHandle_Results(t *testing.T) {
+// Handle acknowledges an item if the handler returns nil, and returns it if the handler returns an error.
+func TestHandle_ResultCompletesItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{maxAttempts: 3})
 		failed := errors.New("failed")
@@ -67,8 +67,8 @@ func TestHandle_Results(t *testing.T) {
 	})
 }
 
-// As many calls of the handler run at a time as there are workers.
-func TestHandle_Workers(t *testing.T) {
+// WithWorkers sets how many calls of the handler run at a time.
+func TestHandle_WithWorkers(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		run(t, func(h *bubble.Test) {
 			q := newQueue(h)
@@ -97,8 +97,9 @@ func TestHandle_Workers(t *testing.T) {
 	}
 }
 
-// The context of the handler ends with the claim and with the context of Handle, which waits for the handler.
-func TestHandle_Context(t *testing.T) {
+// The context of the handler ends with the claim and with the context of Handle. Handle waits for the
+// handler.
+func TestHandle_ContextEndsWithClaim(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		var causes []error
@@ -121,8 +122,8 @@ func TestHandle_Context(t *testing.T) {
 	})
 }
 
-// The error that ends the loops of the workers is the result.
-func TestHandle_Errors(t *testing.T) {
+// Handle returns the error that ends the loops of its workers.
+func TestHandle_ReturnsErrorOfWorker(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		never := func(context.Context, *Item) error { return nil }
@@ -143,7 +144,7 @@ func TestHandle_Errors(t *testing.T) {
 	})
 }
 
-// An item whose acknowledgement is lost is delivered again, and the handler continues.
+// An item whose acknowledgement is lost is delivered again, and Handle continues.
 func TestHandle_AcknowledgementIsLost(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -165,8 +166,9 @@ func TestHandle_AcknowledgementIsLost(t *testing.T) {
 	})
 }
 
-// An attempt does not count if the program stops during it, unless the handler has rejected the item.
-func TestHandle_Interrupted(t *testing.T) {
+// If the program stops during an attempt, the attempt does not count, unless the handler has rejected the
+// item.
+func TestHandle_StoppedAttemptDoesNotCount(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{maxAttempts: 1})
 		stop := handle(h, q, func(ctx context.Context, i *Item) error {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// run runs f, closes the queues, and requires that no znode and no watch remains.
+// run runs f in a bubble, closes the queues, and requires that no znode and no watch remains.
 func run(t *testing.T, f func(h *bubble.Test), opts ...zktest.Option) {
 	t.Helper()
 	bubble.Run(t, func(h *bubble.Test) {
@@ -29,8 +29,8 @@ func run(t *testing.T, f func(h *bubble.Test), opts ...zktest.Option) {
 	}, opts...)
 }
 
-// requireNothingRemains requires that no record and no claim exists, and no watch but those that
-// the next queue on the connection uses.
+// requireNothingRemains requires that no record and no claim exists, and no watch except those that the next
+// queue on the connection uses.
 func requireNothingRemains(h *bubble.Test) {
 	h.Helper()
 	synctest.Wait()
@@ -64,7 +64,7 @@ func queueAt(h *bubble.Test, conn *zk.Conn, path string, cfg config, opts ...Opt
 	return q
 }
 
-// put puts an item whose ID the test does not need.
+// put puts an item, and ignores its ID.
 func put(ctx context.Context, q *Queue, data []byte, opts ...PutOption) error {
 	_, err := q.Put(ctx, data, opts...)
 	return err
@@ -82,7 +82,7 @@ func putItems(h *bubble.Test, q *Queue, payloads ...string) {
 	}
 }
 
-// takeItem takes an item, which must have a payload.
+// takeItem takes an item, and requires that it has the payload.
 func takeItem(h *bubble.Test, q *Queue, payload string) *Item {
 	h.Helper()
 	item, err := q.TryTake(h.Context())
@@ -92,7 +92,7 @@ func takeItem(h *bubble.Test, q *Queue, payload string) *Item {
 	return item
 }
 
-// await waits for an item, which must have a payload.
+// await waits for an item, and requires that it has the payload.
 func await(h *bubble.Test, q *Queue, payload string) *Item {
 	h.Helper()
 	item, err := q.Take(h.Context())
@@ -146,7 +146,7 @@ func requireEmpty(h *bubble.Test, q *Queue) {
 	require.ErrorIs(h, err, ErrEmpty)
 }
 
-// requireLen requires the number of items, and deadLetters that of dead letters, which it returns.
+// requireLen requires that the queue contains want items.
 func requireLen(h *bubble.Test, q *Queue, want int) {
 	h.Helper()
 	n, err := q.Len(h.Context())
@@ -162,8 +162,8 @@ func deadLetters(h *bubble.Test, q *Queue, want int) []DeadLetter {
 	return letters
 }
 
-// forEachLoss runs f with each fault after which a client does not know whether a request was applied, and which
-// does not end its leases. lose causes it at the next transaction of a queue.
+// forEachLoss runs f once for each fault after which a client does not know whether a request was applied,
+// but keeps its leases. lose causes the fault at the next transaction of a queue.
 func forEachLoss(t *testing.T, f func(h *bubble.Test, lose func(q *Queue))) {
 	for _, l := range slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved) {
 		t.Run(l.Name, func(t *testing.T) {

@@ -82,7 +82,7 @@ func (q *Queue) parseID(id string) (entry, error) {
 	return e, nil
 }
 
-// readInfo reads an item, given its claim, which is empty if there is none.
+// readInfo reads an item. claim is the content of its claim, or empty if no claim exists.
 func (q *Queue) readInfo(ctx context.Context, e entry, claim content) (Info, error) {
 	i := Info{ID: e.name}
 	if e.priority != noPriority {
@@ -179,7 +179,7 @@ func (q *Queue) waitFor(ctx context.Context, id string) error {
 	defer q.running.Done()
 	ctx, cancel := q.untilClosed(ctx)
 	defer cancel()
-	if err := q.setup.Sync(ctx, q.path); err != nil { // the item may have been put by another client
+	if err := q.setup.Sync(ctx, q.path); err != nil { // another client may have put the item just now
 		return err
 	}
 	sub := q.setup.Subscribe()
@@ -208,8 +208,8 @@ func (q *Queue) waitFor(ctx context.Context, id string) error {
 	}
 }
 
-// outcomeOf returns ErrDead if an item that has left the queue became a dead letter, and otherwise nil. czxid
-// is that of the item, or 0 if it is not known.
+// outcomeOf returns ErrDead if the item, which has left the queue, became a dead letter, and nil otherwise.
+// czxid is that of the item; 0 if it is not known.
 func (q *Queue) outcomeOf(ctx context.Context, id string, czxid int64) error {
 	letters, err := q.names(ctx, q.cfg.dead)
 	if err != nil {
@@ -240,11 +240,11 @@ func (q *Queue) withdraw(ctx context.Context, id string) error {
 		return err
 	}
 	claim := q.claimPath(id)
-	var end []any    // ends the delay of the item
-	var last marker  // that of end, or empty
-	missing := false // the marker does not exist
+	var end []any    // the operations that end the delay of the item
+	var last marker  // the marker that end deletes; empty if end is empty
+	missing := false // true if the marker does not exist
 	for {
-		// The create fails if the item is claimed, and the whole transaction with it.
+		// The create of a claim fails if the item is claimed. Then the whole transaction fails.
 		o, err := q.runTransaction(ctx, txn.Transaction{Ops: append(
 			end,
 			&zk.CreateRequest{Path: claim, Acl: q.acl, Flags: zk.FlagEphemeral},

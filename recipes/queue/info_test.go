@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Put returns the ID, also if its reply was lost, unless the item was already completed.
-func TestPut_ID(t *testing.T) {
+// Put returns the ID even if its reply was lost, unless the item was already completed.
+func TestPut_ReturnsID(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, other := h.Context(), newQueue(h), h.Connect()
 		id, err := q.Put(ctx, []byte("one"))
@@ -46,8 +46,8 @@ func TestPut_ID(t *testing.T) {
 	})
 }
 
-// A Put that waits for room ends when there is room, its context is done or the queue is closed.
-func TestPut_Waiting(t *testing.T) {
+// A Put with WithWaiting ends when the queue has room, the context is done or the queue is closed.
+func TestPut_WithWaiting(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{maxItems: 2})
 		putItems(h, q, "one", "two")
@@ -160,7 +160,7 @@ func TestWithdraw(t *testing.T) {
 	})
 }
 
-// Wait returns when the item has left the queue, and says if it became a dead letter.
+// Wait returns when the item has left the queue. It returns ErrDead if the item became a dead letter.
 func TestWait(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, consumer := newQueue(h), queueOn(h, h.Connect(), config{maxAttempts: 2})
@@ -202,14 +202,14 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// create creates a znode as another client.
+// create creates a znode by the connection of another client.
 func create(h *bubble.Test, path string, data []byte) {
 	h.Helper()
 	_, err := h.Connect().Create(path, data, 0, openACL)
 	require.NoError(h, err)
 }
 
-// deleteItem deletes an item as another client that ignores claims.
+// deleteItem deletes an item as a client does that ignores claims.
 func deleteItem(h *bubble.Test, id string) {
 	h.Helper()
 	require.NoError(h, h.Connect().Delete("/jobs/"+id, -1))

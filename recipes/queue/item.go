@@ -134,40 +134,39 @@ type delivery struct {
 	entry
 	q *Queue
 
-	// session and token are the owner and the czxid of the claim.
+	// session is the owner of the claim's znode, and token its czxid.
 	session int64
 	token   int64
 
-	// The content of the item, set when the item was read.
+	// The content of the item. It is empty until the item is read.
 	raw     []byte
-	unread  bool // the data could not be read, only the Stat
+	unread  bool // the data could not be read, and stat is that of the znode
 	parts   [][]byte
 	version int32
 	czxid   int64
 	ctime   int64 // when the item was put, in milliseconds since 1970
 	attempt int
-	early   *earlyRead // nil if the item is read after the claim, and after it was read
+	early   *earlyRead // the read that was sent together with the claim; nil otherwise, and after the item was read
 
 	grant *connection.Grant
 	// partsRead means that Parts was called.
 	partsRead atomic.Bool
-	// received is set when Take or Items has returned the item.
+	// received is set when Take or Items returns the item.
 	received   atomic.Bool
-	receivedAt time.Time // set before received
-	// assigned means that the item was assigned to a request, and lapses is the number of
-	// expirations of the lease until then (see connection.State). Both are guarded by the mutex of
-	// the queue.
+	receivedAt time.Time // set before received is set
+	// assigned is set when the item is assigned to a request. lapses is connection.State.Lapses at that time:
+	// how often the lease had expired. The mutex of the queue guards both.
 	assigned bool
 	lapses   uint64
 
-	// writing, of capacity 1, holds an element while a goroutine writes for the item. Only that
-	// goroutine may read and set completed.
+	// writing has capacity 1, and contains an element while a goroutine writes for the item. Only that
+	// goroutine may use completed.
 	writing chan struct{}
-	// late contains the completions, with this item as their first, that had not ended when their
-	// call returned. The next call that returns the result removes them. It is guarded by the mutex
-	// of the queue.
+	// late contains the completions whose first item this is, and whose call returned before they ended. The
+	// next call that returns their result removes them. The mutex of the queue guards it.
 	late []*completion
-	// completed is nil until the item was acknowledged or returned, or can be neither.
+	// completed is nil as long as the item can be acknowledged or returned. Afterwards it is errAcknowledged,
+	// errReturned or the reason why it can be neither.
 	completed error
 }
 

@@ -11,12 +11,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// run applies the completion, and returns its result, or ErrUnconfirmed if it takes too long. If an
-// earlier call for the same items has taken too long, run returns the result of that call instead,
-// unless the result is that a third call was faster.
+// run applies the completion, and returns its result, or ErrUnconfirmed after a limited time. If an earlier
+// call for the same items has returned ErrUnconfirmed, run returns the result of that call instead, unless
+// that result is that another call was faster.
 func (c *completion) run() error {
-	// Completions that have items in common must not wait for each other, so all wait in the same
-	// order. Claims of one request have the same token.
+	// Completions that have items in common lock them in the same order, so that they do not wait for each
+	// other. Claims of one request have the same token.
 	slices.SortFunc(c.items, func(a, b *delivery) int {
 		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.name, b.name))
 	})
@@ -53,9 +53,8 @@ func (c *completion) start() {
 	}()
 }
 
-// findLate returns an earlier completion of the same kind and the same items whose result no call has
-// returned yet, or nil. A call with operations does not return the result of a completion without the
-// operations of the user.
+// findLate returns an earlier completion of the same kind and the same items whose result was not returned
+// yet, or nil. A call with operations of the user does not return the result of a completion without them.
 func (c *completion) findLate() *completion {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -67,7 +66,7 @@ func (c *completion) findLate() *completion {
 	return nil
 }
 
-// addLate keeps the completion until a call returns its result.
+// addLate stores the completion until a call returns its result.
 func (c *completion) addLate() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()

@@ -49,19 +49,21 @@ func delayOf(cause error) time.Duration {
 	return 0
 }
 
-// A delayed return replaces the claim of the item by a persistent one, so that no consumer can claim the item, also
-// one that has listed it before. Its data is the name of a marker, which is created in the same transaction. The
-// marker shows in a listing of the claims that the item is delayed, and until when. The data of the claim is written
-// twice, so that its version differs from that of a consumer's claim.
+// A delayed return replaces the claim of the item by a persistent znode of the same name. So no consumer can
+// claim the item, even if it has listed the item before. The data of this znode is the name of a marker,
+// which is created in the same transaction. A listing of the claims contains the marker, which shows that the
+// item is delayed, and until when. The data is written twice, so that the version of the znode differs from
+// that of a consumer's claim.
 
 const (
 	markerPrefix = "later-"
-	// delayedVersion is the version of the claim of a delayed item. Claims of consumers, and those of dead letters in
-	// place, have version 0.
+	// delayedVersion is the version of the persistent claim of a delayed item. Claims of consumers, and of
+	// dead letters in place, have version 0.
 	delayedVersion = 1
 )
 
-// marker is the marker of a delayed item.
+// marker is the znode that shows until when an item is delayed. Its zero value means that the item is not
+// delayed.
 type marker struct {
 	name string
 	due  int64 // in milliseconds since 1970, by the clock of the ensemble's leader
@@ -73,7 +75,7 @@ func newMarker(item string, due time.Time) marker {
 	return m
 }
 
-// parseMarker parses the name of a marker; ok is false if it is not the name of a marker.
+// parseMarker parses the name of a marker. ok is false if name is not that of a marker.
 func parseMarker(name string) (m marker, item string, ok bool) {
 	rest, ok := strings.CutPrefix(name, markerPrefix)
 	due, item, found := strings.Cut(rest, "-")
@@ -81,10 +83,10 @@ func parseMarker(name string) (m marker, item string, ok bool) {
 	return marker{name, n}, item, ok && found && err == nil && n > 0
 }
 
-// isDue reports whether the delay is over, given the time of the leader.
+// isDue reports whether the delay is over at the time leader, by the clock of the ensemble's leader.
 func (m marker) isDue(leader time.Time) bool { return !time.UnixMilli(m.due).After(leader) }
 
-// delayOps returns the operations that delay the item, after its claim was deleted.
+// delayOps returns the operations that delay the item. They follow the deletion of its claim.
 func (d *delivery) delayOps(m marker) []operation {
 	claim := d.q.claimPath(d.name)
 	return []operation{
@@ -94,8 +96,8 @@ func (d *delivery) delayOps(m marker) []operation {
 	}
 }
 
-// endDelay returns the operations of a claim that end the delay of the item, or none if it is not delayed. If the
-// persistent claim was deleted by another client, only the marker is left.
+// endDelay returns the operations that a claim needs to end the delay of the item, or none if the item is not
+// delayed. If another client has deleted the persistent claim, they delete only the marker.
 func (d *dispatcher) endDelay(item string) []any {
 	m, delayed := d.delayed[item]
 	if !delayed {
@@ -108,7 +110,8 @@ func (d *dispatcher) endDelay(item string) []any {
 	return ops
 }
 
-// endDelayOps returns the operations that end a delay. They fail if another client has ended it.
+// endDelayOps returns the operations that end the delay of an item. They fail if another client has ended the
+// delay.
 func (q *Queue) endDelayOps(item string, m marker) []any {
 	return []any{
 		&zk.DeleteRequest{Path: path.Join(q.cfg.claims, m.name), Version: -1},
@@ -116,7 +119,7 @@ func (q *Queue) endDelayOps(item string, m marker) []any {
 	}
 }
 
-// delayOfClaim returns the marker of a delayed item, given its claim.
+// delayOfClaim returns the marker of a delayed item. c is the content of the claim of the item.
 func delayOfClaim(item string, c content) (m marker, delayed bool) {
 	if c.stat == nil || c.stat.EphemeralOwner != 0 || c.stat.Version != delayedVersion {
 		return m, false
@@ -125,7 +128,7 @@ func delayOfClaim(item string, c content) (m marker, delayed bool) {
 	return m, ok && of == item
 }
 
-// readClaim reads the claim of an item. Without one the content is empty.
+// readClaim reads the claim of an item. If no claim exists, the content is empty.
 func (q *Queue) readClaim(ctx context.Context, item string) (content, error) {
 	c, err := q.readContent(ctx, q.claimPath(item))
 	if errors.Is(err, zk.ErrNoNode) || c.stat != nil {
@@ -134,8 +137,8 @@ func (q *Queue) readClaim(ctx context.Context, item string) (content, error) {
 	return c, err
 }
 
-// deleteOrphanedMarkers deletes the markers, and the persistent claims, of items that do not exist any more, because
-// another client has deleted them. Without a marker of an item that is due, it does nothing.
+// deleteOrphanedMarkers deletes the markers and the persistent claims of items that another client has
+// deleted. It does so only when such a marker is due.
 func (d *dispatcher) deleteOrphanedMarkers() {
 	if len(d.delayed) == 0 {
 		return
@@ -157,7 +160,7 @@ func (d *dispatcher) deleteOrphanedMarkers() {
 	}
 }
 
-// delayedReturn creates the marker of an item that is returned now with a delay.
+// delayedReturn returns the marker of an item that is returned now with a delay.
 func (d *delivery) delayedReturn(delay time.Duration) (marker, error) {
 	leader, _, err := d.q.leaderTime(d.q.ctx)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 var errJob = errors.New("job failed")
 
-// returnLater takes an item, returns it for a minute, and returns its ID.
+// returnLater takes an item, returns it with a delay of a minute, and returns its ID.
 func returnLater(h *bubble.Test, q *Queue, payload string) string {
 	h.Helper()
 	item := takeItem(h, q, payload)
@@ -35,16 +35,16 @@ func requireNoMarkers(h *bubble.Test) {
 	}
 }
 
-// No consumer receives a delayed item early: not that which has returned it, not one that has listed it before or
-// lists it afterwards, and not one that starts after the connection of the first has ended. All keep its ID, position
-// and attempts.
-func TestLater(t *testing.T) {
+// No consumer receives a delayed item early: neither the consumer that has returned it, nor one that has
+// listed it before or lists it afterwards, nor one that starts after the connection of the first consumer has
+// ended. Delayed items keep their ID, position and attempts.
+func TestLater_NoEarlyDelivery(t *testing.T) {
 	for _, opts := range [][]Option{nil, {recipes.WithKazooLayout()}} {
 		run(t, func(h *bubble.Test) {
 			q := queueOn(h, h.Connect(), config{}, opts...)
 			watching := queueOn(h, h.Connect(), config{}, opts...)
 			putItems(h, q, "first", "second")
-			requireAck(h, takeItem(h, watching, "first")) // it lists both
+			requireAck(h, takeItem(h, watching, "first")) // this consumer lists both items
 			item := takeItem(h, q, "second")
 			id, began := item.ID(), time.Now()
 			require.NoError(h, item.Return(Later(time.Minute, errJob)))
@@ -75,7 +75,8 @@ func TestLater(t *testing.T) {
 	}
 }
 
-// A job that fails is delivered once in each back-off, whatever the number of consumers, and becomes a dead letter.
+// A job that fails is delivered once after each back-off, however many consumers there are, and becomes a
+// dead letter at the end.
 func TestHandle_Backoff(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		var attempts []time.Time
@@ -105,8 +106,8 @@ func TestHandle_Backoff(t *testing.T) {
 	})
 }
 
-// TestHandle_Later fails if the default back-off, the delay of an error of Later, or an error of
-// Reject within it, is ignored.
+// TestHandle_Later fails if Handle ignores the default back-off, the delay of an error of Later, or an error
+// of Reject within it.
 func TestHandle_Later(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -128,7 +129,7 @@ func TestHandle_Later(t *testing.T) {
 		bubble.Advance(time.Hour)
 		require.NoError(h, stop())
 		require.InDelta(h, time.Minute.Seconds(), last["later"].Seconds(), 1)
-		require.InDelta(h, 3.1, last["fails"].Seconds(), 0.5) // 0.1 + 0.2 + 0.4 + 0.8 + 1.6
+		require.InDelta(h, 3.1, last["fails"].Seconds(), 0.5) // the sum of the delays 0.1, 0.2, 0.4, 0.8 and 1.6 s
 		require.Less(h, last["rejected"], time.Second)
 		deadLetters(h, q, 1)
 		requireNoMarkers(h)
@@ -137,7 +138,7 @@ func TestHandle_Later(t *testing.T) {
 	})
 }
 
-// A delayed item can be withdrawn, and Wait waits for it.
+// A delayed item can be withdrawn. Wait waits until a delayed item has left the queue.
 func TestLater_WithdrawAndWait(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -160,8 +161,8 @@ func TestLater_WithdrawAndWait(t *testing.T) {
 	})
 }
 
-// TestLater_ClaimedDuringWithdraw fails if Withdraw deletes an item that a consumer has claimed
-// because its delay has ended in the meantime.
+// TestLater_ClaimedDuringWithdraw fails if Withdraw deletes an item whose delay has just ended, so that a
+// consumer has claimed it.
 func TestLater_ClaimedDuringWithdraw(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
@@ -170,7 +171,7 @@ func TestLater_ClaimedDuringWithdraw(t *testing.T) {
 		require.NoError(h, item.Return(Later(time.Second, errJob)))
 		taken := startTake(h, other)
 		hook := h.Server.After(zktest.Match{Op: zktest.OpGetData, Path: "/jobs-claims/" + item.ID(), Nth: 1}, func(r *zktest.Request) zktest.Verdict {
-			time.Sleep(1100 * time.Millisecond) // until the other consumer has claimed the item
+			time.Sleep(1100 * time.Millisecond) // by now the other consumer has claimed the item
 			return zktest.Pass(r)
 		})
 		err := q.Withdraw(h.Context(), item.ID())
@@ -202,11 +203,11 @@ func TestLater_OperatorDeletes(t *testing.T) {
 				switch what {
 				case "item":
 					require.Empty(h, taken)
-					putItems(h, q, "two") // the next listing shows that the marker is not needed
+					putItems(h, q, "two") // the next listing shows that no item needs the marker
 					requireAck(h, <-taken)
 				case "claim":
 					requireAck(h, <-taken)
-				case "marker": // until the operator deletes the claim as well
+				case "marker": // the item is blocked until the operator deletes the claim as well
 					require.Empty(h, taken)
 					require.NoError(h, conn.Delete("/jobs-claims/"+id, -1))
 					requireAck(h, <-taken)
@@ -237,14 +238,15 @@ func TestLater_WithdrawWithoutMarker(t *testing.T) {
 	})
 }
 
-// The consumer that has returned an item with a delay knows its claim, and takes it with one transaction.
+// The consumer that has returned an item with a delay knows the persistent claim, so it claims the item again
+// with one transaction.
 func TestLater_FirstClaimSucceeds(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
 		item := takeItem(h, q, "one")
 		require.NoError(h, item.Return(Later(100*time.Millisecond, errJob)))
-		bubble.Advance(200 * time.Millisecond) // the listing is not replaced yet
+		bubble.Advance(200 * time.Millisecond) // the consumer still uses the same listing
 		h.Server.ResetLog()
 		next, err := q.Take(h.Context())
 		require.NoError(h, err)
@@ -294,8 +296,8 @@ func TestLater_ReplyIsLost(t *testing.T) {
 	})
 }
 
-// If the delay cannot be stored, the item is returned without it.
-func TestLater_NoQuota(t *testing.T) {
+// If the quota does not permit the marker, the item is returned without a delay.
+func TestLater_QuotaRejectsMarker(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -306,8 +308,8 @@ func TestLater_NoQuota(t *testing.T) {
 	})
 }
 
-// TestParseMarker fails if a marker does not name its item and its time, or if another name is
-// taken for a marker.
+// TestParseMarker fails if parseMarker does not return the item and the time in the name of a marker, or
+// accepts another name.
 func TestParseMarker(t *testing.T) {
 	for _, item := range []string{"queue-0000000042", "queue-|19A3F5C2E80|0000000042", "entry-100-0000000042"} {
 		m := newMarker(item, time.UnixMilli(1234))

@@ -18,7 +18,7 @@ func (q *Queue) monitorLease() {
 		}
 		connection.Signal(q.leaseChanged)
 		q.mu.Lock()
-		state := q.sub.State() // with mu, so that it is not older than a delivery that a consumer has received
+		state := q.sub.State() // with q.mu held, so that the state is not older than a delivery that a consumer has received
 		lost := q.findDeliveries(func(d *delivery) error { return d.lossReason(state) })
 		q.mu.Unlock()
 		for _, d := range q.endDeliveries(lost) {
@@ -33,8 +33,8 @@ func (q *Queue) monitorLease() {
 	}
 }
 
-// endOnClose ends the grants of all deliveries, before the owner of the connection ends the session.
-// monitorLease does the rest.
+// endOnClose ends the grants of all deliveries before the owner of the connection ends the session.
+// monitorLease removes the deliveries.
 func (q *Queue) endOnClose(reason error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,8 +43,8 @@ func (q *Queue) endOnClose(reason error) {
 	}
 }
 
-// lossReason returns the reason why the item is lost, or nil if it is not lost. The caller holds
-// mu.
+// lossReason returns the reason why the item is lost, or nil if it is not lost. state is the present state of
+// the session. The caller holds mu.
 func (d *delivery) lossReason(state connection.State) error {
 	switch {
 	case state.Closed:
@@ -52,14 +52,14 @@ func (d *delivery) lossReason(state connection.State) error {
 	case state.Session != d.session:
 		return connection.ErrSessionExpired
 	case d.assigned && (!state.Proven || state.Lapses != d.lapses):
-		// Other code may rely on the loss from now on, so the item remains lost even if the lease
-		// is valid again.
+		// Other code may rely on the loss now, so the item remains lost even if the lease is valid again.
 		return connection.ErrLeaseExpired
 	}
 	return nil
 }
 
-// findDeliveries returns the deliveries for which reason returns an error. The caller holds mu.
+// findDeliveries returns the deliveries for which reason returns an error, with these errors. The caller
+// holds mu.
 func (q *Queue) findDeliveries(reason func(*delivery) error) map[*delivery]error {
 	found := map[*delivery]error{}
 	for d := range q.deliveries {
@@ -70,7 +70,7 @@ func (q *Queue) findDeliveries(reason func(*delivery) error) map[*delivery]error
 	return found
 }
 
-// endDeliveries ends deliveries for a reason, and returns them. Their claims remain.
+// endDeliveries ends deliveries, each for its reason, and returns them. Their claims remain.
 func (q *Queue) endDeliveries(reasons map[*delivery]error) (ended []*delivery) {
 	for d, reason := range reasons {
 		d.grant.End(reason)
@@ -80,7 +80,7 @@ func (q *Queue) endDeliveries(reasons map[*delivery]error) (ended []*delivery) {
 	return ended
 }
 
-// endAllDeliveries ends all deliveries, and returns them.
+// endAllDeliveries ends all deliveries for a reason, and returns them.
 func (q *Queue) endAllDeliveries(reason error) []*delivery {
 	q.mu.Lock()
 	all := q.findDeliveries(func(*delivery) error { return reason })
@@ -88,8 +88,8 @@ func (q *Queue) endAllDeliveries(reason error) []*delivery {
 	return q.endDeliveries(all)
 }
 
-// deadline returns the time until which the session of the claim is confirmed to live. It is zero
-// if the session is over.
+// deadline returns the time until which the session of the claim certainly lives. It is zero if the session
+// is over.
 func (d *delivery) deadline() time.Time {
 	state := d.q.sub.State()
 	if state.Session != d.session {
@@ -98,8 +98,8 @@ func (d *delivery) deadline() time.Time {
 	return state.Deadline
 }
 
-// proveWithNewRecord continues the checks of the session with another record. The previous record
-// was replaced by the writer, or was deleted by another client.
+// proveWithNewRecord continues the checks of the session with a new record, because the writer has replaced
+// the previous one, or another client has deleted it.
 func (q *Queue) proveWithNewRecord() {
 	o := q.writer.Start(txn.Transaction{}).Outcome()
 	q.mu.Lock()
@@ -109,8 +109,8 @@ func (q *Queue) proveWithNewRecord() {
 	}
 }
 
-// addDelivery adds a delivery. The first delivery starts the checks of the session; record and sent
-// are those of the transaction with the claim.
+// addDelivery adds a delivery. The first delivery starts the checks of the session, with record, the record
+// of the writer that has sent the claim at the time sent.
 func (q *Queue) addDelivery(d *delivery, record string, sent time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,7 +120,7 @@ func (q *Queue) addDelivery(d *delivery, record string, sent time.Time) {
 	q.deliveries[d] = struct{}{}
 }
 
-// removeDelivery removes a delivery. Without deliveries, the session is not checked.
+// removeDelivery removes a delivery. After the last one, the session is not checked any more.
 func (q *Queue) removeDelivery(d *delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,16 +133,16 @@ func (q *Queue) removeDelivery(d *delivery) {
 	}
 }
 
-// returnedItem is an item whose claim was deleted.
+// returnedItem is an item whose claim this participant has deleted.
 type returnedItem struct {
 	entry
 	at       time.Time
-	failures int // the number of deliveries, if the program has returned the item, or 0
+	failures int // the number of deliveries if the program has returned the item; 0 otherwise
 	marker   marker
 }
 
-// addReturnedItem notifies the dispatcher that the claim of an item was deleted. The dispatcher has
-// removed the item from its list when it claimed the item. m is the marker of a delayed item, or empty.
+// addReturnedItem tells the dispatcher that the claim of an item was deleted, so that it lists the item
+// again. m is the marker of the item if its return was delayed.
 func (q *Queue) addReturnedItem(d *delivery, m marker) {
 	r := returnedItem{entry: d.entry, at: time.Now(), marker: m}
 	if d.completed == errReturned && m.due == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// An item is lost if its session or its lease has expired, also if the lease is valid again.
+// An item is lost if its session or its lease has expired, even if the lease is valid again.
 func TestLossReason(t *testing.T) {
 	assigned := &delivery{session: 7, assigned: true, lapses: 3}
 	claimed := &delivery{session: 7}
@@ -36,8 +36,8 @@ func TestLossReason(t *testing.T) {
 	}
 }
 
-// A consumer that is cut off is notified of the loss before another consumer can claim the item,
-// and cannot write any more.
+// A consumer that is cut off learns that its item is lost before another consumer can claim the item, and
+// cannot write any more.
 func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 	for name, fault := range map[string]func(srv *zktest.Server, session int64){
 		"black hole": func(srv *zktest.Server, session int64) { srv.Blackhole(zktest.BothWays, session) },
@@ -74,8 +74,8 @@ func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 	}
 }
 
-// The lease expires and the session survives. The item is lost nevertheless, and is returned when a
-// server answers.
+// The lease expires and the session survives. The item is lost nevertheless. The consumer returns it to the
+// queue when a server answers.
 func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
@@ -92,8 +92,8 @@ func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
 	})
 }
 
-// The client library has started a new session without an event. The items of the previous session
-// are lost, and nothing is written for them in the new session.
+// The client library starts a new session without an event. The items of the previous session are lost, and
+// nothing is written for them in the new session.
 func TestTrap18_SessionChangesUnnoticed(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)

@@ -28,8 +28,8 @@ func (d *directory) isStale() bool {
 	return d.stale
 }
 
-// list lists the directory. If the directory does not exist, list creates it, because otherwise it
-// could not be watched.
+// list lists the directory. If the directory does not exist, list creates it, because a missing directory
+// cannot be watched for new children.
 func (d *directory) list(ctx context.Context) ([]string, error) {
 	for {
 		found, err := d.reader.Read(ctx)
@@ -50,21 +50,21 @@ func (d *directory) list(ctx context.Context) ([]string, error) {
 	}
 }
 
-// refresh lists the directories that have changed. If force is not set, it does so only if that is
-// worthwhile.
+// refresh lists the directories that have changed. If force is not set, it lists only if isWorthListing
+// returns true.
 func (d *dispatcher) refresh(force bool) error {
 	state := d.sub.State()
 	if state.Closed {
 		return connection.ErrConnClosed
 	}
 	if state.Epoch != d.epoch {
-		// The client library restores its watches, but does not retry if that fails, and can lose
-		// changes in the meantime.
+		// The client library sets its watches again after a reconnect, but does not retry if that fails, and
+		// can lose changes in the meantime. So list again.
 		d.epoch = state.Epoch
 		d.items.stale, d.claims.stale = true, true
 	}
 	if state.Session != d.session {
-		// The servers may have lost their data, and other items may have the names since.
+		// The servers may have lost their data in the meantime, and other items may have the same names.
 		d.session = state.Session
 		clear(d.skipped)
 	}
@@ -101,24 +101,24 @@ func (d *dispatcher) refresh(force bool) error {
 	return failed
 }
 
-// isWorthListing reports whether an outdated listing is replaced before all of its items were
-// claimed. If every claim were followed by a listing, n items would cost n² names. So a listing is
-// used until an eighth of it was claimed, or until so much time has passed that the cost of another
-// listing is small in comparison.
+// isWorthListing reports whether a directory that has changed is listed again before all items of the last
+// listing were claimed. If each claim were followed by a listing, n items would cost n² names. So a listing
+// is used until an eighth of it was claimed, or until another listing costs little compared with the time
+// that has passed.
 func (d *dispatcher) isWorthListing() bool {
 	return len(d.listed) == 0 || d.claimedItems >= max(d.listedItems/8, 16) || d.lostRaces > d.listedItems/256 ||
 		time.Since(d.listedAt) > max(minListingAge, listingShare*d.listingLasted)
 }
 
 const (
-	// listingShare limits the time that is spent on listings to a twentieth of the total time.
+	// listingShare limits the time that is spent on listings to one twentieth of the total time.
 	listingShare = 20
-	// minListingAge is the time for which a listing is used at least, even if it was fast.
+	// minListingAge is the shortest time for which a listing is used, even if it was fast.
 	minListingAge = time.Second
 )
 
-// listReturned adds items whose claims were deleted to the list again. If such an item has become a
-// dead letter, the dispatcher finds out when it claims the item.
+// listReturned adds the items whose claims this participant has deleted to the list again. If such an item
+// has become a dead letter, the dispatcher learns it when it claims the item.
 func (d *dispatcher) listReturned() {
 	for _, r := range d.q.takeReturnedItems() {
 		if i, found := slices.BinarySearchFunc(d.listed, r.entry, compareEntries); !found {
@@ -127,15 +127,15 @@ func (d *dispatcher) listReturned() {
 		delete(d.claimedNames, r.name)
 		delete(d.delayed, r.name)
 		if r.marker.due > 0 {
-			d.delayed[r.name], d.claimedNames[r.name] = r.marker, true // the persistent claim
+			d.delayed[r.name], d.claimedNames[r.name] = r.marker, true // the persistent claim of a delayed item
 		}
-		if r.failures > 1 { // the second attempt follows immediately
+		if r.failures > 1 { // after the first failure, the item is delivered again immediately
 			d.skipped[r.name] = d.skipped[r.name].after(r.failures-1, r.at)
 		}
 	}
 }
 
-// setClaims replaces the names of claimed items by those of a listing.
+// setClaims replaces the names of claimed items by the names in a listing of the claims.
 func (d *dispatcher) setClaims(names []string) {
 	clear(d.claimedNames)
 	clear(d.delayed)
@@ -154,9 +154,9 @@ func (d *dispatcher) setClaims(names []string) {
 	clear(d.uncertain)
 }
 
-// deleteUncertainClaim deletes a claim that this dispatcher may have created without its knowledge:
-// the reply was lost, and another client has deleted the record that would show the outcome. The ID
-// shows whether the claim belongs to this dispatcher.
+// deleteUncertainClaim deletes a claim that this dispatcher may have created without knowing it: the reply
+// was lost, and another client has deleted the record that would show the outcome. The data of the claim is
+// compared with id, the ID that this dispatcher has sent.
 func (d *dispatcher) deleteUncertainClaim(name, id string) {
 	c, err := d.q.readContent(context.Background(), d.q.claimPath(name))
 	if err != nil || string(c.raw) != id {
@@ -168,8 +168,8 @@ func (d *dispatcher) deleteUncertainClaim(name, id string) {
 	}).Outcome()
 }
 
-// setItems replaces the listed items by those of a listing. Names that are not those of items are
-// ignored.
+// setItems replaces the listed items by those in a listing of the directory. It ignores names that are not
+// names of items.
 func (d *dispatcher) setItems(names []string) {
 	d.listed = d.listed[:0]
 	skipped := map[string]skippedItem{}

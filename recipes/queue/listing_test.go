@@ -55,9 +55,8 @@ func TestListing_SlowListingsAreRare(t *testing.T) {
 	})
 }
 
-// Calls of Take that return without an item, and queues that are closed, must not leave further
-// watches.
-func TestTrap25_WatchesAddUp(t *testing.T) {
+// Calls of Take that return without an item, and queues that are closed, leave no further watches.
+func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		for range 50 {
@@ -91,7 +90,8 @@ func TestTrap25_WatchesAddUp(t *testing.T) {
 	})
 }
 
-// An event that does not concern an item consumes the watch. The next item must be noticed.
+// An event that does not concern an item consumes the watch. The consumer must nevertheless notice the next
+// item.
 func TestTrap26_UnrelatedEvent(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, operator := newQueue(h), h.Connect()
@@ -123,7 +123,7 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *bubble.Test) {
 				ctx, q, producer := h.Context(), newQueue(h), newQueue(h)
-				taken := make(chan string, 1) // the data, or the error
+				taken := make(chan string, 1) // the data of the item, or the text of the error
 				take := func() {
 					limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
 					defer cancel()
@@ -150,8 +150,8 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 	}
 }
 
-// TestTrap27_WatchIsLostDuringListing fails if a consumer whose watch is lost works on all items
-// that it has listed before it notices an urgent one.
+// TestTrap27_WatchIsLostDuringListing fails if a consumer whose watch was lost notices an urgent item only
+// after all items that it has listed.
 func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, producer := newQueue(h), newQueue(h)
@@ -246,8 +246,8 @@ func TestTrap36_DirectoryIsMissing(t *testing.T) {
 	})
 }
 
-// A listing that is larger than the receive buffer breaks the connection. Take returns an error
-// instead of retrying indefinitely.
+// A listing that is larger than the receive buffer breaks the connection. Take returns an error instead of
+// retrying forever.
 func TestTrap37_ListingTooLarge(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, producer := h.Context(), newQueue(h), queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})

@@ -11,10 +11,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
-// entry is the information in the name of an item.
+// entry is an item as its name describes it.
 type entry struct {
 	name string
-	// priority is the priority, of which the lowest number comes first, or noPriority.
+	// priority is the priority of the item; the lowest number comes first. It is noPriority if the name
+	// contains none.
 	priority int64
 	// due is the due time in milliseconds since 1970, or 0 if the item is not delayed.
 	due      int64
@@ -45,10 +46,10 @@ func compareEntries(a, b entry) int {
 const (
 	curatorPrefix = "queue-"
 	kazooPrefix   = "entry-"
-	digits        = 10 // the length of a sequence number
+	digits        = 10 // the number of digits of a sequence number
 )
 
-// parseName parses the name of an item; ok is false if it is not the name of an item.
+// parseName parses the name of an item. ok is false if name is not the name of an item in this layout.
 func parseName(layout recipe.Layout, name string) (e entry, ok bool) {
 	e.name, e.priority = name, noPriority
 	prefix := curatorPrefix
@@ -59,7 +60,7 @@ func parseName(layout recipe.Layout, name string) (e entry, ok bool) {
 	if !found {
 		return e, false
 	}
-	separator := "" // between head and sequence number
+	separator := "" // the separator between the head and the sequence number
 	if layout == recipe.Kazoo {
 		separator = "-"
 	}
@@ -68,23 +69,23 @@ func parseName(layout recipe.Layout, name string) (e entry, ok bool) {
 		return e, false
 	}
 	if layout == recipe.Kazoo {
-		// as in entry-100-0000000042 of kazoo's layout
+		// In kazoo's layout, for example entry-100-0000000042.
 		n, err := strconv.ParseUint(head, 10, 16)
 		e.priority = int64(n)
 		return e, err == nil && len(head) == 3
 	}
 	switch {
 	case head == "":
-		return e, true // as in queue-0000000042
+		return e, true // without a priority and a time, for example queue-0000000042
 	case len(head) == 9 && (head[0] == '0' || head[0] == '1'):
-		// queue-1000000050000000042: the sign is such that the strings have the order of the
-		// numbers.
+		// With a priority, for example queue-1000000050000000042. The sign is encoded such that the names
+		// sort like the numbers.
 		n, err := strconv.ParseUint(head[1:], 16, 32)
 		e.priority = int64(int32(n))
 		return e, err == nil
 	case len(head) > 1 && head[0] == '|' && head[len(head)-1] == '|':
-		// queue-|19A3F5C2E80|0000000042. If the time is not a number, the item is not delayed, as
-		// in Curator.
+		// With a time, for example queue-|19A3F5C2E80|0000000042. If the time is not a number, the item is
+		// not delayed, as in Curator.
 		e.due, _ = strconv.ParseInt(head[1:len(head)-1], 16, 64)
 		return e, true
 	}
@@ -110,14 +111,14 @@ func cutSequence(s, separator string) (head string, sequence int32, ok bool) {
 // prefixOf returns the name of an item without its sequence number.
 func prefixOf(e entry) string { return strings.TrimSuffix(e.name, fmt.Sprintf("%010d", e.sequence)) }
 
-// position determines the position of a new item.
+// position is the priority or the time of a new item.
 type position struct {
 	priority    int
 	hasPriority bool
-	due         int64 // when it may be delivered, in the unit of entry.due
+	due         int64 // the time before which the item is not delivered, in milliseconds since 1970
 }
 
-// prefix returns the name of a new item without its sequence number.
+// prefix returns the name of a new item up to its sequence number.
 func (p position) prefix(layout recipe.Layout) (string, error) {
 	if layout == recipe.Kazoo {
 		n := kazooPriority
@@ -126,17 +127,17 @@ func (p position) prefix(layout recipe.Layout) (string, error) {
 		}
 		switch {
 		case n < 0 || n > 999:
-			return "", fmt.Errorf("%w: Priority(%d): kazoo's layout supports 0 to 999", connection.ErrInvalid, n)
+			return "", fmt.Errorf("%w: WithPriority(%d): kazoo's layout supports 0 to 999", connection.ErrInvalid, n)
 		case p.due != 0:
-			return "", fmt.Errorf("%w: At: kazoo's layout does not support delayed items", connection.ErrInvalid)
+			return "", fmt.Errorf("%w: WithTime: kazoo's layout does not support delayed items", connection.ErrInvalid)
 		}
 		return fmt.Sprintf("%s%03d-", kazooPrefix, n), nil
 	}
 	switch {
 	case p.hasPriority && p.due != 0:
-		return "", fmt.Errorf("%w: an item cannot have both a priority and a time", connection.ErrInvalid)
+		return "", fmt.Errorf("%w: WithPriority and WithTime: an item cannot have both a priority and a time", connection.ErrInvalid)
 	case int(int32(p.priority)) != p.priority:
-		return "", fmt.Errorf("%w: Priority(%d): does not fit into 32 bits", connection.ErrInvalid, p.priority)
+		return "", fmt.Errorf("%w: WithPriority(%d): does not fit into 32 bits", connection.ErrInvalid, p.priority)
 	case p.due != 0:
 		return fmt.Sprintf("%s|%08X|", curatorPrefix, p.due), nil
 	case p.hasPriority:
@@ -149,5 +150,5 @@ func (p position) prefix(layout recipe.Layout) (string, error) {
 	return curatorPrefix, nil
 }
 
-// kazooPriority is kazoo's default priority.
+// kazooPriority is the priority that kazoo assigns by default.
 const kazooPriority = 100

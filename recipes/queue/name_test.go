@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Names of both layouts are parsed, and other names are rejected.
+// parseName parses the names of both layouts, and rejects other names.
 func TestParseName(t *testing.T) {
 	const plain = noPriority
 	for name, want := range map[string]*entry{
@@ -56,8 +56,8 @@ func TestParseName(t *testing.T) {
 	}
 }
 
-// requireParsed requires that a name is parsed as want, in which the name is empty, or rejected if
-// want is nil.
+// requireParsed requires that parseName returns want, except for the name, or rejects the name if want is
+// nil.
 func requireParsed(t *testing.T, layout recipe.Layout, name string, want *entry) {
 	t.Helper()
 	e, ok := parseName(layout, name)
@@ -68,7 +68,7 @@ func requireParsed(t *testing.T, layout recipe.Layout, name string, want *entry)
 	}
 }
 
-// The parser reads the names that prefix returns.
+// parseName reads the names that prefix returns.
 func TestPosition_Prefix(t *testing.T) {
 	for _, n := range []int{0, 1, -1, 5, math.MaxInt32, math.MinInt32} {
 		prefix, err := position{priority: n, hasPriority: true}.prefix(recipe.Curator)
@@ -81,7 +81,7 @@ func TestPosition_Prefix(t *testing.T) {
 	for _, test := range []struct {
 		position position
 		layout   recipe.Layout
-		want     string // or "" if the position is invalid
+		want     string // empty if the position is invalid
 	}{
 		{position{}, recipe.Curator, "queue-"},
 		{position{due: 1_800_000_000_000}, recipe.Curator, "queue-|1A3185C5000|"},
@@ -94,7 +94,7 @@ func TestPosition_Prefix(t *testing.T) {
 		{position{due: 1}, recipe.Kazoo, ""},
 	} {
 		if test.position.priority == math.MaxInt {
-			continue // on this platform every int fits
+			continue // on this platform every int fits into 32 bits
 		}
 		prefix, err := test.position.prefix(test.layout)
 		require.Equal(t, test.want, prefix)
@@ -106,7 +106,8 @@ func TestPosition_Prefix(t *testing.T) {
 	}
 }
 
-// Items are ordered by priority, due time and sequence number, across the overflow of the number.
+// compareEntries orders items by priority, due time and sequence number, also across the overflow of the
+// sequence number.
 func TestCompareEntries(t *testing.T) {
 	ordered := []string{
 		"queue-2147483646", "queue-2147483647", "queue--2147483648", "queue--2147483647",

@@ -16,10 +16,10 @@ type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyQueue(s *recipe.Setup) { o(s) }
 
-// config are the options of this package. The zero config has no limits; that of New has defaultMaxAttempts.
+// config contains the options of this package. The zero config has no limits; New sets defaultMaxAttempts.
 type config struct {
 	maxItems, maxAttempts, prefetch int
-	claims, dead                    string // the names of the directories
+	claims, dead                    string // the paths of the directories
 }
 
 // WithMaxItems sets the number of items at which Put returns [ErrFull], or waits ([WithWaiting]). 0, the default, means no
@@ -40,7 +40,7 @@ func WithMaxAttempts(n int) Option {
 	return ownOption(recipe.Own("queue.WithMaxAttempts", func(c *config) { c.maxAttempts = n }))
 }
 
-// defaultMaxAttempts is the limit without WithMaxAttempts.
+// defaultMaxAttempts is the limit of attempts without WithMaxAttempts.
 const defaultMaxAttempts = 25
 
 // WithPrefetch sets the number of items that a loop over [Queue.Items] claims before it reaches them, at most
@@ -66,7 +66,7 @@ func WithDead(dir string) Option {
 	return ownOption(recipe.Own("queue.WithDead", func(c *config) { c.dead = dir }))
 }
 
-// applyDefaults checks the options, sets the fields that have a default, and returns the directory of
+// applyDefaults checks the options, sets the fields that the user has not set, and returns the directory of
 // the items.
 func (c *config) applyDefaults(queue string, layout recipe.Layout) (items string, err error) {
 	switch {
@@ -74,7 +74,7 @@ func (c *config) applyDefaults(queue string, layout recipe.Layout) (items string
 		return "", fmt.Errorf("%w: WithMaxItems(%d), WithMaxAttempts(%d), WithPrefetch(%d): must not be negative",
 			connection.ErrInvalid, c.maxItems, c.maxAttempts, c.prefetch)
 	case c.prefetch > maxPrefetch:
-		return "", fmt.Errorf("%w: WithPrefetch(%d): is greater than %d", connection.ErrInvalid, c.prefetch, maxPrefetch)
+		return "", fmt.Errorf("%w: WithPrefetch(%d): must be at most %d", connection.ErrInvalid, c.prefetch, maxPrefetch)
 	case layout == recipe.Kazoo && c.claims != "":
 		return "", fmt.Errorf("%w: WithClaims: kazoo's layout uses %s/taken", connection.ErrInvalid, queue)
 	}

@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// Curator's format of an item: a version, the payloads, each after an opcode and its length, and an
-// end marker.
+// Curator's format of an item is a version, the payloads, each after an opcode and its length, and an end
+// marker.
 const (
 	payloadVersion = 0x00010001
 	opcodeItem     = 0x01
 	opcodeEnd      = 0x02
 )
 
-var errMalformed = errors.New("not in Curator's format")
+var errMalformed = errors.New("item is not in Curator's format")
 
 // encode returns payloads in Curator's format.
 func encode(parts ...[]byte) []byte {
@@ -31,7 +31,7 @@ func encode(parts ...[]byte) []byte {
 	return append(raw, opcodeEnd)
 }
 
-// decode returns the payloads of data in Curator's format. They share memory with raw.
+// decode returns the payloads in raw, which is in Curator's format. They share memory with raw.
 func decode(raw []byte) (parts [][]byte, err error) {
 	if len(raw) < 4 || binary.BigEndian.Uint32(raw) != payloadVersion {
 		return nil, fmt.Errorf("%w: the version is missing or unknown", errMalformed)
@@ -46,15 +46,15 @@ func decode(raw []byte) (parts [][]byte, err error) {
 			return parts, nil
 		case opcodeItem:
 		default:
-			return nil, fmt.Errorf("%w: opcode %d", errMalformed, opcode)
+			return nil, fmt.Errorf("%w: unknown opcode %d", errMalformed, opcode)
 		}
 		if len(rest) < 5 {
-			return nil, fmt.Errorf("%w: the length is truncated", errMalformed)
+			return nil, fmt.Errorf("%w: the length of a payload is truncated", errMalformed)
 		}
 		n := binary.BigEndian.Uint32(rest[1:])
 		rest = rest[5:]
 		if uint64(n) > uint64(len(rest)) {
-			return nil, fmt.Errorf("%w: %d bytes of a payload of %d", errMalformed, len(rest), n)
+			return nil, fmt.Errorf("%w: only %d bytes of a payload of %d", errMalformed, len(rest), n)
 		}
 		parts = append(parts, rest[:n:n])
 		rest = rest[n:]

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Decoding returns the encoded payloads, and rejects data that is incomplete or malformed.
+// decode returns the payloads that encode has encoded, and rejects data that is incomplete or malformed.
 func TestPayload_EncodeAndDecode(t *testing.T) {
 	for _, parts := range [][][]byte{nil, {[]byte("x")}, {[]byte("one"), {}, []byte("three")}} {
 		raw := encode(parts...)
@@ -21,7 +21,7 @@ func TestPayload_EncodeAndDecode(t *testing.T) {
 			require.ErrorIs(t, err, errMalformed, "%d bytes", n)
 		}
 	}
-	// As Curator's ItemSerializer writes it.
+	// Curator's ItemSerializer writes these bytes.
 	require.Equal(t, []byte{0, 1, 0, 1, 1, 0, 0, 0, 3, 'a', 'b', 'c', 2}, encode([]byte("abc")))
 	for _, raw := range [][]byte{{0, 1, 0, 2, 2}, {0, 1, 0, 1, 3}, {0, 1, 0, 1, 1, 0xff, 0xff, 0xff, 0xff, 2}} {
 		_, err := decode(raw)

@@ -90,14 +90,15 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) ([]
 	return ids, nil
 }
 
-// awaitRoom returns ErrFull if the queue has no room for n items, or, if wait is set, waits until it has. It
-// counts the items after growing intervals: a watch would transfer all names after each change.
+// awaitRoom returns nil if the queue has room for n items. Otherwise it returns ErrFull, or, if wait is set,
+// waits for room. It counts the items after growing intervals, because a watch would transfer all names after
+// each change.
 func (q *Queue) awaitRoom(ctx context.Context, n int, wait bool) error {
 	if q.cfg.maxItems == 0 {
 		return nil
 	}
 	if n > q.cfg.maxItems {
-		return fmt.Errorf("%w: %d items never fit", ErrFull, n)
+		return fmt.Errorf("%w: %d new items exceed the limit of WithMaxItems", ErrFull, n)
 	}
 	ctx, cancel := q.untilClosed(ctx)
 	defer cancel()
@@ -109,7 +110,7 @@ func (q *Queue) awaitRoom(ctx context.Context, n int, wait bool) error {
 		case items+n <= q.cfg.maxItems:
 			return nil
 		case !wait:
-			return fmt.Errorf("%w: %d items", ErrFull, items)
+			return fmt.Errorf("%w: the queue contains %d items", ErrFull, items)
 		}
 		if err := limit.Pause(ctx, interval); err != nil {
 			return err
@@ -141,7 +142,7 @@ func (q *Queue) findItems(ctx context.Context, prefix string, zxid int64, n int)
 		}
 	}
 	if found < n {
-		return make([]string, n) // the others were completed, and it is unknown which ones
+		return make([]string, n) // some items were completed, and it is unknown which ones
 	}
 	return ids
 }
@@ -175,7 +176,7 @@ func (q *Queue) putRequest(ctx context.Context, data []byte, opts []PutOption) (
 // createRequest returns the operation that creates an item.
 func (q *Queue) createRequest(prefix string, payload []byte) (*zk.CreateRequest, error) {
 	if len(payload) > maxItem {
-		return nil, fmt.Errorf("%w: an item of %d bytes", recipes.ErrTooLarge, len(payload))
+		return nil, fmt.Errorf("%w: the item has %d bytes", recipes.ErrTooLarge, len(payload))
 	}
 	var raw []byte
 	if q.layout == recipe.Kazoo {
@@ -204,7 +205,7 @@ func (q *Queue) namePrefix(ctx context.Context, o putOptions) (string, error) {
 	return o.position.prefix(q.layout)
 }
 
-// dueTime returns a time in milliseconds since 1970, or the nearest number that is possible.
+// dueTime returns t in milliseconds since 1970, or the nearest number that an item can have.
 func dueTime(t time.Time) int64 {
 	switch {
 	case t.Before(time.UnixMilli(1)):
@@ -215,23 +216,23 @@ func dueTime(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// leaderTime returns the present time by the clock of the ensemble's leader and by the local clock.
+// leaderTime returns the present time, by the clock of the ensemble's leader and by the local clock.
 func (q *Queue) leaderTime(ctx context.Context) (leader, local time.Time, err error) {
 	leader, local, known := q.writer.LeaderTime()
 	for !known {
 		if _, err := q.writer.Confirm(ctx); err != nil {
 			return leader, local, err
 		}
-		leader, local, known = q.writer.LeaderTime() // unknown if the reply was lost
+		leader, local, known = q.writer.LeaderTime() // the time is unknown if the reply was lost
 	}
 	return leader, local, nil
 }
 
-// createItems applies a transaction that creates items by its operations from index first on. If
-// the directory of the items does not exist, or if its sequence numbers are exhausted and it is
-// empty, createItems creates it again.
+// createItems applies a transaction whose operations from index first on create items. If the directory of
+// the items does not exist, createItems creates it. If its sequence numbers are exhausted and it is empty,
+// createItems replaces it by a new one.
 func (q *Queue) createItems(ctx context.Context, ops []any, first int) (txn.Outcome, error) {
-	foundExhausted := false // in this call
+	foundExhausted := false // set when this call has found the sequence numbers exhausted
 	for {
 		recreate := q.exhausted.Load()
 		t := txn.Transaction{Ops: ops}
@@ -253,7 +254,7 @@ func (q *Queue) createItems(ctx context.Context, ops []any, first int) (txn.Outc
 			}
 		case errors.Is(o.Err, zk.ErrNotEmpty) && foundExhausted:
 			return o, recipes.ErrNodeExhausted
-		case errors.Is(o.Err, zk.ErrNotEmpty): // another client may have created the directory again
+		case errors.Is(o.Err, zk.ErrNotEmpty): // another client may have created the directory again and put items
 			q.exhausted.Store(false)
 		case errors.Is(o.Err, zk.ErrNodeExists) && !recreate:
 			q.exhausted.Store(true)
@@ -264,17 +265,18 @@ func (q *Queue) createItems(ctx context.Context, ops []any, first int) (txn.Outc
 	}
 }
 
-// hasLastNumber reports whether the sequence numbers of the directory are exhausted.
+// hasLastNumber reports whether a response contains the last sequence number of a directory, after which the
+// numbers are exhausted.
 func hasLastNumber(responses []zk.MultiResponse) bool {
 	return slices.ContainsFunc(responses, func(r zk.MultiResponse) bool { return strings.HasSuffix(r.String, lastNumber) })
 }
 
-// lastNumber is the last sequence number of a directory. The server uses it for all later creates.
+// lastNumber is the last sequence number of a directory. The server assigns it to all later creates too.
 const lastNumber = "2147483647"
 
-// runTransaction applies a transaction, unless ctx is done before it is sent. The error means that
-// nothing was sent, that the outcome is unknown, or that the whole request has failed. If an
-// operation has failed, the error is nil and the outcome contains the error.
+// runTransaction applies a transaction, unless ctx is done before it is sent. An error means that nothing was
+// sent, that the outcome is unknown, or that the request as a whole has failed. If one operation has failed,
+// the error is nil and the outcome contains the error of the operation.
 func (q *Queue) runTransaction(ctx context.Context, t txn.Transaction) (txn.Outcome, error) {
 	o, err := q.writer.Run(ctx, t)
 	switch {

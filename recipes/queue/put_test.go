@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Items without a priority come first, then those with the lowest number.
+// Items without a priority are delivered first, then the items with the lowest numbers.
 func TestPut_Priority(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -32,7 +32,7 @@ func TestPut_Priority(t *testing.T) {
 	})
 }
 
-// An item can be delayed until any time, also if that is more than 2^63 milliseconds away.
+// An item can be delayed until any time, even until one that is more than 2^63 milliseconds away.
 func TestPut_DistantTime(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -47,8 +47,8 @@ func TestPut_DistantTime(t *testing.T) {
 	})
 }
 
-// The clock of the leader is measured again if the last measurement is too old: here it is an hour
-// behind after the first one. The items that are due are determined by it as well.
+// Put measures the clock of the leader again if its last measurement is too old: here the clock is set back
+// by an hour after the first measurement. Consumers use the same clock to decide which items are due.
 func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, producer, consumer := h.Context(), newQueue(h), newQueue(h)
@@ -67,7 +67,7 @@ func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
 	}, zktest.WithManualClock())
 }
 
-// Claimed items count for MaxItems.
+// Claimed items count for the limit of WithMaxItems.
 func TestPut_FullQueue(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxItems: 3})
@@ -83,7 +83,7 @@ func TestPut_FullQueue(t *testing.T) {
 	})
 }
 
-// All items of a batch are put, or none.
+// PutAll puts all items of a batch, or none.
 func TestPutAll_IsAtomic(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -97,8 +97,8 @@ func TestPutAll_IsAtomic(t *testing.T) {
 	})
 }
 
-// If the reply to a put is lost, exactly one item is put, even if another client has consumed it
-// before the producer can look for it.
+// If the reply to a put is lost, exactly one item is put, even if a consumer has completed it before the
+// producer can search for it.
 func TestTrap07_PutReplyLost(t *testing.T) {
 	for name, consumedBefore := range map[string]bool{"consumed before": true, "consumed later": false} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestTrap07_PutReplyLost(t *testing.T) {
 				var taken <-chan *Item
 				if consumedBefore {
 					taken = startTake(h, other)
-					bubble.Advance(0) // until the consumer waits for the item
+					bubble.Advance(0) // the consumer waits for the item now
 					go func() { _ = (<-taken).Ack() }()
 				}
 				lose(q)
@@ -125,7 +125,7 @@ func TestTrap07_PutReplyLost(t *testing.T) {
 	}
 }
 
-// A request that an overloaded server rejects is not sent again without a pause.
+// A request that an overloaded server rejects is sent again only after a pause.
 func TestPut_PausesIfServerIsBusy(t *testing.T) {
 	for name, hasRecord := range map[string]bool{"first write": false, "later write": true} {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestPut_PausesIfServerIsBusy(t *testing.T) {
 				begin, tries := time.Now(), 0
 				h.Server.Before(zktest.Match{Op: zktest.OpMulti, Session: q.conn.SessionID()}, func(r *zktest.Request) zktest.Verdict {
 					if tries++; time.Since(begin) < time.Second && tries < 1000 {
-						return zktest.Fail(zktest.Code(-127))(r) // throttled
+						return zktest.Fail(zktest.Code(-127))(r) // the server throttles the client
 					}
 					return zktest.Pass(r)
 				})
@@ -148,9 +148,9 @@ func TestPut_PausesIfServerIsBusy(t *testing.T) {
 	}
 }
 
-// If the sequence numbers are exhausted, Put fails until the queue is empty, and then creates the
-// directory again. Otherwise the server would use the last number for every further item.
-func TestTrap32_SequenceOverflow(t *testing.T) {
+// If the sequence numbers are exhausted, Put fails until the queue is empty, and then creates the directory
+// again. Otherwise the server would assign the last number to every further item.
+func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "first")
@@ -176,9 +176,9 @@ func TestTrap32_SequenceOverflow(t *testing.T) {
 	})
 }
 
-// If another client has created the directory again, a client that has found the sequence numbers
-// exhausted must not do so as well: it would delete the other client's items.
-func TestTrap32_RecreatedByAnotherClient(t *testing.T) {
+// Two clients find the sequence numbers exhausted, and one of them creates the directory again. The other one
+// must not do so, because it would delete the items of the first.
+func TestTrap32_DirectoryRecreatedByAnotherClient(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, other, late := h.Context(), newQueue(h), newQueue(h), newQueue(h)
 		putItems(h, q, "first")

@@ -41,25 +41,26 @@ type Queue struct {
 	closed   chan struct{}
 	closeErr error
 
-	// wake, of capacity 1, wakes the dispatcher when it must look at the requests again.
+	// wake has capacity 1. It wakes the dispatcher when the requests have changed.
 	wake chan struct{}
-	// leaseChanged, of capacity 1, wakes the dispatcher when the lease may have changed.
+	// leaseChanged has capacity 1. It wakes the dispatcher when the lease may have changed.
 	leaseChanged chan struct{}
 
-	// exhausted means that the sequence numbers of the directory are exhausted.
+	// exhausted is set when the sequence numbers of the directory are exhausted.
 	exhausted atomic.Bool
 
 	mu          sync.Mutex
-	requests    []*takeRequest // not answered yet
+	requests    []*takeRequest // requests that were not answered yet
 	lastRequest uint64         // the number of the last request
 	// sub and dispatcher are nil before the first request.
 	sub        *connection.Subscription
 	dispatcher *dispatcher
-	// deliveries are the items that this participant has claimed.
+	// deliveries contains the items that this participant has claimed.
 	deliveries map[*delivery]struct{}
-	// returned are items that the dispatcher must list again, because their claims were deleted.
+	// returned contains items that the dispatcher must list again, because this participant has deleted their
+	// claims.
 	returned []returnedItem
-	connErr  error // not nil if the connection was closed
+	connErr  error // set when the connection is closed
 	closing  bool
 }
 
@@ -103,9 +104,9 @@ func (q *Queue) Create(ctx context.Context) error {
 	return q.wrapError("create", err)
 }
 
-// The directories of items and claims are not containers. If the directory of claims does not
-// exist, a consumer of Curator assumes that another consumer has claimed the item. If the numbers
-// of items restarted, an old claim could block a new item of the same name.
+// The directories of items and claims are persistent znodes, not containers. If the directory of the claims
+// does not exist, a consumer of Curator assumes that another consumer has claimed the item. If the sequence
+// numbers of items started again, an old claim could block a new item of the same name.
 
 func (q *Queue) makeItems(ctx context.Context) error {
 	return connection.MakeZnode(ctx, q.conn, q.path, q.acl, false)
@@ -120,7 +121,7 @@ func (q *Queue) makeDead(ctx context.Context) error {
 }
 
 // checkDirs returns a connection.OpenError if other clients may change the directory of the items, or that of
-// the claims, in which the writer creates its record. See recipe.Setup.CheckDir.
+// the claims, in which the writer creates its record. CheckDir checks each directory.
 func (q *Queue) checkDirs(ctx context.Context) error {
 	if err := q.setup.CheckDir(ctx, q.path, q.makeItems); err != nil {
 		return err
@@ -184,11 +185,11 @@ func (q *Queue) Close() error {
 	return fmt.Errorf("close %s: %w: %w", q.path, connection.ErrUnconfirmed, connection.Refine(q.conn, q.closeErr))
 }
 
-// shutDown is the part of Close that continues in the background.
+// shutDown is the part of Close that can continue in the background.
 func (q *Queue) shutDown() {
 	defer close(q.closed)
 	ended := q.endAllDeliveries(recipes.ErrClosed)
-	q.running.Wait() // after this no item is claimed
+	q.running.Wait() // no item is claimed after this
 	ended = append(ended, q.endAllDeliveries(recipes.ErrClosed)...)
 	var returning sync.WaitGroup
 	for _, d := range ended {
@@ -207,7 +208,7 @@ func (q *Queue) shutDown() {
 	q.closeErr = q.writer.CloseErr()
 }
 
-// startCall adds a call to running, unless the queue is closed.
+// startCall counts a call that Close must wait for. It returns an error if the queue is closed.
 func (q *Queue) startCall() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -218,8 +219,8 @@ func (q *Queue) startCall() error {
 	return nil
 }
 
-// closedErr returns the reason why items can neither be put nor taken any more, or nil. The
-// caller holds mu.
+// closedErr returns the reason why items can neither be put nor taken any more: the queue or the connection
+// is closed. Otherwise it returns nil. The caller holds mu.
 func (q *Queue) closedErr() error {
 	if q.closing {
 		return recipes.ErrClosed
@@ -234,7 +235,7 @@ func (q *Queue) wrapError(operation string, err error) error {
 	return recipe.Fail(q.conn, operation, q.path, q.translateError(err))
 }
 
-// translateError returns err as an error that users know.
+// translateError replaces internal errors by the errors of package recipes.
 func (q *Queue) translateError(err error) error {
 	if errors.Is(err, txn.ErrClosed) {
 		return recipes.ErrClosed

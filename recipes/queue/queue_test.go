@@ -41,7 +41,7 @@ func TestQueue_DeliversInOrder(t *testing.T) {
 	})
 }
 
-// Invalid arguments are rejected, and New sends no request.
+// New rejects invalid arguments, and sends no request.
 func TestNew_InvalidArguments(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -95,7 +95,7 @@ func TestQueue_Create(t *testing.T) {
 	})
 }
 
-// Names and data are those of kazoo's LockingQueue.
+// With WithKazooLayout, names and data are those of kazoo's LockingQueue.
 func TestQueue_KazooLayout(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx := h.Context()
@@ -123,7 +123,7 @@ func TestQueue_KazooLayout(t *testing.T) {
 	})
 }
 
-// Close returns claimed items, ends deliveries and channels, and later calls fail.
+// Close returns claimed items to the queue, and ends deliveries and loops. Later calls fail.
 func TestClose_ReturnsItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx := h.Context()
@@ -165,7 +165,7 @@ func TestClose_ReturnsItems(t *testing.T) {
 	})
 }
 
-// If no server answers, Close returns after less than two seconds, and continues in the background.
+// If no server answers, Close returns within two seconds, and continues in the background.
 func TestClose_ContinuesInBackground(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -186,7 +186,7 @@ func TestClose_ContinuesInBackground(t *testing.T) {
 	})
 }
 
-// While Close continues in the background, calls are rejected, and not applied later.
+// While Close continues in the background, other calls are rejected, and are not executed later.
 func TestClose_RejectsCallsInBackground(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -211,14 +211,14 @@ func TestClose_RejectsCallsInBackground(t *testing.T) {
 	})
 }
 
-// Calls that wait for items return when the queue is closed, and not only when ZooKeeper answers.
+// Calls that wait for items return as soon as the queue is closed, not only when ZooKeeper answers.
 func TestClose_EndsWaitingCalls(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
 		h.Server.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			h.Server.Refuse(true)
-			return zktest.Cut(r) // the claim
+			return zktest.Cut(r) // the request is the claim
 		})
 		taken := make(chan error, 1)
 		_, result := startConsume(h, h.Context(), q)
@@ -274,7 +274,7 @@ func TestQueue_ConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// A consumer without a necessary permission receives an error, and can try again.
+// A consumer without a necessary permission receives an error. It can try again when it has the permission.
 func TestQueue_NoPermission(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, conn := h.Context(), h.Connect()

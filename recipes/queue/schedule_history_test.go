@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// record records the calls of one schedule and their results. Payloads identify items.
+// record records the calls of one schedule and their results. Each payload occurs in one item only.
 type record struct {
 	*faultschedule.Trial
 
@@ -19,13 +19,14 @@ type record struct {
 	puts         map[string]error
 	deliveries   []*deliveryRecord
 	acks         map[string][]error
-	acknowledged map[string]time.Duration // the time of the confirmation
+	acknowledged map[string]time.Duration // when the acknowledgement of a payload was confirmed
 	deadLetters  map[string]int
-	// exempted contains the time at which a session was expired by force. See exempt.
+	// exempted contains the times at which sessions were expired by force. The method exempt says why.
 	exempted map[int64]time.Duration
 }
 
-// deliveryRecord is a delivery, from the time when the item was received until Done was closed.
+// deliveryRecord is one delivery of an item. It lasts from the time when the item was received until its Done
+// was closed.
 type deliveryRecord struct {
 	client, id, payload string
 	token               int64
@@ -101,8 +102,8 @@ func (r *record) addDeadLetter(payload string) {
 	r.deadLetters[payload]++
 }
 
-// exempt records that a session is expired by force while its lease is valid. Until its client is
-// notified, other clients may have the same items, and that is not a violation.
+// exempt records that the test expires a session while its lease is valid. Until the client of that session
+// learns this, other clients may have the same items without a violation.
 func (r *record) exempt(session int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,14 +112,14 @@ func (r *record) exempt(session int64) {
 	}
 }
 
-// isExempt reports whether the session of a delivery was expired by force before a time. The
-// caller holds mu.
+// isExempt reports whether the session of the delivery d was expired by force before the time at. The caller
+// holds mu.
 func (r *record) isExempt(d *deliveryRecord, at time.Duration) bool {
 	since, exempt := r.exempted[d.session]
 	return exempt && at >= since
 }
 
-// counts counts what happens in schedules. lost and unconfirmed are acknowledgements.
+// counts counts the events of a schedule. lost and unconfirmed count acknowledgements.
 type counts struct{ delivered, acknowledged, lost, unconfirmed, deadLetters int }
 
 func (c *counts) add(d counts) {
@@ -149,8 +150,8 @@ func (r *record) counts() counts {
 	return c
 }
 
-// verify returns the violations of the guarantees at the end of a schedule, when the queue is
-// empty. written is how often each acknowledgement has created a znode.
+// verify returns the violations of the guarantees at the end of a schedule, when the queue is empty. written
+// contains, for each payload, how many znodes its acknowledgements have created.
 func (r *record) verify(written map[string]int, maxAttempts int) (violations []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,8 +170,8 @@ func (r *record) verify(written map[string]int, maxAttempts int) (violations []s
 	return violations
 }
 
-// verifyItem verifies that an item that was put was acknowledged once or is one dead letter. It
-// returns the violation, or "". The caller holds mu.
+// verifyItem verifies that an item that was put was acknowledged once, or is one dead letter. It returns a
+// description of the violation, or "". The caller holds mu.
 func (r *record) verifyItem(payload string, putErr error, written, deliveries int) string {
 	confirmed, unconfirmed, letters := 0, 0, r.deadLetters[payload]
 	for _, err := range r.acks[payload] {
@@ -202,8 +203,8 @@ func (r *record) verifyItem(payload string, putErr error, written, deliveries in
 	return ""
 }
 
-// verifyDeliveries verifies the deliveries of one item: they must not overlap, and must have
-// increasing tokens. The caller holds mu.
+// verifyDeliveries verifies that the deliveries of one item do not overlap, and that their tokens increase.
+// The caller holds mu.
 func (r *record) verifyDeliveries(ds []*deliveryRecord, maxAttempts int) (violations []string) {
 	violate := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
 	for i, a := range ds {

@@ -25,8 +25,7 @@ import (
 // results is the directory in which acknowledgements create znodes.
 const results = "/results"
 
-// scheduleRun is one run of a schedule. Only the goroutine of the test uses its fields, except for
-// the record.
+// scheduleRun is one run of a schedule. Only the goroutine of the test uses its fields, except record.
 type scheduleRun struct {
 	*record
 	schedule
@@ -36,10 +35,10 @@ type scheduleRun struct {
 	working  sync.WaitGroup
 
 	mu    sync.Mutex
-	until map[string]time.Time // until when items were returned, by payload
+	until map[string]time.Time // for each payload, the time before which no consumer may receive it, because it was returned with a delay
 }
 
-// returnLater returns an item with a delay, and records until when no consumer may receive it.
+// returnLater returns an item with a delay, and stores the end of the delay for checkDelay.
 func (x *scheduleRun) returnLater(c *client, i *Item, delay time.Duration) {
 	until := time.Now().Add(delay)
 	err := i.Return(Later(delay, errors.New("later")))
@@ -51,8 +50,8 @@ func (x *scheduleRun) returnLater(c *client, i *Item, delay time.Duration) {
 	}
 }
 
-// checkDelay verifies that an item is not delivered before the delay of its return is over. The clock of the leader is
-// known with an error of half a round trip.
+// checkDelay verifies that an item is not delivered before the delay of its return is over. The clock of the
+// leader is known with an error of half a round trip.
 func (x *scheduleRun) checkDelay(c *client, i *Item) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -188,7 +187,7 @@ func (x *scheduleRun) startConsumer(c *client) {
 	})
 }
 
-// processItems acknowledges or returns the items of a consumer, or does nothing with them.
+// processItems acknowledges or returns the items of a consumer, or leaves them claimed.
 func (x *scheduleRun) processItems(c *client, items ...*Item) {
 	for _, i := range items {
 		x.checkDelay(c, i)
@@ -205,7 +204,7 @@ func (x *scheduleRun) processItems(c *client, items ...*Item) {
 			case 1:
 				err := i.Return(errors.New("no"))
 				x.Note("%s: return %s: %v", c.name, i.Data(), err)
-			case 2: // Close returns the item
+			case 2: // the item remains claimed until Close returns it
 			default:
 				x.acknowledge(c, i)
 				if again {
@@ -233,7 +232,7 @@ func (x *scheduleRun) acknowledge(c *client, i *Item) {
 	x.addAck(c.name, i, i.Ack(result))
 }
 
-// Perform performs a step.
+// Perform performs one step of the schedule.
 func (x *scheduleRun) Perform(s faultschedule.Step) {
 	x.Note("%v", s)
 	if s.Kind.OfServer() {
@@ -270,14 +269,13 @@ func (x *scheduleRun) Perform(s faultschedule.Step) {
 	}
 }
 
-// recovery is the time in which everything that faults have delayed is complete: sessions that
-// expire, and the reconnects of the client library.
+// recovery returns how long it takes until all effects of the faults are over: sessions expire, and the
+// client library reconnects.
 func (x *scheduleRun) recovery() time.Duration {
 	return 4*x.Timeout + 2*x.Tick + 6*time.Second
 }
 
-// End heals all faults, waits until all items were taken, closes all queues, and verifies the
-// guarantees.
+// End ends all faults, waits until all items were taken, closes all queues, and verifies the guarantees.
 func (x *scheduleRun) End() {
 	x.Heal()
 	x.putting.Wait()
@@ -291,7 +289,7 @@ func (x *scheduleRun) End() {
 			x.Violate("%s: close: %v after %v", c.name, err, time.Since(begin))
 		}
 	}
-	time.Sleep(2*x.Timeout + 2*x.Tick) // until the sessions of closed connections have expired
+	time.Sleep(2*x.Timeout + 2*x.Tick) // the sessions of closed connections have expired by now
 	last := x.newClient("last", len(x.clients)+1)
 	x.takeRemaining(last)
 	x.working.Wait()
@@ -329,7 +327,7 @@ func (x *scheduleRun) awaitEmpty() {
 		return
 	}
 	q := x.operator.queue
-	// A consumer can process items one after another, for two session timeouts each.
+	// A consumer can process items one after another, and can need two session timeouts for each.
 	for end := x.Now() + x.recovery() + 100*x.Timeout; ; time.Sleep(x.Timeout / 4) {
 		items, _, itemsErr := q.conn.Children(q.path)
 		claims, _, claimsErr := q.conn.Children(q.cfg.claims)
@@ -346,7 +344,7 @@ func (x *scheduleRun) awaitEmpty() {
 	}
 }
 
-// takeRemaining acknowledges the remaining items, and counts the dead letters.
+// takeRemaining acknowledges the items that are left, and counts the dead letters.
 func (x *scheduleRun) takeRemaining(c *client) {
 	ctx := context.Background()
 	for {

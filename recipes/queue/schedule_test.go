@@ -31,25 +31,25 @@ func TestSchedules(t *testing.T) {
 	})
 	t.Logf("%d schedules in %v: %+v", n, time.Since(begin), total)
 	if !t.Failed() && !faultschedule.Single() {
-		// Schedules in which nothing happens would verify nothing.
+		// If nothing happened in the schedules, they would verify nothing.
 		require.Greater(t, total.acknowledged, n)
 		require.Greater(t, total.lost, n/10)
-		if n >= 100 { // the race detector runs fewer, and most contain none
+		if n >= 100 { // the race detector runs fewer schedules, most of which contain no unconfirmed acknowledgement
 			require.Greater(t, total.unconfirmed, n/100)
 		}
 		require.Greater(t, total.deadLetters, n/50)
 	}
 }
 
-// Steps that are not faults of package faultschedule: one client closes its queue, or its connection
-// before its queue.
+// Steps of this package, in addition to the faults of package faultschedule: a client closes its queue, or
+// its connection before its queue.
 const (
 	closeQueue      faultschedule.Kind = "close queue"
 	closeConnection faultschedule.Kind = "close connection"
 )
 
-// choices are in this order, and random numbers are drawn in the order of the code, because seeds are
-// written down.
+// choices are the random faults and their weights. Their order, and the order in which the code draws random
+// numbers, must not change: tests contain seeds of schedules.
 var choices = []faultschedule.Choice{
 	{Kind: faultschedule.LoseReply, Weight: 16},
 	{Kind: faultschedule.LoseRequest, Weight: 8},
@@ -66,18 +66,18 @@ var choices = []faultschedule.Choice{
 	{Kind: closeConnection, Weight: 1},
 }
 
-// lostRequests are the requests of producers and consumers.
+// lostRequests are the requests of producers and consumers that faults can select.
 var lostRequests = faultschedule.Requests{Nth: 4, Ops: []zktest.Op{
 	zktest.OpMulti, zktest.OpMulti, zktest.OpMulti, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSetData, zktest.OpExists, zktest.OpAny, zktest.OpDelete, zktest.OpCreate,
 }}
 
-// schedule is everything that a seed determines.
+// schedule contains what a seed determines.
 type schedule struct {
 	faultschedule.Schedule
 	producers      int
 	consumers      int
 	putsOfProducer int
-	sharesConns    bool // clients share connections
+	sharesConns    bool // the clients share connections
 	layout         recipe.Layout
 	config         config
 }

@@ -49,7 +49,7 @@ func (q *Queue) TakeUpTo(ctx context.Context, n int) ([]*Item, error) {
 	return q.takeItems(ctx, n, false)
 }
 
-// takeItems requests up to n items. If try is set, it does not wait for items.
+// takeItems takes up to n items. If try is set, it returns ErrEmpty instead of waiting for items.
 func (q *Queue) takeItems(ctx context.Context, n int, try bool) ([]*Item, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, q.wrapError("take from", err)
@@ -66,7 +66,7 @@ func (q *Queue) takeItems(ctx context.Context, n int, try bool) ([]*Item, error)
 		if q.withdrawRequest(r) {
 			return nil, q.wrapError("take from", context.Cause(ctx))
 		}
-		result = <-results // it was sent at the same time
+		result = <-results // the result was sent at the same time
 	case <-q.ctx.Done(): // the dispatcher may be waiting for ZooKeeper
 		if q.withdrawRequest(r) {
 			return nil, q.wrapError("take from", recipes.ErrClosed)
@@ -82,9 +82,9 @@ func (q *Queue) takeItems(ctx context.Context, n int, try bool) ([]*Item, error)
 // takeRequest is a request for one to n items.
 type takeRequest struct {
 	n int
-	// try means that the request does not wait for items: it fails with ErrEmpty.
+	// try is set if the request fails with ErrEmpty instead of waiting for items.
 	try bool
-	// results receives the result, for which it has room.
+	// results receives the result. It has room for it.
 	results chan<- takeResult
 	number  uint64
 }
@@ -94,7 +94,7 @@ type takeResult struct {
 	err   error
 }
 
-// addRequest adds a request. It is answered once, unless it is withdrawn.
+// addRequest adds a request. The dispatcher answers it once, unless it is withdrawn.
 func (q *Queue) addRequest(r *takeRequest) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,13 +125,13 @@ func (q *Queue) withdrawRequest(r *takeRequest) bool {
 	return i >= 0
 }
 
-// requestedItems returns how many items are requested, of which each request counts for at most
-// maxBatch, and the number of the last request that does not wait for items, or 0.
+// requestedItems returns how many items are requested, and the number of the last request of TryTake, or 0.
+// Each request counts for at most maxBatch items.
 func (q *Queue) requestedItems() (n int, lastTry uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, r := range q.requests {
-		n += min(r.n, maxBatch) // the sum of the numbers could overflow
+		n += min(r.n, maxBatch) // without the limit, the sum could overflow
 		if r.try {
 			lastTry = r.number
 		}
@@ -139,12 +139,12 @@ func (q *Queue) requestedItems() (n int, lastTry uint64) {
 	return n, lastTry
 }
 
-// failRequests fails all requests.
+// failRequests answers all requests with err.
 func (q *Queue) failRequests(err error) {
 	q.failRequestsIf(err, func(*takeRequest) bool { return true })
 }
 
-// failTries fails the requests that do not wait, up to a number, with ErrEmpty.
+// failTries answers the requests of TryTake with numbers up to last with ErrEmpty.
 func (q *Queue) failTries(last uint64) {
 	q.failRequestsIf(ErrEmpty, func(r *takeRequest) bool { return r.try && r.number <= last })
 }
@@ -161,8 +161,7 @@ func (q *Queue) failRequestsIf(err error, selected func(*takeRequest) bool) {
 	})
 }
 
-// answerRequests answers requests with items, and returns the items that are not requested any
-// more.
+// answerRequests answers requests with the items ds, and returns the items that no request needs any more.
 func (q *Queue) answerRequests(ds []*delivery) (rest []*delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

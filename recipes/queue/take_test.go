@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// endingContext is a context that ends one second after Done is first called. By that time,
-// everything else for which the caller waits has happened.
+// endingContext is a context that ends one second after the first call of Done. By then, everything else for
+// which the caller waits has happened.
 type endingContext struct {
 	context.Context
 	err error
@@ -32,12 +32,12 @@ func (e *endingContext) Done() <-chan struct{} {
 	return c
 }
 
-// Take returns an item that was claimed for it, even if the context ends at the same time. No other
-// call would return or acknowledge the item.
+// If its context ends when an item was claimed for it, Take returns the item. No other call would return or
+// acknowledge the item.
 func TestTake_ItemArrivesWhenContextEnds(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
-		for i := range 32 { // it is random whether Take sees the item or the end first
+		for i := range 32 { // whether Take first sees the item or the end of the context is random
 			putItems(h, q, fmt.Sprint(i))
 			item, err := q.Take(&endingContext{Context: h.Context()})
 			require.NoError(h, err)
@@ -47,8 +47,8 @@ func TestTake_ItemArrivesWhenContextEnds(t *testing.T) {
 	})
 }
 
-// A Take whose context ends while the item is being claimed returns the item, and the attempt does
-// not count.
+// A Take whose context ends while an item is being claimed returns the item to the queue, and the attempt
+// does not count.
 func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		putItems(h, newQueue(h), "one")
@@ -73,8 +73,8 @@ func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
 	})
 }
 
-// Batches are delivered in order, and acknowledged together.
-func TestTakeUpTo(t *testing.T) {
+// TakeUpTo returns items in order, and they can be acknowledged together.
+func TestTakeUpTo_DeliversInOrder(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		var data [][]byte
@@ -100,7 +100,7 @@ func TestTakeUpTo(t *testing.T) {
 	})
 }
 
-// Concurrent calls may request any number of items.
+// Concurrent calls of TakeUpTo may request any number of items.
 func TestTakeUpTo_LargeNumbers(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)

@@ -7,7 +7,7 @@ import (
 
 // ErrRevoked is the reason of the end of a shard that was not released within the grace period after its
 // release was requested.
-var ErrRevoked = errors.New("shard: not released in time")
+var ErrRevoked = errors.New("shard: not released within the grace period")
 
 // MovedError is the cause of the context of a function of [Group.Run] if the release of its shard is
 // requested. The shard is still held then.

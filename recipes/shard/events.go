@@ -11,14 +11,14 @@ import (
 
 func (g *Group) report(e event.Event) { g.setup.Report("shard", e) }
 
-// reportMember reports an event of the znode of a member.
+// reportMember reports an event of the znode of this member.
 func (g *Group) reportMember(e event.Event) {
 	e.Path = g.setup.Path + "/members"
 	g.setup.Report("group", e)
 }
 
-// observe reports a shard for which the member has contended since a time. When the shard is released or lost, it reports
-// that, and closes the channel.
+// observe emits an event for a shard that the member holds now, after contending for it since began. When the
+// shard is released or lost, it emits another event and closes the channel.
 func (g *Group) observe(s *Shard, began time.Time) (reported <-chan struct{}) {
 	done := make(chan struct{})
 	if g.setup.Events == nil {
@@ -41,10 +41,10 @@ func (g *Group) observe(s *Shard, began time.Time) (reported <-chan struct{}) {
 	return done
 }
 
-// errNoLeader is the reason why a member has computed a plan.
+// errNoLeader is the reason in the event of a plan that a member has computed itself.
 var errNoLeader = errors.New("shard: no leader has planned for the present members")
 
-// reportPlan reports the plan that the member follows.
+// reportPlan emits an event for the plan that the member follows.
 func (f *follower) reportPlan() {
 	e := event.Event{Kind: event.Planned, Token: f.plan.Version, Count: len(f.plan.Owners)}
 	if f.computed {

@@ -37,7 +37,7 @@ func ExampleGroup_Run() {
 	}
 	err = tenants.Run(ctx, "worker-1", func(ctx context.Context, s *shard.Shard) error {
 		fmt.Println("works for", s.Name())
-		go func() { // an operator stops the work for the tenant
+		go func() { // an operator pauses the work for a tenant
 			_, _ = tenants.Update(context.Background(), func(s *shard.Spec) error {
 				s.Paused = []string{"acme"}
 				return nil
@@ -48,7 +48,7 @@ func ExampleGroup_Run() {
 		if errors.As(context.Cause(ctx), &moved) {
 			fmt.Println("saves, because the shard is", moved.Reason)
 		}
-		cancel() // the program ends
+		cancel() // the program stops its member
 		return nil
 	})
 	fmt.Println("left", err)

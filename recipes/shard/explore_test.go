@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// explored is a state of the exploration: a plan, what the members say, and the Spec.
+// explored is a state of a group in the exploration: the plan, the records of the members, and the Spec.
 type explored struct {
 	plan    Plan
 	members map[string]record
@@ -19,7 +19,7 @@ type explored struct {
 	zxid    int64
 }
 
-// key is the same for two states that differ only in versions and times without an effect.
+// key returns a text that is equal for states that differ only in versions and in times without an effect.
 func (x explored) key() string {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(x.members)) {
@@ -35,8 +35,8 @@ func (x explored) key() string {
 	return b.String()
 }
 
-// set returns the state with another record of a member, or without it.
-func (x explored) set(id string, r *record) explored {
+// withRecord returns the state after the record of a member was replaced, or removed if r is nil.
+func (x explored) withRecord(id string, r *record) explored {
 	x.members = maps.Clone(x.members)
 	if delete(x.members, id); r != nil {
 		x.members[id] = *r
@@ -44,25 +44,26 @@ func (x explored) set(id string, r *record) explored {
 	return x
 }
 
-// configured returns the state with another Spec.
-func (x explored) configured(change func(*Spec)) explored {
+// withSpec returns the state after the Spec was changed.
+func (x explored) withSpec(change func(*Spec)) explored {
 	x.zxid++
 	change(&x.spec)
 	return x
 }
 
-// events returns the states after each event that is possible, by the name of the event. Their plan is still the old one.
+// events returns the states after each possible event, by the name of the event. In these states the plan is
+// still the old one.
 func (x explored) events(ids []string) map[string]explored {
 	all := map[string]explored{}
 	for _, id := range ids {
 		r, present := x.members[id]
-		all[id+" joins"] = x.set(id, &record{Weight: 1, Confirmed: r.Confirmed})
+		all[id+" joins"] = x.withRecord(id, &record{Weight: 1, Confirmed: r.Confirmed})
 		if present {
-			all[id+" crashes"] = x.set(id, nil)
-			all[id+" leaves"] = x.set(id, &record{Weight: 1, State: leaving, Confirmed: r.Confirmed})
-			all[id+" restarts"] = x.set(id, &record{Weight: 1, State: restarting, Confirmed: r.Confirmed})
+			all[id+" crashes"] = x.withRecord(id, nil)
+			all[id+" leaves"] = x.withRecord(id, &record{Weight: 1, State: leaving, Confirmed: r.Confirmed})
+			all[id+" restarts"] = x.withRecord(id, &record{Weight: 1, State: restarting, Confirmed: r.Confirmed})
 			r.Confirmed = x.plan.Version
-			all[id+" confirms"] = x.set(id, &r)
+			all[id+" confirms"] = x.withRecord(id, &r)
 		}
 	}
 	toggle := func(names []string, name string) []string {
@@ -71,10 +72,10 @@ func (x explored) events(ids []string) map[string]explored {
 		}
 		return []string{name}
 	}
-	all["drain or not"] = x.configured(func(s *Spec) { s.Drained = toggle(s.Drained, ids[0]) })
-	all["pause a shard or not"] = x.configured(func(s *Spec) { s.Paused = toggle(s.Paused, s.Shards[0]) })
-	all["pause rebalancing or not"] = x.configured(func(s *Spec) { s.PauseRebalancing = !s.PauseRebalancing })
-	all["limit moves or not"] = x.configured(func(s *Spec) { s.MaxMoves = 1 - s.MaxMoves })
+	all["drain or not"] = x.withSpec(func(s *Spec) { s.Drained = toggle(s.Drained, ids[0]) })
+	all["pause a shard or not"] = x.withSpec(func(s *Spec) { s.Paused = toggle(s.Paused, s.Shards[0]) })
+	all["pause rebalancing or not"] = x.withSpec(func(s *Spec) { s.PauseRebalancing = !s.PauseRebalancing })
+	all["limit moves or not"] = x.withSpec(func(s *Spec) { s.MaxMoves = 1 - s.MaxMoves })
 	over := x
 	over.plan.Members = slices.Clone(x.plan.Members)
 	for i, m := range over.plan.Members {
@@ -86,15 +87,17 @@ func (x explored) events(ids []string) map[string]explored {
 	return all
 }
 
-// next computes the next plan. It returns a description of the rule that the plan violates, or "".
+// next computes the next plan. It returns a description of the rule that the plan violates, or "" if it
+// violates none.
 func (x *explored) next() string {
 	was := x.plan
 	x.plan = next(was, x.members, x.spec, x.zxid, someTime)
 	return checkPlan(was, x.plan, x.members, x.spec)
 }
 
-// settled returns a description of the rule that is violated after all members have confirmed, or "".
-func (x explored) settled() string {
+// checkSettled returns a description of the rule that the state violates after all members have confirmed the
+// plan, or "".
+func (x explored) checkSettled() string {
 	x.spec.PauseRebalancing = false
 	x.zxid++
 	for range 20 {
@@ -126,7 +129,7 @@ func TestNext_Explore(t *testing.T) {
 	}
 }
 
-// explore explores all states of a group that are reached by a number of events.
+// explore explores all states that a group can reach by at most depth events.
 func explore(t *testing.T, shards, members, depth int) {
 	ids := names("m", members)
 	first := explored{members: map[string]record{}, spec: Spec{Shards: names("s", shards), RestartDelay: time.Minute}, zxid: 1}
@@ -141,7 +144,7 @@ func explore(t *testing.T, shards, members, depth int) {
 				if key := y.key(); wrong == "" && !seen[key] {
 					seen[key] = true
 					following = append(following, y)
-					wrong = y.settled()
+					wrong = y.checkSettled()
 				}
 				require.Empty(t, wrong, "%s\nbefore: %+v\nafter: %+v", event, x, y)
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_Crash fails if the shards of a member that has crashed are not owned again soon after its
-// session has expired. m0 is the leader.
+// TestRun_Crash fails if the shards of a crashed member have no new owner soon after its session has expired.
+// One of the crashed members is the leader, m0.
 func TestRun_Crash(t *testing.T) {
 	for _, crashes := range [][]int{{0}, {1}, {0, 1, 2}} {
 		t.Run(fmt.Sprint(crashes), func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestRun_Crash(t *testing.T) {
 					workers[i].client.SetCut(true)
 				}
 				tick := 10 * time.Millisecond
-				for len(r.current()) < 60 || slices.ContainsFunc(crashes, func(i int) bool { return r.loads()[workers[i].id] > 0 }) {
+				for len(r.currentOwners()) < 60 || slices.ContainsFunc(crashes, func(i int) bool { return r.loads()[workers[i].id] > 0 }) {
 					time.Sleep(tick)
 					require.Less(t, time.Since(begin), time.Minute)
 				}
@@ -63,22 +63,21 @@ func TestRun_Crash(t *testing.T) {
 	}
 }
 
-// TestTrap51_MembersJoinAndLeaveRepeatedly fails if two members own a shard while a member joins and
-// leaves, or if that moves the shards of members that stay more than necessary (kazoo #271, #283,
-// #298, #392).
+// TestTrap51_MembersJoinAndLeaveRepeatedly fails if two members own a shard while a member joins and leaves,
+// or if members that stay lose more shards than necessary (kazoo #271, #283, #298, #392).
 func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 12)
 		a, b := r.start("a", 100*time.Millisecond), r.start("b", 100*time.Millisecond)
 		bubble.Settle()
-		kept := r.current()
+		kept := r.currentOwners()
 		flapping := connect(w)
 		for range 20 {
 			c := r.startOn(flapping, "c", 100*time.Millisecond)
 			time.Sleep(700 * time.Millisecond)
 			c.leave(w)
-			for shard, owner := range r.current() {
+			for shard, owner := range r.currentOwners() {
 				if kept[shard] != owner {
 					delete(kept, shard)
 				}
@@ -106,30 +105,30 @@ func TestRun_NoLeader(t *testing.T) {
 			workers = append(workers, r.start(id, 0))
 		}
 		bubble.Settle()
-		require.Len(w, r.current(), 20)
+		require.Len(w, r.currentOwners(), 20)
 		require.ElementsMatch(w, []int{6, 7, 7}, slices.Collect(maps.Values(r.loads())))
-		before := r.current()
+		before := r.currentOwners()
 		crashed := workers[2]
 		crashed.client.SetCut(true)
 		bubble.Settle()
 		require.Equal(w, map[string]int{"m0": 10, "m1": 10}, r.loads())
 		crashed.client.SetCut(false)
 		bubble.Settle()
-		require.Len(w, r.current(), 20)
+		require.Len(w, r.currentOwners(), 20)
 		require.ElementsMatch(w, []int{6, 7, 7}, slices.Collect(maps.Values(r.loads())))
-		require.Equal(w, before, r.current(), "it is computed from the same plan")
+		require.Equal(w, before, r.currentOwners(), "it is computed from the same plan")
 		require.NoError(w, hold.Release())
 		bubble.Settle()
 		r.requireEven(20, numbered(3)...)
-		require.Equal(w, before, r.current())
+		require.Equal(w, before, r.currentOwners())
 		for _, k := range workers {
 			k.leave(w)
 		}
 	})
 }
 
-// TestRun_RollingRestart fails if a shard changes its owner while 20 members restart one after
-// another, or if another member runs a shard of a member that is away.
+// TestRun_RollingRestart fails if a shard changes its owner while 20 members restart one after another, or if
+// a member runs a shard whose owner is away.
 func TestRun_RollingRestart(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -140,25 +139,25 @@ func TestRun_RollingRestart(t *testing.T) {
 		}
 		bubble.Settle()
 		r.requireEven(100, numbered(20)...)
-		before := r.current()
+		before := r.currentOwners()
 		require.Equal(w, 100, r.count)
 		for _, id := range numbered(20) {
 			workers[id].leave(w)
 			workers[id].client.Conn.Close()
 			time.Sleep(10 * time.Second)
-			require.Len(w, r.current(), 95)
+			require.Len(w, r.currentOwners(), 95)
 			workers[id] = r.start(id, 50*time.Millisecond, WithRestart())
 			time.Sleep(2 * time.Second)
-			require.Equal(w, before, r.current())
+			require.Equal(w, before, r.currentOwners())
 		}
 		require.Equal(w, 200, r.count, "each shard was granted once more, to the same member")
 
-		// A member that does not return.
+		// The member m7 leaves and does not return.
 		workers["m7"].leave(w)
 		time.Sleep(50 * time.Second)
-		require.Len(w, r.current(), 95)
+		require.Len(w, r.currentOwners(), 95)
 		time.Sleep(12 * time.Second)
-		require.Len(w, r.current(), 100)
+		require.Len(w, r.currentOwners(), 100)
 		delete(workers, "m7")
 		for _, k := range workers {
 			k.stop()
@@ -169,8 +168,8 @@ func TestRun_RollingRestart(t *testing.T) {
 	})
 }
 
-// TestRun_MaxMoves fails if more shards are without an owner than moves are permitted, or if a member
-// that cannot lock its shards stops all moves.
+// TestRun_MaxMoves fails if more shards have no owner than MaxMoves permits, or if a member that cannot lock
+// its shards stops all moves.
 func TestRun_MaxMoves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -186,15 +185,15 @@ func TestRun_MaxMoves(t *testing.T) {
 		bubble.Settle()
 		b := r.start("b", time.Second)
 		for len(r.loads()) < 2 || r.loads()["b"] < 6 {
-			require.GreaterOrEqual(w, len(r.current()), 10)
-			require.LessOrEqual(w, r.asked(), 2)
+			require.GreaterOrEqual(w, len(r.currentOwners()), 10)
+			require.LessOrEqual(w, r.countRequested(), 2)
 			time.Sleep(100 * time.Millisecond)
 		}
 		bubble.Settle()
 		r.requireEven(12, "a", "b")
 
-		// b must not lock the shards of a.
-		for shard, owner := range r.current() {
+		// The member b is not permitted to lock the shards of a.
+		for shard, owner := range r.currentOwners() {
 			if owner == "a" {
 				_, err := operator.SetACL(dir+"/locks/"+shard, zk.WorldACL(zk.PermRead|zk.PermDelete|zk.PermWrite|zk.PermAdmin), -1)
 				require.NoError(w, err)
@@ -214,9 +213,8 @@ func TestRun_MaxMoves(t *testing.T) {
 	})
 }
 
-// TestRun_ForeignProgram fails if members lose their shards because another program deletes or
-// overwrites the plan or the Spec, or adds a znode that is not a member, or if the leader does not
-// repair the plan.
+// TestRun_ForeignProgram fails if members lose their shards because another program deletes or overwrites the
+// plan or the Spec or creates a znode beside the members, or if the leader does not repair the plan.
 func TestRun_ForeignProgram(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -283,12 +281,12 @@ func TestMember_ConnectionClosed(t *testing.T) {
 		for _, s := range all {
 			require.Error(w, s.Err())
 		}
-		bubble.Settle() // the contenders end in the background
+		bubble.Settle() // the goroutines of the contenders end in the background
 	})
 }
 
-// TestGroup_Watch fails if a router does not see the changes of the plan, or sets more watches with
-// more shards or members, and if members that have left leave watches behind.
+// TestGroup_Watch fails if a router does not see the changes of the plan, if it sets more watches when there
+// are more shards or members, or if members that have left leave watches behind.
 func TestGroup_Watch(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -307,7 +305,7 @@ func TestGroup_Watch(t *testing.T) {
 			k.leave(w)
 			bubble.Settle()
 			<-maps
-			// The watch of the Spec is set again in each term of the leader, eight times at most: see
+			// In each term, the leader sets the watch of the Spec again, at most eight times: see
 			// docs/design.md.
 			require.LessOrEqual(w, bubble.Watches(conn), 9)
 			require.LessOrEqual(w, len(w.Server.Watches()), 3)
@@ -317,8 +315,8 @@ func TestGroup_Watch(t *testing.T) {
 	})
 }
 
-// TestGroup_CostAtRest fails if the number of requests of an idle member depends on the number of
-// shards, except for the verification of watches.
+// TestGroup_CostAtRest fails if an idle member sends more requests when there are more shards. Reads that
+// verify watches do not count.
 func TestGroup_CostAtRest(t *testing.T) {
 	costs := map[int]float64{}
 	for _, shards := range []int{10, 200} {
@@ -341,8 +339,8 @@ func TestGroup_CostAtRest(t *testing.T) {
 					requests++
 				}
 			}
-			// The library reads every watched znode once in three to five minutes. An owner watches
-			// the znodes of its locks.
+			// The library reads every watched znode once in three to five minutes. An owner watches the
+			// znodes of its locks.
 			require.LessOrEqual(w, float64(verified)/10, float64(shards+5*4)/3)
 			costs[shards] = float64(requests) / 10 / 5
 			for _, k := range workers {
@@ -354,8 +352,8 @@ func TestGroup_CostAtRest(t *testing.T) {
 	require.InDelta(t, costs[10], costs[200], 1)
 }
 
-// TestUpdate_Same fails if an update that changes nothing writes.
-func TestUpdate_Same(t *testing.T) {
+// TestUpdate_UnchangedSpecIsNotWritten fails if Update writes although its function changes nothing.
+func TestUpdate_UnchangedSpecIsNotWritten(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 3)
 		g := newGroup(w, connect(w))
@@ -382,7 +380,7 @@ func TestUpdate_Same(t *testing.T) {
 	})
 }
 
-// TestRun_InvalidName fails if a member ends because another program has written the name of a shard that
+// TestRun_InvalidName fails if a member ends because another program has written a name of a shard that
 // cannot be locked, or if Update accepts such a name.
 func TestRun_InvalidName(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -398,7 +396,7 @@ func TestRun_InvalidName(t *testing.T) {
 		_, err = g.spec.Set(w.Context(), Spec{Shards: append([]string{long}, names("s", 3)...)})
 		require.NoError(w, err)
 		bubble.Settle()
-		require.Len(w, r.current(), 3)
+		require.Len(w, r.currentOwners(), 3)
 		setShards(w, 4)
 		bubble.Settle()
 		bubble.Settle()
@@ -408,8 +406,8 @@ func TestRun_InvalidName(t *testing.T) {
 	})
 }
 
-// TestRun_LeaderCannotWrite fails if the member that is the leader does not follow the plan that all others
-// compute because the leader cannot write.
+// TestRun_LeaderCannotWrite fails if a leader that cannot write plans does not follow the plan that all other
+// members compute.
 func TestRun_LeaderCannotWrite(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -424,8 +422,9 @@ func TestRun_LeaderCannotWrite(t *testing.T) {
 	})
 }
 
-// TestGroup_Compare fails if a plan counts as outdated forever because of a znode that is not of a member.
-func TestGroup_Compare(t *testing.T) {
+// TestGroup_CompareIgnoresForeignZnodes fails if a plan counts as outdated forever because a znode beside the
+// members is not that of a member.
+func TestGroup_CompareIgnoresForeignZnodes(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 6)
@@ -443,9 +442,9 @@ func TestGroup_Compare(t *testing.T) {
 	})
 }
 
-// TestRun_TakenOver fails if a process contends for shards while another process is the member, or if it does
-// not continue afterwards.
-func TestRun_TakenOver(t *testing.T) {
+// TestRun_IDTakenByOtherProcess fails if a process contends for shards while another process is the member
+// with its ID, or does not continue afterwards.
+func TestRun_IDTakenByOtherProcess(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 3)
@@ -471,8 +470,9 @@ func TestRun_TakenOver(t *testing.T) {
 	})
 }
 
-// TestMember_LostShards fails if Owned contains shards that are lost, because their release is not confirmed.
-func TestMember_LostShards(t *testing.T) {
+// TestMember_LostShardsAreNotOwned fails if Owned contains shards that are lost, for which no release was
+// confirmed.
+func TestMember_LostShardsAreNotOwned(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 2)
 		m, err := newGroup(w, connect(w), WithGrace(0)).Join(w.Context(), "a")

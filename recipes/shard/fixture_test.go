@@ -26,12 +26,12 @@ const (
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// bufferSize is the length of the reply to a list of thousands of shards.
+// bufferSize is large enough for a listing of thousands of shards.
 var bufferSize = zk.WithMaxBufferSize(4 << 20)
 
 func connect(w *bubble.Test) *zk.Conn { return w.Connect(bufferSize) }
 
-// newClient does not wait until the session is established.
+// newClient returns a client without waiting for its session.
 func newClient(w *bubble.Test) *bubble.Client {
 	c, err := bubble.NewClient(w.Server, timeout, bufferSize)
 	require.NoError(w, err)
@@ -60,15 +60,15 @@ func update(w *bubble.Test, f func(*Spec)) {
 	require.NoError(w, err)
 }
 
-// recorder records who owns which shard, as the functions of Run observe it. It fails the test if a
-// shard is granted while an earlier grant of it is valid.
+// recorder records which member owns which shard, as the functions of Run observe it. It fails the test if a
+// shard is granted while an earlier grant of the same shard is valid.
 type recorder struct {
 	w      *bubble.Test
 	mu     sync.Mutex
-	grants map[string]*Shard          // the newest grants, by shard
-	owners map[string]string          // their members, by shard
-	works  map[string]context.Context // the contexts of the functions that run, by shard
-	count  int                        // the number of grants
+	grants map[string]*Shard          // the newest grant of each shard
+	owners map[string]string          // the member that has the newest grant, for each shard
+	works  map[string]context.Context // the context of the function that runs for a shard
+	count  int                        // number of grants
 }
 
 func newRecorder(w *bubble.Test) *recorder {
@@ -79,7 +79,7 @@ func (r *recorder) grant(ctx context.Context, id string, s *Shard) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.Err() != nil {
-		return // it was lost before it was received
+		return // the shard was lost before the function was called
 	}
 	r.count++
 	if before := r.grants[s.Name()]; before != nil {
@@ -96,8 +96,8 @@ func (r *recorder) grant(ctx context.Context, id string, s *Shard) {
 	r.grants[s.Name()], r.owners[s.Name()], r.works[s.Name()] = s, id, ctx
 }
 
-// current returns the owners, by shard.
-func (r *recorder) current() map[string]string {
+// currentOwners returns the owners, by shard.
+func (r *recorder) currentOwners() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := map[string]string{}
@@ -109,15 +109,15 @@ func (r *recorder) current() map[string]string {
 	return now
 }
 
-// granting returns the number of shards that have been granted.
-func (r *recorder) granting() int {
+// countGranted returns the number of shards that were granted at least once.
+func (r *recorder) countGranted() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.grants)
 }
 
-// asked returns the number of shards that are held although their release was requested.
-func (r *recorder) asked() (n int) {
+// countRequested returns the number of shards that are still held although their release was requested.
+func (r *recorder) countRequested() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.grants {
@@ -128,7 +128,7 @@ func (r *recorder) asked() (n int) {
 	return n
 }
 
-func (r *recorder) loads() map[string]int { return Plan{Owners: r.current()}.loads() }
+func (r *recorder) loads() map[string]int { return Plan{Owners: r.currentOwners()}.loads() }
 
 func (r *recorder) granted(name string) *Shard {
 	r.mu.Lock()
@@ -136,21 +136,21 @@ func (r *recorder) granted(name string) *Shard {
 	return r.grants[name]
 }
 
-// requireEven requires that all shards are owned by these members, in numbers that differ by one at
-// most, and that the plan says the same.
+// requireEven requires that the members ids own all shards, that their numbers of shards differ by at most
+// one, and that the plan says the same.
 func (r *recorder) requireEven(shards int, ids ...string) {
 	r.w.Helper()
-	require.Len(r.w, r.current(), shards)
+	require.Len(r.w, r.currentOwners(), shards)
 	loads := r.loads()
 	require.ElementsMatch(r.w, ids, slices.Collect(maps.Keys(loads)))
 	require.LessOrEqual(r.w, slices.Max(slices.Collect(maps.Values(loads)))-slices.Min(slices.Collect(maps.Values(loads))), 1, "%v", loads)
 	plan, err := newGroup(r.w, connect(r.w)).Plan(r.w.Context())
 	require.NoError(r.w, err)
-	require.Equal(r.w, r.current(), plan.Owners)
+	require.Equal(r.w, r.currentOwners(), plan.Owners)
 	require.Empty(r.w, plan.Moves)
 }
 
-// worker is a program with a member that runs.
+// worker is a program with a running member.
 type worker struct {
 	id     string
 	client *bubble.Client
@@ -158,7 +158,7 @@ type worker struct {
 	done   <-chan error
 }
 
-// start starts a member that works on its shards, and needs the time drain to finish.
+// start starts a member. Its functions need the time drain to end.
 func (r *recorder) start(id string, drain time.Duration, opts ...Option) *worker {
 	client := newClient(r.w)
 	bubble.Advance(0)
@@ -184,7 +184,7 @@ func (r *recorder) startOn(conn *zk.Conn, id string, drain time.Duration, opts .
 	return k
 }
 
-// leave ends the member and waits for it.
+// leave stops the member and waits until it has left.
 func (k *worker) leave(t testing.TB) {
 	k.stop()
 	require.NoError(t, <-k.done)

@@ -14,47 +14,47 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// follower is the goroutine of a member. It decides for which shards the member contends.
+// follower is a goroutine of a member. It decides for which shards the member contends.
 type follower struct {
 	member *Member
 	record record
-	ctx    context.Context // of watches and comparisons, also while the member leaves
+	ctx    context.Context // context of watches and comparisons; it lasts while the member leaves
 
 	plans    <-chan value.Change[Plan]
-	written  Plan            // the last plan of a leader
-	plan     Plan            // the plan that is followed: written, or one that this member has computed
-	mine     map[string]bool // the shards that the plan gives to this member
-	reasons  map[string]Move // why shards come to this member or leave it
+	written  Plan            // the last plan that a leader has written
+	plan     Plan            // the plan that this member follows: written, or a plan that it has computed itself
+	mine     map[string]bool // the shards that belong to this member in the plan
+	reasons  map[string]Move // the moves of the plan that concern shards of this member
 	contends map[string]*contention
 	events   chan contentionEvent
-	held     int      // contentions with a shard that should be kept
-	confirm  bool     // the leader waits for a confirmation of the plan
-	changed  bool     // the set of owned shards differs from the last one that was sent
-	sent     []*Shard // the set that was sent last, unless it is known whether it was received
+	held     int      // number of contentions that hold a shard that should be kept
+	confirm  bool     // the leader waits until this member confirms the plan
+	changed  bool     // the set of owned shards differs from the last set that was sent
+	sent     []*Shard // the last set that was sent; nil if it is known whether the user has received it
 	computed bool     // plan was computed by this member
 	closing  bool     // the member leaves
-	taken    bool     // another process is the member, because the session of this one has ended
+	taken    bool     // another process has taken the ID of this member, because the session of this one has ended
 
-	takenOver chan bool // reports taken; the newest report counts
+	takenOver chan bool // receives new values of taken; only the newest one counts
 
 	comparing bool // a comparison is running
 	compared  chan comparison
-	differed  int64 // the version of the plan that differed from the facts, in the last comparison; or -1
+	differed  int64 // the version of the plan that the last comparison has found outdated; -1 for none
 }
 
-// contention is the contention for one shard, until its goroutine has ended.
+// contention is the attempt to own one shard. It exists until its goroutine has ended.
 type contention struct {
 	stop    context.CancelCauseFunc
 	stopped bool
-	shard   *Shard // nil if it is not held
+	shard   *Shard // nil if the shard is not held
 }
 
-// contentionEvent is reported by the goroutine that contends for a shard.
+// contentionEvent is a report of the goroutine of a contention.
 type contentionEvent struct {
 	name  string
-	shard *Shard // nil if it is not held any more
+	shard *Shard // nil if the shard is not held any more
 	ended bool   // the goroutine has ended
-	err   error  // the reason, or nil if it was stopped
+	err   error  // why the goroutine has ended; nil if it was stopped
 }
 
 func newFollower(m *Member) *follower {
@@ -82,7 +82,7 @@ func (f *follower) run(life context.Context) {
 	cancel()
 	<-led
 	m.removal = m.keeper.Close(context.Background(), recipes.ErrClosed)
-	for range f.plans { // closed when its goroutine ends
+	for range f.plans { // closed when the goroutine of the watch ends
 	}
 	if f.comparing {
 		<-f.compared
@@ -127,7 +127,7 @@ func (f *follower) follow(life context.Context) error {
 	}
 }
 
-// leave announces that the member leaves, and releases all shards.
+// leave announces to the other members that this member leaves, and releases all shards.
 func (f *follower) leave() {
 	m, why := f.member, Left
 	f.closing, f.record.State = true, leaving
@@ -148,11 +148,11 @@ func (f *follower) leave() {
 	}
 }
 
-// plannedLimit is how long a member that leaves waits for a plan that says so. Without it, others
-// would believe that the member has crashed.
+// plannedLimit is how long a member that leaves waits for a plan that takes this into account. If it did not
+// wait, the others would believe that it has crashed.
 const plannedLimit = time.Second
 
-// awaitPlanned waits until the plan contains that the member leaves or is away.
+// awaitPlanned waits until the plan does not contain the member, or lists it as away.
 func (f *follower) awaitPlanned() {
 	timer := time.NewTimer(plannedLimit)
 	defer timer.Stop()
@@ -179,25 +179,26 @@ func (f *follower) awaitPlanned() {
 	}
 }
 
-// announce writes the record of the member.
+// announce writes the record of the member to its znode.
 func (f *follower) announce() {
-	data, _ := json.Marshal(f.record) // strings and numbers, so it cannot fail
+	data, _ := json.Marshal(f.record) // contains only strings and numbers, so Marshal cannot fail
 	f.member.keeper.Set(data)
 }
 
-// receivePlan follows a plan that was written.
+// receivePlan handles a change of the znode of the plan: the member follows the new plan.
 func (f *follower) receivePlan(c value.Change[Plan]) {
 	switch {
 	case c.Cause != nil:
 		f.member.group.setup.Log.Warn("cannot read the plan: keeping the previous one", "err", c.Cause)
-	case c.Value.Version == 0 && f.written.Version > 0: // it was deleted
+	case c.Value.Version == 0 && f.written.Version > 0: // the plan was deleted
 	default:
 		f.written, f.computed, f.differed = c.Value, false, -1
 		f.adopt(c.Value)
 	}
 }
 
-// adopt contends for the shards that a plan gives to this member, and stops contending for others.
+// adopt makes the member contend for the shards that belong to it in the plan, and stop contending for
+// others.
 func (f *follower) adopt(plan Plan) {
 	id := f.member.id
 	f.plan, f.mine, f.reasons, f.confirm = plan, map[string]bool{}, map[string]Move{}, false
@@ -223,7 +224,7 @@ func (f *follower) adopt(plan Plan) {
 			case plan.Owners[name] == "":
 				why = Removed
 			default:
-				why = Balanced // several plans ago
+				why = Balanced // the move was in an earlier plan
 			}
 			f.stop(c, &MovedError{Shard: name, To: plan.Owners[name], Reason: why})
 		}
@@ -250,7 +251,7 @@ func (f *follower) start(name string) {
 	}()
 }
 
-// stop requests the end of a contention.
+// stop asks a contention to end, for the reason why.
 func (f *follower) stop(c *contention, why *MovedError) {
 	if c.stopped {
 		return
@@ -263,13 +264,13 @@ func (f *follower) stop(c *contention, why *MovedError) {
 	c.stop(why)
 }
 
-// receive records an event. It returns an error if the member cannot continue.
+// receive handles a report of a contention. It returns an error if the member cannot continue.
 func (f *follower) receive(e contentionEvent) error {
 	c := f.contends[e.name]
 	if e.ended {
 		delete(f.contends, e.name)
 		if e.err == nil && f.mine[e.name] && !f.closing {
-			f.start(e.name) // a later plan has given it back
+			f.start(e.name) // a later plan has given the shard back to this member
 		}
 		return e.err
 	}
@@ -285,7 +286,7 @@ func (f *follower) receive(e contentionEvent) error {
 	return nil
 }
 
-// deliver sends the set of owned shards if it has changed.
+// deliver sends the set of owned shards to the user if it has changed.
 func (f *follower) deliver() {
 	if f.member.run != nil || !f.changed {
 		return
@@ -299,10 +300,11 @@ func (f *follower) deliver() {
 	}
 	slices.SortFunc(set, func(a, b *Shard) int { return strings.Compare(a.name, b.name) })
 	f.changed, f.sent = false, set
-	f.member.owned <- Owned{Shards: slices.Clone(set)} // the channel is empty
+	f.member.owned <- Owned{Shards: slices.Clone(set)} // does not block, because the channel is empty
 }
 
-// takeBack removes a set that was not received from the channel, or records that it was received.
+// takeBack removes the last set from the channel. If the channel is empty, the user has received that set,
+// and takeBack records this.
 func (f *follower) takeBack() {
 	select {
 	case <-f.member.owned:
@@ -315,7 +317,7 @@ func (f *follower) takeBack() {
 	f.sent = nil
 }
 
-// confirmPlan confirms the plan when all of its shards are held.
+// confirmPlan confirms the plan to the leader when the member holds all of its shards.
 func (f *follower) confirmPlan() {
 	if f.confirm && f.held == len(f.mine) {
 		f.confirm, f.record.Confirmed = false, f.plan.Version
@@ -323,15 +325,16 @@ func (f *follower) confirmPlan() {
 	}
 }
 
-// comparison is the result of comparing a plan with the facts.
+// comparison is the result of comparing a plan with the present members and the Spec.
 type comparison struct {
-	version int64 // of the plan
+	version int64 // the version of the plan
 	err     error
 	differs bool
-	plan    *Plan // that follows, if it was requested
+	plan    *Plan // the next plan; nil if it was not requested
 }
 
-// compare compares the last plan with the facts. The leader does so as well: it may be unable to write plans.
+// compare compares the last plan with the present members and the Spec, in the background. The leader does so
+// as well, because it may be unable to write plans.
 func (f *follower) compare() {
 	if f.comparing {
 		return
@@ -341,8 +344,8 @@ func (f *follower) compare() {
 	go func() { f.compared <- g.compare(f.ctx, plan, compute) }()
 }
 
-// compare compares a plan with the members and the Spec. If they differ, and compute is set, it
-// computes the next plan.
+// compare compares a plan with the present members and the Spec. If they differ and compute is set, it also
+// returns the next plan.
 func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison {
 	c := comparison{version: plan.Version}
 	present, err := g.ids.Members(ctx)
@@ -379,7 +382,7 @@ func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison
 		return c
 	}
 	computed := next(plan, records(members), spec, version.Zxid(), time.Now())
-	// They do not differ if there are only znodes that are not of members.
+	// The plan is not outdated if only znodes beside those of members were added.
 	if c.differs = computed.Version != plan.Version; c.differs {
 		c.plan = &computed
 	}
@@ -395,8 +398,8 @@ func (g *Group) specZxid(ctx context.Context) (int64, error) {
 	return stat.Mzxid, nil
 }
 
-// receiveComparison follows a plan that this member has computed, if the leader has not written one
-// for the facts in the meantime.
+// receiveComparison handles the result of a comparison: the member follows the plan that it has computed,
+// unless the leader has written a newer plan in the meantime.
 func (f *follower) receiveComparison(c comparison) {
 	f.comparing = false
 	switch {

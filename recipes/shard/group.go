@@ -26,8 +26,8 @@ import (
 type Group struct {
 	setup    *recipe.Setup
 	settings settings
-	members  *group.Group // with their records
-	ids      *group.Group // only the IDs of the members
+	members  *group.Group // the members with their records
+	ids      *group.Group // the members with their IDs only
 	spec     *value.Value[Spec]
 	plan     *value.Value[Plan]
 }
@@ -44,7 +44,7 @@ func NewGroup(conn *zk.Conn, path string, opts ...Option) (*Group, error) {
 	}
 	s.Log = s.Log.With("shards", path)
 	g := &Group{setup: s, settings: own}
-	plain := recipe.WithLayout(recipe.Curator) // the layout of the members; that of the options is for the locks
+	plain := recipe.WithLayout(recipe.Curator) // the layout of the members; the layout in opts is that of the locks
 	if g.members, err = group.New(conn, path+"/members", s.Settings(), plain); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,8 @@ func (g *Group) specPath() string { return g.setup.Path + "/spec" }
 
 func (g *Group) planPath() string { return g.setup.Path + "/plan" }
 
-// mutex returns the lock whose holder owns the shard, for a contender that shows name to operators.
+// mutex returns the lock of a shard. Its holder owns the shard. name is the name of the contender that
+// operators see.
 func (g *Group) mutex(shard, name string) (*lock.Mutex, error) {
 	escaped := url.PathEscape(shard)
 	if escaped == "." || escaped == ".." {
@@ -79,7 +80,7 @@ func (g *Group) Spec(ctx context.Context) (Spec, error) {
 	return spec, g.setup.Fail("read the spec of", g.setup.Path, err)
 }
 
-// errSame is the reason why Update writes nothing.
+// errSame is the reason why Update does not write the Spec.
 var errSame = errors.New("the function of Update has not changed the Spec")
 
 // Update changes the Spec by f, and returns the result. It may be called at any time, by members and
@@ -90,7 +91,7 @@ var errSame = errors.New("the function of Update has not changed the Spec")
 func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 	var same Spec
 	spec, err := g.spec.Update(ctx, func(was Spec) (Spec, error) {
-		copied, _ := json.Marshal(was) // strings and numbers, so it cannot fail
+		copied, _ := json.Marshal(was) // contains only strings and numbers, so Marshal cannot fail
 		var is Spec
 		_ = json.Unmarshal(copied, &is)
 		if err := f(&is); err != nil {
@@ -196,7 +197,7 @@ func (g *Group) Owner(ctx context.Context, shard string) (Ownership, error) {
 // cannot be locked, Run keeps the others, logs a warning and tries again.
 func (g *Group) Run(ctx context.Context, id string, f func(ctx context.Context, s *Shard) error) error {
 	if f == nil {
-		return fmt.Errorf("%w: the function is nil", recipes.ErrInvalid)
+		return fmt.Errorf("%w: shard.Group.Run: the function is nil", recipes.ErrInvalid)
 	}
 	m, err := g.join(ctx, id, f)
 	switch {

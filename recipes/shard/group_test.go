@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestRun_ShardsAreDivided fails if a shard is not owned by the planned member, or if more shards than
+// TestRun_ShardsAreDivided fails if a shard does not belong to the member in the plan, or if more shards than
 // necessary move when members join, leave and crash.
 func TestRun_ShardsAreDivided(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -36,18 +36,18 @@ func TestRun_ShardsAreDivided(t *testing.T) {
 		bubble.Settle()
 		r.requireEven(20, "a", "b", "c")
 		require.Equal(w, 36, r.count)
-		a.leave(w) // it is the leader
+		a.leave(w) // the member a is the leader
 		bubble.Settle()
 		r.requireEven(20, "b", "c")
 		require.Equal(w, 43, r.count)
 		b.leave(w)
 		c.leave(w)
-		require.Empty(w, r.current())
+		require.Empty(w, r.currentOwners())
 	})
 }
 
-// TestRun_StartTogether fails if shards move because members that start together do not do so in the
-// same instant.
+// TestRun_StartTogether fails if shards move because members that start together join at slightly different
+// times.
 func TestRun_StartTogether(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -66,8 +66,8 @@ func TestRun_StartTogether(t *testing.T) {
 	})
 }
 
-// TestRun_HandOver fails if the old or the new owner does not learn why a shard moves, if the new one
-// starts before the old one has finished, or if the shard is not held while the function finishes.
+// TestRun_HandOver fails if the old or the new owner does not learn why a shard moves, if the new owner
+// starts before the old one has finished, or if the shard is not held until the function returns.
 func TestRun_HandOver(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 2)
@@ -130,8 +130,8 @@ func TestRun_HandOver(t *testing.T) {
 	})
 }
 
-// TestRun_GracePeriod fails if a shard is not revoked after the grace period, or if a function runs
-// twice for a shard.
+// TestRun_GracePeriod fails if a shard is not revoked after the grace period, or if two functions run for the
+// same shard at a time.
 func TestRun_GracePeriod(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -151,19 +151,19 @@ func TestRun_GracePeriod(t *testing.T) {
 		_, err := one.Multi()
 		require.ErrorIs(w, err, recipes.ErrNotHeld)
 		time.Sleep(time.Second)
-		require.Equal(w, map[string]string{"s00000": "b"}, r.current())
+		require.Equal(w, map[string]string{"s00000": "b"}, r.currentOwners())
 		b.leave(w)
 		time.Sleep(5 * time.Second)
-		require.Empty(w, r.current(), "the function of a still runs")
+		require.Empty(w, r.currentOwners(), "the function of a still runs")
 		bubble.Settle()
 		bubble.Settle()
-		require.Equal(w, map[string]string{"s00000": "a"}, r.current())
+		require.Equal(w, map[string]string{"s00000": "a"}, r.currentOwners())
 		a.leave(w)
 	})
 }
 
-// TestRun_Error fails if Run does not return the error of a function, or does not release the shards.
-func TestRun_Error(t *testing.T) {
+// TestRun_FunctionFails fails if Run does not return the error of a function, or does not release the shards.
+func TestRun_FunctionFails(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 5)
 		failure := errors.New("failure")
@@ -176,7 +176,7 @@ func TestRun_Error(t *testing.T) {
 				time.Sleep(time.Second)
 				return failure
 			case "s00001":
-				return nil // the shard remains, idle
+				return nil // the member keeps the shard, without a function
 			}
 			<-ctx.Done()
 			return nil
@@ -207,12 +207,12 @@ func TestRun_Error(t *testing.T) {
 	})
 }
 
-// lateContext is a context that has ended, as join sees it if it succeeds at the same time.
+// lateContext is a context that ends while join succeeds.
 type lateContext struct{ context.Context }
 
 func (lateContext) Err() error { return context.Canceled }
 
-// TestRun_EndsWhileJoining fails if the member remains although Run has returned.
+// TestRun_EndsWhileJoining fails if Run returns and leaves its member in the group.
 func TestRun_EndsWhileJoining(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 1)
@@ -231,8 +231,9 @@ func TestRun_EndsWhileJoining(t *testing.T) {
 	})
 }
 
-// TestRun_ErrClosed fails if Run hides an error of a function because it wraps recipes.ErrClosed.
-func TestRun_ErrClosed(t *testing.T) {
+// TestRun_FunctionErrorWrapsErrClosed fails if Run does not return an error of a function that wraps
+// recipes.ErrClosed.
+func TestRun_FunctionErrorWrapsErrClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 1)
 		err := newGroup(w, connect(w)).Run(w.Context(), "a", func(context.Context, *Shard) error {
@@ -242,8 +243,8 @@ func TestRun_ErrClosed(t *testing.T) {
 	})
 }
 
-// TestMember_Owned fails if a set of owned shards is wrong, or if the member does not wait for the
-// release of a shard.
+// TestMember_Owned fails if Owned delivers a wrong set, or if the member does not wait until the user
+// releases a shard.
 func TestMember_Owned(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 4)
@@ -295,8 +296,9 @@ func TestMember_Owned(t *testing.T) {
 	})
 }
 
-// TestMember_NotReceived fails if a shard that was not received is kept for the grace period.
-func TestMember_NotReceived(t *testing.T) {
+// TestMember_ShardNotReceived fails if a member waits for the grace period although the user has not received
+// the shard.
+func TestMember_ShardNotReceived(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 4)
 		idle, err := newGroup(w, connect(w), WithGrace(time.Hour)).Join(w.Context(), "idle")

@@ -10,22 +10,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// relockPause is the time between the end of a grant and the next attempt to lock the shard. The pause
-// grows to maxRelockPause while the lock cannot be acquired.
+// relockPause is the time between the end of a hold and the next attempt to lock the shard. It doubles up to
+// maxRelockPause while the lock cannot be acquired.
 const relockPause, maxRelockPause = 500 * time.Millisecond, time.Minute
 
-// contend locks a shard, again whenever the lock is lost, until the context is done or the connection
-// is closed. The cause of the context is a MovedError.
+// contend locks a shard, and locks it again whenever the lock is lost, until ctx is done or the connection is
+// closed. The cause of ctx is a MovedError.
 func (m *Member) contend(ctx context.Context, name string, reason Reason, report func(*Shard)) error {
 	setup := m.group.setup
 	mutex, err := m.group.mutex(name, m.id)
 	if err != nil {
-		// Only the Spec or the plan of another program contains such a name. The member keeps its other shards.
+		// Another program has written the name to the Spec or the plan. The member keeps its other shards.
 		setup.Log.Warn("cannot lock shard: its name is not valid", "shard", name, "err", err)
 		<-ctx.Done()
 		return nil
 	}
-	began := time.Now() // of the plan, or when the last hold has ended
+	began := time.Now() // when the plan was received, or when the last hold ended
 	for pause := relockPause; ; {
 		hold, err := mutex.Lock(ctx)
 		switch {
@@ -43,8 +43,8 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 			return err
 		case errors.Is(err, recipes.ErrSessionExpired), errors.Is(err, recipes.ErrDeleted), errors.Is(err, recipes.ErrLeaseExpired):
 		default:
-			// The reason concerns this shard, for instance the ACL of its lock. The member keeps its
-			// other shards: if it left, the next owner of this one would fail as well.
+			// The error concerns only this shard: for instance, the ACL of its lock. The member keeps its
+			// other shards. If it left, the next owner of this shard would fail as well.
 			pause = min(2*pause, maxRelockPause)
 			setup.Log.Warn("cannot lock shard: retrying", "shard", name, "err", err, "pause", pause)
 		}
@@ -54,11 +54,11 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 	}
 }
 
-// lend lets the user work with a shard. It calls over when the user must not work any more, and returns when
-// the shard is released and the user's function has returned.
+// lend lets the user work with a shard. It calls over as soon as the user must stop, and returns when the
+// shard is released and the user's function has returned.
 func (m *Member) lend(ctx context.Context, s *Shard, over func()) {
 	interrupt := func(error) {}
-	var finished chan struct{} // nil without a function
+	var finished chan struct{} // nil if the user has no function
 	if m.run != nil {
 		var work context.Context
 		work, interrupt = grant.Work(s.Context(), m.caller)
@@ -68,7 +68,7 @@ func (m *Member) lend(ctx context.Context, s *Shard, over func()) {
 			if err := m.run(work, s); err != nil && work.Err() == nil {
 				m.stop(err)
 			}
-			<-work.Done() // until then the shard remains, idle
+			<-work.Done() // the function has returned, but the member keeps the shard until the context ends
 		}()
 	}
 	select {
@@ -79,7 +79,7 @@ func (m *Member) lend(ctx context.Context, s *Shard, over func()) {
 		interrupt(s.move)
 		s.awaitRelease(finished, m.group.settings.grace)
 	}
-	over() // first: the release of a lost shard takes as long as the servers do not answer
+	over() // call over first: while the servers do not answer, the release of a lost shard does not return
 	err := s.Release()
 	for errors.Is(err, limit.ErrConfirm) {
 		err = s.Release()
@@ -92,8 +92,8 @@ func (m *Member) lend(ctx context.Context, s *Shard, over func()) {
 	}
 }
 
-// awaitRelease waits until the user has released the shard, but not longer than the grace period, or
-// at all if the user has not received it.
+// awaitRelease waits until the user has released the shard, or until the grace period ends. It does not wait
+// if the user has not received the shard.
 func (s *Shard) awaitRelease(finished <-chan struct{}, grace time.Duration) {
 	if finished == nil && !s.delivered.Load() {
 		return

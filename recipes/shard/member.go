@@ -20,13 +20,13 @@ import (
 type Member struct {
 	group  *Group
 	id     string
-	run    func(context.Context, *Shard) error // of Run, without its end; nil for Join
-	caller context.Context                     // of Run, without its end
-	keeper *ephemeral.Keeper                   // of the znode of the member
+	run    func(context.Context, *Shard) error // the function of Run; nil for Join
+	caller context.Context                     // the context of Run, without its end
+	keeper *ephemeral.Keeper                   // keeps the znode of the member
 
-	stop    context.CancelCauseFunc // makes the member leave for a reason
+	stop    context.CancelCauseFunc // makes the member leave, for the given reason
 	owned   chan Owned
-	drained chan struct{} // closed when no shard is held any more and no function runs
+	drained chan struct{} // closed when the member holds no shard and no function runs
 	reason  error         // why the member has left; set before drained is closed
 	ended   chan struct{} // closed when all goroutines have ended
 	removal error         // why the removal of the member's znode is not confirmed; set before ended is closed
@@ -52,7 +52,7 @@ func (g *Group) join(ctx context.Context, id string, run func(context.Context, *
 		owned: make(chan Owned, 1), drained: make(chan struct{}), ended: make(chan struct{}),
 	}
 	f := newFollower(m)
-	data, _ := json.Marshal(f.record) // strings and numbers, so it cannot fail
+	data, _ := json.Marshal(f.record) // contains only strings and numbers, so Marshal cannot fail
 	if err := ephemeral.CheckSize(path, data, g.setup.ACL); err != nil {
 		return nil, err
 	}

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// record is what a member says about itself, in the data of its znode.
+// record is the data of a member's znode: what the member tells the others.
 type record struct {
 	Zone   string      `json:"zone,omitempty"`
 	Weight int         `json:"weight"`
 	State  memberState `json:"state,omitempty"`
-	// Confirmed is the version of the last plan whose shards the member has held, all of them.
+	// Confirmed is the version of the last plan that the member has confirmed: it then held all shards that
+	// the plan gives to it.
 	Confirmed int64 `json:"confirmed,omitempty"`
 }
 
-// memberState is what a member intends.
+// memberState is what a member is going to do.
 type memberState string
 
 const (
@@ -26,27 +27,27 @@ const (
 	restarting memberState = "restarting"
 )
 
-// maxWeight limits weights, so that products do not overflow.
+// maxWeight limits the weights of members, so that products do not overflow.
 const maxWeight = 1_000_000
 
-// planning is one computation of next.
+// planning is one computation of the next plan.
 type planning struct {
 	old     Plan
-	members map[string]record // those that are present, by ID
+	members map[string]record // the members that are present, by ID
 	spec    Spec
 	now     time.Time
-	plan    Plan // the plan that is made
+	plan    Plan // the plan that is computed
 
-	shares   map[string]*share // of the members that may receive shards
-	order    []*share          // the same, sorted by ID
-	keeps    map[string]bool   // members that keep their shards and receive none: drained ones, and those that are away
+	shares   map[string]*share // the members that may receive shards, by ID
+	order    []*share          // the values of shares, sorted by ID
+	keeps    map[string]bool   // members that keep their shards but receive none: those that are drained or away
 	away     map[string]bool   // members that are away
-	ordinary map[string]int    // the number of shards of each member that are not pinned to it, in the plan
+	ordinary map[string]int    // for each member in the plan, the number of its shards that are not pinned to it
 }
 
-// next returns the plan that follows old, or old if nothing changes. members are the members that are present,
-// and spec is the Spec with the given zxid. It is a pure function, so that all who call it with the same
-// arguments get the same plan.
+// next returns the plan that follows old, or old if nothing changes. members are the members that are
+// present, and spec is the Spec, last changed by the transaction specZxid. Equal arguments lead to equal
+// plans.
 func next(old Plan, members map[string]record, spec Spec, specZxid int64, now time.Time) Plan {
 	p := planning{
 		old: old, members: members, spec: spec, now: now,
@@ -71,7 +72,7 @@ func next(old Plan, members map[string]record, spec Spec, specZxid int64, now ti
 	return p.plan
 }
 
-// listMembers determines which members may receive shards, and which keep theirs.
+// listMembers determines which members may receive shards, and which members keep theirs.
 func (p *planning) listMembers() {
 	for id, m := range p.members {
 		weight := min(max(m.Weight, 1), maxWeight)
@@ -102,8 +103,8 @@ func (p *planning) listMembers() {
 	slices.SortFunc(p.order, func(a, b *share) int { return strings.Compare(a.name, b.name) })
 }
 
-// awayUntil returns how long a member that restarts keeps its shards, or zero if it does not. It is at most a
-// full delay from now, so that a leader whose clock was wrong cannot extend it.
+// awayUntil returns the time until which a restarting member keeps its shards, or zero if it does not keep
+// them. The time is at most RestartDelay from now, so a wrong clock of an earlier leader cannot extend it.
 func (p *planning) awayUntil(id string) time.Time {
 	until := p.now.Add(p.spec.RestartDelay).Truncate(time.Millisecond)
 	if m, known := p.old.member(id); known && !m.Away.IsZero() && m.Away.Before(until) {
@@ -115,8 +116,8 @@ func (p *planning) awayUntil(id string) time.Time {
 	return until
 }
 
-// keepShards copies the owners of shards that have one, and returns the other shards, those with the greatest
-// priority first.
+// keepShards copies the owners that keep their shards to the new plan. It returns the other shards, sorted by
+// descending priority.
 func (p *planning) keepShards() (free []string) {
 	paused := setOf(p.spec.Paused)
 	for _, shard := range p.spec.Shards {
@@ -128,7 +129,7 @@ func (p *planning) keepShards() (free []string) {
 			}
 		case owner != "" && (p.shares[owner] != nil || p.keeps[owner]):
 			p.plan.Owners[shard] = owner
-			if p.pin(shard) == nil {
+			if p.pinnedMember(shard) == nil {
 				p.ordinary[owner]++
 			}
 		default:
@@ -146,15 +147,16 @@ func (p *planning) keepShards() (free []string) {
 	return free
 }
 
-// pin returns the member to which a shard is pinned, or nil if it may not receive shards.
-func (p *planning) pin(shard string) *share {
+// pinnedMember returns the member to which a shard is pinned. It returns nil if there is none or if it may not receive
+// shards.
+func (p *planning) pinnedMember(shard string) *share {
 	if len(p.spec.Pins) == 0 {
 		return nil
 	}
 	return p.shares[p.spec.Pins[shard]]
 }
 
-// setQuotas sets the quotas of all members that may receive shards.
+// setQuotas sets the quotas of all members that may receive shards. free are the shards without an owner.
 func (p *planning) setQuotas(free []string) {
 	if len(p.order) == 0 {
 		return
@@ -165,12 +167,12 @@ func (p *planning) setQuotas(free []string) {
 			continue
 		}
 		total++
-		if pin := p.pin(shard); pin != nil {
+		if pin := p.pinnedMember(shard); pin != nil {
 			pin.pinned++
 		}
 	}
 	for _, shard := range free {
-		if pin := p.pin(shard); pin != nil {
+		if pin := p.pinnedMember(shard); pin != nil {
 			pin.pinned++
 		}
 	}
@@ -180,10 +182,10 @@ func (p *planning) setQuotas(free []string) {
 	setQuotas(p.order, total)
 }
 
-// assign assigns the shards that have no owner.
+// assign gives the shards that have no owner to members.
 func (p *planning) assign(free []string) {
 	for _, shard := range free {
-		to := p.pin(shard)
+		to := p.pinnedMember(shard)
 		if to == nil {
 			to = p.neediest()
 		}
@@ -197,7 +199,7 @@ func (p *planning) assign(free []string) {
 	}
 }
 
-// lossReason returns the reason why a member does not own a shard any more.
+// lossReason returns the reason why the member from does not own its shards any more.
 func (p *planning) lossReason(from string) Reason {
 	m, present := p.members[from]
 	switch {
@@ -209,7 +211,8 @@ func (p *planning) lossReason(from string) Reason {
 	return Lost
 }
 
-// neediest returns the member that lacks most shards, or nil without members.
+// neediest returns the member that lacks the most shards to its quota, or nil if no member may receive
+// shards.
 func (p *planning) neediest() (to *share) {
 	most := 0
 	for _, s := range p.order {
@@ -220,9 +223,9 @@ func (p *planning) neediest() (to *share) {
 	return to
 }
 
-// give makes a member the owner of a shard.
+// give makes the member to the owner of a shard.
 func (p *planning) give(shard, from string, to *share, reason Reason) {
-	if p.pin(shard) == nil {
+	if p.pinnedMember(shard) == nil {
 		if p.plan.Owners[shard] != "" {
 			p.ordinary[from]--
 		}
@@ -236,7 +239,7 @@ func (p *planning) addMove(shard, from, to string, reason Reason) {
 	p.plan.Moves = append(p.plan.Moves, Move{Shard: shard, From: from, To: to, Reason: reason, Version: p.plan.Version})
 }
 
-// rebalance moves shards from members that could keep them.
+// rebalance moves shards to members that lack them, from members that could keep them.
 func (p *planning) rebalance() {
 	if len(p.order) == 0 {
 		return
@@ -250,14 +253,14 @@ func (p *planning) rebalance() {
 			budget--
 		}
 	}
-	owned := map[string][]string{} // the shards of each member that may be moved, those that move first at the end
+	owned := map[string][]string{} // for each member, its shards that may be moved; those that move first are at the end
 	var pinned []string
 	for _, shard := range p.spec.Shards {
 		owner := p.plan.Owners[shard]
 		if owner == "" || p.away[owner] {
 			continue
 		}
-		if pin := p.pin(shard); pin == nil {
+		if pin := p.pinnedMember(shard); pin == nil {
 			owned[owner] = append(owned[owner], shard)
 		} else if pin.name != owner {
 			pinned = append(pinned, shard)
@@ -266,7 +269,7 @@ func (p *planning) rebalance() {
 	urgent := func(a, b string) int { return cmp.Compare(p.spec.Priorities[b], p.spec.Priorities[a]) }
 	slices.SortStableFunc(pinned, urgent)
 	for _, shard := range pinned[:min(len(pinned), max(budget, 0))] {
-		p.give(shard, p.plan.Owners[shard], p.pin(shard), Pinned)
+		p.give(shard, p.plan.Owners[shard], p.pinnedMember(shard), Pinned)
 		budget--
 	}
 	for _, id := range slices.Sorted(maps.Keys(owned)) {
@@ -301,14 +304,14 @@ func (p *planning) rebalance() {
 	}
 }
 
-// inProgress reports whether the new owner of a move has not confirmed it.
+// inProgress reports whether the new owner has not confirmed the move yet.
 func (p *planning) inProgress(m Move) bool {
 	to, present := p.members[m.To]
 	return present && p.plan.Owners[m.Shard] == m.To && to.Confirmed < m.Version
 }
 
-// keepMoves adds the earlier moves that are still in progress. If nothing else changes, those that are
-// over remain until all are, because every member reads each plan.
+// keepMoves adds the earlier moves that are still in progress to the plan. If nothing else changes, finished
+// moves also remain until all are finished, because every member reads each new plan.
 func (p *planning) keepMoves() {
 	fresh := p.plan.Moves
 	moved := map[string]bool{}
@@ -316,7 +319,7 @@ func (p *planning) keepMoves() {
 		moved[m.Shard] = true
 	}
 	var unconfirmed []Move
-	given := false // a member has to confirm a move
+	given := false // whether a member has to confirm a move
 	for _, m := range p.old.Moves {
 		given = given || m.To != ""
 		if !moved[m.Shard] && p.inProgress(m) {

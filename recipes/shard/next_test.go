@@ -25,14 +25,14 @@ func names(prefix string, n int) (all []string) {
 	return all
 }
 
-// model is a group of which only the plan exists.
+// model is a group that consists only of its plan and the records of its members.
 type model struct {
 	plan    Plan
 	members map[string]record
 	spec    Spec
 	zxid    int64
 	now     time.Time
-	moves   int // changes of owners so far
+	moves   int // number of changes of owners so far
 }
 
 func newModel(shards, members int) *model {
@@ -43,7 +43,8 @@ func newModel(shards, members int) *model {
 	return m
 }
 
-// step computes the next plan, which all members confirm then, and returns whether it differs.
+// step computes the next plan, lets all members confirm it, and reports whether it differs from the previous
+// plan.
 func (m *model) step() bool {
 	was := m.plan
 	m.plan = next(was, m.members, m.spec, m.zxid, m.now)
@@ -59,7 +60,7 @@ func (m *model) step() bool {
 	return m.plan.Version != was.Version
 }
 
-// settle computes plans until they do not change.
+// settle computes plans until the plan does not change.
 func (m *model) settle(t testing.TB) {
 	for i := 0; m.step(); i++ {
 		require.Less(t, i, 3*len(m.spec.Shards)+10, "the plan does not settle")
@@ -75,7 +76,8 @@ func (p Plan) loads() map[string]int {
 	return loads
 }
 
-// requireEven requires that all shards are assigned, to members whose numbers of shards differ by one at most.
+// requireEven requires that all shards are assigned, and that the numbers of shards of two members differ by
+// at most one.
 func (m *model) requireEven(t testing.TB) {
 	require.Len(t, m.plan.Owners, len(m.spec.Shards))
 	loads := m.plan.loads()
@@ -127,8 +129,8 @@ func TestNext_Sizes(t *testing.T) {
 	t.Logf("%d combinations, %d moves, the least possible are %d", combinations, moves, least)
 }
 
-// TestNext_Time fails if a large plan takes long. The limit is far above the usual time.
-func TestNext_Time(t *testing.T) {
+// TestNext_LargePlanIsFast fails if next takes long for a large plan. The limit is far above the usual time.
+func TestNext_LargePlanIsFast(t *testing.T) {
 	m := newModel(10_000, 99)
 	m.settle(t)
 	begin := time.Now()
@@ -141,7 +143,7 @@ func TestNext_Time(t *testing.T) {
 	m.requireEven(t)
 }
 
-// TestNext_Weights fails if a member has more shards than its part by weight, rounded up.
+// TestNext_Weights fails if a member has more shards than its share by weight, rounded up.
 func TestNext_Weights(t *testing.T) {
 	m := newModel(100, 0)
 	m.members = map[string]record{"a": {Weight: 1}, "b": {Weight: 2}, "c": {Weight: 4}}
@@ -152,8 +154,8 @@ func TestNext_Weights(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 25, "b": 50, "c": 25}, m.plan.loads())
 }
 
-// TestNext_Zones fails if a zone has more than its part: without the rule, all of the larger shares can be in
-// one zone.
+// TestNext_Zones fails if the members of a zone together have more than their share. Without the rule for
+// zones, all shares that are rounded up can be in one zone.
 func TestNext_Zones(t *testing.T) {
 	m := newModel(0, 0)
 	for i, id := range names("m", 12) {
@@ -194,14 +196,14 @@ func TestNext_RollingRestart(t *testing.T) {
 	require.Empty(t, m.plan.Moves)
 }
 
-// TestNext_RestartTooLong fails if the shards of a member that does not return remain without an
-// owner, or if a leader whose clock was wrong extends that.
+// TestNext_RestartTooLong fails if the shards of a member that does not return remain without an owner, or
+// remain so longer because of a leader with a wrong clock.
 func TestNext_RestartTooLong(t *testing.T) {
 	m := newModel(10, 2)
 	m.spec.RestartDelay = time.Minute
 	m.settle(t)
 	m.members["m00001"] = record{Weight: 1, State: restarting}
-	m.now = m.now.Add(time.Hour) // the clock of this leader is fast
+	m.now = m.now.Add(time.Hour) // the clock of this leader is an hour fast
 	m.settle(t)
 	delete(m.members, "m00001")
 	m.now = m.now.Add(-time.Hour)
@@ -215,8 +217,8 @@ func TestNext_RestartTooLong(t *testing.T) {
 	}
 }
 
-// TestNext_MaxMoves fails if more moves are in progress than permitted, or if they wait although
-// others are confirmed.
+// TestNext_MaxMoves fails if more moves are in progress than MaxMoves permits, or if moves wait although
+// earlier ones are confirmed.
 func TestNext_MaxMoves(t *testing.T) {
 	m := newModel(100, 1)
 	m.settle(t)
@@ -233,14 +235,14 @@ func TestNext_MaxMoves(t *testing.T) {
 	m.settle(t)
 	require.Empty(t, m.plan.Moves)
 
-	// Shards without an owner do not wait.
+	// Shards without an owner are assigned immediately, whatever MaxMoves is.
 	delete(m.members, "m00000")
 	m.step()
 	require.Equal(t, 100, m.plan.loads()["m00001"])
 }
 
-// TestNext_Operators fails if a decision of an operator has no effect, or an effect that is not documented.
-func TestNext_Operators(t *testing.T) {
+// TestNext_SettingsOfSpec fails if a setting of the Spec does not have exactly the documented effect.
+func TestNext_SettingsOfSpec(t *testing.T) {
 	m := newModel(12, 3)
 	change := func(f func(*Spec)) {
 		f(&m.spec)
@@ -287,8 +289,8 @@ func TestNext_Operators(t *testing.T) {
 	require.Equal(t, Left, m.plan.Moves[0].Reason)
 }
 
-// TestNext_Priorities fails if shards with greater priority do not leave a drained member first, or are moved
-// for the balance before others.
+// TestNext_Priorities fails if shards with greater priority do not leave a drained member first, or are not
+// the last ones that move for the balance.
 func TestNext_Priorities(t *testing.T) {
 	m := newModel(10, 1)
 	m.spec.MaxMoves, m.spec.Priorities = 1, map[string]int{"s00007": 1, "s00009": 1}
@@ -302,7 +304,7 @@ func TestNext_Priorities(t *testing.T) {
 	require.Equal(t, "s00007", m.plan.Moves[0].Shard)
 }
 
-// checkPlan returns what is wrong with the plan that follows another.
+// checkPlan returns what is wrong with the plan p, which follows old, or "".
 func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 	again := next(old, members, spec, p.SpecZxid, someTime)
 	switch {
@@ -374,7 +376,7 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 	return ""
 }
 
-// checkBalance returns what is wrong with a plan that does not change any more.
+// checkBalance returns what is wrong with the balance of a plan that does not change any more, or "".
 func checkBalance(p Plan, members map[string]record, spec Spec) string {
 	loads, weights, total, pinned := p.loads(), 0, 0, map[string]int{}
 	heavy := false
@@ -418,7 +420,8 @@ func checkBalance(p Plan, members map[string]record, spec Spec) string {
 	return ""
 }
 
-// runRandomPlans changes members and the Spec at random, and checks every plan.
+// runRandomPlans changes members and the Spec at random, and checks every plan. It returns what is wrong with
+// one of them, or "".
 func runRandomPlans(r *rand.Rand, steps int) string {
 	var plan Plan
 	members, spec, zxid := map[string]record{}, Spec{}, int64(0)
@@ -507,7 +510,7 @@ func TestNext_Random(t *testing.T) {
 	}
 }
 
-// FuzzNext does the same with changes that the input determines.
+// FuzzNext changes members and the Spec as the input determines, and checks every plan.
 func FuzzNext(f *testing.F) {
 	f.Add(uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, a, b uint64) {
@@ -517,8 +520,8 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// FuzzDecodePlan fails if data of another program make decodePlan panic, or are not the same after
-// they are encoded again.
+// FuzzDecodePlan fails if decodePlan panics for data of another program, or if a decoded plan is not the same
+// after it is encoded and decoded again.
 func FuzzDecodePlan(f *testing.F) {
 	m := newModel(5, 2)
 	m.step()

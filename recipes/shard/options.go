@@ -64,5 +64,5 @@ func (s *settings) check() error {
 	return nil
 }
 
-// maxZone limits the size of the plan, which contains the zone of every member.
+// maxZone is the maximum length of a zone in bytes. The plan contains the zone of every member.
 const maxZone = 256

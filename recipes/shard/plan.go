@@ -69,7 +69,7 @@ const (
 // byChoice reports whether a move for this reason takes a shard from a member that could keep it.
 func (r Reason) byChoice() bool { return r == Drained || r == Pinned || r == Joined || r == Balanced }
 
-// equal reports whether two plans differ only in their versions.
+// equal reports whether two plans are the same, apart from their versions.
 func (p Plan) equal(o Plan) bool {
 	return p.SpecZxid == o.SpecZxid && slices.EqualFunc(p.Members, o.Members, func(a, b PlannedMember) bool {
 		return a.ID == b.ID && a.Zone == b.Zone && a.Weight == b.Weight && a.Away.Equal(b.Away)
@@ -86,11 +86,12 @@ func (p Plan) member(id string) (PlannedMember, bool) {
 	return PlannedMember{}, false
 }
 
-// maxPlanSize limits a plan: a server accepts a megabyte with the path and the check of the hold.
+// maxPlanSize is the maximum size of an encoded plan. A server accepts requests of a megabyte, which also
+// contain the path and the check of the leader's hold.
 const maxPlanSize = 1<<20 - 16<<10
 
-// fit returns the plan, without some or all moves if it is too large otherwise, and its encoding. Moves inform
-// operators; those by choice count for MaxMoves as well.
+// fit returns the plan and its encoding. If the plan is too large, fit first omits the moves that only inform
+// operators, and then all moves. MaxMoves counts the moves by choice.
 func (p Plan) fit() (Plan, []byte, error) {
 	data, err := encodePlan(p)
 	for _, keep := range []func(Move) bool{func(m Move) bool { return m.Reason.byChoice() }, func(Move) bool { return false }} {
@@ -103,14 +104,14 @@ func (p Plan) fit() (Plan, []byte, error) {
 	return p, data, err
 }
 
-// The form of a plan in its znode. Members and shards are referred to by their indexes, because the names
-// of 10,000 shards are long.
+// planText is a plan as it is stored in its znode. It refers to members and shards by their indexes, because
+// the names of 10,000 shards are long.
 type planText struct {
 	Version  int64        `json:"version"`
 	SpecZxid int64        `json:"specZxid,omitempty"`
 	Members  []memberText `json:"members,omitempty"`
 	Shards   []string     `json:"shards,omitempty"`
-	Owners   []int        `json:"owners,omitempty"` // of Shards: indexes of Members
+	Owners   []int        `json:"owners,omitempty"` // for each shard in Shards, the index of its owner in Members
 	Moves    []moveText   `json:"moves,omitempty"`
 }
 
@@ -118,17 +119,17 @@ type memberText struct {
 	ID     string `json:"id"`
 	Zone   string `json:"zone,omitempty"`
 	Weight int    `json:"weight"`
-	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // milliseconds since 1970
+	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // in milliseconds since 1970
 }
 
-// moveText are the moves that differ only in the shard.
+// moveText contains moves that differ only in the shard.
 type moveText struct {
 	From    string   `json:"from,omitempty"`
 	To      string   `json:"to,omitempty"`
 	Reason  Reason   `json:"reason"`
 	Version int64    `json:"version"`
-	Shards  []int    `json:"shards,omitempty"` // indexes of planText.Shards
-	Names   []string `json:"names,omitempty"`  // shards that have no owner
+	Shards  []int    `json:"shards,omitempty"` // indexes of shards in planText.Shards
+	Names   []string `json:"names,omitempty"`  // names of shards that have no owner
 }
 
 var planCodec = codec.Codec[Plan]{Encode: encodePlan, Decode: decodePlan}
@@ -166,15 +167,15 @@ func encodePlan(p Plan) ([]byte, error) {
 	return json.Marshal(t)
 }
 
-// isVersion reports whether a plan can have the version n: no number of plans leads to a greater one.
+// isVersion reports whether n can be the version of a plan. No number of changes leads to a greater version.
 func isVersion(n int64) bool { return n >= 0 && n < 1<<60 }
 
-// errPlan is the reason if the indexes or the version in a plan are wrong.
-var errPlan = errors.New("shard: not a plan")
+// errPlan is returned if the data of the plan contains wrong indexes or a wrong version.
+var errPlan = errors.New("shard: the data is not a plan")
 
 func decodePlan(data []byte) (Plan, error) {
 	var t planText
-	if len(data) == 0 { // the znode was created, and no plan was written yet
+	if len(data) == 0 { // the znode exists, but no plan was written yet
 		return Plan{}, nil
 	}
 	if err := json.Unmarshal(data, &t); err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestPlan_Size fails if a plan of 10,000 shards with long names, of which all move, does not fit into a znode.
-func TestPlan_Size(t *testing.T) {
+// TestPlan_LargestPlanFits fails if a plan does not fit into a znode in which 10,000 shards with long names
+// all move.
+func TestPlan_LargestPlanFits(t *testing.T) {
 	m := newModel(10_000, 0)
 	for i := range m.spec.Shards {
 		m.spec.Shards[i] += strings.Repeat("x", 64)
@@ -32,8 +33,8 @@ func TestPlan_Size(t *testing.T) {
 	require.True(t, decoded.equal(m.plan))
 }
 
-// TestSpec_Normalize fails if shards are not sorted without duplicates, or if an invalid Spec is
-// accepted.
+// TestSpec_Normalize fails if normalize does not sort the shards and remove duplicates, or accepts an invalid
+// Spec.
 func TestSpec_Normalize(t *testing.T) {
 	s := Spec{Shards: []string{"b", "a", "b"}}
 	require.NoError(t, s.normalize())
@@ -51,8 +52,9 @@ func TestSpec_Normalize(t *testing.T) {
 	}
 }
 
-// TestPlan_Fit fails if moves by choice, which MaxMoves limits, are dropped although the others are sufficient.
-func TestPlan_Fit(t *testing.T) {
+// TestPlan_FitKeepsMovesByChoice fails if fit omits moves by choice, which MaxMoves limits, although it is
+// sufficient to omit others.
+func TestPlan_FitKeepsMovesByChoice(t *testing.T) {
 	p := Plan{Owners: map[string]string{}, Moves: []Move{{Shard: "s", From: "a", To: "b", Reason: Drained}}}
 	for _, name := range names(strings.Repeat("x", 60), 20_000) {
 		p.Moves = append(p.Moves, Move{Shard: name, From: "a", Reason: Removed})
@@ -64,8 +66,8 @@ func TestPlan_Fit(t *testing.T) {
 	require.Len(t, p.Moves, 20_001)
 }
 
-// TestPlan_Version fails if a plan is accepted after which no other version is possible.
-func TestPlan_Version(t *testing.T) {
+// TestPlan_RejectsLastVersion fails if decodePlan accepts a plan after whose version no other is possible.
+func TestPlan_RejectsLastVersion(t *testing.T) {
 	for _, text := range []string{`{"version":-1}`, `{"version":1152921504606846976}`} {
 		_, err := decodePlan([]byte(text))
 		require.ErrorIs(t, err, errPlan)

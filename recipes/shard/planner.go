@@ -18,16 +18,15 @@ import (
 )
 
 const (
-	// batchTime is how long the leader waits for other changes after a change.
+	// batchTime is how long the leader waits for further changes after a change before it plans.
 	batchTime = 50 * time.Millisecond
-	// quietTime is how long no member must join or leave at the beginning of a term before the leader
-	// plans, but it waits for maxQuietTime at most.
+	// At the beginning of its term, the leader plans when no member has joined or left for quietTime, or when
+	// maxQuietTime has passed.
 	quietTime    = 250 * time.Millisecond
 	maxQuietTime = 2 * time.Second
 )
 
-// lead makes the plans whenever this member is the leader, until the context is done or the connection
-// is closed.
+// lead makes plans whenever this member is the leader, until ctx is done or the connection is closed.
 func (m *Member) lead(ctx context.Context) {
 	g := m.group
 	mutex, err := lock.NewMutex(g.setup.Conn, g.setup.Path+"/leader", lock.WithName(m.id), g.setup.Settings())
@@ -48,25 +47,25 @@ func (m *Member) lead(ctx context.Context) {
 	}
 }
 
-// planner is the leader during one term. It belongs to one goroutine.
+// planner is the state of a leader during one term. It belongs to one goroutine.
 type planner struct {
 	group *Group
 	hold  *lock.Hold
 
-	members map[string]record // nil until they are known
+	members map[string]record // nil until the members are known
 	spec    *value.Change[Spec]
 	plan    Plan
-	stored  int64               // the version of the plan in the znode, or -1 if it cannot be read
-	stat    *zk.Stat            // of the znode of the plan; nil if the plan must be read
-	begun   map[int64]time.Time // when this leader has seen the plans whose moves are in progress
-	quiet   time.Time           // the time until which the leader waits for other members
+	stored  int64               // the version of the plan in the znode; -1 if it cannot be read
+	stat    *zk.Stat            // the Stat of the znode of the plan; nil if the plan must be read
+	begun   map[int64]time.Time // for each version of a plan whose moves are in progress, when this leader has first seen it
+	quiet   time.Time           // the leader does not plan before this time, because other members may join
 }
 
 func newPlanner(g *Group, hold *lock.Hold) *planner {
 	return &planner{group: g, hold: hold, begun: map[int64]time.Time{}}
 }
 
-// run plans until the context is done or the leader cannot continue, and returns the reason.
+// run makes plans until ctx is done or the leader cannot continue. It returns the reason.
 func (p *planner) run(ctx context.Context) error {
 	watched, cancel := context.WithCancel(ctx)
 	views, specs, plans := p.group.members.Watch(watched), p.group.spec.Watch(watched), p.group.plan.Watch(watched)
@@ -122,7 +121,7 @@ func (p *planner) run(ctx context.Context) error {
 				return cmp.Or(c.Err, context.Cause(ctx))
 			}
 			if z := c.Version.Zxid(); p.stat != nil && (z == 0 || z > p.stat.Mzxid) {
-				p.stat = nil // another program has changed or deleted it
+				p.stat = nil // another program has changed or deleted the plan
 				wakeSoon()
 			}
 		case <-timer.C:
@@ -144,8 +143,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// records returns what members say about themselves. Znodes that are not of members of this package are left
-// out: they must not become owners, and their numbers could exceed every later version of the plan.
+// records returns the records of the members. It omits znodes of other programs: they must not become owners,
+// and a number in their data could exceed all later versions of the plan.
 func records(members []group.Member) map[string]record {
 	all := make(map[string]record, len(members))
 	for _, m := range members {
@@ -160,11 +159,11 @@ func records(members []group.Member) map[string]record {
 	return all
 }
 
-// idle is a time between plans in which nothing happens.
+// idle is the longest time between two calls of update.
 const idle = time.Hour
 
-// update writes the next plan if it differs. It returns when the next plan may differ although nothing
-// is reported.
+// update writes the next plan if it differs from the present one. It returns the time at which it must be
+// called again even if nothing changes.
 func (p *planner) update(ctx context.Context) (time.Time, error) {
 	now := time.Now()
 	switch {
@@ -192,12 +191,12 @@ func (p *planner) update(ctx context.Context) (time.Time, error) {
 		p.plan, p.stored, p.stat = plan, plan.Version, responses[0].Stat
 		return p.wakeup(now), nil
 	case errors.Is(err, recipes.ErrNotHeld), errors.Is(err, recipes.ErrConnClosed), errors.Is(err, recipes.ErrPermission):
-		return now, err // another member may have the permission
-	case errors.Is(err, recipes.ErrInvalid): // there are too many members
+		return now, err // another member may have the permission, so this one stops being the leader
+	case errors.Is(err, recipes.ErrInvalid): // the plan is too large, because there are too many members
 		p.group.setup.Log.Error("the plan of the shards is too large: keeping the previous one", "bytes", len(data), "err", err)
 		return now.Add(idle), nil
 	}
-	// The reply was lost, or another program has changed the plan.
+	// The reply was lost, or another program has changed the plan. Read it again.
 	p.group.setup.Log.Warn("cannot write the plan of the shards: reading it again", "err", err)
 	p.stat = nil
 	return now.Add(relockPause), nil
@@ -237,13 +236,13 @@ func (p *planner) read(ctx context.Context) error {
 	}
 }
 
-// roundLimit is how long the leader waits for the confirmation of a move.
+// roundLimit returns how long the leader waits for the confirmation of a move.
 func (p *planner) roundLimit() time.Duration {
 	return 2 * (p.group.settings.grace + p.group.setup.SessionTimeout())
 }
 
-// confirmations returns the members, with their confirmations. A move that was begun long ago counts
-// as confirmed: otherwise a member that cannot lock a shard would stop all others.
+// confirmations returns the records of the members. A move that began longer ago than roundLimit counts as
+// confirmed. Otherwise a member that cannot lock a shard would stop the moves of all others.
 func (p *planner) confirmations(now time.Time) map[string]record {
 	late := int64(0)
 	versions := map[int64]bool{}
@@ -270,7 +269,7 @@ func (p *planner) confirmations(now time.Time) map[string]record {
 	return all
 }
 
-// wakeup returns when the next plan may differ although nothing is reported.
+// wakeup returns the time at which the next plan may differ although nothing has changed.
 func (p *planner) wakeup(now time.Time) time.Time {
 	at := now.Add(idle)
 	for _, m := range p.plan.Members {
@@ -283,7 +282,7 @@ func (p *planner) wakeup(now time.Time) time.Time {
 		if begun.IsZero() {
 			begun = now
 		}
-		if end := begun.Add(p.roundLimit()); end.After(now) { // otherwise the move counts as confirmed
+		if end := begun.Add(p.roundLimit()); end.After(now) { // after that time the move counts as confirmed
 			at = earlier(at, end)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// lockedPlanner returns a planner that has not planned yet and holds the lock of the leader, and this hold.
+// lockedPlanner returns a planner that holds the lock of the leader and has not planned yet. It also returns
+// the hold of that lock.
 func lockedPlanner(w *bubble.Test) (*planner, *lock.Hold) {
 	g := newGroup(w, connect(w))
 	mutex, err := lock.NewMutex(g.setup.Conn, dir+"/leader")
@@ -30,7 +31,7 @@ func lockedPlanner(w *bubble.Test) (*planner, *lock.Hold) {
 	return p, hold
 }
 
-// TestPlanner_FormerLeader fails if a leader that does not know yet that its term is over replaces the
+// TestPlanner_FormerLeader fails if a former leader that has not noticed the end of its term replaces the
 // plan of its successor.
 func TestPlanner_FormerLeader(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -46,8 +47,9 @@ func TestPlanner_FormerLeader(t *testing.T) {
 	})
 }
 
-// TestPlanner_Leaves fails if a leader plans although it leaves: the channels of its inputs may be closed.
-func TestPlanner_Leaves(t *testing.T) {
+// TestPlanner_LeavingLeaderDoesNotPlan fails if a leader plans while it leaves. At that time the channels
+// from which it receives may be closed.
+func TestPlanner_LeavingLeaderDoesNotPlan(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
 		require.NoError(w, p.read(w.Context()))
@@ -63,8 +65,8 @@ func TestPlanner_Leaves(t *testing.T) {
 	})
 }
 
-// TestPlanner_ChangedPlan fails if a leader replaces a plan that it has not read.
-func TestPlanner_ChangedPlan(t *testing.T) {
+// TestPlanner_ReadsChangedPlan fails if a leader replaces a plan that it has not read.
+func TestPlanner_ReadsChangedPlan(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
 		require.NoError(w, p.read(w.Context()))
@@ -86,8 +88,9 @@ func TestPlanner_ChangedPlan(t *testing.T) {
 	})
 }
 
-// TestPlanner_LargePlan fails if a leader cannot write a plan because of the names of the shards that were removed.
-func TestPlanner_LargePlan(t *testing.T) {
+// TestPlanner_NamesOfRemovedShardsDoNotFit fails if a leader cannot write a plan because the names of the
+// shards that were removed make it too large.
+func TestPlanner_NamesOfRemovedShardsDoNotFit(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
 		require.NoError(w, p.read(w.Context()))
@@ -112,8 +115,8 @@ func TestPlanner_LargePlan(t *testing.T) {
 	})
 }
 
-// TestRecords fails if a znode that is not of a member becomes an owner, or prevents later plans.
-func TestRecords(t *testing.T) {
+// TestRecords_ForeignZnodes fails if a znode of another program becomes an owner, or prevents later plans.
+func TestRecords_ForeignZnodes(t *testing.T) {
 	all := func(data string, session int64) map[string]record {
 		return records([]group.Member{{ID: "a", Data: []byte(data), Session: session}})
 	}
@@ -127,8 +130,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestPlanner_Permission fails if a leader that must not write plans remains the leader.
-func TestPlanner_Permission(t *testing.T) {
+// TestPlanner_WithoutPermission fails if a member that is not permitted to write plans remains the leader.
+func TestPlanner_WithoutPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
 		_, err := connect(w).Create(dir+"/plan", nil, 0, zk.WorldACL(zk.PermRead))

@@ -6,21 +6,20 @@ import (
 	"slices"
 )
 
-// share is the share of a member, or of a zone, in the shards.
+// share is the number of shards of a member, or of a zone.
 type share struct {
 	name   string
 	zone   string // the zone of the member
 	weight int
-	held   int // shards that it has now, without those pinned to other members
-	pinned int // shards that are pinned to it
-	quota  int // shards that it should have
+	held   int // number of shards that the member has now, without those pinned to other members
+	pinned int // number of shards that are pinned to the member
+	quota  int // number of shards that the member should have
 }
 
-// setQuotas divides total among the members. The sum of the quotas is total, and no quota is less than
-// the number of pinned shards. A member with more pinned shards than its share gets only them. Each
-// other quota is the share by weight of what remains, rounded up or down, and so is the sum of the
-// quotas of each zone. Within these bounds the members have as few shards in excess of their quotas as
-// possible, if there is one zone.
+// setQuotas sets the quotas of the members so that their sum is total. No quota is less than the number of
+// pinned shards. If a member has more pinned shards than its share by weight, it gets only those. Each other
+// quota is the share by weight of what remains, rounded up or down, and so is the sum of the quotas of each
+// zone. If there is only one zone, the members have as few shards above their quotas as these rules permit.
 func setQuotas(members []*share, total int) {
 	rest := slices.Clone(members)
 	weights := 0
@@ -54,8 +53,8 @@ func setQuotas(members []*share, total int) {
 	}
 }
 
-// roundShares sets the quotas so that their sum is sum. Each is total*weight/weights, rounded up or
-// down. Those that have more than the rounded-down number are preferred, because they then have to
+// roundShares sets the quotas so that their sum is sum. Each quota is total*weight/weights, rounded up or
+// down. It rounds up first for members that already have more shards than the lower number, because they then
 // give away one shard less.
 func roundShares(all []*share, sum, total, weights int) {
 	for _, s := range all {

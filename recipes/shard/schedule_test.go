@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Steps in addition to faults.
+// Steps of this package, in addition to the faults of package faultschedule.
 const (
 	memberJoins   faultschedule.Kind = "member joins"
 	memberLeaves  faultschedule.Kind = "member leaves"
@@ -26,8 +26,8 @@ const (
 	leaderDeleted faultschedule.Kind = "leader deleted" // an operator deletes the lock of the leader
 )
 
-// choices are in this order, and random numbers are drawn in the order of the code, because seeds are
-// written down.
+// choices are the random faults and their weights. Their order, and the order in which the code draws random
+// numbers, must not change: tests contain seeds of schedules.
 var choices = []faultschedule.Choice{
 	{Kind: memberJoins, Weight: 12},
 	{Kind: memberLeaves, Weight: 8},
@@ -76,7 +76,7 @@ func TestSchedules(t *testing.T) {
 	t.Logf("%d schedules", n)
 }
 
-// trial is the run of a schedule.
+// trial is one run of a schedule.
 type trial struct {
 	*faultschedule.Trial
 	schedule faultschedule.Schedule
@@ -85,17 +85,17 @@ type trial struct {
 	r        *rand.Rand
 
 	mu     sync.Mutex
-	grants map[string]granted   // the newest grants, by shard
-	taken  map[string]time.Time // when the session of a member was expired by force
+	grants map[string]granted   // the newest grant of each shard
+	taken  map[string]time.Time // for each member, when its session was expired by force
 }
 
 type granted struct {
-	ctx   context.Context // of the function
+	ctx   context.Context // the context of the function that works on the shard
 	id    string
 	shard *Shard
 }
 
-// program is a program that is a member at times.
+// program is a program that is a member from time to time.
 type program struct {
 	id      string
 	conn    *zk.Conn
@@ -131,7 +131,8 @@ func (x *trial) group(conn *zk.Conn, opts ...Option) *Group {
 	return g
 }
 
-// join starts a member unless it runs. n determines its options and how long it works on.
+// join starts the member of a program unless it runs. n determines its options, and how long its functions
+// continue after they must end.
 func (x *trial) join(p *program, n int) {
 	select {
 	case <-p.running:
@@ -174,7 +175,7 @@ func (x *trial) grant(ctx context.Context, id string, s *Shard) {
 	}
 	x.Note("%s owns %s: %s, token %d", id, s.Name(), s.Reason(), s.Token())
 	if before, ok := x.grants[s.Name()]; ok {
-		// A session that is expired by force, or a znode that is deleted, ends before the lease.
+		// If the test expires a session or deletes a znode, the hold ends before its lease.
 		at, forced := x.taken[before.id]
 		switch {
 		case forced && time.Since(at) <= x.schedule.Timeout:
@@ -204,7 +205,7 @@ func (x *trial) change() {
 	x.setSpec(spec, x.schedule.Timeout)
 }
 
-// setSpec replaces the Spec as an operator does. Errors of unknown outcomes are no violation.
+// setSpec replaces the Spec as an operator does. It accepts errors after which the outcome is unknown.
 func (x *trial) setSpec(spec Spec, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -247,7 +248,7 @@ func (x *trial) End() {
 	x.Heal()
 	x.join(x.programs[0], 1)
 	x.join(x.programs[3], 1)
-	x.Advance(10*x.schedule.Timeout + 5*time.Second) // members that leave have left
+	x.Advance(10*x.schedule.Timeout + 5*time.Second) // members that leave have left by then
 	x.setSpec(Spec{Shards: names("s", 13)}, time.Minute)
 	x.join(x.programs[0], 1)
 	x.Advance(30*x.schedule.Timeout + 10*time.Second)

@@ -15,7 +15,7 @@ type Shard struct {
 	reason    Reason
 	requested chan struct{}
 	move      *MovedError // set before requested is closed
-	delivered atomic.Bool // Owned has delivered the shard
+	delivered atomic.Bool // set when Owned has delivered the shard
 	revoked   atomic.Bool
 }
 

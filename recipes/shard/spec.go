@@ -38,10 +38,11 @@ type Spec struct {
 	Priorities map[string]int `json:"priorities,omitempty"`
 }
 
-// maxSpecSize limits a Spec, with room for the owners, so that the plan fits into a znode.
+// maxSpecSize is the maximum size of a Spec. Each shard counts placeSize bytes in addition, for its owner in
+// the plan, so that the plan fits into a znode.
 const maxSpecSize, placeSize = 896 << 10, 16
 
-// normalize sorts the shards, and returns recipes.ErrInvalid if the Spec is not valid.
+// normalize sorts the shards and removes duplicates. It returns recipes.ErrInvalid if the Spec is not valid.
 func (s *Spec) normalize() error {
 	s.Shards = slices.Clone(s.Shards)
 	slices.Sort(s.Shards)
@@ -63,7 +64,7 @@ func (s *Spec) normalize() error {
 	return nil
 }
 
-// isText reports whether all names are valid UTF-8: JSON would replace other bytes.
+// isText reports whether all names are valid UTF-8. JSON would replace other bytes.
 func (s *Spec) isText() bool {
 	for _, names := range []iter.Seq[string]{
 		slices.Values(s.Shards), slices.Values(s.Paused), slices.Values(s.Drained),

@@ -13,20 +13,21 @@ import (
 type Counter struct {
 	setup *recipe.Setup
 	value *Value[int64]
-	// updating, of capacity 1, holds an element while a call changes the counter. Of concurrent
-	// changes only one succeeds, so the calls of a process change it one after another.
+	// updating has capacity 1, and contains an element while a call changes the counter. Of several
+	// concurrent changes only one would succeed, so the calls of a process change the counter one after
+	// another.
 	updating chan struct{}
 }
 
 // CounterOption is an option of a [Counter]: [WithInt32], and every [recipes.Option].
 type CounterOption interface{ ApplyCounter(*recipe.Setup) }
 
-// counterOption is an option of counters alone.
+// counterOption is an option that only counters accept.
 type counterOption func(*recipe.Setup)
 
 func (o counterOption) ApplyCounter(s *recipe.Setup) { o(s) }
 
-// counterSettings are the options of counters alone.
+// counterSettings contains what the options of counters set.
 type counterSettings struct{ int32 bool }
 
 // WithInt32 selects a 32-bit counter in the format of Curator's SharedCount and
@@ -90,8 +91,8 @@ func (c *Counter) CompareAndSet(ctx context.Context, old, n int64) error {
 	return err
 }
 
-// update changes the number by f. Only one call of a Counter at a time sends requests, because others
-// would only make it fail and try again.
+// update replaces the number by the result of f. Only one call of a Counter at a time sends requests, because
+// concurrent calls would only make each other fail and try again.
 func (c *Counter) update(ctx context.Context, f func(int64) (int64, error)) (int64, error) {
 	select {
 	case c.updating <- struct{}{}:

@@ -19,7 +19,7 @@ var long = codec.Codec[int64]{
 		case 8:
 			return int64(binary.BigEndian.Uint64(data)), nil
 		}
-		return 0, fmt.Errorf("%d bytes, want 8", len(data))
+		return 0, fmt.Errorf("counter has %d bytes, want 8", len(data))
 	},
 }
 
@@ -39,11 +39,11 @@ var integer = codec.Codec[int64]{
 		case 4:
 			return int64(int32(binary.BigEndian.Uint32(data))), nil
 		}
-		return 0, fmt.Errorf("%d bytes, want 4", len(data))
+		return 0, fmt.Errorf("counter has %d bytes, want 4", len(data))
 	},
 }
 
-// decimal is the format of kazoo's Counter with its default, integers. Empty data is 0.
+// decimal is the default format of kazoo's Counter for integers. Empty data is 0.
 var decimal = codec.Codec[int64]{
 	Encode: func(n int64) ([]byte, error) { return strconv.AppendInt(nil, n, 10), nil },
 	Decode: func(data []byte) (int64, error) {
@@ -54,7 +54,7 @@ var decimal = codec.Codec[int64]{
 	},
 }
 
-// add returns a+b, or ErrOverflow.
+// add returns a+b, or ErrOverflow if the sum does not fit into 64 bits.
 func add(a, b int64) (int64, error) {
 	if b > 0 && a > math.MaxInt64-b || b < 0 && a < math.MinInt64-b {
 		return 0, fmt.Errorf("%w: %d + %d does not fit into 64 bits", ErrOverflow, a, b)

@@ -72,7 +72,7 @@ func TestNewCounter_InvalidArguments(t *testing.T) {
 	})
 }
 
-// CompareAndSet compares with the newest value, also if the counter has an older one in memory.
+// CompareAndSet compares with the newest value, even if the counter has an older value in memory.
 func TestCounter_CompareAndSet(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		ctx, a, b := h.Context(), newCounter(h), newCounter(h)
@@ -83,7 +83,7 @@ func TestCounter_CompareAndSet(t *testing.T) {
 	})
 }
 
-// An addition is one transaction, and no other request.
+// An addition sends one transaction and no other request.
 func TestCounter_AddSendsOneRequest(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		c := newCounter(h)
@@ -96,7 +96,7 @@ func TestCounter_AddSendsOneRequest(t *testing.T) {
 	})
 }
 
-// No addition of concurrent clients is lost, and each session has one record.
+// No addition of concurrent clients is lost, and each session has at most one record.
 func TestCounter_ConcurrentAdditions(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		const clients, each = 5, 20
@@ -117,7 +117,7 @@ func TestCounter_ConcurrentAdditions(t *testing.T) {
 	})
 }
 
-// A call returns when its context is done. The addition that was sent may be applied.
+// A call returns when its context is done. An addition that was sent may still be applied.
 func TestCounter_ReturnsWhenContextIsDone(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		c := newCounter(h)
@@ -135,8 +135,8 @@ func TestCounter_ReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// If the connection is closed while a request is in flight, the outcome is unknown. A call that
-// has sent nothing returns ErrConnClosed alone.
+// If the connection is closed while a request is in flight, the call returns ErrUnconfirmed. A call that has
+// sent nothing returns only ErrConnClosed.
 func TestCounter_ConnectionIsClosed(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -159,10 +159,10 @@ func TestCounter_ConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// operation is a call: an addition, or a read if add is 0.
+// operation is a call of a client: an addition of add, or a read if add is 0.
 type operation struct{ add int64 }
 
-// result is what a call has returned: a number, or that the outcome is unknown.
+// result is what a call has returned: a number, or nothing if the outcome is unknown.
 type result struct {
 	n       int64
 	unknown bool
@@ -177,8 +177,8 @@ var counterModel = porcupine.Model{
 	},
 }
 
-// recordHistory runs a seeded schedule, in which clients add and read while connections break,
-// replies are lost and sessions expire. It returns the calls, and how many additions succeeded.
+// recordHistory runs the schedule of a seed: clients add and read while connections break, replies are lost
+// and sessions expire. It returns the calls, and the number of additions that succeeded.
 func recordHistory(t *testing.T, seed uint64) (calls []porcupine.Operation, added int) {
 	bubble.Run(t, func(h *bubble.Test) {
 		random := rand.New(rand.NewPCG(seed, 33))
@@ -210,11 +210,11 @@ func recordHistory(t *testing.T, seed uint64) (calls []porcupine.Operation, adde
 					call := porcupine.Operation{ClientId: id, Input: op, Call: int64(called), Output: result{n: n}, Return: int64(time.Since(begin))}
 					switch {
 					case errors.Is(err, recipes.ErrUnconfirmed) && op.add != 0:
-						// It may be applied at any later time, or never.
+						// The addition may be applied at any later time, or never.
 						call.Output, call.Return = result{unknown: true}, int64(time.Hour)
 					case err != nil:
 						require.ErrorIs(h, err, context.DeadlineExceeded, "seed %d", seed)
-						continue // nothing was applied
+						continue // the addition was not applied
 					}
 					mu.Lock()
 					calls = append(calls, call)

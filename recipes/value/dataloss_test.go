@@ -12,21 +12,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// dial opens a connection by zkdial, which recovers if the servers have lost their data.
+// dial opens a connection with package zkdial, which recovers if the servers have lost their data.
 func dial(h *bubble.Test) *zk.Conn {
 	h.Helper()
 	conn, _, err := zkdial.Connect([]string{h.Server.Name()}, bubble.SessionTimeout, zkdial.WithDialer(h.Server.Dialer()))
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
-		time.Sleep(time.Second) // goroutines that wait for the connection return
+		time.Sleep(time.Second) // the goroutines that wait for the connection end now
 	})
 	_, err = zkdial.Wait(h.Context(), conn)
 	require.NoError(h, err)
 	return conn
 }
 
-// loseData makes the servers lose their data, and waits until a connection has a new session.
+// loseData makes the servers lose their data, and waits until the connection has a new session.
 func loseData(h *bubble.Test, conn *zk.Conn) {
 	h.Helper()
 	session := conn.SessionID()
@@ -42,7 +42,7 @@ func TestDataLoss_Counter(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := dial(h)
 		c := counterOn(h, conn)
-		for range 50 { // so that all later zxids are smaller than those that the counter has seen
+		for range 50 { // makes all later zxids smaller than those that the counter has seen
 			_, err := conn.Create("/n", nil, zk.FlagSequence, openACL)
 			require.NoError(h, err)
 		}
@@ -63,7 +63,7 @@ func TestDataLoss_Counter(t *testing.T) {
 	})
 }
 
-// writeTwice changes a value twice, over the same connection, so that its session has a record.
+// writeTwice changes a value twice over one connection, so that the session has a record.
 func writeTwice(h *bubble.Test, conn *zk.Conn, path, first, second string) {
 	h.Helper()
 	v := newValue[string](h, conn, path)
@@ -73,8 +73,8 @@ func writeTwice(h *bubble.Test, conn *zk.Conn, path, first, second string) {
 	}
 }
 
-// CompareAndSet does not replace another state that has the same version after the servers have lost
-// their data.
+// After the servers have lost their data, CompareAndSet does not replace a different state that has the same
+// version.
 func TestDataLoss_CompareAndSet(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := dial(h)
@@ -92,8 +92,8 @@ func TestDataLoss_CompareAndSet(t *testing.T) {
 	})
 }
 
-// Update does not replace another state either if the servers lose their data while its function
-// runs.
+// If the servers lose their data while the function of Update runs, Update does not replace a different state
+// that has the same version.
 func TestDataLoss_DuringUpdate(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := dial(h)

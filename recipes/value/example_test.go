@@ -28,7 +28,7 @@ func ExampleValue_Update() {
 		log.Fatal(err)
 	}
 	now, err := v.Update(context.Background(), func(l limits) (limits, error) {
-		l.Rate += 10 // applied to the current value, even if other clients change it concurrently
+		l.Rate += 10 // Update applies the function to the current value, even if other clients change it concurrently
 		return l, nil
 	})
 	fmt.Println(now, err)
@@ -63,7 +63,7 @@ func ExampleCounter() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ids, err := value.NewIDs(orders, 100) // one write for 100 orders
+	ids, err := value.NewIDs(orders, 100) // allocates 100 numbers with one write
 	if err != nil {
 		log.Fatal(err)
 	}

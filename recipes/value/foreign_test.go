@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
-// Whatever another program does to the znode of a counter, changes are applied, or they return an error
-// that names the znode and the remedy, and reads, changes and channels of changes continue after the
-// correction. Counters at other paths continue in any case.
+// Whatever another program does to the znode of a counter, changes either are applied or return an error that
+// names the znode and the remedy. After the correction, reads, changes and Watch continue. Counters at other
+// paths continue in any case.
 func TestForeignParticipant(t *testing.T) {
 	const five = "\x00\x00\x00\x00\x00\x00\x00\x05"
 	set := func(data string) func(h *bubble.Test, foreign *zk.Conn) {
@@ -60,11 +60,11 @@ func TestForeignParticipant(t *testing.T) {
 	large := string(make([]byte, 100<<10))
 	for name, c := range map[string]struct {
 		change  func(h *bubble.Test, foreign *zk.Conn)
-		addErr  error  // of additions; nil if they continue
-		text    string // in the error
+		addErr  error  // error of additions; nil if they succeed
+		text    string // part of the text of the error
 		getErr  error
 		correct func(h *bubble.Test, foreign *zk.Conn)
-		set     bool // Set corrects it as well
+		set     bool // Set corrects the data too
 		next    int64
 	}{
 		"as documented":    {change: set(five), next: 6},
@@ -121,7 +121,7 @@ func TestForeignParticipant(t *testing.T) {
 					changes := a.value.Watch(h.Context())
 					addTo(h, a, 1)
 					addTo(h, b, 1)
-					synctest.Wait() // changes has the value, and its watch is set
+					synctest.Wait() // Watch has delivered the value, and its watch is set
 					c.change(h, foreign)
 					fresh := newCounter(h)
 					for _, x := range []*Counter{fresh, a, b} {
@@ -149,9 +149,9 @@ func TestForeignParticipant(t *testing.T) {
 						require.Equal(h, next, addTo(h, x, 1))
 						next++
 					}
-					delay := 15 * time.Second // the znode is read again
+					delay := 15 * time.Second // the time after which the znode is read again
 					if errors.Is(c.getErr, recipes.ErrPermission) {
-						delay = watch.MaxDelay // servers send no event to a client that must not read the znode
+						delay = watch.MaxDelay // servers send no event to a client that may not read the znode
 					}
 					time.Sleep(delay)
 					synctest.Wait()

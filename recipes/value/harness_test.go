@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is the path of values and counters, unless a test names another.
+// node is the path of values and counters, unless a test uses another one.
 const node = "/app/count"
 
 var openACL = zk.WorldACL(zk.PermAll)
@@ -36,7 +36,7 @@ func counterOn(h *bubble.Test, conn *zk.Conn) *Counter {
 	return c
 }
 
-// addTo adds delta and returns the sum.
+// addTo adds delta to the counter and returns the sum.
 func addTo(h *bubble.Test, c *Counter, delta int64) int64 {
 	h.Helper()
 	n, err := c.Add(h.Context(), delta)
@@ -57,5 +57,5 @@ func create(h *bubble.Test, conn *zk.Conn, path, data string) {
 	require.NoError(h, err)
 }
 
-// records returns how many sessions have a record below any znode.
+// records returns the number of records of sessions below all znodes.
 func records(h *bubble.Test) int { return strings.Count(h.Server.Tree(), "_r_") }

@@ -13,10 +13,10 @@ import (
 type IDs struct {
 	counter *Counter
 	size    int64
-	// allocating, of capacity 1, holds an element while a call uses the fields below.
+	// allocating has capacity 1, and contains an element while a call uses the fields below.
 	allocating chan struct{}
-	// next is the first unused number of the block, of which left numbers are unused. After the
-	// largest number next overflows, so only left shows that the block is exhausted.
+	// next is the first unused number of the block, and left is how many of its numbers are unused. After the
+	// largest number, next overflows, so only left shows that the block is exhausted.
 	next, left int64
 }
 

@@ -39,14 +39,15 @@ func (v Version) Zxid() int64 { return v.mzxid }
 
 func versionOf(stat *zk.Stat) Version { return Version{stat.Czxid, stat.Mzxid, stat.Version} }
 
-// state is a state of the znode: its version and its data.
+// state is one state of the znode: its version and its data.
 type state struct {
 	Version
 	data []byte
-	// err is the reason why the data could not be read, an error of connection.IsUnreadable, or nil.
+	// err is the reason why the data could not be read, for which connection.IsUnreadable is true. Otherwise
+	// it is nil.
 	err error
-	// session is a session that had begun when the state was read or written and, unless the state
-	// was read in a later one, lived. It is 0 if that is not known.
+	// session is the session in which the state was read or written. If the state was read, it may also have
+	// been read in a later session. It is 0 if the session is not known.
 	session int64
 }
 
@@ -120,10 +121,10 @@ func (v *Value[T]) Update(ctx context.Context, f func(T) (T, error)) (T, error) 
 	return value, v.node.Fail("update", v.node.Path, err)
 }
 
-// update replaces the value by the result of f for the current state.
+// update replaces the value by the result of f, which is called with the current state.
 func (v *Value[T]) update(ctx context.Context, f func(state) (T, error)) (value T, version Version, err error) {
-	// The latest known state is tried first. If no other client writes, it is the current state
-	// and no read is needed.
+	// Try the latest known state first. If no other client writes, it is the current state, and no read is
+	// needed.
 	current := v.latestState()
 	if !current.exists() {
 		if current, err = v.read(ctx, false); err != nil {
@@ -149,8 +150,8 @@ func (v *Value[T]) update(ctx context.Context, f func(state) (T, error)) (value 
 	}
 }
 
-// encode returns the data for a value. It does not share memory with the value, which the caller
-// may change while the data is sent or is part of the latest state.
+// encode returns the data for a value. The data does not share memory with the value, which the caller may
+// change while the data is sent, or while it is part of the latest state.
 func (v *Value[T]) encode(value T) ([]byte, error) {
 	data, err := v.codec.Encode(value)
 	return bytes.Clone(data), err
@@ -167,11 +168,10 @@ func (v *Value[T]) decode(s state) (value T, err error) {
 	return recipe.DecodeValue(v.codec, s.data)
 }
 
-// read reads the znode. If only its data cannot be read, that is the err of the state. If newest is
-// set, the result includes everything that was committed before the call. Otherwise it includes
-// what the connection has read or written. This needs no Sync in a new session: a server that
-// begins it has applied all transactions up to its begin, unless localSessionsEnabled is set, which
-// ZooKeeper disables by default.
+// read reads the znode. If only its data cannot be read, the error is in state.err. If newest is set, the
+// result includes everything that was committed before the call. Otherwise it includes what the connection
+// has read or written. This needs no Sync in a new session: a server that begins it has applied all
+// transactions up to its begin, unless localSessionsEnabled is set, which ZooKeeper disables by default.
 func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
 	s, err := connection.Read(ctx, v.node.Conn, func() (state, error) {
 		session := v.node.Conn.SessionID()
@@ -204,7 +204,7 @@ func (v *Value[T]) latestState() state {
 	return v.latest
 }
 
-// setLatest records a state, unless a newer one of the same session is known.
+// setLatest records s as the latest state, unless a newer state of the same session is known.
 func (v *Value[T]) setLatest(s state) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

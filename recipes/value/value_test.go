@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// CompareAndSet compares versions, and Update returns the error of its function.
+// CompareAndSet succeeds only for the current version. Update returns the error of its function.
 func TestValue(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		ctx := h.Context()
@@ -37,8 +37,8 @@ func TestValue(t *testing.T) {
 	})
 }
 
-// The caller may change a value whose codec does not copy: that does not change what the Value
-// knows.
+// The codec returns its argument without a copy. If the caller changes it later, that does not change what
+// the Value remembers.
 func TestValue_CodecDoesNotCopy(t *testing.T) {
 	identity := func(b []byte) ([]byte, error) { return b, nil }
 	increment := func(b []byte) ([]byte, error) {
@@ -73,8 +73,8 @@ func TestValue_CodecDoesNotCopy(t *testing.T) {
 	}
 }
 
-// After an expiry, a server that lags behind answers only when it has applied what the connection
-// has seen before: it begins the new session in a transaction.
+// After its session has expired, a client reaches a server that lags behind. The server answers only when it
+// has applied everything that the client has seen before, because it begins the new session in a transaction.
 func TestValue_NewSessionOnLaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := zktest.StartEnsemble(t, 3)
@@ -89,7 +89,8 @@ func TestValue_NewSessionOnLaggingServer(t *testing.T) {
 		require.NoError(h, err)
 		synctest.Wait()
 		require.Equal(h, 1, (<-changes).Value)
-		// The client learns of the expiry from the current server, and then reaches only the other.
+		// The server that the client uses reports the expiry. After that, the client reaches only the other
+		// server.
 		previous.Refuse(true)
 		learned := h.Server.After(zktest.Match{Op: zktest.OpConnect, Session: expired, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.Same(h, current, q.Server)

@@ -41,17 +41,17 @@ func (v *Value[T]) Watch(ctx context.Context) <-chan Change[T] {
 	return c
 }
 
-// watcher implements one call of Watch. It belongs to the goroutine that Watch starts.
+// watcher is one call of Watch. It belongs to the goroutine that Watch starts.
 type watcher[T any] struct {
 	value     *Value[T]
 	changes   chan Change[T]
 	reader    *watch.Reader
 	delivered bool    // a state was delivered
-	last      Version // the version that was delivered last
-	readable  bool    // its data could be read
+	last      Version // the last version that was delivered
+	readable  bool    // the data of the last version could be read
 }
 
-// deliverChanges delivers states until it fails, and returns the error.
+// deliverChanges delivers states until it fails, and returns the reason.
 func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	for {
 		session := w.value.node.Conn.SessionID()
@@ -73,7 +73,7 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	}
 }
 
-// newChange returns the Change that delivers s, with the error if its data cannot be decoded.
+// newChange returns the Change for the state s. It contains an error if the data cannot be decoded.
 func (w *watcher[T]) newChange(s state) Change[T] {
 	w.value.setLatest(s)
 	value, err := w.value.decode(s)

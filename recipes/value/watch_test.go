@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The channel delivers the newest state: to a slow reader, after breaks of the connection, in
-// another session, and after data in another format.
-func TestWatch(t *testing.T) {
+// Watch delivers the newest state: to a slow reader, after breaks of the connection, in the next session, and
+// after data in another format.
+func TestWatch_DeliversNewestState(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()
 		v, writer := newValue[string](h, conn, "/app/words"), newValue[string](h, h.Connect(), "/app/words")
@@ -30,13 +30,13 @@ func TestWatch(t *testing.T) {
 		}
 		set("one")
 		require.Equal(h, "one", (<-changes).Value)
-		// The reader is slow.
+		// The value changes while the reader does not receive.
 		set("two")
 		synctest.Wait()
 		set("three")
 		synctest.Wait()
 		require.Equal(h, "three", (<-changes).Value)
-		// The connection breaks, and the session survives.
+		// The connection breaks, but the session survives.
 		h.Server.Blackhole(zktest.BothWays, conn.SessionID())
 		set("four")
 		time.Sleep(bubble.SessionTimeout / 4)
@@ -63,7 +63,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// The number of watches does not grow with the number of calls.
+// The number of watches does not grow with the number of calls of Watch.
 func TestWatch_LeaveOneWatch(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -85,7 +85,8 @@ func TestWatch_LeaveOneWatch(t *testing.T) {
 	})
 }
 
-// A value that is larger than the receive buffer is an error, and later values are delivered.
+// Watch delivers an error for a value that is larger than the receive buffer, and continues with later
+// values.
 func TestWatch_ValueTooLargeToReceive(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		writer := newValue[[]byte](h, h.Connect(zk.WithMaxBufferSize(0)), node)
@@ -107,7 +108,8 @@ func TestWatch_ValueTooLargeToReceive(t *testing.T) {
 	})
 }
 
-// A value that the connection must not read is an error, and is delivered when its ACL permits it.
+// Watch delivers an error for a value that the connection may not read, and the value when its ACL permits
+// that.
 func TestWatch_BecomesReadable(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()

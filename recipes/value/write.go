@@ -18,7 +18,7 @@ import (
 // when it receives a request that is longer than a megabyte.
 const maxData = 0xfffff - 4096
 
-// writer returns the Writer that the values of the connection at this path and with this ACL share.
+// writer returns the Writer that all values of the connection with this path and this ACL share.
 func (v *Value[T]) writer() *txn.Writer {
 	return txn.Shared(txn.Config{Options: v.node.Options, Dir: v.node.Path})
 }
@@ -39,15 +39,15 @@ func (v *Value[T]) write(ctx context.Context, old state, data []byte) (state, er
 		case err == nil:
 			return v.writtenState(ctx, old, data, o)
 		case errors.Is(err, txn.ErrUnknown) && ctx.Err() == nil && !connClosed:
-			// The record was deleted, usually with its session. If nothing was applied, the next
-			// iteration writes again.
+			// The record was deleted, usually together with its session. If the write was not applied, the
+			// next iteration writes again.
 			if err := v.resolveWrite(ctx, old, data); err != nil {
 				return state{}, err
 			}
 		case errors.Is(err, txn.ErrUnknown):
 			return state{}, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
 		case errors.Is(err, txn.ErrRecord):
-			// The znode may have been created again, and may have the same version again.
+			// The znode may have been deleted and created again, and may have the same version again.
 			if err := v.checkCurrent(ctx, old, true); err != nil {
 				return state{}, err
 			}
@@ -83,7 +83,7 @@ func (v *Value[T]) newTransaction(ctx context.Context, old state, data []byte) (
 		ops = append(ops, &zk.SetDataRequest{Path: v.node.Path, Data: data, Version: anyVersion})
 	}
 	if len(ops)*(len(data)+len(v.node.Path)) > maxData {
-		return txn.Transaction{}, fmt.Errorf("%w: a value of %d bytes", recipes.ErrTooLarge, len(data))
+		return txn.Transaction{}, fmt.Errorf("%w: the value has %d bytes", recipes.ErrTooLarge, len(data))
 	}
 	if !old.exists() {
 		return txn.Transaction{Ops: ops, CreatesDir: true}, nil
@@ -92,12 +92,12 @@ func (v *Value[T]) newTransaction(ctx context.Context, old state, data []byte) (
 	return txn.Transaction{Ops: ops, Record: record, Alone: true}, err
 }
 
-// anyVersion is the version -1. A write that expects it is applied at any version, so the znode
-// must not have it.
+// anyVersion is the version -1. A write that expects -1 is applied whatever the version is, so a znode must
+// not remain at this version.
 const anyVersion = -1
 
-// nextVersion returns the version of the znode after a write at a version. Servers with
-// ZOOKEEPER-4743 skip version -1, so the two writes at version -2 lead to version 1 there.
+// nextVersion returns the version of the znode after a write that expects version. Servers with
+// ZOOKEEPER-4743 skip version -1: there, the two writes of a transaction at version -2 lead to version 1.
 func nextVersion(version int32) int32 {
 	if version == anyVersion-1 {
 		return 0
@@ -105,8 +105,8 @@ func nextVersion(version int32) int32 {
 	return version + 1
 }
 
-// writtenState returns the state that a transaction has written. It compares the czxid, because a
-// record that was created after the state old was read does not show that the znode is the same.
+// writtenState returns the state that a transaction has written. It compares the czxid, because a record that
+// was created after the state old was read does not prove that the znode is still the same.
 func (v *Value[T]) writtenState(ctx context.Context, old state, data []byte, o txn.Outcome) (state, error) {
 	written := state{
 		Version: Version{czxid: old.czxid, mzxid: o.Zxid, version: nextVersion(old.version)}, data: data, session: o.Session,
@@ -155,8 +155,8 @@ func (v *Value[T]) bindRecord(ctx context.Context, old state) (path string, err 
 	return o.Record, v.checkCurrent(ctx, old, false)
 }
 
-// checkCurrent reads the znode, and returns ErrChanged if old is not its state. newest is that of
-// read.
+// checkCurrent reads the znode, and returns ErrChanged if old is not its state. If newest is set, the read
+// includes everything that was committed before the call.
 func (v *Value[T]) checkCurrent(ctx context.Context, old state, newest bool) error {
 	current, err := v.read(ctx, newest)
 	if err == nil && current.Version != old.Version {

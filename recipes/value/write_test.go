@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// firstMulti is the first transaction.
+// firstMulti matches the first transaction.
 var firstMulti = zktest.Match{Op: zktest.OpMulti, Nth: 1}
 
-// The write that skips version -1 is applied once if its reply is lost, and returns the version of
-// the znode.
-func TestTrap07_33_ReplyLostAtOverflow(t *testing.T) {
+// If the reply to a write that skips version -1 is lost, the write is applied once, and the result is the
+// version of the znode.
+func TestTrap07_33_ReplyLostAtVersionOverflow(t *testing.T) {
 	for name, fault := range map[string]zktest.HookFunc{"reply received": zktest.Pass, "reply lost": zktest.Cut} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(h *bubble.Test) {
@@ -80,7 +80,7 @@ func TestTrap07_ReplyLost(t *testing.T) {
 					addTo(h, c, 1)
 					want++
 				}
-				// Another client adds while this client reconnects.
+				// Another client adds to the counter while this client reconnects.
 				h.Server.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
 					go addTo(h, other, 1)
 					return zktest.Cut(q)
@@ -98,7 +98,7 @@ func TestTrap07_SessionExpiresWithReply(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		applied  bool
-		other    int64 // what another client adds in the meantime
+		other    int64 // what another client adds before the retry
 		want     error
 		wantSum  int64
 		wantRead int64
@@ -156,7 +156,7 @@ func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
 			require.Equal(h, int64(101), addTo(h, c, 1))
 		})
 	})
-	// The session has no record below the old znode, which would prevent its deletion.
+	// The session has no record below the old znode, because the record would prevent its deletion.
 	t.Run("after a read", func(t *testing.T) {
 		bubble.Run(t, func(h *bubble.Test) {
 			conn, operator := h.Connect(), h.Connect()
@@ -200,8 +200,8 @@ func TestTrap33_VersionOverflow(t *testing.T) {
 	})
 }
 
-// If another program has left the znode at version -1, writes fail until the znode is written
-// again, and nothing is changed.
+// If another program has left the znode at version -1, changes fail and change nothing until the znode is
+// written again.
 func TestTrap33_VersionOverflowOfAnotherProgram(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()

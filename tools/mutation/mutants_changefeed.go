@@ -43,7 +43,7 @@ var changefeedMutants = []mutant{
 		file: "sqlfence/sqlfence.go",
 		edits: []edit{
 			{"	err := g.Err()\n	if err == nil {", "	var err error\n	if err == nil {"},
-			{"		err = g.Err() // it may have ended during the wait\n", ""},
+			{"		err = g.Err() // the grant may have ended during the wait\n", ""},
 		},
 		tests: "./adapters/changefeed/postgres -run ^TestFence_Guard$",
 	},

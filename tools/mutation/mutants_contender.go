@@ -426,7 +426,7 @@ var contenderMutants = []mutant{
 		edits: []edit{
 			{"blocks != nil && !blocks(r.predicted)", "false"},
 		},
-		tests: "./recipes/lock -run ^TestRWMutex_PredictsReader$",
+		tests: "./recipes/lock -run ^TestRWMutex_ReaderDoesNotWaitForPredictedReader$",
 	},
 	{
 		name: "contender/rotation/refuted", breaks: "predictions are used although the last one was wrong and the contender had no predecessor",

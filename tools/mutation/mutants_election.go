@@ -50,7 +50,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"\tcase d.czxid != found.stat.Czxid:", "\tcase false:"},
 		},
-		tests: ". -run ^TestDeleteElection_OtherElectionAtThePath$",
+		tests: ". -run ^TestDeleteElection_LaterElectionAtSamePath$",
 	},
 	{
 		name: "election/D4", breaks: "the tombstone of an interrupted DeleteElection remains",
@@ -58,7 +58,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"\t\t\treturn d.removeTombstone()\n", "\t\t\treturn nil\n"},
 		},
-		tests: ". -run ^TestDeleteElection_OtherElectionAtThePath$",
+		tests: ". -run ^TestDeleteElection_LaterElectionAtSamePath$",
 	},
 	{
 		name: "election/T1", breaks: "the loss of a leadership is not delivered",
@@ -72,7 +72,7 @@ var electionMutants = []mutant{
 		name: "election/statuses-order", breaks: "a loss is forgotten whose reader has not received the next leadership yet",
 		file: "streams.go",
 		edits: []edit{
-			{"if <-f.next.sent { // then", "if <-f.next.sent || true { // then"},
+			{"if <-f.next.sent { // true", "if <-f.next.sent || true { // true"},
 		},
 		tests: ". -run ^TestStatusFeed_LossIsDelivered$",
 	},
@@ -178,7 +178,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if errors.Is(err, ErrElectionOver) && ctx.Err() == nil {", "if false {"},
 		},
-		tests: ". -run ^TestEndElection_AllCandidates$",
+		tests: ". -run ^TestEndElection_EndsAllCandidacies$",
 	},
 	{
 		name: "election/data", breaks: "the first candidate overwrites the data of the election node",
@@ -186,7 +186,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"return cfg.UnusedVersion, permitted || !known", "return -1, permitted || !known"},
 		},
-		tests: ". -run ^TestElectLeader_KeepsData$",
+		tests: ". -run ^TestElectLeader_KeepsDataOfElectionNode$",
 	},
 	{
 		name: "election/other", breaks: "DeleteElection ends another election at the same path",
@@ -194,7 +194,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"case d.czxid != found.stat.Czxid:", "case false:"},
 		},
-		tests: ". -run TestDeleteElection_OtherElection",
+		tests: ". -run TestDeleteElection_LaterElection",
 	},
 	{
 		name: "election/R1", breaks: "Done is closed after the status Suspended",
@@ -225,7 +225,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{", Next: s.Next})", "})"},
 		},
-		tests: ". -run ^TestStatus_Next$",
+		tests: ". -run ^TestStatus_NextIsSecondCandidate$",
 	},
 	{
 		name: "election/former", breaks: "the status of a leader does not say how the former leadership has ended",
@@ -233,7 +233,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"former := c.former", "var former error"},
 		},
-		tests: ". -run ^TestCandidacy_FormerErr$",
+		tests: ". -run ^TestCandidacy_FormerErrOnlyOfLeader$",
 	},
 	{
 		name: "election/transfer-order", breaks: "a transfer requests the leader to resign before the others that are ahead",
@@ -378,7 +378,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	c.mu.Unlock()\n	c.children.Wait()", "	c.mu.Unlock()"},
 		},
-		tests: ". -run TestCandidacy_Goroutines",
+		tests: ". -run TestCandidacy_StopWaitsForGoroutines",
 	},
 	{
 		name: "candidacy/clock", breaks: "Current reports a leader whose lease has expired",
@@ -394,7 +394,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if a.newest != nil && (!isClosed", "if false && (!isClosed"},
 		},
-		tests: ". -run TestAttempts|TestCandidacy_End$",
+		tests: ". -run TestAttempts_RunOneAtATime|TestCandidacy_End$",
 	},
 	{
 		name: "elector/in-use", breaks: "a call of Lead uses the candidate of another call",

@@ -24,7 +24,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{" || current.Next != waits.Next) {", ") {"},
 		},
-		tests: "./migration -run ^TestCandidate_Next$",
+		tests: "./migration -run ^TestCandidate_NextInEitherElection$",
 	},
 	{
 		name: "migration/lost-status", breaks: "a candidate that has lost a leadership and gained another continues to lead",
@@ -33,7 +33,7 @@ var migrationMutants = []mutant{
 			{"former != nil && former != status.Leadership", "false"},
 			{"case <-a.old.leadershipDone():", "case <-chan struct{}(nil):"},
 		},
-		tests: "./migration -run ^TestCandidate_LossOfEither$",
+		tests: "./migration -run ^TestCandidate_LosesEitherLeadership$",
 	},
 	{
 		name: "migration/lost-new", breaks: "the loss of the new election ends the leadership only when its status is received",
@@ -41,7 +41,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"case <-a.new.leadershipDone():", "case <-chan struct{}(nil):"},
 		},
-		tests: "./migration -run ^TestCandidate_LossOfEither$",
+		tests: "./migration -run ^TestCandidate_LosesEitherLeadership$",
 	},
 	{
 		name: "migration/grace", breaks: "the other leadership is resigned at once",
@@ -49,7 +49,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"_ = limit.Pause(ctx, a.options.grace)", "_ = limit.Pause(ctx, 0)"},
 		},
-		tests: "./migration -run ^TestCandidate_LossOfEither$",
+		tests: "./migration -run ^TestCandidate_LosesEitherLeadership$",
 	},
 	{
 		name: "migration/late-revocation", breaks: "the leadership ends after the resignations",
@@ -57,7 +57,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"		a.candidacy.Revoke(reason)\n", "		defer a.candidacy.Revoke(reason)\n"},
 		},
-		tests: "./migration -run ^TestCandidate_LossOfEither$",
+		tests: "./migration -run ^TestCandidate_LosesEitherLeadership$",
 	},
 	{
 		name: "migration/join-limit", breaks: "a leader of the old election that does not reach the new backend keeps its place",

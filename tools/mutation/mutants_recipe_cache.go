@@ -57,7 +57,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"	case first:\n		u.replaceValue(n, z)\n", ""},
 		},
-		tests: "./recipes/cache -run ^TestDataLoss_ZnodesExistAgain$",
+		tests: "./recipes/cache -run ^TestDataLoss_SameZnodesExistAgain$",
 	},
 	{
 		name: "recipe/rC3", breaks: "the server of a new session is assumed to be up to date",

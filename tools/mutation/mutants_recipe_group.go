@@ -39,7 +39,7 @@ var groupMutants = []mutant{
 		file: "recipes/barrier/double.go",
 		edits: []edit{
 			{"if !isLost(err) {\n		removing", "if true {\n		removing"},
-			{"		if isLost(err) {\n			return nil, removal // two znodes would count as two participants\n		}\n", ""},
+			{"		if isLost(err) {\n			return nil, removal // do not join again: two znodes would count as two participants\n		}\n", ""},
 		},
 		tests: "./recipes/barrier -run ^TestDouble_LeaseExpiresBeforeTheRound$",
 	},

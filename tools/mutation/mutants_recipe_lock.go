@@ -6,7 +6,7 @@ var lockMutants = []mutant{
 		name: "single/persistent", breaks: "a client waits for the deletion of a persistent znode",
 		file: "recipes/lock/single.go",
 		edits: []edit{
-			{"		case e.Persistent:\n			return s.taken(e)\n", ""},
+			{"		case e.Persistent:\n			return s.takenError(e)\n", ""},
 		},
 		tests: "./recipes/lock -run ^TestSingle_PersistentZnode$",
 	},
@@ -66,7 +66,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"	c.keepsParent = true\n", ""},
 		},
-		tests: "./recipes/lock -run ^TestSingle_MissingParent$",
+		tests: "./recipes/lock -run ^TestSingle_CreatesMissingParents$",
 	},
 	{
 		name: "single/session", breaks: "a wait ends with the session",
@@ -74,7 +74,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"	return recipe.SessionExpired(err) || errors.Is(err, connection.ErrDeleted)", "	return false && recipe.SessionExpired(err)"},
 		},
-		tests: "./recipes/lock -run ^TestSingle_WaitSurvivesSession$",
+		tests: "./recipes/lock -run ^TestSingle_WaitSurvivesSessionExpiry$",
 	},
 	{
 		name: "single/try", breaks: "TryLock waits for the holder",
@@ -106,7 +106,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"; left > 0 {", "; left > p.d {"},
 		},
-		tests: "./recipes/lock -run ^TestPeriod$",
+		tests: "./recipes/lock -run ^TestPeriod_OneHoldPerPeriod$",
 	},
 	{
 		name: "recipe/period-stored", breaks: "the begin of a period is not stored",
@@ -114,7 +114,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"Data: []byte(next), Version", "Data: data, Version"},
 		},
-		tests: "./recipes/lock -run ^TestPeriod$",
+		tests: "./recipes/lock -run ^TestPeriod_OneHoldPerPeriod$",
 	},
 	{
 		name: "recipe/period-reply", breaks: "a hold does not begin if the reply to the write of the time was lost",
@@ -155,7 +155,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"recipe.AcrossSessions(ctx, recipe.SessionExpired,", "recipe.AcrossSessions(ctx, func(error) bool { return false },"},
 		},
-		tests: "./recipes/lock -run ^TestDo_SessionEnds$",
+		tests: "./recipes/lock -run ^TestDo_WaitSurvivesSessionExpiry$",
 	},
 	{
 		name: "recipe/events-hold-lost", breaks: "the loss of a hold is reported as a release",
@@ -195,7 +195,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"append(append(own, h.znodePath()), h.otherPaths...)", "append(own, h.znodePath())"},
 		},
-		tests: "./recipes/lock -run ^TestMultiLock_OneOfSeveralLeasesIsDeleted$",
+		tests: "./recipes/lock -run ^TestMultiHold_OneOfSeveralLeasesIsDeleted$",
 	},
 	{
 		name: "recipe/count-lowered", breaks: "a contender for a lease is admitted by an earlier limit",
@@ -203,7 +203,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"	if v.leasesStarted && !v.restarting {", "	if v.leasesStarted && !v.restarting && limit < 0 {"},
 		},
-		tests: "./recipes/lock -run ^TestSharedCount$",
+		tests: "./recipes/lock -run ^TestSharedCount_ContendersFollowLimit$",
 	},
 	{
 		name: "recipe/limit-differs", breaks: "a program is not told that its limit does not apply",
@@ -211,7 +211,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"&& stored != g.limit {", "&& stored == g.limit {"},
 		},
-		tests: "./recipes/lock -run ^TestSemaphoreLimit_Differs$",
+		tests: "./recipes/lock -run ^TestSemaphoreLimit_WarnsIfStoredLimitDiffers$",
 	},
 	{
 		name: "recipe/rL7", breaks: "the marker is deleted although the lease has expired",
@@ -225,7 +225,7 @@ var lockMutants = []mutant{
 		name: "recipe/rL12", breaks: "a lock that is lost while another is acquired is not noticed",
 		file: "recipes/lock/multi.go",
 		edits: []edit{
-			{`			for _, h := range holds { // one may have been lost just now
+			{`			for _, h := range holds { // an earlier lock may have been lost in the meantime
 				err = cmp.Or(err, h.Err())
 			}
 `, `			err = cmp.Or(err)

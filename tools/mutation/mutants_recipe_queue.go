@@ -16,7 +16,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"		gauge.DeleteLabelValues(e.Path)\n", "		_ = gauge\n"},
 		},
-		tests: "./electionprom -run ^TestRecipeCollector$",
+		tests: "./electionprom -run ^TestRecipeCollector_LocksQueuesCaches$",
 	},
 	{
 		name: "recipe/queue-metrics-open", breaks: "the number of items of a queue disappears although another value reports it",
@@ -24,7 +24,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"if c.open[s]--; c.open[s] > 0 {", "if c.open[s]--; c.open[s] > 99 {"},
 		},
-		tests: "./electionprom -run ^TestRecipeCollector$",
+		tests: "./electionprom -run ^TestRecipeCollector_LocksQueuesCaches$",
 	},
 	{
 		name: "recipe/queue-later-stale", breaks: "a consumer that has listed an item before receives it before its delay is over",
@@ -33,7 +33,7 @@ var workQueueMutants = []mutant{
 			{"		{&zk.CreateRequest{Path: claim, Acl: d.q.acl}, d, otherOperation},\n		{&zk.SetDataRequest{Path: claim, Data: []byte(m.name), Version: 0}, d, otherOperation},\n", ""},
 			{"	claim := d.q.claimPath(d.name)\n	return []operation{", "	return []operation{"},
 		},
-		tests: "./recipes/queue -run ^TestLater$",
+		tests: "./recipes/queue -run ^TestLater_NoEarlyDelivery$",
 	},
 	{
 		name: "recipe/queue-later-early", breaks: "an item is delivered before its delay is over",
@@ -99,7 +99,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"if stat.Czxid == zxid {", "if stat.Czxid >= zxid {"},
 		},
-		tests: "./recipes/queue -run ^TestPut_ID$",
+		tests: "./recipes/queue -run ^TestPut_ReturnsID$",
 	},
 	{
 		name: "recipe/queue-reject", breaks: "an item that its handler rejects is delivered again",
@@ -107,7 +107,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"!d.isLastAttempt() && !isRejection(cause)", "!d.isLastAttempt()"},
 		},
-		tests: "./recipes/queue -run ^TestHandle_Results$",
+		tests: "./recipes/queue -run ^TestHandle_ResultCompletesItem$",
 	},
 	{
 		name: "recipe/queue-interrupted", breaks: "an item whose handler is interrupted in its last attempt becomes a dead letter",
@@ -115,7 +115,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"case ctx.Err() != nil && !isRejection(failure):", "case ctx.Err() != nil && isRejection(failure):"},
 		},
-		tests: "./recipes/queue -run ^TestHandle_Interrupted$",
+		tests: "./recipes/queue -run ^TestHandle_StoppedAttemptDoesNotCount$",
 	},
 	{
 		name: "removal/claim", breaks: "an item whose return is rejected for a moment is not available as long as the session lives",
@@ -123,7 +123,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"go q.deleteClaimLater(d)", "_ = q.deleteClaimLater"},
 		},
-		tests: "./internal/testenv/eachrequest -run ^TestRejectedRemovals$",
+		tests: "./internal/testenv/eachrequest -run ^TestRejectedRemovals_Continue$",
 	},
 	{
 		name: "recipe/early-read-session", breaks: "an early read of an earlier session is used",
@@ -131,7 +131,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"r.session == session && c.stat.Pzxid >= zxid", "c.stat.Pzxid >= zxid"},
 		},
-		tests: "./recipes/queue -run ^TestEarlyRead_MustIncludeClaim$",
+		tests: "./recipes/queue -run ^TestEarlyRead_OlderThanClaimIsNotUsed$",
 	},
 	{
 		name: "recipe/rQ1", breaks: "an early read that does not include the claim is used",
@@ -139,7 +139,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"r.session == session && c.stat.Pzxid >= zxid", "r.session == session"},
 		},
-		tests: "./recipes/queue -run ^TestEarlyRead_MustIncludeClaim$",
+		tests: "./recipes/queue -run ^TestEarlyRead_OlderThanClaimIsNotUsed$",
 	},
 	{
 		name: "recipe/rQ2", breaks: "the claim of another consumer is deleted",
@@ -197,7 +197,7 @@ var workQueueMutants = []mutant{
 		name: "recipe/rQ5", breaks: "an item that comes with the end of the context is lost",
 		file: "recipes/queue/take.go",
 		edits: []edit{
-			{`		result = <-results // it was sent at the same time
+			{`		result = <-results // the result was sent at the same time
 `, `		return nil, q.wrapError("take from", context.Cause(ctx))
 `},
 		},
@@ -241,7 +241,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"time.Now().Before(d.skipped[e.name].until)", "false && time.Now().Before(d.skipped[e.name].until)"},
 		},
-		tests: "./recipes/queue -run ^TestReturn_RepeatedlyIsDelayed$",
+		tests: "./recipes/queue -run ^TestReturn_RepeatedReturnsAreDelayed$",
 	},
 	{
 		name: "recipe/queue-late", breaks: "a call after a slow acknowledgement acknowledges the item without its operations",
@@ -249,7 +249,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"		if r.as == c.as && (r.alone || !c.alone) &&", "		if false &&"},
 		},
-		tests: "./recipes/queue -run ^TestTrap06_AckTakesTooLong$",
+		tests: "./recipes/queue -run ^TestTrap06_AckReachesTimeLimit$",
 	},
 	{
 		name: "recipe/queue-late-ops", breaks: "Ack returns the success of a call that has not executed its operations",
@@ -257,7 +257,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"(r.alone || !c.alone) && ", ""},
 		},
-		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
+		tests: "./recipes/queue -run ^TestAckAll_RepeatedCallsReturnFirstOutcome$",
 	},
 	{
 		name: "recipe/queue-late-several", breaks: "repeated calls of AckAll add goroutines while the servers do not answer",
@@ -265,7 +265,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"slices.Equal(r.call, c.call) {", "slices.Equal(r.call, c.call) && len(c.call) == 1 {"},
 		},
-		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
+		tests: "./recipes/queue -run ^TestAckAll_RepeatedCallsReturnFirstOutcome$",
 	},
 	{
 		name: "recipe/queue-late-settled", breaks: "an acknowledgement fails because of a concurrent call that was too late",
@@ -273,7 +273,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"limit.Await(r.done, end) && errors.Is(r.err, errSettled) {", "false && errors.Is(r.err, errSettled) {"},
 		},
-		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
+		tests: "./recipes/queue -run ^TestAckAll_RepeatedCallsReturnFirstOutcome$",
 	},
 	{
 		name: "recipe/queue-skip-session", breaks: "an item is skipped because of one with its name that the servers have lost",
@@ -281,6 +281,6 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"		clear(d.skipped)\n", ""},
 		},
-		tests: "./recipes/queue -run ^TestDataLoss_NameOfSkippedItem$",
+		tests: "./recipes/queue -run ^TestDataLoss_ItemWithSkippedNameIsDelivered$",
 	},
 }

@@ -16,7 +16,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"	case ctx.Err() != nil:\n		return now, context.Cause(ctx)\n", ""},
 		},
-		tests: "./recipes/shard -run ^TestPlanner_Leaves$",
+		tests: "./recipes/shard -run ^TestPlanner_LeavingLeaderDoesNotPlan$",
 	},
 	{
 		name: "shard/changed-plan", breaks: "a leader replaces a plan that it has not read",
@@ -24,7 +24,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"Version: p.stat.Version}", "Version: -1}"},
 		},
-		tests: "./recipes/shard -run ^TestPlanner_ChangedPlan$",
+		tests: "./recipes/shard -run ^TestPlanner_ReadsChangedPlan$",
 	},
 	{
 		name: "shard/deleted-plan", breaks: "all shards move if another program deletes the plan",
@@ -97,7 +97,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"	if finished == nil && !s.delivered.Load() {", "	if false {"},
 		},
-		tests: "./recipes/shard -run ^TestMember_NotReceived$",
+		tests: "./recipes/shard -run ^TestMember_ShardNotReceived$",
 	},
 	{
 		name: "shard/received", breaks: "a shard that was received is released at once",
@@ -185,7 +185,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"	if !spec.PauseRebalancing {\n", "	if true {\n"},
 		},
-		tests: "./recipes/shard -run ^TestNext_Operators$",
+		tests: "./recipes/shard -run ^TestNext_SettingsOfSpec$",
 	},
 	{
 		name: "shard/spec-size", breaks: "a Spec is accepted whose plan does not fit into a znode",
@@ -215,9 +215,9 @@ var shardMutants = []mutant{
 		name: "shard/lost-reported", breaks: "a lost shard counts as owned until its release is confirmed",
 		file: "recipes/shard/lend.go",
 		edits: []edit{
-			{"\tover() // first", "\tdefer over() // first"},
+			{"\tover() // call over first", "\tdefer over() // first"},
 		},
-		tests: "./recipes/shard -run ^TestMember_LostShards$",
+		tests: "./recipes/shard -run ^TestMember_LostShardsAreNotOwned$",
 	},
 	{
 		name: "shard/large-plan", breaks: "the names of removed shards prevent the next plan",
@@ -225,7 +225,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"len(data) <= maxPlanSize", "len(data) > 0"},
 		},
-		tests: "./recipes/shard -run ^TestPlanner_LargePlan$",
+		tests: "./recipes/shard -run ^TestPlanner_NamesOfRemovedShardsDoNotFit$",
 	},
 	{
 		name: "shard/foreign-record", breaks: "a znode that is not of a member gets shards",
@@ -233,7 +233,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"m.Err != nil, m.Session == 0, ", "m.Err != nil, "},
 		},
-		tests: "./recipes/shard -run ^TestRecords$",
+		tests: "./recipes/shard -run ^TestRecords_ForeignZnodes$",
 	},
 	{
 		name: "shard/versions", breaks: "another program can use up the versions of plans",
@@ -241,7 +241,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"return n >= 0 && n < 1<<60", "return true"},
 		},
-		tests: "./recipes/shard -run ^TestPlan_Version$",
+		tests: "./recipes/shard -run ^TestPlan_RejectsLastVersion$",
 	},
 	{
 		name: "shard/foreign-spec", breaks: "an invalid Spec of another program takes all shards away",
@@ -257,7 +257,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"c.differs = computed.Version != plan.Version; c", "c"},
 		},
-		tests: "./recipes/shard -run ^TestGroup_Compare$",
+		tests: "./recipes/shard -run ^TestGroup_CompareIgnoresForeignZnodes$",
 	},
 	{
 		name: "shard/permission", breaks: "a leader that must not write plans remains the leader",
@@ -265,7 +265,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{", errors.Is(err, recipes.ErrPermission):\n", ":\n"},
 		},
-		tests: "./recipes/shard -run ^TestPlanner_Permission$",
+		tests: "./recipes/shard -run ^TestPlanner_WithoutPermission$",
 	},
 	{
 		name: "shard/taken-over", breaks: "a process whose ID was taken over contends for the shards of its successor",
@@ -273,6 +273,6 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"owner == id && !f.taken", "owner == id"},
 		},
-		tests: "./recipes/shard -run ^TestRun_TakenOver$",
+		tests: "./recipes/shard -run ^TestRun_IDTakenByOtherProcess$",
 	},
 }

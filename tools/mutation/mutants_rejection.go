@@ -35,7 +35,7 @@ var rejectionMutants = []mutant{
 		edits: []edit{
 			{`rejected := connection.IsPassing(err) && e.ID() != ""`, "rejected := false"},
 		},
-		tests: ". -run ^TestElectLeader_ConditionPasses$",
+		tests: ". -run ^TestElectLeader_ContinuesAfterTemporaryRejection$",
 	},
 	{
 		name: "rejection/first", breaks: "a candidate that has never joined waits until the servers accept its requests",
@@ -43,7 +43,7 @@ var rejectionMutants = []mutant{
 		edits: []edit{
 			{`rejected := connection.IsPassing(err) && e.ID() != ""`, "rejected := connection.IsPassing(err)"},
 		},
-		tests: ". -run ^TestElectLeader_ConditionPasses$",
+		tests: ". -run ^TestElectLeader_ContinuesAfterTemporaryRejection$",
 	},
 	{
 		name: "rejection/removal", breaks: "a candidate joins again behind its znode that it could not delete",

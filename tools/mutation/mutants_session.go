@@ -263,7 +263,7 @@ var sessionMutants = []mutant{
 `, `	if now.Session != before.Session {
 `},
 		},
-		tests: ". -run ^TestLease_OtherSession$",
+		tests: ". -run ^TestLease_EndsWithSession$",
 	},
 	{
 		name: "session/S2", breaks: "breaks of the connection are not counted",

@@ -22,8 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Margin is longer than requests without latency take. It is not a multiple of the intervals of
-// checks and retries, so that no timer expires in the instant in which a wait ends.
+// Margin is longer than requests without latency take. It is not a multiple of the intervals between checks
+// and retries, so that no timer fires at the same time as a wait of Margin ends.
 const Margin = 10 * time.Millisecond
 
 // bufferSize limits the length of replies. The client library allocates and clears a buffer of 1.5 MB
@@ -35,7 +35,7 @@ const bufferSize = 64 << 10
 func Connect(t testing.TB, srv *zktest.Server, timeout time.Duration, options ...func(*zk.Conn)) *zk.Conn {
 	t.Helper()
 	conn, _, err := srv.Connect(timeout, withBuffer(options)...)
-	return established(t, conn, err)
+	return awaitSession(t, conn, err)
 }
 
 // ConnectFrom opens a session at an ensemble like Connect. The client connects to the given server
@@ -43,14 +43,14 @@ func Connect(t testing.TB, srv *zktest.Server, timeout time.Duration, options ..
 func ConnectFrom(t testing.TB, e *zktest.Ensemble, server int, timeout time.Duration, options ...func(*zk.Conn)) *zk.Conn {
 	t.Helper()
 	conn, _, err := e.ConnectFrom(server, timeout, withBuffer(options)...)
-	return established(t, conn, err)
+	return awaitSession(t, conn, err)
 }
 
 func withBuffer(options []func(*zk.Conn)) []func(*zk.Conn) {
 	return slices.Concat([]func(*zk.Conn){zk.WithMaxBufferSize(bufferSize)}, options)
 }
 
-func established(t testing.TB, conn *zk.Conn, err error) *zk.Conn {
+func awaitSession(t testing.TB, conn *zk.Conn, err error) *zk.Conn {
 	t.Helper()
 	require.NoError(t, err)
 	synctest.Wait()
@@ -91,7 +91,7 @@ func Reconnect(e *zktest.Ensemble) {
 	Advance(time.Second + Margin) // the client library pauses for a second after it has tried all servers
 }
 
-// Session returns the session of a connection as the servers know it. It must not have ended.
+// Session returns the session of a connection as the servers store it. The session must not have ended.
 func Session(t testing.TB, e *zktest.Ensemble, conn *zk.Conn) zktest.Session {
 	t.Helper()
 	all := e.Leader().Sessions()
@@ -100,7 +100,7 @@ func Session(t testing.TB, e *zktest.Ensemble, conn *zk.Conn) zktest.Session {
 	return all[i]
 }
 
-// HasRun reports whether a hook has met its request.
+// HasRun reports whether a hook has been called for its request.
 func HasRun(hook *zktest.Hook) bool {
 	select {
 	case <-hook.Ran():
@@ -110,7 +110,7 @@ func HasRun(hook *zktest.Hook) bool {
 	}
 }
 
-// RequireRun requires that hooks have met their requests.
+// RequireRun requires that each of the hooks has been called for its request.
 func RequireRun(t testing.TB, hooks ...*zktest.Hook) {
 	t.Helper()
 	for _, hook := range hooks {
@@ -118,8 +118,8 @@ func RequireRun(t testing.TB, hooks ...*zktest.Hook) {
 	}
 }
 
-// Gate returns a channel for which hooks can wait, and a function that closes it. It is also closed
-// when the test ends.
+// Gate returns a channel for which hooks can wait, and a function that closes the channel. The channel is
+// also closed when the test ends.
 func Gate(t testing.TB) (wait <-chan struct{}, open func()) {
 	c := make(chan struct{})
 	open = sync.OnceFunc(func() { close(c) })
@@ -127,7 +127,8 @@ func Gate(t testing.TB) (wait <-chan struct{}, open func()) {
 	return c, open
 }
 
-// Hold returns a hook that blocks requests until release is called. The end of the test calls it as well.
+// Hold returns a hook that blocks requests until release is called. release is also called when the test
+// ends.
 func Hold(t testing.TB) (hook zktest.HookFunc, release func()) {
 	wait, release := Gate(t)
 	return func(q *zktest.Request) zktest.Verdict {
@@ -150,13 +151,14 @@ func Created(srv *zktest.Server, dir string) (paths []string) {
 	return paths
 }
 
-// IsContenderCreate reports whether an entry is a transaction that creates the znode of a contender for a lock
-// and writes the znode of the queue.
+// IsContenderCreate reports whether an entry of the log is a transaction that creates the znode of a
+// contender for a lock and writes the znode of the queue.
 func IsContenderCreate(e zktest.Entry, dir string) bool {
 	return e.Op == zktest.OpMulti && e.Ops == 2 && strings.HasPrefix(e.Path, dir+"/") && strings.ContainsAny(e.Path[len(e.Path)-1:], "-_")
 }
 
-// Goroutines returns the number of goroutines in bubbles. Others, such as those of the runtime, come and go.
+// Goroutines returns the number of goroutines in bubbles. It does not count others, such as those of the
+// runtime, whose number changes.
 func Goroutines() int {
 	stacks := make([]byte, 1<<20)
 	for {
@@ -183,9 +185,9 @@ func RequireDuration(t testing.TB, want time.Duration, f func()) {
 	require.Equal(t, want, time.Since(begin))
 }
 
-// RequireAuthentication makes a server behave as with enforce.auth.enabled, for clients that are not
-// authenticated: it answers the first request of each connection with code -124, reads no other
-// request, and closes the connection. The returned function ends that.
+// RequireAuthentication makes a server behave as with enforce.auth.enabled towards clients that are not
+// authenticated: it answers the first request of each connection with code -124, reads no other request, and
+// closes the connection. end restores the normal behaviour.
 func RequireAuthentication(srv *zktest.Server) (end func()) {
 	var mu sync.Mutex
 	answered := map[int64]bool{} // sessions whose connection was answered
@@ -208,16 +210,16 @@ func RequireAuthentication(srv *zktest.Server) (end func()) {
 	return hook.Remove
 }
 
-// Fault is a fault of one request, after which a client does not know whether the request was applied.
+// Fault is a fault of one request after which a client does not know whether the request was applied.
 type Fault struct {
 	Name    string
-	Applied bool // the request is applied
-	Silent  bool // the connection is not closed
+	Applied bool // the server applies the request
+	Silent  bool // the connection is not closed, but no reply arrives
 	// Set makes the server cause the fault at the first request that matches.
 	Set func(s *zktest.Server, m zktest.Match) *zktest.Hook
 }
 
-// ConnectionLost are the ways in which a connection can lose a request or its reply.
+// ConnectionLost contains the ways in which a connection can lose a request or its reply.
 var ConnectionLost = []Fault{
 	{"cut before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
 		return s.Before(m, zktest.Cut)
@@ -233,8 +235,8 @@ var ConnectionLost = []Fault{
 	}},
 }
 
-// SessionMoved are replies that the session has moved to another server. The connection is not
-// affected.
+// SessionMoved contains faults in which the server replies that the session has moved to another server. The
+// connection remains open.
 var SessionMoved = []Fault{
 	{"session moved before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
 		return s.Before(m, zktest.Fail(zk.ErrSessionMoved))
@@ -244,12 +246,12 @@ var SessionMoved = []Fault{
 	}},
 }
 
-// LostReplies are the faults of both lists.
+// LostReplies contains the faults of both lists.
 var LostReplies = slices.Concat(ConnectionLost, SessionMoved)
 
-// Watches returns the number of channels that conn holds for watches that have not fired, for tests that
-// no watch is leaked. The client library has no method for that. Watches may be called from any goroutine,
-// also outside of bubbles.
+// Watches returns the number of channels that conn stores for watches that have not fired. Tests use it to
+// find watches that are never removed. The client library has no method for that. Watches may be called from
+// any goroutine, also outside of bubbles.
 func Watches(conn *zk.Conn) (n int) {
 	fields := reflect.ValueOf(conn).Elem()
 	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
@@ -261,8 +263,8 @@ func Watches(conn *zk.Conn) (n int) {
 	return n
 }
 
-// Repeated calls f, which releases, acknowledges or closes something, until the servers have
-// answered. Each call takes some time, so Repeated does not spin.
+// Repeated calls f until the servers have answered. f releases, acknowledges or closes something. Each call
+// takes some time, so Repeated does not use a processor.
 func Repeated(f func() error) error {
 	err := f()
 	for errors.Is(err, limit.ErrConfirm) {

@@ -1,7 +1,7 @@
 package bubble
 
 import (
-	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Client is a client of a server that can be cut off, as by a partition of the network.
+// Client is a client of a server that a test can cut off, as a partition of the network does.
 type Client struct {
 	Conn *zk.Conn
 	srv  *zktest.Server
@@ -35,12 +35,13 @@ func (c *Client) dial(network, address string, timeout time.Duration) (net.Conn,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cut {
-		return nil, errors.New("cut off")
+		return nil, fmt.Errorf("dial %s: the client is cut off", address)
 	}
 	return c.srv.Dialer()(network, address, timeout)
 }
 
-// SetCut cuts the client off, or ends that: no message passes, and the client cannot connect again.
+// SetCut cuts the client off, or ends that. While the client is cut off, no message passes, and it cannot
+// connect again.
 func (c *Client) SetCut(on bool) {
 	c.mu.Lock()
 	c.cut = on

@@ -2,7 +2,7 @@ package bubble
 
 import "testing"
 
-// raceDetector reports that the race detector is enabled.
+// raceDetector is true if the race detector is enabled.
 var raceDetector bool
 
 // Runs returns how many of n random runs a test makes. The race detector makes a run twenty times as slow, and finds a

@@ -17,8 +17,8 @@ const SessionTimeout = 4 * time.Second
 type Test struct {
 	*testing.T
 	Server *zktest.Server
-	// Conn is the connection under test, and Operator that of another program. They are nil unless the
-	// test sets them.
+	// Conn is the connection under test, and Operator the connection of another program. Both are nil unless
+	// the test sets them.
 	Conn, Operator *zk.Conn
 }
 
@@ -28,7 +28,7 @@ func Run(t *testing.T, f func(t *Test), options ...zktest.Option) {
 	synctest.Test(t, func(t *testing.T) { f(&Test{T: t, Server: zktest.Start(t, options...)}) })
 }
 
-// Connect opens a session like the function [Connect], with [SessionTimeout].
+// Connect opens a session as the function [Connect] does, with [SessionTimeout].
 func (t *Test) Connect(options ...func(*zk.Conn)) *zk.Conn {
 	t.Helper()
 	return Connect(t, t.Server, SessionTimeout, options...)

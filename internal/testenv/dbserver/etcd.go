@@ -41,7 +41,7 @@ type EtcdCluster struct {
 	members []*etcdMember
 }
 
-// etcdMember is one server.
+// etcdMember is one server of the cluster.
 type etcdMember struct {
 	name         string
 	dir          string
@@ -129,7 +129,7 @@ func (c *EtcdCluster) Call(i int, method string, request, reply any) error {
 	return c.call(i, etcdLimit, method, request, reply)
 }
 
-// call is Call with a time limit.
+// call implements Call with a time limit.
 func (c *EtcdCluster) call(i int, limit time.Duration, method string, request, reply any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *EtcdCluster) call(i int, limit time.Duration, method string, request, r
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s on %s: %s", method, c.URL(i), response.Status)
+		return fmt.Errorf("call %s of %s: %s", method, c.URL(i), response.Status)
 	}
 	return json.NewDecoder(response.Body).Decode(reply)
 }
@@ -193,7 +193,7 @@ func (c *EtcdCluster) SetFull(full bool) {
 	c.mustCall("maintenance/alarm", map[string]any{"action": action, "memberID": status.Header.Member, "alarm": "NOSPACE"}, nil)
 }
 
-// mustCall is like Call on server 0. reply may be nil.
+// mustCall calls a method on server 0, and fails the test after an error. reply may be nil.
 func (c *EtcdCluster) mustCall(method string, request map[string]any, reply any) {
 	c.t.Helper()
 	if reply == nil {

@@ -56,7 +56,7 @@ func startMariaDB(settings func(*Server) ([]string, error)) (*Server, error) {
 	}
 	binary, err := exec.LookPath("mariadbd")
 	if err != nil {
-		// Debian's path, for users that do not have it on the PATH
+		// Debian's path, which is not on the PATH of every user
 		binary, err = exec.LookPath("/usr/sbin/mariadbd")
 	}
 	if err != nil {
@@ -89,10 +89,10 @@ func (s *Server) startMariaDB(install, binary string, settings []string) error {
 		return cmd
 	}
 	const logSize = "--innodb-log-file-size=8M"
-	// The database test that the program creates by default permits everything to every user.
+	// The program creates a database test that permits everything to every user. Replace it.
 	script := filepath.Join(s.dir, "create.sql")
 	if err := os.WriteFile(script, []byte("CREATE DATABASE test;\n"), 0o644); err != nil {
-		return fmt.Errorf("dbserver: %w", err)
+		return fmt.Errorf("dbserver: configure MariaDB: %w", err)
 	}
 	out, err := command(install, "--auth-root-authentication-method=normal", "--skip-test-db", "--extra-file="+script,
 		"--skip-name-resolve", logSize).CombinedOutput()

@@ -27,7 +27,7 @@ func NATS(args ...string) (*Server, error) {
 func NATSCluster(n int, args ...string) (all []*Server, err error) {
 	binary, err := exec.LookPath("nats-server")
 	if err != nil {
-		// Debian's path, for users that do not have it on the PATH
+		// Debian's path, which is not on the PATH of every user
 		binary, err = exec.LookPath("/usr/sbin/nats-server")
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func NATSCluster(n int, args ...string) (all []*Server, err error) {
 		}
 		own = append(own, args...)
 		s.command = func() *exec.Cmd { return exec.Command(binary, own...) }
-		// A NATS server sends this to each client that connects.
+		// a NATS server sends a line with INFO to each client that connects
 		s.ready = func(ctx context.Context) error { return s.expectLine(ctx, "", "INFO ") }
 		if err := s.Start(); err != nil {
 			return all, err

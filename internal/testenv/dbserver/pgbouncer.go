@@ -19,7 +19,7 @@ import (
 func PgBouncer(server *Server, settings ...string) (*Server, error) {
 	binary, err := exec.LookPath("pgbouncer")
 	if err != nil {
-		// Debian's path, for users that do not have it on the PATH
+		// Debian's path, which is not on the PATH of every user
 		binary, err = exec.LookPath("/usr/sbin/pgbouncer")
 	}
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Server) startPgBouncer(binary string, server *Server, settings []string
 	config := fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%s user=postgres\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%s\n"+
 		"unix_socket_dir=\nauth_type=any\npool_mode=transaction\nserver_login_retry=0.1\n%s\n", server.Port(), s.Port(), strings.Join(settings, "\n"))
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
-		return fmt.Errorf("dbserver: %w", err)
+		return fmt.Errorf("dbserver: configure pgbouncer: %w", err)
 	}
 	s.command = func() *exec.Cmd {
 		cmd := exec.Command(binary, file)

@@ -35,8 +35,8 @@ func Postgres(settings ...string) (*Server, error) {
 	return s, nil
 }
 
-// PostgresStandby starts a standby of a server that Postgres has started. name is its name in the
-// setting synchronous_standby_names of that server.
+// PostgresStandby starts a standby of a server that Postgres has started. name identifies the standby in the
+// setting synchronous_standby_names of the primary.
 func PostgresStandby(primary *Server, name string, settings ...string) (*Server, error) {
 	bin, err := postgresDir()
 	if err != nil {
@@ -56,8 +56,8 @@ func PostgresStandby(primary *Server, name string, settings ...string) (*Server,
 	return s, nil
 }
 
-// postgresDir returns the directory with the programs of the newest version. On Debian it is not
-// on the PATH.
+// postgresDir returns the directory that contains the programs of the newest installed version. On Debian it
+// is not on the PATH.
 func postgresDir() (string, error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
@@ -71,7 +71,7 @@ func postgresDir() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// startPostgres creates the data with a program, and starts the server.
+// startPostgres creates the data by a program, and starts the server. program returns its command line.
 func (s *Server) startPostgres(bin string, program func(data string) []string, settings []string) error {
 	credential, err := s.unprivilegedUser()
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Server) unprivilegedUser() (*syscall.Credential, error) {
 		uid, _ := strconv.Atoi(u.Uid)
 		gid, _ := strconv.Atoi(u.Gid)
 		if err := os.Chown(s.dir, uid, gid); err != nil {
-			return nil, fmt.Errorf("dbserver: %w", err)
+			return nil, fmt.Errorf("dbserver: give the data to another user: %w", err)
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}

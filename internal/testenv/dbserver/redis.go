@@ -83,7 +83,7 @@ func (s *Server) expectLine(ctx context.Context, request string, prefixes ...str
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err == nil && !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(line, p) }) {
-		err = fmt.Errorf("unexpected line %q", line)
+		err = fmt.Errorf("read the first line of the server: unexpected text %q", line)
 	}
 	return err
 }

@@ -34,22 +34,24 @@ type Server struct {
 	// dir contains all files of the server, and is its working directory.
 	dir  string
 	port *testenv.Port
-	// clusterPort is for the other servers of a cluster. It is nil for a single server.
+	// clusterPort is the port at which other servers of the cluster reach this one. It is nil for a single
+	// server.
 	clusterPort *testenv.Port
-	// copyPort receives the data of another server of a cluster. It is nil for others.
+	// copyPort is the port at which the server receives the data of another server of the cluster. It is nil
+	// if it does not need one.
 	copyPort *testenv.Port
 	command  func() *exec.Cmd
-	// ready returns nil if the server answers.
+	// ready returns nil if the server answers, and an error otherwise.
 	ready func(ctx context.Context) error
 
-	process *testenv.Process // nil while the server is not running
+	process *testenv.Process // nil while the server does not run
 }
 
 // newServer creates the directory and reserves the port. Close releases them.
 func newServer(name string) (*Server, error) {
 	dir, err := testenv.MakeDir("dbserver")
 	if err != nil {
-		return nil, fmt.Errorf("dbserver: %w", err)
+		return nil, fmt.Errorf("dbserver: create the directory of %s: %w", name, err)
 	}
 	s := &Server{name: name, dir: dir}
 	if s.port, err = testenv.ReservePort(); err != nil {
@@ -68,9 +70,9 @@ func (s *Server) Port() string { return strconv.Itoa(s.port.Number) }
 func (s *Server) Start() error {
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return fmt.Errorf("dbserver: %w", err)
+		return fmt.Errorf("dbserver: start %s: %w", s.name, err)
 	}
-	defer log.Close() // the child process uses a copy
+	defer log.Close() // the child process has its own copy of the file
 	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
 	defer cancel()
 	for {
@@ -79,8 +81,7 @@ func (s *Server) Start() error {
 		if s.process, err = testenv.StartProcess(cmd); err != nil {
 			return fmt.Errorf("dbserver: start %s: %w", s.name, err)
 		}
-		// The children of a server that was killed may still be about to end. The server does
-		// not start until they have.
+		// The children of a server that was killed may not have ended yet. The server starts only after that.
 		if s.waitReady(ctx) {
 			return nil
 		}
@@ -90,7 +91,7 @@ func (s *Server) Start() error {
 	}
 }
 
-// waitReady waits until the server answers. It returns false if the server ends, or ctx does.
+// waitReady waits until the server answers. It returns false if the server or ctx ends first.
 func (s *Server) waitReady(ctx context.Context) bool {
 	for {
 		if s.ready(ctx) == nil {
@@ -118,7 +119,7 @@ func (s *Server) Kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
 	defer cancel()
 	// A paused server cannot start another child, which would continue to listen.
-	_ = s.process.Pause() // it fails if the server has ended
+	_ = s.process.Pause() // fails if the server has ended
 	children := childrenOf(s.process.Pid())
 	for _, pid := range children {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -167,7 +168,7 @@ func (s *Server) Freeze() error {
 	}
 	for _, pid := range childrenOf(s.process.Pid()) {
 		if p, err := os.FindProcess(pid); err == nil {
-			_ = testenv.PauseProcess(p) // it fails if the child has ended
+			_ = testenv.PauseProcess(p) // fails if the child has ended
 		}
 	}
 	return nil
@@ -177,7 +178,7 @@ func (s *Server) Freeze() error {
 func (s *Server) Thaw() {
 	for _, pid := range append(childrenOf(s.process.Pid()), s.process.Pid()) {
 		if p, err := os.FindProcess(pid); err == nil {
-			_ = testenv.ResumeProcess(p) // it fails if the process has ended
+			_ = testenv.ResumeProcess(p) // fails if the process has ended
 		}
 	}
 }

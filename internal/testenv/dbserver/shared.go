@@ -55,7 +55,7 @@ func StartServer(t testing.TB, start func() (*Server, error)) *Server {
 	return s
 }
 
-// Tests returns a wrapper of m whose Run closes the server after the tests.
+// Tests returns a wrapper of m. Its Run runs the tests, and closes the server afterwards.
 func (s *Shared) Tests(m *testing.M) interface{ Run() int } { return closingRunner{m, s} }
 
 type closingRunner struct {

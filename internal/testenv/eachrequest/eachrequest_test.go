@@ -25,13 +25,13 @@ var (
 	only = flag.String("fault", "", "run only the script, fault and request SCRIPT/FAULT/REQUEST")
 )
 
-// Script uses an election or a recipe by both clients of a Run.
+// Script uses an election or a recipe with both clients of a Run.
 type Script struct {
 	Name string
 	Use  func(r *Run)
 }
 
-// all runs each fault at each request.
+// all is the value of sample that runs each fault at each request.
 const all = 1
 
 // testScripts runs scripts with faults, and fails t if a run violates a guarantee. Without the flag -each it
@@ -72,17 +72,19 @@ func testScripts(t *testing.T, sample int, scripts []Script, faults []Fault) {
 
 func name(s Script, f Fault, k int) string { return fmt.Sprintf("%s/%s/%d", s.Name, f.Name, k) }
 
-// sampled chooses one of n names, always the same ones.
+// sampled reports whether name belongs to the sample, which contains about one of n names, always the same
+// ones.
 func sampled(name string, n int) bool {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	return int(h.Sum32()>>4)%n == 0
 }
 
-// execute runs a script with a fault at request k, and returns the number of requests.
+// execute runs a script with a fault at request k. It returns the number of requests that the client has
+// sent.
 func execute(t *testing.T, s Script, f Fault, k int) (requests int) {
 	id := name(s, f, k)
-	const limit = time.Minute // of real time; a run takes milliseconds
+	const limit = time.Minute // in real time; a run takes milliseconds
 	watchdog := time.AfterFunc(limit, func() { fmt.Fprintf(os.Stderr, "hangs: -fault '%s'\n", id) })
 	defer watchdog.Stop()
 	var r *Run
@@ -135,12 +137,12 @@ func currentBubble() string {
 	return "synctest bubble " + number + "]"
 }
 
-// state is the part of a Run that the server's goroutines use.
+// state is the part of a Run that goroutines of the server use.
 type state struct {
 	mu         sync.Mutex
-	requests   int // of the client, from the start of the script to its end
+	requests   int // number of requests of the client between the start and the end of the script
 	at         string
-	xid        int32 // of the request at which the fault happens, until it was answered; then 0
+	xid        int32 // number of the request at which the fault happens, until it is answered; 0 otherwise
 	violations []string
 }
 

@@ -14,20 +14,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Fault happens at a request of the client.
+// Fault is a fault that happens at one request of the client.
 type Fault struct {
 	Name string
 	// Before is called before the request is applied, and After after it.
 	Before, After func(r *Run, q *zktest.Request) zktest.Verdict
-	// Errors are the errors that operations of the client may return, besides ErrUnconfirmed of
-	// operations that cannot be repeated. Operations return nil if there are none.
+	// Errors contains the errors that operations of the client may return. In addition, operations that
+	// cannot be repeated may return ErrUnconfirmed. If Errors is empty, operations return nil.
 	Errors []error
-	// Ends reports that the fault ends a session that lives, or closes the connection. Leases are
-	// not measured against this: another holder may follow before the client notices it.
+	// Ends is set if the fault ends a session that lives, or closes the connection. Then another holder may
+	// follow before the client notices it, so the test does not compare leases.
 	Ends bool
-	// Closes reports that the client closes its connection.
+	// Closes is set if the client closes its connection.
 	Closes bool
-	// Code is not nil if the server answers with it.
+	// Code is the code with which the server answers, or nil.
 	Code *connection.Code
 }
 
@@ -61,7 +61,7 @@ func cancel(r *Run, q *zktest.Request) zktest.Verdict {
 
 func cut(_ *Run, q *zktest.Request) zktest.Verdict { return zktest.Cut(q) }
 
-// isolate separates the client from the server for longer than its session lasts.
+// isolate separates the client from the server for longer than the session timeout.
 func isolate(r *Run, q *zktest.Request) zktest.Verdict {
 	r.Server.Blackhole(zktest.BothWays, q.Session)
 	session := r.Server.Before(zktest.Match{Op: zktest.OpConnect, Session: q.Session}, zktest.Cut)
@@ -75,7 +75,7 @@ func isolate(r *Run, q *zktest.Request) zktest.Verdict {
 	return zktest.Pass(q)
 }
 
-// faults are the faults of connections, sessions, servers and clients.
+// faults contains the faults of connections, sessions, servers and clients.
 var faults = []Fault{
 	{Name: "lost request", Before: cut},
 	{Name: "lost reply", After: cut},
@@ -102,15 +102,16 @@ var faults = []Fault{
 	{Name: "isolation after", After: isolate, Errors: isolated},
 }
 
-// condition is how long the server answers with a code.
+// condition is how long the server answers with the code of a fault.
 const condition = 2 * time.Second
 
-// codes are faults of a server that answers a request, and the next requests for the same operation
-// until the condition has passed, with each code of the table that is not the state of a znode.
+// codes returns faults in which a server answers a request with an error code. It answers further requests
+// for the same operation in the same way until the condition has passed. There is one fault for each code in
+// the table, except the codes that describe a znode.
 func codes() (all []Fault) {
 	for i := range connection.Codes {
 		code := &connection.Codes[i]
-		if code.Class == connection.ClassAnswer || code.Number == -116 { // which only client libraries use
+		if code.Class == connection.ClassAnswer || code.Number == -116 { // servers do not send the code -116
 			continue
 		}
 		all = append(all, Fault{
@@ -126,7 +127,7 @@ func codes() (all []Fault) {
 	return all
 }
 
-// permits returns "" if an operation of the client may return err, and otherwise the reason.
+// permits returns "" if an operation of the client may return err, and otherwise the reason why it may not.
 func (f *Fault) permits(err error) string {
 	for _, permitted := range f.Errors {
 		if errors.Is(err, permitted) {

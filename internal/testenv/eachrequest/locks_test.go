@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// holder is what all holds have in common.
+// holder contains the methods that all kinds of holds have.
 type holder interface {
 	Err() error
 	Token() int64
@@ -22,7 +22,7 @@ type holder interface {
 
 type locker func(ctx context.Context) (holder, error)
 
-// useLock lets the other client hold the lock while the client waits, and wait while the client holds it.
+// useLock makes each client hold the lock while the other one waits for it.
 func useLock(r *Run, most int, open func(conn *zk.Conn) (locker, error)) {
 	const path = "/app/lock"
 	client, other := both(r, open)
@@ -84,7 +84,7 @@ func useRWMutex(r *Run) {
 	write()
 }
 
-// token is a MultiHold with the token of one of its locks.
+// token is a MultiHold whose Token is that of one of its locks.
 type token struct {
 	*lock.MultiHold
 	path string
@@ -96,7 +96,7 @@ func useMultiLock(r *Run) {
 	useParts(r, func(conn *zk.Conn) (lock.Part, error) { return lock.NewMutex(conn, "/app/b") })
 }
 
-// useParts uses a mutex together with the lock that open returns, at /app/b.
+// useParts uses a MultiLock of a mutex and of the lock that open returns, at /app/b.
 func useParts(r *Run, open func(conn *zk.Conn) (lock.Part, error)) {
 	client, other := both(r, func(conn *zk.Conn) (*lock.MultiLock, error) {
 		a, err := lock.NewMutex(conn, "/app/a")
@@ -126,7 +126,7 @@ func useParts(r *Run, open func(conn *zk.Conn) (lock.Part, error)) {
 	turn()
 }
 
-// useSharedCount raises and lowers the limit while contenders wait.
+// useSharedCount raises and lowers the limit of a semaphore while contenders wait.
 func useSharedCount(r *Run) {
 	const path, most = "/app/semaphore", 2
 	events := newBalance(r)
@@ -173,7 +173,7 @@ func useSharedCount(r *Run) {
 	})
 }
 
-// useRequests requests the release of the leases of the client while it waits for them.
+// useRequests requests the release of the leases of the client while the client waits for them.
 func useRequests(r *Run) {
 	const path = "/app/semaphore"
 	events := newBalance(r)
@@ -200,7 +200,7 @@ func useRequests(r *Run) {
 				return nil
 			})
 		}
-		// A follower, for which the client writes its znode.
+		// The client writes its znode for this follower.
 		r.Also(func() {
 			var h *lock.Hold
 			if r.Require("acquire", func(ctx context.Context) (err error) { h, err = other.Acquire(ctx, 1); return err }) {
@@ -213,10 +213,11 @@ func useRequests(r *Run) {
 	})
 	var h *lock.Hold
 	if r.Try("acquire", func(ctx context.Context) (err error) { h, err = client.Acquire(ctx, 1); return err }) {
-		// At most 2, because the follower can be granted the leases of a session that is expired by force earlier.
+		// Up to 2 holds are valid, because the follower can be granted the leases of a session that was
+		// expired by force before the client notices that.
 		r.Held(path, 2, true, h)
 		<-requested
-		// In another session, the contender has another znode.
+		// In a new session, the contender has a new znode.
 		r.Try("contenders", func(ctx context.Context) error {
 			_, err := client.Contenders(ctx)
 			return err

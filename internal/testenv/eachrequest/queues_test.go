@@ -17,7 +17,7 @@ func useQueue(r *Run, opts ...queue.Option) {
 	const path = "/app/jobs"
 	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) { return queue.New(conn, path, opts...) })
 	done, maybe := map[string]int{}, map[string]bool{}
-	put := map[string]bool{} // whether the item exists for certain
+	put := map[string]bool{} // for each item, whether it certainly exists
 	for _, item := range []string{"a", "b", "c"} {
 		ok, unknown := r.Once("put", func(ctx context.Context) error {
 			_, err := client.Put(ctx, []byte(item))
@@ -32,7 +32,7 @@ func useQueue(r *Run, opts ...queue.Option) {
 		empty := false
 		if !r.Try("take", func(ctx context.Context) (err error) {
 			if item, err = client.TryTake(ctx); errors.Is(err, queue.ErrEmpty) && r.Fault.Name != "none" {
-				empty, err = true, nil // the puts may have failed
+				empty, err = true, nil // the puts may have failed, so the queue may be empty
 			}
 			return err
 		}) || empty {
@@ -50,7 +50,7 @@ func useQueue(r *Run, opts ...queue.Option) {
 		maybe[name] = maybe[name] || unknown
 	}
 	r.Finish("close", client.Close)
-	time.Sleep(3 * Timeout) // claims of the client end with its session
+	time.Sleep(3 * Timeout) // the claims of the client end with its session
 	for {
 		var item *queue.Item
 		empty := false
@@ -78,7 +78,7 @@ func useQueue(r *Run, opts ...queue.Option) {
 	r.Require("close", func(context.Context) error { return other.Close() })
 }
 
-// settle acknowledges or returns an item, again if the servers reject it.
+// settle acknowledges or returns an item, and tries again if the servers reject it.
 func settle(r *Run, operation string, f func(context.Context) error) (ok, unknown bool) {
 	if ok, unknown = r.Once(operation, f); !ok && !unknown && r.Fault.Code != nil {
 		time.Sleep(Timeout)
@@ -87,7 +87,7 @@ func settle(r *Run, operation string, f func(context.Context) error) (ok, unknow
 	return ok, unknown
 }
 
-// useBackoff lets the client return an item with a delay, and take it again.
+// useBackoff makes the client return an item with a delay, and take it again.
 func useBackoff(r *Run) {
 	const path, delay = "/app/jobs", 2 * time.Second
 	events := newBalance(r)
@@ -127,7 +127,7 @@ func useBackoff(r *Run) {
 	r.Require("ack", func(context.Context) error { return item.Ack() })
 	r.Require("close", func(context.Context) error { return other.Close() })
 	left, _, _ := r.Operator.Children(path + "-claims")
-	// The znode of a consumer is ephemeral. It remains until the session ends if Close could not delete it.
+	// The znode of a consumer is ephemeral. If Close could not delete it, it remains until the session ends.
 	left = slices.DeleteFunc(left, func(name string) bool { return strings.HasPrefix(name, "client-") })
 	if len(left) > 0 {
 		r.Violate("claims remain: %v", left)

@@ -16,11 +16,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Limits of fake time.
+// The limits of a run, in fake time.
 const (
-	// slow is the time after which an operation hangs. Every fault ends before it.
+	// slow is the time after which an operation counts as hanging. Every fault ends earlier.
 	slow = time.Minute
-	// settleTime is the time after which everything that was removed does not exist any more.
+	// settleTime is the time within which all removed znodes must have disappeared.
 	settleTime = 4 * Timeout
 
 	serverName = "zk1:2181"
@@ -30,10 +30,10 @@ const (
 type Run struct {
 	state
 	Server *zktest.Server
-	// Conn is the connection of the client that has the fault, Other that of a client without
-	// faults, and Operator that of a client that does not use the recipe.
+	// Conn is the connection of the client that has the fault. Other belongs to a client without faults, and
+	// Operator to a client that does not use the recipe.
 	Conn, Other, Operator *zk.Conn
-	// Ctx is canceled by some faults.
+	// some faults cancel this context
 	Ctx    context.Context
 	cancel context.CancelFunc
 
@@ -41,7 +41,7 @@ type Run struct {
 
 	script Script
 	k      int
-	bubble string // identifies the bubble of the run
+	bubble string // the text by which stacks identify the bubble of the run
 	holds  map[string][]held
 	others []<-chan struct{}
 }
@@ -128,7 +128,7 @@ func (r *Run) run() {
 	synctest.Wait()
 }
 
-// noEphemerals verifies that no ephemeral znode exists, except those of open writers.
+// noEphemerals verifies that no ephemeral znodes exist, except those of open writers.
 func (r *Run) noEphemerals(when string) {
 	for line := range strings.Lines(r.Server.Tree()) {
 		if strings.Contains(line, " ephemeral=") && !strings.Contains(line, "_r_") && !strings.Contains(line, "client-") {
@@ -137,12 +137,13 @@ func (r *Run) noEphemerals(when string) {
 	}
 }
 
-// Try runs an operation of the client, and reports whether it has succeeded.
+// Try runs an operation of the client that may return the errors of the fault. It reports whether the
+// operation has succeeded.
 func (r *Run) Try(operation string, f func(ctx context.Context) error) bool {
 	return r.operate(r.Ctx, operation, f)
 }
 
-// Once is Try for an operation that cannot be repeated if its reply is lost: it may return
+// Once is like Try, for an operation that cannot be repeated if its reply is lost: it may also return
 // ErrUnconfirmed.
 func (r *Run) Once(operation string, f func(ctx context.Context) error) (ok, unknown bool) {
 	ok = r.operate(r.Ctx, operation, func(ctx context.Context) error {
@@ -155,8 +156,8 @@ func (r *Run) Once(operation string, f func(ctx context.Context) error) (ok, unk
 	return ok && !unknown, unknown
 }
 
-// Finish runs an operation of the client that removes something, and that no fault cancels. It may
-// return ErrUnconfirmed while the connection is down; the removal then continues.
+// Finish runs an operation of the client that removes something. No fault cancels it. It may return
+// ErrUnconfirmed while the connection is down; the removal then continues.
 func (r *Run) Finish(operation string, f func() error) {
 	r.operate(context.Background(), operation, func(context.Context) error {
 		err := f()
@@ -168,7 +169,7 @@ func (r *Run) Finish(operation string, f func() error) {
 }
 
 func (r *Run) operate(ctx context.Context, operation string, f func(ctx context.Context) error) bool {
-	err, hangs := limited(ctx, f)
+	err, hangs := callWithLimit(ctx, f)
 	switch {
 	case hangs:
 		r.Violate("%s hangs", operation)
@@ -185,8 +186,8 @@ func (r *Run) operate(ctx context.Context, operation string, f func(ctx context.
 	return err == nil && !hangs
 }
 
-// limited calls f, and reports whether it hangs after its context has ended.
-func limited(ctx context.Context, f func(ctx context.Context) error) (err error, hangs bool) {
+// callWithLimit calls f, and reports whether it hangs: it has not returned for long after its context has ended.
+func callWithLimit(ctx context.Context, f func(ctx context.Context) error) (err error, hangs bool) {
 	ctx, cancel := context.WithTimeout(ctx, slow)
 	defer cancel()
 	result := make(chan error, 1)
@@ -201,7 +202,7 @@ func limited(ctx context.Context, f func(ctx context.Context) error) (err error,
 
 // Require runs an operation of a client without faults, which must succeed.
 func (r *Run) Require(operation string, f func(ctx context.Context) error) bool {
-	err, hangs := limited(context.Background(), f)
+	err, hangs := callWithLimit(context.Background(), f)
 	if hangs {
 		r.Violate("%s of a client without faults hangs", operation)
 	} else if err != nil {
@@ -220,13 +221,13 @@ func (r *Run) Also(f func()) {
 	}()
 }
 
-// Background runs f, which ends after the script.
+// Background calls f in a goroutine that may end after the script.
 func (r *Run) Background(f func()) { go f() }
 
-// Exists and Absent verify whether a znode exists.
+// Exists verifies that a znode exists.
 func (r *Run) Exists(path string) { r.verifyExistence(path, true) }
 
-// Absent is the opposite of Exists.
+// Absent verifies that a znode does not exist.
 func (r *Run) Absent(path string) { r.verifyExistence(path, false) }
 
 func (r *Run) verifyExistence(path string, want bool) {
@@ -246,8 +247,8 @@ func (r *Run) Await(what string, f func() bool) bool {
 	return true
 }
 
-// Held records that a client holds one of most grants with this name, and verifies that no more are
-// valid and that tokens increase.
+// Held records that a client holds a grant with the given name. It verifies that at most most grants of this
+// name are valid, and that tokens increase.
 func (r *Run) Held(name string, most int, ofClient bool, g grant) {
 	r.mu.Lock()
 	before := r.holds[name]

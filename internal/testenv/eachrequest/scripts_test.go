@@ -25,8 +25,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// TestFaults fails if a fault at any request causes a hang, a wrong result, two holders, or a znode or a
-// goroutine that remains.
+// TestFaults fails if a fault at any request causes an operation that hangs or has a wrong result, two
+// holders, or a znode or goroutine that remains.
 func TestFaults(t *testing.T) { testScripts(t, 60, scripts, faults) }
 
 // TestCodes fails if an operation that a server rejects, with any code and at any request, neither
@@ -34,8 +34,8 @@ func TestFaults(t *testing.T) { testScripts(t, 60, scripts, faults) }
 // path and the remedy.
 func TestCodes(t *testing.T) { testScripts(t, 60, scripts, codes()) }
 
-// TestRejectedRemovals fails if what a server refuses to remove for a moment remains.
-func TestRejectedRemovals(t *testing.T) {
+// TestRejectedRemovals_Continue fails if a znode remains whose removal a server has rejected for a while.
+func TestRejectedRemovals_Continue(t *testing.T) {
 	var some []Script
 	for _, s := range scripts {
 		if slices.Contains([]string{"mutex", "single", "group", "queue"}, s.Name) {
@@ -129,16 +129,16 @@ var scripts = []Script{
 	{Name: "cache", Use: useCache},
 }
 
-// balance verifies the events of locks and queues: each Acquired is followed by one end.
+// balance verifies that each Acquired event of a lock or a queue is followed by exactly one event of its end.
 type balance struct {
 	r    *Run
 	mu   sync.Mutex
-	open map[string]int // by holder or claim
+	open map[string]int // number of open grants, by holder or claim
 }
 
 func newBalance(r *Run) *balance { return &balance{r: r, open: map[string]int{}} }
 
-// add counts an event, and reports an end without an Acquired before.
+// add counts an event. It reports an end that no Acquired precedes.
 func (b *balance) add(e event.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,12 +171,12 @@ func both[T any](r *Run, open func(conn *zk.Conn) (T, error)) (client, other T) 
 	client, err := open(r.Conn)
 	other, err2 := open(r.Other)
 	if err := errors.Join(err, err2); err != nil {
-		panic(err) // the script is wrong
+		panic(err) // the script has an error
 	}
 	return client, other
 }
 
-// started runs a candidacy.
+// started is a running candidacy.
 type started struct {
 	*leaderelection.Election
 	over chan struct{}
@@ -300,7 +300,8 @@ func useDouble(r *Run) {
 	time.Sleep(pause / 2)
 	var tried atomic.Bool
 	r.Also(func() {
-		// If the client has lost its znode, the other client may have entered a round with it, or wait.
+		// If the client has lost its znode, the other client may wait, or may have entered a round with the
+		// lost znode.
 		for range 2 {
 			time.Sleep(4 * Timeout)
 			if otherWaits, clientWaits := entries.Load() == 0, !tried.Load(); otherWaits != clientWaits {
@@ -555,7 +556,7 @@ func useCache(r *Run) {
 	}
 	for z := range c.All() {
 		if z.Err != nil && r.Fault.Code != nil {
-			return // documented: it is read again after the next change, or after the connection was lost
+			return // as documented, the znode is read again after its next change, or after the connection was lost
 		}
 	}
 	r.Await("the cache is equal to the tree", func() bool {

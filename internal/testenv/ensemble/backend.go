@@ -55,10 +55,10 @@ func (b Backend) resolve() (Backend, error) {
 	}
 }
 
-// installHint is part of the error if no backend is available.
+// installHint is the part of an error that says how to install a backend.
 const installHint = "on Debian: apt-get install -y zookeeper openjdk-17-jre-headless, or run integrationtest/install.sh; elsewhere: start Docker"
 
-// openDocker opens the Docker backend. It is nil if the backend is not linked.
+// openDocker opens the Docker backend. It is nil if package integrationtest/docker is not linked.
 var openDocker func(context.Context, Config) (Servers, error)
 
 // RegisterDocker sets the function that opens the Docker backend. It must be called by an init
@@ -82,7 +82,7 @@ func openBackend(ctx context.Context, cfg Config) (Servers, error) {
 			}
 		}
 		dockerErr = fmt.Errorf("docker: %w", dockerErr)
-		// If the caller has canceled, the other backend must not be tried.
+		// If the caller has canceled ctx, do not try the other backend.
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ensemble: %w", dockerErr)
 		}

@@ -103,7 +103,7 @@ type Ensemble struct {
 	backend Servers
 	addrs   []string
 
-	mu      sync.Mutex // held during a fault or repair
+	mu      sync.Mutex // held while a fault or a repair runs
 	servers []serverState
 	closed  bool
 }
@@ -118,8 +118,7 @@ func Start(ctx context.Context, cfg Config) (*Ensemble, error) {
 	if err != nil {
 		return nil, err
 	}
-	// If the system cannot reserve ports, another program may take one. Start then retries
-	// with other ports.
+	// If the system cannot reserve ports, another program may take one. Then try again with other ports.
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
 		e, err := startOnce(ctx, cfg)

@@ -25,7 +25,7 @@ func copyGreeting(to io.Writer, from io.Reader) error {
 			return err
 		}
 		if rest.Size < 0 || rest.Size > 4096 {
-			return fmt.Errorf("greeting of %d bytes", rest.Size)
+			return fmt.Errorf("read the greeting of a server: invalid length of %d bytes", rest.Size)
 		}
 		if _, err := io.CopyN(io.Discard, from, int64(rest.Size)); err != nil {
 			return err

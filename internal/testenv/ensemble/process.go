@@ -37,8 +37,8 @@ type processBackend struct {
 	dir  string
 
 	client, quorum, election []*testenv.Port
-	// proxies[a][b] are the proxies through which server a connects to server b, for the quorum
-	// port and the election port. They are nil if a == b.
+	// proxies[a][b] contains the proxies through which server a connects to server b: one for the quorum port
+	// and one for the election port. It is nil if a == b.
 	proxies [][][]*testenv.Proxy
 	cut     []bool
 	procs   []*testenv.Process
@@ -47,10 +47,10 @@ type processBackend struct {
 // findJava returns the path of Java, or an error that names the missing package.
 func findJava() (java string, err error) {
 	if java, err = exec.LookPath("java"); err != nil {
-		return "", errors.New("no java on the PATH")
+		return "", errors.New("find java: not on the PATH")
 	}
 	if _, err := os.Stat(debianJar); err != nil {
-		return "", fmt.Errorf("no %s", debianJar)
+		return "", fmt.Errorf("find ZooKeeper: %s does not exist", debianJar)
 	}
 	return java, nil
 }
@@ -175,7 +175,7 @@ func (b *processBackend) Start(_ context.Context, i int) (err error) {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the child process uses a copy
+	defer log.Close() // the child process has its own copy of the file
 	args := append([]string{"-Dorg.slf4j.simpleLogger.showDateTime=true"}, slices.Concat(JavaFlags, b.cfg.JavaFlags)...)
 	args = append(args, "-cp", debianJar+string(filepath.ListSeparator)+debianLogJar,
 		mainClass, b.configFile(i))

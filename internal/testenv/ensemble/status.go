@@ -31,27 +31,26 @@ func sendFourLetter(ctx context.Context, addr, cmd string) (string, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return "", fmt.Errorf("ensemble: %s: %w", cmd, err)
+		return "", fmt.Errorf("ensemble: send %s to %s: %w", cmd, addr, err)
 	}
 	defer conn.Close()
-	// Closing the connection ends a read when ctx ends.
+	// Closing the connection ends a blocked read when ctx ends.
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if _, err := io.WriteString(conn, cmd); err != nil {
-		return "", fmt.Errorf("ensemble: %s: %w", cmd, err)
+		return "", fmt.Errorf("ensemble: send %s to %s: %w", cmd, addr, err)
 	}
 	answer, err := io.ReadAll(conn)
 	if err != nil {
-		return "", fmt.Errorf("ensemble: %s: %w", cmd, err)
+		return "", fmt.Errorf("ensemble: send %s to %s: %w", cmd, addr, err)
 	}
 	return string(answer), nil
 }
 
-// status is a part of the answer to "srvr".
+// status is the part of the answer to "srvr" that tests need.
 type status struct {
-	// mode is "leader", "follower" or "standalone". It is empty while the server serves no
-	// clients.
+	// mode is "leader", "follower" or "standalone". It is empty while the server does not serve clients.
 	mode string
-	// epoch is the epoch of the last transaction that the server has seen.
+	// epoch is the epoch of the last transaction of the server.
 	epoch int64
 }
 
@@ -102,7 +101,7 @@ func (e *Ensemble) Leader() (int, error) {
 	var wg sync.WaitGroup
 	for i := range e.addrs {
 		wg.Go(func() {
-			// A server that does not answer is not the leader.
+			// After an error the status is zero: a server that does not answer is not the leader.
 			states[i], _ = e.readStatus(context.Background(), i)
 		})
 	}
@@ -156,7 +155,7 @@ func (e *Ensemble) WaitReady(ctx context.Context, i int) error {
 		if s, err := e.readStatus(ctx, i); err == nil && s.mode != "" {
 			return nil
 		}
-		// Whether a container runs is a request to Docker, which costs more than "srvr".
+		// With Docker, checking whether a server has exited is a request, which costs more than "srvr".
 		if n%10 == 0 {
 			exited, err := e.hasExited(ctx, i)
 			if err != nil {
@@ -180,7 +179,7 @@ func (e *Ensemble) hasExited(ctx context.Context, i int) (bool, error) {
 	return e.servers[i].running && e.backend.Exited(ctx, i), nil
 }
 
-// isPortTaken reports whether Start has failed because another program uses one of the ports.
+// isPortTaken reports whether err means that another program uses one of the ports.
 func isPortTaken(err error) bool {
 	text := strings.ToLower(err.Error())
 	for _, sign := range []string{"address already in use", "port is already allocated", "bindexception"} {

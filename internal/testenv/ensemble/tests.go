@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// testStartLimit is the time in which servers must start. The first start on a machine may have to
-// build an image.
+// testStartLimit is how long the start of servers may take. The first start on a machine may have to build an
+// image.
 const testStartLimit = 8 * time.Minute
 
 // StartForTests starts the servers of tests.
@@ -55,8 +55,8 @@ func WaitReady(t testing.TB, e *Ensemble) {
 	require.NoError(t, e.Ready(ctx))
 }
 
-// Tests returns a wrapper of m whose Run starts servers, calls setup, runs the tests and closes the servers.
-// cleanup may be nil.
+// Tests returns a wrapper of m. Its Run starts servers, calls setup, runs the tests, calls cleanup and closes
+// the servers. cleanup may be nil.
 func Tests(m *testing.M, cfg Config, setup func(*Ensemble) (cleanup func() error, err error)) interface{ Run() int } {
 	return runnerFunc(func() int { return runTests(m, cfg, setup) })
 }

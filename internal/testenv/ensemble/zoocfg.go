@@ -9,16 +9,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// Member describes a server in the configuration of one server. Each server may reach the others
-// at different addresses.
+// Member describes one server in the configuration of another. Each server may reach it at a different
+// address.
 type Member struct {
 	Host         string
 	QuorumPort   int
 	ElectionPort int
 }
 
-// ZooCfg returns the text of zoo.cfg for one server, which is standalone if there are less than
-// two members.
+// ZooCfg returns the text of zoo.cfg for one server. With less than two members, the server is standalone.
 func ZooCfg(cfg Config, dataDir, clientAddr string, clientPort int, members []Member) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(cfg.Properties)) {

@@ -7,18 +7,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Faults injects faults into an ensemble. Each fault ends after a duration, or with Trial.Heal. Faults
-// are injected by one goroutine.
+// Faults injects faults into an ensemble. Each fault ends after a duration, or when Trial.Heal is called. One
+// goroutine injects the faults.
 type Faults struct {
 	ensemble *zktest.Ensemble
 	latency  time.Duration
 	hooks    []*zktest.Hook
 	timers   []*time.Timer
-	stopped  []atomic.Bool // by server
+	stopped  []atomic.Bool // for each server, whether it is stopped
 }
 
-// newFaults returns the Faults of an ensemble. latency is the latency of its servers without
-// faults, in each direction.
+// newFaults returns the Faults of an ensemble. latency is the latency of its servers in each direction while
+// there is no fault.
 func newFaults(e *zktest.Ensemble, latency time.Duration) *Faults {
 	f := &Faults{ensemble: e, latency: latency, stopped: make([]atomic.Bool, e.Len())}
 	f.each(func(s *zktest.Server) { s.Delay(zktest.BothWays, latency) })
@@ -31,12 +31,13 @@ func (f *Faults) each(do func(*zktest.Server)) {
 	}
 }
 
-// after calls heal after d, unless healAll is called before.
+// after calls heal after the time d, unless healAll is called first.
 func (f *Faults) after(d time.Duration, heal func()) {
 	f.timers = append(f.timers, time.AfterFunc(d, heal))
 }
 
-// Requests are the requests that are lost: of the first Nth of a client with one of Ops, one.
+// Requests describes the requests that faults can select: a fault selects one of the next Nth requests of a
+// client whose operation is in Ops.
 type Requests struct {
 	Ops []zktest.Op
 	Nth int
@@ -51,15 +52,15 @@ func (k Kind) OfServer() bool {
 	return false
 }
 
-// Inject injects the fault of a step: into a client's session, whose requests are described by q, or into
-// a server. It does nothing with steps of other kinds.
+// Inject injects the fault of a step into a session or into a server. q describes the requests of the session
+// that the fault can select. Inject does nothing for steps that are not faults.
 func (f *Faults) Inject(step Step, session int64, q Requests) {
 	if step.Kind.OfServer() {
 		f.injectIntoServer(step)
 		return
 	}
 	if session == 0 {
-		return // the client has no session at the moment, and 0 means all sessions
+		return // the client has no session at the moment; 0 would select all sessions
 	}
 	match := zktest.Match{Op: q.Ops[step.N%len(q.Ops)], Session: session, Nth: 1 + step.N/10%q.Nth}
 	switch step.Kind {
@@ -79,7 +80,7 @@ func (f *Faults) Inject(step Step, session int64, q Requests) {
 	case Slow:
 		f.each(func(s *zktest.Server) { s.Delay(zktest.BothWays, step.Duration/8, session) })
 		f.after(2*step.Duration, func() { f.healSession(session) })
-	case Isolate: // its server is cut off from the others, for this session only
+	case Isolate: // the server of the session is cut off from the others, for this session only
 		f.each(func(s *zktest.Server) { s.Partition(session) })
 		f.after(step.Duration, func() { f.healSession(session) })
 	case Expire:
@@ -119,7 +120,7 @@ func (f *Faults) RestartEmpty() {
 	f.ensemble.Restart(zktest.LoseTree)
 }
 
-// Exclude prevents a session from connecting again.
+// Exclude prevents a session from connecting again for the time d.
 func (f *Faults) Exclude(session int64, d time.Duration) {
 	hook := f.ensemble.Server(0).Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
 	f.hooks = append(f.hooks, hook)

@@ -10,13 +10,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// History records the events of one schedule. Its methods may be called from any goroutine.
+// History records what happens in one schedule. Its methods may be called from any goroutine.
 type History struct {
 	start   time.Time
 	verbose bool
 
 	mu         sync.Mutex
-	lines      []line // only if verbose is set
+	lines      []line // all events if verbose is set; otherwise empty
 	violations []string
 }
 

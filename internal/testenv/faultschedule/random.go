@@ -1,5 +1,5 @@
-// The functions in this file must continue to draw the same random numbers, because seeds of schedules
-// are written down.
+// The functions in this file must not change the order in which they draw random numbers, because tests
+// contain seeds of schedules.
 
 package faultschedule
 
@@ -24,18 +24,18 @@ func RandomDuration(r *rand.Rand, t time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(2 * t)))
 }
 
-// RandomTick returns the tick of an ensemble.
+// RandomTick returns a tick time for an ensemble.
 func RandomTick(r *rand.Rand) time.Duration {
 	return []time.Duration{100, 250, 500}[r.IntN(3)] * time.Millisecond
 }
 
-// RandomSessionTimeout returns a session timeout for an ensemble with a tick. Many are as short as
-// possible, because then leases have the smallest margin.
+// RandomSessionTimeout returns a session timeout for an ensemble with the given tick. Many are as short as
+// possible, because leases then have the smallest margin.
 func RandomSessionTimeout(r *rand.Rand, tick time.Duration) time.Duration {
 	return max(tick*time.Duration(2+r.IntN(5)*r.IntN(3)), 400*time.Millisecond)
 }
 
-// RandomLatency returns the latency of an ensemble in each direction, which is often 0.
+// RandomLatency returns a latency for an ensemble in each direction. It is often 0.
 func RandomLatency(r *rand.Rand) time.Duration {
 	return []time.Duration{0, 0, 1, 7}[r.IntN(4)] * time.Millisecond
 }

@@ -74,9 +74,9 @@ type ScheduleFunc func(t *testing.T, seed uint64, verbose bool) (schedule fmt.St
 // Single reports whether a flag selects a single schedule.
 func Single() bool { return *one != 0 }
 
-// runGuarded calls run, and prints the seed if run hangs or panics.
+// runGuarded calls run. It prints the seed if run hangs or panics.
 func (run ScheduleFunc) runGuarded(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *History) {
-	const limit = time.Minute // of real time; a schedule takes milliseconds
+	const limit = time.Minute // in real time; a schedule takes milliseconds
 	watchdog := time.AfterFunc(limit, func() { fmt.Fprintf(os.Stderr, "the schedule with seed %d hangs\n", seed) })
 	defer watchdog.Stop()
 	defer func() {

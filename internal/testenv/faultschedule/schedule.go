@@ -14,7 +14,7 @@ import (
 // Kind is what a step of a schedule does. Tests add kinds of their own.
 type Kind string
 
-// Faults of one client's connection and session.
+// Faults that concern the connection and the session of one client.
 const (
 	LoseReply     Kind = "lose reply"   // a request is applied and its reply is lost
 	LoseRequest   Kind = "lose request" // a request is lost
@@ -26,7 +26,7 @@ const (
 	RejectWatches Kind = "reject watches"
 )
 
-// Faults of one server.
+// Faults that concern one server.
 const (
 	DropAll   Kind = "drop all"  // all connections break
 	Partition Kind = "partition" // the server is cut off from the others
@@ -36,28 +36,28 @@ const (
 	Lag       Kind = "lag" // the server applies each transaction late
 )
 
-// Step is one action. Its numbers are taken modulo the number of clients, servers or variants to choose
-// from, so that a schedule without one of its steps is still a schedule.
+// Step is one action of a schedule. Its numbers are taken modulo the number of clients, servers or variants
+// to choose from, so that a schedule from which a step is removed is still a schedule.
 type Step struct {
-	Wait     time.Duration // before the action
+	Wait     time.Duration // the time that passes before the action
 	Kind     Kind
 	Who      int
 	N        int
-	Duration time.Duration // of a fault
+	Duration time.Duration // how long a fault lasts
 }
 
 func (s Step) String() string {
 	return fmt.Sprintf("%v (who %d, n %d, for %v)", s.Kind, s.Who, s.N, s.Duration)
 }
 
-// Schedule is what a seed determines in all tests. The seed does not determine how Go's scheduler orders
-// the goroutines that run at the same instant of fake time.
+// Schedule is the part of a schedule that all tests have in common. A seed determines it. It does not
+// determine how Go's scheduler orders the goroutines that run at the same instant of fake time.
 type Schedule struct {
 	Seed    uint64
 	Servers int
 	Tick    time.Duration
-	Timeout time.Duration // of sessions
-	Latency time.Duration // of packets, in each direction
+	Timeout time.Duration // session timeout
+	Latency time.Duration // latency of packets in each direction
 	Steps   []Step
 }
 
@@ -65,7 +65,7 @@ func (s Schedule) String() string {
 	return fmt.Sprintf("seed %d: %d servers, tick %v, session timeout %v, latency %v, %d steps", s.Seed, s.Servers, s.Tick, s.Timeout, s.Latency, len(s.Steps))
 }
 
-// Choice is a kind of steps, and how often it is chosen in relation to others.
+// Choice is a kind of steps, and its weight in a random choice.
 type Choice struct {
 	Kind   Kind
 	Weight int

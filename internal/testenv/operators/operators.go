@@ -1,6 +1,6 @@
-// Package operators tests elections while the operators of their servers work: they restart, restore
-// and empty the servers, and so on. At each moment there is at most one leader, afterwards there is a
-// leader again, and the log names the reason if there was none.
+// Package operators tests elections while operators restart, restore and empty the servers, and so on. At
+// each moment there is at most one leader, afterwards there is a leader again, and the log names the reason
+// if there was none.
 package operators
 
 import (
@@ -22,7 +22,7 @@ var complete = flag.Bool("operations.complete", false, "run all operations, and 
 // Timeout is the session timeout or TTL of the candidates.
 const Timeout = 4 * time.Second
 
-// Operation is one row of the table of a backend, whose servers are of type S.
+// Operation is one test case: something that operators do with the servers of a backend, which are of type S.
 type Operation[S any] struct {
 	Name  string
 	Short bool // Short means that the operation is also tested without -operations.complete.
@@ -40,13 +40,13 @@ type Election struct {
 	stop     []func()
 
 	mu       sync.Mutex
-	leaders  []*leaderelection.Leadership // leaders are all leaderships, in the order in which they were delivered.
+	leaders  []*leaderelection.Leadership // all leaderships, in the order in which they were delivered
 	overlaps []string
 	running  sync.WaitGroup
 }
 
-// Test executes operations, each with its own servers. start starts servers until the test
-// ends, and two candidates, which rejoin.
+// Test executes each operation with its own servers. start must start servers that run until the test ends,
+// and two candidates that rejoin.
 func Test[S any](t *testing.T, operations []Operation[S], start func(e *Election) S) {
 	for _, o := range operations {
 		t.Run(o.Name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func Test[S any](t *testing.T, operations []Operation[S], start func(e *Election
 // Logger returns the logger of the candidates.
 func (e *Election) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(&e.log, nil)) }
 
-// Add starts a candidate, which close stops.
+// Add starts a candidate. close stops it.
 func (e *Election) Add(c leaderelection.Candidate) {
 	e.running.Go(func() {
 		for s := range c.Status() {
@@ -109,8 +109,8 @@ func (e *Election) addLeadership(l *leaderelection.Leadership) {
 	e.leaders = append(e.leaders, l)
 }
 
-// leads reports whether there is a leader whose lease was confirmed after a time. On etcd a lease lasts
-// for three quarters of the timeout after the confirmed request was sent, on ZooKeeper for longer.
+// leads reports whether a candidate is leader by a lease that was confirmed after the given time. On etcd a
+// lease lasts for three quarters of the timeout after the confirmed request was sent, on ZooKeeper longer.
 func (e *Election) leads(after time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *Election) leads(after time.Time) bool {
 	return false
 }
 
-// WaitForLeader waits for a leader whose lease was confirmed after a time.
+// WaitForLeader waits until a candidate is leader by a lease that was confirmed after the given time.
 func (e *Election) WaitForLeader(after time.Time) {
 	e.Helper()
 	e.Eventually(func() bool { return e.leads(after) }, "no leader")
@@ -149,8 +149,8 @@ func (e *Election) WaitForLog(text string) {
 	e.Eventually(func() bool { return strings.Contains(e.log.String(), text) }, "the log does not contain: "+text)
 }
 
-// AddNetwork adds a candidate's network to the server at target, and returns the candidate's address of the
-// server.
+// AddNetwork adds a network between a candidate and the server at target. It returns the address at which the
+// candidate reaches the server.
 func (e *Election) AddNetwork(target string) (addr string) {
 	p, err := testenv.NewProxy(testenv.ProxyConfig{Target: target})
 	require.NoError(e, err)
@@ -174,7 +174,7 @@ func (e *Election) close() {
 	e.running.Wait()
 }
 
-// Networks are the networks between the candidates and the first server.
+// Networks contains the networks between the candidates and the first server.
 type Networks []*testenv.Proxy
 
 // Cut drops all messages until Heal is called. Connections stay open.
@@ -206,7 +206,7 @@ func (n Networks) DropRepeatedly() {
 	}
 }
 
-// LimitIdle closes each connection on which nothing was sent for some time, for two timeouts.
+// LimitIdle closes each connection on which nothing was sent for the time limit. It does so for two timeouts.
 func (n Networks) LimitIdle(limit time.Duration) {
 	set := func(limit time.Duration) {
 		for _, p := range n {
@@ -258,7 +258,7 @@ func OfStore[S Server](more ...Operation[S]) []Operation[S] {
 		{Name: "Restored", Reason: "failed", Run: func(e *Election, s S) {
 			backup, err := s.Backup()
 			require.NoError(e, err)
-			e.WaitForLeader(time.Now().Add(Timeout)) // The leader writes what the backup does not contain.
+			e.WaitForLeader(time.Now().Add(Timeout)) // The leader writes something that the backup does not contain.
 			require.NoError(e, s.Restore(backup))
 		}},
 		{Name: "Paused", Reason: "deadline exceeded", Run: func(e *Election, s S) {
@@ -275,7 +275,7 @@ func OfStore[S Server](more ...Operation[S]) []Operation[S] {
 	}, more...)
 }
 
-// Lasting is an operation that ends all leaderships until it is undone.
+// Lasting returns an operation that ends all leaderships until it is undone.
 func Lasting[S any](name string, reason string, do func(s S, on bool)) Operation[S] {
 	return Operation[S]{Name: name, Reason: reason, Run: func(e *Election, s S) {
 		do(s, true)
@@ -285,13 +285,13 @@ func Lasting[S any](name string, reason string, do func(s S, on bool)) Operation
 	}}
 }
 
-// InShort makes an operation be tested without -operations.complete.
+// InShort returns o as an operation that is also tested without -operations.complete.
 func InShort[S any](o Operation[S]) Operation[S] {
 	o.Short = true
 	return o
 }
 
-// Harmless is an operation that no leadership needs to end for. It is repeated for two timeouts.
+// Harmless returns an operation during which no leadership needs to end. It repeats do for two timeouts.
 func Harmless[S any](name string, do func(s S)) Operation[S] {
 	return Operation[S]{Name: name, Run: func(_ *Election, s S) {
 		for range 4 {

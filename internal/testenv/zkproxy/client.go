@@ -45,13 +45,13 @@ func ConnectDirectly(t testing.TB, timeout time.Duration, servers ...string) *Cl
 // a session.
 func DialWith(t testing.TB, timeout time.Duration, n Network, provider zk.HostProvider) *Client {
 	t.Helper()
-	// The provider ignores the addresses, but there must be one.
+	// The provider supplies the addresses, but Connect requires at least one.
 	conn, events, err := zk.Connect([]string{"unused:2181"}, timeout,
 		zk.WithHostProvider(provider), zk.WithLogger(log.New(io.Discard, "", 0)))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		conn.Close()
-		n.Cut()            // during a handshake the client detects Close late
+		n.Cut()            // during a handshake the client would detect Close late
 		for range events { // until the goroutines of the connection have ended
 		}
 	})
@@ -73,5 +73,6 @@ func (c *Client) WaitConnected(t testing.TB) {
 	}, "the connection is not restored")
 }
 
-// ServerIndex returns the index in Network of the server to which the client is connected, or -1.
+// ServerIndex returns the index in Network of the server to which the client is connected. It returns -1 if
+// the client is not connected.
 func (c *Client) ServerIndex() int { return slices.Index(c.Network.Addrs(), c.Server()) }

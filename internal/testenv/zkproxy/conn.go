@@ -14,14 +14,14 @@ import (
 // queueLength is the number of frames that can wait in one direction until the proxy stops reading.
 const queueLength = 1024
 
-// conn is one connection through the proxy. Each direction has a reader, which splits the stream
-// into frames, and a writer, which delays the frames and forwards them. A queue between them
-// prevents that a delay limits the rate.
+// conn is one connection through the proxy. Each direction has a reader, which splits the stream into frames,
+// and a writer, which delays the frames and forwards them. Frames wait in a queue between the two, so that a
+// delay does not limit the rate.
 type conn struct {
 	proxy  *Proxy
 	number int
 	client *net.TCPConn
-	// gates are closed by a rule, for this connection only.
+	// gates stop this connection only. A rule closes them.
 	gates gates
 
 	// ctx is canceled when the connection ends.
@@ -29,9 +29,9 @@ type conn struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	server  *net.TCPConn // nil until the server is connected
+	server  *net.TCPConn // nil until the connection to the server is established
 	session int64
-	pending []request // the requests that were forwarded and not answered, in order
+	pending []request // requests that were forwarded and not answered, in order
 }
 
 // request describes a request until its reply arrives.
@@ -39,20 +39,20 @@ type request struct {
 	xid  int32
 	op   wire.Op
 	path string
-	rule *Handle // the rule for the reply, or nil
+	rule *Handle // the rule that applies to the reply, or nil
 }
 
 // frame is a part of a stream that is forwarded in one piece.
 type frame struct {
-	bytes []byte // including the length
+	bytes []byte // the frame, including its length
 	kind  frameKind
-	due   time.Time // the earliest time to forward it
+	due   time.Time // the frame is not forwarded before this time
 }
 
 type frameKind int
 
 const (
-	frameRaw       frameKind = iota // bytes of a protocol without frames
+	frameRaw       frameKind = iota // bytes of a protocol that has no frames
 	frameHandshake                  // the first frame of a direction
 	frameMessage                    // a request, a reply or an event
 	frameEOF                        // the sender has closed its side of the connection
@@ -114,7 +114,8 @@ func (c *conn) closeBoth(closeConn func(*net.TCPConn)) {
 	}
 }
 
-// read splits a stream into frames. head contains the bytes that were read already.
+// read splits the stream of one direction into frames, and adds them to queue. head contains the bytes that
+// were read already. If raw is set, the protocol has no frames.
 func (c *conn) read(way int, from io.Reader, head []byte, raw bool, queue chan<- frame) {
 	kind := frameHandshake
 	for {
@@ -138,8 +139,8 @@ func (c *conn) read(way int, from io.Reader, head []byte, raw bool, queue chan<-
 	}
 }
 
-// endFrame returns the last frame of a stream. A client may close its side of the connection and
-// still wait for replies. If a server closes its side, the connection is over.
+// endFrame returns the last frame of a stream. If a client closes its side of the connection, it may still
+// wait for replies. If a server does, the connection is over.
 func endFrame(way int, err error) frame {
 	if way == toServer && err == io.EOF {
 		return frame{kind: frameEOF}
@@ -157,7 +158,7 @@ func (c *conn) enqueue(way int, queue chan<- frame, f frame) bool {
 	}
 }
 
-// write forwards frames, one after another, until the connection ends.
+// write forwards the frames of one direction until the connection ends.
 func (c *conn) write(way int, to *net.TCPConn, queue <-chan frame) {
 	broken := false
 	for {
@@ -181,9 +182,9 @@ func (c *conn) write(way int, to *net.TCPConn, queue <-chan frame) {
 		if !c.handle(way, f) || broken {
 			continue
 		}
-		// If the receiver has closed the connection, the sender must not be notified through a
-		// black hole in the other direction. The reader of that direction detects the close, and
-		// its last frame waits at the gate.
+		// If the receiver has closed the connection, the sender must not learn this while the other direction
+		// is a black hole. The reader of that direction detects the close, and its last frame waits at the
+		// gate.
 		_, err := to.Write(f.bytes)
 		broken = err != nil
 	}
@@ -222,7 +223,7 @@ func (c *conn) waitGates(way int) bool {
 	}
 }
 
-// handle records a frame and applies the rules. It reports whether to forward the frame.
+// handle records a frame and applies the rules. It reports whether the frame must be forwarded.
 func (c *conn) handle(way int, f frame) bool {
 	if f.kind == frameRaw {
 		return true
@@ -283,7 +284,7 @@ func (c *conn) handleReply(r message) bool {
 			g.Close()
 		}
 		context.AfterFunc(rule.released, c.reset)
-	default: // CutAfterApplied
+	default: // the action is CutAfterApplied
 		c.proxy.addRecord(c.number, Reply, r, true)
 		c.reset()
 	}
@@ -291,8 +292,8 @@ func (c *conn) handleReply(r message) bool {
 	return false
 }
 
-// takeRequest returns the request of a reply, and adds its operation and path to the reply. The
-// server replies in the order of the requests, so it is the first request with the same number.
+// takeRequest returns the request to which r is the reply, and copies its operation and path to r. A server
+// answers requests in order, so it is the first waiting request with the same number.
 func (c *conn) takeRequest(r *message) request {
 	if r.op == wire.Connect {
 		c.proxy.addSession(r.session, r.credentials)

@@ -19,7 +19,7 @@ var (
 	ErrSessionGone = errors.New("zkproxy: session does not exist any more")
 )
 
-// addSession stores the credentials of a session.
+// addSession stores the credentials with which a session can be resumed.
 func (p *Proxy) addSession(session int64, c credentials) {
 	if session == 0 {
 		return // the server has not resumed the session
@@ -41,9 +41,9 @@ func (p *Proxy) ExpireSession(session int64) error {
 	if !ok {
 		return fmt.Errorf("%w %#x", ErrUnknownSession, uint64(session))
 	}
-	// The server closes the client's connection when this one resumes the session, and closes
-	// this one if the client reconnects before the session is closed. So several attempts may be
-	// necessary.
+	// The server closes the connection of the client when closeSession resumes the session. It closes the
+	// connection of closeSession if the client reconnects before the session is closed. So several attempts
+	// may be necessary.
 	end := time.Now().Add(expireTimeout)
 	for attempt := 1; ; attempt++ {
 		err := closeSession(target, session, c, end)
@@ -51,7 +51,7 @@ func (p *Proxy) ExpireSession(session int64) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrSessionGone) && attempt > 1:
-			return nil // the previous attempt has closed it
+			return nil // the previous attempt has closed the session
 		case errors.Is(err, ErrSessionGone):
 			return fmt.Errorf("%w: %#x", err, uint64(session))
 		case time.Now().After(end):
@@ -61,7 +61,8 @@ func (p *Proxy) ExpireSession(session int64) error {
 	}
 }
 
-// closeSession resumes a session and closes it.
+// closeSession resumes a session on a new connection, and closes it. It returns an error if this takes longer
+// than until end.
 func closeSession(target string, session int64, c credentials, end time.Time) error {
 	conn, err := net.DialTimeout("tcp", target, time.Until(end))
 	if err != nil {
@@ -70,7 +71,7 @@ func closeSession(target string, session int64, c credentials, end time.Time) er
 	defer conn.Close()
 	conn.SetDeadline(end)
 
-	// Both requests are sent together, so that the client has little time to reconnect.
+	// Send both requests together, so that the client has little time to reconnect in between.
 	var e wire.Encoder
 	start := e.Begin()
 	e.ConnectRequest(&wire.ConnectRequest{Timeout: c.timeout, Session: session, Password: c.password})

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// TestExpireSession_ClosesSession fails if ExpireSession leaves the session or its ephemeral
-// znodes.
+// TestExpireSession_ClosesSession fails if the session or its ephemeral znodes still exist after
+// ExpireSession.
 func TestExpireSession_ClosesSession(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -28,7 +28,7 @@ func TestExpireSession_ClosesSession(t *testing.T) {
 	assert.ErrorIs(t, h.proxy.ExpireSession(1), zkproxy.ErrUnknownSession)
 }
 
-// TestExpireSession_DuringBlackhole fails if ExpireSession connects through the proxy.
+// TestExpireSession_DuringBlackhole fails if a black hole of the proxy affects ExpireSession.
 func TestExpireSession_DuringBlackhole(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)

@@ -20,22 +20,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // waitLimit is how long a test waits for an event that must occur.
 const waitLimit = 10 * time.Second
 
-// The timeouts of sessions. A client detects a dead connection after half to two thirds of its
-// timeout. With a single server in its list it then waits for a second before it reconnects, so a
-// session with the short timeout may expire in the meantime.
+// The timeouts of sessions. A client detects a dead connection after half to two thirds of its timeout. If
+// its list contains a single server, it then waits for a second before it reconnects, so a session with the
+// short timeout may expire in the meantime.
 const (
 	shortSession = 2 * time.Second
-	longSession  = 4 * time.Second // the longest that the server grants
+	longSession  = 4 * time.Second // the longest timeout that the server grants
 )
 
 // node is the path of a znode that exists in each test.
 const node = "/n"
 
-// proxied is a test with a server and a proxy. Conn connects through the proxy, and Operator directly.
+// proxied is a test with a server and a proxy. Conn connects through the proxy, and Operator connects
+// directly.
 type proxied struct {
 	*bubble.Test
 	proxy  *zkproxy.Proxy
-	events <-chan zk.Event // of Conn
+	events <-chan zk.Event // the events of Conn
 }
 
 func newProxied(t *testing.T) *proxied {
@@ -83,7 +84,7 @@ func connectFor(t *testing.T, addr string, timeout time.Duration) (*zk.Conn, <-c
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		conn.Close()
-		for range closed { // until the last goroutine of conn has ended
+		for range closed { // until the last goroutine of the connection has ended
 		}
 	})
 	return conn, events
@@ -95,7 +96,7 @@ func waitSession(t *testing.T, conn *zk.Conn) {
 		waitLimit, 5*time.Millisecond)
 }
 
-// create creates a znode through the proxy, in the background. The channel receives the result.
+// create creates a znode through the proxy in the background. The channel receives the result.
 func (h *proxied) create(name string, flags int32) <-chan error {
 	result := make(chan error, 1)
 	go func() {
@@ -125,7 +126,7 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// requirePending fails if a value is available or the channel is closed.
+// requirePending fails if the channel contains a value or is closed.
 func requirePending[T any](t *testing.T, from <-chan T) {
 	t.Helper()
 	select {

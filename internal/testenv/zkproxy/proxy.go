@@ -24,16 +24,16 @@ const (
 	Both = ClientToServer | ServerToClient
 )
 
-// directions lists the single directions. Its order is that of toServer and toClient.
+// directions contains the single directions in the order of the indexes toServer and toClient.
 var directions = [...]Direction{ClientToServer, ServerToClient}
 
-// Indices into arrays with one element for each direction.
+// The indexes of arrays with one element for each direction.
 const (
 	toServer = iota
 	toClient
 )
 
-// gates stop the packets of each direction.
+// gates contains a gate for each direction. A closed gate stops the packets of its direction.
 type gates [len(directions)]*testenv.Gate
 
 func newGates() gates { return gates{testenv.NewGate(), testenv.NewGate()} }
@@ -46,7 +46,7 @@ const dialTimeout = 10 * time.Second
 type Proxy struct {
 	listener net.Listener
 	wg       sync.WaitGroup
-	// gates are closed by Blackhole, for all connections.
+	// gates stop all connections. Blackhole closes them.
 	gates gates
 
 	mu       sync.Mutex
@@ -167,7 +167,7 @@ func (p *Proxy) acceptConns() {
 	}
 }
 
-// addConn starts to serve a connection, or resets it.
+// addConn starts to serve a new connection, or resets it if connections are refused.
 func (p *Proxy) addConn(client *net.TCPConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestBlackhole_BothDirections fails if a request passes, or is delivered after DropConnections.
+// TestBlackhole_BothDirections fails if a request passes a black hole, or is delivered after DropConnections.
 func TestBlackhole_BothDirections(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -24,7 +24,7 @@ func TestBlackhole_BothDirections(t *testing.T) {
 	require.Error(t, receive(t, result), "the client must detect the timeout")
 	assert.False(t, h.exists(t, "/a"))
 
-	h.proxy.DropConnections() // loses the request
+	h.proxy.DropConnections() // the request is lost with the connection
 	h.proxy.Unblackhole()
 	waitSession(t, h.Conn)
 	require.NoError(t, receive(t, h.create("/b", 0)))
@@ -115,7 +115,8 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 	assert.Equal(t, id, conn.SessionID())
 }
 
-// TestRefuse_UntilDisabled fails if connections are accepted, or refused after Refuse(false).
+// TestRefuse_UntilDisabled fails if connections are accepted after Refuse(true), or refused after
+// Refuse(false).
 func TestRefuse_UntilDisabled(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, startServer(t).Addr())
@@ -131,7 +132,7 @@ func TestRefuse_UntilDisabled(t *testing.T) {
 	waitSession(t, conn)
 }
 
-// TestSetTarget_LaterConnections fails if connections still lead to the previous target.
+// TestSetTarget_LaterConnections fails if new connections still lead to the previous target.
 func TestSetTarget_LaterConnections(t *testing.T) {
 	t.Parallel()
 	reserved, err := net.Listen("tcp", "127.0.0.1:0")
@@ -160,7 +161,7 @@ func TestClose_WithFaults(t *testing.T) {
 	require.Error(t, err)
 }
 
-// fakeServer starts a proxy for a listener, and returns the connections that the listener accepts.
+// fakeServer starts a proxy whose target is a listener. It returns the connections that the listener accepts.
 func fakeServer(t *testing.T) (<-chan net.Conn, *zkproxy.Proxy) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -58,7 +58,7 @@ func TestLog_RecordsMessages(t *testing.T) {
 	assert.Equal(t, int32(-101), log[4].Err)
 }
 
-// TestLog_DroppedMessages fails if a message that a rule has dropped is not marked.
+// TestLog_DroppedMessages fails if the record of a message that a rule has dropped is not marked as Dropped.
 func TestLog_DroppedMessages(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)

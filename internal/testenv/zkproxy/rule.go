@@ -43,17 +43,17 @@ type Rule struct {
 	Action Action
 }
 
-// Handle is a rule that was set.
+// Handle is a rule that was set by On.
 type Handle struct {
 	proxy *Proxy
 	rule  Rule
 
-	seen int // the number of matching requests so far
+	seen int // number of matching requests so far
 
 	done     chan struct{}
 	doneOnce sync.Once
 
-	// released is canceled, by cancel, when the rule is released.
+	// released is done when the rule is released, which calls cancel.
 	released context.Context
 	cancel   context.CancelFunc
 }
@@ -86,7 +86,8 @@ func (h *Handle) Release() {
 
 func (h *Handle) markApplied() { h.doneOnce.Do(func() { close(h.done) }) }
 
-// takeRule returns the rule for a request, and removes it. It returns nil if no rule matches.
+// takeRule removes the first rule that applies to a request, and returns it. It returns nil if no rule
+// applies.
 func (p *Proxy) takeRule(op wire.Op, path string) *Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()

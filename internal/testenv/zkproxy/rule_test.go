@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRule_CutBeforeRequest fails if the request is applied, or the rule applies twice.
+// TestRule_CutBeforeRequest fails if the request is applied, or if the rule applies to a second request.
 func TestRule_CutBeforeRequest(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -53,11 +53,12 @@ func TestRule_DropReplyBlackhole(t *testing.T) {
 	rule.Release()
 }
 
-// TestRule_ReleaseClosesBlackHole fails if the client must wait for its timeout.
+// TestRule_ReleaseClosesBlackHole fails if the client detects only by its timeout that the connection is dead
+// after Release.
 func TestRule_ReleaseClosesBlackHole(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
-	// With this timeout the client detects the black hole late.
+	// With this timeout, the client would detect the black hole late.
 	h.Conn, h.events = connectFor(t, h.proxy.Addr(), longSession)
 	waitSession(t, h.Conn)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.DropReplyBlackhole})
@@ -102,7 +103,7 @@ func TestRule_KthMatch(t *testing.T) {
 func TestRule_AnyRequest(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
-	// The client sends pings on its own.
+	// The client sends pings when it sends nothing else.
 	before := h.proxy.Count(zktest.OpPing)
 	rule := h.proxy.On(zkproxy.Rule{Action: zkproxy.CutBeforeRequest})
 	require.Eventually(t, func() bool { return h.proxy.Count(zktest.OpPing) > before },
@@ -130,7 +131,7 @@ func TestRule_PathOfMulti(t *testing.T) {
 	assert.True(t, h.exists(t, "/b"))
 }
 
-// TestRule_ReleasedBeforeMatch fails if a released rule applies.
+// TestRule_ReleasedBeforeMatch fails if a rule applies after it was released.
 func TestRule_ReleasedBeforeMatch(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)

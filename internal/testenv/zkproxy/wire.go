@@ -23,8 +23,8 @@ const (
 
 var errFrameLength = errors.New("zkproxy: invalid length of a frame")
 
-// http2 are the first bytes of an HTTP/2 client, such as that of etcd. The proxy forwards its
-// bytes without splitting them into frames.
+// http2 contains the first bytes of each HTTP/2 connection, such as those of clients of etcd. The proxy
+// forwards the bytes of such a connection without splitting them into frames.
 const http2 = "PRI "
 
 // readHead reads the first four bytes of a client. raw reports whether they are not the length of
@@ -45,8 +45,8 @@ func readHead(r io.Reader) (head []byte, raw bool, err error) {
 	return head, true, nil
 }
 
-// readFrame reads a frame including its length. head is the length, or nil if it was not read
-// yet.
+// readFrame reads one frame. The result includes its length. head is the length, or nil if the length was not
+// read yet.
 func readFrame(r io.Reader, head []byte) ([]byte, error) {
 	if head == nil {
 		head = make([]byte, lengthSize)
@@ -58,7 +58,7 @@ func readFrame(r io.Reader, head []byte) ([]byte, error) {
 	if length < 0 || length > maxFrame {
 		return nil, errFrameLength
 	}
-	// The buffer grows with the bytes that arrive: the length may be wrong.
+	// The buffer grows with the bytes that arrive, because the length may be wrong.
 	var buf bytes.Buffer
 	buf.Write(head)
 	if _, err := io.CopyN(&buf, r, int64(length)); err != nil {
@@ -75,12 +75,12 @@ func readChunk(r io.Reader, head []byte) ([]byte, error) {
 	chunk := make([]byte, rawChunk)
 	n, err := r.Read(chunk)
 	if n > 0 {
-		return chunk[:n], nil // the next call returns an error again
+		return chunk[:n], nil // the next call returns the error
 	}
 	return nil, err
 }
 
-// message is the decoded part of a frame.
+// message is the decoded part of a request, a reply or an event.
 type message struct {
 	xid     int32 // 0 for a handshake
 	op      wire.Op
@@ -95,9 +95,9 @@ type message struct {
 	credentials credentials
 }
 
-// credentials are necessary to resume a session.
+// credentials are what a client needs to resume a session.
 type credentials struct {
-	timeout  int32 // milliseconds
+	timeout  int32 // in milliseconds
 	password []byte
 }
 
@@ -113,7 +113,7 @@ func parseRequest(body []byte, handshake bool) (message, bool) {
 	if d.Err() != nil {
 		return message{}, false
 	}
-	r, _ := d.ReadRequest(h) // a server answers a request with a malformed body, too
+	r, _ := d.ReadRequest(h) // also forward a request with a malformed body, because a server answers it
 	m := message{xid: h.Xid, op: h.Op, path: r.Path}
 	if len(r.Ops) > 0 {
 		m.path = r.Ops[0].Path
@@ -121,7 +121,7 @@ func parseRequest(body []byte, handshake bool) (message, bool) {
 	return m, true
 }
 
-// parseReply decodes the body of a reply or an event. It returns false if it is malformed.
+// parseReply decodes the body of a reply or an event. It returns false if the body is malformed.
 func parseReply(body []byte, handshake bool) (message, bool) {
 	d := wire.NewDecoder(body)
 	if handshake {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// frameOf returns the packet of body: its length as four bytes, and the body.
+// frameOf returns body as a frame: its length as four bytes, followed by the body.
 func frameOf(body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
@@ -30,7 +30,7 @@ func TestProxy_LargeFrames(t *testing.T) {
 	_, err = rand.Read(random)
 	require.NoError(t, err)
 	var sent bytes.Buffer
-	sent.Write(frameOf(make([]byte, 44))) // handshake
+	sent.Write(frameOf(make([]byte, 44))) // the handshake
 	sent.Write(frameOf(random))
 	go client.Write(sent.Bytes())
 	end := receive(t, accepted)
@@ -46,8 +46,8 @@ func TestProxy_LargeFrames(t *testing.T) {
 	require.True(t, bytes.Equal(sent.Bytes(), got))
 }
 
-// TestProxy_MalformedFrames fails if the proxy panics or hangs: it must forward the bytes or close
-// the connection.
+// TestProxy_MalformedFrames fails if the proxy panics or hangs at a malformed frame. It must forward the
+// bytes or close the connection.
 func TestProxy_MalformedFrames(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string][]byte{
