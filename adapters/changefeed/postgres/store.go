@@ -65,9 +65,10 @@ func WithQuiet(d time.Duration) Option {
 // WithPoll makes feeds read the record at an interval, as [store.Poll] describes, instead of
 // receiving notifications. It is for connection poolers in transaction mode, such as PgBouncer's,
 // which do not deliver notifications. The requests of the store then use neither prepared statements
-// nor settings of sessions, and Changes returns an error that wraps [errors.ErrUnsupported]. Half a
-// heartbeat is a suitable interval. Candidates with and without this option can compete with each
-// other.
+// nor settings of sessions, and Changes returns an error that wraps [errors.ErrUnsupported]. Other
+// requests of the program on the same pool still prepare statements, unless its
+// DefaultQueryExecMode is [pgx.QueryExecModeExec]. Half a heartbeat is a suitable interval.
+// Candidates with and without this option can compete with each other.
 func WithPoll(interval time.Duration) Option {
 	return optionFunc(func(s *Store) (err error) {
 		s.polled, err = store.Poll(unowned{s}, interval)

@@ -63,6 +63,7 @@ func run(ctx context.Context, db, name string) error {
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done(): // before another replica can lead
+				log.Print(name, " stops: ", context.Cause(ctx))
 				return nil
 			}
 		}
