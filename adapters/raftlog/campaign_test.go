@@ -105,7 +105,8 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestCampaign_Next fails if a candidate that is not the second one is next, or the second one does not learn it.
+// TestCampaign_SecondCandidateIsNext fails if a candidate that is not the second of the queue is
+// reported as next, or if the second one is not.
 func TestCampaign_Next(t *testing.T) {
 	c, _ := newCampaign(t)
 	for _, step := range []struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestClose_HandsOver fails if the other peers wait for an election timeout when the leader of the
-// log is closed.
+// TestClose_LeaderHandsOverLog fails if the other peers wait for an election timeout when the leader of
+// the log is closed.
 func TestClose_HandsOver(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 4 {

@@ -1,6 +1,7 @@
 package raftlog_test
 
-// conformance_test.go runs the tests that all backends share.
+// These are the tests of elections that other backends do not share; conformance_test.go runs the
+// shared ones.
 
 import (
 	"context"

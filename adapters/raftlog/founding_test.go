@@ -39,7 +39,7 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, first.Err())
 
-		// The first peer with the right list does not stop because of the wrong one.
+		// The first peer with the right list does not stop when it meets the peer with the wrong list.
 		h.startPeer(b)
 		time.Sleep(time.Minute)
 		for _, p := range []api.Peer{a, b} {
@@ -61,7 +61,7 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 		h.startPeer(a)
 		h.requireUpdates(t, h.peers, "a")
 		require.Contains(t, h.logged(a), "founding the cluster again")
-		// Nothing is founded again after that.
+		// A peer with a wrong list does not found an established cluster again.
 		h.restart(t, a, wrong)
 		h.requireUpdates(t, h.peers, "a")
 	})

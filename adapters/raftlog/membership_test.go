@@ -217,7 +217,7 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, index, again)
 
-		time.Sleep(5 * time.Second) // the removed peers continue to run
+		time.Sleep(5 * time.Second) // leave the removed peers time to disturb the new ones
 		var terms []uint64
 		for _, p := range fresh {
 			require.ElementsMatch(t, fresh, membershipOf(t, h.node(p)).Voters)
@@ -287,7 +287,7 @@ func TestChangePeers_Invalid(t *testing.T) {
 	})
 }
 
-// TestJoin_RemovedPeer fails if a removed peer is admitted.
+// TestJoin_RemovedPeer fails if a removed peer joins again under its ID.
 func TestJoin_RemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.startPeer(peerInfo(3))
@@ -320,8 +320,8 @@ func TestChangePeers_Concurrent(t *testing.T) {
 }
 
 // TestChangePeers_LeaderCrashes fails if a change whose leader crashes at any moment is neither
-// completed by the next leader nor without effect, or if the caller does not learn the outcome. It is
-// defect Z10 of ØMQ Raft as well.
+// completed by the next leader nor without effect, or if the caller does not learn the outcome. This
+// covers defect Z10 of ØMQ Raft.
 func TestChangePeers_LeaderCrashes(t *testing.T) {
 	for after := range 8 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -373,7 +373,7 @@ func TestIdentity_WipedVoter(t *testing.T) {
 		h.proposeAll(t, leader, numbered("a", 10)...)
 		h.crashPeer(wiped)
 		delete(h.disks, wiped.ID)
-		heal := h.isolate(wiped) // it founds the cluster again
+		heal := h.isolate(wiped) // the isolated peer founds the cluster again
 		n := h.startPeer(wiped)
 		heal()
 		waitFor(t, "the peer has stopped", func() bool { return n.Err() != nil })
@@ -403,7 +403,7 @@ func TestMove(t *testing.T) {
 			})
 		})
 		require.Empty(t, membershipOf(t, h.node(a)).Removed)
-		// The other peers dial the new address, also without a connection from there.
+		// The other peers dial the new address, even without a connection from that address.
 		require.NoError(t, h.stopPeer(c))
 		h.proposeAll(t, a, "a and b")
 		h.startPeer(c)
@@ -444,7 +444,8 @@ func TestMove_All(t *testing.T) {
 				waitFor(t, "the log contains the addresses", func() bool {
 					return slices.Equal(membershipOf(t, h.node(h.peers[1])).Voters, h.peers)
 				})
-				// The log suffices: the configuration lists the former addresses.
+				// The peers find the new addresses in the log, because the configuration lists the
+				// former ones.
 				h.stopAll()
 				founded := []api.Peer{peerInfo(0), peerInfo(1), peerInfo(2)}
 				for i, p := range h.peers {

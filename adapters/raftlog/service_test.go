@@ -79,12 +79,13 @@ func testStalledClient(t *testing.T, purpose link.Purpose) {
 			require.NoError(t, err)
 			h.net.Cut(p.Addr, "client:1")
 			for range 100 {
-				go func() { _, _ = caller.Election(t.Context(), strings.Repeat("\xff", 1<<10)) }() // the reply is long
+				// The reply contains the long name.
+				go func() { _, _ = caller.Election(t.Context(), strings.Repeat("\xff", 1<<10)) }()
 			}
 		}
 		require.Contains(t, receive(t, ended), "ended")
 	}, func(c *raftlog.Config) {
-		ended = make(chan string, 1) // created in the bubble
+		ended = make(chan string, 1) // the channel must be created in the bubble
 		c.Logger = slog.New(messageHandler{slog.DiscardHandler, ended})
 	})
 }

@@ -21,7 +21,7 @@ import (
 const stagedName = "snap.received-1"
 
 // TestWriter_DeferredCommitBeforeSnapshot fails if a commit index that was deferred before a snapshot
-// is installed is written after it: it has an older term, which the log rejects.
+// is installed is written after it: then it has an older term than the log, which rejects it.
 func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
 	n, done := newWriter(t, 1)
 	st := replica.New([]entry.Peer{{ID: "p", Addr: "a:1", Raft: 1}}, time.Hour, time.Second)

@@ -107,8 +107,8 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 	})
 }
 
-// Z10: a new leader completed a change of the peers only with the next update. See
-// TestChangePeers_LeaderCrashes, which proposes no update.
+// Z10: a new leader completed a change of the peers only with the next update.
+// TestChangePeers_LeaderCrashes covers this: it proposes no update.
 
 // Z11: request IDs within the window were removed to make room for others. See TestMaxRequestIDs.
 

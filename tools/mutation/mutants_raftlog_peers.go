@@ -133,7 +133,7 @@ var raftlogPeerMutants = []mutant{
 		name: "raftlog/peer-between", breaks: "a process that is refused after its handshake, before the session is known, remains connected",
 		file: "adapters/raftlog/internal/transport/session.go",
 		edits: []edit{
-			{"\ts.checkAccepted() // CheckPeers", "\t// CheckPeers"},
+			{"check again.\n\ts.checkAccepted()\n", "check again.\n"},
 		},
 		tests: "./adapters/raftlog/internal/transport -run TestCheckPeers",
 	},

@@ -70,7 +70,7 @@ var roleMutants = []mutant{
 		name: "role/unknown-peer", breaks: "a client can claim a name of its certificate as the ID of a new peer",
 		file: "adapters/raftlog/internal/link/access.go",
 		edits: []edit{
-			{"	default:\n		// A client could claim", "	case false:\n		// A client could claim"},
+			{"	default:\n		// Reject the peer, because", "	case false:\n		// Reject the peer, because"},
 		},
 		tests: "./adapters/raftlog/internal/link -run TestCheckCertificate",
 	},

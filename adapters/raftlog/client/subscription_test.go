@@ -67,7 +67,8 @@ func TestSubscribe_LostConnections(t *testing.T) {
 						if random.IntN(3) == 0 && network.Cut(p.ID) > 0 {
 							cut++
 							if cut == 10 {
-								// No peer is connected: the snapshot replaces entries that were not delivered.
+								// While no peer is connected, a snapshot replaces entries that were not
+								// delivered.
 								network.Append(3, 10)
 								network.Compact([]byte("state"))
 							}
@@ -197,7 +198,7 @@ func TestSubscribe_Freshness(t *testing.T) {
 		network.Cut(e.Peer.ID)
 		e = nextEvent(t, s)
 		require.Equal(t, EventStale, e.Kind)
-		// The subscription is connected again before the next entry is appended.
+		// Append an entry only when the subscription is connected again.
 		network.Append(1, 1)
 		require.EqualValues(t, 3, waitForEvent(t, s, EventEntry).Entry.Index)
 	})

@@ -46,8 +46,8 @@ func TestMove(t *testing.T) {
 	require.Equal(t, last, h.peers[0].core.Status().Last)
 }
 
-// TestMove_AddressOfOtherMember fails if a peer gets the address of another member, or if that is proposed
-// again and again.
+// TestMove_AddressOfOtherMember fails if a peer gets the address of another member, or if this change
+// is proposed again and again.
 func TestMove_AddressOfOtherMember(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()

@@ -101,7 +101,7 @@ func TestAgreement_FarBehind(t *testing.T) {
 	for _, updates := range []int{1, 300, 3000} {
 		h := newHarness(t, 3)
 		l, second, _ := h.leaderAfterUpdates(10)
-		second.diskStalled = true // so it does not apply the updates
+		second.diskStalled = true // so the second peer does not apply the updates
 		second.corruptHistory()
 		h.proposeUpdates(l, updates)
 		h.advance(2 * election)

@@ -21,7 +21,8 @@ func TestEndedElections_CostNothing(t *testing.T) {
 	const ended = 20_000
 	h := newHarness(t, 1)
 	l := h.waitForLeader()
-	fastest := func(n int, f func()) time.Duration { // other processes may use the machine
+	// The fastest of several runs, because other processes may use the machine.
+	fastest := func(n int, f func()) time.Duration {
 		best := time.Hour
 		for range n {
 			start := time.Now()

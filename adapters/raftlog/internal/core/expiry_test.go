@@ -57,8 +57,8 @@ func TestEnd_DelayedRequest(t *testing.T) {
 	h.advance(50 * time.Millisecond)
 	require.NoError(t, control(restart))
 	require.True(t, isEnded())
-	// If a leader does not know the log as far as the sender, it cannot decide which end the sender
-	// means, or how long ago it was.
+	// A leader that does not know the log as far as the sender must reject the request, because it
+	// cannot decide which end the sender means, or how long ago it was.
 	restart.Through = l.core.Replica().Index + 100
 	token := h.propose(l, Request{Kind: api.KindControl, Op: restart})
 	require.ErrorIs(t, l.replies[token].Err, api.ErrNotLeader)

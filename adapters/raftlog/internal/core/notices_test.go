@@ -46,13 +46,13 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestNotices_Urgent fails if a peer learns later than before that an entry is committed for which its
-// callers or candidates wait.
+// TestNotices_Urgent fails if a message is delayed that tells a peer that an entry is committed for
+// which its callers or candidates wait.
 func TestNotices_Urgent(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
 	p := h.others(l)[0]
-	// To the leader, to the voters, back, and the reply.
+	// The request takes four messages: to the leader, to the voters, back to the leader, and the reply.
 	forwarded := update("x")
 	forwarded.Forward = true
 	start := h.now

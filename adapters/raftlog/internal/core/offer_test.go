@@ -15,7 +15,7 @@ import (
 func TestSnapshotOffer(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*snapshotOffer)
-		err    error // nil if it is received
+		err    error // nil if the snapshot is received
 	}{
 		"from the leader":                            {func(*snapshotOffer) {}, nil},
 		"from another peer":                          {func(o *snapshotOffer) { o.sender, o.author = 2, 2 }, api.ErrRefused},

@@ -49,7 +49,7 @@ func TestSenders_UnknownLeader(t *testing.T) {
 			isStatement := func(m transmission) bool { return inLog && m.to == behind.self.ID && m.frame[0] == frameMembers }
 			if !inLog {
 				h.isolate(behind)
-			} else { // the peer stores entries, and does not learn that they are committed
+			} else { // let the peer store entries without learning that they are committed
 				h.drops = func(m transmission) bool {
 					if m.to != behind.self.ID || m.frame[0] != frameRaft {
 						return isStatement(m)

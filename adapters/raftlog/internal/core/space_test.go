@@ -29,7 +29,7 @@ func TestSpace_LeaderRejectsUpdates(t *testing.T) {
 	require.ErrorIs(t, h.request(l, ofSize(10_000)).Err, api.ErrNoSpace)
 	h.setDisksStalled(true)
 	l.core.SetFreeSpace(10_000, false)
-	first := h.propose(l, ofSize(6_000)) // it is not on the disk yet
+	first := h.propose(l, ofSize(6_000)) // this update is not on the disk yet
 	require.ErrorIs(t, h.request(l, ofSize(6_000)).Err, api.ErrNoSpace)
 	h.setDisksStalled(false)
 	require.NoError(t, h.waitForReply(l, first).Err)

@@ -47,9 +47,9 @@ func TestOpen_LocksTheLog(t *testing.T) {
 // execution is the result of operations on a disk that may fail.
 type execution struct {
 	log   *Log
-	acked int   // operations that are known to be durable
-	done  int   // operations that have succeeded; one more may have been executed
-	err   error // of the operation that has failed
+	acked int   // the number of operations that are known to be durable
+	done  int   // the number of operations that have succeeded; one more may have been executed
+	err   error // the error of the operation that has failed
 }
 
 // execute executes operations until one of them fails.
@@ -139,8 +139,8 @@ func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// appendAndCrashAgain appends to a log that was opened after a crash, crashes it again, also while
-// it is being opened, and requires that the log is complete.
+// appendAndCrashAgain appends to a log that was opened after a crash, crashes it again, even while it
+// is being opened, and requires that the log is complete.
 func appendAndCrashAgain(t *testing.T, d *testenv.Disk, l *Log, m model) {
 	o := operation{batch: Batch{Entries: entries(m.last()+1, 2, m.term(m.last())+1, 50), Sync: true}}
 	require.NoError(t, o.apply(l))
@@ -314,7 +314,7 @@ func TestOpen_DetectsTruncatedFile(t *testing.T) {
 			files[name] = data[:size]
 			d := files.toDisk(t)
 			l, err := Open(d, "log", Options{SegmentSize: smallSegment})
-			if size > 0 && size == begin { // as after a crash while the file was sealed
+			if size > 0 && size == begin { // this is the state after a crash while the file was sealed
 				require.NoError(t, err)
 				require.NoError(t, l.Close())
 				continue
@@ -355,7 +355,7 @@ func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 // durable, because they are a part of the log then.
 func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
 	files, models := unsyncedTail(t)
-	d := files.toDisk(t) // nothing is durable
+	d := files.toDisk(t) // a disk on which nothing is durable
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	require.True(t, models[len(models)-1].equal(readModel(t, l)))
@@ -400,7 +400,8 @@ func firstHeader(id segmentID) (first []byte, crc uint32) {
 	return first, id.sealRecord(first, 0, recordHead{kind: typeHeader, number: 1}, 0)
 }
 
-// placements return the files of a log that contain data, the first two as the payload of a record.
+// placements are functions that return the files of a log that contain data. The first two place it in
+// the payload of a record.
 var placements = []func(id segmentID, kind byte, data []byte) image{
 	func(id segmentID, kind byte, data []byte) image {
 		first, crc := firstHeader(id)

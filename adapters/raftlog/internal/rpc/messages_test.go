@@ -100,7 +100,7 @@ func TestDecode_RoundTrip(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, d.sample, b)
 			for n := range d.sample {
-				if b, err := d.again(d.sample[:n]); err == nil { // a part of the data is valid data
+				if b, err := d.again(d.sample[:n]); err == nil { // a part of a byte sequence is valid as well
 					require.Equal(t, d.sample[:n], b)
 				} else {
 					require.ErrorIs(t, err, wire.ErrProtocol)

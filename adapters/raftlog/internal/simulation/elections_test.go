@@ -1,6 +1,6 @@
 package simulation
 
-// Elections: each process has a candidate in each election.
+// This file simulates elections. Each process has a candidate in each election.
 
 import (
 	"errors"

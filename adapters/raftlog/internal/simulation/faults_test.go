@@ -1,6 +1,6 @@
 package simulation
 
-// Random faults.
+// This file injects random faults.
 
 import (
 	"math/rand/v2"
@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// faultRates contains the mean time between two events of each kind; 0 is never.
+// faultRates contains the mean time between two events of each kind; 0 means that the events do not
+// happen.
 type faultRates struct {
 	badNetwork                                                 time.Duration // changes of the quality of the network
 	partition, pause, crash, blackout, slowDisk, wrongClock    time.Duration
@@ -107,7 +108,8 @@ func (h *harness) injectFaults() {
 	})
 	h.repeatRandomly(h.faults.badDisk, func() {
 		if p := h.faultTarget(); p != nil {
-			p.disk.FailAt(p.disk.Ops() + 1 + h.rand.IntN(8)) // mostly writes and syncs of the log or of a snapshot
+			// Most of these operations are writes and syncs of the log or of a snapshot.
+			p.disk.FailAt(p.disk.Ops() + 1 + h.rand.IntN(8))
 		}
 	})
 	h.repeatRandomly(h.faults.fullDisk, func() {
@@ -122,7 +124,7 @@ func (h *harness) injectFaults() {
 		if p := h.faultTarget(); p != nil {
 			p.offset = h.duration(-10*time.Minute, 10*time.Minute)
 			if h.expireIDs && p.offset > time.Second {
-				p.offset = time.Second // the times of a leader that is further ahead would make the IDs of clients stale
+				p.offset = time.Second // if the clock of a leader were further ahead, the IDs of clients would become stale
 			}
 			h.tracef("%s: wall clock is wrong by %v", p.ID, p.offset)
 			h.schedule(h.duration(0, 2*time.Second), func() { p.offset = 0 })
@@ -148,7 +150,7 @@ func (h *harness) injectFaults() {
 	})
 	h.repeatRandomly(h.faults.endElection, func() {
 		name := electionName(h.rand.IntN(h.elections))
-		if (h.expireIDs || h.noClients) && h.chance(0.3) { // the IDs of clients are not affected
+		if (h.expireIDs || h.noClients) && h.chance(0.3) { // only then, so that the clients can still use their request IDs
 			c.endAndForget(name)
 			return
 		}

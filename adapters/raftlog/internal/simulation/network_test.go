@@ -1,13 +1,13 @@
 package simulation
 
-// The network between peers.
+// This file simulates the network between peers.
 
 import (
 	"bytes"
 	"time"
 )
 
-// blocked is a count of cuts with which even frames in flight do not arrive.
+// blocked is a number of cuts that means that even frames in flight do not arrive.
 const blocked = 1 << 20
 
 type pair struct{ from, to string }
@@ -67,10 +67,12 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 		}
 		process, claim := p.process, from.claim()
 		h.schedule(d, func() {
-			if p.hasLostDisk() && p.process != process { // the connection was with the previous process
+			if p.hasLostDisk() && p.process != process {
+				// Drop the frame, because the connection was with the previous process.
 				return
 			}
-			if c := n.cuts[pair{from.ID, to}]; c >= blocked || c > 0 && h.chance(0.8) { // otherwise the frame was in flight when the connection was cut
+			if c := n.cuts[pair{from.ID, to}]; c >= blocked || c > 0 && h.chance(0.8) {
+				// A frame that arrives was in flight when the connection was cut.
 				return
 			}
 			deliver := func() {
