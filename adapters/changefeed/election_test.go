@@ -230,7 +230,7 @@ func TestResign_HangingStore(t *testing.T) {
 				e, err := changefeed.NewElection(rejectingStore(s, func() error {
 					select {
 					case <-hang:
-						<-release // The store does not observe the context either.
+						<-release // The store ignores the context.
 					default:
 					}
 					return nil
@@ -238,7 +238,7 @@ func TestResign_HangingStore(t *testing.T) {
 				require.NoError(t, err)
 				l, ended := lead(t, e)
 				close(hang)
-				time.Sleep(1500 * time.Millisecond) // A heartbeat hangs now.
+				time.Sleep(1500 * time.Millisecond) // Wait until a heartbeat hangs.
 				begin := time.Now()
 				end := e.Resign
 				if name == "EndElection" {

@@ -18,10 +18,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// period is that of Prefer in these tests.
+// period is the period of Prefer in these tests.
 const period = 10 * time.Second
 
-// priorityOf is the number that an ID is.
+// priorityOf returns the ID of a candidate, which is a number, as its priority.
 func priorityOf(c leaderelection.CandidateInfo) int {
 	n, _ := strconv.Atoi(c.ID)
 	return n
@@ -38,7 +38,8 @@ func (c *candidate) prefer() (stop func()) {
 	}
 }
 
-// joinAndPrefer is join and prefer.
+// joinAndPrefer starts a candidate that takes over from leaders of lower priority, until stop is
+// called.
 func (h *harness) joinAndPrefer(id string) (c *candidate, stop func()) {
 	h.Helper()
 	c = h.join(id)
@@ -144,7 +145,7 @@ func TestQueue_Request(t *testing.T) {
 		require.Equal(h, token, one.token())
 
 		require.Equal(h, 2, observe())
-		one.network.Cut() // it does not notice the transfer
+		one.network.Cut() // the leader does not notice the transfer
 		ended := make(chan error, 1)
 		go func() { ended <- changefeed.Transfer(h.Context(), h.table.Store("election"), "another") }()
 		synctest.Wait()
@@ -196,7 +197,7 @@ func TestQueue_Candidates(t *testing.T) {
 	})
 }
 
-// nominations records when the store of a simulation was asked to transfer the leadership.
+// nominations records when transfers of the leadership were written in a simulation.
 type nominations struct {
 	mu sync.Mutex
 	at []time.Time
@@ -251,7 +252,7 @@ func simulatePreference(t *testing.T, seed uint64) (requests int) {
 	s.injectPartitions(members)
 	time.Sleep(8 * period)
 	best := members[0].current()
-	for _, m := range members[1:] { // a candidate that has lost several claims yields until it leads
+	for _, m := range members[1:] { // candidates join again, because one that has lost several claims yields until it leads
 		if changefeed.Ready(m.current()) {
 			best = m.current()
 		}

@@ -64,11 +64,11 @@ func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 		h.awaitLeader()
 		second := h.join("second")
 		first.network.Set(storetest.Faults{Delay: 400 * time.Millisecond})
-		for writes := first.writes(); first.writes() == writes; { // until a heartbeat is in flight
+		for writes := first.writes(); first.writes() == writes; { // wait until a heartbeat is in flight
 			time.Sleep(time.Millisecond)
 		}
 		h.transfer(second)
-		time.Sleep(time.Second) // until no request is in flight
+		time.Sleep(time.Second) // wait until no request is in flight
 		writes := first.writes()
 		h.pass(time.Minute)
 		require.Equal(h, writes, first.writes())
@@ -127,7 +127,7 @@ func TestElection_FeedFails(t *testing.T) {
 		leader.network.Set(storetest.Faults{FeedCut: 1})
 		l := leader.Current().Leadership
 		begin := time.Now()
-		h.transfer(leader) // This changes nothing.
+		h.transfer(leader) // A transfer to the leader changes nothing.
 		h.passUntil(other.isLeader)
 		require.Less(h, time.Since(begin), 2850*time.Millisecond, "longer than a heartbeat and a lease")
 		require.ErrorIs(h, l.Err(), changefeed.ErrFeedLost)
@@ -209,9 +209,9 @@ func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 		h.replaceRecord(held)
 		me := h.join("me")
 		require.False(h, me.isLeader())
-		h.transfer(me) // The record contains its ID.
+		h.transfer(me) // Now the record contains the ID of me.
 		require.False(h, me.isLeader())
-		require.Same(h, me, h.awaitLeader()) // after the wait
+		require.Same(h, me, h.awaitLeader()) // me leads after the wait
 		require.EqualValues(h, 2, me.token())
 		writes := me.writes()
 		h.pass(10 * time.Second)
@@ -328,11 +328,11 @@ func TestElection_SuspendedMachine(t *testing.T) {
 		}
 		return nil
 	}
-	<-e.Status()                     // It is a follower now.
-	suspension.Add(int64(time.Hour)) // while it waits
+	<-e.Status()                     // The candidate is a follower now.
+	suspension.Add(int64(time.Hour)) // The machine is suspended while the candidate waits.
 	l := nextLeadership()
 	require.GreaterOrEqual(t, time.Since(begin), 200*time.Millisecond)
-	suspension.Add(int64(time.Hour)) // while it is leader
+	suspension.Add(int64(time.Hour)) // The machine is suspended while the candidate is leader.
 	select {
 	case <-l.Done():
 	case <-time.After(5 * time.Second):
@@ -401,7 +401,8 @@ func TestElection_TokensAfterLoss(t *testing.T) {
 		requireGreater("after a loss without a remaining candidate")
 		require.NoError(h, two.Resign())
 		h.table.Lose("election")
-		require.NoError(h, changefeed.DeleteElection(h.table.Store("election"))) // creates the record
+		// DeleteElection creates the record, marked as ended.
+		require.NoError(h, changefeed.DeleteElection(h.table.Store("election")))
 		require.NoError(h, changefeed.RestartElection(h.table.Store("election")))
 		three := h.join("three")
 		requireGreater("after a loss, the end and a restart")

@@ -437,7 +437,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/postgres-pooler-settings", breaks: "a store behind a pooler changes settings of sessions that others use",
 		file: "adapters/changefeed/postgres/shared.go",
 		edits: []edit{
-			{"if s.polled { // The settings", "if false { // The settings"},
+			{"if s.polled { // Set nothing", "if false { // Set nothing"},
 		},
 		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Settings$",
 	},

@@ -23,7 +23,7 @@ import (
 
 func TestStore(t *testing.T) { storetest.Run(t, newFactory(startStandIn)) }
 
-// TestElections runs the cases in parallel, each on a server of its own.
+// TestElections tests the contract of elections. The cases run in parallel, each on a separate server.
 func TestElections(t *testing.T) {
 	fixture.RunElections(t, newFactory(startStandIn), newFactory(startStandIn))
 }
@@ -156,7 +156,8 @@ func TestErrors_Password(t *testing.T) {
 	}
 }
 
-// TestLease_OtherHolder fails if a Lease that client-go's election has changed is used: its candidate leads.
+// TestLease_OtherHolder fails if a Lease that client-go's election has changed is used although a
+// candidate of client-go leads.
 func TestLease_OtherHolder(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -264,7 +265,7 @@ func TestStart_WritesNothing(t *testing.T) {
 	require.Equal(t, before, server.lease(name))
 }
 
-// TestSafety compares the documentation of deployments with what Start accepts.
+// TestSafety fails if Start accepts other deployments than the documentation states.
 func TestSafety(t *testing.T) {
 	server := startStandIn(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
@@ -285,7 +286,7 @@ func TestDependencies(t *testing.T) {
 	require.False(t, linksClientset(t), "the clientset of client-go is linked")
 }
 
-// FuzzDecode decodes arbitrary annotations.
+// FuzzDecode decodes arbitrary annotations. It fails if the result is a record without an epoch.
 func FuzzDecode(f *testing.F) {
 	valid, err := store.Encode(fixture.Blank())
 	require.NoError(f, err)

@@ -174,7 +174,7 @@ func TestCheck_Credentials(t *testing.T) {
 		{URL: "mysql://me:secret@host/db?tls=skip-verify"},
 		{URL: "mysql://me:secret@host/db", TLS: new(tls.Config)},
 		{URL: "mysql://me:secret@host/db", AllowPlainCredentials: true},
-		{URL: "postgres://me:secret@host/db"}, // uses verify-full
+		{URL: "postgres://me:secret@host/db"}, // the default is verify-full
 		{URL: "postgres://me:secret@host/db?sslmode=disable"},
 	} {
 		c.Election = "jobs"
@@ -286,7 +286,7 @@ func TestOpen_NATSDiscovery(t *testing.T) {
 		if allow {
 			<-logins[1]
 		} else {
-			for range 3 { // The client tries its servers in turn.
+			for range 3 { // Wait for several logins, because the client tries its servers in turn.
 				<-logins[0]
 			}
 			require.Empty(t, logins[1])
@@ -300,17 +300,17 @@ func TestOpen_NATSDiscovery(t *testing.T) {
 func TestOpen_RedisMaintenance(t *testing.T) {
 	for password, permits := range map[string]bool{"": true, ":secret@": false} {
 		commands := make(chan string, 1)
-		var once sync.Once // further attempts of the client fail
+		var once sync.Once // only the first connection is served, so further attempts of the client fail
 		address := serve(t, func(conn net.Conn) {
 			once.Do(func() {
 				var all strings.Builder
 				lines := bufio.NewScanner(conn)
 				for lines.Scan() && !strings.EqualFold(lines.Text(), "evalsha") {
 					all.WriteString(lines.Text() + " ")
-					if strings.HasPrefix(lines.Text(), "*") { // a command
+					if strings.HasPrefix(lines.Text(), "*") { // this line begins a command
 						reply := "+OK\r\n"
 						if strings.Count(all.String(), "*") == 1 {
-							reply = "%1\r\n$5\r\nproto\r\n:3\r\n" // to HELLO
+							reply = "%1\r\n$5\r\nproto\r\n:3\r\n" // this is the reply to HELLO
 						}
 						fmt.Fprint(conn, reply)
 					}
@@ -395,7 +395,7 @@ func TestOpen_Risks(t *testing.T) {
 func TestOpen_RedisContext(t *testing.T) {
 	closed := make(chan struct{}, 10)
 	address := serve(t, func(conn net.Conn) {
-		_, _ = io.Copy(io.Discard, conn) // until the client closes it
+		_, _ = io.Copy(io.Discard, conn) // read until the client closes the connection
 		closed <- struct{}{}
 	})
 	store := newStore(t, storeurl.Config{URL: "redis://" + address + "?read_timeout=1h"})
@@ -415,7 +415,7 @@ func TestOpen_RedisContext(t *testing.T) {
 func TestOpen_NoAnswer(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	t.Cleanup(func() { silent.Close() }) // which closes the connections that were not accepted
+	t.Cleanup(func() { silent.Close() }) // Close also closes the connections that were not accepted
 	for _, url := range []string{"mongodb://%s/db", "nats://%s", "postgres://me@%s/db?sslmode=disable", "mysql://me@%s/db", "redis://%s", "rethinkdb://%s/db"} {
 		if strings.HasPrefix(url, "rethinkdb") && !hasRethinkDB {
 			continue
@@ -426,7 +426,7 @@ func TestOpen_NoAnswer(t *testing.T) {
 			t.Run(url+" "+server.reason, func(t *testing.T) {
 				t.Parallel()
 				if strings.HasPrefix(url, "nats") && server.reason == "refused" {
-					server.reason = "no connection to a server" // its client does not reveal more
+					server.reason = "no connection to a server" // the client of NATS does not reveal the server
 				}
 				for {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -520,7 +520,8 @@ func TestOpen_TLS(t *testing.T) {
 				b := make([]byte, 8)
 				if n, _ := conn.Read(b); n > 0 {
 					select {
-					// PostgreSQL's client first sends a packet that requests TLS.
+					// Check the first byte: a TLS handshake, or the packet by which PostgreSQL's client
+					// requests TLS.
 					case first <- map[bool]byte{true: 0x16, false: b[0]}[c.scheme == "postgres" && n == 8 && b[4] == 4 && b[5] == 0xd2]:
 					default:
 					}
@@ -540,7 +541,9 @@ func TestOpen_TLS(t *testing.T) {
 				defer reading.Wait()
 				defer cancel()
 				reading.Go(func() {
-					for ctx.Err() == nil { // On a busy machine, connections can be closed before a client sends anything.
+					// Retry, because connections can be closed before a client sends anything on a busy
+					// machine.
+					for ctx.Err() == nil {
 						_, _ = store.Read(ctx)
 					}
 				})
@@ -570,7 +573,7 @@ func TestNewElection_Refused(t *testing.T) {
 	for _, scheme := range storeurl.Schemes() {
 		url, ok := urls[scheme]
 		switch {
-		case ok && url == "", strings.HasSuffix(scheme, "+srv"): // it has no server, or the name server is needed
+		case ok && url == "", strings.HasSuffix(scheme, "+srv"): // skip drivers that have no server or need a name server
 			continue
 		case strings.HasPrefix(scheme, "redis"):
 			url = scheme + "://127.0.0.1:1"

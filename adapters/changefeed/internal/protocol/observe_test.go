@@ -59,7 +59,7 @@ func TestObserve_EditedTTL(t *testing.T) {
 		"FirstRaised":        {[]time.Duration{long, lease, lease}, []time.Duration{long, long, long}},
 		"RaisedBeforeSecond": {[]time.Duration{lease, long}, []time.Duration{lease, long}},
 	} {
-		for _, hint := range []bool{false, true} { // A hint repeats the TTL of the last record.
+		for _, hint := range []bool{false, true} { // With hint, a hint repeats the TTL of the last record.
 			c := newCandidate(t, defaultConfig)
 			wait := func(ttl time.Duration) time.Duration { return time.Duration(math.Ceil(c.cfg.Kappa * float64(ttl))) }
 			for i, ttl := range test.written {
@@ -88,7 +88,7 @@ func TestHint_EditedTTL(t *testing.T) {
 	r := heldRecord(5)
 	r.TTL = time.Minute
 	c.deliver(r)
-	r.Seq, r.TTL = 6, time.Second // edited by hand
+	r.Seq, r.TTL = 6, time.Second // this record was edited by hand
 	c.deliver(r)
 	hint := r
 	hint.Seq, hint.Version = 7, "never written"
