@@ -30,7 +30,7 @@ func TestGuard_FormerLeader(t *testing.T) {
 		clientv3.Compare(clientv3.LeaseValue(c.ID()), "=", leaseOf(t, c.ID())),
 	}, guard)
 
-	// Another client creates the same key again.
+	// Now another client deletes the key and creates it again.
 	_, err = client.Delete(t.Context(), c.ID())
 	require.NoError(t, err)
 	_, err = client.Put(t.Context(), c.ID(), "x")
