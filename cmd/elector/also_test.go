@@ -57,7 +57,8 @@ func TestAlso_File(t *testing.T) {
 	redis := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--requirepass", "first password") })
 	other := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--requirepass", "second password") })
 	zooKeeper, otherZooKeeper := zktest.Start(t), zktest.Start(t)
-	inPostgres := "backend: changefeed\nstore: postgres://postgres@" + postgres.Addr() + "/postgres?unsafe=power-loss\n" // its data are not synchronized to the disk
+	// The server does not sync its data to the disk.
+	inPostgres := "backend: changefeed\nstore: postgres://postgres@" + postgres.Addr() + "/postgres?unsafe=power-loss\n"
 	inRedis := "backend: changefeed\nstore: redis://" + redis.Addr() + "\nstore-password: first password\n"
 	for name, c := range map[string]struct{ first, second string }{
 		"postgres to redis": {inPostgres, inRedis},
@@ -87,7 +88,8 @@ func TestAlso_ToRaftlog(t *testing.T) {
 	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zktest.Start(t).Addr(), "--election", "/one"}
 	first := h.lead("first", stubborn, oldOnly...)
 	all := h.runAll(stubborn, append(oldOnly, "--also", "raftlog", "--also-election", "one")...)
-	h.command("status", "--timeout", "1m").requireExit(cmdline.NoLeader) // a majority of the peers has answered
+	// No leader was found, but a majority of the peers has answered.
+	h.command("status", "--timeout", "1m").requireExit(cmdline.NoLeader)
 	first.terminate()
 	leader := h.waitForLeader(all)
 	waiting := without(all, leader)
@@ -125,7 +127,7 @@ func TestAlso_SameElection(t *testing.T) {
 	srv := redisServer.Get(t)
 	h := newHarness(t, []string{"--store", "redis://" + srv.Addr(), "--election", "jobs/same", "--session-timeout", "5s", "--grace", "10ms"})
 	same := writeConfigFile(t, "store: redis://localhost:"+srv.Port()+"\nelection: /jobs/same\n")
-	early := h.run("early", graceful, "--also", same) // no record exists before
+	early := h.run("early", graceful, "--also", same) // this instance starts before a record exists
 	early.requireExit(cmdline.Usage, "contains the election of --store")
 	a := h.lead("a", graceful)
 	b := h.run("b", graceful, "--also", same)

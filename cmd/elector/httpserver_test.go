@@ -18,7 +18,7 @@ import (
 func TestIsAllowedHost(t *testing.T) {
 	names := []string{"elector.example.com"}
 	for header, want := range map[string]bool{
-		"":                                true, // HTTP/1.0
+		"":                                true, // requests of HTTP/1.0 have no Host header
 		"127.0.0.1:8080":                  true,
 		"10.0.0.7":                        true,
 		"[::1]:8080":                      true,
@@ -62,7 +62,8 @@ func TestCheckedHosts(t *testing.T) {
 	}
 }
 
-// TestRejectControl fails if a request that a web page can send is accepted, or if one of curl is rejected.
+// TestRejectControl fails if a request that a web page can send is accepted, or if a request of curl is
+// rejected.
 func TestRejectControl(t *testing.T) {
 	const mine, evil = "127.0.0.1:2180", "evil.example:2180"
 	for _, test := range []struct {
