@@ -31,7 +31,7 @@ const parentName = "child-test-parent"
 
 func TestMain(m *testing.M) {
 	RunWatchdog()
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each watchdog takes a second to exit
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // without this, each watchdog takes a second to exit under the race detector
 	if os.Args[0] == parentName {
 		c := Command{Args: Shell(os.Args[1]), Stdout: os.Stdout, Grace: 20 * time.Millisecond}
 		if lease, err := time.ParseDuration(os.Args[2]); err == nil {
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		p.Wait()
 		return
 	}
-	// Under nohup, the processes that the tests start would ignore HUP.
+	// Handle HUP, because under nohup the processes that the tests start would otherwise ignore it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	goleak.VerifyTestMain(m)
 }
@@ -57,7 +57,7 @@ func rollingLease(d time.Duration) func() time.Time {
 const patience = 20 * time.Second
 
 // stubborn starts a grandchild that ignores TERM. The grandchild prints its process ID, and "alive"
-// after USR1. A trap, unlike an ignored signal, is not inherited, so the sleep is in a loop.
+// after USR1. TERM ends the sleep, which does not inherit the trap, so the sleep is in a loop.
 const stubborn = `sh -c 'trap : TERM; trap "echo alive" USR1; echo pid $$; while :; do sleep 0.05; done' & wait`
 
 // newOutput returns the write end of a pipe, and a function that returns the next line written to it.
@@ -125,7 +125,7 @@ func TestProcess_ExitCode(t *testing.T) {
 	p, err := Start(Command{Args: Shell("exit 7")})
 	require.NoError(t, err)
 	require.Equal(t, Exit{Code: 7}, p.Wait())
-	p.Stop() // does nothing
+	p.Stop() // Stop does nothing after the exit
 	require.ErrorIs(t, p.Signal(syscall.SIGHUP), os.ErrProcessDone)
 
 	p, err = Start(Command{Args: Shell("kill -9 $$")})
@@ -300,7 +300,7 @@ func childrenOf(t *testing.T, pid int) []string {
 	require.NoError(t, err)
 	var all []string
 	for _, file := range tasks {
-		text, _ := os.ReadFile(file) // fails if the thread has exited
+		text, _ := os.ReadFile(file) // ignore the error: the thread has exited
 		all = append(all, strings.Fields(string(text))...)
 	}
 	return all
@@ -323,7 +323,7 @@ func TestRun(t *testing.T) {
 func TestLease(t *testing.T) {
 	t.Run("expires", func(t *testing.T) {
 		w, line := newOutput(t)
-		end := time.Now().Add(2 * time.Second) // long enough to start the processes on a busy machine
+		end := time.Now().Add(2 * time.Second) // the lease is long enough to start the processes on a busy machine
 		p, err := Start(Command{
 			Args: Shell(stubborn), Stdout: w, Grace: time.Hour, LostGrace: 50 * time.Millisecond,
 			Lease: func() time.Time { return end },
@@ -356,8 +356,8 @@ func startParent(t *testing.T, lease string) (*os.Process, int) {
 	return cmd.Process, parsePID(t, line())
 }
 
-// TestWatchdog_ParentKilled fails if the watchdog does not notice that the parent has died. The kernel
-// does not kill a grandchild.
+// TestWatchdog_ParentKilled fails if the watchdog does not notice that the parent has died. The test
+// waits for a grandchild, because the kernel kills only the program.
 func TestWatchdog_ParentKilled(t *testing.T) {
 	p, grandchild := startParent(t, "none")
 	require.NoError(t, p.Kill())

@@ -144,7 +144,7 @@ func TestMonitor_Secrets(t *testing.T) {
 	require.Empty(t, check(3))
 	replaceSecret(t, peers, "short")
 	require.NoError(t, os.Remove(clients))
-	require.Empty(t, check(1)) // they may be replaced at this moment
+	require.Empty(t, check(1)) // no message yet, because the files may be replaced at this moment
 	text := check(3)
 	require.Equal(t, 2, strings.Count(text, "the secrets cannot be read"), text)
 	require.Contains(t, text, "--secret-file: "+peers+": a secret has 5 bytes")

@@ -42,7 +42,8 @@ func newTestSettings() *testSettings {
 	return s
 }
 
-// read parses a command line, and reads the other sources. A file that is not empty is that of --config.
+// read parses a command line, and reads the other sources. If file is not empty, it is the text of the
+// configuration file.
 func (s *testSettings) read(t testing.TB, file string, args ...string) (warning string, err error) {
 	if file != "" {
 		name := filepath.Join(t.TempDir(), "test.yaml")
@@ -119,7 +120,7 @@ func TestSettings_Alternatives(t *testing.T) {
 			t.Setenv(test.variable, "variable")
 		}
 		s := newTestSettings()
-		for range 2 { // the second time changes nothing
+		for range 2 { // the second call changes nothing
 			_, err := s.read(t, test.file, strings.Fields(test.flag)...)
 			if strings.Contains(test.want, "only") {
 				require.ErrorContains(t, err, strings.ReplaceAll(test.want, "FILE", s.flags.Lookup(FlagConfig).Value.String()))
