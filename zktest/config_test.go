@@ -24,7 +24,7 @@ func TestConfig_ListsListeners(t *testing.T) {
 	}
 	require.True(t, strings.HasPrefix(config(), "server.1=zk1:2888:3888:participant;0.0.0.0:2181\nserver.2="), config())
 
-	ens.Server(0).Partition() // its clients read an earlier state
+	ens.Server(0).Partition() // the clients of this server read an earlier state
 	first := ens.Server(1).Addr()
 	addrs := ens.Addrs()
 	require.Equal(t, first, addrs[1])

@@ -130,7 +130,7 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 			e.Server(2).DropConnections()
 			waitState(t, events, zk.StateHasSession)
 		}
-		// A partition ends the lag, and Heal ends the partition.
+		// A partition must end the lag, and Heal must end the partition.
 		done := make(chan error, 1)
 		s.Partition()
 		go func() {
@@ -141,7 +141,7 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 		assert.True(t, len(done) == 0 && !strings.Contains(e.Tree(), "stalled"), "a server that is cut off applies a write")
 		s.Heal()
 		assert.NoError(t, <-done)
-		// A pause and an election do not end the lag.
+		// A pause and an election must not end the lag.
 		s.LagBy(time.Second)
 		s.Pause()
 		e.Leader().Stop()

@@ -66,7 +66,7 @@ func TestSession_EndClosesAllConnections(t *testing.T) {
 		nc := dialRaw(t, s)
 		_, err := nc.Write(hello)
 		require.NoError(t, err)
-		answer = make([]byte, 40) // length, version, timeout, session, password
+		answer = make([]byte, 40) // the answer has a length, version, timeout, session and password
 		_, err = io.ReadFull(nc, answer)
 		require.NoError(t, err)
 		return answer[12:]
@@ -106,7 +106,7 @@ func TestSession_MovedByClient(t *testing.T) {
 		assert.True(t, len(s) == 1 && s[0].Server != 0, "sessions %+v", s)
 		e.Server(0).Heal()
 		mustCreate(t, a, "/x", "", 0)
-		synctest.Wait() // the server detects that the client has closed the connection
+		synctest.Wait() // wait until the server has detected that the client has closed the connection
 		assert.Zero(t, e.Server(0).Connections(), "connections of the previous server")
 	})
 }

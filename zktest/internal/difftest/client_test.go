@@ -167,7 +167,7 @@ func encodeBody(e *wire.Encoder, r *wire.Request) {
 		e.Buffer(nil)
 		e.Long(-1)
 	default:
-		e.B = append(e.B, r.Data...) // the body of other operations is in Data
+		e.B = append(e.B, r.Data...) // the test has stored the body of other operations in Data
 	}
 }
 
