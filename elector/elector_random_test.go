@@ -156,7 +156,7 @@ func TestElector_RandomEvents(t *testing.T) {
 				r.mu.Lock()
 				r.noFailures = true
 				r.mu.Unlock()
-				for range 5 { // the handlers that are running return
+				for range 5 { // time for the handlers that are running to return
 					r.wait(time.Hour)
 					if r.elector.Work == nil && r.elector.Current().State != StateLeader && r.backend.newest().isActive() {
 						r.lead()

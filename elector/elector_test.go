@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The tests TestDefectEn reproduce defects of an older elector that the tests of the state table do not cover.
+// Tests named TestDefectE and a number reproduce defects of an older version of the elector. The tests
+// of the state table do not cover them.
 
 // TestDefectE5_StaleEventsAfterErrorWait fails if events of an earlier candidacy are handled after
 // ErrorWait.
@@ -104,29 +105,29 @@ func TestPing(t *testing.T) {
 		h.elector.EndPause = time.Hour
 		require.ErrorIs(h, h.elector.Ping(h.Context()), ErrNotRunning)
 	}, func(h *harness) {
-		requirePing(h) // follower
+		requirePing(h) // while the candidate is a follower
 		h.lead()
-		requirePing(h) // Begin
+		requirePing(h) // while Begin runs
 		h.wait(time.Minute)
-		requirePing(h) // Begin, after BeginTimeout
+		requirePing(h) // while Begin still runs after BeginTimeout
 		block <- struct{}{}
 		h.requireEvents("1m0s end 1")
-		requirePing(h) // pause between two calls of End
+		requirePing(h) // in the pause between two calls of End
 		h.wait(time.Hour)
 		h.requireState(StateError)
-		requirePing(h) // ErrorWait
+		requirePing(h) // during ErrorWait
 		h.wait(30 * time.Second)
 		h.lead()
 		block <- struct{}{}
 		h.requireState(StateLeader)
-		requirePing(h) // Work
+		requirePing(h) // while Work runs
 		c := h.backend.newest()
 		c.blocked = make(chan struct{})
 		h.stop()
-		requirePing(h) // Work, after its context is done
+		requirePing(h) // while Work still runs after its context is done
 		close(block)
 		h.requireRunning()
-		requirePing(h) // Resign of the backend
+		requirePing(h) // while the backend resigns
 		close(c.blocked)
 		require.NoError(h, h.requireReturned())
 		require.ErrorIs(h, h.elector.Ping(h.Context()), ErrNotRunning)

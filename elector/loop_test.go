@@ -57,8 +57,8 @@ func TestLeaderInLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderInLeader_NewLeadership fails if the previous term does not end before the next one begins. The
-// backend has not reported the loss.
+// TestLeaderInLeader_NewLeadership fails if the previous term does not end before the next one begins.
+// Here the backend reports the new leadership without having reported the loss of the previous one.
 func TestLeaderInLeader_NewLeadership(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", nil, errBoom) }, func(h *harness) {
 		h.lead()
@@ -176,7 +176,8 @@ func TestErrorInLeader_EndFails(t *testing.T) {
 	})
 }
 
-// TestErrorInError fails if an error of NewCandidate after ErrorWait is not handled like the first one.
+// TestErrorInError fails if an error of NewCandidate after ErrorWait does not start another wait and
+// another call of the error handler.
 func TestErrorInError(t *testing.T) {
 	runElector(t, func(h *harness) { h.backend.results = []error{errBoom, errBoom} }, func(h *harness) {
 		h.requireEvents("0s error -")
@@ -236,7 +237,7 @@ func TestTerminalError(t *testing.T) {
 	}
 }
 
-// TestTerminalError_CustomFunction fails if Elector.Terminal is not used.
+// TestTerminalError_CustomFunction fails if Run ignores the function Elector.Terminal.
 func TestTerminalError_CustomFunction(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Terminal = func(err error) bool { return errors.Is(err, errBoom) } }, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrElectionOver)
