@@ -26,13 +26,13 @@ import (
 // example describes how a command line of the documentation is tested. Exactly one of the fields
 // backends, testedBy and notRun is set.
 type example struct {
-	backends []string // TestDocuments_Commands runs it on these, as the page claims
-	prints   string   // the output contains this text
-	until    string   // the command is terminated after it has printed this text
-	alone    bool     // there is no other candidate in the election
+	backends []string // the backends on which TestDocuments_Commands runs the line, as the page claims
+	prints   string   // the output must contain this text
+	until    string   // the command is terminated when it has printed this text
+	alone    bool     // whether the election has no other candidate
 
-	testedBy string // the test that runs it, or runs the program in it
-	notRun   string // the reason why it cannot be run here
+	testedBy string // the test that runs the line, or the program in the line
+	notRun   string // the reason why the line cannot be run here
 }
 
 var (
@@ -132,11 +132,11 @@ func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
 	comment, variable, spaces := regexp.MustCompile(`(^|\s)#.*`), regexp.MustCompile(`^([A-Z_]+=\S* )+`), regexp.MustCompile(`\s+`)
 	for document := range strings.FieldsSeq(string(out)) {
 		if document == "CHANGELOG.md" || strings.HasPrefix(document, "docs/commands/") {
-			continue // generated from the help texts of the commands
+			continue // this page is generated from the help texts of the commands
 		}
 		text, err := os.ReadFile(filepath.Join("../..", document))
 		require.NoError(t, err)
-		fence := "" // the language of the block of code
+		fence := "" // the language of the current block of code; empty outside of blocks
 		for line := range strings.SplitSeq(strings.ReplaceAll(string(text), "\\\n", ""), "\n") {
 			if language, ok := strings.CutPrefix(line, "```"); ok {
 				if fence == "" {
