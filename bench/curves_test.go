@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurves fails if a curve cannot be measured, or if requests, watches or time are not those of one unit.
+// TestCurves fails if a curve cannot be measured, or if requests, watches or time are not divided by
+// the number of units.
 func TestCurves(t *testing.T) {
 	b := newTestBench(t, "")
 	baseline, library := b.contestants[0], b.contestants[1]
