@@ -48,7 +48,7 @@ func TestElection_FormerErr(t *testing.T) {
 
 // TestElection_FormerErrIgnoresOwnClaim fails if a claim that was not acknowledged counts as a
 // leadership.
-func TestElection_FormerErrOwnClaim(t *testing.T) {
+func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		other := h.newCandidate("two")

@@ -46,8 +46,8 @@ func (h *harness) joinAndPrefer(id string) (c *candidate, stop func()) {
 	return c, c.prefer()
 }
 
-// TestQueue_Prefer fails if the candidate with the highest priority does not lead in the end, a leader is replaced
-// before it has led for a period, or one of the highest priority is.
+// TestQueue_Prefer fails if the candidate with the highest priority does not lead in the end, a leader
+// is replaced before it has led for a period, or one of the highest priority is.
 func TestQueue_Prefer(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
@@ -75,9 +75,9 @@ func TestQueue_Prefer(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferSameID fails if a leadership is replaced before it has lasted for a period, because the candidate
-// with the same ID has led before.
-func TestQueue_PreferSameID(t *testing.T) {
+// TestQueue_PreferWaitsAgainAfterNewLeadership fails if a leadership is replaced before it has lasted
+// for a period, because the candidate with the same ID has led before.
+func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		two, stop := h.joinAndPrefer("2")
@@ -96,9 +96,9 @@ func TestQueue_PreferSameID(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferNotReady fails if a candidate that could not lead, because its feed is broken, requests the
-// leadership: there would be no leader for an election timeout, in each period.
-func TestQueue_PreferNotReady(t *testing.T) {
+// TestQueue_PreferOnlyWithWorkingFeed fails if a candidate that could not lead, because its feed is
+// broken, requests the leadership: there would be no leader for an election timeout, in each period.
+func TestQueue_PreferOnlyWithWorkingFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		token := one.token()
@@ -121,8 +121,9 @@ func TestQueue_PreferNotReady(t *testing.T) {
 	})
 }
 
-// TestQueue_Request fails if a request replaces another leader than the given one, or the target of a transfer.
-func TestQueue_Request(t *testing.T) {
+// TestQueue_RequestReplacesOnlyGivenLeader fails if a request replaces another leader than the given
+// one, or the target of a transfer.
+func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		token := one.token()
@@ -156,8 +157,8 @@ func TestQueue_Request(t *testing.T) {
 	})
 }
 
-// TestQueue_Candidates fails if the queue lacks the leader or a candidate that can take over, contains a candidate that
-// cannot, or returns an error that ends Prefer although it may pass.
+// TestQueue_Candidates fails if the queue lacks the leader or a candidate that can take over, contains
+// a candidate that cannot, or returns an error that ends Prefer although it may pass.
 func TestQueue_Candidates(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		two := h.newCandidate("2")
@@ -219,9 +220,9 @@ func (s *nominating) Heartbeat(ctx context.Context, prev, next changefeed.Record
 	return r, err
 }
 
-// TestQueue_Simulation runs elections with faults in which each candidate prefers itself by its priority. It fails if
-// there are two leaders, the leadership is requested more than once in a period, or the candidate with the highest
-// priority does not lead when the faults are over, or is replaced.
+// TestQueue_Simulation runs elections with faults in which each candidate prefers itself by its
+// priority. It fails if there are two leaders, the leadership is requested more than once in a period,
+// or the candidate with the highest priority does not lead when the faults are over, or is replaced.
 func TestQueue_Simulation(t *testing.T) {
 	requests := 0
 	for seed := uint64(1); seed <= max(10, *seeds/10); seed++ {

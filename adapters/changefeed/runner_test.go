@@ -100,9 +100,9 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 	})
 }
 
-// TestElection_FeedReturns fails if a leadership ends although each of its feeds that fails is
+// TestElection_LeadsOnIfFeedIsReplaced fails if a leadership ends although each of its feeds that fails is
 // replaced within the lease.
-func TestElection_FeedReturns(t *testing.T) {
+func TestElection_LeadsOnIfFeedIsReplaced(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		l := leader.Current().Leadership
@@ -117,10 +117,10 @@ func TestElection_FeedReturns(t *testing.T) {
 	})
 }
 
-// TestElection_FeedFails fails if a leader whose feed does not return within the lease does not
-// release the record immediately, it writes again, the reason of the end does not contain the error of
-// the feed, or it does not contend again when its feed works.
-func TestElection_FeedFails(t *testing.T) {
+// TestElection_LeaderWithoutFeedReleasesRecord fails if a leader whose feed does not return within the
+// lease does not release the record immediately, it writes again, the reason of the end does not
+// contain the error of the feed, or it does not contend again when its feed works.
+func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		other := h.join("two")
@@ -182,9 +182,9 @@ func TestElection_SilentFeed(t *testing.T) {
 	})
 }
 
-// TestElection_OneFeed fails if a program that starts one candidacy after the other has more than one
+// TestElection_OnlyOneFeedIsOpen fails if a program that starts one candidacy after the other has more than one
 // open feed.
-func TestElection_OneFeed(t *testing.T) {
+func TestElection_OnlyOneFeedIsOpen(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for range 5 {
 			c := h.joinAndLead("one")
@@ -198,8 +198,8 @@ func TestElection_OneFeed(t *testing.T) {
 	})
 }
 
-// TestElection_RecordNamesCandidateThatDidNotClaim fails if a candidate is leader because the record contains its ID, as
-// leader or as transfer target, although it has not claimed the record.
+// TestElection_RecordNamesCandidateThatDidNotClaim fails if a candidate is leader because the record
+// contains its ID, as leader or as transfer target, although it has not claimed the record.
 func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
@@ -258,9 +258,9 @@ func TestElection_ReportsHeartbeats(t *testing.T) {
 	})
 }
 
-// TestElection_MissedEvents fails if other events than the oldest unread ones are dropped, or their
-// number is wrong.
-func TestElection_MissedEvents(t *testing.T) {
+// TestElection_OldestUnreadEventsAreDropped fails if other events than the oldest unread ones are
+// dropped, or their number is wrong.
+func TestElection_OldestUnreadEventsAreDropped(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.newCandidate("one")
 		events := c.Events()
@@ -361,9 +361,9 @@ func TestElection_RecordLost(t *testing.T) {
 	})
 }
 
-// TestElection_RecordWithSmallerTerm fails if tokens decrease because the record was created again by
-// a program whose wall clock is behind.
-func TestElection_RecordWithSmallerTerm(t *testing.T) {
+// TestElection_TokensIncreaseDespiteSmallerTerm fails if tokens decrease because the record was created
+// again by a program whose wall clock is behind.
+func TestElection_TokensIncreaseDespiteSmallerTerm(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.newCandidate("creator")
 		c := h.join("one", changefeed.WithoutCreate())
@@ -469,9 +469,9 @@ func TestElection_DamagedRecord(t *testing.T) {
 	})
 }
 
-// TestElection_LastTerm fails if a record with the greatest possible term does not end the candidacy,
-// or it is written.
-func TestElection_LastTerm(t *testing.T) {
+// TestElection_GreatestTermEndsCandidacy fails if a record with the greatest possible term does not end
+// the candidacy, or it is written.
+func TestElection_GreatestTermEndsCandidacy(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 1<<53 - 1}
 		require.NoError(h, h.table.Store("election").Create(h.Context(), last))

@@ -60,9 +60,9 @@ func TestElection_Permissions(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrPermission)
 }
 
-// TestEvents_HandOver fails if a follower does not report that it has joined, its keepalives, or
+// TestEvents_FollowerReportsHandOver fails if a follower does not report that it has joined, its keepalives, or
 // the hand-over and its duration.
-func TestEvents_HandOver(t *testing.T) {
+func TestEvents_FollowerReportsHandOver(t *testing.T) {
 	srv := startServersAlone(t, 1)
 	leader := startCandidate(t, srv.Client())
 	first := leader.waitForLeadership()
@@ -213,7 +213,8 @@ func TestElection_ClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestElection_Next fails if a candidate behind several others is next, or the second one does not learn that it is.
+// TestElection_Next fails if a candidate behind several others is next, or the second one does not
+// learn that it is.
 func TestElection_Next(t *testing.T) {
 	srv := startServers(t, 1)
 	first := startLeader(t, srv.Client())

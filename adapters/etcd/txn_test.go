@@ -45,9 +45,9 @@ func TestGuard_FormerLeader(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 }
 
-// TestTxn_LaterLeadership fails if a transaction of a former leadership is applied because the same
-// candidate leads again, or if a candidate that does not lead can write.
-func TestTxn_LaterLeadership(t *testing.T) {
+// TestTxn_OfFormerLeadershipIsRejected fails if a transaction of a former leadership is applied because
+// the same candidate leads again, or if a candidate that does not lead can write.
+func TestTxn_OfFormerLeadershipIsRejected(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startCandidate(t, client, etcd.WithRejoin())

@@ -38,9 +38,10 @@ func TestOpen_EarlierFormat(t *testing.T) {
 	}
 }
 
-// TestOpen_BrokenFiles fails if a broken file of one peer makes others stop, or that peer does not do what it
-// must: start, or return an error with the file and the remedy after it may have lost what it has acknowledged.
-func TestOpen_BrokenFiles(t *testing.T) {
+// TestOpen_BrokenFileStopsOnlyItsPeer fails if a broken file of one peer makes others stop, or that
+// peer does not do what it must: start, or return an error with the file and the remedy after it may
+// have lost what it has acknowledged.
+func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	const segment = "SEGMENT" // is replaced by the name of the first segment of the log
 	write := func(name string, content []byte) func(t *testing.T, h *harness, d *testenv.Disk) {
 		return func(t *testing.T, _ *harness, d *testenv.Disk) { require.NoError(t, disk.Replace(d, name, content)) }
@@ -229,8 +230,9 @@ func otherSnapshot(t *testing.T, _ *harness, d *testenv.Disk) {
 	require.NoError(t, w.Commit())
 }
 
-// TestOpen_OtherDirectory fails if the directory of another peer, or of a running peer, is accepted.
-func TestOpen_OtherDirectory(t *testing.T) {
+// TestOpen_RejectsDirectoryOfOtherPeer fails if the directory of another peer, or of a running peer, is
+// accepted.
+func TestOpen_RejectsDirectoryOfOtherPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.peers[0]
 		d := h.disks[p.ID]

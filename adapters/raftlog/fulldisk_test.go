@@ -128,9 +128,10 @@ func TestFullDisk_OfFollower(t *testing.T) {
 	})
 }
 
-// TestFullDisk_AtStart fails if a peer that starts while its disk is full reports damaged data, or anything
-// else that an operator would not repeat, or if it does not start when there is space.
-func TestFullDisk_AtStart(t *testing.T) {
+// TestFullDisk_PeerStartsWhenThereIsSpace fails if a peer that starts while its disk is full reports
+// damaged data, or anything else that an operator would not repeat, or if it does not start when there
+// is space.
+func TestFullDisk_PeerStartsWhenThereIsSpace(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.proposeAll(t, leader, "first")

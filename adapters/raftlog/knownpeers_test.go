@@ -158,9 +158,9 @@ func TestIdentity_LostVoterJoins(t *testing.T) {
 	})
 }
 
-// TestIdentity_SecondFounding fails if a peer that founds a second configuration of the cluster takes
-// part.
-func TestIdentity_SecondFounding(t *testing.T) {
+// TestIdentity_RejectsPeerOfSecondFounding fails if a peer that founds a second configuration of the
+// cluster takes part.
+func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "a")
 		d := peerInfo(3)
@@ -253,8 +253,9 @@ func TestIdentity_RestartIsNotACopy(t *testing.T) {
 	})
 }
 
-// TestRefusal_ByMinority fails if a peer with entries stops although no majority of the voters refuses it.
-func TestRefusal_ByMinority(t *testing.T) {
+// TestRefusal_ByMinorityDoesNotStopPeer fails if a peer with entries stops although no majority of the
+// voters refuses it.
+func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		n := h.node(a)

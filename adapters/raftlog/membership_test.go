@@ -82,9 +82,9 @@ func TestJoin_WithoutPeers(t *testing.T) {
 	})
 }
 
-// TestJoin_ShorterWindow fails if a peer whose window is shorter than that of the cluster does not log
-// that it is ignored, or another peer logs it.
-func TestJoin_ShorterWindow(t *testing.T) {
+// TestJoin_LogsThatShorterWindowIsIgnored fails if a peer whose window is shorter than that of the
+// cluster does not log that it is ignored, or another peer logs it.
+func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		h.startPeer(peerInfo(3), shortWindow)
@@ -388,8 +388,9 @@ func TestIdentity_WipedVoter(t *testing.T) {
 	})
 }
 
-// TestMove fails if other peers do not learn the new address of a peer, or do not reach it there.
-func TestMove(t *testing.T) {
+// TestMove_OtherPeersUseNewAddress fails if other peers do not learn the new address of a peer, or do
+// not reach it there.
+func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		h.proposeAll(t, a, numbered("x", 20)...)
@@ -426,9 +427,9 @@ func TestMove(t *testing.T) {
 // movedTo returns the peer with another address.
 func movedTo(p api.Peer, i int) api.Peer { return api.Peer{ID: p.ID, Addr: fmt.Sprintf("host%d:1", i)} }
 
-// TestMove_All fails if peers that have all moved at the same time do not become a cluster again, or if
-// they do not know their new addresses after that.
-func TestMove_All(t *testing.T) {
+// TestMove_AllPeersAtOnce fails if peers that have all moved at the same time do not become a cluster
+// again, or if they do not know their new addresses after that.
+func TestMove_AllPeersAtOnce(t *testing.T) {
 	for name, stays := range map[string]int{"all of three": 0, "two of three": 1} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {

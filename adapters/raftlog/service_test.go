@@ -46,9 +46,9 @@ func (h *harness) dialClient(t *testing.T, from, id string, p api.Peer, purpose 
 	return raw, conn
 }
 
-// TestServeClient_Stalled fails if the connection of a lost client is not closed, or that of a slow
-// client is.
-func TestServeClient_Stalled(t *testing.T) {
+// TestServeClient_ClosesConnectionOfLostClient fails if the connection of a lost client is not closed,
+// or that of a slow client is.
+func TestServeClient_ClosesConnectionOfLostClient(t *testing.T) {
 	for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeStream} {
 		t.Run(purpose.String(), func(t *testing.T) { testStalledClient(t, purpose) })
 	}
@@ -90,9 +90,10 @@ func testStalledClient(t *testing.T, purpose link.Purpose) {
 	})
 }
 
-// TestServeClient_StalledFrames fails if clients that do not complete a frame occupy 64 MB together, if they prevent
-// updates of another client from the same address, or if their connections are not closed.
-func TestServeClient_StalledFrames(t *testing.T) {
+// TestServeClient_LimitsIncompleteFrames fails if clients that do not complete a frame occupy 64 MB
+// together, if they prevent updates of another client from the same address, or if their connections
+// are not closed.
+func TestServeClient_LimitsIncompleteFrames(t *testing.T) {
 	for _, c := range []struct{ clients, size, sent int }{{16, 16 << 20, 15 << 20}, {200, 16 << 20, 1 << 20}, {200, 128 << 10, 127 << 10}} {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
 			p := h.waitForLeader(t)
@@ -135,9 +136,9 @@ func TestServeClient_StalledFrames(t *testing.T) {
 	}
 }
 
-// TestServeClient_JoiningPeer fails if clients that use up the limits of an address prevent a peer with that
-// address from joining.
-func TestServeClient_JoiningPeer(t *testing.T) {
+// TestServeClient_DoesNotBlockJoiningPeer fails if clients that use up the limits of an address prevent
+// a peer with that address from joining.
+func TestServeClient_DoesNotBlockJoiningPeer(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, joins := h.waitForLeader(t), peerInfo(1)
 		dial := func() *link.Conn {

@@ -233,9 +233,9 @@ func TestSnapshot_ReceiverCrashes(t *testing.T) {
 	}
 }
 
-// TestSnapshot_OtherThanAnnounced fails if a snapshot that differs from the announced one is installed
+// TestSnapshot_RejectedUnlessAsAnnounced fails if a snapshot that differs from the announced one is installed
 // or stops a peer.
-func TestSnapshot_OtherThanAnnounced(t *testing.T) {
+func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.proposeAll(t, leader, "a")
@@ -280,8 +280,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestSnapshot_OneAtATime fails if two snapshots are received at the same time.
-func TestSnapshot_OneAtATime(t *testing.T) {
+// TestSnapshot_OnlyOneIsReceivedAtATime fails if two snapshots are received at the same time.
+func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		p, sender := h.others(leader)[0], h.others(leader)[1]

@@ -121,10 +121,10 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 	}
 }
 
-// TestNextBatch_Size fails if the entries of many tasks, which have waited for a stalled disk, are
+// TestNextBatch_SizeIsLimited fails if the entries of many tasks, which have waited for a stalled disk, are
 // written together, because the log rejects a batch that is too large; or if a large task is not
 // written at all.
-func TestNextBatch_Size(t *testing.T) {
+func TestNextBatch_SizeIsLimited(t *testing.T) {
 	const size = 16 << 20 // the greatest MaxData
 	data := make([]byte, size)
 	var tasks []writeTask

@@ -53,7 +53,7 @@ func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 }
 
 // TestZ7_ReadsAndReturns fails if a partitioned peer completes a linearizable read, or causes an
-// election when it returns. TestClose_HandsOver and TestSubscribe cover the other parts of Z7: there
+// election when it returns. TestClose_LeaderHandsOverLog and TestSubscribe cover the other parts of Z7: there
 // was no hand-over, and followers served no entries.
 func TestZ7_ReadsAndReturns(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {

@@ -72,7 +72,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"p.cluster != known.cluster || ", ""},
 		},
-		tests: "./adapters/etcd -run TestPosition_LostSince",
+		tests: "./adapters/etcd -run TestPosition_RecognizesLostData",
 	},
 	{
 		name: "etcd/lost-data", breaks: "a candidate waits for revisions that etcd has lost",

@@ -112,7 +112,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"if !c.senders.accepts(c, from, frame[0]) {", "if !c.senders.accepts(c, from, frame[0]) && frame[0] != frameRaft {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NoMember",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
 	},
 	{
 		name: "role/stated-members", breaks: "the members that a stranger states are accepted",
@@ -120,7 +120,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"kind == frameAnnounce || kind == frameAskMembers", "kind == frameAnnounce || kind == frameMembers || kind == frameAskMembers"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NoMember",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
 	},
 	{
 		name: "role/announced-instances", breaks: "a stranger states which directory belongs to a peer",
@@ -128,7 +128,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"if c.senders.isMember(c, from) {", "if true {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NoMember",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
 	},
 	{
 		name: "role/unknown-leader", breaks: "a peer does not accept entries of a leader that its log does not contain",
@@ -136,7 +136,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"	if m.Index > s.stated.Index {", "	if false {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_UnknownLeader",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_UnknownLeaderIsAccepted",
 	},
 	{
 		name: "role/stored-claim", breaks: "a claim is stored although the connection does not carry the Raft protocol",

@@ -117,7 +117,8 @@ func TestLease_OtherMetadata(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrConflict, "another Lease has the same record")
 }
 
-// TestLease_ManyChanges fails if a heartbeat is repeated without a limit because other programs change the Lease.
+// TestLease_ManyChanges fails if a heartbeat is repeated without a limit because other programs change
+// the Lease.
 func TestLease_ManyChanges(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -134,7 +135,8 @@ func TestLease_ManyChanges(t *testing.T) {
 	require.Equal(t, 4, patches)
 }
 
-// TestStore_ClientCertificate fails if goroutines remain when a store with files of a client certificate is closed.
+// TestStore_ClientCertificate fails if goroutines remain when a store with files of a client
+// certificate is closed.
 func TestStore_ClientCertificate(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	config := &rest.Config{Host: "https://127.0.0.1:1"}
@@ -146,8 +148,8 @@ func TestStore_ClientCertificate(t *testing.T) {
 	require.Empty(t, config.CertData, "the config is changed")
 }
 
-// TestErrors_Password fails if an error contains the password of the address.
-func TestErrors_Password(t *testing.T) {
+// TestErrors_ContainNoPassword fails if an error contains the password of the address.
+func TestErrors_ContainNoPassword(t *testing.T) {
 	for _, host := range []string{"http://user:secret@127.0.0.1:1", "user:secret@127.0.0.1:1"} {
 		s := newStore(t, &rest.Config{Host: host}, "x")
 		_, err := s.Read(fixture.Context(t))

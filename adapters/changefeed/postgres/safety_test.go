@@ -87,10 +87,10 @@ func TestSafetyTable(t *testing.T) {
 	})
 }
 
-// TestStart_HiddenStandbys fails if Start does not count standbys whose states the user may not
+// TestStart_CountsHiddenStandbys fails if Start does not count standbys whose states the user may not
 // see, or standbys that are not connected and have a slot, or if it counts logical slots and
 // backups.
-func TestStart_HiddenStandbys(t *testing.T) {
+func TestStart_CountsHiddenStandbys(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
 	// Commits of this pool do not wait for the standby, because it is stopped before the role is
 	// dropped.

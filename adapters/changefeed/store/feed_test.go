@@ -365,9 +365,9 @@ func TestFeed_DeliversReportedRecords(t *testing.T) {
 	})
 }
 
-// TestFeed_UnclearReports fails if a report that may not be later than the last event does not cause a
+// TestFeed_UnclearReportsCauseRead fails if a report that may not be later than the last event does not cause a
 // read, or the result of the read is not delivered.
-func TestFeed_UnclearReports(t *testing.T) {
+func TestFeed_UnclearReportsCauseRead(t *testing.T) {
 	other, again := recordWithSeq(9), recordWithSeq(5)
 	other.Epoch, again.Version = "another", "another"
 	for name, e := range map[string]changefeed.Event{
@@ -483,8 +483,8 @@ func TestFeed_HintBeforeFirstEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_LateReader fails if a reader that is late receives more than the newest event.
-func TestFeed_LateReader(t *testing.T) {
+// TestFeed_LateReaderReceivesNewestEvent fails if a reader that is late receives more than the newest event.
+func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(100) {
 			s.reports <- changefeed.Event{Record: recordWithSeq(seq + 1)}
@@ -571,8 +571,8 @@ func TestFeed_ReadsPerHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFeed_NotEstablished fails if a watch that reports nothing at first does not end the feed.
-func TestFeed_NotEstablished(t *testing.T) {
+// TestFeed_EndsIfWatchReportsNothing fails if a watch that reports nothing at first does not end the feed.
+func TestFeed_EndsIfWatchReportsNothing(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()
 		_, err := feed.Next(t.Context())

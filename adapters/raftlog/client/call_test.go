@@ -187,8 +187,9 @@ func TestPropose_PermanentErrors(t *testing.T) {
 	})
 }
 
-// TestPropose_Busy fails if a call is not retried, or retried without pauses, when a peer is busy.
-func TestPropose_Busy(t *testing.T) {
+// TestPropose_RetriesBusyPeerWithPauses fails if a call is not retried, or retried without pauses, when
+// a peer is busy.
+func TestPropose_RetriesBusyPeerWithPauses(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Peer(a).Before(func(context.Context, string) error {
 			if network.Peer(a).Calls("Propose") < 3 {

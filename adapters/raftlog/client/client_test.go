@@ -35,9 +35,9 @@ func TestNew_InvalidConfig(t *testing.T) {
 	}
 }
 
-// TestClient_Idle fails if a call that has succeeded is repeated, or if an idle client queries more
-// than the membership in each interval. It covers defects Z2 and Z3 of ØMQ Raft.
-func TestClient_Idle(t *testing.T) {
+// TestClient_IdleQueriesOnlyMembership fails if a call that has succeeded is repeated, or if an idle
+// client queries more than the membership in each interval. It covers defects Z2 and Z3 of ØMQ Raft.
+func TestClient_IdleQueriesOnlyMembership(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		_, err := client.ChangePeers(t.Context(), api.NewRequestID(), []api.Peer{a, b})
 		require.NoError(t, err)

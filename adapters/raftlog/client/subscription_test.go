@@ -118,9 +118,9 @@ func TestSubscribe_LostConnections(t *testing.T) {
 	}
 }
 
-// TestSubscribe_Gap fails if a subscription delivers an entry with an unexpected index, or
+// TestSubscribe_EndsAtGap fails if a subscription delivers an entry with an unexpected index, or
 // continues after it.
-func TestSubscribe_Gap(t *testing.T) {
+func TestSubscribe_EndsAtGap(t *testing.T) {
 	for name, index := range map[string]uint64{"gap": 4, "earlier": 2, "repeated": 1} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {

@@ -32,8 +32,8 @@ func TestFeed_Reopened(t *testing.T) {
 	require.False(t, hasAction(c.tick(), Subscribe))
 }
 
-// TestFeed_Stale fails if a feed that does not deliver the leader's writes is not replaced.
-func TestFeed_Stale(t *testing.T) {
+// TestFeed_StaleFeedIsReplaced fails if a feed that does not deliver the leader's writes is not replaced.
+func TestFeed_StaleFeedIsReplaced(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.acknowledge(c.heartbeat())
 	c.now = c.state.ExpectedBy

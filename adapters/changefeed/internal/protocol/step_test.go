@@ -160,7 +160,7 @@ func TestLeader_SafetyMargin(t *testing.T) {
 
 // TestLeader_ReplacesEditedTTL fails if a leader keeps a TTL that another program has written into the
 // record, by which others would wait.
-func TestLeader_TTL(t *testing.T) {
+func TestLeader_ReplacesEditedTTL(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current
 	r.Seq, r.TTL = r.Seq+1, time.Hour

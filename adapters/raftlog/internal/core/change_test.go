@@ -116,9 +116,10 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 	h.waitForLeader()
 }
 
-// TestChange_OtherAddress fails if a new voter that is admitted with another address than the request
-// contains becomes two members, a voter and a learner: no peer could start with that configuration.
-func TestChange_OtherAddress(t *testing.T) {
+// TestChange_OtherAddressAddsNoSecondMember fails if a new voter that is admitted with another address
+// than the request contains becomes two members, a voter and a learner: no peer could start with that
+// configuration.
+func TestChange_OtherAddressAddsNoSecondMember(t *testing.T) {
 	h, l := startCluster(t)
 	wrong := api.Peer{ID: peerInfo(3).ID, Addr: "elsewhere:1"}
 	token := h.propose(l, Request{Kind: api.KindConfig, Voters: append(peerInfos(0, 1, 2), wrong)})

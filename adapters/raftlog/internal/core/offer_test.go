@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestSnapshotOffer fails if the data of a snapshot is received that the leader of the current term has not sent,
-// or that the peer does not need.
-func TestSnapshotOffer(t *testing.T) {
+// TestSnapshotOffer_UnneededDataIsRejected fails if the data of a snapshot is received that the leader
+// of the current term has not sent, or that the peer does not need.
+func TestSnapshotOffer_UnneededDataIsRejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*snapshotOffer)
 		err    error // nil if the snapshot is received

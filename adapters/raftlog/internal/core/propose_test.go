@@ -47,9 +47,10 @@ func TestPropose(t *testing.T) {
 	require.Equal(t, index, l.replies[h.token].Index)
 }
 
-// TestPropose_MemoryUsedAgain fails if an update contains data of an earlier update, whose memory it uses: because
-// the engine refers to the entries that are proposed to it, or because the memory was not cleared.
-func TestPropose_MemoryUsedAgain(t *testing.T) {
+// TestPropose_ReusedMemoryKeepsEarlierUpdate fails if an update contains data of an earlier update,
+// whose memory it uses: because the engine refers to the entries that are proposed to it, or because
+// the memory was not cleared.
+func TestPropose_ReusedMemoryKeepsEarlierUpdate(t *testing.T) {
 	h, l := startCluster(t)
 	var want []string
 	for _, size := range []int{10, 3, maxKeptData + 1, 3, maxKeptData, 7} {

@@ -74,9 +74,9 @@ func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
 	h.waitFor("the peer has caught up", func() bool { return others[0].core.replica.Index == l.core.replica.Index })
 }
 
-// TestTakeVotes fails if a Write that waits for space delays votes, or if more than the vote and its
-// hard state is written and sent ahead of the entries.
-func TestTakeVotes(t *testing.T) {
+// TestTakeVotes_NotDelayedByFullDisk fails if a Write that waits for space delays votes, or if more
+// than the vote and its hard state is written and sent ahead of the entries.
+func TestTakeVotes_NotDelayedByFullDisk(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.others(l)[0]
 	p.diskStalled = true

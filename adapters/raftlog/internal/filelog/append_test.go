@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// The test fails if a committed, guarded or compacted entry can be replaced by a different entry.
+// TestAppend_ProtectsCommittedEntries fails if a committed, guarded or compacted entry can be replaced
+// by a different entry.
 func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 1 << 20})

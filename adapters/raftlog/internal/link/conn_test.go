@@ -112,7 +112,8 @@ func TestConn_RejectsTooLargeFrame(t *testing.T) {
 	require.ErrorIs(t, err, ErrFrameTooLarge)
 }
 
-// The test fails if the length of a frame alone makes ReadFrame allocate memory for it.
+// TestConn_AllocatesMemoryAsDataArrives fails if the length of a frame alone makes ReadFrame allocate
+// memory for it.
 func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
 	d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
 	_, err := d.raw.Write([]byte{4, 0, 0, 0, 'x'})
@@ -210,8 +211,8 @@ func TestConn_Timeouts(t *testing.T) {
 	}
 }
 
-// The test fails if a large frame that takes longer than the timeouts, but makes progress, is not
-// received.
+// TestConn_SlowFrameDoesNotTimeOut fails if a large frame that takes longer than the timeouts, but
+// makes progress, is not received.
 func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))

@@ -138,9 +138,9 @@ func TestElections_Forget(t *testing.T) {
 	require.True(t, es.Get("ended").Ended)
 }
 
-// TestElections_Forgettable fails if elections are not forgotten in the order in which they were
+// TestElections_OldestIsForgottenFirst fails if elections are not forgotten in the order in which they were
 // ended, if they are neither old nor too many, or while a candidate can still lead them.
-func TestElections_Forgettable(t *testing.T) {
+func TestElections_OldestIsForgottenFirst(t *testing.T) {
 	es := newElections()
 	clock := now
 	over := func(string) bool { return true }
@@ -169,9 +169,9 @@ func TestElections_Forgettable(t *testing.T) {
 	require.Zero(t, es.Forgettable(now, func(string) bool { return false }))
 }
 
-// TestElections_Former fails if the head of a queue does not learn how the head before it has left, or
-// is told that a candidate has resigned that has not led.
-func TestElections_Former(t *testing.T) {
+// TestElections_HeadKnowsHowFormerLeft fails if the head of a queue does not learn how the head before
+// it has left, or is told that a candidate has resigned that has not led.
+func TestElections_HeadKnowsHowFormerLeft(t *testing.T) {
 	es, index := newElections(), uint64(1)
 	apply := func(op entry.Op) uint64 {
 		index++

@@ -71,7 +71,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// The test fails if a file whose CRCs are correct and whose frames are invalid is accepted.
+// TestScanner_RejectsInvalidFrames fails if a file whose CRCs are correct and whose frames are invalid
+// is accepted.
 func TestScanner_RejectsInvalidFrames(t *testing.T) {
 	meta, err := metaOf(3).encode()
 	require.NoError(t, err)

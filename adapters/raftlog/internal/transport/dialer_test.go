@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// The test fails if a peer does not detect a partition, which causes no error, or does not restore the
-// connection afterwards.
+// TestDialer_ReconnectsAfterPartition fails if a peer does not detect a partition, which causes no
+// error, or does not restore the connection afterwards.
 func TestDialer_ReconnectsAfterPartition(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", peersOf("a"))

@@ -126,7 +126,8 @@ func TestListen_ClientsAndSnapshots(t *testing.T) {
 	})
 }
 
-// The test fails if many connections that send nothing prevent other connections.
+// TestListen_LimitsPendingHandshakes fails if many connections that send nothing prevent other
+// connections.
 func TestListen_LimitsPendingHandshakes(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		b := h.startPeer("b", nil)

@@ -33,8 +33,8 @@ func TestSession_FramesAreInOrder(t *testing.T) {
 	})
 }
 
-// The test fails if a heartbeat waits for 10 MB of queued entries. It waits only for the data that was
-// written to the connection before.
+// TestSession_UrgentFrameOvertakes fails if a heartbeat waits for 10 MB of queued entries. It waits
+// only for the data that was written to the connection before.
 func TestSession_UrgentFrameOvertakes(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
@@ -62,8 +62,8 @@ func TestSession_UrgentFrameOvertakes(t *testing.T) {
 	})
 }
 
-// The test fails if a peer that is not in SetPeers cannot connect, or receives no replies on its
-// connection.
+// TestSession_UnknownPeer fails if a peer that is not in SetPeers cannot connect, or receives no
+// replies on its connection.
 func TestSession_UnknownPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
@@ -80,8 +80,8 @@ func TestSession_UnknownPeer(t *testing.T) {
 	})
 }
 
-// The test fails if a replaced session that ends after its peer was removed and has connected again
-// removes the peer once more, so that frames for it are dropped.
+// TestSession_ReplacedEndsLate fails if a replaced session that ends after its peer was removed and has
+// connected again removes the peer once more, so that frames for it are dropped.
 func TestSession_ReplacedEndsLate(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
@@ -110,8 +110,8 @@ func TestSession_ReplacedEndsLate(t *testing.T) {
 	})
 }
 
-// The test fails if a peer that does not read blocks Send, or affects frames to and from other peers.
-// Frames for it are dropped.
+// TestSession_PeerThatDoesNotRead fails if a peer that does not read blocks Send, or affects frames to
+// and from other peers. Frames for it are dropped.
 func TestSession_PeerThatDoesNotRead(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b", "c")), h.startPeer("b", peersOf("a"))
