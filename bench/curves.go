@@ -37,12 +37,12 @@ type point struct {
 
 func (b *bench) curves() []curve {
 	return []curve{
-		{"candidates", "candidates of one election, with 20 connections", []int{1, 10, 100, 1000, 2000, 5000, 10000, 20000, 50000}, "hand-over, ms", b.candidatesPoint},
-		{"elections", "elections on one connection, with a candidate each", []int{1, 10, 100, 1000, 10000}, "", b.electionsPoint},
-		{"contenders", "contenders for one lock, with a connection each", []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, "", b.contendersPoint},
-		{"cache", "znodes of a cache, with 100 bytes each", []int{10, 100, 1000, 10000, 100000, 1000000}, "", b.cachePoint},
-		{"items", "items of one queue, with 100 bytes each", []int{10, 100, 1000, 10000, 20000, 50000}, "first item, ms", b.itemsPoint},
-		{"consumers", "consumers of one queue, with a connection each", []int{1, 4, 16, 64, 256}, "idle, requests", b.consumersPoint},
+		{"candidates", "candidates of one election, with 20 connections", []int{1, 10, 100, 1000, 2000, 5000, 10000, 20000, 50000}, "hand-over, ms", b.measureCandidatesPoint},
+		{"elections", "elections on one connection, with a candidate each", []int{1, 10, 100, 1000, 10000}, "", b.measureElectionsPoint},
+		{"contenders", "contenders for one lock, with a connection each", []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, "", b.measureContendersPoint},
+		{"cache", "znodes of a cache, with 100 bytes each", []int{10, 100, 1000, 10000, 100000, 1000000}, "", b.measureCachePoint},
+		{"items", "items of one queue, with 100 bytes each", []int{10, 100, 1000, 10000, 20000, 50000}, "first item, ms", b.measureItemsPoint},
+		{"consumers", "consumers of one queue, with a connection each", []int{1, 4, 16, 64, 256}, "idle, requests", b.measureConsumersPoint},
 	}
 }
 
@@ -152,8 +152,8 @@ func (b *bench) costOf(ctx context.Context, n int, build func() (time.Duration, 
 	}, err
 }
 
-// candidatesPoint lets n candidates join an election at the same time, and then measures hand-overs.
-func (b *bench) candidatesPoint(ctx context.Context, c contestant, n int) (point, error) {
+// measureCandidatesPoint lets n candidates join an election at the same time, and then measures hand-overs.
+func (b *bench) measureCandidatesPoint(ctx context.Context, c contestant, n int) (point, error) {
 	dir, err := b.server.newDir()
 	if err != nil {
 		return point{}, err
@@ -180,8 +180,8 @@ func (b *bench) candidatesPoint(ctx context.Context, c contestant, n int) (point
 	return p, err
 }
 
-// electionsPoint lets one session lead n elections.
-func (b *bench) electionsPoint(ctx context.Context, c contestant, n int) (point, error) {
+// measureElectionsPoint lets one session lead n elections.
+func (b *bench) measureElectionsPoint(ctx context.Context, c contestant, n int) (point, error) {
 	dir, err := b.server.newDirWith(n, nil)
 	if err != nil {
 		return point{}, err
@@ -192,10 +192,10 @@ func (b *bench) electionsPoint(ctx context.Context, c contestant, n int) (point,
 	return b.costOf(ctx, n, func() (time.Duration, error) { return leadAll(ctx, c, dir, n) })
 }
 
-// contendersPoint lets n sessions acquire and release a lock repeatedly. The time and the requests are
+// measureContendersPoint lets n sessions acquire and release a lock repeatedly. The time and the requests are
 // those per lock. The watches and the heap are those per contender, and are measured in a second
 // period.
-func (b *bench) contendersPoint(ctx context.Context, c contestant, n int) (point, error) {
+func (b *bench) measureContendersPoint(ctx context.Context, c contestant, n int) (point, error) {
 	dir, err := b.server.newDirWith(1, nil)
 	if err != nil {
 		return point{}, err
@@ -245,9 +245,9 @@ func (b *bench) contendersPoint(ctx context.Context, c contestant, n int) (point
 	return p, h.err
 }
 
-// cachePoint fills a cache of n znodes. The watches and the heap are those of a second cache, which
+// measureCachePoint fills a cache of n znodes. The watches and the heap are those of a second cache, which
 // remains open; the baseline has no such cache.
-func (b *bench) cachePoint(ctx context.Context, c contestant, n int) (point, error) {
+func (b *bench) measureCachePoint(ctx context.Context, c contestant, n int) (point, error) {
 	dir, err := b.server.newDirWith(n, make([]byte, cachedSize))
 	if err != nil {
 		return point{}, err

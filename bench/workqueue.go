@@ -68,10 +68,10 @@ func (w workQueue) close() error {
 	return err
 }
 
-// itemsPoint puts n items into a queue. The costs are those of an item that one consumer takes and
+// measureItemsPoint puts n items into a queue. The costs are those of an item that one consumer takes and
 // acknowledges while the queue contains n items. The additional column is the time until a new consumer
 // receives an item.
-func (b *bench) itemsPoint(ctx context.Context, c contestant, n int) (p point, err error) {
+func (b *bench) measureItemsPoint(ctx context.Context, c contestant, n int) (p point, err error) {
 	w, err := b.openWorkQueue(c, 1)
 	if err != nil {
 		return p, err
@@ -106,9 +106,9 @@ func (b *bench) itemsPoint(ctx context.Context, c contestant, n int) (p point, e
 	return p, err
 }
 
-// consumersPoint lets n consumers work off items that are put together. The costs are those of an item. The additional
+// measureConsumersPoint lets n consumers work off items that are put together. The costs are those of an item. The additional
 // column is the number of requests for an item that is put while all consumers are idle.
-func (b *bench) consumersPoint(ctx context.Context, c contestant, n int) (p point, err error) {
+func (b *bench) measureConsumersPoint(ctx context.Context, c contestant, n int) (p point, err error) {
 	const items, single = 1000, 20
 	w, err := b.openWorkQueue(c, n)
 	if err != nil {

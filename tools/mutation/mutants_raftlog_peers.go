@@ -117,7 +117,7 @@ var raftlogPeerMutants = []mutant{
 		name: "raftlog/cut-off", breaks: "a voter that the leader does not reach never has a leader",
 		file: "adapters/raftlog/internal/core/admission.go",
 		edits: []edit{
-			{"\tc.cutOff.announcementPassedOn(c, c.names.numberOf(sender), c.names.numberOf(from))\n", ""},
+			{"\tc.cutOff.handlePassedOnAnnouncement(c, c.names.numberOf(sender), c.names.numberOf(from))\n", ""},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestCutOff_LeaderStepsDown",
 	},

@@ -179,11 +179,11 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 			case attempt > maxRepeats:
 				return changefeed.Record{}, changefeed.ErrConflict
 			}
-			if v, err = s.conflict(ctx, v.uid, prev); err != nil {
+			if v, err = s.resolveConflict(ctx, v.uid, prev); err != nil {
 				return changefeed.Record{}, err
 			}
 		}
-		_, err := s.conflict(ctx, "", prev)
+		_, err := s.resolveConflict(ctx, "", prev)
 		return changefeed.Record{}, err
 	})
 }
@@ -204,10 +204,10 @@ func (s *Store) patch(ctx context.Context, prev version, next changefeed.Record,
 	return s.send(ctx, s.client.Patch(types.MergePatchType).Name(s.name).Param("fieldManager", fieldManager).Body(body))
 }
 
-// conflict reads the Lease after a conflict. If the Lease still has the uid and its record is still
-// prev, another program has changed only its metadata, and conflict returns the new version. Otherwise
+// resolveConflict reads the Lease after a conflict. If the Lease still has the uid and its record is still
+// prev, another program has changed only its metadata, and resolveConflict returns the new version. Otherwise
 // it returns ErrConflict, or ErrNoRecord if the record does not exist.
-func (s *Store) conflict(ctx context.Context, uid string, prev changefeed.Record) (version, error) {
+func (s *Store) resolveConflict(ctx context.Context, uid string, prev changefeed.Record) (version, error) {
 	var r changefeed.Record
 	l, err := s.get(ctx)
 	if err == nil {

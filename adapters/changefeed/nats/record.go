@@ -75,7 +75,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record, data []byte) (changefeed.Record, error) {
 	created, revision, err := parseVersion(prev.Version)
 	if err != nil {
-		return changefeed.Record{}, s.conflict(ctx)
+		return changefeed.Record{}, s.conflictError(ctx)
 	}
 	before := s.conn.LastError()
 	kv, err := s.openBucket(ctx)
@@ -90,7 +90,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record,
 		next.Version, next.Time = formatVersion(created, revision), time.Time{}
 		return next, nil
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return changefeed.Record{}, s.conflict(ctx)
+		return changefeed.Record{}, s.conflictError(ctx)
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		// No server has accepted the write, because the bucket does not exist or has no leader.
 		if _, missing := s.creationTime(ctx); errors.Is(missing, errNoBucket) {
@@ -107,8 +107,8 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record,
 	return changefeed.Record{}, s.withReport(before, s.wrapOutcome(ctx, "write", err))
 }
 
-// conflict returns ErrConflict, or ErrNoRecord if the record does not exist.
-func (s *Store) conflict(ctx context.Context) error {
+// conflictError returns ErrConflict, or ErrNoRecord if the record does not exist.
+func (s *Store) conflictError(ctx context.Context) error {
 	if _, err := s.readRecord(ctx); errors.Is(err, changefeed.ErrNoRecord) {
 		return changefeed.ErrNoRecord
 	}

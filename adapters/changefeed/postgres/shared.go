@@ -154,10 +154,10 @@ func (s *shared) closedError(ctx context.Context) error {
 	return nil
 }
 
-// requests returns the pool for the requests of stores. This is not the pool of the program, whose
+// poolForRequests returns the pool for the requests of stores. This is not the pool of the program, whose
 // queries could occupy all connections for longer than a lease. If the program has closed its pool, the
 // error is that of the pool.
-func (s *shared) requests(ctx context.Context) (*pgxpool.Pool, error) {
+func (s *shared) poolForRequests(ctx context.Context) (*pgxpool.Pool, error) {
 	if err := s.closedError(ctx); err != nil {
 		return nil, err
 	}

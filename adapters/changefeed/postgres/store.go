@@ -183,7 +183,7 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 // execute executes a statement in a transaction that waits for a lock for lockLimit at most. Both
 // are sent together, so that they need one round trip. receive receives the reply to the statement.
 func (s *Store) execute(ctx context.Context, sql string, args []any, receive func(replies pgx.BatchResults) error) error {
-	pool, err := s.shared.requests(ctx)
+	pool, err := s.shared.poolForRequests(ctx)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func TestMove_NotRevertedByConcurrentChange(t *testing.T) {
 	other.core.cfg.Self.Addr = "moved:1"
 	member, _ := l.core.Replica().Members.FindID(other.self.ID)
 	require.NoError(t, l.core.proposeMove(member, "moved:1"))
-	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: selves(h.peers)}).Err)
+	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: apiPeersOf(h.peers)}).Err)
 	h.advance(time.Second)
 	for _, p := range h.peers {
 		m := p.core.Replica().Members

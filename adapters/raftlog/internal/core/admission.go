@@ -165,7 +165,7 @@ func (a *admission) receivePassedOn(c *Core, from string, body []byte) error {
 	if c.replica.Members.IsRemoved(sender) {
 		return nil
 	}
-	c.cutOff.announcementPassedOn(c, c.names.numberOf(sender), c.names.numberOf(from))
+	c.cutOff.handlePassedOnAnnouncement(c, c.names.numberOf(sender), c.names.numberOf(from))
 	return a.answerAnnouncement(c, sender, m)
 }
 

@@ -254,8 +254,8 @@ func (x *membershipChange) writeSettled(c *Core, now time.Duration) {
 	}
 }
 
-// settledApplied replies to the callers of the change if the outcome is its Settled entry.
-func (x *membershipChange) settledApplied(c *Core, o replica.Outcome) {
+// handleSettled replies to the callers of the change if the outcome is its Settled entry.
+func (x *membershipChange) handleSettled(c *Core, o replica.Outcome) {
 	m := c.replica.Members
 	if m.Settled != o.Index {
 		return

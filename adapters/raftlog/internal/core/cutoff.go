@@ -27,8 +27,8 @@ const (
 	handOverTimeouts = 100
 )
 
-// announcementPassedOn handles an announcement of a peer that another peer has passed on.
-func (o *cutOff) announcementPassedOn(c *Core, from, by uint64) {
+// handlePassedOnAnnouncement handles an announcement of a peer that another peer has passed on.
+func (o *cutOff) handlePassedOnAnnouncement(c *Core, from, by uint64) {
 	now := c.now()
 	if c.state != raft.StateLeader || !c.replica.Members.IsVoter(from) || c.isActive(from) {
 		return

@@ -137,8 +137,8 @@ func (x *expiry) proposeForget(c *Core) {
 	}
 }
 
-// controlApplied updates the leader's state after a Control entry was applied.
-func (x *expiry) controlApplied(c *Core, o replica.Outcome) {
+// handleControl updates the leader's state after a Control entry was applied.
+func (x *expiry) handleControl(c *Core, o replica.Outcome) {
 	if o.Election != "" {
 		_, known := x.ended[o.Election]
 		switch ended := c.replica.Elections.Get(o.Election).Ended; {

@@ -96,8 +96,8 @@ func voters(n int) (all []entry.Peer) {
 	return all
 }
 
-// selves returns the IDs and addresses of peers.
-func selves(peers []*peer) (all []api.Peer) {
+// apiPeersOf returns the IDs and addresses of peers.
+func apiPeersOf(peers []*peer) (all []api.Peer) {
 	for _, p := range peers {
 		all = append(all, p.self)
 	}

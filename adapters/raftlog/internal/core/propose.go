@@ -293,8 +293,8 @@ func (p *proposals) becomeReady(c *Core) {
 	}
 }
 
-// entryApplied replies to the requests for an entry when the state machine has applied it as well.
-func (p *proposals) entryApplied(c *Core, o replica.Outcome) {
+// replyToApplied replies to the requests for an entry when the state machine has applied it as well.
+func (p *proposals) replyToApplied(c *Core, o replica.Outcome) {
 	applied := p.pending[o.ID]
 	if applied == nil || applied.kind != o.Kind {
 		return

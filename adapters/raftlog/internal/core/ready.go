@@ -240,8 +240,8 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 		}
 		c.lease.requestLease(c, c.now()) // a ready leader replies without waiting for the next heartbeat
 	case api.KindControl:
-		c.expiry.controlApplied(c, o)
-		c.change.settledApplied(c, o)
+		c.expiry.handleControl(c, o)
+		c.change.handleSettled(c, o)
 		if isLeader && o.Term == c.term {
 			c.transfer.transferApplied(c, o)
 		}
@@ -249,7 +249,7 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 		c.admission.configApplied(o)
 		c.change.configApplied(c, o)
 	}
-	c.proposals.entryApplied(c, o)
+	c.proposals.replyToApplied(c, o)
 }
 
 // ReportApplied reports the index up to which the state machine has applied entries, or needs none of

@@ -18,7 +18,7 @@ func TestRemoved_WhilePartitioned(t *testing.T) {
 	l := h.leader()
 	removed := h.others(l, learner)[0]
 	h.isolate(removed)
-	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: selves(h.others(removed))}).Err)
+	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: apiPeersOf(h.others(removed))}).Err)
 	h.cut = func(string, string) bool { return false }
 	h.waitFor("the peer knows that it was removed", func() bool { return removed.core.Status().Role == Removed })
 	require.Equal(t, []string{removed.self.ID}, removed.core.Membership().Removed)

@@ -111,7 +111,7 @@ func (c *clients) changeVoters(id api.RequestID, to []api.Peer, end func()) {
 			h.failf("%s: change to %v: %v", p.ID, to, r.Err)
 		}
 	})
-	p.input(func() { p.core.Propose(r) })
+	p.runInput(func() { p.core.Propose(r) })
 }
 
 // containsRemoved reports whether one of the peers was removed.

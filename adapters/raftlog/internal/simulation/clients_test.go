@@ -204,7 +204,7 @@ func (c *clients) proposeUntilKnown(up *update, end func()) {
 			end()
 		}
 	})
-	p.input(func() { p.core.Propose(r) })
+	p.runInput(func() { p.core.Propose(r) })
 	h.schedule(h.duration(100*time.Millisecond, 600*time.Millisecond), again)
 }
 
@@ -241,7 +241,7 @@ func (c *clients) runReader() {
 
 func (c *clients) readLinearizable(p *peer, ok func()) {
 	h := c.h
-	p.input(func() {
+	p.runInput(func() {
 		if !p.up {
 			return
 		}

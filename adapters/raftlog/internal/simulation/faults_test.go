@@ -134,18 +134,18 @@ func (h *harness) injectFaults() {
 		if p := h.leader(); p != nil {
 			h.tracef("%s: hands over", p.ID)
 			h.checker.counts["handOvers"]++
-			p.input(p.core.HandOver)
+			p.runInput(p.core.HandOver)
 		}
 	})
 	h.repeatRandomly(h.faults.snapshot, func() {
 		if p := h.likelyLeader(); p != nil {
-			p.input(p.core.RequestSnapshot)
+			p.runInput(p.core.RequestSnapshot)
 		}
 	})
 	h.repeatRandomly(h.faults.resign, func() {
 		if p := h.likelyLeader(); p != nil {
 			name := electionName(h.rand.IntN(h.elections))
-			p.input(func() { p.resignElection(name) })
+			p.runInput(func() { p.resignElection(name) })
 		}
 	})
 	h.repeatRandomly(h.faults.endElection, func() {

@@ -76,7 +76,7 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 				return
 			}
 			deliver := func() {
-				p.input(func() {
+				p.runInput(func() {
 					if p.connect(from, claim) {
 						p.receive(from.ID, frame)
 					}
@@ -105,11 +105,11 @@ func (h *harness) sendSnapshot(from *peer, to string, index uint64, frame []byte
 	h.schedule(d, func() {
 		if from.process != process || !p.up || p.diskFull || h.net.cuts[pair{from.ID, to}] > 0 {
 			if from.process == process {
-				from.input(func() { from.core.ReportSnapshotSent(to, false) })
+				from.runInput(func() { from.core.ReportSnapshotSent(to, false) })
 			}
 			return
 		}
-		p.input(func() {
+		p.runInput(func() {
 			if !p.connect(from, claim) {
 				return
 			}
@@ -120,7 +120,7 @@ func (h *harness) sendSnapshot(from *peer, to string, index uint64, frame []byte
 			}
 		})
 		if from.process == process {
-			from.input(func() { from.core.ReportSnapshotSent(to, true) })
+			from.runInput(func() { from.core.ReportSnapshotSent(to, true) })
 		}
 	})
 }

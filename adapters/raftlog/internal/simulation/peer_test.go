@@ -137,8 +137,8 @@ func (p *peer) advanceCore() {
 	p.scheduleInput(tick+p.h.duration(0, tick/10), p.advanceCore)
 }
 
-// input calls f for the process: now, or when a paused process continues.
-func (p *peer) input(f func()) {
+// runInput calls f for the process: now, or when a paused process continues.
+func (p *peer) runInput(f func()) {
 	if p.corrupt {
 		defer p.recoverFault()
 	}
@@ -160,7 +160,7 @@ func (p *peer) scheduleInput(d time.Duration, f func()) {
 	process := p.process
 	p.h.schedule(d, func() {
 		if p.process == process {
-			p.input(f)
+			p.runInput(f)
 		}
 	})
 }
