@@ -234,7 +234,7 @@ func nextBatch(tasks []writeTask) (int, filelog.Batch) {
 func (n *Node) installSnapshot(log *filelog.Appender, t writeTask, batch filelog.Batch) (*core.Installed, error) {
 	meta := t.write.Snapshot.GetMetadata()
 	if t.staged == "" {
-		return nil, fmt.Errorf("install snapshot of entry %d: it was not received", meta.GetIndex())
+		return nil, fmt.Errorf("install snapshot of entry %d: the snapshot was not received", meta.GetIndex())
 	}
 	if err := log.Reserve(); err != nil { // reserve the space before the snapshot is installed
 		return nil, err

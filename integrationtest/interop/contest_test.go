@@ -45,7 +45,7 @@ func acquireOnce(ctx context.Context, acquire acquireFunc, r *resource, name, ki
 	err = h.Err()
 	r.release(name)
 	if err != nil {
-		return fmt.Errorf("%s has lost it: %w", name, err)
+		return fmt.Errorf("%s has lost the resource: %w", name, err)
 	}
 	return bubble.Repeated(h.Release)
 }

@@ -185,7 +185,7 @@ func (i Identity) checkServer(s tls.ConnectionState) error {
 	if len(i.PeerNames) == 0 || hasName(s.PeerCertificates[0], i.PeerNames) {
 		return nil
 	}
-	return &RefusedError{Reason: ReasonCertificate, Err: fmt.Errorf("it is for %s, which is not one of the allowed names %s",
+	return &RefusedError{Reason: ReasonCertificate, Err: fmt.Errorf("the certificate is for %s, which is not one of the allowed names %s",
 		strings.Join(certificateNames(s.PeerCertificates[0]), ", "), strings.Join(i.PeerNames, ", "))}
 }
 

@@ -230,7 +230,7 @@ func (s *State) applyConfig(o *Outcome) error {
 // moveMember changes the address of a member. Two members never have the same address.
 func (m *Members) moveMember(raft uint64, addr string, index uint64) error {
 	if _, member := m.Find(raft); !member {
-		return fmt.Errorf("%w: it is not a member", api.ErrInvalid)
+		return fmt.Errorf("%w: the peer that moves is not a member", api.ErrInvalid)
 	}
 	if other, taken := m.FindAddr(addr); taken && other.Raft != raft {
 		return fmt.Errorf("%w: peer %s has the address %s", api.ErrInvalid, other.ID, addr)

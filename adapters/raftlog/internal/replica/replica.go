@@ -95,9 +95,9 @@ func (s *State) CheckID(id api.RequestID, sum uint32, now time.Time) (index uint
 	}
 	switch made := id.Time(); {
 	case made.Before(now.Add(-s.Window)), made.Before(s.Horizon):
-		return 0, false, fmt.Errorf("%w: its time is %v, and the window is %v", api.ErrStale, made.UTC(), s.Window)
+		return 0, false, fmt.Errorf("%w: the time of the request ID is %v, and the window is %v", api.ErrStale, made.UTC(), s.Window)
 	case made.After(now.Add(MaxAhead)):
-		return 0, false, fmt.Errorf("%w: its time is %v, and the time of the leader is %v", api.ErrFuture, made.UTC(), now.UTC())
+		return 0, false, fmt.Errorf("%w: the time of the request ID is %v, and the time of the leader is %v", api.ErrFuture, made.UTC(), now.UTC())
 	}
 	return 0, false, nil
 }
