@@ -152,7 +152,7 @@ func TestElector_RandomEvents(t *testing.T) {
 				r.backendEvent()
 				r.wait(time.Duration(r.intN(12)) * 3 * time.Second)
 			}
-			if seed%3 != 0 { // otherwise Run is stopped while anything can be in progress
+			if seed%3 != 0 { // in the other runs, Run is stopped while anything can be in progress
 				r.mu.Lock()
 				r.noFailures = true
 				r.mu.Unlock()

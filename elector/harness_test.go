@@ -82,7 +82,7 @@ type harness struct {
 	elector *Elector
 	backend *scriptedBackend
 	stop    context.CancelFunc // cancels the context of Run
-	done    chan struct{}      // is closed when Run has returned
+	done    chan struct{}      // closed when Run has returned
 	err     error              // the result of Run; valid after done is closed
 }
 

@@ -36,7 +36,7 @@ type Server struct {
 	rejectsClients bool       // whether the server was behind for longer than the sync limit, or has lost the majority
 	stopSync       func()     // stops the timer of the sync limit
 	faults         connFaults // the faults of later connections
-	bound          string     // a copy of addr that e.mu guards
+	bound          string     // a copy of addr that the mutex of the ensemble guards
 
 	lnMu sync.Mutex
 	ln   net.Listener

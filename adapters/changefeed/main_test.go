@@ -225,7 +225,7 @@ func (c *candidate) start() {
 			c.h.leader()
 			select {
 			case c.h.changed <- struct{}{}:
-			default: // an earlier change was not received yet
+			default: // the reader has not received an earlier change yet
 			}
 		}
 	})

@@ -115,7 +115,7 @@ func TestCampaign_SecondCandidateIsNext(t *testing.T) {
 	}{
 		{[]replica.Candidate{{ID: "b", Token: 5}, {ID: "c"}, {ID: "a"}}, false},
 		{[]replica.Candidate{{ID: "b", Token: 5}, {ID: "a"}}, true},
-		{[]replica.Candidate{{ID: "a", Token: 6}}, false}, // without a lease
+		{[]replica.Candidate{{ID: "a", Token: 6}}, false}, // a queue without a lease
 		{nil, false},
 	} {
 		c.election.setQueue(replica.Election{Candidates: step.queue})

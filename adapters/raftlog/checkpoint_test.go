@@ -41,7 +41,7 @@ func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 		defer s.Close()
 		update, checkpoint := nextEvent(t, s), nextEvent(t, s)
 		require.Equal(t, []byte("update"), update.Entry.Data)
-		if checkpoint.Entry.Kind == api.KindControl { // A tried to transfer its leadership when it was stopped
+		if checkpoint.Entry.Kind == api.KindControl { // peer A has tried to transfer its leadership when it was stopped
 			checkpoint = nextEvent(t, s)
 		}
 		require.Equal(t, api.KindCheckpoint, checkpoint.Entry.Kind)

@@ -42,7 +42,7 @@ func TestOpen_EarlierFormat(t *testing.T) {
 // peer does not do what it must: start, or return an error with the file and the remedy after it may
 // have lost what it has acknowledged.
 func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
-	const segment = "SEGMENT" // is replaced by the name of the first segment of the log
+	const segment = "SEGMENT" // a placeholder for the name of the first segment of the log
 	write := func(name string, content []byte) func(t *testing.T, h *harness, d *testenv.Disk) {
 		return func(t *testing.T, _ *harness, d *testenv.Disk) { require.NoError(t, disk.Replace(d, name, content)) }
 	}
@@ -91,8 +91,8 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, h *harness, d *testenv.Disk)
 		denied string // the file that must not be opened
-		file   string // in the error
-		remedy string // in the error; empty if the peer starts
+		file   string // the name of the file that the error must contain
+		remedy string // the remedy that the error must contain; empty if the peer starts
 		err    error
 	}{
 		"log: flipped bit":                        {change: edit("log/"+segment, flip), file: "log/" + segment, remedy: newID, err: api.ErrFault},

@@ -381,7 +381,7 @@ func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 		heal()
 		waitFor(t, "the peer knows", func() bool { return !isQueued(p) })
 		h.net.Delay(p.Addr, l.Addr, time.Second)
-		time.Sleep(700 * time.Millisecond) // a heartbeat and a tick, after which the request is in flight
+		time.Sleep(700 * time.Millisecond) // wait for a heartbeat and a tick, after which the request is in flight
 		if c.Resign() == nil {
 			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 				require.False(t, isQueued(l))

@@ -21,7 +21,7 @@ type knownPeers struct {
 	registry identity.Registry
 	stored   map[string]string   // the instances that are on disk
 	unstored bool                // the registry differs from the file, because a write has failed
-	refusals identity.Refusals   // of this peer by others
+	refusals identity.Refusals   // the refusals of this peer by others
 	reported transport.Reporters // limit how often the refusals of each peer are logged, by its ID
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.

@@ -263,7 +263,7 @@ func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 		for _, reason := range []link.Reason{
 			link.ReasonFounding, link.ReasonRunning, link.ReasonCluster, link.ReasonRecovered, link.ReasonInstance, link.ReasonEarlier, link.ReasonUncommitted,
 		} {
-			for range 12 { // longer than the time for which a majority must refuse a peer before it stops
+			for range 12 { // together longer than the time for which a majority must refuse a peer before it stops
 				n.HandleRefusal(b.ID, &link.RefusedError{Reason: reason})
 				n.HandleRefusal("z", &link.RefusedError{Reason: reason})
 				time.Sleep(time.Second)

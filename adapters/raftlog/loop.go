@@ -17,7 +17,7 @@ import (
 type loopRequest struct {
 	core.Request
 	reply chan core.Reply // receives the reply; has capacity 1, so that the loop does not wait
-	ctx   context.Context // of the caller; if it is done, the request is not started
+	ctx   context.Context // the context of the caller; if it is done, the request is not started
 }
 
 // runLoop owns the core. It receives all inputs over channels, and passes all output to queues and

@@ -70,7 +70,7 @@ func TestJoin_WithoutPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		start := time.Now()
-		var logs bytes.Buffer // only one goroutine logs until Open returns
+		var logs bytes.Buffer // needs no lock, because only one goroutine logs until Open returns
 		_, err := h.openPeer(peerInfo(3), func(c *raftlog.Config) {
 			c.JoinTimeout, c.Logger = 5*time.Second, slog.New(slog.NewTextHandler(&logs, nil))
 		})
@@ -294,7 +294,7 @@ func TestJoin_RemovedPeer(t *testing.T) {
 		h.changeVoters(t, h.peers[0], h.peers[0], h.peers[1], peerInfo(3))
 		require.NoError(t, h.stopPeer(h.peers[2]))
 		h.mu.Lock()
-		delete(h.disks, h.peers[2].ID) // it restarts with an empty directory as a joining peer
+		delete(h.disks, h.peers[2].ID) // the peer restarts with an empty directory, as a joining peer
 		h.mu.Unlock()
 		_, err := h.openPeer(h.peers[2], founders(h.peers[0], h.peers[1], peerInfo(3)))
 		require.ErrorIs(t, err, api.ErrIdentity)

@@ -377,7 +377,7 @@ func TestElectionPropose_LaterLeadership(t *testing.T) {
 		former := c.Current().Leadership
 		heal := h.isolate(p)
 		waitFor(t, "the leadership is lost", func() bool { return former.Err() != nil })
-		time.Sleep(10 * time.Second) // until the candidate is removed from the queue
+		time.Sleep(10 * time.Second) // wait until the candidate is removed from the queue
 		heal()
 		waitFor(t, "the candidate leads again", c.isLeader)
 		l := c.Current().Leadership

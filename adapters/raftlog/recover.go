@@ -31,7 +31,7 @@ type RecoverConfig struct {
 	// DryRun makes RecoverOffline return its result without changing anything.
 	DryRun bool
 
-	fs disk.FS // for tests
+	fs disk.FS // tests replace the file system
 }
 
 // Recovery is the result of [RecoverOffline].

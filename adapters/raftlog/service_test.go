@@ -108,7 +108,7 @@ func TestServeClient_LimitsIncompleteFrames(t *testing.T) {
 			var raws []net.Conn
 			data := make([]byte, c.sent)
 			for i := range c.clients {
-				raw, _ := h.dialClient(t, "client:1", fmt.Sprint("stalled", i), p, link.PurposeClient) // each with another ID
+				raw, _ := h.dialClient(t, "client:1", fmt.Sprint("stalled", i), p, link.PurposeClient) // each connection has another client ID
 				raws = append(raws, raw)
 			}
 			for _, raw := range raws {

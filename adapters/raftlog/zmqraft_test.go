@@ -82,7 +82,7 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		h.proposeAll(t, h.peers[0], "a")
 		leader := h.waitForLeader(t)
 		heal := h.isolate(leader)
-		for i := range 2000 { // only the leader has these entries
+		for i := range 2000 { // these entries are only in the log of the leader
 			go func() {
 				_, _ = h.node(leader).Propose(contextWithin(t, time.Minute), api.NewRequestID(), fmt.Append(nil, i))
 			}()
@@ -91,7 +91,7 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		for _, u := range numbered("b", 10) {
 			proposeUntilKnown(t, h.node(h.others(leader)[0]), api.NewRequestID(), u)
 		}
-		for _, p := range h.peers { // each request takes 20 ms
+		for _, p := range h.peers { // this delay makes each request take 20 ms
 			for _, q := range h.peers {
 				h.net.Delay(p.Addr, q.Addr, 10*time.Millisecond)
 			}
@@ -122,7 +122,7 @@ func TestZ13_ContradictionStopsOnlyTheNode(t *testing.T) {
 		leader := h.waitForLeader(t)
 		p := h.others(leader)[0]
 		require.NoError(t, h.stopPeer(p))
-		old := h.disks[p.ID].Crash() // a copy from before the updates
+		old := h.disks[p.ID].Crash() // a copy of the disk from before the updates
 		h.disks[p.ID] = old.Crash()
 		h.startPeer(p)
 		h.proposeAll(t, leader, numbered("a", 20)...)

@@ -13,7 +13,7 @@ type timeouts int
 
 const (
 	defaultTimeouts timeouts = iota // the defaults of each library
-	shortTimeouts                   // an election timeout of 200 ms
+	shortTimeouts                   // timeouts with an election timeout of 200 ms
 )
 
 // contestant is a replicated log with certain settings.

@@ -130,7 +130,7 @@ func (a *also) readFile(s *settings) (*settings, error) {
 // variable may be needed for the first backend, but would replace the key when the file is that of --config.
 func (s *settings) warnOfVariables() {
 	s.keys.VisitAll(func(f *pflag.Flag) {
-		if !f.Changed || f.Name == keyCommand { // no variable sets the program
+		if !f.Changed || f.Name == keyCommand { // the program is not set by a variable
 			return
 		}
 		value := f.Value.String()

@@ -24,7 +24,7 @@ type leaderView struct {
 	mu       sync.Mutex
 	leader   *candidateInfo // the leader; nil if it is unknown
 	changes  []leaderChange // the last changes of the leader, at most maxChanges
-	onChange func()         // is called after each observation; it may be nil
+	onChange func()         // called after each observation; it may be nil
 }
 
 // maxChanges is the number of changes of the leader that a leaderView remembers.

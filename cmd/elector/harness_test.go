@@ -133,7 +133,7 @@ func (h *harness) requireSuccession(inspect func()) {
 	h.Helper()
 	a := h.lead("a", stubborn)
 	watch := h.command("watch")
-	watch.waitForOutput("") // a leads
+	watch.waitForOutput("") // waits until a leads
 	b := h.follow("b", stubborn)
 	a.signal(syscall.SIGKILL)
 	a.requireExit(-1)

@@ -33,7 +33,7 @@ type queueView struct {
 // queueState is the result of a list. It contains only what the page shows, since the texts of other programs can be long.
 type queueState struct {
 	at         time.Time       // the time of the list; zero if there was none
-	candidates []candidateInfo // at most maxPageCandidates
+	candidates []candidateInfo // the first candidates of the queue, at most maxPageCandidates
 	total      int             // the number of all candidates
 	err        error
 }

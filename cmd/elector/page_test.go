@@ -51,7 +51,7 @@ func requirePageText(t *testing.T, w *webServer, want ...string) {
 
 // TestPage fails if the page does not show the leader, the queue and the changes.
 func TestPage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // in the bubble the time is 2000-01-01 00:00
+	synctest.Test(t, func(t *testing.T) { // fake time begins at 2000-01-01 00:00
 		a := candidateInfo{Name: "a", Value: "a:80", ID: "/e/1", Token: 7, Joined: time.Now()}
 		b := candidateInfo{Name: "b", ID: "/e/2", Token: 9, Joined: time.Now().Add(time.Second)}
 		queue := []candidateInfo{a, b}

@@ -138,7 +138,7 @@ func TestRaftlog(t *testing.T) {
 
 	all[first] = r.run(first, exclusive, listening...)
 	pages := all[first].webClient()
-	pages.waitForPage("/readyz", 200, `{"ok":true}`) // it is queued
+	pages.waitForPage("/readyz", 200, `{"ok":true}`) // the candidate is in the queue
 	pages.waitForPage("/leader", 503, `"name":"`+second+`"`)
 	killed := time.Now()
 	all[second].signal(syscall.SIGKILL)

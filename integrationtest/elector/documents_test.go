@@ -318,7 +318,7 @@ func (s *shell) start(line string) *running {
 	r.process, err = testenv.StartProcess(cmd)
 	require.NoError(s, err)
 	s.Cleanup(func() {
-		_ = syscall.Kill(-r.process.Pid(), syscall.SIGKILL) // it has usually ended
+		_ = syscall.Kill(-r.process.Pid(), syscall.SIGKILL) // the process has usually ended already
 		<-r.process.Done()
 		if s.Failed() {
 			s.Logf("%s\n%s", line, r.output())
@@ -486,7 +486,7 @@ func (e example) run(s *shell, line string) {
 func TestDocuments_DevServer(t *testing.T) {
 	bin := newBin(t)
 	pid := os.Getpid()
-	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // so that the ports of the page are free
+	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // an address of this process, so that the ports that the page names are free
 	one := &shell{T: t, bin: bin, replace: strings.NewReplacer("exec elector dev-server", "exec elector dev-server --listen "+host+"1:2181")}
 	single := one.start("exec elector dev-server")
 	single.waitFor("listening on")

@@ -24,7 +24,7 @@ type proxy struct {
 	repository *repository
 	version    string
 	created    time.Time
-	dir        string             // a temporary directory
+	dir        string             // the temporary directory of the module proxy
 	env        []string           // the environment of the go command
 	cache      string             // the module cache of the go command
 	published  []gomodule.Version // the modules and versions that the directory contains

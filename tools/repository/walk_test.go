@@ -74,7 +74,7 @@ func TestWalk(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	text, err := os.ReadFile(profile)
 	require.NoError(t, err)
-	files := map[string][]string{} // by package
+	files := map[string][]string{} // the files that contain executed code, by package
 	for line := range strings.Lines(string(text)) {
 		file, rest, _ := strings.Cut(line, ":")
 		var from, to string

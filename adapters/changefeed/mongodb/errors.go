@@ -22,7 +22,7 @@ const useReplicaSet = "change streams need a replica set or a sharded cluster; s
 var adviceByCode = map[int]string{
 	unauthorized: "grant find, insert, update and changeStream on the collection, such as by the role readWrite",
 	18:           "correct the user and password of the client",
-	20:           useReplicaSet, // a retryable write or a change stream on a standalone server
+	20:           useReplicaSet, // the server is standalone, and rejects a retryable write or a change stream
 	40573:        useReplicaSet,
 	73:           "use another collection",
 	115:          "the server does not support change streams",

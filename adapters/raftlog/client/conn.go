@@ -14,7 +14,7 @@ import (
 // conn is a connection for all calls to a peer, or an attempt to make one.
 type conn struct {
 	startedAt time.Time
-	ready     chan struct{} // is closed when caller or err is set
+	ready     chan struct{} // closed when caller or err is set
 	caller    *rpc.Caller
 	err       error
 }

@@ -266,7 +266,7 @@ func TestSubscribe_WithLeader(t *testing.T) {
 func TestSubscribe_IncompleteSnapshot(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(9, 1)
-		network.Compact(make([]byte, 8<<20)) // more than the buffers of a connection
+		network.Compact(make([]byte, 8<<20)) // a snapshot larger than the buffers of a connection
 		network.Append(1, 1)
 		s := client.Subscribe(t.Context(), 1)
 		defer s.Close()

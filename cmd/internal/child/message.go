@@ -10,7 +10,7 @@ const watchdogName = "elector-watchdog"
 // of the task, because the program inherits that of its watchdog.
 type (
 	task struct {
-		Args [][]byte // not strings, which would have to be UTF-8 in JSON
+		Args [][]byte // not of type string, because strings in JSON would have to be UTF-8
 		limits
 		Sweep, Leased bool
 		Lease         lease

@@ -19,7 +19,7 @@ type target struct {
 	name     string
 	addr     string
 	clients  []*client
-	sessions map[int64]string // a name for each session ID, which is the same for both servers
+	sessions map[int64]string // names for session IDs, which are the same for both servers
 	zxid0    int64            // the zxid to which the zxids of replies are relative
 	opened   int
 }

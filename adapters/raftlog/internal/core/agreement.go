@@ -33,7 +33,7 @@ type historyPoint struct{ index, sum uint64 }
 // peerHistory is the result of the comparison with one peer.
 type peerHistory struct {
 	same    uint64          // the histories are equal up to this index
-	differs uint64          // they differ at this index; 0 if no difference is known
+	differs uint64          // the index at which the histories differ; 0 if no difference is known
 	waiting [2]historyPoint // checksums of entries that this peer has not applied yet
 }
 

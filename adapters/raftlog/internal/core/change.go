@@ -30,7 +30,7 @@ type membershipChange struct {
 	final         api.RequestID // the Final entry, until it is applied
 	finalAt       time.Duration // when the Final entry was proposed
 	settleAgain   time.Duration // when a Settled entry is proposed again; 0 if none was proposed
-	handOverUntil time.Duration // until when another leader should write Cnew
+	handOverUntil time.Duration // the time until which another leader should write Cnew
 }
 
 // pendingChange is a change that was requested from this leader.

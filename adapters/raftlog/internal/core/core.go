@@ -76,7 +76,7 @@ type Config struct {
 // Snapshot describes a snapshot on disk.
 type Snapshot struct {
 	Index, Term uint64
-	Size        int64  // of the file in bytes
+	Size        int64  // the size of the file in bytes
 	Members     uint64 // the index of the membership in the snapshot
 }
 
@@ -294,7 +294,7 @@ const (
 	Follower
 	Candidate
 	Leader
-	Removed // was removed from the cluster
+	Removed // this peer was removed from the cluster
 )
 
 func (r Role) String() string {

@@ -17,7 +17,7 @@ import (
 // receiver: after an entry of elections, members or a new leader, and before a reply to a request
 // that the receiver has made.
 type notices struct {
-	delayed []notice // at most one for each peer, oldest first
+	delayed []notice // the delayed notices, at most one for each peer, the oldest first
 }
 
 // notice is a delayed message without entries.

@@ -43,7 +43,7 @@ type proposals struct {
 	batchIDs  []api.RequestID             // the request IDs of the entries in batch
 	bytes     int                         // the size of the entries in batch
 	pending   map[api.RequestID]*proposal // proposed by this leader in this term, and not applied yet
-	results   []result                    // of entries that the state machine has not applied yet
+	results   []result                    // the results of entries that the state machine has not applied yet
 	unused    []*proposal                 // proposals whose memory is used again
 	forwarded map[uint64]forwardedRequest // requests of this peer to the leader, by their numbers
 	seq       uint64                      // the number of the last forwarded request
@@ -82,7 +82,7 @@ type result struct {
 func newProposals(cfg Config) proposals {
 	return proposals{
 		pending: map[api.RequestID]*proposal{}, forwarded: map[uint64]forwardedRequest{},
-		seq: cfg.Random(), // so that a reply to an earlier process is not mistaken for another reply
+		seq: cfg.Random(), // a random start, so that a reply to an earlier process is not mistaken for another reply
 	}
 }
 

@@ -54,7 +54,7 @@ func TestPropose_ReusedMemoryKeepsEarlierUpdate(t *testing.T) {
 	h, l := startCluster(t)
 	var want []string
 	for _, size := range []int{10, 3, maxKeptData + 1, 3, maxKeptData, 7} {
-		h.setDisksStalled(true) // until all updates are proposed, so that the engine stores them
+		h.setDisksStalled(true) // stalled until all updates are proposed, so that the engine stores them
 		for k := range 3 {
 			text := strings.Repeat(string(rune('a'+len(want)%26)), size+k)
 			want = append(want, text)

@@ -14,7 +14,7 @@ import (
 // TestRecords_RoundTrip fails if a record is not decoded as it was encoded, or if a part of a
 // record, or a record with a suffix, is accepted.
 func TestRecords_RoundTrip(t *testing.T) {
-	long := strings.Repeat("x", 3000) // longer than the strings that messages permit
+	long := strings.Repeat("x", 3000) // a string that is longer than those that messages permit
 	for _, op := range []Op{
 		{Do: Join, Election: "e", Candidate: "a/1", Name: "n", Peer: math.MaxUint64},
 		{Do: Expire, Peer: 7, Through: 1 << 60},

@@ -38,7 +38,7 @@ const (
 	formatVersion = 1
 
 	alignment  = 8
-	headSize   = 32 // of a record
+	headSize   = 32 // the size of the head of a record
 	headerSize = 72 // payload of a header
 	batchSize  = 16 // payload of a batch, without the hard state and the entries
 	stateSize  = 24 // hard state

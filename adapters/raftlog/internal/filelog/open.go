@@ -166,7 +166,7 @@ type segmentContent struct {
 	headerNumber uint64 // number of the header
 	chain        uint32 // the checksum of the previous segment, according to the header
 	end          position
-	offsets      []uint32 // of the valid entries
+	offsets      []uint32 // the offsets of the valid entries
 	last         uint64   // index of the last entry; one less than the first index if there is none
 	terms        termRuns
 	state        hardState // the last hard state, with the maximum of all commit indexes

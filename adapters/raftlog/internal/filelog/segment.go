@@ -16,9 +16,9 @@ import (
 // compaction marks and for hard states, which contain the votes of this peer. Callers should reject
 // entries earlier, when [Log.FreeSpace] is not positive.
 const (
-	reservedShare = 64 // a segment divided by this is the part for hard states and marks
+	reservedShare = 64 // the divisor of the segment size for the part that is left for hard states and marks
 	reservedMin   = 1 << 10
-	requiredShare = 8 // a segment divided by this is the part for entries that should not be rejected
+	requiredShare = 8 // the divisor of the segment size for the part that is left for entries that should not be rejected
 	retryShare    = 64
 )
 

@@ -19,7 +19,7 @@ import (
 const (
 	OwnerFile    = "peer.json"  // contains an Owner
 	PeersFile    = "peers.json" // contains the peers of a Registry
-	instanceFile = "instance"   // in the directory of the log; contains the instance of the Owner
+	instanceFile = "instance"   // the name of the file in the log's directory that contains the instance of the Owner
 )
 
 // Format is the format of the directory. Formats 1 and 2 are those of versions before the first

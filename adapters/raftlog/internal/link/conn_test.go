@@ -105,7 +105,7 @@ func TestConn_RejectsTooLargeFrame(t *testing.T) {
 	require.NoError(t, d.WriteFrame([]byte("after the rejected frame")))
 	requireFrame(t, a, "after the rejected frame")
 
-	_, err = d.raw.Write([]byte{4, 0, 0, 1}) // a length of 64 MiB and one byte
+	_, err = d.raw.Write([]byte{4, 0, 0, 1}) // announces a frame of 64 MiB and one byte
 	require.NoError(t, err)
 	d.raw.Close()
 	_, err = a.ReadFrame()

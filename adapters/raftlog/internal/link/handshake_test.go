@@ -308,7 +308,7 @@ func TestHandshake_RejectsLargeFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, dials := range []bool{true, false} {
 			near, far := memoryPair(t)
-			_, err := far.Write([]byte{0, 0, 0x10, 1}) // a length of 4097 bytes
+			_, err := far.Write([]byte{0, 0, 0x10, 1}) // announces a frame of 4097 bytes
 			require.NoError(t, err)
 			start := time.Now()
 			if dials {

@@ -46,14 +46,14 @@ type Election struct {
 	EndedAt     uint64      // the index of the entry that ended the election; 0 unless Ended
 	RestartedAt uint64      // the index of the entry that restarted the election; 0 if it was never ended
 	Date        time.Time   // the log's time at EndedAt or RestartedAt
-	Candidates  []Candidate // in the order of arrival
+	Candidates  []Candidate // the queue of candidates, in the order of their arrival
 }
 
 // Elections are all elections, and the peers that have candidates in them. The cost of the methods
 // for one peer does not depend on the number of other elections.
 type Elections struct {
 	byName map[string]Election
-	peers  map[uint64]*peerCandidates // only peers that have candidates
+	peers  map[uint64]*peerCandidates // the peers that have candidates, by their Raft ID
 	// transitions are the entries that ended or restarted elections, in ascending order. An entry has
 	// no effect if the election was ended or restarted again later.
 	transitions []transition
@@ -71,7 +71,7 @@ func compareTransitions(a, b transition) int { return cmp.Compare(a.index, b.ind
 
 // peerCandidates counts the candidates of a peer.
 type peerCandidates struct {
-	candidates map[string]int // by election
+	candidates map[string]int // the number of candidates by election
 	heads      int            // the number of elections of which one is the head
 }
 

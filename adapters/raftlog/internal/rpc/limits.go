@@ -41,7 +41,7 @@ const (
 type load struct {
 	conns, streams int
 	calls          int   // the number of calls in progress
-	memory         int64 // of the requests and the replies in progress, in bytes
+	memory         int64 // the bytes of the requests and the replies in progress
 }
 
 // These are the maximum loads of one client, of one address and of all clients. The calls of one

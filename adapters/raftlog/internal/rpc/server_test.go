@@ -237,7 +237,7 @@ func TestServer_LimitsReplies(t *testing.T) {
 // TestServer_BackPressure fails if the server continues to read the log for a stream that is not read,
 // or if the stream does not continue when it is read after a time that exceeds all timeouts.
 func TestServer_BackPressure(t *testing.T) {
-	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // by count, by bytes
+	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // the first case exceeds the limit of the count, and the second that of the bytes
 		runInBubble(t, func(t *testing.T, h *harness) {
 			h.cluster.Append(all, size)
 			events := h.requestEntries(t.Context(), 1)

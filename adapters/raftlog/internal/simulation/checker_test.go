@@ -59,7 +59,7 @@ type observation struct {
 	isLeader bool
 	ready    bool
 	lease    time.Duration     // when its lease expires, on its clock
-	heads    map[string]holder // its candidates that are heads of their queues, by election
+	heads    map[string]holder // the peer's candidates that are heads of their queues, by election
 }
 
 func (c *checker) init(h *harness) {

@@ -150,7 +150,7 @@ func (h *harness) injectFaults() {
 	})
 	h.repeatRandomly(h.faults.endElection, func() {
 		name := electionName(h.rand.IntN(h.elections))
-		if (h.expireIDs || h.noClients) && h.chance(0.3) { // only then, so that the clients can still use their request IDs
+		if (h.expireIDs || h.noClients) && h.chance(0.3) { // only in runs in which no client needs its request ID
 			c.endAndForget(name)
 			return
 		}
@@ -273,7 +273,7 @@ func (h *harness) partitionNetwork() {
 	case 4:
 		h.cutFor(a, b, d)
 		h.cutFor(b, a, d)
-	case 5: // two halves
+	case 5: // the peers are divided into two halves
 		all := append(slices.Clone(others), a)
 		h.rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, p := range all[:len(all)/2] {

@@ -40,7 +40,7 @@ type plan struct {
 	changeMembers bool             // the voters change
 	noClients     bool             // no client proposes updates or reads
 	trustAll      bool             // reports that peers do not compare identities
-	syncs         bool             // if it is false, disks report syncs that they have not made
+	syncs         bool             // whether disks make the syncs that they report
 	disabled      replica.Disabled // safety checks that are disabled
 	scenario      func(*harness)   // runs instead of random faults
 }

@@ -173,7 +173,7 @@ func (h *harness) loseVoterDirectory() {
 	p.loseDirectory()
 	if p.isFounder() {
 		p.createFounder(p.seeds)
-	} else if p.createFromSnapshot(l, p.seeds) { // does the same as Open of a node
+	} else if p.createFromSnapshot(l, p.seeds) { // the call of createFromSnapshot does the same as Open of a node
 		p.stopPermanently("the snapshot contains its vote")
 		return
 	}

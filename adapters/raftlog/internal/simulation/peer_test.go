@@ -34,7 +34,7 @@ type peer struct {
 	diskStalled     bool // no write completes, because the disk does not respond
 	waitingForSpace bool // Writes wait for space on the disk
 	stopped         bool // reports that the peer was stopped permanently
-	identityState        // its identity, and the identities that it knows
+	identityState        // the peer's identity, and the identities that it knows
 	learner         bool // reports that the peer does not become a voter
 
 	up      bool

@@ -100,14 +100,14 @@ func (h *harness) fillIDs() {
 		}
 		return ""
 	})
-	h.clients.clockOffset += 20 * time.Minute // longer than the window, the slack, and the maximum time of an ID in the future
+	h.clients.clockOffset += 20 * time.Minute // a jump of more than the window, the slack, and the maximum time of an ID in the future
 	h.waitFor("space for IDs", recoveryLimit, func() string {
 		if n := l.core.Status().IDs; n > 0 {
 			return fmt.Sprintf("%d are stored", n)
 		}
 		return h.problem()
 	})
-	h.advance(h.now + election) // so that peers receive the wall clocks of the others, which have jumped too
+	h.advance(h.now + election) // time for peers to receive the wall clocks of the others, which have jumped too
 }
 
 // members returns the members according to the leader that were not stopped permanently.

@@ -27,7 +27,7 @@ func Install(fs disk.FS, dir string, from io.Reader) (*Reader, error) {
 	}
 	if err != nil {
 		f.Close()
-		fs.Remove(name) // if this fails, Open removes the file
+		fs.Remove(name) // if the removal fails, Open removes the file later
 		return nil, fmt.Errorf("snapshot: install in %s: %w", dir, err)
 	}
 	return &Reader{layout: l, file: f, name: path.Join(dir, Name)}, nil

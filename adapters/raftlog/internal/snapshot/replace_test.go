@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	contentSize = 66_000 // more than one chunk
+	contentSize = 66_000 // the content has more than one chunk
 	oldIndex    = 5
 	newIndex    = 6
 )

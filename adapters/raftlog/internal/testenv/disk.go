@@ -309,7 +309,7 @@ func (d *Disk) moveName(op, from, to string, rename bool) error {
 	case n == nil:
 		return pathError(op, from, fs.ErrNotExist)
 	case n.live != nil:
-		return pathError(op, from, syscall.EISDIR) // a log moves only files
+		return pathError(op, from, syscall.EISDIR) // only files can be renamed, because a log renames nothing else
 	case !rename && tdir.live[tbase] != nil:
 		return pathError(op, to, fs.ErrExist)
 	case tdir.live[tbase] != nil && tdir.live[tbase].live != nil:
