@@ -60,8 +60,8 @@ func summarize(cycles []cycle, start int64, p benchmark.Period) (contention, err
 		}
 	}
 	c.rate = float64(released) / p.Length.Seconds()
+	// Without a hand-over in the period, a hand-over takes longer than the period.
 	if c.handOver = p.Length; len(handOvers) > 0 {
-		// Without a hand-over in the period, a hand-over takes longer than the period.
 		c.handOver = time.Duration(benchmark.Median(handOvers))
 	}
 	return c, nil

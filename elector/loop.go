@@ -144,8 +144,8 @@ func (l *loop) backendFailed(err error) event {
 	case l.ctx.Err() != nil:
 		return l.contextDone()
 	case l.elector.isLead:
+		// ErrTerminal and ErrWithdrawn have the prefix already.
 		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) {
-			// ErrTerminal and ErrWithdrawn have the prefix already.
 			err = fmt.Errorf("elector: %w", err)
 		}
 		return event{state: StateError, err: err, final: true}

@@ -314,7 +314,7 @@ func TestRandomFaults(t *testing.T) {
 		longest = max(longest, s.runRound())
 		require.NoError(t, s.history.checkTerms())
 	}
-	// All candidates resign, so that the leadership changes at least once, whatever faults were chosen.
+	// The leader resigns, so that the leadership changes at least once, whatever faults were chosen.
 	for _, c := range s.contestants {
 		if c.isLeader() {
 			require.NoError(t, c.resignCurrent())

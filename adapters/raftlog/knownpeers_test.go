@@ -242,7 +242,7 @@ func TestIdentity_RestartIsNotACopy(t *testing.T) {
 				h.proposeAll(t, p, "a")
 			}
 		}
-		// Its connections are not closed, so the other peers do not notice that it stopped.
+		// The connections of the first peer are not closed, so the other peers do not notice that it stopped.
 		p := h.peers[0]
 		heal := h.isolate(p)
 		h.disks[p.ID] = h.disks[p.ID].Crash()

@@ -239,8 +239,8 @@ func (a *also) combine(s *settings, first, second backend) backend {
 			return nil, err
 		}
 		candidate, err := migration.NewCandidate(ctx, first.newCandidate, func(ctx context.Context) (leaderelection.Candidate, error) {
+			// Check again, because a backend may not have answered before.
 			if err := a.checkDistinct(ctx, first, second); err != nil {
-				// Check again, because a backend may not have answered before.
 				return nil, err
 			}
 			candidate, err := second.newCandidate(ctx)

@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 }
 
 func enterRoot() error {
+	// The Makefile runs the tools with GOWORK=off, but go list needs the workspace.
 	if err := os.Setenv("GOWORK", "auto"); err != nil {
-		// Make runs the tools with GOWORK=off, but go list needs the workspace.
 		return err
 	}
 	return os.Chdir("../..")

@@ -122,8 +122,8 @@ var (
 func checkLinks(site fs.FS) (others, problems []string, err error) {
 	anchors, pages, external := map[string]map[string]bool{}, map[string]string{}, map[string]bool{}
 	err = fs.WalkDir(site, ".", func(name string, d fs.DirEntry, err error) error {
+		// The page 404.html is ignored: its links begin at the root of a host.
 		if err != nil || path.Ext(name) != ".html" || name == "404.html" {
-			// The page 404.html is ignored: its links begin at the root of a host.
 			return err
 		}
 		text, err := fs.ReadFile(site, name)

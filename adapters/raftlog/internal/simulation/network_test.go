@@ -71,8 +71,8 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 				// Drop the frame, because the connection was with the previous process.
 				return
 			}
+			// Some frames arrive although the connection was cut, because they were in flight.
 			if c := n.cuts[pair{from.ID, to}]; c >= blocked || c > 0 && h.chance(0.8) {
-				// A frame that arrives was in flight when the connection was cut.
 				return
 			}
 			deliver := func() {
