@@ -28,9 +28,9 @@ func TestProcessorTime(t *testing.T) {
 	require.GreaterOrEqual(t, after-before, 20*time.Millisecond)
 }
 
-// TestFindChild fails if the server's process is not found, so that its processor time is not
+// TestFindChild_ByArgument fails if the server's process is not found, so that its processor time is not
 // measured.
-func TestFindChild(t *testing.T) {
+func TestFindChild_ByArgument(t *testing.T) {
 	const argument = "3600.0625" // this argument is unique among the child processes
 	child := exec.Command("sleep", argument)
 	require.NoError(t, child.Start())

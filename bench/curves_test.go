@@ -56,8 +56,9 @@ func TestRunCurve(t *testing.T) {
 	require.ErrorContains(t, b.runCurve(t.Context(), &out, "hands"), `-curve "hands" does not exist`)
 }
 
-// TestPredict fails if linear growth is predicted as quadratic, so that sizes are skipped, or the reverse.
-func TestPredict(t *testing.T) {
+// TestPredict_ContinuesGrowth fails if linear growth is predicted as quadratic, so that sizes are
+// skipped, or the reverse.
+func TestPredict_ContinuesGrowth(t *testing.T) {
 	points := func(took ...time.Duration) (all []point) {
 		for _, d := range took {
 			all = append(all, point{took: d})

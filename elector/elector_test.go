@@ -33,9 +33,9 @@ func TestDefectE5_StaleEventsAfterErrorWait(t *testing.T) {
 	})
 }
 
-// TestDefectE5_StaleLeadership fails if Begin is called for a leadership that was acquired and lost while
-// a handler was running.
-func TestDefectE5_StaleLeadership(t *testing.T) {
+// TestDefectE5_LeadershipLostWhileHandlerRan fails if Begin is called for a leadership that was
+// acquired and lost while a handler was running.
+func TestDefectE5_LeadershipLostWhileHandlerRan(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = sleep(10*time.Second, h.handler("end"))
 	}, func(h *harness) {
@@ -51,8 +51,9 @@ func TestDefectE5_StaleLeadership(t *testing.T) {
 	})
 }
 
-// TestDefectE6_CandidatesWithoutNames fails if two candidates without names are leaders at the same time.
-func TestDefectE6_CandidatesWithoutNames(t *testing.T) {
+// TestDefectE6_CandidatesWithoutNamesDoNotBothLead fails if two candidates without names are leaders at
+// the same time.
+func TestDefectE6_CandidatesWithoutNamesDoNotBothLead(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", nil, leaderelection.WithName(""))
 		b := join(h, srv, "b", nil, leaderelection.WithName(""))

@@ -260,8 +260,9 @@ func TestResignedByOtherCode(t *testing.T) {
 	})
 }
 
-// TestLeaderWithoutLeadership fails if a status that violates the interface is not a terminal error.
-func TestLeaderWithoutLeadership(t *testing.T) {
+// TestStatusOfLeaderWithoutLeadershipIsTerminal fails if a status that violates the interface is not a
+// terminal error.
+func TestStatusOfLeaderWithoutLeadershipIsTerminal(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().publish(leaderelection.Status{Role: leaderelection.Leader})
 		require.ErrorIs(h, h.requireReturned(), ErrTerminal)

@@ -41,8 +41,8 @@ func TestConfig_ListsListeners(t *testing.T) {
 	require.Contains(t, config(), addrs[2])
 }
 
-// TestConfig_AllInterfaces fails if the host of a listener on all interfaces is not usable.
-func TestConfig_AllInterfaces(t *testing.T) {
+// TestConfig_HostOfListenerOnAllInterfaces fails if the host of a listener on all interfaces is not usable.
+func TestConfig_HostOfListenerOnAllInterfaces(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 2, zktest.WithAddr("0.0.0.0:0"))
 	_, port, err := net.SplitHostPort(ens.Addrs()[0])
 	require.NoError(t, err)

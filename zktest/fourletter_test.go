@@ -43,8 +43,8 @@ func TestFourLetter_DuringFault(t *testing.T) {
 	}
 }
 
-// TestFourLetter_Conf fails if the answer to conf lacks the port, which some tools read.
-func TestFourLetter_Conf(t *testing.T) {
+// TestFourLetter_ConfContainsPort fails if the answer to conf lacks the port, which some tools read.
+func TestFourLetter_ConfContainsPort(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 2)
 	for i, addr := range ens.Addrs() {
 		nc, err := net.Dial("tcp", addr)

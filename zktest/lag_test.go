@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLagBy_Second fails if a server that is a second behind shows a transaction or answers a write
-// at another time, or if other servers show the write later.
-func TestLagBy_Second(t *testing.T) {
+// TestLagBy_ShowsTransactionsOneSecondLater fails if a server that is a second behind shows a
+// transaction or answers a write at another time, or if other servers show the write later.
+func TestLagBy_ShowsTransactionsOneSecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, _ := connectFrom(t, e, 0, 10*time.Second)

@@ -46,9 +46,9 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 	})
 }
 
-// TestReplies_DelayedWakeWriter fails if a reply is not written that becomes due when the writer
+// TestReplies_DelayedReplyWakesWriter fails if a reply is not written that becomes due when the writer
 // starts to wait.
-func TestReplies_DelayedWakeWriter(t *testing.T) {
+func TestReplies_DelayedReplyWakesWriter(t *testing.T) {
 	s := zktest.Start(t)
 	s.Delay(zktest.ToClient, 5*time.Microsecond)
 	var wg sync.WaitGroup

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRestart_Loss fails if a restart keeps or loses other data than its argument indicates.
-func TestRestart_Loss(t *testing.T) {
+// TestRestart_LosesDataOfArgument fails if a restart keeps or loses other data than its argument indicates.
+func TestRestart_LosesDataOfArgument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 6*time.Second)

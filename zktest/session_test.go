@@ -111,9 +111,9 @@ func TestSession_MovedByClient(t *testing.T) {
 	})
 }
 
-// TestSession_TwoConnections fails if the older connection of a session, at another server, can write, or
-// if its pings do not extend the session.
-func TestSession_TwoConnections(t *testing.T) {
+// TestSession_OlderConnectionCannotWrite fails if the older connection of a session, at another server,
+// can write, or if its pings do not extend the session.
+func TestSession_OlderConnectionCannotWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		old := newRawClient(t, e.Server(0), false)

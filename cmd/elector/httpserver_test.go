@@ -41,9 +41,9 @@ func TestIsAllowedHost(t *testing.T) {
 	}
 }
 
-// TestCheckedHosts fails if the Host header is not checked when only this machine can connect, or when names were
-// given.
-func TestCheckedHosts(t *testing.T) {
+// TestCheckedHosts_OnlyIfNeeded fails if the Host header is not checked when only this machine can
+// connect, or when names were given.
+func TestCheckedHosts_OnlyIfNeeded(t *testing.T) {
 	for _, test := range []struct {
 		listen   string
 		loopback bool
@@ -157,8 +157,8 @@ func TestWebServer_Host(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit fails if connections can use more than a quarter of the descriptors.
-func TestConnectionLimit(t *testing.T) {
+// TestConnectionLimit_QuarterOfDescriptors fails if connections can use more than a quarter of the descriptors.
+func TestConnectionLimit_QuarterOfDescriptors(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1, 8: 2, 64: 16, 128: 32, 1 << 20: 32, 1<<64 - 1: 32} {
 		require.Equal(t, want, connectionLimit(descriptors))
 	}

@@ -72,9 +72,9 @@ func TestServe_KilledPeers(t *testing.T) {
 		"propose", "no", "--client-secret-file", filepath.Join(h.dir, "secret"))
 }
 
-// TestServe_ReplacedInSharedFile fails if a new peer, which replaces a dead peer in the
+// TestServe_NewPeerInSharedFileJoinsCluster fails if a new peer, which replaces a dead peer in the
 // configuration file of all peers, starts a second cluster.
-func TestServe_ReplacedInSharedFile(t *testing.T) {
+func TestServe_NewPeerInSharedFileJoinsCluster(t *testing.T) {
 	t.Parallel() // this test waits most of the time
 	h := startPeers(t, "a", "b", "c")
 	one, _ := h.proposeUpdate("one")
@@ -227,8 +227,8 @@ func TestServe_StolenSecrets(t *testing.T) {
 	require.Contains(t, r.log, "the secret differs")
 }
 
-// TestServe_ExitCodes fails if a second process in the directory of a peer, or a peer that aborts, exits with the code
-// of wrong usage, after which supervisors do not start it again.
+// TestServe_ExitCodes fails if a second process in the directory of a peer, or a peer that aborts,
+// exits with the code of wrong usage, after which supervisors do not start it again.
 func TestServe_ExitCodes(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")

@@ -104,7 +104,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"ok && !conn.IsAuthenticatedBy(valid)", "ok && false && !conn.IsAuthenticatedBy(valid)"},
 		},
-		tests: "./adapters/raftlog/internal/transport -run TestSecrets_Removed",
+		tests: "./adapters/raftlog/internal/transport -run TestSecrets_RemovedSecretClosesConnections",
 	},
 	{
 		name: "role/stranger", breaks: "messages of processes that are not members reach the engine",

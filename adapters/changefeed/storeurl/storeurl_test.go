@@ -195,9 +195,10 @@ func TestCheck_Credentials(t *testing.T) {
 	}
 }
 
-// TestOpen_PostgresDowngrade fails if a password is sent to a server that answers that it does not support TLS,
-// although not all servers are on this machine, unless the address contains sslmode.
-func TestOpen_PostgresDowngrade(t *testing.T) {
+// TestOpen_PostgresRejectsDowngradeOfTLS fails if a password is sent to a server that answers that it
+// does not support TLS, although not all servers are on this machine, unless the address contains
+// sslmode.
+func TestOpen_PostgresRejectsDowngradeOfTLS(t *testing.T) {
 	for mode, sent := range map[string]bool{"": false, "sslmode=": false, "sslmode=prefer": true, "sslmode=disable": true, "sslmode=require": false} {
 		passwords := make(chan string, 1)
 		_, port, err := net.SplitHostPort(servePostgres(t, passwords))
@@ -261,9 +262,9 @@ func TestOpen_NATSToken(t *testing.T) {
 	require.Contains(t, <-lines, `"auth_token":"secret"`)
 }
 
-// TestOpen_NATSDiscovery fails if credentials are sent without TLS to a server that a local server names,
-// unless AllowPlainCredentials is set.
-func TestOpen_NATSDiscovery(t *testing.T) {
+// TestOpen_NATSNoCredentialsToDiscoveredServer fails if credentials are sent without TLS to a server
+// that a local server names, unless AllowPlainCredentials is set.
+func TestOpen_NATSNoCredentialsToDiscoveredServer(t *testing.T) {
 	for _, allow := range []bool{false, true} {
 		// Both servers name each other, and close each connection that has logged in.
 		var logins [2]chan struct{}
@@ -295,9 +296,9 @@ func TestOpen_NATSDiscovery(t *testing.T) {
 	}
 }
 
-// TestOpen_RedisMaintenance fails if the client of a local server, to which it sends a password without
-// TLS, permits that server to move the connection to another server.
-func TestOpen_RedisMaintenance(t *testing.T) {
+// TestOpen_RedisServerCannotMoveClient fails if the client of a local server, to which it sends a
+// password without TLS, permits that server to move the connection to another server.
+func TestOpen_RedisServerCannotMoveClient(t *testing.T) {
 	for password, permits := range map[string]bool{"": true, ":secret@": false} {
 		commands := make(chan string, 1)
 		var once sync.Once // only the first connection is served, so further attempts of the client fail
@@ -327,8 +328,8 @@ func TestOpen_RedisMaintenance(t *testing.T) {
 	}
 }
 
-// TestCheck_Optional fails if the error for a driver that a build tag adds does not name the tag.
-func TestCheck_Optional(t *testing.T) {
+// TestCheck_NamesMissingBuildTag fails if the error for a driver that a build tag adds does not name the tag.
+func TestCheck_NamesMissingBuildTag(t *testing.T) {
 	err := storeurl.Check(storeurl.Config{URL: "rethinkdb://127.0.0.1/db", Election: "jobs"})
 	if hasRethinkDB {
 		require.NoError(t, err)
@@ -483,8 +484,8 @@ func TestOpen_PostgresPassword(t *testing.T) {
 	require.Equal(t, "new", <-passwords)
 }
 
-// TestOpen_Memory fails if the stores of one Opener do not share the record.
-func TestOpen_Memory(t *testing.T) {
+// TestOpen_MemoryStoresShareRecord fails if the stores of one Opener do not share the record.
+func TestOpen_MemoryStoresShareRecord(t *testing.T) {
 	opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: "memory:", Election: "jobs"})
 	require.NoError(t, err)
 	defer opener.Close()
@@ -558,13 +559,13 @@ func TestOpen_TLS(t *testing.T) {
 	}
 }
 
-// TestRedacted fails if the result contains a password.
-func TestRedacted(t *testing.T) {
+// TestRedacted_ContainsNoPassword fails if the result contains a password.
+func TestRedacted_ContainsNoPassword(t *testing.T) {
 	require.Equal(t, "nats://xxxxx@host", storeurl.Redacted("nats://secret@host"))
 }
 
-// TestNewElection_Refused fails if NewElection does not return ErrUnreachable when the server of a store refuses
-// connections: programs try again after that error.
+// TestNewElection_Refused fails if NewElection does not return ErrUnreachable when the server of a
+// store refuses connections: programs try again after that error.
 func TestNewElection_Refused(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: c,

@@ -102,9 +102,9 @@ func TestSettings_Precedence(t *testing.T) {
 	}
 }
 
-// TestSettings_Alternatives fails if a secret and the name of its file, from different sources, are both used, or if
-// the wrong one is used.
-func TestSettings_Alternatives(t *testing.T) {
+// TestSettings_SecretOrItsFile fails if a secret and the name of its file, from different sources, are
+// both used, or if the wrong one is used.
+func TestSettings_SecretOrItsFile(t *testing.T) {
 	for _, test := range []struct{ flag, variable, file, want string }{
 		{"--secret=flag", "TEST_SECRET_FILE", "secret-file: x", "flag,"},
 		{"--secret-file=flag", "TEST_SECRET", "secret: x", ",flag"},
@@ -132,8 +132,8 @@ func TestSettings_Alternatives(t *testing.T) {
 	}
 }
 
-// TestSettings_InvalidFile fails if an invalid file is accepted, or if the error lacks the line or contains a value, which
-// may be a credential.
+// TestSettings_InvalidFile fails if an invalid file is accepted, or if the error lacks the line or
+// contains a value, which may be a credential.
 func TestSettings_InvalidFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"tries: 1\n\ntires: 2":     `:3: unknown key "tires": the nearest is "tries"`,

@@ -216,9 +216,9 @@ func TestHandshake_Versions(t *testing.T) {
 	}
 }
 
-// TestHandshake_FirstVersions fails if the error for a process of an early version, whose messages
+// TestHandshake_NamesVersionsOfEarlyPeer fails if the error for a process of an early version, whose messages
 // contain no range of versions, does not say that the versions differ.
-func TestHandshake_FirstVersions(t *testing.T) {
+func TestHandshake_NamesVersionsOfEarlyPeer(t *testing.T) {
 	near, far := memoryPair(t)
 	done := startAccept(t, far, insecureIdentity("b"))
 	c := newConn(near, near)

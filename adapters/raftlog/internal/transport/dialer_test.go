@@ -146,8 +146,9 @@ func TestDialer_TwoAddresses(t *testing.T) {
 	})
 }
 
-// TestListen_BeforeRun fails if a process waits for a handshake with a peer that has not started yet.
-func TestListen_BeforeRun(t *testing.T) {
+// TestListen_AcceptsHandshakesBeforeRun fails if a process waits for a handshake with a peer that has
+// not started yet.
+func TestListen_AcceptsHandshakesBeforeRun(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		l, err := h.network.Listen("b:7")
 		require.NoError(t, err)

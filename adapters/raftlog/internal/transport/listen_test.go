@@ -184,9 +184,9 @@ func TestListen_RetriesAfterErrors(t *testing.T) {
 	})
 }
 
-// TestSecrets_Removed fails if a connection remains although its secret is not valid any more, or if other
-// connections are closed.
-func TestSecrets_Removed(t *testing.T) {
+// TestSecrets_RemovedSecretClosesConnections fails if a connection remains although its secret is not
+// valid any more, or if other connections are closed.
+func TestSecrets_RemovedSecretClosesConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var current atomic.Pointer[api.Secrets]
 		current.Store(&api.Secrets{Peers: [][]byte{[]byte("of peers")}, Clients: [][]byte{[]byte("old"), []byte("new")}})

@@ -80,9 +80,9 @@ func TestSession_UnknownPeer(t *testing.T) {
 	})
 }
 
-// TestSession_ReplacedEndsLate fails if a replaced session that ends after its peer was removed and has
-// connected again removes the peer once more, so that frames for it are dropped.
-func TestSession_ReplacedEndsLate(t *testing.T) {
+// TestSession_LateEndOfReplacedKeepsNewPeer fails if a replaced session that ends after its peer was
+// removed and has connected again removes the peer once more, so that frames for it are dropped.
+func TestSession_LateEndOfReplacedKeepsNewPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
 		b := h.startPeer("b", nil, func(c *Config) { c.OnRefused = func(string, *link.RefusedError) { <-release } })
