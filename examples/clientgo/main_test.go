@@ -130,7 +130,7 @@ func TestLead_NoCandidate(t *testing.T) {
 }
 
 // TestClientGo_ReleaseOnCancel fails if client-go, after a failed renewal, cancels the context of the
-// work before it releases the Lease. docs/migration describes that problem: another process can begin
+// work before it releases the Lease. docs/migration.md describes that problem: another process can begin
 // while the work still runs.
 func TestClientGo_ReleaseOnCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -102,7 +102,7 @@ func (l *listener) remove(s *subscription) {
 	l.request(s.channel)
 }
 
-// request makes run listen to a channel if it has subscriptions, and stop to listen if it has none. The
+// request makes run listen to a channel if it has subscriptions, and stop listening if it has none. The
 // caller must hold mu.
 func (l *listener) request(channel string) {
 	l.requested = append(l.requested, channel)
