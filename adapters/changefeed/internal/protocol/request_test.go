@@ -59,9 +59,9 @@ func TestTransfer(t *testing.T) {
 	require.Equal(t, Claim, request(c.tick()).Op, "the target has not claimed the record")
 }
 
-// TestTransfer_ToLeaderChangesNothing fails if a leader that is named as transfer target stops, does
+// TestTransfer_ToLeaderOnlyRemovesName fails if a leader that is named as transfer target stops, does
 // not remove its name, or leaves the record to itself when it resigns.
-func TestTransfer_ToLeaderChangesNothing(t *testing.T) {
+func TestTransfer_ToLeaderOnlyRemovesName(t *testing.T) {
 	nominated := func() *candidate {
 		c := newLeader(t, defaultConfig)
 		r := c.state.Current
