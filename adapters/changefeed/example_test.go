@@ -12,8 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// This example runs two replicas of a program. The replica in the preferred zone takes over when the
-// other one has led for a period.
+// Two replicas of a program, of which the one in the preferred zone takes over when it has waited for a period.
 func ExampleNewQueue() {
 	priority := func(c leaderelection.CandidateInfo) int {
 		if c.ID == "zone-a/1" {

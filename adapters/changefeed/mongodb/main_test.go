@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serverURI returns the URI of a MongoDB server from the environment, because Debian has no package of
-// MongoDB. It skips the test if the environment contains none.
+// serverURI returns the URI of a MongoDB server, for which Debian has no package. It skips the
+// test if the environment contains none.
 func serverURI(t testing.TB) string {
 	uri := os.Getenv("MONGODB_URI")
 	if uri == "" {

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("gopkg.in/rethinkdb/rethinkdb-go%2ev6.(*Connection).processResponses"))
 }
 
-// serverAddr returns the address of a RethinkDB server from the environment, because Debian has no
-// package of RethinkDB. It skips the test if the environment contains none.
+// serverAddr returns the address of a RethinkDB server, for which Debian has no package. It skips
+// the test if the environment contains none.
 func serverAddr(t testing.TB) string {
 	addr := os.Getenv("RETHINKDB_ADDR")
 	if addr == "" {
