@@ -85,7 +85,7 @@ func TestEnd_Hangs(t *testing.T) {
 		h.wait(40 * time.Second)
 		require.ErrorIs(h, h.requireReturned(), ErrHung)
 		require.ErrorIs(h, h.err, ErrEnd)
-		h.requireEvents("0s begin 1", "0s end 1") // End is not called a second time
+		h.requireEvents("0s begin 1", "0s end 1") // not called a second time
 		require.False(h, h.backend.newest().isActive())
 	})
 }

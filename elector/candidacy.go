@@ -12,7 +12,7 @@ import (
 )
 
 // resignLimit is the time in which the backend must resign. A Resign should take at most two seconds;
-// resignLimit bounds the wait for backends that take longer.
+// this limit is for backends that do not comply.
 const resignLimit = 10 * time.Second
 
 // candidacy is a candidate that has joined the election.
@@ -118,11 +118,10 @@ func (l *loop) isRejected() bool {
 	return false
 }
 
-// rejectionLimit is how long the loop waits for ElectLeader to return ErrAlreadyStarted. ElectLeader
-// returns it immediately if the candidate was started before.
+// rejectionLimit is the time in which ElectLeader returns if the candidate was started before.
 const rejectionLimit = time.Second
 
-// leaveCandidate ends the use of a candidate, without resigning or closing the candidate.
+// leaveCandidate ends the use of a candidate, which remains as it is.
 func (l *loop) leaveCandidate() {
 	l.candidacy.resigned = true
 	l.candidacy.cancel()

@@ -107,15 +107,15 @@ type Elector struct {
 	// block.
 	Logger *slog.Logger
 
-	isLead bool // Lead has set this: Run returns every error of the backend and of Work, and does not retry
+	isLead bool // set by Lead: Run returns every error of the backend and of Work, and does not retry
 
 	mu        sync.Mutex
-	report    Report                   // the newest report, without its field Candidate
-	candidate leaderelection.Candidate // its status is the field Candidate of reports; or nil
+	report    Report                   // the newest report, without Candidate
+	candidate leaderelection.Candidate // whose status is part of the report; or nil
 	reports   chan Report              // the result of Reports; nil before its first call
 	sent      Report                   // the report that was last sent, or would have been sent, to reports
-	pings     chan struct{}            // Ping sends to it, and Run receives; nil before Run was called
-	returned  chan struct{}            // closed when Run returns
+	pings     chan struct{}            // for Ping; nil before Run was called
+	returned  chan struct{}            // is closed when Run returns
 }
 
 // Run joins the election, calls the handlers, and blocks until one of the following

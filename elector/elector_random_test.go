@@ -152,11 +152,11 @@ func TestElector_RandomEvents(t *testing.T) {
 				r.backendEvent()
 				r.wait(time.Duration(r.intN(12)) * 3 * time.Second)
 			}
-			if seed%3 != 0 { // in the other runs, Run is stopped while anything can be in progress
+			if seed%3 != 0 { // otherwise Run is stopped while anything can be in progress
 				r.mu.Lock()
 				r.noFailures = true
 				r.mu.Unlock()
-				for range 5 { // time for the handlers that are running to return
+				for range 5 { // the handlers that are running return
 					r.wait(time.Hour)
 					if r.elector.Work == nil && r.elector.Current().State != StateLeader && r.backend.newest().isActive() {
 						r.lead()

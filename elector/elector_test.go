@@ -14,8 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Tests named TestDefectE and a number reproduce defects of an older version of the elector. The tests
-// of the state table do not cover them.
+// The tests TestDefectEn reproduce defects of an older elector that the tests of the state table do not cover.
 
 // TestDefectE5_StaleEventsAfterErrorWait fails if events of an earlier candidacy are handled after
 // ErrorWait.
@@ -33,9 +32,9 @@ func TestDefectE5_StaleEventsAfterErrorWait(t *testing.T) {
 	})
 }
 
-// TestDefectE5_LeadershipLostWhileHandlerRan fails if Begin is called for a leadership that was
-// acquired and lost while a handler was running.
-func TestDefectE5_LeadershipLostWhileHandlerRan(t *testing.T) {
+// TestDefectE5_StaleLeadership fails if Begin is called for a leadership that was acquired and lost while
+// a handler was running.
+func TestDefectE5_StaleLeadership(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = sleep(10*time.Second, h.handler("end"))
 	}, func(h *harness) {
@@ -51,9 +50,8 @@ func TestDefectE5_LeadershipLostWhileHandlerRan(t *testing.T) {
 	})
 }
 
-// TestDefectE6_CandidatesWithoutNamesDoNotBothLead fails if two candidates without names are leaders at
-// the same time.
-func TestDefectE6_CandidatesWithoutNamesDoNotBothLead(t *testing.T) {
+// TestDefectE6_CandidatesWithoutNames fails if two candidates without names are leaders at the same time.
+func TestDefectE6_CandidatesWithoutNames(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", nil, leaderelection.WithName(""))
 		b := join(h, srv, "b", nil, leaderelection.WithName(""))
@@ -106,29 +104,29 @@ func TestPing(t *testing.T) {
 		h.elector.EndPause = time.Hour
 		require.ErrorIs(h, h.elector.Ping(h.Context()), ErrNotRunning)
 	}, func(h *harness) {
-		requirePing(h) // while the candidate is a follower
+		requirePing(h) // follower
 		h.lead()
-		requirePing(h) // while Begin runs
+		requirePing(h) // Begin
 		h.wait(time.Minute)
-		requirePing(h) // while Begin still runs after BeginTimeout
+		requirePing(h) // Begin, after BeginTimeout
 		block <- struct{}{}
 		h.requireEvents("1m0s end 1")
-		requirePing(h) // in the pause between two calls of End
+		requirePing(h) // pause between two calls of End
 		h.wait(time.Hour)
 		h.requireState(StateError)
-		requirePing(h) // during ErrorWait
+		requirePing(h) // ErrorWait
 		h.wait(30 * time.Second)
 		h.lead()
 		block <- struct{}{}
 		h.requireState(StateLeader)
-		requirePing(h) // while Work runs
+		requirePing(h) // Work
 		c := h.backend.newest()
 		c.blocked = make(chan struct{})
 		h.stop()
-		requirePing(h) // while Work still runs after its context is done
+		requirePing(h) // Work, after its context is done
 		close(block)
 		h.requireRunning()
-		requirePing(h) // while the backend resigns
+		requirePing(h) // Resign of the backend
 		close(c.blocked)
 		require.NoError(h, h.requireReturned())
 		require.ErrorIs(h, h.elector.Ping(h.Context()), ErrNotRunning)

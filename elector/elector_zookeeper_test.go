@@ -17,10 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// session is the requested timeout: the session timeout of the electors on ZooKeeper.
+// session is the session timeout of the electors on ZooKeeper.
 const session = 4 * time.Second
 
-// member is an Elector with its own connection to ZooKeeper.
+// member is an Elector with a separate connection.
 type member struct {
 	journal  *journal
 	srv      *zktest.Server
@@ -30,16 +30,16 @@ type member struct {
 	stop     context.CancelFunc
 	done     chan error // receives the result of Run
 	isolated atomic.Bool
-	stopped  atomic.Bool // the method stop was called
+	stopped  atomic.Bool // stop was called
 }
 
-// runOnZooKeeper calls test with an embedded server, in fake time.
+// runOnZooKeeper calls test in a bubble.
 func runOnZooKeeper(t *testing.T, test func(h *journal, srv *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		t.Cleanup(func() {
-			time.Sleep(time.Minute) // until no request is in flight, because the connections are closed next
+			time.Sleep(time.Minute) // no request is in flight when the connections are closed
 		})
 		time.Sleep(time.Second)
 		test(&journal{T: t}, srv)
@@ -142,7 +142,7 @@ func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
 		h.requireEvents("a begins", "a ends", "b begins")
 		a.heal()
 		h.wait(5 * time.Second)
-		h.requireEvents("a begins", "a ends", "b begins", "a error") // the session of a has expired
+		h.requireEvents("a begins", "a ends", "b begins", "a error") // its session has expired
 		require.Equal(t, StateError, a.elector.Current().State)
 		require.ErrorIs(t, a.elector.Current().Err, leaderelection.ErrSessionExpired)
 		h.wait(30 * time.Second)
@@ -214,8 +214,8 @@ func TestLeadOnZooKeeper(t *testing.T) {
 	})
 }
 
-// TestLeadOnZooKeeper_StartsLater fails if Lead does not wait for ZooKeeper if the server starts an
-// hour after the program, or if Lead does not continue after the server has lost its data.
+// TestLeadOnZooKeeper_StartsLater fails if Lead does not wait for ZooKeeper, which starts an hour after the
+// program, or does not continue after ZooKeeper has lost its data an hour later.
 func TestLeadOnZooKeeper_StartsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -224,7 +224,7 @@ func TestLeadOnZooKeeper_StartsLater(t *testing.T) {
 		require.NoError(t, err)
 		c, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode(), leaderelection.WithRejoin())
 		require.NoError(t, err)
-		leadership := make(chan error) // receives nil when a leadership starts, and the result of its Err when it has ended
+		leadership := make(chan error) // receives nil at the start of a leadership, and its error
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {

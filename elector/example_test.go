@@ -48,7 +48,7 @@ func ExampleElector() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background()) // a program uses signal.NotifyContext instead
+	ctx, stop := context.WithCancel(context.Background()) // signal.NotifyContext in yours
 	defer stop()
 
 	e := elector.Elector{

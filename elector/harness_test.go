@@ -31,8 +31,8 @@ type journal struct {
 	*testing.T
 	mu        sync.Mutex
 	events    []string
-	working   []string // the members that have called beginWork and not yet endWork
-	lastToken int64    // the greatest token that was passed to beginWork
+	working   []string // the members between beginWork and endWork
+	lastToken int64    // the greatest token of beginWork
 }
 
 // beginWork requires that no other member works, and that tokens increase.
@@ -82,7 +82,7 @@ type harness struct {
 	elector *Elector
 	backend *scriptedBackend
 	stop    context.CancelFunc // cancels the context of Run
-	done    chan struct{}      // closed when Run has returned
+	done    chan struct{}      // is closed when Run has returned
 	err     error              // the result of Run; valid after done is closed
 }
 
@@ -104,7 +104,7 @@ func newHarness(t *testing.T) *harness {
 	return h
 }
 
-// runElector runs an Elector in fake time until test returns. configure, which may be nil, can change
+// runElector runs an Elector in a bubble until test returns. configure, which may be nil, can change
 // the fields of the Elector first.
 func runElector(t *testing.T, configure, test func(h *harness)) {
 	t.Helper()
@@ -234,10 +234,10 @@ func (h *harness) captureLog() *testenv.Buffer {
 // scriptedBackend creates candidates that the test controls.
 type scriptedBackend struct {
 	mu      sync.Mutex
-	token   int64                // the token of the last leadership
-	lease   time.Duration        // the lease of leaderships that expire without an event; 0 for no lease
-	created []*scriptedCandidate // all candidates that newCandidate has created
-	results []error              // the results of the first calls of newCandidate; nil creates a candidate
+	token   int64                // of the last leadership
+	lease   time.Duration        // of leaderships that expire without an event; 0 for no lease
+	created []*scriptedCandidate // all candidates
+	results []error              // of the first calls of newCandidate; nil creates a candidate
 }
 
 func (b *scriptedBackend) newCandidate(context.Context) (leaderelection.Candidate, error) {

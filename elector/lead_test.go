@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// runLead calls Lead with f and a scripted candidate, in fake time, until test returns.
+// runLead calls Lead with f and a scripted candidate, in a bubble, until test returns.
 func runLead(t *testing.T, f func(h *harness, ctx context.Context, l *leaderelection.Leadership) error, test func(h *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,8 +43,7 @@ func TestLead_FunctionReturns(t *testing.T) {
 	}
 }
 
-// TestLead_Loss fails if Lead returns after the leadership was lost, or does not call the function
-// again.
+// TestLead_Loss fails if Lead returns after a loss, or does not call the function again.
 func TestLead_Loss(t *testing.T) {
 	for _, returned := range []error{nil, errBoom} {
 		runLead(t, func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
@@ -135,7 +134,7 @@ func TestLead_UsedCandidate(t *testing.T) {
 			err = e.Run(context.Background())
 			require.ErrorIs(t, err, leaderelection.ErrAlreadyStarted)
 			require.ErrorIs(t, err, ErrTerminal)
-			if err := Lead(cancelled, c, never); err != nil { // Lead may return nil instead, because its context is done
+			if err := Lead(cancelled, c, never); err != nil { // both reasons are present
 				require.ErrorIs(t, err, leaderelection.ErrAlreadyStarted)
 			}
 		}
@@ -147,7 +146,7 @@ func TestLead_UsedCandidate(t *testing.T) {
 	}
 	runLead(t, work, func(h *harness) {
 		c := h.backend.newest()
-		requireRejected(h.T, c) // this candidate was used before and has published no status
+		requireRejected(h.T, c) // it has published no status
 		leadership := h.lead()
 		requireRejected(h.T, c)
 		require.NoError(h, leadership.Err())

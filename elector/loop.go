@@ -24,12 +24,12 @@ type loop struct {
 	endPause, errorWait, grace             time.Duration
 	terminal                               func(error) bool
 	log                                    *slog.Logger
-	pings                                  <-chan struct{} // Ping sends to it; the loop receives from it wherever it waits
+	pings                                  <-chan struct{} // is received from wherever the loop waits
 
 	state     State
 	candidacy *candidacy // nil before the first candidate was created
 	term      *term      // not nil exactly while state is StateLeader
-	following bool       // the last status that was received was that of a follower
+	following bool       // the last status was that of a follower
 }
 
 // event is a reason to change the state: an event of the backend, of the leadership or of Work, or a
@@ -39,8 +39,8 @@ type event struct {
 	leadership *leaderelection.Leadership // the leadership that has begun; only for StateLeader
 	err        error                      // for StateError; if final is true, the error that Run returns
 
-	final   bool // whether Run returns after this event
-	stopped bool // whether Run returns because its context is done; final is true as well
+	final   bool // Run returns after this event
+	stopped bool // final because the context of Run is done
 	rejoin  bool // a resignation was requested: the next candidacy starts without a wait
 }
 
@@ -84,7 +84,7 @@ func (l *loop) runCandidacies() error {
 			return ev.err
 		}
 		if ev.rejoin && ev.err == nil {
-			continue // the next candidacy joins behind the waiting candidates
+			continue // joins behind the waiting candidates
 		}
 		if err := l.waitAfterError(last, ev.err); err != nil || l.ctx.Err() != nil {
 			return err
@@ -101,7 +101,7 @@ func (l *loop) runCandidacy() (event, *leaderelection.Leadership) {
 	case abandoned:
 		return event{state: StateError, err: err, final: true}, nil
 	case err != nil:
-		return l.backendFailed(err), nil // backendFailed returns a final event if ctx is done
+		return l.backendFailed(err), nil // final if ctx is done
 	}
 	l.publishReport(nil)
 	var last *leaderelection.Leadership
@@ -144,8 +144,7 @@ func (l *loop) backendFailed(err error) event {
 	case l.ctx.Err() != nil:
 		return l.contextDone()
 	case l.elector.isLead:
-		// ErrTerminal and ErrWithdrawn have the prefix already.
-		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) {
+		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) { // these have the prefix already
 			err = fmt.Errorf("elector: %w", err)
 		}
 		return event{state: StateError, err: err, final: true}
@@ -182,12 +181,12 @@ func (l *loop) nextEvent() event {
 			return l.workReturned(err)
 		case s, open := <-statuses:
 			l.elector.sendReport()
-			if !open { // the channel was closed without a final status: ElectLeader returns the reason
+			if !open { // ElectLeader returns the reason
 				statuses = nil
 				continue
 			}
 			return l.statusReceived(s)
-		case err := <-l.candidacy.result: // the final status, if there is one, contains the same error
+		case err := <-l.candidacy.result: // the final status can contain the same error
 			if errors.Is(err, leaderelection.ErrAlreadyStarted) {
 				l.leaveCandidate()
 			}
@@ -222,7 +221,7 @@ func (l *loop) statusReceived(s leaderelection.Status) event {
 	case s.Role != leaderelection.Leader:
 		return event{state: StateNotLeader}
 	case s.Leadership == nil:
-		return l.backendFailed(fmt.Errorf("%w: the backend reported a leader without a leadership: %v", ErrTerminal, s))
+		return l.backendFailed(fmt.Errorf("%w: it reported a leader without a leadership: %v", ErrTerminal, s))
 	}
 	return event{state: StateLeader, leadership: s.Leadership}
 }

@@ -20,7 +20,7 @@ func TestResignRequested_Leader(t *testing.T) {
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
 			<-ctx.Done()
 			h.record("work ends %d", l.Token())
-			return nil // it returns because of the request to resign; the work is not complete
+			return nil // because of the request; the work is not complete
 		}
 	}, func(h *harness) {
 		first := h.backend.newest()
@@ -78,8 +78,7 @@ func TestResignRequested_ContextDone(t *testing.T) {
 	})
 }
 
-// TestResignRequested_EndFails fails if the next candidacy starts without ErrorWait when a leader was
-// requested to resign and its End has failed.
+// TestResignRequested_EndFails fails if the next candidacy starts without ErrorWait after a failure of End.
 func TestResignRequested_EndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
 		h.lead()
@@ -91,7 +90,7 @@ func TestResignRequested_EndFails(t *testing.T) {
 	})
 }
 
-// TestResignRequested_Lead fails if Lead does not return when its candidate is requested to resign.
+// TestResignRequested_Lead fails if Lead does not return after a request.
 func TestResignRequested_Lead(t *testing.T) {
 	runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }, func(h *harness) {
 		h.lead()
@@ -120,8 +119,7 @@ func TestResignRequested_OnZooKeeper(t *testing.T) {
 	})
 }
 
-// TestResignRequested_BackendFails fails if an error of the backend is ignored that occurs while End
-// runs after a request to resign.
+// TestResignRequested_BackendFails fails if an error of the backend is ignored while End runs.
 func TestResignRequested_BackendFails(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }

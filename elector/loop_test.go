@@ -57,8 +57,8 @@ func TestLeaderInLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderInLeader_NewLeadership fails if the previous term does not end before the next one begins.
-// Here the backend reports the new leadership without having reported the loss of the previous one.
+// TestLeaderInLeader_NewLeadership fails if the previous term does not end before the next one begins. The
+// backend has not reported the loss.
 func TestLeaderInLeader_NewLeadership(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", nil, errBoom) }, func(h *harness) {
 		h.lead()
@@ -176,8 +176,7 @@ func TestErrorInLeader_EndFails(t *testing.T) {
 	})
 }
 
-// TestErrorInError fails if an error of NewCandidate after ErrorWait does not start another wait and
-// another call of the error handler.
+// TestErrorInError fails if an error of NewCandidate after ErrorWait is not handled like the first one.
 func TestErrorInError(t *testing.T) {
 	runElector(t, func(h *harness) { h.backend.results = []error{errBoom, errBoom} }, func(h *harness) {
 		h.requireEvents("0s error -")
@@ -237,7 +236,7 @@ func TestTerminalError(t *testing.T) {
 	}
 }
 
-// TestTerminalError_CustomFunction fails if Run ignores the function Elector.Terminal.
+// TestTerminalError_CustomFunction fails if Elector.Terminal is not used.
 func TestTerminalError_CustomFunction(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Terminal = func(err error) bool { return errors.Is(err, errBoom) } }, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrElectionOver)
@@ -260,9 +259,8 @@ func TestResignedByOtherCode(t *testing.T) {
 	})
 }
 
-// TestStatusOfLeaderWithoutLeadershipIsTerminal fails if a status that violates the interface is not a
-// terminal error.
-func TestStatusOfLeaderWithoutLeadershipIsTerminal(t *testing.T) {
+// TestLeaderWithoutLeadership fails if a status that violates the interface is not a terminal error.
+func TestLeaderWithoutLeadership(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().publish(leaderelection.Status{Role: leaderelection.Leader})
 		require.ErrorIs(h, h.requireReturned(), ErrTerminal)

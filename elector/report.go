@@ -77,7 +77,7 @@ func (e *Elector) Reports() <-chan Report {
 		select {
 		case <-e.returned:
 			close(e.reports)
-		default: // Run was not called, or has not returned yet
+		default: // Run was not called, or has not returned
 		}
 	}
 	return e.reports
@@ -85,7 +85,7 @@ func (e *Elector) Reports() <-chan Report {
 
 // sendReport sends the current report to the reader of Reports. Only the goroutine of Run calls it.
 func (e *Elector) sendReport() {
-	report := e.Current() // Current calls the candidate, so mu must not be held
+	report := e.Current() // calls the candidate, so mu must not be held
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sent = report

@@ -21,7 +21,7 @@ type term struct {
 }
 
 var (
-	errBeginTimeout = fmt.Errorf("%w: Begin did not return within BeginTimeout", ErrBegin)
+	errBeginTimeout = fmt.Errorf("%w: it did not return within BeginTimeout", ErrBegin)
 	errRelinquished = errors.New("elector: leadership relinquished")
 )
 
@@ -41,7 +41,7 @@ func (t *term) cause() error {
 // beginTerm calls Begin for a new leadership, and starts Work. It returns the event that remains to be
 // handled.
 func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
-	if leadership.Err() != nil { // the leadership was lost while another handler was running
+	if leadership.Err() != nil { // it was lost while a handler was running
 		return event{state: StateNotLeader}
 	}
 	t := l.newTerm(leadership)
@@ -50,7 +50,7 @@ func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
 	if l.begin != nil {
 		timeout := time.AfterFunc(l.beginTimeout, func() { t.end(errBeginTimeout) })
 		abandoned, err := l.callHandler(t.ctx, "begin", func() error { return l.begin(t.ctx, leadership) })
-		if !timeout.Stop() { // BeginTimeout has passed, but the function of the timer may not have run yet
+		if !timeout.Stop() { // the function of the timer may not have run yet
 			t.end(errBeginTimeout)
 		}
 		switch cause := t.cause(); {
@@ -89,9 +89,9 @@ func (l *loop) workReturned(err error) event {
 	leadership := l.term.leadership
 	log := l.log.With("token", leadership.Token())
 	switch {
-	case l.ctx.Err() != nil: // this may be the reason why Work has returned
+	case l.ctx.Err() != nil: // the reason why Work has returned, perhaps
 		return l.addWorkError(l.contextDone(), err)
-	case leadership.Err() != nil: // the lost leadership may be the reason why Work has returned
+	case leadership.Err() != nil: // again perhaps the reason
 		log.Warn("work was interrupted", "cause", leadership.Err(), "err", err)
 		return event{state: StateNotLeader}
 	case l.elector.isLead:
@@ -145,8 +145,8 @@ func (l *loop) stopWork(t *term, ev event) event {
 	return l.addWorkError(ev, err)
 }
 
-// addWorkError adds the result of Work to the event that has made it return. The result is ignored
-// unless the context of Run is done and the leadership was not lost.
+// addWorkError adds the result of Work to the event that has made it return. It counts only if the
+// context of Run is done and the leadership was not lost.
 func (l *loop) addWorkError(ev event, err error) event {
 	l.log.Debug("work returned", "token", l.term.leadership.Token(), "err", err)
 	switch {
@@ -188,10 +188,10 @@ func (l *loop) callEndHandler(t *term) (abandoned bool, err error) {
 	return l.callHandler(ctx, "end", func() error { return l.end(ctx, t.leadership) })
 }
 
-// resignIfLost resigns a candidate that has lost its leadership. Otherwise the candidate could be
-// elected again while this program cannot call Begin.
+// resignIfLost resigns a candidate that has lost its leadership. It could be elected again while this
+// program cannot begin.
 func (l *loop) resignIfLost(t *term) {
 	if t.leadership.Err() != nil {
-		_ = l.resignCandidate() // resignCandidate logs the error
+		_ = l.resignCandidate() // logs the error
 	}
 }

@@ -54,8 +54,8 @@ func TestHandlers_ContextValues(t *testing.T) {
 	})
 }
 
-// TestBegin_InterruptedByLoss fails if the loss of the leadership does not interrupt Begin, if it is
-// handled as an error, or if End is not called although Begin may have had effects.
+// TestBegin_InterruptedByLoss fails if a loss does not interrupt Begin, is handled as an error, or if End is
+// not called although Begin may have had effects.
 func TestBegin_InterruptedByLoss(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		h.lead()
@@ -68,9 +68,8 @@ func TestBegin_InterruptedByLoss(t *testing.T) {
 	})
 }
 
-// TestBegin_LeaseExpiresWithoutEvent fails if a lease that has expired before Begin returns is noticed
-// only after an event. A process that was stopped can reach the end of Begin before it receives an
-// event.
+// TestBegin_LeaseExpiresWithoutEvent fails if a lease that has expired before Begin returns is noticed only
+// after an event. A process that was stopped may continue before it receives one.
 func TestBegin_LeaseExpiresWithoutEvent(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.backend.lease = time.Second
@@ -98,9 +97,8 @@ func TestBegin_Timeout(t *testing.T) {
 	})
 }
 
-// TestBegin_ReturnsAtTimeout fails if this program remains the leader with a context that is done,
-// because Begin has returned at the moment of BeginTimeout. The scheduler decides whether the timeout
-// or the return of Begin comes first.
+// TestBegin_ReturnsAtTimeout fails if this program remains the leader with a context that is done, because Begin has
+// returned at the moment of BeginTimeout. Which of the two is first depends on the scheduler.
 func TestBegin_ReturnsAtTimeout(t *testing.T) {
 	for range 100 {
 		var ctx context.Context
@@ -134,8 +132,8 @@ func TestBegin_InterruptedByContext(t *testing.T) {
 	})
 }
 
-// TestEnd_FailsPermanently fails if End is not called 12 times, every 5 s, or if the leadership ends
-// before the last call.
+// TestEnd_FailsPermanently fails if End is not called 12 times, every 5 s, or if the leadership is lost
+// before.
 func TestEnd_FailsPermanently(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(_ context.Context, l *leaderelection.Leadership) error {
@@ -171,7 +169,7 @@ func TestEnd_CustomRetries(t *testing.T) {
 		h.elector.End, h.elector.EndTries, h.elector.EndPause = h.handler("end", errBoom, errBoom, errBoom), 2, time.Second
 	}, func(h *harness) {
 		h.lead()
-		h.stop() // stopping Run does not shorten the pause between the calls of End
+		h.stop() // does not shorten the pause
 		h.wait(time.Second)
 		require.ErrorIs(h, h.requireReturned(), ErrEnd)
 		h.requireEvents("0s begin 1", "0s end 1", "1s end 1")
@@ -253,8 +251,7 @@ func TestWork_BetweenBeginAndEnd(t *testing.T) {
 	})
 }
 
-// TestWork_InterruptedByLoss fails if the loss of the leadership does not cancel Work, or if Work does
-// not run again.
+// TestWork_InterruptedByLoss fails if a loss does not cancel Work, or if Work does not run again.
 func TestWork_InterruptedByLoss(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.blockUntilDone("work") }, func(h *harness) {
 		h.lead()
@@ -305,9 +302,8 @@ func TestWork_ReturnsAfterLoss(t *testing.T) {
 	})
 }
 
-// TestWork_ReturnsAfterLeaseExpired fails if a Work counts as complete that has returned after the
-// lease expired, but before an event. A process that was stopped can reach the end of Work before it
-// receives an event.
+// TestWork_ReturnsAfterLeaseExpired fails if a Work counts as complete that has returned after the lease
+// expired, but before an event. A process that was stopped may continue before it receives one.
 func TestWork_ReturnsAfterLeaseExpired(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.backend.lease = time.Second
@@ -350,8 +346,8 @@ func TestWork_ExitsGoroutine(t *testing.T) {
 	})
 }
 
-// TestHandlers_ReturnErrHung fails if an ErrHung that a handler returns is treated as if a handler of
-// this Elector had hung. A handler may run another Elector.
+// TestHandlers_ReturnErrHung fails if an ErrHung that a handler returns is taken for one of this Elector. A
+// handler may run another Elector.
 func TestHandlers_ReturnErrHung(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Begin = h.handler("begin", ErrHung)
