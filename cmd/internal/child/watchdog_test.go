@@ -38,7 +38,7 @@ func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 			w.task = task{limits: c.limits, Leased: true, Lease: newLease(time.Now().Add(time.Hour))}
 			instructions, exit := make(chan instruction), make(chan Exit, 1)
 			go func() { exit <- w.superviseGroup(instructions) }()
-			instructions <- instruction{} // when the watchdog receives this, it has set its timers
+			instructions <- instruction{} // the watchdog has set its timers
 			suspended.Store(int64(2 * time.Hour))
 			select {
 			case e := <-exit:
