@@ -12,7 +12,7 @@ import (
 const baselineName = "baseline"
 
 // newBaseline returns the baseline: the shortest loop in which sessions take turns, without any
-// guarantee. See the package comment.
+// guarantee. The package comment describes it.
 func newBaseline(addr string, timeout time.Duration) *local {
 	l := newLocal(baselineName, addr, timeout, implementation{
 		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
@@ -53,7 +53,8 @@ func (e *baselineEntry) acquire(queued func()) error {
 	queued()
 	name, predecessor := path.Base(e.znode), ""
 	for _, other := range names {
-		if other < name && other > predecessor { // all names have the same prefix
+		if other < name && other > predecessor {
+			// The order of the names is that of the queue, because all names have the same prefix.
 			predecessor = other
 		}
 	}

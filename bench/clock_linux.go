@@ -26,7 +26,7 @@ func now() int64 {
 
 // processorTime returns the processor time that a process has used.
 func processorTime(pid int) (time.Duration, error) {
-	const perProcess = 2 // CPUCLOCK_SCHED of the kernel, for all threads of the process
+	const perProcess = 2 // CPUCLOCK_SCHED of the kernel: the clock counts all threads of the process
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|perProcess), &t); err != nil {
 		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
@@ -44,7 +44,7 @@ func findChild(argument string) (int, error) {
 	for _, list := range lists {
 		children, err := os.ReadFile(list)
 		if err != nil {
-			continue // the thread has exited
+			continue // the thread has exited meanwhile
 		}
 		for child := range strings.FieldsSeq(string(children)) {
 			args, err := os.ReadFile(filepath.Join("/proc", child, "cmdline"))

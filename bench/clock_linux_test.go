@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProcessorTime fails if the clock is that of the thread, or of another process.
+// TestProcessorTime fails if processorTime returns the time of a single thread, or of another process.
 func TestProcessorTime(t *testing.T) {
 	before, err := processorTime(os.Getpid())
 	require.NoError(t, err)
@@ -28,10 +28,10 @@ func TestProcessorTime(t *testing.T) {
 	require.GreaterOrEqual(t, after-before, 20*time.Millisecond)
 }
 
-// TestFindChild fails if the server's process is not found, so that its processor time is not
+// TestFindChild_ByArgument fails if the server's process is not found, so that its processor time is not
 // measured.
-func TestFindChild(t *testing.T) {
-	const argument = "3600.0625" // unique among the children
+func TestFindChild_ByArgument(t *testing.T) {
+	const argument = "3600.0625" // this argument is unique among the child processes
 	child := exec.Command("sleep", argument)
 	require.NoError(t, child.Start())
 	defer func() {

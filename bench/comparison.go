@@ -21,7 +21,7 @@ type comparison struct {
 	change float64
 	// noise is the change that is not distinguished from that of a repetition.
 	noise   float64
-	p       float64 // of the U test; NaN if there are too few values
+	p       float64 // the p-value of the U test; NaN if there are too few values
 	verdict verdict
 }
 
@@ -39,13 +39,13 @@ const (
 	comparisonAlpha = 0.01
 	// minTested is the number of values with which the U test can find a difference.
 	minTested = 5
-	// countNoise is the smallest relevant change of counts and memory: requests that belong to none of the
-	// successions, and the sizes of objects in the runtime.
+	// countNoise is the smallest relevant change of counts and memory. Smaller changes come from
+	// requests that belong to none of the successions, and from the sizes of objects in the runtime.
 	countNoise = 0.05
 )
 
-// samples are the values of one row in two halves, which are measured one after the other, each with new
-// sessions. The difference between the halves is noise: they measure the same program.
+// samples are the values of one row in two halves, which are measured one after the other, each with
+// new sessions. The difference between the halves is noise: both halves measure the same program.
 type samples struct {
 	name   string
 	unit   string

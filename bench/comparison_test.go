@@ -53,9 +53,9 @@ func TestCompare_UsesTheNoiseOfAllRows(t *testing.T) {
 	require.Equal(t, same, all[0].verdict)
 }
 
-// TestCompare_Counts fails if counts have the noise of times, or if a difference is required to be
-// confirmed by a test that has too few values to do so.
-func TestCompare_Counts(t *testing.T) {
+// TestCompare_CountsHaveLittleNoise fails if counts have the noise of times, or if a difference is
+// required to be confirmed by a test that has too few values to do so.
+func TestCompare_CountsHaveLittleNoise(t *testing.T) {
 	count := func(values ...float64) samples {
 		return samples{name: "count", unit: recordedUnits[unitNumber], halves: [2][]float64{halfOf(values, 0), halfOf(values, 1)}}
 	}
@@ -72,8 +72,8 @@ func TestCompare_Counts(t *testing.T) {
 	require.Equal(t, better, verdictOf(count(2, 2), count(0, 0)))
 }
 
-// TestCompare_RequiresTheTest fails if a change of medians of widely spread values is marked.
-func TestCompare_RequiresTheTest(t *testing.T) {
+// TestCompare_ConfirmsChangesByTest fails if a change of medians of widely spread values is marked.
+func TestCompare_ConfirmsChangesByTest(t *testing.T) {
 	spread := func(values ...float64) samples {
 		return samples{name: "row", unit: recordedUnits[unitMillis], halves: [2][]float64{values, values}}
 	}

@@ -17,15 +17,15 @@ import (
 // locks one after another. It always releases a lock before it acquires the next.
 type locking struct {
 	sessions, locks int
-	held            time.Duration // from the acquisition to the release
+	held            time.Duration // the time from the acquisition of a lock to its release
 	period          benchmark.Period
 }
 
 // contention is the result of a period in which sessions acquire and release locks repeatedly.
 type contention struct {
-	locks    int           // acquisitions in the whole period
-	rate     float64       // locks per second that were released in the counted part
-	handOver time.Duration // median time from just before a release to the next acquisition
+	locks    int           // the number of acquisitions in the whole period
+	rate     float64       // the number of locks per second that were released in the counted part of the period
+	handOver time.Duration // the median time from just before a release to the next acquisition
 }
 
 // cycle contains the number of a lock, and the times at which it was granted, just before its release,
@@ -60,7 +60,8 @@ func summarize(cycles []cycle, start int64, p benchmark.Period) (contention, err
 		}
 	}
 	c.rate = float64(released) / p.Length.Seconds()
-	if c.handOver = p.Length; len(handOvers) > 0 { // without a hand-over it took longer
+	// Without a hand-over in the period, a hand-over takes longer than the period.
+	if c.handOver = p.Length; len(handOvers) > 0 {
 		c.handOver = time.Duration(benchmark.Median(handOvers))
 	}
 	return c, nil
@@ -127,7 +128,7 @@ func (p *process) contend(k locking, dir string) (contention, error) {
 // contentionRows are the rows that are measured with a number of contenders.
 type contentionRows struct {
 	rate, handOver      *row
-	cpu, client, server *row // processor time per lock
+	cpu, client, server *row // the processor time per lock
 }
 
 // measureContention measures sessions that acquire and release locks repeatedly.
@@ -147,7 +148,7 @@ func (b *bench) measureContention(ctx context.Context, rows contentionRows, k lo
 		}
 		clientID := c.processID()
 		if b.delay > 0 {
-			clientID = 0 // the process of the contestants in Go also contains the proxy
+			clientID = 0 // not measured: the process of the contestants in Go also contains the proxy
 		}
 		turns = append(turns, turn{c.name(), func(context.Context) ([]float64, error) {
 			client, server := newStopwatch(clientID), newStopwatch(b.server.pid)

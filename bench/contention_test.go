@@ -18,7 +18,7 @@ func TestSummarize_CountsLocksOfThePeriod(t *testing.T) {
 	at := func(granted int64) cycle {
 		return cycle{0, start + granted*ms, start + (granted+10)*ms, start + (granted+15)*ms}
 	}
-	// In the order of two sessions, not of time.
+	// The cycles are sorted by session, not by time.
 	c, err := summarize([]cycle{at(900), at(1100), at(1990), at(100), at(1000)}, start, secondAfterSecond)
 	require.NoError(t, err)
 	require.Equal(t, 5, c.locks)
@@ -36,7 +36,7 @@ func TestSummarize_FailsIfLocksOverlap(t *testing.T) {
 	require.NoError(t, err, "different locks may be held at the same time")
 }
 
-// TestCountCompletions fails if operations of the warm-up count.
+// TestCountCompletions fails if operations that complete during the warm-up count.
 func TestCountCompletions(t *testing.T) {
 	times := []int64{0, int64(time.Second) - 1, int64(time.Second), int64(2*time.Second) - 1, int64(2 * time.Second)}
 	require.Equal(t, completions{counted: 2, total: 5}, countCompletions(0, times, secondAfterSecond))

@@ -28,7 +28,7 @@ type contestant interface {
 
 	// connect opens a session and returns when it is usable.
 	connect(session int) error
-	// disconnect closes a session. It returns the time just before it does so.
+	// disconnect closes a session. It returns the time just before the request to close.
 	disconnect(session int) (at int64, err error)
 	// reset closes all sessions and forgets the candidates.
 	reset() error
@@ -43,8 +43,8 @@ type contestant interface {
 	prepare(candidate, session int, dir string) error
 	// join starts a candidate, which joins the queue at dir. It does not wait.
 	join(r recipe, candidate, session int, dir string)
-	// leave resigns the leadership, or releases the lock, of the candidate at the head of the
-	// queue. It returns the time just before it does so.
+	// leave resigns the leadership, or releases the lock, of the candidate at the head of the queue. It
+	// returns the time just before the resignation or release.
 	leave(candidate int) (at int64, err error)
 	// leaveNext makes the next n candidates leave as soon as they become the head of the queue.
 	leaveNext(n int) error
@@ -57,7 +57,8 @@ type contestant interface {
 	// open.
 	failures() <-chan error
 
-	// contend acquires and releases locks repeatedly. The locks are children of dir: see childPath.
+	// contend acquires and releases locks repeatedly. The locks are children of dir, and childPath
+	// returns their paths.
 	contend(l locking, dir string) (contention, error)
 	// repeat repeats an operation on an object at dir, in each of the sessions 0 to n-1.
 	repeat(o operation, n int, dir string, p benchmark.Period) (completions, error)
@@ -65,7 +66,7 @@ type contestant interface {
 	// fillCache fills a cache of dir and its n children and closes it. It returns the time from
 	// the construction of the cache until all znodes are in memory.
 	fillCache(session int, dir string, n int) (time.Duration, error)
-	// watchCache fills a cache of dir, which remains open until reset.
+	// watchCache fills a cache of dir, which remains open until reset is called.
 	watchCache(session int, dir string) error
 	// writeCached writes the child of dir with the name cachedName. It returns the time from just
 	// before the write until the cache of watchCache has reported the change.
@@ -78,7 +79,7 @@ type acquisition struct {
 	at        int64
 }
 
-// absent is an implementation that is not measured, with the reason.
+// absent is an implementation that is not measured, and the reason why it is not.
 type absent struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
@@ -94,7 +95,7 @@ type events struct {
 }
 
 func newEvents() *events {
-	// A candidate must not wait for the benchmark to receive.
+	// The channels are large, so that no candidate has to wait for the benchmark to receive.
 	return &events{acquired: make(chan acquisition, 1<<14), failed: make(chan error, 1)}
 }
 
@@ -106,7 +107,7 @@ func (e *events) reportFailure(err error) {
 	}
 }
 
-// discard removes all unread reports, which are those of earlier candidates.
+// discard removes all unread reports, which come from candidates of earlier measurements.
 func (e *events) discard() {
 	for {
 		select {

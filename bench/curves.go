@@ -23,26 +23,26 @@ type curve struct {
 	measure func(ctx context.Context, c contestant, n int) (point, error)
 }
 
-// point is what one size costs. The values are divided by the size, or by the number of locks or items. They are
-// NaN if they are unknown.
+// point is what one size costs. The values are divided by the size, or by the number of locks or items.
+// A value is NaN if it is unknown.
 type point struct {
-	took      time.Duration // of the whole measurement without preparations
-	time      float64       // in ms
-	requests  float64       // that the server received, with pings
-	watches   float64       // data watches that the server has afterwards
-	heap      float64       // live, in KiB
-	allocated float64       // in KiB, including what was freed
+	took      time.Duration // the time of the whole measurement, without preparations
+	time      float64       // the time in ms
+	requests  float64       // the number of requests that the server received, with pings
+	watches   float64       // the number of data watches that the server has afterwards
+	heap      float64       // the live heap in KiB
+	allocated float64       // the allocated memory in KiB, including what was freed
 	extra     float64
 }
 
 func (b *bench) curves() []curve {
 	return []curve{
-		{"candidates", "candidates of one election, with 20 connections", []int{1, 10, 100, 1000, 2000, 5000, 10000, 20000, 50000}, "hand-over, ms", b.candidatesPoint},
-		{"elections", "elections on one connection, with a candidate each", []int{1, 10, 100, 1000, 10000}, "", b.electionsPoint},
-		{"contenders", "contenders for one lock, with a connection each", []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, "", b.contendersPoint},
-		{"cache", "znodes of a cache, with 100 bytes each", []int{10, 100, 1000, 10000, 100000, 1000000}, "", b.cachePoint},
-		{"items", "items of one queue, with 100 bytes each", []int{10, 100, 1000, 10000, 20000, 50000}, "first item, ms", b.itemsPoint},
-		{"consumers", "consumers of one queue, with a connection each", []int{1, 4, 16, 64, 256}, "idle, requests", b.consumersPoint},
+		{"candidates", "candidates of one election, with 20 connections", []int{1, 10, 100, 1000, 2000, 5000, 10000, 20000, 50000}, "hand-over, ms", b.measureCandidatesPoint},
+		{"elections", "elections on one connection, with a candidate each", []int{1, 10, 100, 1000, 10000}, "", b.measureElectionsPoint},
+		{"contenders", "contenders for one lock, with a connection each", []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, "", b.measureContendersPoint},
+		{"cache", "znodes of a cache, with 100 bytes each", []int{10, 100, 1000, 10000, 100000, 1000000}, "", b.measureCachePoint},
+		{"items", "items of one queue, with 100 bytes each", []int{10, 100, 1000, 10000, 20000, 50000}, "first item, ms", b.measureItemsPoint},
+		{"consumers", "consumers of one queue, with a connection each", []int{1, 4, 16, 64, 256}, "idle, requests", b.measureConsumersPoint},
 	}
 }
 
@@ -104,7 +104,7 @@ func cell(v float64) string {
 // meter reads the counters whose differences are the costs.
 type meter struct {
 	requests, watches int
-	heap, allocated   float64 // in KiB
+	heap, allocated   float64 // memory in KiB
 }
 
 func (b *bench) readMeter(ctx context.Context) (m meter, err error) {
@@ -127,7 +127,8 @@ func heapUse() (live, allocated float64) {
 	return float64(m.HeapAlloc) / 1024, float64(m.TotalAlloc) / 1024
 }
 
-// costOf returns what build costs, divided by n. What it has built must still exist.
+// costOf calls build, and returns its costs divided by n. What build has created must exist until
+// costOf returns.
 func (b *bench) costOf(ctx context.Context, n int, build func() (time.Duration, error)) (point, error) {
 	before, err := b.readMeter(ctx)
 	if err != nil {
@@ -137,7 +138,8 @@ func (b *bench) costOf(ctx context.Context, n int, build func() (time.Duration, 
 	if err != nil {
 		return point{}, err
 	}
-	requests, err := b.server.requests() // before the settling, during which clients send pings
+	// Read before the pause in which the number of watches settles, because clients send pings in it.
+	requests, err := b.server.requests()
 	if err != nil {
 		return point{}, err
 	}
@@ -150,8 +152,8 @@ func (b *bench) costOf(ctx context.Context, n int, build func() (time.Duration, 
 	}, err
 }
 
-// candidatesPoint lets n candidates join an election at the same time, and then measures hand-overs.
-func (b *bench) candidatesPoint(ctx context.Context, c contestant, n int) (point, error) {
+// measureCandidatesPoint lets n candidates join an election at the same time, and then measures hand-overs.
+func (b *bench) measureCandidatesPoint(ctx context.Context, c contestant, n int) (point, error) {
 	dir, err := b.server.newDir()
 	if err != nil {
 		return point{}, err
@@ -178,8 +180,8 @@ func (b *bench) candidatesPoint(ctx context.Context, c contestant, n int) (point
 	return p, err
 }
 
-// electionsPoint lets one session lead n elections.
-func (b *bench) electionsPoint(ctx context.Context, c contestant, n int) (point, error) {
+// measureElectionsPoint lets one session lead n elections.
+func (b *bench) measureElectionsPoint(ctx context.Context, c contestant, n int) (point, error) {
 	dir, err := b.server.newDirWith(n, nil)
 	if err != nil {
 		return point{}, err
@@ -190,9 +192,10 @@ func (b *bench) electionsPoint(ctx context.Context, c contestant, n int) (point,
 	return b.costOf(ctx, n, func() (time.Duration, error) { return leadAll(ctx, c, dir, n) })
 }
 
-// contendersPoint lets n sessions acquire and release a lock repeatedly. The time and the requests are
-// those of a lock; the watches and the heap those of a contender, in a second period.
-func (b *bench) contendersPoint(ctx context.Context, c contestant, n int) (point, error) {
+// measureContendersPoint lets n sessions acquire and release a lock repeatedly. The time and the requests are
+// those per lock. The watches and the heap are those per contender, and are measured in a second
+// period.
+func (b *bench) measureContendersPoint(ctx context.Context, c contestant, n int) (point, error) {
 	dir, err := b.server.newDirWith(1, nil)
 	if err != nil {
 		return point{}, err
@@ -201,7 +204,8 @@ func (b *bench) contendersPoint(ctx context.Context, c contestant, n int) (point
 		return point{}, err
 	}
 	k := locking{sessions: n, locks: 1, period: b.period}
-	k.period.Length = max(k.period.Length, time.Duration(n)*20*time.Millisecond) // several locks of each contender
+	// Long enough for several locks of each contender.
+	k.period.Length = max(k.period.Length, time.Duration(n)*20*time.Millisecond)
 	before, err := b.readMeter(ctx)
 	if err != nil {
 		return point{}, err
@@ -241,9 +245,9 @@ func (b *bench) contendersPoint(ctx context.Context, c contestant, n int) (point
 	return p, h.err
 }
 
-// cachePoint fills a cache of n znodes. The watches and the heap are those of a second cache, which remains
-// open; the baseline does not have one.
-func (b *bench) cachePoint(ctx context.Context, c contestant, n int) (point, error) {
+// measureCachePoint fills a cache of n znodes. The watches and the heap are those of a second cache, which
+// remains open; the baseline has no such cache.
+func (b *bench) measureCachePoint(ctx context.Context, c contestant, n int) (point, error) {
 	dir, err := b.server.newDirWith(n, make([]byte, cachedSize))
 	if err != nil {
 		return point{}, err
@@ -256,7 +260,7 @@ func (b *bench) cachePoint(ctx context.Context, c contestant, n int) (point, err
 	if err != nil || c.name() != libraryName {
 		return p, err
 	}
-	if err := errors.Join(c.reset(), c.connect(0)); err != nil { // the first cache has left watches
+	if err := errors.Join(c.reset(), c.connect(0)); err != nil { // a new session, because the first cache has left watches
 		return p, err
 	}
 	open, err := b.costOf(ctx, n, func() (time.Duration, error) { return 0, c.watchCache(0, dir) })

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurves fails if a curve cannot be measured, or if requests, watches or time are not those of one unit.
+// TestCurves fails if a curve cannot be measured, or if requests, watches or time are not divided by
+// the number of units.
 func TestCurves(t *testing.T) {
 	b := newTestBench(t, "")
 	baseline, library := b.contestants[0], b.contestants[1]
@@ -55,8 +56,9 @@ func TestRunCurve(t *testing.T) {
 	require.ErrorContains(t, b.runCurve(t.Context(), &out, "hands"), `-curve "hands" does not exist`)
 }
 
-// TestPredict fails if linear growth is predicted as quadratic, so that sizes are skipped, or the reverse.
-func TestPredict(t *testing.T) {
+// TestPredict_ContinuesGrowth fails if linear growth is predicted as quadratic, so that sizes are
+// skipped, or the reverse.
+func TestPredict_ContinuesGrowth(t *testing.T) {
 	points := func(took ...time.Duration) (all []point) {
 		for _, d := range took {
 			all = append(all, point{took: d})

@@ -10,7 +10,7 @@ import (
 type environment struct {
 	Machine   benchmark.Environment `json:"machine"`
 	ZooKeeper string                `json:"zookeeper"` // the version of the server
-	Server    string                `json:"server"`    // how the server runs
+	Server    string                `json:"server"`    // how the server runs: as a process or in a container
 }
 
 func newEnvironment() environment {

@@ -23,8 +23,8 @@ import (
 // footprint is the memory of a process per idle candidate.
 type footprint struct {
 	Goroutines float64 `json:"goroutines"`
-	HeapKiB    float64 `json:"heap_kib"`  // live, after a collection
-	StackKiB   float64 `json:"stack_kib"` // in use
+	HeapKiB    float64 `json:"heap_kib"`  // the live heap, after a collection
+	StackKiB   float64 `json:"stack_kib"` // the stacks that are in use
 	// PeakKiB is the resident memory before the runtime returned freed memory to the system, which
 	// it does gradually: it includes the memory that was used only while candidates joined.
 	// ResidentKiB is the resident memory afterwards.
@@ -35,11 +35,12 @@ type footprint struct {
 // footprintRows are the rows for the values of a footprint.
 type footprintRows struct{ goroutines, heap, stacks, resident, peak *row }
 
-// waiting is what waits while the memory is measured. The other contestants do the same in all three.
+// waiting says what waits while the memory is measured. The values differ only for this library: the
+// other contestants always do the same.
 type waiting string
 
 const (
-	// waitingUnobserved candidates have only the goroutine of ElectLeader.
+	// waitingUnobserved candidates have no goroutine except that of ElectLeader.
 	waitingUnobserved waiting = "candidate"
 	// waitingObserved candidates have different names, and another goroutine receives each status.
 	waitingObserved waiting = "observed candidate"
@@ -99,7 +100,7 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 		os.Exit(1)
 	}()
 	if profile != "" {
-		runtime.MemProfileRate = 1 // record each allocation, which costs little: candidates allocate little
+		runtime.MemProfileRate = 1 // record each allocation; this costs little, because candidates allocate little
 	}
 	s, err := connectServer(addr)
 	if err != nil {
@@ -137,7 +138,8 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 		return err
 	}
 	if w == waitingForMutex {
-		// A contender of this library prepares for its turn after a few milliseconds for each one before it.
+		// A contender of this library waits a few milliseconds for each contender before it, and then
+		// prepares for its turn. Measure when all have done so.
 		sleep(ctx, time.Duration(n)*5*time.Millisecond)
 	}
 	after, err := measureUsage(ctx, s)

@@ -8,15 +8,15 @@ import (
 // handOver describes a measurement of hand-overs between candidates.
 type handOver struct {
 	recipe recipe
-	size   int // of the queue
+	size   int // the number of candidates in the queue
 	rounds int
-	pause  time.Duration // after each hand-over
+	pause  time.Duration // the pause after each hand-over
 	// takeOver closes the session of the head instead of letting it leave.
 	takeOver bool
 }
 
-// measureHandOvers measures the time in which the successor learns that it is the head of the queue.
-// It also adds the number of watches per candidate to the row watches, if that is not nil.
+// measureHandOvers measures the time in which the successor learns that it is the head of the queue. If
+// the row watches is not nil, it also adds the number of watches per candidate to that row.
 func (b *bench) measureHandOvers(ctx context.Context, r, watches *row, h handOver) error {
 	const warmups = 5
 	defer reset(b.contestants)
@@ -39,7 +39,7 @@ func (b *bench) measureHandOvers(ctx context.Context, r, watches *row, h handOve
 }
 
 // newHandOverQueue fills a queue. The candidates that will be heads join in order, and have separate
-// sessions if these will be closed.
+// sessions if their sessions will be closed.
 func (b *bench) newHandOverQueue(ctx context.Context, c contestant, h handOver, heads int) (*queue, error) {
 	separate := 0
 	if h.takeOver {

@@ -35,7 +35,7 @@ func (b *bench) measureIdle(ctx context.Context, rows []*row) error {
 				}
 			}
 		}
-		sleep(ctx, idleTimeout/2) // until the requests of the joins are complete
+		sleep(ctx, idleTimeout/2) // wait until the requests of the joins are complete
 		proxy.ResetLog()
 		sleep(ctx, b.idle)
 		transactions := map[int]int{}

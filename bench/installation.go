@@ -17,7 +17,7 @@ type installation struct {
 
 	server      *server
 	backend     string
-	contestants []contestant // the baseline first
+	contestants []contestant // all contestants; the baseline is the first
 	absent      []absent
 	closers     []func() error
 }

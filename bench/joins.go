@@ -28,7 +28,7 @@ func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error 
 			return took, b.server.waitChildren(ctx, dir, 0)
 		}))
 	}
-	// Many warm-up rounds, so that Java compiles the code.
+	// There are many warm-up rounds, so that Java compiles the code before the rounds that count.
 	if err := b.interleave(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
 		return err
 	}

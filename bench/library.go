@@ -15,7 +15,7 @@ import (
 
 const libraryName = "this library"
 
-// newLibrary returns the library of this repository.
+// newLibrary returns the library of this repository as a contestant.
 func newLibrary(addr string, timeout time.Duration) *local {
 	library := libraryRecipes{timeout: timeout, option: recipes.WithSessionTimeout(timeout), candidacies: new(sync.WaitGroup)}
 	l := newLocal(libraryName, addr, timeout, implementation{
@@ -55,7 +55,8 @@ type electionEntry struct {
 }
 
 func (e electionEntry) acquire(queued func()) error {
-	e.candidacies.Go(func() { e.election.ElectLeader() }) // the final status contains the error
+	// The result is ignored, because the final status contains the error.
+	e.candidacies.Go(func() { e.election.ElectLeader() })
 	first := true
 	for status := range e.election.Status() {
 		if first {

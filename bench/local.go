@@ -28,11 +28,11 @@ type local struct {
 	countsQueued bool
 
 	generation *generation
-	updates    chan error   // of the cache of watchCache, one for each write
-	leaving    atomic.Int64 // number of candidates that leave when they become the head
+	updates    chan error   // receives a value from the cache of watchCache for each write
+	leaving    atomic.Int64 // the number of candidates that must leave when they become the head
 
 	mu       sync.Mutex
-	prepared map[int]entry // constructed candidates, which have not joined
+	prepared map[int]entry // constructed candidates that have not joined yet
 	heads    map[int]entry // candidates that lead or hold the lock
 }
 
@@ -121,8 +121,8 @@ func (l *local) join(r recipe, candidate, session int, dir string) {
 	})
 }
 
-// acquire acquires the leadership or the lock for a candidate. It releases it immediately if
-// leaveNext requires that.
+// acquire acquires the leadership or the lock for a candidate. If leaveNext requires that, the
+// candidate leaves immediately.
 func (l *local) acquire(g *generation, candidate int, e entry) error {
 	if err := e.acquire(func() { g.queued.Add(1) }); err != nil {
 		return err

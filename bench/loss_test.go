@@ -42,9 +42,9 @@ type fleet struct {
 	running                                          sync.WaitGroup
 }
 
-// run lets a candidate compete, and counts the changes of its role.
+// run runs the candidacy of e, and counts the changes of its role.
 func (f *fleet) run(e *leaderelection.Election) {
-	f.running.Go(func() { e.ElectLeader() }) // the final status contains the error
+	f.running.Go(func() { e.ElectLeader() }) // the result is ignored, because the final status contains the error
 	f.running.Go(func() {
 		var role leaderelection.Role
 		count := func(role leaderelection.Role, by int64) {
@@ -55,7 +55,7 @@ func (f *fleet) run(e *leaderelection.Election) {
 				f.suspended.Add(by)
 			}
 		}
-		var last uint64 // token
+		var last uint64 // the token of the last leadership
 		for status := range e.Status() {
 			if status.Err != nil {
 				f.failures.Add(1)
@@ -95,7 +95,7 @@ func simulateLoss(t *testing.T, candidates int, leader bool) {
 		f.run(election)
 		elections = append(elections, election)
 	}
-	bubble.Advance(10 * sessionTimeout) // until the candidates next to the leader have stopped renewing leases
+	bubble.Advance(10 * sessionTimeout) // wait until the candidates next to the leader have stopped renewing leases
 	require.EqualValues(t, groups, f.leaders.Load())
 
 	lost := e.Server(0)
@@ -134,7 +134,7 @@ func simulateLoss(t *testing.T, candidates int, leader bool) {
 	}
 }
 
-// tabulate prints the requests after at by second.
+// tabulate returns a table of the requests after the time at, with the number of each kind per second.
 func tabulate(log zktest.Log, at time.Time) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -151,7 +151,7 @@ func tabulate(log zktest.Log, at time.Time) string {
 			case op == zktest.OpNotification:
 				events++
 			case (op == zktest.OpGetChildren || op == zktest.OpGetChildren2) && !strings.Contains(log[0].Path, "/_c_"):
-				listings++ // other requests of this kind set watches on candidates
+				listings++ // requests of this kind for a candidate's znode only set a watch on it
 			case isTransaction(op):
 				transactions++
 			case op != zktest.OpPing:

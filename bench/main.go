@@ -12,16 +12,16 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
-	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // for machines without the Debian package
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // registers Docker, for machines without the Debian package
 )
 
 // settings are the values of the flags, and the durations that -quick changes.
 type settings struct {
 	rounds     int
 	candidates int
-	elections  int // on one connection
+	elections  int // the number of elections on one connection
 	seed       uint64
-	passes     int // in which all rows are measured one after the other
+	passes     int // how often all rows are measured, one after the other
 	only       *regexp.Regexp
 	list       bool
 	json       string
@@ -29,23 +29,23 @@ type settings struct {
 	quantile   float64
 	delay      time.Duration
 
-	record, compare string // names of files with recordings
+	record, compare string // the names of files with recordings
 	curve           string
-	patience        time.Duration // with one size of a curve
+	patience        time.Duration // the longest time for one size of a curve
 
 	peers *regexp.Regexp // matches the names of the other libraries that are measured
 	busy  bool
 
 	warmJoins        int
-	pause, longPause time.Duration // after each turn
+	pause, longPause time.Duration // the pauses after each turn
 	warmPeriods      int
 	period           benchmark.Period
-	idle             time.Duration // in which idle connections are observed
+	idle             time.Duration // how long idle connections are observed
 
-	footprint, waiting, addr, heapProfile string // of the process that measures its memory
+	footprint, waiting, addr, heapProfile string // settings of the process that measures its memory
 }
 
-// maxDelay is far below the session timeout.
+// maxDelay is the longest delay of a message. It is far below the session timeout.
 const maxDelay = sessionTimeout / 20
 
 func parseFlags() (settings, error) {
@@ -90,7 +90,7 @@ func parseFlags() (settings, error) {
 		}
 	}
 	if s.curve != "" && *peers == "" {
-		*peers = "^" + zkLockName + "$" // the others are not measured
+		*peers = "^" + zkLockName + "$" // no other library than zk.Lock is measured
 	}
 	if s.rounds < 1 || s.candidates < 4 {
 		return s, errors.New("-rounds must be 1 or more, and -candidates 4 or more")
@@ -107,14 +107,14 @@ func parseFlags() (settings, error) {
 	return s, errors.Join(err, peersErr)
 }
 
-// shortRows match the rows of -short, some of each kind.
+// shortRows are regular expressions that match the rows of -short, some of each kind.
 var shortRows = []string{
 	"^first join", "^join of", "^leading", "^election hand-over", "^mutex", "^immediate.*draining", "^requests", "^watches fired",
 	"^locks per second", "^hand-over of a contended lock, 8 contenders", "^processor time per lock, (client|server), (8|64) contenders$",
 	"^counter.*8", "^queue.*8", "^cache", "^goroutines", "^memory, (live|resident per)",
 }
 
-// shorten sets what -short means.
+// shorten changes the settings as the flag -short requires.
 func (s *settings) shorten() {
 	s.rounds, s.candidates, s.elections, s.passes, s.warmJoins = 40, 500, 1000, 2, 20
 	s.longPause, s.warmPeriods = 100*time.Millisecond, 1

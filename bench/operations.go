@@ -33,8 +33,8 @@ type repeated struct {
 	close func() error
 }
 
-// completions are the numbers of operations that were completed: in the counted part of the period,
-// and in total.
+// completions are the numbers of operations that were completed, in the counted part of the period and
+// in total.
 type completions struct{ counted, total int }
 
 // itemSize is the size of the data of a queue item in bytes.
@@ -95,9 +95,9 @@ func (p *process) repeat(o operation, n int, dir string, period benchmark.Period
 
 func closeNothing() error { return nil }
 
-// newBaselineOperation returns the operation of the baseline. To add, it reads and writes, and loses
-// concurrent additions. An item of a queue costs it a create, a read and a delete; every session
-// takes its own items.
+// newBaselineOperation returns the operation of the baseline. Its add reads and writes the counter, so
+// it loses concurrent additions. An item of a queue costs it a create, a read and a delete; every
+// session takes its own items.
 func newBaselineOperation(o operation, conn *zk.Conn, dir string) (repeated, error) {
 	if o == operationAdd {
 		return repeated{func() error {

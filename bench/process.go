@@ -38,7 +38,7 @@ import (
 // VERSION".
 type process struct {
 	title     string
-	limit     int // of candidates
+	limit     int // the maximum number of candidates
 	version   string
 	events    *events
 	cmd       *exec.Cmd
@@ -46,7 +46,7 @@ type process struct {
 	responses chan string // closed when the process has closed its output
 	stderr    *lastOutput
 
-	calling sync.Mutex // held during a command and its response
+	calling sync.Mutex // held while a command is sent and its response is received
 }
 
 // responseTimeout is the maximum duration of a command.
@@ -136,7 +136,7 @@ func (p *process) call(command string, args ...any) (int64, error) {
 	return numbers[0], nil
 }
 
-// callForDuration is like call for responses that contain a duration.
+// callForDuration executes a command and returns the duration in the response.
 func (p *process) callForDuration(command string, args ...any) (time.Duration, error) {
 	took, err := p.call(command, args...)
 	return time.Duration(took), err
@@ -213,8 +213,8 @@ func (p *process) reset() error {
 	return err
 }
 
-// close closes the standard input of the process, which makes it exit. If it does not, close kills
-// it.
+// close closes the standard input of the process, which makes it exit. If the process does not exit,
+// close kills it.
 func (p *process) close() error {
 	err := p.in.Close()
 	kill := time.AfterFunc(5*time.Second, func() { p.cmd.Process.Kill() })

@@ -16,13 +16,13 @@ type queue struct {
 	recipe     recipe
 	dir        string
 
-	sessions   int         // number of sessions that were opened
-	separate   int         // number of those that are not shared: they have one candidate each
-	shared     int         // number of the others
-	candidates int         // number of candidates that have joined so far
-	sessionOf  map[int]int // of the candidates in the queue
+	sessions   int         // the number of sessions that were opened
+	separate   int         // the number of sessions that have only one candidate
+	shared     int         // the number of sessions that candidates share
+	candidates int         // the number of candidates that have joined so far
+	sessionOf  map[int]int // the session of each candidate in the queue
 	head       int         // the candidate at the head; -1 without candidates
-	watches    int         // of all candidates, when fill has returned
+	watches    int         // the number of watches of all candidates when fill has returned
 }
 
 // sharedSessions is the number of sessions among which the candidates are distributed.

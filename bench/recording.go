@@ -19,20 +19,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// A recording is the result of this library in the format of Go benchmarks, which benchstat reads as
-// well. Each line is one round, or a group of rounds. Times and rates are multiples of the median of the baseline in the same
-// half of the rounds.
+// recording is the result of this library in the format of Go benchmarks, which benchstat reads as
+// well. Each line is one round, or a group of rounds. Times and rates are multiples of the median of
+// the baseline in the same half of the rounds.
 type recording struct {
 	config map[string]string
 	rows   []samples
 }
 
-// The keys of a recording's configuration. A change of one of machineKeys makes times and rates
-// incomparable.
+// These are the keys of the configuration in a recording. Times and rates are not comparable if the
+// value of one of machineKeys differs.
 const (
 	keyCommit = "commit"
 	keyDate   = "date"
-	keyOthers = "others" // cores that other programs used, at most in one row
+	keyOthers = "others" // the number of cores that other programs used, at most, in one row
 )
 
 var machineKeys = []string{"goos-goarch", "cpu", "cpus", "go", "zookeeper", "delay"}

@@ -15,7 +15,7 @@ import (
 type report struct {
 	Environment environment `json:"environment"`
 	Seed        uint64      `json:"seed"`
-	Delay       string      `json:"delay"` // of the network
+	Delay       string      `json:"delay"` // the simulated delay of the network
 	Contestants []string    `json:"contestants"`
 	Absent      []absent    `json:"absent,omitempty"`
 	Rows        []*row      `json:"rows"`
@@ -26,7 +26,7 @@ func (r *report) print(w io.Writer, s settings) {
 	fmt.Fprintf(w, "\n%s\nload average before %s, after %s; network delay %s; seed %d\n\n", r.Environment, machine.LoadBefore, machine.LoadAfter, r.Delay, r.Seed)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "\tunit\trounds\tothers\t%s\tgoal\n", strings.Join(r.Contestants, "\t"))
-	missing := map[string][]string{} // names of rows, by contestant and reason
+	missing := map[string][]string{} // the names of rows without values, by contestant and reason
 	var disturbed []string
 	for _, row := range r.Rows {
 		cells := []string{row.Name, string(row.Unit), fmt.Sprint(row.rounds()), row.others()}

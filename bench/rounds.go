@@ -17,7 +17,7 @@ import (
 type bench struct {
 	settings
 	installation
-	dir     string // for the files of processes
+	dir     string // a directory for the files of processes
 	random  *rand.Rand
 	results []*row
 }
@@ -43,7 +43,7 @@ func newTurn(c contestant, measure func(ctx context.Context) (time.Duration, err
 func (b *bench) interleave(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns []turn) error {
 	turns = slices.Clone(turns)
 	for round := -warmups; round < rounds; round++ {
-		runtime.GC() // so that it does not start during a turn
+		runtime.GC() // a collection now does not start during a turn
 		b.random.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
 		var remaining []turn
 		for _, t := range turns {

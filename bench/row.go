@@ -12,11 +12,11 @@ import (
 type unit string
 
 const (
-	// Times and rates are printed relative to the baseline.
+	// Times and rates are units whose values are printed relative to the baseline.
 	unitMillis unit = "ms"
-	unitRate   unit = "/s" // the only unit of which more is better
+	unitRate   unit = "/s" // the only unit of which a greater value is better
 
-	// Other values are printed as they are.
+	// The values of the other units are printed as they are.
 	unitKiB       unit = "KiB"
 	unitPerMinute unit = "/min"
 	unitNumber    unit = ""
@@ -33,8 +33,8 @@ type row struct {
 	Missing map[string]string `json:"missing,omitempty"`
 	// Details contains additional text about the values of a contestant.
 	Details map[string]string `json:"details,omitempty"`
-	// Others is what other programs used while the row was measured, in the pass in which they used most. It
-	// is nil if it is unknown.
+	// Others is what other programs used while the row was measured, in the pass in which they used the
+	// most processor time. It is nil if it is unknown.
 	Others *benchmark.Others `json:"others,omitempty"`
 
 	// quantile selects the value that is compared, from the best values to the worst.
@@ -94,8 +94,8 @@ func (r *row) rounds() int {
 	return n
 }
 
-// compared returns the one of the values by which contestants are compared: the median, or another quantile that
-// counts from the best value, which is the greatest rate.
+// compared returns the one of the values by which contestants are compared: the median, or another
+// quantile that counts from the best value; of rates the best is the greatest.
 func (r *row) compared(values []float64) float64 {
 	if r.Unit == unitRate {
 		return benchmark.Quantile(values, 1-r.quantile)
@@ -159,7 +159,7 @@ func (r *row) verdict() string {
 	}
 	tolerance := 0.005
 	if !r.isRelative() {
-		tolerance = 0.05 // the share of the costs of a session, and of rounds that are not complete
+		tolerance = 0.05 // the part of a cost that may belong to sessions or to incomplete rounds
 	}
 	sign, met := "≤", value <= r.Goal.Limit+tolerance
 	if r.Unit == unitRate {

@@ -21,8 +21,7 @@ type measurement struct {
 	measure func(ctx context.Context) error
 }
 
-// measurements returns all measurements in the order of the table. The goals are those of this
-// library.
+// measurements returns all measurements in the order of the table. Goals apply only to this library.
 func (b *bench) measurements() []measurement {
 	return slices.Concat(
 		b.joinMeasurements(),
@@ -90,7 +89,7 @@ func (b *bench) handOverMeasurements() []measurement {
 }
 
 func (b *bench) successionMeasurements() []measurement {
-	const successions = 100 // in a row, per round
+	const successions = 100 // successions in a row, in each round
 	rounds := max(2, b.rounds/8)
 	large := func(when string, joining bool) measurement {
 		r := newRow(fmt.Sprintf("immediate resignations, %d candidates, %s", b.candidates, when), unitMillis, limit(1.5))
@@ -139,7 +138,8 @@ func (b *bench) lockMeasurements() []measurement {
 	add(locking{sessions: 1, locks: 1}, "1 contender", limit(1.15), goal{}, withoutHandOver)
 	add(locking{sessions: 8, locks: 1}, "8 contenders", limit(0.85), beatPeers, everything)
 	add(locking{sessions: 64, locks: 1}, "64 contenders", limit(0.85), beatPeers, everything)
-	// If locks are held, the rate mostly depends on the time for which they are held.
+	// The rate is not shown for sessions that hold their locks, because it mostly depends on the time
+	// for which they do so.
 	withoutRate := func(r contentionRows) []*row { return []*row{r.handOver, r.cpu, r.client, r.server} }
 	for _, held := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
 		for _, n := range []int{2, 8, 64} {
@@ -209,7 +209,7 @@ func (b *bench) footprintMeasurements() []measurement {
 			peak:       newRow("memory, resident before it is returned"+suffix, unitKiB, goal{}),
 		}
 		if w == waitingObserved {
-			rows.goroutines.Goal = limit(2) // one receives
+			rows.goroutines.Goal = limit(2) // the second goroutine receives the statuses
 		}
 		return measurement{
 			[]*row{rows.goroutines, rows.heap, rows.stacks, rows.resident, rows.peak},

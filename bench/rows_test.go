@@ -38,8 +38,8 @@ func newTestBench(t *testing.T, only string) *bench {
 }
 
 // TestMeasureAll fails if a row cannot be measured, or lacks a contestant. Memory is not measured,
-// because that runs the program again; requests are the subject of another test, because they start
-// the contestants in other languages.
+// because that runs the program again; TestMeasureRequests measures requests, because that starts the
+// contestants in other languages.
 func TestMeasureAll(t *testing.T) {
 	b := newTestBench(t, "^(first|join|leading|election|mutex|immediate|locks|hand-over|processor time per lock, client, |counter|queue|cache)")
 	require.NoError(t, b.measureAll(t.Context()))
@@ -60,7 +60,7 @@ func TestMeasureAll(t *testing.T) {
 	require.Len(t, b.results, 47)
 }
 
-// TestShortRows fails if a row of the short form does not exist any more under its name.
+// TestShortRows fails if a name in shortRows, the rows of the flag -short, matches no row.
 func TestShortRows(t *testing.T) {
 	for _, pattern := range shortRows {
 		b := &bench{settings: settings{only: regexp.MustCompile(pattern)}}

@@ -16,11 +16,11 @@ import (
 // server is the benchmark's access to the ZooKeeper server, or to the servers of an ensemble, in a
 // separate session.
 type server struct {
-	addr string // of all servers, separated by commas
-	pid  int    // 0 if the server does not run as a child process
+	addr string // the addresses of all servers, separated by commas
+	pid  int    // the process ID of the server; 0 if it is not a child process
 	conn *zk.Conn
 
-	asked int // number of calls of metric, which Apache's server counts as requests
+	asked int // the number of calls of metric, which Apache's server counts as requests
 }
 
 // serverClass is the main class of the server.
@@ -64,7 +64,7 @@ func (s *server) newDirWith(n int, data []byte) (string, error) {
 	return dir, err
 }
 
-// poll calls done until it returns true or an error.
+// poll calls done at the given interval until it returns true or an error, at most for limit.
 func poll(ctx context.Context, what string, limit, interval time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -123,8 +123,8 @@ func (s *server) settledWatches(ctx context.Context) (count int, err error) {
 	return count, err
 }
 
-// watches returns the number of data watches that the servers have; "mntr" does not count watches of
-// children.
+// watches returns the number of data watches that the servers have; ZooKeeper's command mntr does not
+// count watches of children.
 func (s *server) watches() (int, error) { return s.metric("zk_watch_count") }
 
 // requests returns the number of requests that the server has received, including pings, without those of
@@ -136,7 +136,7 @@ func (s *server) requests() (int, error) {
 		return 0, err
 	}
 	second, err := s.metric(name)
-	if second == first { // the server does not count them
+	if second == first { // the server does not count the commands that read its metrics
 		return second, err
 	}
 	return second - s.asked, err

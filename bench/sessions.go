@@ -11,7 +11,7 @@ import (
 
 // sessions contains the open sessions of a contestant in this process, by number.
 type sessions struct {
-	addrs   []string // of the servers; session i is at server i modulo their number
+	addrs   []string // the addresses of the servers; session i is at server i modulo their number
 	timeout time.Duration
 
 	mu    sync.Mutex
@@ -54,7 +54,7 @@ func (s *sessions) connect(session int) error {
 	return nil
 }
 
-// conn returns nil if the session does not exist.
+// conn returns the connection of a session, or nil if the session does not exist.
 func (s *sessions) conn(session int) *zk.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 )
 
 // measureSuccessions measures an election with size candidates in which n leaders in a row resign as
-// soon as they lead. For each of them a new candidate joins: immediately if joining is set, otherwise
-// after the n successions. The value is the time for one succession.
+// soon as they lead. For each of them a new candidate joins: if joining is set, as soon as the leader
+// resigns; otherwise after the n successions. The value is the time for one succession.
 func (b *bench) measureSuccessions(ctx context.Context, r *row, size, n, rounds int, joining bool) error {
 	defer reset(b.contestants)
 	var turns []turn
@@ -87,7 +87,7 @@ func (b *bench) measureRequests(ctx context.Context, requests, watches *row, siz
 				if err := drain(ctx, q, size, pause); err != nil {
 					return nil, err
 				}
-				sleep(ctx, b.longPause) // for requests that follow the last succession
+				sleep(ctx, b.longPause) // time for requests that follow the last succession
 				sent, fired := countMessages(proxy.Log())
 				sent.divide(float64(size - 1))
 				fired.divide(float64(size - 1))

@@ -16,7 +16,7 @@ type workQueue struct {
 	consumers []*queues.Queue
 }
 
-// openWorkQueue opens a queue with n consumers. Only this library has it.
+// openWorkQueue opens a queue with n consumers. Only this library has such queues.
 func (b *bench) openWorkQueue(c contestant, n int) (w workQueue, err error) {
 	l, ok := c.(*local)
 	if !ok || l.name() != libraryName {
@@ -43,7 +43,7 @@ func (b *bench) openWorkQueue(c contestant, n int) (w workQueue, err error) {
 	return w, nil
 }
 
-// put puts n items, many in a transaction.
+// put puts n items, with many items in each transaction.
 func (w workQueue) put(ctx context.Context, n int) error {
 	items := make([][]byte, n)
 	for i := range items {
@@ -68,9 +68,10 @@ func (w workQueue) close() error {
 	return err
 }
 
-// itemsPoint puts n items into a queue. The costs are those of an item that one consumer takes and acknowledges
-// while the queue is that long. The additional column is the time until a new consumer receives an item.
-func (b *bench) itemsPoint(ctx context.Context, c contestant, n int) (p point, err error) {
+// measureItemsPoint puts n items into a queue. The costs are those of an item that one consumer takes and
+// acknowledges while the queue contains n items. The additional column is the time until a new consumer
+// receives an item.
+func (b *bench) measureItemsPoint(ctx context.Context, c contestant, n int) (p point, err error) {
 	w, err := b.openWorkQueue(c, 1)
 	if err != nil {
 		return p, err
@@ -105,9 +106,9 @@ func (b *bench) itemsPoint(ctx context.Context, c contestant, n int) (p point, e
 	return p, err
 }
 
-// consumersPoint lets n consumers work off items that are put together. The costs are those of an item. The additional
+// measureConsumersPoint lets n consumers work off items that are put together. The costs are those of an item. The additional
 // column is the number of requests for an item that is put while all consumers are idle.
-func (b *bench) consumersPoint(ctx context.Context, c contestant, n int) (p point, err error) {
+func (b *bench) measureConsumersPoint(ctx context.Context, c contestant, n int) (p point, err error) {
 	const items, single = 1000, 20
 	w, err := b.openWorkQueue(c, n)
 	if err != nil {
@@ -144,7 +145,7 @@ func (b *bench) consumersPoint(ctx context.Context, c contestant, n int) (p poin
 		if err = w.put(ctx, 1); err == nil {
 			err = <-done
 		}
-		sleep(ctx, b.pause) // until all consumers wait again
+		sleep(ctx, b.pause) // time in which all consumers begin to wait again
 	}
 	if err != nil {
 		return p, err

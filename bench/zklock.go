@@ -8,8 +8,8 @@ import (
 
 const zkLockName = "zk.Lock"
 
-// newZKLock returns the lock of the client library, go-zookeeper. Elections use it as well: the
-// holder is the leader.
+// newZKLock returns the lock of the client library, go-zookeeper. It is also measured as an election:
+// the holder of the lock is the leader.
 func newZKLock(addr string, timeout time.Duration) *local {
 	return newLocal(zkLockName, addr, timeout, implementation{
 		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {

@@ -19,13 +19,13 @@ type demo struct {
 	options  options
 	out      *output
 	monitor  *monitor
-	embedded *zktest.Ensemble // nil on the user's servers
+	embedded *zktest.Ensemble // the servers in this process; nil if the user has named servers
 	root     string           // the znode above all other znodes of the demo
 	node     string           // the election node
 	data     string           // the znode that the leader writes
 
 	ada, bob, cyn *participant
-	control       *session // for requests that are not those of a participant
+	control       *session // sends the requests that are not those of a participant
 }
 
 // runDemo runs all steps, prints them to out, and deletes what it has created. An error means that a

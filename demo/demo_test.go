@@ -86,9 +86,9 @@ func requirePicture(t *testing.T, text string) {
 	}
 	require.NoError(t, xml.Unmarshal(picture, &svg))
 	require.Greater(t, len(svg.Lines), 10)
-	number := regexp.MustCompile(`\d+(\.\d+)?|\+`) // times and tokens
+	number := regexp.MustCompile(`\d+(\.\d+)?|\+`) // matches times, tokens and differences
 	normalize := func(s string) string { return strings.Join(strings.Fields(number.ReplaceAllString(s, "")), " ") }
-	for _, line := range svg.Lines[1:] { // after the command
+	for _, line := range svg.Lines[1:] { // without the first line, which is the command
 		assert.Contains(t, normalize(text), normalize(line), "draw this line of docs/demo-*.svg again")
 	}
 }
@@ -193,7 +193,7 @@ func split(line string) []string {
 	return strings.FieldsFunc(line, func(r rune) bool { return r == '|' })
 }
 
-// trigger is a writer that calls a function once when a text is written.
+// trigger is a writer that calls a function once when a certain text is written.
 type trigger struct {
 	text  strings.Builder
 	word  string
@@ -223,7 +223,7 @@ func openTestSession(t *testing.T, addrs []string) *zk.Conn {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		conn.Close()
-		for range events { // until it is closed
+		for range events { // receives until the channel is closed
 		}
 	})
 	return conn

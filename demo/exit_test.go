@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExitCodes fails if the command exits with a wrong code.
+// TestExitCodes fails if the exit code of the demo does not tell success, failure, wrong usage and an
+// interrupt apart.
 func TestExitCodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		args string
-		line string // is awaited before act
+		line string // the test waits for this line of the output before it calls act
 		act  func(p *os.Process, output io.Closer) error
 		code int
 	}{

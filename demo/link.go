@@ -11,9 +11,9 @@ import (
 // is a zk.Dialer.
 type link struct {
 	mu          sync.Mutex
-	partitioned bool // drops all data; connections remain open
+	partitioned bool // whether all data is dropped, while connections remain open
 	closed      bool
-	conn        net.Conn // the last one
+	conn        net.Conn // the last connection that was opened
 }
 
 func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -31,7 +31,8 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 	return &linkConn{conn, l}, nil
 }
 
-// setPartitioned begins or ends a partition. At the end it closes the connection, because data was lost.
+// setPartitioned begins or ends a partition. When a partition ends, it closes the connection, because
+// data was lost.
 func (l *link) setPartitioned(partitioned bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,8 +42,8 @@ func (l *link) setPartitioned(partitioned bool) {
 	}
 }
 
-// close closes the connection permanently, as the operating system does when a process is killed. The
-// session is not closed.
+// close closes the connection permanently, as the operating system does when a process is killed.
+// ZooKeeper is not asked to close the session.
 func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,8 +31,8 @@ import (
 // options are the settings of the demo.
 type options struct {
 	servers []string      // the user's servers; if empty, servers in this process
-	session time.Duration // session timeout to request
-	pause   time.Duration // after each step
+	session time.Duration // the session timeout to request
+	pause   time.Duration // the pause after each step
 }
 
 // parse sets o to the values of a command line. It defines the flags in set.
@@ -73,7 +73,7 @@ func main() {
 	// the output exits.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process immediately
+	context.AfterFunc(ctx, stop) // a second Ctrl-C then ends the process immediately
 	info, err := os.Stdout.Stat()
 	isTerminal := err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 	colour := isTerminal && os.Getenv("NO_COLOR") == "" || os.Getenv("CLICOLOR_FORCE") != ""
@@ -82,6 +82,6 @@ func main() {
 	case ctx.Err() != nil:
 		os.Exit(130)
 	case err != nil:
-		os.Exit(1) // runDemo has printed the error
+		os.Exit(1) // runDemo has printed the error already
 	}
 }

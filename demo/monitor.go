@@ -20,11 +20,11 @@ type monitor struct {
 	participants []*participant
 
 	mu       sync.Mutex
-	start    time.Time // of the current step
+	start    time.Time // the start of the current step
 	observed leaderelection.Observation
-	ending   bool          // the end of a candidacy is not a problem any more
-	problem  error         // the first violation or unexpected end
-	changed  chan struct{} // is closed, and replaced, after each change
+	ending   bool          // whether candidacies may end: the last step has begun
+	problem  error         // the first violation, or the first candidacy that has ended unexpectedly
+	changed  chan struct{} // closed and replaced after each change
 }
 
 // do calls f with mu held, and then wakes the calls of await.
@@ -60,7 +60,7 @@ func (m *monitor) addCandidacy(p *participant, election *leaderelection.Election
 func (m *monitor) addStatus(p *participant, election *leaderelection.Election, s leaderelection.Status) {
 	m.do(func() {
 		if p.election != election || p.absence != "" {
-			return // the participant has crashed
+			return // the participant has crashed: it cannot receive the status
 		}
 		if s.Leadership != nil {
 			m.checkLeadership(p, s.Leadership)
@@ -70,7 +70,7 @@ func (m *monitor) addStatus(p *participant, election *leaderelection.Election, s
 			m.problem = fmt.Errorf("the candidacy of %s has ended: %w", p.name, s.Err)
 		}
 		p.status, p.since = s, time.Now()
-		// The demo closes its connections at the end; that is not printed.
+		// At its end the demo closes the connections of the participants. That is not printed.
 		if !m.ending || !errors.Is(s.Err, leaderelection.ErrConnClosed) {
 			m.printEvent(p, p.describe(), p.style())
 		}
@@ -94,7 +94,7 @@ func (m *monitor) checkLeadership(leader *participant, l *leaderelection.Leaders
 func (m *monitor) endCandidacy(p *participant, election *leaderelection.Election) {
 	m.do(func() {
 		switch err := p.status.Err; {
-		case p.election != election || p.absence != "": // it has crashed
+		case p.election != election || p.absence != "": // the participant has crashed, or has begun another candidacy
 		case err == nil:
 			p.absence = "has resigned"
 		case errors.Is(err, leaderelection.ErrElectionOver):
@@ -135,8 +135,8 @@ func (m *monitor) printTable() {
 	m.out.print(append(lines, line{"   An observer sees: " + observed, dim})...)
 }
 
-// await waits for a condition, which is called with mu held, at most for limit. complaint begins the
-// error that it then returns.
+// await waits until condition, which is called with mu held, returns true. After limit it returns an
+// error that begins with complaint.
 func (m *monitor) await(ctx context.Context, limit time.Duration, complaint string, condition func() bool) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

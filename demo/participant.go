@@ -18,14 +18,14 @@ import (
 // candidate in it.
 type participant struct {
 	name    string
-	index   int // of its embedded server
+	index   int // the number of the participant, and of its embedded server
 	addrs   []string
 	monitor *monitor
 	session *session // nil if the process does not run
 
-	// The state is guarded by monitor.mu. Only the goroutine that runs the steps changes election.
+	// monitor.mu guards the following fields. Only the goroutine that runs the steps changes election.
 	election   *leaderelection.Election   // the current candidacy
-	status     leaderelection.Status      // the last status
+	status     leaderelection.Status      // the last status that was received
 	since      time.Time                  // when the status was received; zero before the first one
 	absence    string                     // why the participant is not a candidate; "" if it is one
 	leadership *leaderelection.Leadership // the last leadership of the candidacy
@@ -128,14 +128,14 @@ func openSession(ctx context.Context, addrs []string, timeout time.Duration) (*s
 	}
 }
 
-// close closes the session, and waits for its goroutines.
+// close closes the session, and waits for the goroutines that read its channels.
 func (s *session) close() {
 	if s.conn.State() != zk.StateHasSession {
-		s.link.close() // no server would answer the request to close the session
+		s.link.close() // otherwise the request to close the session would wait for an answer that never arrives
 	}
 	s.conn.Close()
 	s.link.close()
-	for range s.events { // until it is closed
+	for range s.events { // receives until the channel is closed
 	}
 	s.readers.Wait()
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Time limits of steps. Steps that wait for the expiry of a session use demo.expiryLimit.
+// These are the time limits of steps. Steps that wait for the expiry of a session use demo.expiryLimit.
 const (
 	stepLimit      = 10 * time.Second
-	reconnectLimit = 30 * time.Second // of a partitioned server
+	reconnectLimit = 30 * time.Second // the time in which the client of a partitioned server connects again
 )
 
 func (d *demo) expiryLimit() time.Duration { return 3*d.options.session + 5*time.Second }
@@ -29,7 +29,7 @@ func (d *demo) runSteps(ctx context.Context) error {
 	steps := []struct {
 		title string
 		run   func(context.Context) error
-		text  string // one or two lines
+		text  string // what the step prints: one or two lines
 	}{
 		{"Three candidates join", d.join, `Each has its own session. The first candidate leads, and each other
 candidate watches its predecessor in the queue.`},
@@ -91,7 +91,7 @@ func (d *demo) crash(ctx context.Context) error {
 	since := d.monitor.startClock()
 	d.monitor.addEvent(d.ada, "crashes", red)
 	d.monitor.do(func() { d.ada.absence = "crashed" })
-	d.ada.session.link.close() // so that the servers do not learn that the session is closed
+	d.ada.session.link.close() // closes the network first, so that the servers do not learn that the session is closed
 	d.ada.session.close()
 	d.ada.session = nil
 	took, err := d.awaitSuccession(ctx, since, d.expiryLimit(), d.bob)
@@ -262,7 +262,7 @@ func (d *demo) requireRefusal(p *participant) error {
 	if err := d.write(p, attempt); !errors.Is(err, leaderelection.ErrNotLeader) {
 		return fmt.Errorf("%s does not lead and its write got %v instead of ErrNotLeader", p.name, err)
 	}
-	// The server may lag behind the others.
+	// The server of this session may lag behind the others.
 	if _, err := d.control.conn.Sync(d.data); err != nil {
 		return err
 	}

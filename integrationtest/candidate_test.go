@@ -22,7 +22,8 @@ type candidate struct {
 	err      error         // the result of ElectLeader
 }
 
-// multi executes a transaction as the leader that the candidate is at this moment.
+// multi executes a transaction on the condition that the candidate still has the leadership that it has
+// now.
 func (c *candidate) multi(ops ...any) ([]zk.MultiResponse, error) {
 	l := c.Current().Leadership
 	if l == nil {
@@ -53,7 +54,7 @@ func startCandidate(t testing.TB, conn *client, node string, opts ...leaderelect
 	c := newCandidate(t, conn, node, opts...)
 	c.startElecting()
 	t.Cleanup(func() {
-		_ = c.Resign() // it fails if the connection is closed
+		_ = c.Resign() // Resign fails if the connection is closed
 		<-c.returned
 	})
 	return c
@@ -105,7 +106,7 @@ func (c *candidate) requireLeader(t testing.TB) *leaderelection.Leadership {
 	return s.Leadership
 }
 
-// requireFollower requires that the next status is that of a follower of the given candidate.
+// requireFollower requires that the next status is that of a follower of the candidate ahead.
 func (c *candidate) requireFollower(t testing.TB, ahead *candidate) leaderelection.Status {
 	t.Helper()
 	s := c.nextStatus(t)
@@ -133,8 +134,8 @@ func (c *candidate) remainingStatuses(t testing.TB) (all []leaderelection.Status
 	}
 }
 
-// requireEnded requires that the candidacy ends with the error reason, which only the final status
-// and ElectLeader report. Earlier statuses may be those of a suspended leader.
+// requireEnded requires that the candidacy ends with the error reason, which only the final status and
+// ElectLeader report. Statuses before the final one may report that the leader is suspended.
 func (c *candidate) requireEnded(t testing.TB, reason error) {
 	t.Helper()
 	all := c.remainingStatuses(t)
@@ -162,7 +163,7 @@ func (c *candidate) waitResult(t testing.TB) error {
 	}
 }
 
-// requireClosedWithoutStatus requires that the channel is closed without another status.
+// requireClosedWithoutStatus requires that the Status channel is closed without another status.
 func (c *candidate) requireClosedWithoutStatus(t testing.TB) {
 	t.Helper()
 	select {
@@ -176,7 +177,7 @@ func (c *candidate) requireClosedWithoutStatus(t testing.TB) {
 // requireNoStatus requires that no status is delivered within d.
 func (c *candidate) requireNoStatus(t testing.TB, d time.Duration) {
 	t.Helper()
-	limit := time.After(max(d, time.Millisecond)) // longer than 0, because a ready channel must have precedence
+	limit := time.After(max(d, time.Millisecond)) // more than 0, so that a status which is ready already is received
 	select {
 	case s, ok := <-c.Status():
 		require.Fail(t, "unexpected status", "%v, open: %v", s, ok)

@@ -29,14 +29,14 @@ func connect(t testing.TB) *client {
 	return zkproxy.Connect(t, sessionTimeout, shared.Addr(0))
 }
 
-// connectShort is connect with a short session timeout.
+// connectShort connects a client with a short session timeout to the shared server.
 func connectShort(t testing.TB) *client {
 	t.Helper()
 	return zkproxy.Connect(t, shortTimeout, shared.Addr(0))
 }
 
-// connectDirectly is connect without a network that the test can break, for tests that send many
-// requests.
+// connectDirectly connects a client to the shared server without a proxy, for tests that send many
+// requests and do not break the network.
 func connectDirectly(t testing.TB) *client {
 	t.Helper()
 	return zkproxy.ConnectDirectly(t, sessionTimeout, shared.Addr(0))

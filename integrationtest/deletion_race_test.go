@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestEndElection_ConcurrentCandidates fails if a candidate is not notified, or if a znode
-// remains, when the leader and a follower call EndElection while 1,000 candidates join. That may take longer
-// than the two seconds of one call.
+// TestEndElection_ConcurrentCandidates fails if a candidate is not notified, or if a znode remains,
+// when the leader and a follower call EndElection while 1,000 candidates join. A call that takes longer
+// than two seconds returns before the end is confirmed, and is repeated.
 func TestEndElection_ConcurrentCandidates(t *testing.T) {
 	runDeletionRace(t, 20, 1000, func(_ *client, _ string, all []*candidate) {
 		var follower sync.WaitGroup
@@ -22,8 +22,8 @@ func TestEndElection_ConcurrentCandidates(t *testing.T) {
 	})
 }
 
-// runDeletionRace starts candidates while end ends their election: existing candidates have joined before,
-// and joining candidates join at the same time. It keeps the server so busy that no other test should run
+// runDeletionRace starts candidates while the function end ends their election: some have joined
+// before, and others join at the same time. It keeps the server so busy that no other test should run
 // in parallel.
 func runDeletionRace(t *testing.T, existing, joining int, end func(*client, string, []*candidate)) {
 	t.Helper()
@@ -41,7 +41,8 @@ func runDeletionRace(t *testing.T, existing, joining int, end func(*client, stri
 	for _, c := range joined {
 		require.NoError(t, c.nextStatus(t).Err)
 	}
-	// Half of the joining candidates are created before, the others at the same time.
+	// Half of the joining candidates are created before end is called, and the others at the same time
+	// as end runs.
 	late := make([]*candidate, joining)
 	for i := range joining / 2 {
 		late[i] = newCandidate(t, conns[i%len(conns)], node)

@@ -20,7 +20,7 @@ func TestDeleteElection_Interrupted(t *testing.T) {
 	for k := 1; ; k++ {
 		before := runInterruptedDeletion(t, aFew, k, zkproxy.CutBeforeRequest)
 		after := runInterruptedDeletion(t, aFew, k, zkproxy.CutAfterApplied)
-		// The number varies, because candidates delete their znodes at the same time.
+		// The number of requests varies, because candidates delete their znodes at the same time.
 		if !before && !after {
 			t.Logf("a deletion has at most %d requests", k-1)
 			require.Greater(t, k-1, 3)
@@ -32,8 +32,8 @@ func TestDeleteElection_Interrupted(t *testing.T) {
 	}
 }
 
-// runInterruptedDeletion starts a deletion that permanently loses its connection at its k-th request. It
-// returns false if the deletion has fewer requests.
+// runInterruptedDeletion starts the deletion of an election that permanently loses its connection at
+// its k-th request. It returns false if the deletion has fewer requests.
 func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Action) (interrupted bool) {
 	t.Helper()
 	conn, deleter := connectDirectly(t), connect(t)
@@ -49,7 +49,7 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 	}
 
 	cut := deleter.Network[0].On(zkproxy.Rule{Op: zkproxy.OpAny, K: k, Action: action})
-	deleter.Network.Refuse() // after the fault
+	deleter.Network.Refuse() // prevents that the client connects again after the fault
 	err := leaderelection.DeleteElection(deleter.Conn, node, leaderelection.WithSessionTimeout(500*time.Millisecond))
 	select {
 	case <-cut.Done():
@@ -57,7 +57,7 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		require.ErrorIs(t, err, leaderelection.ErrUnreachable)
 	default:
-		if err != nil { // a busy server did not answer in time, which is an interruption too
+		if err != nil { // a busy server did not answer in time, which is an interruption as well
 			interrupted = true
 			require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		}

@@ -17,8 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// TestEnsemble_DefaultProportions uses the proportions of the default settings: a server that is cut off
-// serves its clients for ten seconds, and sessions last four.
+// TestEnsemble_DefaultProportions runs the scenario of a server that is cut off with the proportions of
+// the default settings: a server that is cut off serves its clients for ten seconds, and sessions last
+// four.
 func TestEnsemble_DefaultProportions(t *testing.T) {
 	t.Parallel()
 	const tick, timeout = 2 * time.Second, 4 * time.Second
@@ -28,8 +29,8 @@ func TestEnsemble_DefaultProportions(t *testing.T) {
 	}
 }
 
-// The same proportions in a time that a busy machine can keep. A server that is cut off serves its clients
-// for longer than a session lasts.
+// These settings have the proportions of the default settings, in a time that a busy machine can keep.
+// A server that is cut off serves its clients for longer than a session lasts.
 const (
 	quickTick      = time.Second
 	quickSyncLimit = 8
@@ -56,13 +57,13 @@ func TestEnsemble_Faults(t *testing.T) {
 		{"detect an overlap", testHistoryFindsOverlap},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			defer repairServers(t, ens) // also if the test fails: others use the same servers
+			defer repairServers(t, ens) // also if the test fails, because other tests use the same servers
 			test.run(t, ens)
 		})
 	}
 }
 
-// chooseServer returns the ensemble's leader or a follower, and the other servers.
+// chooseServer returns the ensemble's leader, or a follower if leader is false, and the other servers.
 func chooseServer(t *testing.T, ens *ensemble.Ensemble, leader bool) (server int, others []int) {
 	t.Helper()
 	var at int
@@ -182,7 +183,7 @@ func waitSuspended(t *testing.T, statuses <-chan receivedStatus, fault time.Time
 func testServerCutOff(t *testing.T, ens *ensemble.Ensemble, tick, timeout time.Duration, leader bool) {
 	member, others := chooseServer(t, ens, leader)
 	conn := connectTo(t, timeout, ens.Addr(member))
-	idle := connectTo(t, timeout, ens.Addr(member)) // sends only pings and reads
+	idle := connectTo(t, timeout, ens.Addr(member)) // this client sends only pings and reads
 	other := connectTo(t, sessionTimeout, addrsOf(ens, others)...)
 	node := createVisibleNode(t, other, conn)
 
@@ -214,7 +215,8 @@ func testServerCutOff(t *testing.T, ens *ensemble.Ensemble, tick, timeout time.D
 	t.Logf("tick %v, session %v: Done %v and Suspended %v after the cut, in state %v of the client library; the next candidate became leader after %v",
 		tick, timeout, since(done), since(suspended.at), state, since(elected))
 	if !leader {
-		// The scenario requires that the server still answers, and still shows the old leader's znode.
+		// This scenario requires that the server which is cut off still answers, and still shows the
+		// old leader's znode.
 		require.Equal(t, zk.StateHasSession, idle.State())
 		require.True(t, znodeExists(t, idle, c.ID()), "the server that is cut off no longer serves the znode, so that the test has no effect")
 	}
@@ -310,7 +312,7 @@ func testServerKilled(t *testing.T, ens *ensemble.Ensemble) {
 	next.requireNoStatus(t, 0)
 	last.requireNoStatus(t, 0)
 
-	// The succession works as before.
+	// After the fault, a resignation of the leader makes the follower the leader as usual.
 	c.resign(t)
 	next.requireLeader(t)
 	next.resign(t)
@@ -344,7 +346,7 @@ func testEnsembleLeaderKilled(t *testing.T, ens *ensemble.Ensemble) {
 		i, err := ens.Leader()
 		return err == nil && i != killed
 	}, "no other server leads")
-	// The lease may end in the meantime. The session does not.
+	// The lease may end while the servers elect a leader; the session must not end.
 	testenv.Eventually(t, func() bool {
 		if c.Current().Role != leaderelection.Leader {
 			return false
@@ -424,7 +426,7 @@ func testSessionExpiry(t *testing.T, ens *ensemble.Ensemble) {
 	require.Equal(t, leaderelection.Suspended, c.Current().Role)
 	conn.Network.Restore()
 
-	c.requireEnded(t, leaderelection.ErrSessionExpired) // once, and then the channel is closed
+	c.requireEnded(t, leaderelection.ErrSessionExpired) // the final status is delivered once, and then the channel is closed
 	follower.requireEnded(t, leaderelection.ErrSessionExpired)
 	for range 2 {
 		require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)

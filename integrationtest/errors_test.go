@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestErrors_NoPermission uses an election node with the digest ACL of another user.
+// TestErrors_NoPermission fails if a request for an election node with the digest ACL of another user
+// does not end with ErrPermission.
 func TestErrors_NoPermission(t *testing.T) {
 	t.Parallel()
 	owner, conn := connect(t), connect(t)

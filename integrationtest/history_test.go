@@ -24,7 +24,7 @@ type history struct {
 	records []string
 	terms   []*term
 	writes  []fencedWrite
-	written chan struct{} // closed and replaced at each write
+	written chan struct{} // closed and replaced when a write is recorded
 }
 
 // term is one leadership, from the time at which its status was read until Done was closed.
@@ -32,7 +32,7 @@ type term struct {
 	name, id string
 	token    int64
 	from     time.Time
-	until    time.Time // the zero value if it has not ended
+	until    time.Time // when Done was closed; the zero value if the leadership has not ended
 	done     <-chan struct{}
 }
 
@@ -76,14 +76,14 @@ func (h *history) addTerm(name, id string, l *leaderelection.Leadership) *term {
 	}
 	t := &term{name: name, id: id, token: l.Token(), from: now, done: l.Done()}
 	if isClosed(t.done) {
-		t.until = now // it has ended before it was read
+		t.until = now // this leadership has ended before the new one was read
 	}
 	h.terms = append(h.terms, t)
 	h.addRecordAt(now, "%s became leader with token %d as %s", name, t.token, id)
 	return t
 }
 
-// endTerm records that Done of a leadership is closed.
+// endTerm records that the channel Done of a leadership was closed, which ends its term.
 func (h *history) endTerm(t *term, reason error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -233,8 +233,8 @@ func TestHistory_FindsViolations(t *testing.T) {
 		}
 	}
 
-	// A term overlaps an earlier term if Done of the earlier leadership is open. It does not overlap if Done is
-	// closed, even if endTerm was not called.
+	// A term overlaps an earlier one if the channel Done of the earlier leadership is open. The terms
+	// do not overlap if Done is closed, even if endTerm was not called.
 	h := newHistory()
 	first, endFirst := candidacy.NewLeadership(1, nil)
 	second, _ := candidacy.NewLeadership(2, nil)

@@ -34,8 +34,8 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	state := conn.State()
 	require.Equal(t, leaderelection.Suspended, c.nextStatus(t).Role)
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
-	// The last check was sent before the loss, even if this process notices late that its lease has
-	// expired.
+	// The last check was sent before the connection was lost, even if this process notices late that
+	// its lease has expired.
 	require.Less(t, left, shortTimeout/2, "the lease starts at the loss of the connection or later")
 	require.Less(t, lasted, shortTimeout, "Done was closed late")
 	select {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // the preferred backend
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // registers Docker, which is the preferred backend
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
@@ -21,7 +21,7 @@ var shared *ensemble.Ensemble
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Most of the time, most tests wait for a timeout.
+	// Four tests run at the same time, because most of them wait for a timeout most of the time.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
@@ -43,7 +43,7 @@ func serverConfig(servers int) ensemble.Config {
 type faultyEnsemble struct {
 	servers int
 
-	mu sync.Mutex // held by the test that uses it
+	mu sync.Mutex // the test that uses the ensemble holds mu
 	e  *ensemble.Ensemble
 }
 

@@ -25,9 +25,9 @@ var (
 	faultsDuration = flag.Duration("faults.duration", 40*time.Second, "duration of the random faults")
 )
 
-// The proportions are those of the default settings (tick 2 s, sessions of 4 s, a server that is cut off
-// serves reads for 10 s), scaled to half or less: a server that is cut off from its quorum answers its
-// clients for longer than their sessions last.
+// The proportions of these times are those of the default settings (tick 2 s, sessions of 4 s, a server
+// that is cut off serves reads for 10 s), scaled to half or less: a server that is cut off from its
+// quorum answers its clients for longer than their sessions last.
 const (
 	faultsTick      = 500 * time.Millisecond
 	faultsSyncLimit = 6
@@ -41,7 +41,7 @@ const (
 // contestant repeatedly joins the election, with its own connection through its own proxy of each server.
 type contestant struct {
 	name     string
-	conn     *client // with a proxy for each server
+	conn     *client // connects through a separate proxy of each server
 	history  *history
 	mu       sync.Mutex
 	election *leaderelection.Election
@@ -58,9 +58,9 @@ func (c *contestant) runCandidacies(ctx context.Context, node, register string) 
 		if err != nil {
 			c.history.addRecord("%s: NewElection: %v", c.name, err)
 			if !errors.Is(err, leaderelection.ErrUnreachable) {
-				return // NewElection would fail again
+				return // the context is done, so NewElection would fail again
 			}
-			continue // NewElection has waited for a session timeout
+			continue // the failed NewElection has waited for a session timeout
 		}
 		c.mu.Lock()
 		c.election = e
@@ -92,7 +92,7 @@ func (c *contestant) writeWhileLeader(e *leaderelection.Election, l *leaderelect
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	finished := make(chan struct{})
-	go func() { // a write may last as long as the connection is down
+	go func() { // on a separate goroutine, because a write may last as long as the connection is down
 		defer close(finished)
 		for l.Err() == nil {
 			if err := write(); err != nil && !errors.Is(err, leaderelection.ErrNotLeader) && !errors.Is(err, leaderelection.ErrUnconfirmed) {
@@ -128,7 +128,7 @@ type faultSchedule struct {
 	t           *testing.T
 	ens         *ensemble.Ensemble
 	node        string
-	admin       *client // through proxies without faults
+	admin       *client // connects through proxies without faults
 	contestants []*contestant
 	history     *history
 	rand        *rand.Rand
@@ -184,7 +184,7 @@ func expireSessionFault(s *faultSchedule) (string, func() error, error) {
 		s.pause(5 * time.Millisecond)
 	}
 	if err := c.conn.Network.ExpireSession(c.conn.SessionID()); err != nil {
-		s.history.addRecord("the session of %s was not ended: %v", c.name, err) // its server may be down
+		s.history.addRecord("the session of %s was not ended: %v", c.name, err) // the server of this client may be down
 	}
 	return c.name, func() error {
 		c.conn.Network.Restore()
@@ -225,7 +225,7 @@ func (s *faultSchedule) chooseContestant() *contestant {
 	return s.contestants[s.rand.IntN(len(s.contestants))]
 }
 
-// pause waits for a part of the schedule.
+// pause waits for d between two steps of the schedule.
 func (s *faultSchedule) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -275,7 +275,7 @@ func (s *faultSchedule) waitRegained() error {
 	for {
 		_, stat, err := s.admin.Exists("/")
 		if err == nil {
-			// The zxid of this write is later than all before it.
+			// The zxid of this write is greater than that of all earlier transactions.
 			stat, err = s.admin.Set(s.node+"-register", []byte("-1"), -1)
 		}
 		if err == nil {
@@ -314,7 +314,7 @@ func TestRandomFaults(t *testing.T) {
 		longest = max(longest, s.runRound())
 		require.NoError(t, s.history.checkTerms())
 	}
-	// The leadership changes at least once, whatever faults were chosen.
+	// The leader resigns, so that the leadership changes at least once, whatever faults were chosen.
 	for _, c := range s.contestants {
 		if c.isLeader() {
 			require.NoError(t, c.resignCurrent())

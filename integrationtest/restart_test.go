@@ -47,9 +47,9 @@ func TestRollingRestart_FrozenServer(t *testing.T) {
 // restartRound is one rolling restart.
 type restartRound struct {
 	e        *ensemble.Ensemble
-	timeouts []time.Duration // of the sessions
-	frozen   int             // the server that does not answer
-	portOnly bool            // its clients get no answer, but it works with the other servers
+	timeouts []time.Duration // the timeouts of the sessions
+	frozen   int             // the number of the server that does not answer
+	portOnly bool            // whether only the port for clients is frozen, and the server works with the other servers
 	addrs    []string
 }
 
@@ -135,8 +135,8 @@ func (r *restartRound) connectNew(t *testing.T, timeout time.Duration) {
 type restartClient struct {
 	*zk.Conn
 	timeout time.Duration
-	first   atomic.Pointer[string] // the first server that it has tried
-	expired atomic.Bool            // its session has expired
+	first   atomic.Pointer[string] // the first server that the client has tried
+	expired atomic.Bool            // whether the client's session has expired
 	log     testenv.Buffer
 }
 

@@ -24,14 +24,15 @@ func formatRecords(log []zkproxy.Record) string {
 	return b.String()
 }
 
-// TestRoundTrips_Idle counts the requests, watches, and goroutines of a connection with many idle
-// candidates.
+// TestRoundTrips_Idle fails if a connection with many idle candidates has more requests, watches or
+// goroutines than expected. It counts the requests, watches, and goroutines of a connection with many
+// idle candidates.
 func TestRoundTrips_Idle(t *testing.T) {
 	server := ensemble.StartServers(t, ensemble.Config{TickTime: 200 * time.Millisecond})
 	admin, conn := connectTo(t, shortTimeout, server.Addr(0)), connectTo(t, shortTimeout, server.Addr(0))
 	const (
-		queued  = 100 // candidates of one election
-		leaders = 50  // elections with one candidate
+		queued  = 100 // the number of candidates of one election
+		leaders = 50  // the number of elections with one candidate
 	)
 	long, short := createElectionNode(t, admin), make([]string, leaders)
 	for i := range short {
@@ -63,7 +64,7 @@ func TestRoundTrips_Idle(t *testing.T) {
 	period := shortTimeout / 8
 	p := conn.Network[0]
 	p.ResetLog()
-	<-time.After(periods * period) // the time of the measurement
+	<-time.After(periods * period) // the requests of this time are counted
 	log := p.Log()
 	checks := p.Count(zktest.OpMulti)
 	t.Logf("%d checks in %d periods", checks, periods)
@@ -93,7 +94,7 @@ func waitGoroutines(n int) (count int) {
 // countClientWatches counts the watches that the client library keeps for a connection.
 func countClientWatches(t testing.TB, conn *client) (n int) {
 	t.Helper()
-	conn.WaitConnected(t) // so that all earlier events are handled
+	conn.WaitConnected(t) // waits until all earlier events are handled
 	return bubble.Watches(conn.Conn)
 }
 

@@ -83,9 +83,9 @@ func TestResign_WhileServerIsDown(t *testing.T) {
 	}
 }
 
-// TestSession_RebuiltEnsemble moves a client to a server that has less data than the client has seen, for
-// example because its disk was replaced. It fails if a connection of zkdial does not recover within a
-// session timeout, or if a candidate that rejoins does not become leader again.
+// TestSession_RebuiltEnsemble moves a client to a server that has less data than the client has seen,
+// for example because its disk was replaced. The test fails if a connection of zkdial does not recover
+// within a session timeout, or if a candidate that rejoins does not become leader again.
 func TestSession_RebuiltEnsemble(t *testing.T) {
 	t.Parallel()
 	old, rebuilt := ensemble.StartServers(t, ensemble.Config{}), ensemble.StartServers(t, ensemble.Config{})

@@ -60,7 +60,7 @@ func WithClient(options ...func(*zk.Conn)) Option {
 
 const (
 	shortestTimeout = 100 * time.Millisecond
-	longestTimeout  = math.MaxInt32 * time.Millisecond // the protocol has 32 bits for it
+	longestTimeout  = math.MaxInt32 * time.Millisecond // the protocol transmits the timeout in milliseconds with 32 bits
 )
 
 // Connect opens a connection like zk.Connect: it returns immediately, and the connection is

@@ -41,7 +41,7 @@ func connect(t *testing.T, srv *zktest.Server, options ...Option) *zk.Conn {
 	return established(t, open(t, []string{srv.Name()}, timeout, append([]Option{WithDialer(srv.Dialer())}, options...)...))
 }
 
-// established returns conn when it has a session.
+// established waits until conn has a session, and returns conn.
 func established(t *testing.T, conn *zk.Conn) *zk.Conn {
 	t.Helper()
 	granted, err := Wait(t.Context(), conn)
@@ -50,7 +50,8 @@ func established(t *testing.T, conn *zk.Conn) *zk.Conn {
 	return conn
 }
 
-// TestGranted fails if the granted timeout is not known for the connections of both packages.
+// TestGranted fails if the granted timeout is not known for a connection of this package or of
+// zk.Connect.
 func TestGranted(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, *zktest.Server) *zk.Conn{
 		"by Connect": func(t *testing.T, srv *zktest.Server) *zk.Conn {
@@ -78,7 +79,7 @@ func TestGranted(t *testing.T) {
 }
 
 // TestGranted_DialerHasPrecedence fails if the private field of the client library is read although the
-// dialer has read the handshake.
+// dialer knows the granted timeout from the handshake.
 func TestGranted_DialerHasPrecedence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -151,8 +152,8 @@ func TestConnect_TLS(t *testing.T) {
 	require.ErrorContains(t, err, "certificate")
 }
 
-// TestConnect_ForeignServer fails if a client waits for a packet of the size that a program announces which
-// is not a server.
+// TestConnect_ForeignServer fails if the client library waits for a packet of 1 GiB that a program
+// which is not a ZooKeeper server announces.
 func TestConnect_ForeignServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -162,13 +163,13 @@ func TestConnect_ForeignServer(t *testing.T) {
 	require.NoError(t, err)
 	defer server.Close()
 	require.NoError(t, server.SetDeadline(time.Now().Add(time.Minute)))
-	_, err = io.ReadFull(server, make([]byte, 48)) // the handshake
+	_, err = io.ReadFull(server, make([]byte, 48)) // the client's request for a session
 	require.NoError(t, err)
 	var e wire.Encoder
 	start := e.Begin()
 	e.ConnectReply(&wire.ConnectReply{Timeout: 3_600_000, Session: 1, Password: make([]byte, 16)})
 	e.End(start)
-	e.Int(1 << 30) // the length of a packet
+	e.Int(1 << 30) // the length of a packet that never arrives
 	_, err = server.Write(e.B)
 	require.NoError(t, err)
 	_, err = io.Copy(io.Discard, server)

@@ -44,7 +44,7 @@ type dialer struct {
 	granted time.Duration // session timeout; 0 before the first session
 	silent  int           // the number of servers that have not answered in time since the last answer
 	// askAfter is the time until which servers that close a connection are not asked whether the
-	// session has expired. It is zero until the first of them after an answer.
+	// session has expired. askAfter is zero from each answer until the next server closes a connection.
 	askAfter time.Time
 }
 
@@ -141,8 +141,8 @@ func (d *dialer) recordAnswer(a connectReply) (hasSession bool) {
 	return hasSession
 }
 
-// recordRefusal records that a server has closed a connection before it answered. It reports whether
-// to ask the server whether the session has expired. That is the case after servers have refused
+// recordRefusal records that a server has closed a connection before it answered. It reports whether to
+// ask the server whether the session has expired. Servers are asked only after servers have refused
 // connections for longer than a session timeout.
 func (d *dialer) recordRefusal() (ask bool) {
 	d.mu.Lock()
@@ -154,9 +154,9 @@ func (d *dialer) recordRefusal() (ask bool) {
 	return now.After(d.askAfter)
 }
 
-// recordExtension records that a server has extended the session by its timeout because it was asked.
-// If servers were asked too often, the session would never expire. They expire it after its timeout
-// and at most a tick, which is at most half of the timeout.
+// recordExtension records that a server has extended the session by its timeout when it was asked
+// whether the session has expired. If servers were asked too often, the session would never expire.
+// They expire it after its timeout and at most a tick, which is at most half of the timeout.
 func (d *dialer) recordExtension(timeout time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,15 +172,15 @@ type handshakeConn struct {
 	address  string
 	redial   func() (net.Conn, error)
 	timeout  time.Duration
-	deadline time.Time // of the handshake; includes the time that dial has taken
+	deadline time.Time // the deadline of the handshake; includes the time that dial has taken
 
 	request connectRequest // the first request that the client library has written
 	answer  connectReply   // the part of the answer that was read
 	pending []byte         // unread part of an answer from another connection
-	lost    bool           // the answer says that the servers have lost their data
+	lost    bool           // the answer shows that the servers have lost their data
 
 	established    atomic.Bool // a server has granted a session
-	over           atomic.Bool // the end of the connection was recorded
+	over           atomic.Bool // end has recorded the end of the connection
 	authenticating atomic.Bool // the last packet that was written contains credentials
 }
 
@@ -188,7 +188,7 @@ type handshakeConn struct {
 // recorded use the next connection.
 func (c *handshakeConn) Close() error {
 	err := c.Conn.Close()
-	var reason error // the client library does not report it
+	var reason error // no reason is recorded, because the client library does not report it
 	if c.authenticating.Load() {
 		reason = errAuth
 	}
@@ -204,7 +204,7 @@ func (c *handshakeConn) end(err error) {
 	case c.established.Load():
 		c.dialer.outage.begin()
 		c.dialer.push(connection.Event{Kind: connection.Broken, Server: c.address, Err: err})
-	case err == nil: // no Read or Write has failed, so the answer is invalid
+	case err == nil: // no Read or Write has failed, so the client library has rejected the answer
 		c.dialer.fail(c.address, errNotZooKeeper)
 	case c.answer.missing() > 0:
 		c.dialer.fail(c.address, err)
@@ -227,11 +227,13 @@ func (c *handshakeConn) abandon(err error) {
 	c.end(err)
 }
 
-// SetReadDeadline limits the handshake, for which the client library sets a deadline of 6.7 session
-// timeouts, and none for the second part of the answer.
+// SetReadDeadline sets the read deadline, which is at the latest the deadline of the handshake until
+// the session is established. The client library sets 6.7 session timeouts for the first part of the
+// answer, and no deadline for the second part.
 func (c *handshakeConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.limit(t)) }
 
-// SetWriteDeadline is like SetReadDeadline.
+// SetWriteDeadline sets the write deadline, which is at the latest the deadline of the handshake until
+// the session is established.
 func (c *handshakeConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(c.limit(t))
 }
@@ -293,7 +295,9 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 			c.end(errRefused)
 			if c.dialer.recordRefusal() {
 				if c.pending = c.confirmExpiry(); len(c.pending) > 0 {
-					c.Conn.Close() // the client library does not close it after the session has expired
+					// The client library does not close a connection whose answer says that the session
+					// has expired.
+					c.Conn.Close()
 				}
 			}
 		}
@@ -304,7 +308,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	}
 	if missing > 0 && n > 0 {
 		c.answer = append(c.answer, b[:min(n, missing)]...)
-		if !c.answer.valid() { // the client library would allocate up to 4 GB for it
+		if !c.answer.valid() { // the client library would allocate up to 4 GB for an answer with a wrong length
 			return 0, errNotZooKeeper
 		}
 		if c.answer.missing() == 0 {
@@ -314,7 +318,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// answered records the answer of the server.
+// answered records that the server has answered, and whether it has granted a session.
 func (c *handshakeConn) answered() {
 	if c.dialer.recordAnswer(c.answer) {
 		c.established.Store(true)

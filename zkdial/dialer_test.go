@@ -22,9 +22,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDialer_RebuiltEnsemble fails if a client cannot connect to servers that have lost their data. They
-// reject a client that has seen later transactions. The session must expire after a session timeout,
-// and a new session start.
+// TestDialer_RebuiltEnsemble fails if a client cannot connect to servers that have lost their data.
+// Such servers reject a client that has seen later transactions. The session must expire after a
+// session timeout, and a new session start.
 func TestDialer_RebuiltEnsemble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -50,7 +50,7 @@ func TestDialer_RebuiltEnsemble(t *testing.T) {
 		require.NotEqual(t, session, conn.SessionID())
 		require.Contains(t, log.String(), "the servers have lost their data")
 		conn.Close()
-		synctest.Wait() // until the server has closed the connection
+		synctest.Wait() // waits until the server has closed the connection
 		require.Zero(t, srv.Connections())
 	})
 }
@@ -76,7 +76,7 @@ func TestDialer_ConfirmExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		d := &dialer{servers: 1, log: slog.New(slog.DiscardHandler), outage: outage{log: slog.New(slog.DiscardHandler)}, record: connection.RecordOf(new(zk.Conn))}
-		request := make(connectRequest, 48) // with a password of 16 bytes
+		request := make(connectRequest, 48) // the length of a request with a password of 16 bytes
 		request[3], request[18], request[31] = 44, 0x27, 16
 		redial := func() (net.Conn, error) { return srv.Dialer()("tcp", srv.Name(), time.Second) }
 		answer, err := (&handshakeConn{dialer: d, request: request, timeout: time.Second, redial: redial}).requestSession()
@@ -166,7 +166,7 @@ func TestDialer_RestoredSession(t *testing.T) {
 				path, err := conn.Create("/n", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 				time.Sleep(2*tick + offset)
-				_, _, err = conn.Exists(path) // so that the session expires as late as possible
+				_, _, err = conn.Exists(path) // extends the session, so that it expires as late as possible
 				require.NoError(t, err)
 				session := conn.SessionID()
 				restored.Store(true)
@@ -185,7 +185,7 @@ func TestDialer_RestoredSession(t *testing.T) {
 }
 
 // brokenWrites is a connection on which the n-th write after the handshake, counted from 0, fails. The
-// handshake is number -1.
+// write of the handshake has the number -1.
 type brokenWrites struct {
 	net.Conn
 	n, writes int
@@ -244,7 +244,7 @@ func TestDialer_FailedWrite(t *testing.T) {
 type deafConn struct {
 	net.Conn
 	deaf atomic.Bool
-	full net.Conn // nil if packets are lost
+	full net.Conn // the connection whose buffers fill up; nil if packets are lost
 }
 
 func (c *deafConn) Read(b []byte) (int, error) {
@@ -277,7 +277,7 @@ func (c *deafConn) Close() error {
 	return c.Conn.Close()
 }
 
-// serverFaults are the faults of one server that accepts connections.
+// serverFaults are the tested faults of one server that still accepts connections.
 var serverFaults = map[string]struct {
 	begin, end func(*zktest.Server, time.Duration)
 	wrap       func(net.Conn) net.Conn
@@ -405,7 +405,7 @@ func TestDialer_LimitIncludesDial(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Pause()
 		start := time.Now()
-		conn := open(t, []string{srv.Name()}, 3*time.Second, // the limit is a second
+		conn := open(t, []string{srv.Name()}, 3*time.Second, // for this timeout the limit of the first attempt is a second
 			WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 				time.Sleep(timeout * 9 / 10)
 				return srv.Dialer()(network, address, timeout)

@@ -36,11 +36,11 @@ type outage struct {
 	attempt *time.Timer // warns while an attempt has no result
 }
 
-// cause is why a server has granted no session. The zero value stands for all causes after the first
-// maxCauses.
+// cause identifies a server and the reason why it has granted no session. The zero value stands for all
+// causes after the first maxCauses.
 type cause struct{ server, reason string }
 
-// repeat is when a cause is logged again.
+// repeat determines when a cause is logged again.
 type repeat struct {
 	at    time.Time
 	after time.Duration

@@ -7,15 +7,17 @@ import (
 	"time"
 )
 
-// Both packets begin with their length and the version of the protocol, four bytes
-// each. In a request the last transaction number that the client has seen follows
-// (8 bytes), the requested session timeout in milliseconds (4), and its session (8); in an answer
-// the granted timeout (4) and the session (8).
+// requestHead and answerHead are the lengths of the fixed parts of the two packets of a handshake. Both
+// packets begin with their length and the version of the protocol, four bytes each. A request continues
+// with the number of the last transaction that the client has seen (8 bytes), the requested session
+// timeout in milliseconds (4) and the session (8). An answer continues with the granted timeout (4) and
+// the session (8).
 const (
 	requestHead = 28
 	answerHead  = 20
-	// The length at the beginning of an answer, which contains at least the fields above and the length
-	// of a password. The longest is far more than any server sends.
+	// shortestAnswer and maxAnswer limit the length that an answer states at its beginning. The
+	// shortest contains at least the granted timeout, the session, and the length of a password; the
+	// longest is far more than any server sends.
 	shortestAnswer = answerHead
 	maxAnswer      = 1 << 10
 )
@@ -23,8 +25,8 @@ const (
 // errNotZooKeeper is the failure of a connection to a server that answers differently from a ZooKeeper server.
 var errNotZooKeeper = errors.New("the answer is not that of a ZooKeeper server: check the port, and whether it requires TLS")
 
-// The operations of packets that the dialer recognizes. Packets after the handshake begin with their
-// length, an ID and the operation, four bytes each.
+// These are the operations of the packets that the dialer recognizes. Packets after the handshake begin
+// with their length, an ID and the operation, four bytes each.
 const (
 	opAuth         = 100
 	opCloseSession = -11
@@ -38,7 +40,7 @@ func packetOp(packet []byte) int32 {
 	return int32(binary.BigEndian.Uint32(packet[8:]))
 }
 
-// connectRequest is the packet that a client begins with.
+// connectRequest is the first packet that a client sends: the request for a session.
 type connectRequest []byte
 
 // session is the session that the client wants to continue, or 0.
@@ -58,7 +60,7 @@ func (r connectRequest) lastSeen() int64 {
 	return int64(binary.BigEndian.Uint64(r[8:]))
 }
 
-// forgetful returns the same request of a client that has seen no transaction. Every server that
+// forgetful returns a copy of r that claims that the client has seen no transaction. Every server that
 // serves requests accepts it.
 func (r connectRequest) forgetful() connectRequest {
 	other := append(connectRequest(nil), r...)
@@ -66,7 +68,7 @@ func (r connectRequest) forgetful() connectRequest {
 	return other
 }
 
-// connectReply is the reply of a server to the request, or the first bytes of the reply.
+// connectReply is the reply of a server to a connectRequest, or the first bytes of the reply.
 type connectReply []byte
 
 // missing returns how many bytes are missing until timeout and session may be called.

@@ -22,8 +22,8 @@ func TestPackets(t *testing.T) {
 	require.Zero(t, connectRequest("ruok").lastSeen())
 }
 
-// FuzzReadAnswer reads arbitrary bytes as the answer of a server. An answer is the beginning of them, has a
-// session and a timeout, and is short.
+// FuzzReadAnswer reads arbitrary bytes as the answer of a server. It fails if an answer is not the
+// beginning of these bytes, is incomplete, or is too long.
 func FuzzReadAnswer(f *testing.F) {
 	f.Add(append([]byte{0, 0, 0, 37, 0, 0, 0, 0, 0, 0, 0x0f, 0xa0}, make([]byte, 33)...))
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n"))

@@ -77,7 +77,7 @@ type hostProvider struct {
 	addresses []string
 	next      int
 	failed    int       // number of attempts since the last connection that lasted
-	connected time.Time // when the last attempt succeeded, zero if it has failed
+	connected time.Time // when the last attempt succeeded; zero if that attempt has failed
 }
 
 // lasting is the shortest duration of a connection that counts as a success. Servers that close each
@@ -90,7 +90,7 @@ func newHostProvider(addresses []string) *hostProvider {
 	return h
 }
 
-// Init does nothing: the list is complete.
+// Init does nothing, because newHostProvider has set the complete list of servers.
 func (h *hostProvider) Init([]string) error { return nil }
 
 // Len returns the number of servers.

@@ -23,7 +23,7 @@ const (
 // acl is an interned access control list. Most trees use one or two of them.
 type acl struct {
 	list []wire.ACL
-	open bool // every client has all permissions: the common case, checked without a loop
+	open bool // every client has all permissions, which is the common case and is checked without a loop
 }
 
 type aclCache struct{ byKey map[string]*acl }
@@ -51,7 +51,7 @@ func (c *aclCache) intern(list []wire.ACL) *acl {
 	return a
 }
 
-// authID is one identity of a connection.
+// authID is an identity of a connection: a credential or its address.
 type authID struct{ scheme, id string }
 
 // allows reports whether one of ids has the permission perm.
@@ -99,7 +99,7 @@ func (c *aclCache) expand(list []wire.ACL, ids []authID) (*acl, Code) {
 		case "auth":
 			found := false
 			for _, id := range ids {
-				if id.scheme == "digest" { // the address of a client is not an authentication
+				if id.scheme == "digest" { // skip the address of the client, which is not an authentication
 					found = true
 					out = append(out, wire.ACL{Perms: a.Perms, Scheme: id.scheme, ID: id.id})
 				}

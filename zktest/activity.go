@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// activity records the packets of a session's client. The leader expires sessions. It
-// learns immediately of a packet that it receives itself, and of a new or reattached
-// session. A follower reports the packets of its clients with the answer to the leader's
-// next ping; pings are half a tick apart. If the follower is cut off before that ping, the
-// leader expires the session by the last activity that was reported.
+// activity records the packets of a session's client. The leader expires sessions. The leader learns
+// immediately of a packet that it receives itself, and of a new or reattached session. A follower
+// reports the packets of its clients with the answer to the leader's next ping; pings are half a tick
+// apart. If the follower is cut off before that ping, the leader expires the session by the last
+// activity that was reported.
 type activity struct {
 	deadline time.Time // the session expires at this tick unless the leader learns of a later packet
 	// reported is the deadline without the packets that the leader received itself. It becomes the
 	// deadline if the client is cut off together with its server.
 	reported time.Time
 	pending  *conn     // the connection of a packet that is not reported yet, or nil
-	due      time.Time // the ping whose answer reports it
-	counted  bool      // the deadline accounts for that packet already
+	due      time.Time // the time of the ping whose answer reports that packet
+	counted  bool      // reports that the deadline accounts for that packet already
 }
 
 // roundToTick returns the first tick after t. Ticks are counted from the start of the ensemble,
@@ -77,10 +77,10 @@ func (e *ensemble) applyReport(s *session) {
 	}
 }
 
-// reachesLeader reports whether the leader receives the reports of the server of c.
+// reachesLeader reports whether the leader receives the reports of activity that the server of c sends.
 func (c *conn) reachesLeader() bool {
 	s := c.srv
-	alone := c.view != nil && c.view != s.view // as if c had a separate server
+	alone := c.view != nil && c.view != s.view // a connection with a separate view behaves as if it had a separate server
 	return !s.cut && !s.paused && !s.stopped && c.e.quorum && !alone
 }
 

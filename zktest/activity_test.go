@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Settings for which the time between two reports matters most, and the time of a ping between
-// servers, which is tick/64 before a tick.
+// With these settings, the time between two reports matters most. toTick is the time from a ping
+// between servers to the next tick.
 const (
 	reportTick    = 2 * time.Second
 	reportTimeout = 4 * time.Second
@@ -68,11 +68,11 @@ func TestActivity_ReportedWithPings(t *testing.T) {
 		"client cut off, connection closed":   {1, func(s *zktest.Server, id int64) { s.Partition(id); s.DropConnections(id); s.Refuse(true) }},
 	} {
 		for _, d := range []struct{ cut, life time.Duration }{
-			{2 * time.Millisecond, reportTimeout + toTick}, // reported by the previous ping
-			{tick/2 - 1, reportTimeout + toTick},           // later packets are not reported
-			{tick / 2, reportTimeout + tick + toTick},      // reported by the next ping
+			{2 * time.Millisecond, reportTimeout + toTick}, // the previous ping reports the packet
+			{tick/2 - 1, reportTimeout + toTick},           // packets after the previous ping are not reported
+			{tick / 2, reportTimeout + tick + toTick},      // the next ping reports the packet
 			{tick - 1, reportTimeout + tick + toTick},
-			{tick, reportTimeout + tick + toTick}, // reported right before a tick
+			{tick, reportTimeout + tick + toTick}, // the ping right before a tick reports the packet
 			{tick + tick/2, reportTimeout + 2*tick + toTick},
 		} {
 			t.Run(name+" after "+d.cut.String(), func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestActivity_ReportedAfterFault(t *testing.T) {
 					})
 					want := reportTimeout + 2*tick + toTick
 					if servers == 1 && fault == "paused" {
-						want -= tick // standalone: it counted the packet immediately
+						want -= tick // a standalone server counted the packet immediately
 					}
 					require.Equal(t, want, life)
 				})

@@ -152,7 +152,7 @@ func TestClient_Curator(t *testing.T) {
 		}
 	}
 	s.DropConnections(others...)
-	<-gate.Ran() // one of the clients has tried to reconnect
+	<-gate.Ran() // wait until one of the clients has tried to reconnect
 	create("/cache/c", "while disconnected")
 	gate.Remove()
 	p.sendLine("dropped")
@@ -256,7 +256,7 @@ func TestClient_FourLetterWords(t *testing.T) {
 		}
 	}
 	clients, ok := zk.FLWCons(addr, 5*time.Second)
-	if !ok && len(clients[0].Clients) == 0 { // it cannot parse the line of its connection, which has no session
+	if !ok && len(clients[0].Clients) == 0 { // go-zookeeper cannot parse the line of its own connection, which has no session
 		t.Fatalf("cons: %+v", clients[0])
 	}
 	found := false
@@ -272,11 +272,12 @@ func TestClient_FourLetterWords(t *testing.T) {
 func TestClient_CuratorOnCluster(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 3)
 	addrs := ens.Addrs()
-	slices.Reverse(addrs) // so that the list in the configuration is a different string
+	slices.Reverse(addrs) // reverse the list, so that it differs from the one in /zookeeper/config
 	p := startJava(t, false, curatorJars, "testdata/tracker.java", strings.Join(addrs, ","))
 	p.expect("tracks true")
 	session := p.readNumber("session ")
-	for stopped := false; !stopped; time.Sleep(time.Millisecond) { // Curator may connect to another server when it reads the list
+	// Repeat, because Curator may connect to another server when it reads the list.
+	for stopped := false; !stopped; time.Sleep(time.Millisecond) {
 		for _, s := range ens.Server(0).Sessions() {
 			if s.ID == session && s.Server >= 0 {
 				ens.Server(s.Server).Stop()

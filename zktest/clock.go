@@ -26,7 +26,7 @@ func (runtimeClock) startTimer(d time.Duration, f func()) func() bool {
 type manualClock struct {
 	mu     sync.Mutex
 	t      time.Time
-	timers []*manualTimer // sorted by at
+	timers []*manualTimer // the timers, sorted by the field at
 }
 
 type manualTimer struct {
@@ -78,7 +78,7 @@ func (c *manualClock) advance(d time.Duration) {
 		t.f()
 		c.mu.Lock()
 	}
-	if end.After(c.t) { // a timer or another call may have moved it further
+	if end.After(c.t) { // do not move the clock back: a timer or another call may have moved it further
 		c.t = end
 	}
 	c.mu.Unlock()

@@ -34,7 +34,7 @@ func TestManualClock_Advance(t *testing.T) {
 	ids := s.Sessions()
 	assert.True(t, len(ids) == 1 && ids[0].ID == b.SessionID(), "sessions %+v", ids)
 	<-gone
-	if _, _, err := b.Get("/ttl"); err != nil { // extends the session of b as well
+	if _, _, err := b.Get("/ttl"); err != nil { // this request also extends the session of b
 		t.Error(err)
 	}
 	s.Advance(50 * time.Second)

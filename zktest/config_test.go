@@ -24,7 +24,7 @@ func TestConfig_ListsListeners(t *testing.T) {
 	}
 	require.True(t, strings.HasPrefix(config(), "server.1=zk1:2888:3888:participant;0.0.0.0:2181\nserver.2="), config())
 
-	ens.Server(0).Partition() // its clients read an earlier state
+	ens.Server(0).Partition() // the clients of this server read an earlier state
 	first := ens.Server(1).Addr()
 	addrs := ens.Addrs()
 	require.Equal(t, first, addrs[1])
@@ -41,8 +41,8 @@ func TestConfig_ListsListeners(t *testing.T) {
 	require.Contains(t, config(), addrs[2])
 }
 
-// TestConfig_AllInterfaces fails if the host of a listener on all interfaces is not usable.
-func TestConfig_AllInterfaces(t *testing.T) {
+// TestConfig_HostOfListenerOnAllInterfaces fails if the host of a listener on all interfaces is not usable.
+func TestConfig_HostOfListenerOnAllInterfaces(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 2, zktest.WithAddr("0.0.0.0:0"))
 	_, port, err := net.SplitHostPort(ens.Addrs()[0])
 	require.NoError(t, err)

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	maxUnsent  = 4 << 20  // if a client has this much unread, the server stops reading its requests
-	maxPending = 64 << 20 // if it has this much unread, the server closes the connection
+	maxUnsent  = 4 << 20  // the server stops reading the requests of a client that has so many bytes unread
+	maxPending = 64 << 20 // the server closes the connection of a client that has so many bytes unread
 
 	// handshakeLimit is the time after which a connection without a handshake is closed, as by a real
 	// server.
@@ -30,7 +30,7 @@ const (
 	lastWriteLimit = time.Second
 )
 
-// The reasons why requests of a connection are not processed, or nothing is sent to it.
+// These are the reasons why the requests of a connection are not processed, or nothing is sent to it.
 const (
 	holdFault uint8 = 1 << iota // the connection is in a black hole
 	holdPause                   // the server is paused
@@ -52,20 +52,20 @@ type conn struct {
 	late         *lateReply
 	dataWatches  connWatches
 	childWatches connWatches
-	fired        uint64 // the last call of takeWatchers that has returned this connection
+	fired        uint64 // the number of the last call of takeWatchers that has returned this connection
 	ids          []authID
 	since        time.Time
-	detached     bool // the connection has no session and no watches any more
+	detached     bool // reports that the connection has no session and no watches any more
 	received     int64
 	sent         int64
-	last         Entry // the last request
+	last         Entry // the log entry of the last request
 
 	seq        int
 	faults     connFaults
 	stopSilent func() // stops the timer that closes a connection without a handshake
 
 	// The following fields belong to the goroutine that processes the requests.
-	connected bool    // the handshake is complete
+	connected bool    // reports that the handshake is complete
 	request   Request // reused while there are no hooks; a hook may keep its request
 
 	// isCut and isDetached are copies of isCutOff() and detached, for goroutines that do not hold the
@@ -76,19 +76,19 @@ type conn struct {
 	changed     sync.Cond
 	in          []item
 	inBytes     int
-	busy        bool // a goroutine processes an item
-	inline      bool // the reading goroutine will write the replies
-	writing     bool // a goroutine writes chunks to the client
-	waking      bool // a timer will call wakeWriter when the first chunk is due
+	busy        bool // reports that a goroutine processes an item
+	inline      bool // reports that the reading goroutine will write the replies
+	writing     bool // reports that a goroutine writes chunks to the client
+	waking      bool // reports that a timer will call wakeWriter when the first chunk is due
 	inHold      uint8
 	inDelay     time.Duration
 	out         []chunk
 	unsent      int
 	outHold     uint8
 	outDelay    time.Duration
-	holding     bool // the reply to a request is not decided yet; later packets are in heldPackets
+	holding     bool // reports that the reply to a request is not decided yet; later packets are in heldPackets
 	heldPackets []byte
-	closing     bool // close the connection when all chunks are written
+	closing     bool // reports that the connection must be closed when all chunks are written
 	closed      bool
 	spare       []byte
 }
@@ -96,10 +96,10 @@ type conn struct {
 // item is an element of the input: a packet, a four-letter word, or EOF.
 type item struct {
 	frame  []byte
-	due    time.Time // the zero value means now
-	isWord bool      // a four-letter word instead of a packet
+	due    time.Time // the time at which the item arrives; the zero value means now
+	isWord bool      // reports that the item is a four-letter word instead of a packet
 	eof    bool
-	hooked bool // its Before hooks have run
+	hooked bool // reports that the Before hooks of the item have run
 }
 
 type chunk struct {
@@ -201,7 +201,7 @@ func (c *conn) detach() {
 	c.e.removeWatches(c)
 	c.late = nil
 	if c.sess != nil && c.sess.pending == c && c.view != nil && c.view != c.srv.view {
-		c.sess.pending = nil // the separate server of c will not report it
+		c.sess.pending = nil // never report the packet: only the separate server of c knew it
 	}
 	c.setView(nil)
 	if c.sess != nil && c.sess.conn == c {
@@ -231,7 +231,7 @@ func (c *conn) startHandshakeTimer() {
 		switch {
 		case c.detached || c.e.closed:
 		case c.srv.paused:
-			c.startHandshakeTimer() // a paused server closes no connection
+			c.startHandshakeTimer() // try again later, because a paused server closes no connection
 		default:
 			c.closeWhenSent()
 		}

@@ -60,15 +60,15 @@ func (e *ensemble) connectClient(to []*Server, timeout time.Duration, opts []fun
 	if err != nil {
 		return nil, nil, err
 	}
-	if !e.addClient(c) { // closed in the meantime
+	if !e.addClient(c) { // the servers were closed in the meantime
 		c.Close()
 		return nil, nil, net.ErrClosed
 	}
 	return c, events, nil
 }
 
-// addClient registers c, so that the servers close it. It returns false if they are closed already.
-// A client that is not closed has goroutines, which refer to it.
+// addClient registers c, so that the servers close it. It returns false if they are closed already. The
+// servers must close it, because a client that is not closed keeps its goroutines, which refer to it.
 func (e *ensemble) addClient(c *zk.Conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -17,14 +17,14 @@ import (
 type ensemble struct {
 	cfg     config
 	clock   clock
-	manual  *manualClock // the same as clock with WithManualClock, otherwise nil
+	manual  *manualClock // the clock of WithManualClock, or nil
 	started time.Time
-	number  int64 // the number of the ensemble in this process
+	number  int64 // number is the number of the ensemble in this process
 	hooks   hookSet
-	wg      sync.WaitGroup // counts all goroutines and timers
+	wg      sync.WaitGroup // wg counts all goroutines and timers
 
 	mu           sync.Mutex
-	closing      bool // no client can connect any more
+	closing      bool // reports that no client can connect any more
 	closed       bool
 	tree         *tree
 	zxid         int64 // the last zxid that was assigned
@@ -32,7 +32,7 @@ type ensemble struct {
 	nextSession  int64
 	expiry       sessionQueue
 	stopExpiry   func()
-	expiryTimer  int // the number of the current timer
+	expiryTimer  int // the number of the current expiry timer
 	armedFor     time.Time
 	stopSweep    func()
 	dataWatches  *watchTable
@@ -47,7 +47,7 @@ type ensemble struct {
 	replyBuf     []byte
 	eventBuf     []byte
 	connSeq      int
-	clients      []weak.Pointer[zk.Conn] // created by Connect; closeServers closes them
+	clients      []weak.Pointer[zk.Conn] // the clients of Connect, which closeServers closes
 	delays       map[*time.Timer]struct{}
 	timeLimit    *time.Timer // the limit of fake time, or nil
 }
@@ -73,7 +73,7 @@ func newEnsemble(n int, opts []Option) (*ensemble, error) {
 	for i := range n {
 		e.servers = append(e.servers, &Server{e: e, id: i, conns: make(map[*conn]struct{})})
 	}
-	e.leader = n - 1 // among equal servers a real ensemble elects the greatest number
+	e.leader = n - 1 // the last server leads, because a real ensemble elects the greatest number among equal servers
 	if n > 1 {
 		e.zxid = 1 << 32
 	}

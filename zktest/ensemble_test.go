@@ -42,7 +42,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 					return
 				case <-time.After(200 * time.Millisecond):
 				}
-				// Faults cause errors.
+				// An error here is the effect of a fault.
 				p, err := c.Create("/jobs/n-", []byte{byte(i)}, zk.FlagEphemeral|zk.FlagSequence, open)
 				_, _, _ = c.Children("/jobs")
 				if err == nil && n%8 != 0 {

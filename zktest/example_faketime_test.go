@@ -14,7 +14,7 @@ import (
 // the client sends pings, and the server counts ticks.
 func idleForEightHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Start(t) // inside the bubble
+		srv := zktest.Start(t) // the server is started inside the bubble
 		conn, _, err := srv.Connect(10 * time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -35,5 +35,5 @@ func idleForEightHours(t *testing.T) {
 	})
 }
 
-// Fake time requires a test, so the example is the function above.
+// Fake time requires a test, so the example is the function idleForEightHours.
 func Example_fakeTime() {}

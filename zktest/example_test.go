@@ -43,8 +43,8 @@ func Example() {
 	//     w-0000000000 "host-a"
 }
 
-// A session expires: the server deletes its znodes and notifies other clients immediately. Its own
-// client is notified when it has reconnected.
+// When a session expires, the server deletes its znodes and notifies other clients immediately. The
+// client of the session is notified when it has reconnected.
 func ExampleServer_ExpireSession() {
 	srv := must(zktest.NewServer())
 	defer srv.Close()
@@ -70,7 +70,8 @@ func ExampleServer_ExpireSession() {
 	// its own client: StateExpired
 }
 
-// The create is applied, but the reply is lost: the znode exists, which the client cannot know.
+// This example loses the reply to a create that was applied: the znode exists, and the client cannot
+// know that.
 func ExampleServer_After() {
 	srv := must(zktest.NewServer())
 	defer srv.Close()
@@ -90,8 +91,8 @@ func ExampleServer_After() {
 	// /n-0000000000 - cut after
 }
 
-// A client remains connected to a server that is cut off: it reads an old state and its pings are
-// answered, while its session expires on the majority side.
+// In this example, a client remains connected to a server that is cut off: it reads an old state and
+// its pings are answered, while its session expires on the majority side.
 func ExampleServer_Partition() {
 	srv := must(zktest.NewServer(zktest.WithManualClock()))
 	defer srv.Close()
@@ -114,14 +115,14 @@ func ExampleServer_Partition() {
 	// the other client reads "second"
 }
 
-// A whole server is cut off. Its client knows no other server, so its session expires and another
-// client can become leader.
+// In this example, a whole server is cut off. Its client knows no other server, so its session expires
+// and another client can become leader.
 func ExampleServer_Partition_server() {
 	ens := must(zktest.NewEnsemble(3, zktest.WithManualClock()))
 	defer ens.Close()
 	leader, leaderEvents, _ := ens.Server(1).Connect(10 * time.Second)
 	session(leaderEvents)
-	other, otherEvents, _ := ens.Connect(30 * time.Second) // to all servers, beginning with 0
+	other, otherEvents, _ := ens.Connect(30 * time.Second) // this client knows all servers, and begins with server 0
 	session(otherEvents)
 	must(leader.Create("/leader", []byte("first"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))
 	_, _, gone, _ := other.ExistsW("/leader")
@@ -137,7 +138,7 @@ func ExampleServer_Partition_server() {
 	// the old leader reads "first" and is in StateHasSession
 }
 
-// The test advances the clock, for clients that cannot run in a synctest bubble.
+// In this example, the test advances the clock, for clients that cannot run in a synctest bubble.
 func ExampleServer_Advance() {
 	srv := must(zktest.NewServer(zktest.WithManualClock()))
 	defer srv.Close()

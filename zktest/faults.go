@@ -8,7 +8,7 @@ import (
 // Direction is one direction of a connection, or both.
 type Direction uint8
 
-// The directions of a connection.
+// These are the directions of a connection.
 const (
 	ToServer Direction = 1 << iota
 	ToClient
@@ -21,7 +21,8 @@ type connFaults struct {
 	delayIn, delayOut time.Duration
 }
 
-// setFaults sets the faults of c. The caller holds e.mu, and must call processQueue afterwards.
+// setFaults sets the faults of c. The caller holds e.mu, and must call processQueue after it has
+// released the lock.
 func (c *conn) setFaults(f connFaults) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,8 +50,8 @@ func (s *Server) connsOf(sessions []int64) []*conn {
 	})
 }
 
-// changeFaults changes the faults of connections, and continues with those that are not stopped any
-// more.
+// changeFaults changes the faults of connections, and continues to process those that no fault stops
+// any more.
 func (s *Server) changeFaults(sessions []int64, f func(*connFaults)) {
 	s.e.mu.Lock()
 	if len(sessions) == 0 {

@@ -29,12 +29,12 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 		assert.Equal(t, 1, s.DropConnections(id), "connections dropped")
 		<-gate.Ran()
 		assert.Empty(t, s.Watches(), "watches without a connection")
-		if _, err := b.Set("/w", nil, -1); err != nil { // while a is disconnected
+		if _, err := b.Set("/w", nil, -1); err != nil { // set the data while client a is disconnected
 			t.Fatal(err)
 		}
 		gate.Remove()
 		waitState(t, events, zk.StateHasSession)
-		synctest.Wait() // the client library reads its last zxid without a lock while it sets its watches again
+		synctest.Wait() // wait, because the client library reads its last zxid without a lock while it sets its watches again
 		assert.Equal(t, zk.EventNodeDataChanged, (<-set).Type, "event of a change during the disconnection")
 		mustCreate(t, b, "/later", "", 0)
 		assert.Equal(t, zk.EventNodeCreated, (<-later).Type, "event after the reconnect")
@@ -134,7 +134,7 @@ func TestDelay_Latency(t *testing.T) {
 		start := time.Now()
 		mustCreate(t, c, "/a", "", 0)
 		assert.Equal(t, 50*time.Millisecond, time.Since(start), "a round trip takes")
-		// Packets in transit do not wait for each other.
+		// The requests are delayed together, because packets in transit do not wait for each other.
 		start = time.Now()
 		done := make(chan error)
 		for range 10 {

@@ -29,7 +29,8 @@ func TestFourLetter_DuringFault(t *testing.T) {
 			defer nc.Close()
 			_, err = nc.Write([]byte("ruok"))
 			require.NoError(t, err)
-			nc.SetReadDeadline(time.Now().Add(9 * time.Second)) // after 10 s the server closes the connection
+			// Less than 10 s, after which the server closes the connection.
+			nc.SetReadDeadline(time.Now().Add(9 * time.Second))
 			if n, err := nc.Read(make([]byte, 8)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%s: %d bytes, %v", name, n, err)
 			}
@@ -42,8 +43,8 @@ func TestFourLetter_DuringFault(t *testing.T) {
 	}
 }
 
-// TestFourLetter_Conf fails if the answer to conf lacks the port, which tools read there.
-func TestFourLetter_Conf(t *testing.T) {
+// TestFourLetter_ConfContainsPort fails if the answer to conf lacks the port, which some tools read.
+func TestFourLetter_ConfContainsPort(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 2)
 	for i, addr := range ens.Addrs() {
 		nc, err := net.Dial("tcp", addr)

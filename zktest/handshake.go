@@ -38,7 +38,8 @@ func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 	}
 	x := Entry{Op: OpConnect, Server: c.srv.id, Session: r.Session, Zxid: e.tree.zxid}
 	if r.LastZxidSeen > e.treeOf(c).zxid {
-		// The client has seen a later state than this server, and must connect to another server.
+		// Reject the client, which has seen a later state than this server and must connect to another
+		// server.
 		x.Code = codeInconsistency
 		e.addLogEntry(x)
 		c.abort()
@@ -79,7 +80,7 @@ func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 		}
 		reply := append([]byte(nil), enc.B...)
 		v := c.runHooksUnlocked(after, &q)
-		if !v.pass() { // the reply to a handshake has no field for an error
+		if !v.pass() { // close the connection for any error, because the reply to a handshake has no field for it
 			x.Fate = CutAfter
 			c.abort()
 		}
@@ -96,8 +97,8 @@ func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 	return false
 }
 
-// runHooksUnlocked is runHooks for a caller that holds the lock of the ensemble. It locks it again even
-// if a hook does not return, for the deferred calls of the caller.
+// runHooksUnlocked calls runHooks for a caller that holds the lock of the ensemble, without that lock.
+// It acquires the lock again even if a hook does not return, for the deferred calls of the caller.
 func (c *conn) runHooksUnlocked(due []hookRun, q *Request) Verdict {
 	c.e.mu.Unlock()
 	defer c.e.mu.Lock()
@@ -120,7 +121,8 @@ func (e *ensemble) attachSession(c *conn, r *wire.ConnectRequest, timeout time.D
 		return nil
 	}
 	if old := s.conn; old != nil && old.srv == c.srv && old.view == c.view {
-		// A real server closes the older connection before it compares the password.
+		// Close the older connection now, because a real server does so before it compares the
+		// password.
 		old.closeWhenSent()
 	}
 	if string(r.Password) != string(s.password[:]) {

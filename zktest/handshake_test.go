@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestHandshake_Timeout fails if a session timeout is not limited.
-func TestHandshake_Timeout(t *testing.T) {
+// TestHandshake_SessionTimeoutIsLimited fails if a session timeout is not limited.
+func TestHandshake_SessionTimeoutIsLimited(t *testing.T) {
 	s := zktest.Start(t, zktest.WithSessionTimeouts(2*time.Second, 5*time.Second))
 	for request, want := range map[time.Duration]time.Duration{
 		time.Second: 2 * time.Second, 3 * time.Second: 3 * time.Second, time.Hour: 5 * time.Second,
@@ -37,8 +37,9 @@ func handshake() []byte {
 	return e.B
 }
 
-// TestHandshake_Missing fails if a connection without a handshake is not closed after 10 s.
-func TestHandshake_Missing(t *testing.T) {
+// TestHandshake_ConnectionWithoutOneIsClosed fails if a connection without a handshake is not closed
+// after 10 s.
+func TestHandshake_ConnectionWithoutOneIsClosed(t *testing.T) {
 	for name, sent := range map[string][]byte{"silent": nil, "half a handshake": handshake()[:20]} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

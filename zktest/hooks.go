@@ -122,7 +122,7 @@ const (
 )
 
 type hookSet struct {
-	on    atomic.Bool // there is at least one hook
+	on    atomic.Bool // reports that there is at least one hook
 	mu    sync.Mutex
 	hooks []*Hook
 }
@@ -177,7 +177,7 @@ func (s *hookSet) takeDue(st stage, q *Request) []hookRun {
 func (c *conn) runHooks(due []hookRun, q *Request) Verdict {
 	var out Verdict
 	if len(due) > 0 {
-		c.flushReplies() // a hook may block, and earlier replies must not wait for it
+		c.flushReplies() // send earlier replies first, which must not wait for a hook that blocks
 	}
 	for _, r := range due {
 		v := c.callHook(r.h, q)

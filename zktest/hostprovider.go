@@ -19,7 +19,7 @@ type hosts struct {
 	fixed   []string
 	list    []string
 	current int
-	last    int // the server of the last connection
+	last    int // the index of the server of the last connection
 }
 
 func (h *hosts) Init(servers []string) error {

@@ -71,7 +71,7 @@ func (c *conn) finishItem(it item, stalled bool) {
 		it.due = time.Time{}
 		c.in = append([]item{it}, c.in...)
 		c.inBytes += len(it.frame)
-		if c.isCut.Load() { // and was not healed in the meantime
+		if c.isCut.Load() { // the connection is cut off, and was not healed in the meantime
 			c.inHold |= holdStall
 		}
 	}

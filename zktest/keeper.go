@@ -13,7 +13,7 @@ import (
 //	zktest.WithoutReattach(), zktest.WithContainerOwner(math.MinInt64),
 //	zktest.WithoutOps(zktest.OpSetWatches, zktest.OpSetWatches2, zktest.OpCreateContainer)
 
-// keeper contains the settings of these options.
+// keeper contains the settings of the options that imitate ClickHouse Keeper.
 type keeper struct {
 	unknown        []Op
 	noReattach     bool

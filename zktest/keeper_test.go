@@ -76,8 +76,8 @@ func TestWithoutOps_ClosesConnection(t *testing.T) {
 	})
 }
 
-// TestWithContainerOwner_Stat fails if the Stat of a container has another owner.
-func TestWithContainerOwner_Stat(t *testing.T) {
+// TestWithContainerOwner_SetsOwnerInStat fails if the Stat of a container has another owner.
+func TestWithContainerOwner_SetsOwnerInStat(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t, zktest.WithContainerOwner(owner))

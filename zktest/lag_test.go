@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLagBy_Second fails if a server that is a second behind shows a transaction or answers a write
-// at another time, or if other servers show the write later.
-func TestLagBy_Second(t *testing.T) {
+// TestLagBy_ShowsTransactionsOneSecondLater fails if a server that is a second behind shows a
+// transaction or answers a write at another time, or if other servers show the write later.
+func TestLagBy_ShowsTransactionsOneSecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, _ := connectFrom(t, e, 0, 10*time.Second)
@@ -130,7 +130,7 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 			e.Server(2).DropConnections()
 			waitState(t, events, zk.StateHasSession)
 		}
-		// A partition ends the lag, and Heal ends the partition.
+		// A partition must end the lag, and Heal must end the partition.
 		done := make(chan error, 1)
 		s.Partition()
 		go func() {
@@ -141,7 +141,7 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 		assert.True(t, len(done) == 0 && !strings.Contains(e.Tree(), "stalled"), "a server that is cut off applies a write")
 		s.Heal()
 		assert.NoError(t, <-done)
-		// A pause and an election do not end the lag.
+		// A pause and an election must not end the lag.
 		s.LagBy(time.Second)
 		s.Pause()
 		e.Leader().Stop()

@@ -30,7 +30,7 @@ func (s *Server) Listen() (string, error) {
 		if err := x.listen(); err != nil {
 			return "", err
 		}
-		x.adjustListener() // the server may be stopped
+		x.adjustListener() // close the listener again if the server is stopped
 	}
 	return s.tcpAddr(), nil
 }
@@ -91,7 +91,7 @@ func (s *Server) stopListening() {
 	}
 }
 
-// reopen listens on the previous port again, if there is one.
+// reopen listens on the previous port again, if the server has listened on one.
 func (s *Server) reopen() {
 	s.lnMu.Lock()
 	defer s.lnMu.Unlock()

@@ -149,7 +149,7 @@ func (l Log) String() string {
 type requestLog struct {
 	limit   int
 	entries []Entry
-	next    int // the index of the oldest entry when the limit is reached
+	next    int // the index of the oldest entry, if the limit is reached
 }
 
 func (l *requestLog) add(e Entry) {

@@ -19,7 +19,8 @@ func (e *ensemble) updateMembershipLocked() {
 	}
 	had := e.quorum
 	if len(e.servers) == 1 {
-		// A single server that is partitioned acts as a follower of servers that do not exist here.
+		// A partition does not matter here: a single server that is partitioned acts as a follower of
+		// servers that do not exist.
 		e.quorum = !e.servers[0].paused && !e.servers[0].stopped
 	} else {
 		e.quorum = 2*up > len(e.servers)
@@ -35,7 +36,7 @@ func (e *ensemble) updateMembershipLocked() {
 		if len(e.servers) == 1 {
 			break
 		}
-		// A stopped server has the current state when it starts again.
+		// A stopped server needs no view, because it has the current state when it starts again.
 		if s.id == e.leader {
 			s.lags, s.lagBy = false, 0
 		}
@@ -49,8 +50,8 @@ func (e *ensemble) updateMembershipLocked() {
 		case !behind && s.view != nil:
 			s.endView()
 		}
-		// The others detect a stopped server immediately, because its connections are closed. They do not
-		// detect that a server is cut off or paused.
+		// Only stopped servers count as lost, which the others detect immediately, because their
+		// connections are closed. They do not detect that a server is cut off or paused.
 		if behind && !s.cut && !s.paused && 2*alive <= len(e.servers) {
 			s.disconnectClients()
 		}
@@ -81,7 +82,7 @@ func (e *ensemble) electLeader() bool {
 		}
 	}
 	e.zxid = (e.zxid>>32 + 1) << 32
-	e.tree.zxid = e.zxid // the new leader reports it before its first transaction
+	e.tree.zxid = e.zxid // the new leader reports this zxid before its first transaction
 	e.queueForViews(&txn{zxid: e.zxid, at: e.nowLocked()})
 	for _, s := range e.servers {
 		if s.cut || s.paused || s.stopped {
@@ -100,8 +101,8 @@ func (c *conn) isCutOff() bool {
 	return c.view != nil && !(c.view == s.view && s.lags && !s.cut && !s.paused && s.e.quorum)
 }
 
-// updateCutOff determines, after a change of the servers, which connections are cut off, and
-// continues with the requests of connections that are not cut off any more.
+// updateCutOff determines, after a change of the servers, which connections are cut off, and continues
+// to process the requests of connections that are not cut off any more.
 func (e *ensemble) updateCutOff() {
 	for _, s := range e.servers {
 		var free []*conn
@@ -163,7 +164,7 @@ func (s *Server) endView() {
 	if v.conns == 0 {
 		s.e.dropView(v)
 	}
-	// Connections with a view of their own keep it.
+	// Omit connections with a separate view, which they keep.
 	s.catchUp(slices.DeleteFunc(s.connections(), func(c *conn) bool { return c.view != v }))
 }
 

@@ -29,7 +29,7 @@ func TestCluster_FailOver(t *testing.T) {
 		id := a.SessionID()
 		e.Server(0).Stop()
 		waitState(t, events, zk.StateHasSession)
-		synctest.Wait() // the client library reads its last zxid without a lock while it sets its watches again
+		synctest.Wait() // wait, because the client library reads its last zxid without a lock while it sets its watches again
 		assert.True(t, a.Server() != e.Server(0).Name() && a.SessionID() == id, "connected to %s", a.Server())
 		assertExists(t, true, a, "/e", "the ephemeral znode")
 		mustCreate(t, b, "/x", "", 0)
@@ -42,8 +42,8 @@ func TestCluster_FailOver(t *testing.T) {
 	})
 }
 
-// TestCluster_LeaderPartitioned fails if the others do not elect a leader with a new epoch, or the old
-// leader does not catch up afterwards.
+// TestCluster_LeaderPartitioned fails if the others do not elect a leader with a new epoch, or if the
+// old leader does not catch up after the partition.
 func TestCluster_LeaderPartitioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -92,7 +92,7 @@ func TestCluster_WithoutMajority(t *testing.T) {
 					t.Errorf("%s: a read: %v %v", name, ok, err)
 				}
 			}
-			time.Sleep(10 * time.Minute) // without a leader no session expires
+			time.Sleep(10 * time.Minute) // wait: without a leader no session may expire
 			if n := len(e.Server(0).Sessions()); n != 1 {
 				t.Errorf("%s: %d sessions", name, n)
 			}
@@ -107,7 +107,8 @@ func TestCluster_WithoutMajority(t *testing.T) {
 	}
 }
 
-// TestCluster_SyncLimit fails if a follower that is cut off keeps its clients for longer.
+// TestCluster_SyncLimit fails if a follower that is cut off keeps its clients for longer than the sync
+// limit.
 func TestCluster_SyncLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3, zktest.WithSyncLimit(10*time.Second))

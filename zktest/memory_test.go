@@ -65,7 +65,7 @@ func TestMemory_ClosedClients(t *testing.T) {
 		}
 		return n
 	}
-	// The goroutines of a closed client end a little later.
+	// Wait, because the goroutines of a closed client end a little later.
 	for deadline := time.Now().Add(time.Minute); alive() > 1; time.Sleep(10 * time.Millisecond) {
 		require.False(t, time.Now().After(deadline), "%d of %d closed clients are still referenced", alive(), len(refs))
 	}

@@ -30,7 +30,7 @@ func normalizeMultiOp(r *wire.Request) bool {
 // header of the reply indicates success in any case.
 func (e *ensemble) applyMulti(c *conn, r *wire.Request, t *txn) Code {
 	undos := make([]undo, 0, len(r.Ops))
-	t.changes = make([]change, 0, len(r.Ops)) // the loop keeps pointers to its elements
+	t.changes = make([]change, 0, len(r.Ops)) // allocate all elements, because the loop keeps pointers to them
 	for i := range r.Ops {
 		op := &r.Ops[i]
 		code, ok := codeOK, normalizeMultiOp(op)
@@ -67,7 +67,7 @@ func (e *ensemble) applyMulti(c *conn, r *wire.Request, t *txn) Code {
 			undos = append(undos, u)
 		}
 		if op.Op == OpCreateContainer || op.Op == OpCreateTTL {
-			e.appendMultiHeader(OpCreate2, codeOK) // a real server uses this name for each reply with a Stat
+			e.appendMultiHeader(OpCreate2, codeOK) // a real server uses the operation create2 for each reply with a Stat
 		} else {
 			e.appendMultiHeader(op.Op, codeOK)
 		}
@@ -87,7 +87,7 @@ func (e *ensemble) applyMultiRead(c *conn, t *tree, r *wire.Request) bool {
 			return false
 		}
 		op := &r.Ops[i]
-		op.Watch = false // a real server ignores the flag in a multiRead
+		op.Watch = false // ignore the flag, as a real server does in a multiRead
 		at := len(e.body.B)
 		e.appendMultiHeader(op.Op, 0)
 		if code := e.readNode(c, t, op); code != codeOK {

@@ -37,7 +37,7 @@ func TestMultiRead_TooLarge(t *testing.T) {
 	greedy := newRawClient(t, s, false)
 	greedy.send(t, read(10_000))
 	assert.Equal(t, io.EOF, greedy.reply(), "10 GB")
-	// On a busy machine the session of c has expired in the meantime.
+	// Use a new client, because the session of c may have expired in the meantime on a busy machine.
 	last := newRawClient(t, s, false)
 	last.send(t, read(3))
 	assert.NoError(t, last.reply(), "3 MB")

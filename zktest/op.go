@@ -6,9 +6,9 @@ import "github.com/go-leaderelection/leaderelection/internal/wire"
 // operation.
 type Op = wire.Op
 
-// The operations that hooks match and that the request log contains. OpConnect is the
-// handshake of a connection, OpNotification is a watch event that was sent, and OpAny
-// matches every request.
+// These are the operations that hooks match and that the request log contains. OpConnect is the
+// handshake of a connection, OpNotification is a watch event that was sent, and OpAny matches every
+// request.
 const (
 	OpAny                  = Op(0)
 	OpNotification         = wire.Notification

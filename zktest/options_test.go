@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithoutTTL_Create fails if TTL nodes can be created.
-func TestWithoutTTL_Create(t *testing.T) {
+// TestWithoutTTL_RejectsTTLNodes fails if TTL nodes can be created.
+func TestWithoutTTL_RejectsTTLNodes(t *testing.T) {
 	s := zktest.Start(t, zktest.WithoutTTL())
 	c, _ := connect(t, s, 10*time.Second)
 	_, err := c.CreateTTL("/ttl", nil, zk.FlagTTL, open, time.Hour)

@@ -25,7 +25,7 @@ func (c *conn) writeChunks() {
 			c.mu.Unlock()
 			c.e.delayCall(d, c.wakeWriter)
 			c.mu.Lock()
-			continue // changes while the lock was free have not woken this goroutine
+			continue // check again, because changes while the lock was free have not woken this goroutine
 		case c.closing && !c.holding:
 			c.closed = true
 			c.changed.Broadcast()
@@ -58,7 +58,7 @@ func (c *conn) writeChunk() {
 	_, err := c.nc.Write(b)
 	c.mu.Lock()
 	c.writing = false
-	if err != nil { // the reading goroutine detects the close
+	if err != nil { // return nothing, because the reading goroutine detects the close
 		c.closed = true
 		c.changed.Broadcast()
 	}
@@ -90,7 +90,7 @@ func (c *conn) send(b []byte) {
 	c.mu.Unlock()
 }
 
-// enqueue queues b. If quiet is true, the caller must write it or wake the writing goroutine.
+// enqueue queues b. If quiet is true, the caller must write b or wake the writing goroutine.
 func (c *conn) enqueue(b []byte, quiet bool) {
 	if c.closed || c.closing || len(b) == 0 {
 		return
@@ -100,7 +100,7 @@ func (c *conn) enqueue(b []byte, quiet bool) {
 		c.closed = true
 		c.nc.Close()
 		c.changed.Broadcast()
-		return // the reading goroutine detects the close
+		return // the reading goroutine detects that the connection was closed
 	}
 	var due time.Time
 	if c.outDelay > 0 {
@@ -137,7 +137,7 @@ func (c *conn) releasePackets(reply []byte) {
 	c.mu.Lock()
 	c.holding = false
 	closing := c.closing
-	c.closing = false // the reply must be sent even if the connection is being closed
+	c.closing = false // send the reply even if the connection is being closed
 	c.enqueue(reply, false)
 	c.enqueue(c.heldPackets, false)
 	c.heldPackets = nil

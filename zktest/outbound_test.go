@@ -15,7 +15,7 @@ import (
 )
 
 // TestReplies_DoNotWaitForHook fails if a reply waits for a hook of a later request, or is lost because
-// of a malformed packet. Replies are usually written together.
+// of a malformed packet. This matters because replies are usually written together.
 func TestReplies_DoNotWaitForHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithMaxPacket(1024))
@@ -27,7 +27,7 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 				<-release
 				return zktest.Verdict{}
 			})
-			synctest.Wait() // the server's writer waits
+			synctest.Wait() // wait until the server's writer waits
 			c.send(t, ping, ping, create("/"+name, nil), ping)
 			for i := range 2 {
 				require.NoError(t, c.reply(), "%s: reply %d", name, i)
@@ -46,9 +46,9 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 	})
 }
 
-// TestReplies_DelayedWakeWriter fails if a reply is not written that becomes due when the writer
+// TestReplies_DelayedReplyWakesWriter fails if a reply is not written that becomes due when the writer
 // starts to wait.
-func TestReplies_DelayedWakeWriter(t *testing.T) {
+func TestReplies_DelayedReplyWakesWriter(t *testing.T) {
 	s := zktest.Start(t)
 	s.Delay(zktest.ToClient, 5*time.Microsecond)
 	var wg sync.WaitGroup

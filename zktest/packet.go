@@ -94,7 +94,7 @@ func (c *conn) serveRequest(r *wire.Request, q *Request, hooks bool, err error) 
 		e.mu.Unlock()
 		return true
 	}
-	if e.sessions[c.sess.id] == c.sess { // on a real server, also if the session has moved
+	if e.sessions[c.sess.id] == c.sess { // check even if the session has moved, as a real server does
 		e.recordPacket(c)
 	}
 	c.received++
@@ -106,7 +106,7 @@ func (c *conn) serveRequest(r *wire.Request, q *Request, hooks bool, err error) 
 	if res.logCode != 0 {
 		x.Code = res.logCode
 	}
-	if res.drop { // an error that closes the connection without a reply
+	if res.drop { // the error closes the connection without a reply
 		e.addLogEntry(x)
 		c.closeWhenSent()
 		e.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *conn) serveRequest(r *wire.Request, q *Request, hooks bool, err error) 
 	}
 	reply := slices.Clone(e.encodeReply(r.Xid, res.zxid, res.code, res.body))
 	if !late {
-		// Later packets to this client are sent after the reply, as if the hook took no time.
+		// Send later packets to this client after the reply, as if the hook took no time.
 		if c.holdPackets(); res.hangUp {
 			c.closeWhenSent()
 		}

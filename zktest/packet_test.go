@@ -28,7 +28,7 @@ func TestPacket_SASL(t *testing.T) {
 				require.NoError(t, err)
 				_, err = nc.Write(packet(1, 102, body))
 				require.NoError(t, err)
-				reply := make([]byte, 24) // length, xid, zxid, error, length of the token
+				reply := make([]byte, 24) // the reply has a length, xid, zxid, error and the length of the token
 				_, err = io.ReadFull(nc, reply)
 				require.NoError(t, err)
 				require.Zero(t, binary.BigEndian.Uint32(reply[16:]))
@@ -61,14 +61,14 @@ func TestPacket_Malformed(t *testing.T) {
 				b[k] = byte(r.Uint32())
 			}
 			switch i % 4 {
-			case 0: // a length that fits, a random body
+			case 0: // a packet with a correct length and a random body
 				binary.BigEndian.PutUint32(b, uint32(len(b)-4))
-			case 1: // and a known operation
+			case 1: // the body also begins with a known operation
 				binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 				if len(b) > 12 {
 					binary.BigEndian.PutUint32(b[8:], uint32(1+r.IntN(22)))
 				}
-			case 2: // a huge length
+			case 2: // the packet has a huge length
 				binary.BigEndian.PutUint32(b, 1<<31-1)
 			}
 			if _, err := nc.Write(b); err != nil {
@@ -94,7 +94,7 @@ func FuzzConnection(f *testing.F) {
 			other := newRawClient(t, s, false)
 			c := newRawClient(t, s, false)
 			c.nc.Write(b)
-			synctest.Wait() // until the server has processed it
+			synctest.Wait() // wait until the server has processed the bytes
 			c.nc.Close()
 			other.nc.SetReadDeadline(time.Now().Add(time.Minute))
 			other.send(t, ping)

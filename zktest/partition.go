@@ -48,7 +48,7 @@ func (s *Server) Partition(sessions ...int64) {
 	var v *view
 	for _, c := range s.connsOf(sessions) {
 		if c.view != s.view {
-			continue // it is cut off already
+			continue // skip a connection that is cut off already
 		}
 		if v == nil {
 			v = s.newSeparateView()
@@ -73,8 +73,8 @@ func (s *Server) healPartition(sessions []int64) {
 	s.catchUp(s.connsOf(sessions))
 }
 
-// catchUp moves connections with a view of their own to the state of their server: the current
-// state, unless the server is cut off as well.
+// catchUp moves connections with a separate view to the state of their server: the current state,
+// unless the server is cut off as well.
 func (s *Server) catchUp(conns []*conn) {
 	e := s.e
 	for {
@@ -84,7 +84,7 @@ func (s *Server) catchUp(conns []*conn) {
 		}
 		v := conns[i].view
 		old := &view{tree: v.tree, missed: v.missed}
-		stay := false // whether other connections keep this view
+		stay := false // reports that other connections keep this view
 		for _, c := range s.connsOfView(v) {
 			if slices.Contains(conns, c) {
 				c.setView(old)
@@ -101,7 +101,8 @@ func (s *Server) catchUp(conns []*conn) {
 				continue
 			}
 			if c.setView(s.view); c.view != nil {
-				// The server of the connection closes it when it applies the closeSession transaction.
+				// Close the connection of a session that has ended, as its server does when it applies
+				// the closeSession transaction.
 				if c.sess != nil && ended[c.sess] {
 					c.closeWhenSent()
 				}

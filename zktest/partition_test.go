@@ -70,7 +70,8 @@ func TestPartition_Follower(t *testing.T) {
 		}
 		_, err = b.Set("/seen", nil, -1)
 		require.NoError(t, err)
-		// After Heal, the client receives the events that it has missed, in order, and then the expiry.
+		// After Heal, the client must receive the events that it has missed, in order, and then the
+		// expiry.
 		e.Server(0).Heal()
 		assert.Equal(t, zk.EventNodeDataChanged, (<-changed).Type, "event")
 		waitState(t, events, zk.StateExpired)
@@ -132,7 +133,7 @@ func TestHeal_SessionOfPartitionedServer(t *testing.T) {
 		<-y
 		requireChildren("x y zookeeper")
 
-		// A connection with a separate partition keeps it when its server resumes.
+		// A separate partition of a connection must remain when the server resumes.
 		s.Partition(a.SessionID())
 		s.Pause()
 		mustCreate(t, b, "/z", "", 0)

@@ -19,8 +19,8 @@ func reservedPath(p string) bool {
 	return p == "/" || p == pathZooKeeper || p == pathQuota || p == pathConfig
 }
 
-// validPath reports whether a real server accepts the path in a write. It rejects characters beyond
-// the basic plane, because it handles them as two surrogates.
+// validPath reports whether a real server accepts the path in a write. A real server rejects characters
+// beyond the basic plane, because it handles them as two surrogates.
 func validPath(p string) bool {
 	if p == "" || p[0] != '/' {
 		return false

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// pipeBuffer is the number of bytes that a writer can write before it must wait for the reader. It is
-// that of a socket. With net.Pipe each write would wait for the reader, and a client's ping would
-// fail if the server is busy.
+// pipeBuffer is the number of bytes that a writer can write before it must wait for the reader. The
+// size is that of a socket's buffer. With net.Pipe each write would wait for the reader, and a client's
+// ping would fail if the server is busy.
 const pipeBuffer = 1 << 20
 
 // newPipe returns the two sides of an in-memory connection.
@@ -26,8 +26,8 @@ type stream struct {
 	changed  sync.Cond
 	buf      []byte
 	off      int
-	finished bool // the writer has closed the stream; buf can still be read
-	broken   bool // the reader has closed the stream
+	finished bool // reports that the writer has closed the stream; buf can still be read
+	broken   bool // reports that the reader has closed the stream
 	read     deadline
 	write    deadline
 }

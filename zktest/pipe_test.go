@@ -45,11 +45,11 @@ func TestPipe_Errors(t *testing.T) {
 			server.Close()
 			_, err = client.Read(b)
 			assert.ErrorIs(t, err, io.EOF, "read after the other side has closed")
-			for err = nil; err == nil; { // a socket detects the close when the first write is rejected
+			for err = nil; err == nil; { // repeat, because a socket detects the close only when the first write is rejected
 				_, err = client.Write(b)
 			}
 			if errors.Is(err, syscall.ECONNRESET) {
-				err = &net.OpError{Err: syscall.EPIPE} // a possible error of a socket
+				err = &net.OpError{Err: syscall.EPIPE} // EPIPE is a possible error of a socket as well
 			}
 			requireError("write after the other side has closed", err, syscall.EPIPE, false)
 			client.Close()

@@ -18,7 +18,7 @@ import (
 type rawClient struct {
 	nc      net.Conn
 	br      *bufio.Reader
-	session []byte // id, and password with its length, as in a handshake
+	session []byte // the id, and the password with its length, as in a handshake
 }
 
 func newRawClient(tb testing.TB, s *zktest.Server, tcp bool) *rawClient {

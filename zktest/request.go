@@ -7,10 +7,10 @@ type result struct {
 	zxid    int64
 	code    Code
 	logCode Code   // the code for the log, if it differs from that in the header
-	body    []byte // valid until the next request
+	body    []byte // the body of the reply; valid until the next request
 	created string
-	hangUp  bool // close the connection after the reply
-	drop    bool // close the connection without a reply
+	hangUp  bool // reports that the connection must be closed after the reply
+	drop    bool // reports that the connection must be closed without a reply
 }
 
 // handleRequest applies a request. parse is the error of decoding it. The caller holds e.mu.
@@ -21,7 +21,7 @@ func (e *ensemble) handleRequest(c *conn, r *wire.Request, parse error) result {
 		return result{drop: true, code: codeUnimplemented, zxid: e.treeOf(c).zxid}
 	case !r.Op.Writes():
 	case c.sess.conn != c:
-		// The session is attached to another connection, so this connection is closed.
+		// Close this connection, because the session is attached to another one.
 		return result{drop: true, code: codeSessionMoved, zxid: e.tree.zxid}
 	case r.Op == OpSync:
 		res := result{}
@@ -82,11 +82,11 @@ func (e *ensemble) handleRequest(c *conn, r *wire.Request, parse error) result {
 	case OpWhoAmI:
 		e.whoAmI(c)
 	case wire.SASL:
-		if r.Data == nil { // a real server fails
+		if r.Data == nil { // return the error of a real server, which fails here
 			return result{drop: true}
 		}
 		res.zxid = 0
-		e.body.Buffer(nil) // SASL is not configured
+		e.body.Buffer(nil) // reply with an empty token, because SASL is not configured
 	default:
 		res.zxid, res.code, res.hangUp = -1, codeUnimplemented, true
 		return res

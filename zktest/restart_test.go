@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRestart_Loss fails if a restart keeps or loses other data than its argument indicates.
-func TestRestart_Loss(t *testing.T) {
+// TestRestart_LosesDataOfArgument fails if a restart keeps or loses other data than its argument indicates.
+func TestRestart_LosesDataOfArgument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 6*time.Second)
@@ -22,7 +22,7 @@ func TestRestart_Loss(t *testing.T) {
 		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
 		id := c.SessionID()
 		s.Stop()
-		time.Sleep(time.Minute) // no session expires
+		time.Sleep(time.Minute) // no session may expire while the server is stopped
 		s.Restart(zktest.KeepTree)
 		waitState(t, events, zk.StateHasSession)
 		if ok, _, err := c.Exists("/e"); !ok || err != nil || c.SessionID() != id {
@@ -41,8 +41,8 @@ func TestRestart_Loss(t *testing.T) {
 	})
 }
 
-// TestEnsembleRestart_Loss fails if the restart of an ensemble does, or if a server does not serve
-// clients afterwards.
+// TestEnsembleRestart_Loss fails if the restart of an ensemble keeps or loses other data than its
+// argument indicates, or if a server does not serve clients after it.
 func TestEnsembleRestart_Loss(t *testing.T) {
 	for loss, want := range map[zktest.Loss]struct {
 		node, session, connects bool
@@ -54,7 +54,7 @@ func TestEnsembleRestart_Loss(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			e := zktest.StartEnsemble(t, 3)
-			e.Leader().Stop() // for an epoch that a rebuilt ensemble has not reached
+			e.Leader().Stop() // the election starts an epoch that a rebuilt ensemble has not reached
 			e.Server(2).Restart(zktest.KeepTree)
 			c, events := connectFrom(t, e, 0, 6*time.Second)
 			mustCreate(t, c, "/e", "x", zk.FlagEphemeral)

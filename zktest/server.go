@@ -26,21 +26,21 @@ type Server struct {
 	// The following fields are guarded by e.mu.
 	conns          map[*conn]struct{}
 	view           *view         // the state that its clients read while it is cut off or lags, or nil
-	cut            bool          // it is partitioned
-	lags           bool          // Lag or LagBy was called
+	cut            bool          // reports that the server is partitioned
+	lags           bool          // reports that the server lags, after a call of Lag or LagBy
 	lagBy          time.Duration // the argument of LagBy; 0 for Lag
 	stopLag        func()        // stops the timer of LagBy
 	paused         bool
 	stopped        bool
 	refuses        bool
-	rejectsClients bool       // it has been behind for longer than the sync limit, or has lost the majority
+	rejectsClients bool       // whether the server was behind for longer than the sync limit, or has lost the majority
 	stopSync       func()     // stops the timer of the sync limit
 	faults         connFaults // the faults of later connections
-	bound          string     // a copy of addr that e.mu guards
+	bound          string     // a copy of addr that the mutex of the ensemble guards
 
 	lnMu sync.Mutex
 	ln   net.Listener
-	addr string // empty until the server has listened
+	addr string // the TCP address; empty until the server has listened
 }
 
 // Start starts a server and closes it when the test ends. If an option is invalid, it

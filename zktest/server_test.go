@@ -37,9 +37,9 @@ func TestServer_FakeTime(t *testing.T) {
 	assert.LessOrEqual(t, time.Since(start), time.Minute, "an hour took")
 }
 
-// TestServer_EightHours fails if the session of a connected client expires within eight hours of
+// TestServer_SessionLastsEightHours fails if the session of a connected client expires within eight hours of
 // fake time.
-func TestServer_EightHours(t *testing.T) { idleForEightHours(t) }
+func TestServer_SessionLastsEightHours(t *testing.T) { idleForEightHours(t) }
 
 // recordingTB records the failures of a test.
 type recordingTB struct {

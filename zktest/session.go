@@ -11,9 +11,9 @@ type session struct {
 	id       int64
 	password [16]byte
 	timeout  time.Duration
-	queued   time.Time // the deadline at which it is in the queue
+	queued   time.Time // the deadline by which the session is in the queue
 	index    int       // the index in the queue, or -1
-	conn     *conn     // the connection to which it is attached, or nil
+	conn     *conn     // the connection to which the session is attached, or nil
 	earlier  []*conn   // connections to other servers that the client has not closed
 	activity
 }
@@ -60,7 +60,7 @@ func (e *ensemble) newSession(timeout time.Duration, server int) *session {
 	base := int64(uint64(e.started.UnixMilli()+e.number)<<24>>8) | int64(server+1)<<56
 	s := &session{id: base + e.nextSession, timeout: timeout, index: -1}
 	seed := uint64(s.id)
-	for i := range s.password { // the server sends it to any client, so it need not be secret
+	for i := range s.password { // the password need not be secret, because the server sends it to any client
 		seed = seed*6364136223846793005 + 1442695040888963407
 		s.password[i] = byte(seed >> 56)
 	}
@@ -95,7 +95,7 @@ func (e *ensemble) expireSessions(timer int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if timer != e.expiryTimer || e.stopExpiry == nil {
-		return // another timer was started after this one had fired
+		return // do nothing, because another timer was started after this one had fired
 	}
 	e.stopExpiry = nil
 	if e.closed || !e.quorum {
@@ -114,8 +114,9 @@ func (e *ensemble) expireSessions(timer int) {
 	e.startExpiryTimer()
 }
 
-// closeSession deletes the session and its ephemeral znodes in one transaction. If the client has
-// requested it, the caller sends the reply, adds the log entry and closes the connection.
+// closeSession deletes the session and its ephemeral znodes in one transaction. If asked is true,
+// because the client has requested it, the caller sends the reply, adds the log entry and closes the
+// connection.
 func (e *ensemble) closeSession(s *session, asked bool) {
 	t := e.beginTxn()
 	t.ended = s

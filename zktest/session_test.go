@@ -66,7 +66,7 @@ func TestSession_EndClosesAllConnections(t *testing.T) {
 		nc := dialRaw(t, s)
 		_, err := nc.Write(hello)
 		require.NoError(t, err)
-		answer = make([]byte, 40) // length, version, timeout, session, password
+		answer = make([]byte, 40) // the answer has a length, version, timeout, session and password
 		_, err = io.ReadFull(nc, answer)
 		require.NoError(t, err)
 		return answer[12:]
@@ -106,14 +106,14 @@ func TestSession_MovedByClient(t *testing.T) {
 		assert.True(t, len(s) == 1 && s[0].Server != 0, "sessions %+v", s)
 		e.Server(0).Heal()
 		mustCreate(t, a, "/x", "", 0)
-		synctest.Wait() // the server detects that the client has closed the connection
+		synctest.Wait() // wait until the server has detected that the client has closed the connection
 		assert.Zero(t, e.Server(0).Connections(), "connections of the previous server")
 	})
 }
 
-// TestSession_TwoConnections fails if the older connection of a session, at another server, can write, or
-// if its pings do not extend the session.
-func TestSession_TwoConnections(t *testing.T) {
+// TestSession_OlderConnectionCannotWrite fails if the older connection of a session, at another server,
+// can write, or if its pings do not extend the session.
+func TestSession_OlderConnectionCannotWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		old := newRawClient(t, e.Server(0), false)

@@ -104,8 +104,8 @@ func (c *Ensemble) Connect(timeout time.Duration, opts ...func(*zk.Conn)) (*zk.C
 	return c.ConnectFrom(first, timeout, opts...)
 }
 
-// ConnectFrom is like [Ensemble.Connect] for a client that connects to server i first,
-// and then tries i+1, i+2 and so on, cyclically.
+// ConnectFrom connects a client like [Ensemble.Connect], but the client connects to server i first, and
+// then tries i+1, i+2 and so on, cyclically.
 func (c *Ensemble) ConnectFrom(i int, timeout time.Duration, opts ...func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
 	n := len(c.e.servers)
 	order := make([]*Server, n)

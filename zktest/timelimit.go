@@ -30,8 +30,8 @@ func describeBubble(d time.Duration) string {
 		d, bytes.Join(all, []byte("\n\n")))
 }
 
-// bubbleOf returns the number of the synctest bubble in a goroutine's stack, in a form that
-// can be compared. It is empty outside of a bubble.
+// bubbleOf returns the number of the synctest bubble in a goroutine's stack, in a form that can be
+// compared. The result is empty outside of a bubble.
 func bubbleOf(stack []byte) []byte {
 	line, _, _ := bytes.Cut(stack, []byte("\n"))
 	_, number, _ := bytes.Cut(line, []byte("synctest bubble "))

@@ -13,9 +13,9 @@ type nodeKind uint8
 
 const (
 	persistent nodeKind = iota
-	ephemeral           // when its session ends
-	container           // after its last child was deleted
-	ttlNode             // when it is empty and older than its TTL
+	ephemeral           // deleted when its session ends
+	container           // deleted after its last child was deleted
+	ttlNode             // deleted when it is empty and older than its TTL
 )
 
 // node is a znode. data and acl are never modified: copies of the tree share them.
@@ -23,12 +23,12 @@ type node struct {
 	path    string
 	parent  *node
 	kids    []*node
-	pos     int // its index in parent.kids
+	pos     int // the index of the znode in parent.kids
 	data    []byte
 	acl     *acl
 	kind    nodeKind
-	owner   int64 // ephemeralOwner in the Stat: the session of an ephemeral znode, usually 0 for others
-	ttl     int64 // in milliseconds
+	owner   int64 // the ephemeralOwner in the Stat: the session of an ephemeral znode, and usually 0 for other znodes
+	ttl     int64 // the TTL in milliseconds
 	czxid   int64
 	mzxid   int64
 	pzxid   int64
@@ -74,7 +74,7 @@ func newTree() *tree {
 	t := &tree{nodes: make(map[string]*node), acls: newACLCache(), expires: make(map[string]bool)}
 	t.owned = make(map[int64]map[string]*node)
 	open := t.acls.intern([]wire.ACL{{Perms: permAll, Scheme: "world", ID: "anyone"}})
-	// In a real server the root has two names as well, and requests may contain both.
+	// The root has two names, "/" and "", as in a real server, because requests may contain both.
 	t.root = &node{path: "/", data: []byte{}, acl: open}
 	t.nodes["/"], t.nodes[""] = t.root, t.root
 	for _, p := range []string{pathZooKeeper, pathQuota, pathConfig} {
@@ -89,8 +89,8 @@ func newTree() *tree {
 // count returns the number of nodes that the server reports. It counts both names of the root.
 func (t *tree) count() int { return len(t.nodes) }
 
-// link adds n to parent. As in a real server, the order of children depends on their names and on
-// the history, but is not sorted: code that does not sort them should fail here as well.
+// link adds n to parent. As in a real server, the order of children depends on their names and on the
+// history, but is not sorted: so code that relies on sorted children fails here as well.
 func (t *tree) link(n, parent *node) {
 	n.parent, n.pos = parent, len(parent.kids)
 	n.nameAt = int32(strings.LastIndexByte(n.path, '/') + 1)
@@ -170,7 +170,7 @@ const (
 	changeDelete
 	changeData
 	changeACL
-	changeNone // a check in a multi, which changes nothing
+	changeNone // the operation check of a multi, which changes nothing
 )
 
 // change is a validated change of one znode. It always succeeds, so a server that lags can apply it
@@ -187,7 +187,8 @@ type change struct {
 	version int32 // the new version, aversion, or cversion of the parent
 	time    int64
 	zxid    int64
-	// The ACLs that determine which clients receive events of the change. apply sets them.
+	// readers and parentReaders are the ACLs that determine which clients receive events of the change.
+	// apply sets them.
 	readers, parentReaders *acl
 }
 
@@ -240,7 +241,7 @@ func (t *tree) applyCreate(c *change, wantUndo bool) (*node, undo) {
 		czxid: c.zxid, mzxid: c.zxid, pzxid: c.zxid, ctime: c.time, mtime: c.time,
 	}
 	cversion, pzxid := p.cversion, p.pzxid
-	// The counter never decreases, so it keeps its greatest value when it overflows.
+	// Never decrease the counter, so that it keeps its greatest value when it overflows.
 	if c.version > p.cversion {
 		p.cversion, p.pzxid = c.version, c.zxid
 	}

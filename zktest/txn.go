@@ -6,12 +6,12 @@ import "time"
 type txn struct {
 	zxid    int64
 	at      time.Time
-	time    int64 // at in milliseconds, as in a Stat
+	time    int64 // the field at in milliseconds, as in a Stat
 	changes []change
 	buf     [1]change
-	ended   *session // the session that it closes, or nil
+	ended   *session // the session that the transaction closes, or nil
 	// overflowed contains the counters of children that have overflowed in this transaction. The tree
-	// keeps the greatest value, but the transaction continues with the number that follows.
+	// keeps the greatest value, but the transaction continues to count with the number that follows.
 	overflowed map[string]int32
 }
 
@@ -32,7 +32,9 @@ func (t *txn) recordChild(parent *node, ch change) {
 		}
 		t.overflowed[parent.path] = ch.version
 	}
-	delete(t.overflowed, ch.path) // the path may have belonged to a znode that the transaction deletes
+	// A new znode has no overflowed counter, but a znode with the same path that the transaction
+	// deletes may have had one.
+	delete(t.overflowed, ch.path)
 }
 
 func (t *txn) add(c change) *change {

@@ -8,8 +8,8 @@ type view struct {
 	tree   *tree
 	missed []*txn
 	late   []*conn // the connections with a late reply
-	conns  int     // the number of connections that read from it
-	server *Server // the server, if it is the view of a whole server
+	conns  int     // the number of connections that read from the view
+	server *Server // the server, if this is the view of a whole server; otherwise nil
 }
 
 // treeOf returns the tree from which c reads.

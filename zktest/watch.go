@@ -21,7 +21,7 @@ const (
 // watches. A connection has at most one watch for a path in each table; a later watch replaces the
 // mode of an earlier one.
 type watchTable struct {
-	byPath    map[string][]*conn // in the order in which the watches were set
+	byPath    map[string][]*conn // the connections that watch each path, in the order in which the watches were set
 	recursive int
 }
 
@@ -130,7 +130,8 @@ func (e *ensemble) fireWatches(c *change, v *view) {
 	case changeCreate:
 		fire(true, c.path, zk.EventNodeCreated, 0)
 	case changeDelete:
-		// A client that watches both the data and the children receives one event.
+		// Skip the connections of the first call: a client that watches both the data and the children
+		// receives one event.
 		fire(true, c.path, zk.EventNodeDeleted, 0)
 		fire(false, c.path, zk.EventNodeDeleted, e.firings)
 	case changeData:

@@ -12,9 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSetWatches_FailsOnce fails if a client has watches after the server has rejected the request
-// that sets them again. The client library logs that, and sets the watches at the next reconnect.
-func TestSetWatches_FailsOnce(t *testing.T) {
+// TestSetWatches_ClientLosesWatchesAfterFailure fails if a client has watches after the server has
+// rejected the request that sets them again. The client library logs that, and sets the watches at the
+// next reconnect.
+func TestSetWatches_ClientLosesWatchesAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)
@@ -40,9 +41,9 @@ func TestSetWatches_FailsOnce(t *testing.T) {
 	})
 }
 
-// TestDrop fails if a dropped event or setWatches request has an effect, if other events or requests are
-// dropped as well, or if the log contains a dropped event.
-func TestDrop(t *testing.T) {
+// TestDrop_EventsAndSetWatches fails if a dropped event or setWatches request has an effect, if other
+// events or requests are dropped as well, or if the log contains a dropped event.
+func TestDrop_EventsAndSetWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)

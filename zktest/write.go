@@ -27,12 +27,12 @@ func (e *ensemble) applyWrite(c *conn, r *wire.Request, parse error) result {
 	case r.Op == OpReconfig:
 		res.code = codeReconfigOff
 	case r.Op == OpDeleteContainer:
-		res.code = codeBadArguments // only the server itself may send it
+		res.code = codeBadArguments // reject an operation that only the server itself may send
 	default:
 		res.code = e.prepareChange(c, r, t)
 	}
 	if res.code != codeOK {
-		e.tree.zxid = t.zxid // a failed write is a transaction too
+		e.tree.zxid = t.zxid // advance the zxid, because a failed write is a transaction too
 		e.queueForViews(t)
 		return res
 	}
@@ -134,7 +134,7 @@ func (e *ensemble) prepareDelete(c *conn, r *wire.Request, t *txn) Code {
 	return codeOK
 }
 
-// The create modes of the protocol.
+// These are the create modes of the protocol.
 const (
 	modePersistent = iota
 	modeEphemeral
@@ -145,7 +145,7 @@ const (
 	modeSequentialTTL
 )
 
-const maxTTL = 0xffffffffff // 40 bits of milliseconds
+const maxTTL = 0xffffffffff // the greatest TTL has 40 bits of milliseconds
 
 func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	mode := r.Flags
@@ -189,8 +189,8 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	}
 	ch := change{kind: changeCreate, op: r.Op, path: path, data: r.Data, acl: list, version: made + 1}
 	t.recordChild(parent, ch)
-	// The operation determines the kind of the znode before the create mode does: a plain create with
-	// the mode of a container creates a persistent znode.
+	// The operation has precedence over the create mode: a plain create with the mode of a container
+	// creates a persistent znode.
 	switch {
 	case r.Op == OpCreateContainer:
 		ch.node, ch.owner = container, e.cfg.keeper.containerOwner

@@ -99,8 +99,8 @@ func withStartedStore(store Store, opts []Option, f func(ctx context.Context, o 
 	return f(ctx, o)
 }
 
-// unreachable is an error that is also [leaderelection.ErrUnreachable]: a store has not executed a request,
-// for a reason that its text states, and which is not permanent.
+// unreachable is the error of a store that has not executed a request, for a reason that is not
+// permanent. It wraps [leaderelection.ErrUnreachable] without changing the text of the error.
 type unreachable struct{ error }
 
 func (unreachable) Is(target error) bool { return target == leaderelection.ErrUnreachable }
@@ -119,7 +119,7 @@ func createRecord(ctx context.Context, o *options, store Store) error {
 		err = validateRecord(r)
 	}
 	if o.create && errors.Is(err, ErrNoRecord) {
-		return nil // The record has just been lost. ElectLeader creates it again.
+		return nil // The record was lost since it was created. ElectLeader creates it again.
 	}
 	return o.wrapError(ctx, "read the record", err)
 }
@@ -131,7 +131,7 @@ func (o *options) unclaimedRecord() Record {
 	return Record{Epoch: protocol.Epoch(0, randomID()), Term: protocol.FirstTerm(0, o.wallTime()), Seq: 1, TTL: o.cfg.Lease}
 }
 
-// wallTime returns the time by the wall clock as a term.
+// wallTime returns the time by the wall clock as a term: the milliseconds since the Unix epoch.
 func (o *options) wallTime() uint64 { return termOf(o.clock.Now()) }
 
 // termOf returns t in milliseconds since the Unix epoch.
@@ -150,7 +150,7 @@ func (o *options) wrapError(ctx context.Context, operation string, err error) er
 	case ctx.Err() != nil && !errors.Is(err, ErrUnsuitable):
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	case !errors.Is(err, ErrUnsuitable) && !errors.Is(err, ErrClosed) && !errors.Is(err, leaderelection.ErrConnClosed):
-		err = unreachable{err} // By the contract of stores, it is not permanent.
+		err = unreachable{err} // By the contract of stores, such an error is not permanent.
 	}
 	return fmt.Errorf("changefeed: %s: %w", operation, err)
 }
@@ -242,7 +242,7 @@ func (e *Election) ElectLeader() error {
 		r := newRunner(ctx, e)
 		go r.run()
 		<-e.candidacy.Done()
-		limit.Await(r.done, time.Now().Add(limit.Confirm)) // The store may not answer.
+		limit.Await(r.done, time.Now().Add(limit.Confirm)) // The limit is for a store that does not answer.
 		return nil                                         // The runner has finished the candidacy.
 	})
 }

@@ -94,8 +94,9 @@ func TestNewElection_UnsuitableStore(t *testing.T) {
 	}
 }
 
-// TestNewElection_FailedStart fails if NewElection takes longer than documented, if an error is ErrUnreachable
-// although another call cannot succeed, or is not although it can, or if it cannot be called again after a failure.
+// TestNewElection_FailedStart fails if NewElection takes longer than documented, if an error is
+// ErrUnreachable although another call cannot succeed, or is not although it can, or if it cannot be
+// called again after a failure.
 func TestNewElection_FailedStart(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		network := storetest.NewFaulty(h.table.Store("election"), 1)
@@ -147,9 +148,9 @@ func TestElection_ContextDone(t *testing.T) {
 	})
 }
 
-// TestElection_Changes fails if Changes does not pass the name to the store, or its error to the
+// TestElection_ChangesUsesStore fails if Changes does not pass the name to the store, or its error to the
 // caller.
-func TestElection_Changes(t *testing.T) {
+func TestElection_ChangesUsesStore(t *testing.T) {
 	table := memory.NewTable()
 	e, err := changefeed.NewElection(&storeFuncs{
 		Store: table.Store("election"),
@@ -230,7 +231,7 @@ func TestResign_HangingStore(t *testing.T) {
 				e, err := changefeed.NewElection(rejectingStore(s, func() error {
 					select {
 					case <-hang:
-						<-release // The store does not observe the context either.
+						<-release // The store ignores the context.
 					default:
 					}
 					return nil
@@ -238,7 +239,7 @@ func TestResign_HangingStore(t *testing.T) {
 				require.NoError(t, err)
 				l, ended := lead(t, e)
 				close(hang)
-				time.Sleep(1500 * time.Millisecond) // A heartbeat hangs now.
+				time.Sleep(1500 * time.Millisecond) // Wait until a heartbeat hangs.
 				begin := time.Now()
 				end := e.Resign
 				if name == "EndElection" {

@@ -60,7 +60,7 @@ func RestartElection(store Store, opts ...Option) error {
 			if notEnded = !r.Ended; notEnded {
 				return false
 			}
-			// The last leader may act until its lease expires.
+			// The new record contains the TTL, because the last leader may act until its lease expires.
 			*r = Record{
 				Epoch: protocol.Epoch(generation+1, random), Term: protocol.FirstTerm(r.Term, o.wallTime()),
 				TTL: max(o.cfg.Lease, r.TTL),

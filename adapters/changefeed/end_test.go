@@ -124,10 +124,10 @@ func TestRestartElection_WaitsForLease(t *testing.T) {
 	})
 }
 
-// TestRestartElection_Term fails if the restarted election has a smaller term than the wall clock's
-// time: an earlier record may have been lost, and the last one created by a program whose clock was
-// behind.
-func TestRestartElection_Term(t *testing.T) {
+// TestRestartElection_TermIsNotBehindClock fails if the restarted election has a smaller term than the
+// wall clock's time: an earlier record may have been lost, and the last one created by a program whose
+// clock was behind.
+func TestRestartElection_TermIsNotBehindClock(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		s := h.table.Store("election")
 		ended := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 5, Ended: true}

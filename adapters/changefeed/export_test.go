@@ -39,7 +39,7 @@ func Config(e *Election) *protocol.Config { return &e.opts.cfg }
 // Ready reports whether a candidate can take over from the leader.
 func Ready(e *Election) bool { return e.ready.Load() }
 
-// NewElectionUnchecked is NewElection without requests to the store.
+// NewElectionUnchecked creates a candidate like NewElection, but sends no requests to the store.
 func NewElectionUnchecked(store Store, opts ...Option) (*Election, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -62,7 +62,8 @@ type suspendedClock struct {
 func (c suspendedClock) Now() time.Time {
 	by := c.by.Load()
 	t := time.Now().Add(time.Duration(by))
-	// Package time has no function that changes only one of the two clocks.
+	// Change the fields of the time directly, because package time has no function that changes only
+	// one of its two clock readings.
 	(*struct {
 		wall uint64
 		ext  int64

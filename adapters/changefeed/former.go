@@ -5,7 +5,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 )
 
-// former determines how the leadership before the candidate's own ended: see
+// former determines how the leadership before the candidate's own ended, for
 // [leaderelection.Status.FormerErr]. The record shows whether its last holder has released it, but not
 // whether that holder ever led: a claim that is not acknowledged in time is released as well.
 type former struct {
@@ -18,7 +18,8 @@ type former struct {
 func (f *former) claim(record protocol.Record, session string) {
 	switch {
 	case record.Session == session && record.Term != f.led:
-		// The candidate did not lead after its last claim, so what that claim replaced counts.
+		// This claim replaces an earlier claim of the candidate, after which it did not lead, so the
+		// result of the earlier claim remains.
 	case record.Session != "":
 		f.err = leaderelection.ErrLeaseExpired
 	case record.Released() && record.Term == f.renewed:

@@ -16,7 +16,7 @@ import (
 // TestElection_FormerErr fails if a leader does not learn whether the former leader has released the record, or
 // reports an end that it cannot know.
 func TestElection_FormerErr(t *testing.T) {
-	const long = 5 * time.Second // enough for a heartbeat that all candidates observe
+	const long = 5 * time.Second // long enough for a heartbeat that all candidates observe
 	for name, c := range map[string]struct {
 		lead time.Duration // how long the first leader leads
 		end  func(h *harness, leader, other *candidate)
@@ -46,8 +46,9 @@ func TestElection_FormerErr(t *testing.T) {
 	}
 }
 
-// TestElection_FormerErrOwnClaim fails if a claim that was not acknowledged counts as a leadership.
-func TestElection_FormerErrOwnClaim(t *testing.T) {
+// TestElection_FormerErrIgnoresOwnClaim fails if a claim that was not acknowledged counts as a
+// leadership.
+func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		other := h.newCandidate("two")
@@ -90,7 +91,7 @@ func TestElection_Next(t *testing.T) {
 		two, three := followers[0], followers[1]
 		require.Equal(h, leader.id, (<-two.Status()).NowFollowing)
 		require.Equal(h, leader.id, (<-three.Status()).NowFollowing)
-		heal := leader.network.Cut() // it does not notice the transfer
+		heal := leader.network.Cut() // the leader does not notice the transfer
 		ended := make(chan error, 1)
 		go func() { ended <- changefeed.Transfer(h.Context(), h.table.Store("election"), two.id) }()
 		synctest.Wait()

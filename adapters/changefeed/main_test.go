@@ -162,7 +162,7 @@ func runInBubble(t *testing.T, f func(h *harness)) {
 		limit := time.AfterFunc(maxFakeTime, func() { panic(t.Name() + " waits for more than a day of fake time") })
 		defer limit.Stop()
 		h := &harness{T: t, table: memory.NewTable(), changed: make(chan struct{}, 1)}
-		defer func() { // This runs also if the test has failed.
+		defer func() { // This function runs even if the test has failed.
 			for _, c := range h.candidates {
 				_ = c.Resign()
 				c.running.Wait()
@@ -225,7 +225,7 @@ func (c *candidate) start() {
 			c.h.leader()
 			select {
 			case c.h.changed <- struct{}{}:
-			default: // an earlier change was not received yet
+			default: // the reader has not received an earlier change yet
 			}
 		}
 	})

@@ -147,7 +147,7 @@ func checkID(id string) error {
 // randomID returns 128 random bits as text.
 func randomID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // It never returns an error.
+	_, _ = rand.Read(b[:]) // rand.Read never returns an error
 	return hex.EncodeToString(b[:])
 }
 

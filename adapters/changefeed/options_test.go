@@ -59,8 +59,8 @@ func TestOptions_Invalid(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestOptions_UsedTwice fails if NewElection changes options, so that they have another effect the
-// second time.
+// TestOptions_UsedTwice fails if NewElection changes options, so that they have another effect when
+// they are used again.
 func TestOptions_UsedTwice(t *testing.T) {
 	opts := []changefeed.Option{
 		changefeed.WithHeartbeat(50 * time.Millisecond), changefeed.WithElectionTimeout(300*time.Millisecond, 900*time.Millisecond),

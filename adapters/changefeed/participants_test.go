@@ -21,8 +21,8 @@ func untilDone(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// breakages returns the ways in which the store of a candidate can be wrong after the candidate
-// has been created. Each must not keep the other candidates from leading.
+// breakages returns the ways in which the store of a candidate can be wrong after the candidate has
+// been created. None of them may keep the other candidates from leading.
 func breakages() map[string]func(s *storeFuncs) {
 	type heartbeat = func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)
 	// onlyIf makes a fault apply to some writes.
@@ -145,7 +145,7 @@ const longestWithout = 250*time.Millisecond + 4*time.Second + 1750*time.Millisec
 
 // passWithLeaders lets d pass, and returns the longest time in which none of the candidates was leader.
 func (h *harness) passWithLeaders(d time.Duration, candidates []*candidate) (longest time.Duration) {
-	last := time.Now() // when one of them was leader
+	last := time.Now() // the last time at which one of the candidates was leader
 	for end, over := time.After(d), false; !over; {
 		led := slices.ContainsFunc(candidates, (*candidate).isLeader)
 		select {
@@ -173,7 +173,8 @@ func TestElection_BrokenParticipant(t *testing.T) {
 				damage(s)
 				broken.start()
 				all := []*candidate{broken, h.join("a"), h.join("b")}
-				// All wait before the first claim. If that is the broken candidate's, the others wait again.
+				// All candidates wait before the first claim. If the broken candidate makes that claim,
+				// the others wait again.
 				require.LessOrEqual(t, h.passWithLeaders(15*time.Second, all), 2*4*time.Second)
 				var longest time.Duration
 				for i := range 8 {
@@ -228,7 +229,7 @@ func TestElection_EditedRecord(t *testing.T) {
 				longest := h.passWithLeaders(15*time.Second, candidates)
 				leader := h.leader()
 				require.NotNil(t, leader)
-				leader.network.Cut() // A crash must not last longer than without the edit.
+				leader.network.Cut() // There must be a new leader after a crash as soon as without the edit.
 				others := []*candidate{}
 				for _, c := range candidates {
 					if c != leader {

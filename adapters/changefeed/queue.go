@@ -24,7 +24,7 @@ import (
 // leader and the term that Candidates has returned last, and no target. Otherwise it returns
 // [ErrNotTransferred].
 func NewQueue(e *Election) resign.Queue {
-	var term atomic.Uint64 // that Candidates has returned last
+	var term atomic.Uint64 // the term that Candidates has returned last
 	return resign.Queue{
 		Candidates: func(ctx context.Context) ([]leaderelection.CandidateInfo, error) {
 			r, err := e.readLeader(ctx)
@@ -59,8 +59,8 @@ func (e *Election) readLeader(ctx context.Context) (Record, error) {
 	return r, nil
 }
 
-// passing makes err also [leaderelection.ErrUnreachable], after which Prefer tries again, unless the store is closed
-// or the election is over.
+// passing makes err also wrap [leaderelection.ErrUnreachable], after which Prefer tries again, unless
+// err means that the store is closed or the election is over.
 func passing(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, leaderelection.ErrConnClosed), errors.Is(err, leaderelection.ErrElectionOver):

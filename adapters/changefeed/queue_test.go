@@ -18,10 +18,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// period is that of Prefer in these tests.
+// period is the period of Prefer in these tests.
 const period = 10 * time.Second
 
-// priorityOf is the number that an ID is.
+// priorityOf returns the ID of a candidate, which is a number, as its priority.
 func priorityOf(c leaderelection.CandidateInfo) int {
 	n, _ := strconv.Atoi(c.ID)
 	return n
@@ -38,15 +38,16 @@ func (c *candidate) prefer() (stop func()) {
 	}
 }
 
-// joinAndPrefer is join and prefer.
+// joinAndPrefer starts a candidate that takes over from leaders of lower priority, until stop is
+// called.
 func (h *harness) joinAndPrefer(id string) (c *candidate, stop func()) {
 	h.Helper()
 	c = h.join(id)
 	return c, c.prefer()
 }
 
-// TestQueue_Prefer fails if the candidate with the highest priority does not lead in the end, a leader is replaced
-// before it has led for a period, or one of the highest priority is.
+// TestQueue_Prefer fails if the candidate with the highest priority does not lead in the end, a leader
+// is replaced before it has led for a period, or one of the highest priority is.
 func TestQueue_Prefer(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
@@ -74,9 +75,9 @@ func TestQueue_Prefer(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferSameID fails if a leadership is replaced before it has lasted for a period, because the candidate
-// with the same ID has led before.
-func TestQueue_PreferSameID(t *testing.T) {
+// TestQueue_PreferWaitsAgainAfterNewLeadership fails if a leadership is replaced before it has lasted
+// for a period, because the candidate with the same ID has led before.
+func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		two, stop := h.joinAndPrefer("2")
@@ -95,9 +96,9 @@ func TestQueue_PreferSameID(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferNotReady fails if a candidate that could not lead, because its feed is broken, requests the
-// leadership: there would be no leader for an election timeout, in each period.
-func TestQueue_PreferNotReady(t *testing.T) {
+// TestQueue_PreferOnlyWithWorkingFeed fails if a candidate that could not lead, because its feed is
+// broken, requests the leadership: there would be no leader for an election timeout, in each period.
+func TestQueue_PreferOnlyWithWorkingFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		token := one.token()
@@ -120,8 +121,9 @@ func TestQueue_PreferNotReady(t *testing.T) {
 	})
 }
 
-// TestQueue_Request fails if a request replaces another leader than the given one, or the target of a transfer.
-func TestQueue_Request(t *testing.T) {
+// TestQueue_RequestReplacesOnlyGivenLeader fails if a request replaces another leader than the given
+// one, or the target of a transfer.
+func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		token := one.token()
@@ -144,7 +146,7 @@ func TestQueue_Request(t *testing.T) {
 		require.Equal(h, token, one.token())
 
 		require.Equal(h, 2, observe())
-		one.network.Cut() // it does not notice the transfer
+		one.network.Cut() // the leader does not notice the transfer
 		ended := make(chan error, 1)
 		go func() { ended <- changefeed.Transfer(h.Context(), h.table.Store("election"), "another") }()
 		synctest.Wait()
@@ -155,8 +157,8 @@ func TestQueue_Request(t *testing.T) {
 	})
 }
 
-// TestQueue_Candidates fails if the queue lacks the leader or a candidate that can take over, contains a candidate that
-// cannot, or returns an error that ends Prefer although it may pass.
+// TestQueue_Candidates fails if the queue lacks the leader or a candidate that can take over, contains
+// a candidate that cannot, or returns an error that ends Prefer although it may pass.
 func TestQueue_Candidates(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		two := h.newCandidate("2")
@@ -196,7 +198,7 @@ func TestQueue_Candidates(t *testing.T) {
 	})
 }
 
-// nominations records when the store of a simulation was asked to transfer the leadership.
+// nominations records when transfers of the leadership were written in a simulation.
 type nominations struct {
 	mu sync.Mutex
 	at []time.Time
@@ -218,9 +220,9 @@ func (s *nominating) Heartbeat(ctx context.Context, prev, next changefeed.Record
 	return r, err
 }
 
-// TestQueue_Simulation runs elections with faults in which each candidate prefers itself by its priority. It fails if
-// there are two leaders, the leadership is requested more than once in a period, or the candidate with the highest
-// priority does not lead when the faults are over, or is replaced.
+// TestQueue_Simulation runs elections with faults in which each candidate prefers itself by its
+// priority. It fails if there are two leaders, the leadership is requested more than once in a period,
+// or the candidate with the highest priority does not lead when the faults are over, or is replaced.
 func TestQueue_Simulation(t *testing.T) {
 	requests := 0
 	for seed := uint64(1); seed <= max(10, *seeds/10); seed++ {
@@ -251,7 +253,7 @@ func simulatePreference(t *testing.T, seed uint64) (requests int) {
 	s.injectPartitions(members)
 	time.Sleep(8 * period)
 	best := members[0].current()
-	for _, m := range members[1:] { // a candidate that has lost several claims yields until it leads
+	for _, m := range members[1:] { // candidates join again, because one that has lost several claims yields until it leads
 		if changefeed.Ready(m.current()) {
 			best = m.current()
 		}

@@ -89,7 +89,7 @@ func (r *runner) openFeed() {
 			deliver(down, err)
 			return
 		}
-		defer f.Close() // It may take a while, so the error is delivered before.
+		defer f.Close() // The error is delivered before, because Close may take a while.
 		for {
 			event, err := f.Next(ctx)
 			in := protocol.Input{Kind: protocol.Missed, ByFeed: true}

@@ -46,7 +46,7 @@ func ParseRisk(name string) (Risk, error) {
 	return "", fmt.Errorf("%w: unknown risk %q: expected one of %s", leaderelection.ErrInvalid, name, strings.Join(names, ", "))
 }
 
-// effect completes the sentence "this setting means that …".
+// effect returns the end of the sentence "this setting means that …".
 func (r Risk) effect() string {
 	switch r {
 	case RiskFailover:
@@ -61,7 +61,7 @@ func (r Risk) effect() string {
 
 // UnsafeSetting describes a property of a deployment that can lose acknowledged writes.
 type UnsafeSetting struct {
-	// Name and Value are those of the server's setting, or of a part of the client.
+	// Name and Value are the name and the value of a setting of the server, or of a part of the client.
 	Name, Value string
 	// Risk is the risk that the user must name to accept the setting.
 	Risk Risk

@@ -36,10 +36,10 @@ type runner struct {
 
 	feedErr, heartbeatErr error // feedErr and heartbeatErr are the last errors of a feed and of a heartbeat.
 
-	deadline  atomic.Pointer[time.Time]  // deadline is that of the leadership. Any goroutine reads it.
+	deadline  atomic.Pointer[time.Time]  // deadline is the deadline of the leadership. Any goroutine may read it.
 	published *leaderelection.Leadership // published is the leadership of the last status.
 	following string                     // following is the leader of the last status.
-	next      bool                       // next is that of the last status.
+	next      bool                       // next is the field Next of the last status.
 	former    former
 }
 
@@ -79,7 +79,7 @@ func (r *runner) run() {
 			r.reportFailure(got)
 		case d := <-r.deliveries:
 			if d.feed != r.feed {
-				continue // This feed has been replaced.
+				continue // Ignore a feed that has been replaced.
 			}
 			in, cause = d.input, d.err
 			if r.finishIfClosed(cause) {
@@ -98,7 +98,7 @@ func (r *runner) run() {
 			r.finish(r.leaveReason(), true)
 			continue
 		case <-releaseLimit:
-			return // By now other candidates can claim the record without a release.
+			return // The release is not needed any more, because other candidates can claim the record.
 		}
 		if r.state.Leading && limit.Expired(*r.deadline.Load(), clock.Now()) {
 			r.step(protocol.Input{Kind: protocol.LeaseExpired}, nil)
@@ -120,7 +120,7 @@ func (r *runner) run() {
 func (r *runner) step(in protocol.Input, cause error) {
 	opts := r.e.opts
 	in.Rand = opts.random()
-	now := opts.clock.Now() // Leases are measured from before requests are sent.
+	now := opts.clock.Now() // Read the clock first, because leases are measured from before requests are sent.
 	in.Wall = termOf(now)
 	state, actions := protocol.Step(&opts.cfg, r.state, in, now.Sub(r.begin))
 	r.state = state
@@ -131,7 +131,8 @@ func (r *runner) step(in protocol.Input, cause error) {
 	r.publishStatus(false)
 }
 
-// perform performs an action of the algorithm. now is the time before it; cause is the error that has led to it.
+// perform performs an action of the algorithm. now is a time before the action; cause is the error that
+// has led to the action.
 func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 	opts, candidacy := r.e.opts, r.e.candidacy
 	switch a.Kind {
@@ -190,8 +191,8 @@ func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 }
 
 // setDeadline sets the deadline of the leadership, measured from before the acknowledged request was
-// sent. The algorithm knows it by the monotonic clock only, the runner also compares it with the wall
-// clock.
+// sent. The algorithm uses the monotonic clock only; the runner also compares the deadline with the
+// wall clock.
 func (r *runner) setDeadline() {
 	cfg := &r.e.opts.cfg
 	deadline := r.sentAt.Add(cfg.Lease - cfg.Guard)
@@ -293,7 +294,7 @@ func (r *runner) publishStatus(first bool) {
 	r.published, r.following, r.next = leadership, following, next
 	s := leaderelection.Status{NowFollowing: following, Next: next}
 	if r.state.Leaving {
-		r.e.candidacy.Retract(s) // Only the final status follows.
+		r.e.candidacy.Retract(s) // Only the final status may follow, so this status is not published.
 	} else {
 		r.e.candidacy.Publish(s)
 	}

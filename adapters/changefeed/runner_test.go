@@ -64,11 +64,11 @@ func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 		h.awaitLeader()
 		second := h.join("second")
 		first.network.Set(storetest.Faults{Delay: 400 * time.Millisecond})
-		for writes := first.writes(); first.writes() == writes; { // until a heartbeat is in flight
+		for writes := first.writes(); first.writes() == writes; { // wait until a heartbeat is in flight
 			time.Sleep(time.Millisecond)
 		}
 		h.transfer(second)
-		time.Sleep(time.Second) // until no request is in flight
+		time.Sleep(time.Second) // wait until no request is in flight
 		writes := first.writes()
 		h.pass(time.Minute)
 		require.Equal(h, writes, first.writes())
@@ -100,9 +100,9 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 	})
 }
 
-// TestElection_FeedReturns fails if a leadership ends although each of its feeds that fails is
+// TestElection_LeadsOnIfFeedIsReplaced fails if a leadership ends although each of its feeds that fails is
 // replaced within the lease.
-func TestElection_FeedReturns(t *testing.T) {
+func TestElection_LeadsOnIfFeedIsReplaced(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		l := leader.Current().Leadership
@@ -117,17 +117,17 @@ func TestElection_FeedReturns(t *testing.T) {
 	})
 }
 
-// TestElection_FeedFails fails if a leader whose feed does not return within the lease does not
-// release the record immediately, it writes again, the reason of the end does not contain the error of
-// the feed, or it does not contend again when its feed works.
-func TestElection_FeedFails(t *testing.T) {
+// TestElection_LeaderWithoutFeedReleasesRecord fails if a leader whose feed does not return within the
+// lease does not release the record immediately, it writes again, the reason of the end does not
+// contain the error of the feed, or it does not contend again when its feed works.
+func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		other := h.join("two")
 		leader.network.Set(storetest.Faults{FeedCut: 1})
 		l := leader.Current().Leadership
 		begin := time.Now()
-		h.transfer(leader) // This changes nothing.
+		h.transfer(leader) // A transfer to the leader changes nothing.
 		h.passUntil(other.isLeader)
 		require.Less(h, time.Since(begin), 2850*time.Millisecond, "longer than a heartbeat and a lease")
 		require.ErrorIs(h, l.Err(), changefeed.ErrFeedLost)
@@ -182,9 +182,9 @@ func TestElection_SilentFeed(t *testing.T) {
 	})
 }
 
-// TestElection_OneFeed fails if a program that starts one candidacy after the other has more than one
+// TestElection_OnlyOneFeedIsOpen fails if a program that starts one candidacy after the other has more than one
 // open feed.
-func TestElection_OneFeed(t *testing.T) {
+func TestElection_OnlyOneFeedIsOpen(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for range 5 {
 			c := h.joinAndLead("one")
@@ -198,8 +198,8 @@ func TestElection_OneFeed(t *testing.T) {
 	})
 }
 
-// TestElection_RecordNamesCandidateThatDidNotClaim fails if a candidate is leader because the record contains its ID, as
-// leader or as transfer target, although it has not claimed the record.
+// TestElection_RecordNamesCandidateThatDidNotClaim fails if a candidate is leader because the record
+// contains its ID, as leader or as transfer target, although it has not claimed the record.
 func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
@@ -209,9 +209,9 @@ func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 		h.replaceRecord(held)
 		me := h.join("me")
 		require.False(h, me.isLeader())
-		h.transfer(me) // The record contains its ID.
+		h.transfer(me) // Now the record contains the ID of me.
 		require.False(h, me.isLeader())
-		require.Same(h, me, h.awaitLeader()) // after the wait
+		require.Same(h, me, h.awaitLeader()) // me leads after the wait
 		require.EqualValues(h, 2, me.token())
 		writes := me.writes()
 		h.pass(10 * time.Second)
@@ -258,9 +258,9 @@ func TestElection_ReportsHeartbeats(t *testing.T) {
 	})
 }
 
-// TestElection_MissedEvents fails if other events than the oldest unread ones are dropped, or their
-// number is wrong.
-func TestElection_MissedEvents(t *testing.T) {
+// TestElection_OldestUnreadEventsAreDropped fails if other events than the oldest unread ones are
+// dropped, or their number is wrong.
+func TestElection_OldestUnreadEventsAreDropped(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.newCandidate("one")
 		events := c.Events()
@@ -328,11 +328,11 @@ func TestElection_SuspendedMachine(t *testing.T) {
 		}
 		return nil
 	}
-	<-e.Status()                     // It is a follower now.
-	suspension.Add(int64(time.Hour)) // while it waits
+	<-e.Status()                     // The candidate is a follower now.
+	suspension.Add(int64(time.Hour)) // The machine is suspended while the candidate waits.
 	l := nextLeadership()
 	require.GreaterOrEqual(t, time.Since(begin), 200*time.Millisecond)
-	suspension.Add(int64(time.Hour)) // while it is leader
+	suspension.Add(int64(time.Hour)) // The machine is suspended while the candidate is leader.
 	select {
 	case <-l.Done():
 	case <-time.After(5 * time.Second):
@@ -361,9 +361,9 @@ func TestElection_RecordLost(t *testing.T) {
 	})
 }
 
-// TestElection_RecordWithSmallerTerm fails if tokens decrease because the record was created again by
-// a program whose wall clock is behind.
-func TestElection_RecordWithSmallerTerm(t *testing.T) {
+// TestElection_TokensIncreaseDespiteSmallerTerm fails if tokens decrease because the record was created
+// again by a program whose wall clock is behind.
+func TestElection_TokensIncreaseDespiteSmallerTerm(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.newCandidate("creator")
 		c := h.join("one", changefeed.WithoutCreate())
@@ -401,7 +401,8 @@ func TestElection_TokensAfterLoss(t *testing.T) {
 		requireGreater("after a loss without a remaining candidate")
 		require.NoError(h, two.Resign())
 		h.table.Lose("election")
-		require.NoError(h, changefeed.DeleteElection(h.table.Store("election"))) // creates the record
+		// DeleteElection creates the record, marked as ended.
+		require.NoError(h, changefeed.DeleteElection(h.table.Store("election")))
 		require.NoError(h, changefeed.RestartElection(h.table.Store("election")))
 		three := h.join("three")
 		requireGreater("after a loss, the end and a restart")
@@ -468,9 +469,9 @@ func TestElection_DamagedRecord(t *testing.T) {
 	})
 }
 
-// TestElection_LastTerm fails if a record with the greatest possible term does not end the candidacy,
-// or it is written.
-func TestElection_LastTerm(t *testing.T) {
+// TestElection_GreatestTermEndsCandidacy fails if a record with the greatest possible term does not end
+// the candidacy, or it is written.
+func TestElection_GreatestTermEndsCandidacy(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 1<<53 - 1}
 		require.NoError(h, h.table.Store("election").Create(h.Context(), last))

@@ -154,7 +154,7 @@ func (s *simulation) randomFaults() storetest.Faults {
 func (s *simulation) run(t *testing.T) {
 	members := s.start(t)
 	s.injectFaults(t, members)
-	// Requests in flight need their time, and an election may follow.
+	// Wait for the requests in flight, and for an election that may follow.
 	time.Sleep(30 * time.Second)
 	s.checkResult()
 	for _, m := range members {
@@ -208,7 +208,9 @@ func (s *simulation) injectFaults(t *testing.T, members []*member) {
 			s.record("%s is connected", m.name)
 			heals[i]()
 			heals[i] = nil
-		case fault < 8 && !s.losses: // The next candidate of the member does not know earlier terms.
+		case fault < 8 && !s.losses:
+			// Join again only if no record is lost, because a new candidate does not know earlier
+			// terms.
 			s.record("%s resigns: %v", m.name, m.current().Resign())
 			m.join(t)
 		case fault < 9:

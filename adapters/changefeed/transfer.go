@@ -32,8 +32,8 @@ func Transfer(ctx context.Context, store Store, id string, opts ...Option) error
 	return transferFrom(ctx, store, nil, id, opts...)
 }
 
-// transferFrom is Transfer that requests nothing unless the record has the leader and the term of from, and no
-// target. If from is nil, it can have any.
+// transferFrom is Transfer on a condition: unless from is nil, it requests nothing if the record does
+// not have the leader and the term of from, or has a target.
 func transferFrom(ctx context.Context, store Store, from *Record, id string, opts ...Option) error {
 	err := checkID(id)
 	if err != nil {
@@ -60,7 +60,7 @@ func transfer(ctx context.Context, o *options, store Store, from *Record, id str
 			return false
 		}
 		if r.Nominee = id; r.Leader == id {
-			r.Nominee = "" // The candidate is the leader, and remains it.
+			r.Nominee = "" // The candidate is the leader already.
 		}
 		return true
 	})
@@ -87,7 +87,8 @@ func transfer(ctx context.Context, o *options, store Store, from *Record, id str
 	return err
 }
 
-// withdrawTransfer removes the request of a transfer from the record, unless another has replaced it.
+// withdrawTransfer removes the request of a transfer from the record, unless another request has
+// replaced it.
 func withdrawTransfer(o *options, store Store, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.ctx), limit.Confirm)
 	defer cancel()

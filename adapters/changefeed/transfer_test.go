@@ -64,7 +64,7 @@ func TestTransfer_Canceled(t *testing.T) {
 		store := h.table.Store("election")
 		_, err := changefeed.NewElection(store)
 		require.NoError(h, err)
-		ctx, cancel := context.WithTimeout(h.Context(), time.Minute) // without a candidate nothing happens
+		ctx, cancel := context.WithTimeout(h.Context(), time.Minute) // no candidate takes over, so Transfer waits for ctx
 		defer cancel()
 		require.ErrorIs(h, changefeed.Transfer(ctx, store, "one"), context.DeadlineExceeded)
 		require.Empty(h, h.record().Nominee)

@@ -24,7 +24,7 @@ func updateRecord(ctx context.Context, o *options, store Store, change func(*Rec
 		case errors.Is(err, ErrClosed), errors.Is(err, ErrUnsuitable), ctx.Err() != nil:
 			return r, wrapUnconfirmed(ctx, err)
 		case errors.Is(err, ErrConflict):
-			failures = min(failures, 2) // Another client makes progress: retry soon.
+			failures = min(failures, 2) // Retry soon, because another client makes progress.
 		}
 		if limit.Pause(ctx, o.heartbeat>>max(1, 7-failures)) != nil {
 			return r, wrapUnconfirmed(ctx, err)
@@ -51,8 +51,8 @@ func tryUpdate(ctx context.Context, o *options, store Store, change func(*Record
 	return store.Heartbeat(ctx, r, next)
 }
 
-// observeWritten passes a written record to the candidacy, if it is in progress, which would
-// otherwise wait for its feed.
+// observeWritten passes a written record to the candidacy, if it is in progress. Otherwise the
+// candidacy would learn of the write only from its feed.
 func (e *Election) observeWritten(r Record) {
 	if !e.started.Load() {
 		return

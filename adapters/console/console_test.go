@@ -35,11 +35,11 @@ func TestCommands(t *testing.T) {
 	fmt.Fprintln(input, "LEADER")
 	first := (<-one.Status()).Leadership
 	require.NoError(t, first.Err())
-	fmt.Fprintln(input, "LEADER") // again
+	fmt.Fprintln(input, "LEADER") // a second LEADER changes nothing
 	fmt.Fprintln(input, "\nLEAD\nLEADER x\nNOTLEADER")
 	require.Equal(t, leaderelection.Follower, (<-one.Status()).Role)
 	require.ErrorIs(t, first.Err(), console.ErrNotLeaderTyped)
-	fmt.Fprintln(input, "NOTLEADER") // again
+	fmt.Fprintln(input, "NOTLEADER") // a second NOTLEADER changes nothing
 	fmt.Fprintf(input, "LEADER %d\nLEADER %d\n", first.Token(), first.Token()+5)
 	second := (<-one.Status()).Leadership
 	require.Equal(t, first.Token()+5, second.Token())

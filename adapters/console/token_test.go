@@ -17,7 +17,7 @@ func TestParseCommand_Token(t *testing.T) {
 	}
 	one, two := parse("LEADER", true), parse("LEADER", true)
 	require.Greater(t, two, one)
-	next := two + 1e12 // in the future, so that the clock does not determine the token
+	next := two + 1e12 // this token is in the future, so that the clock does not determine the next one
 	require.Equal(t, next, parse("LEADER "+fmt.Sprint(next), true))
 	require.Zero(t, parse("LEADER "+fmt.Sprint(next), true))
 	require.Equal(t, next+1, parse("LEADER", false))

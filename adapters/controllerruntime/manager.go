@@ -126,7 +126,8 @@ func (m *electedManager) Start(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	// The manager must not begin to stop before the time is known.
+	// Do not pass on the end of ctx directly, because stopBegan must be set before the manager begins
+	// to stop.
 	managed, end := context.WithCancel(context.WithoutCancel(ctx))
 	var stopBegan time.Time // stopBegan is set before managed is done.
 	context.AfterFunc(ctx, func() {
@@ -164,15 +165,15 @@ func (m *electedManager) Start(ctx context.Context) error {
 	}
 	err = errors.Join(ended, err)
 	if working || errors.Is(ended, leaderelection.ErrAlreadyStarted) {
-		// Another leader must not begin before this program has exited. A candidate that was started
-		// elsewhere belongs to another manager.
+		// Do not resign: another leader must not begin before this program has exited, and a candidate
+		// that was started elsewhere belongs to another manager.
 		return err
 	}
 	stop(nil)
 	m.cancelBase(nil)
 	if l := m.leadership.Load(); l != nil && l.Err() != nil {
-		// Start must return before another candidate can lead, so that the program exits. Without a
-		// connection, Resign takes longer. Nothing waits for it: it ends with the program.
+		// Resign in the background: Start must return before another candidate can lead, so that the
+		// program exits, and Resign takes longer without a connection.
 		go func() { _ = m.candidate.Resign() }()
 		return err
 	}
@@ -222,11 +223,11 @@ func (m *electedManager) follow(stop context.CancelCauseFunc) {
 	}
 	for {
 		select {
-		case <-join: // Earlier statuses would be those of another manager.
+		case <-join: // Receive statuses only after the join, because earlier ones would be those of another manager.
 			statuses, join = m.candidate.Status(), nil
 		case status, ok := <-statuses:
 			switch {
-			case !ok: // ElectLeader returns.
+			case !ok: // The status channel is closed, so ElectLeader returns.
 				statuses = nil
 			case status.Leadership != nil:
 				m.leadership.Store(status.Leadership)

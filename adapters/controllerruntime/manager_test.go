@@ -141,8 +141,8 @@ func hanging() (run func(context.Context) error, release, returned chan struct{}
 	}, release, returned
 }
 
-// TestManager_CutOff fails if a manager whose candidate is cut off does not stop its controllers before the
-// next one starts, if something that does not stop delays that, or if Start waits for it.
+// TestManager_CutOff fails if a manager whose candidate is cut off does not stop its controllers before
+// the next one starts, or if a runnable that does not stop delays that, or makes Start wait.
 func TestManager_CutOff(t *testing.T) {
 	table := memory.NewTable()
 	one, network := candidateOf(t, table, "one")
@@ -164,7 +164,7 @@ func TestManager_CutOff(t *testing.T) {
 	second.stop()
 	require.NoError(t, receive(t, second.ended, "the result of the second Start"))
 	heal()
-	require.NoError(t, one.Resign()) // In a program, the process has exited.
+	require.NoError(t, one.Resign()) // Resign for the program, whose process has exited by now.
 }
 
 // TestManager_HungController fails if a candidate resigns although the manager has not waited for a controller.

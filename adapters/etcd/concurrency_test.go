@@ -44,7 +44,8 @@ func TestElection_WithConcurrencyCandidates(t *testing.T) {
 	waitForCandidates(3)
 	last := startCandidate(t, client)
 	waitForCandidates(4)
-	require.NoError(t, first.Proclaim(ctx, "another name")) // The candidate remains.
+	// Proclaim changes the value of the key, and the candidate remains.
+	require.NoError(t, first.Proclaim(ctx, "another name"))
 	require.NoError(t, first.Resign(ctx))
 	l := second.waitForLeadership()
 	require.Greater(t, l.Token(), first.Rev())
@@ -59,7 +60,7 @@ func TestElection_WithConcurrencyCandidates(t *testing.T) {
 	}
 	electiontest.Confirm(t, second.Resign)
 	require.NoError(t, <-campaign)
-	require.NoError(t, session.Close()) // as a crash does
+	require.NoError(t, session.Close()) // the end of the session has the same effect as a crash
 	require.Greater(t, last.waitForLeadership().Token(), third.Rev())
 }
 

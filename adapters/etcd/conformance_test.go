@@ -42,7 +42,7 @@ func newFactory(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 			clients[i] = c
 			return c, err
 		}
-		t.Cleanup(func() { // It is registered before the candidates' cleanup, and runs after it.
+		t.Cleanup(func() { // This cleanup is registered before that of the candidates, and runs after it.
 			for _, c := range clients {
 				if c.Client != nil {
 					c.Close()
@@ -79,7 +79,7 @@ func TestConformance(t *testing.T) {
 	factory := newFactory(startServersAlone(t, 1))
 	for _, c := range electiontest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			if c.Name != "Leaks" { // It counts the goroutines of all tests.
+			if c.Name != "Leaks" { // The case Leaks counts the goroutines of all tests, so it cannot run in parallel.
 				t.Parallel()
 			}
 			c.Run(t, factory)
@@ -87,7 +87,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformance_WithRejoin runs the cases in which leases end.
+// TestConformance_WithRejoin runs the cases of TestConformance in which leases end, with WithRejoin.
 func TestConformance_WithRejoin(t *testing.T) {
 	factory := newFactory(startServersAlone(t, 1), etcd.WithRejoin())
 	for _, c := range electiontest.Cases() {

@@ -21,7 +21,7 @@ func TestElection_DataLost(t *testing.T) {
 		name              string
 		restored, created bool // created means that the backup contains the election node.
 		cutOff            bool // cutOff means that the leader is cut off.
-		deposed           bool // deposed means that another leader was before, and was cut off until its lease had expired.
+		deposed           bool // whether an earlier leader was cut off until its lease had expired
 	}{
 		{name: "Restored", restored: true},
 		{name: "RestoredWithNode", restored: true, created: true},
@@ -60,7 +60,7 @@ func TestElection_DataLost(t *testing.T) {
 
 			if c.deposed {
 				first.cut()
-				revokeLease(t, client, leader.ID()) // without waiting until etcd lets it expire
+				revokeLease(t, client, leader.ID()) // revoke the lease instead of waiting until etcd lets it expire
 				waitForLoss(t, l)
 				leader, follower, first, second = follower, leader, second, first
 				l = leader.waitForLeadership()
@@ -101,7 +101,7 @@ func TestElection_DataLost(t *testing.T) {
 
 // TestElection_LeaseRevoked fails if a follower whose lease has ended before its TTL leads while the
 // leader, which is cut off, cannot know that its lease has ended as well: etcd can have lost data and
-// have reached the former revision since.
+// reached the former revision again.
 func TestElection_LeaseRevoked(t *testing.T) {
 	srv := startServers(t, 1)
 	client, p := srv.Client(), newProxiedClient(t, srv)
@@ -109,7 +109,8 @@ func TestElection_LeaseRevoked(t *testing.T) {
 	l := leader.waitForLeadership()
 	follower := startFollower(t, leader, client, etcd.WithRejoin())
 	p.cut()
-	revokeLease(t, client, follower.ID()) // first, so that the follower does not become the head of the queue
+	// Revoke this lease first, so that the follower does not become the head of the queue.
+	revokeLease(t, client, follower.ID())
 	revokeLease(t, client, leader.ID())
 	follower.waitForLeadership()
 	require.Error(t, l.Err(), "the former leader has not stopped")

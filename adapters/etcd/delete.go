@@ -94,13 +94,13 @@ func (d *deletion) tryDelete(ctx context.Context) (done bool, err error) {
 			d.nodeRev = s.nodeRev
 		}
 		if s.node == nil || s.nodeRev != d.nodeRev {
-			done = true // An earlier attempt or another client has deleted it; a new node is another election.
+			done = true // An earlier attempt or another client has deleted the node; a new node is another election.
 			return nil
 		}
 		if len(s.foreign) > 0 {
-			err := fmt.Errorf("%w: %q is one; nothing was changed", errForeign, s.foreign[0].Key)
+			err := fmt.Errorf("%w: %q is not a candidate; nothing was changed", errForeign, s.foreign[0].Key)
 			if namedLease(d.node, string(s.foreign[0].Key)) != 0 {
-				err = fmt.Errorf("%w; if it is that of a former candidate, which another client has written without its lease, delete it with \"etcdctl del\"", err)
+				err = fmt.Errorf("%w; if it is the key of a former candidate, which another client has written without its lease, delete it with \"etcdctl del\"", err)
 			}
 			return &permanentError{err}
 		}

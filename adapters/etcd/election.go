@@ -79,7 +79,7 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 	if err := e.openNode(ctx); err != nil && !(o.rejoin && errors.Is(err, leaderelection.ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
 	}
-	// Not before: it remains registered with the context until it is over.
+	// Create the candidacy last, because it remains registered with the context until it is over.
 	e.candidacy = candidacy.New(o.ctx, log)
 	return e, nil
 }
@@ -153,7 +153,7 @@ func (e *Election) runCandidacy(ctx context.Context) error {
 		if !e.options.rejoin || ctx.Err() != nil || !errors.Is(err, leaderelection.ErrSessionExpired) {
 			return err
 		}
-		// It can take long to join the queue again, so the status is published before.
+		// Publish the status first, because it can take long to join the queue again.
 		e.log.Info("rejoining with a new lease", "id", e.ID(), "err", err)
 		e.candidacy.Publish(leaderelection.Status{})
 		lost := errors.Is(err, errDataLost)
@@ -161,10 +161,10 @@ func (e *Election) runCandidacy(ctx context.Context) error {
 			e.nodeRev.Store(0)
 		}
 		if sole || !lost && !errors.Is(err, errEndedEarly) {
-			continue // No other candidate of the lost history leads.
+			continue // Do not wait, because no other candidate of the lost history leads.
 		}
-		// The leader of the lost history may not know of the loss until its lease ends. The TTL of
-		// that lease is not known: all candidates must request the same.
+		// Wait for a TTL, because the leader of the lost history may not know of the loss until its
+		// lease ends. The TTL of that lease is not known, so all candidates must request the same TTL.
 		if err := limit.Pause(ctx, e.ttl); err != nil {
 			return err
 		}

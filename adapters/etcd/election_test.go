@@ -47,7 +47,8 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestElection_Permissions fails if a missing permission is not reported as an error, but retried.
+// TestElection_Permissions fails if a request without permission is retried instead of reported as an
+// error.
 func TestElection_Permissions(t *testing.T) {
 	srv := startServers(t, 1)
 	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
@@ -59,9 +60,9 @@ func TestElection_Permissions(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrPermission)
 }
 
-// TestEvents_HandOver fails if a follower does not report that it has joined, its keepalives, or
+// TestEvents_FollowerReportsHandOver fails if a follower does not report that it has joined, its keepalives, or
 // the hand-over and its duration.
-func TestEvents_HandOver(t *testing.T) {
+func TestEvents_FollowerReportsHandOver(t *testing.T) {
 	srv := startServersAlone(t, 1)
 	leader := startCandidate(t, srv.Client())
 	first := leader.waitForLeadership()
@@ -146,7 +147,7 @@ func TestElection_ClusterLosesLeader(t *testing.T) {
 	follower := startFollower(t, leader, client, long)
 	stopped := srv.Leader()
 	srv.Kill(stopped)
-	srv.Leader() // waits for another leader
+	srv.Leader() // Leader waits until the cluster has another leader
 	// The lease is still valid, in etcd and for the candidate.
 	_, err := leader.Txn(t.Context(), l)
 	require.NoError(t, err)
@@ -183,11 +184,11 @@ func TestElection_ServerDown(t *testing.T) {
 	leader := startCandidate(t, client)
 	l := leader.waitForLeadership()
 	follower := startFollower(t, leader, client)
-	short := etcd.WithSessionTimeout(2 * time.Second) // limits requests that fail
+	short := etcd.WithSessionTimeout(2 * time.Second) // this timeout limits the requests that fail
 	late, err := etcd.NewElection(client, node, short)
 	require.NoError(t, err)
 	srv.Kill(0)
-	waitForLoss(t, l) // after three quarters of the TTL
+	waitForLoss(t, l) // the leadership is lost after three quarters of the TTL
 	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
 	requireReturn(t, "ElectLeader", func() { require.ErrorIs(t, late.ElectLeader(), leaderelection.ErrUnreachable) })
 	_, err = etcd.NewElection(client, node, short)
@@ -212,7 +213,8 @@ func TestElection_ClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestElection_Next fails if a candidate behind several others is next, or the second one does not learn that it is.
+// TestElection_Next fails if a candidate behind several others is next, or the second one does not
+// learn that it is.
 func TestElection_Next(t *testing.T) {
 	srv := startServers(t, 1)
 	first := startLeader(t, srv.Client())

@@ -44,7 +44,7 @@ type entry struct {
 	published        bool      // published reports whether a status was published.
 	head             bool      // head reports whether the candidate is the head of the queue.
 	predecessor      string    // predecessor is the key in the last status.
-	next             bool      // next is that of the last status.
+	next             bool      // next is the field Next of the last status.
 	leaseUnknown     bool      // leaseUnknown reports that a server does not know the lease.
 }
 
@@ -77,7 +77,7 @@ func (e *Election) participate(ctx context.Context) (sole bool, err error) {
 	n.start(entryCtx)
 	err = n.followQueue()
 	sole = n.head && !n.lease.expired(time.Now())
-	e.candidacy.Revoke(err) // before the lease is revoked
+	e.candidacy.Revoke(err) // end the leadership before the lease is revoked
 	cancel()
 	close(n.due)
 	n.keyWatch.close()
@@ -177,7 +177,7 @@ func (n *entry) sendDueRequests(now time.Time) {
 	if !n.pendingKeepalive && !n.nextKeepalive.After(now) {
 		n.pendingKeepalive = true
 		n.nextKeepalive = now.Add(n.keepaliveInterval())
-		n.due <- min(n.lease.ttl/4, requestLimit) // It leaves time for a second attempt, over another stream.
+		n.due <- min(n.lease.ttl/4, requestLimit) // This time limit leaves time for a second attempt, over another stream.
 	}
 	if n.pendingViews < maxPending && !n.nextView.After(now) {
 		n.pendingViews++
@@ -234,7 +234,8 @@ func (n *entry) handleKeepalive(r keepaliveResult) {
 		n.election.outage.failed(time.Now(), r.err)
 		n.nextKeepalive = earlier(n.nextKeepalive, n.retryTime())
 	case r.ttl <= 0:
-		// A server that lags behind does not know a new lease, so a read must confirm this.
+		// A read must confirm that the lease has expired, because a server that lags behind does not
+		// know a new lease.
 		event.Err = errExpired
 		n.leaseUnknown = true
 		n.nextView = time.Now()
@@ -260,7 +261,7 @@ func (n *entry) handleView(r viewResult) error {
 	}
 	if v.revision < known.revision {
 		n.nextView = earlier(n.nextView, n.retryTime())
-		return nil // A newer view will follow.
+		return nil // Ignore this view, because a newer one will follow.
 	}
 	if v.nodeRev != known.nodeRev {
 		return leaderelection.ErrElectionOver
@@ -283,13 +284,13 @@ func (n *entry) handleView(r viewResult) error {
 	}
 	n.checkResignRequests(v)
 	if v.predecessor == "" {
-		n.nextView = time.Now().Add(n.lease.ttl / 4) // in addition to the read after each keepalive
+		n.nextView = time.Now().Add(n.lease.ttl / 4) // read the queue then, in addition to the read after each keepalive
 		n.lead(v)
 		return nil
 	}
-	// A watch can stop without an error, so the queue is read periodically as well.
+	// Read the queue periodically as well, because a watch can stop without an error.
 	interval := n.lease.ttl
-	if v.detached { // The end of the predecessor's lease does not delete its key.
+	if v.detached { // Read more often, because the end of the predecessor's lease does not delete its key.
 		interval /= 4
 	}
 	n.nextView = time.Now().Add(interval)
@@ -326,8 +327,8 @@ func (n *entry) handleFailedView(err error) error {
 	return nil
 }
 
-// lead starts or resumes leadership if the lease is confirmed for long enough. The candidate is the
-// head of the queue.
+// lead starts or resumes leadership if the lease is confirmed for long enough. The candidate must be
+// the head of the queue.
 func (n *entry) lead(v *view) {
 	if !n.head {
 		n.head = true
@@ -336,7 +337,7 @@ func (n *entry) lead(v *view) {
 		n.nextKeepalive = time.Now()
 	}
 	if v.term != n.lease.acknowledged.term {
-		// The cluster has elected another leader since the last keepalive.
+		// Send a keepalive again, because the cluster has elected another leader since the last one.
 		n.nextKeepalive = earlier(n.nextKeepalive, n.retryTime())
 	}
 	if !n.isLeader() && n.lease.sufficient(time.Now()) {

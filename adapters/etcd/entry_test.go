@@ -25,7 +25,7 @@ func TestJoin_LostResponse(t *testing.T) {
 		if !isPut(request) || lost >= 2 {
 			return false
 		}
-		lost++ // the put of the election node, and that of the candidate
+		lost++ // count two puts: that of the election node, and that of the candidate
 		return true
 	}
 	client := srv.Client(f.intercept)
@@ -67,7 +67,7 @@ func TestLease_IsMeasuredFromSending(t *testing.T) {
 		sent := f.keepaliveSent
 		f.mu.Unlock()
 		if sent.IsZero() {
-			continue // the lease is that of the request that created it
+			continue // before the first keepalive, the lease is measured from the request that created it
 		}
 		require.False(t, deadline.After(sent.Add(ttl*3/4)), "the lease is too long")
 	}
@@ -82,7 +82,8 @@ func TestKeepalive_Authentication(t *testing.T) {
 	}
 	srv := startServers(t, 1)
 	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
-	// Keepalives have a time limit of a quarter of the TTL, and followers send three in a TTL.
+	// The TTL is long, because keepalives have a time limit of a quarter of it, and followers send
+	// three in a TTL.
 	long := etcd.WithSessionTimeout(16 * time.Second)
 	for range candidates {
 		startCandidate(t, srv.Client(credentials), long).waitForStatus("joined", func(s leaderelection.Status) bool {
@@ -118,7 +119,7 @@ func TestLease_LeaderIsCutOff(t *testing.T) {
 	require.LessOrEqual(t, l.Deadline().Sub(cut), ttl*3/4, "the lease is too long")
 	got, err := srv.Client().Get(t.Context(), c.ID())
 	require.NoError(t, err)
-	if time.Now().Before(l.Deadline().Add(ttl / 4)) { // Later the lease may have expired.
+	if time.Now().Before(l.Deadline().Add(ttl / 4)) { // Check only this early, because later the lease may have expired.
 		require.Len(t, got.Kvs, 1, "the key was deleted before the leader was notified")
 	}
 	require.Greater(t, next.waitForLeadership().Token(), l.Token())
@@ -149,7 +150,7 @@ func TestLeader_KeyDeleted(t *testing.T) {
 	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
 	l := c.waitForLeadership()
 	granted := l.Deadline()
-	// The next read is due seconds later, so the watch must report the deletion.
+	// After a keepalive the next read is due seconds later, so that the watch must report the deletion.
 	require.Eventually(t, func() bool { return l.Deadline().After(granted) }, patience, time.Millisecond)
 	_, err := client.Delete(t.Context(), c.ID())
 	require.NoError(t, err)
@@ -162,13 +163,13 @@ func TestLeader_KeyDeleted(t *testing.T) {
 
 // TestLeader_KeyDetached fails if a leader continues to lead, or its transactions are applied, after
 // another client has written its key without its lease, which others do not regard as a candidate. It
-// fails also if the key remains.
+// also fails if the key remains.
 func TestLeader_KeyDetached(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	other, err := client.Grant(t.Context(), 600)
 	require.NoError(t, err)
-	long := etcd.WithSessionTimeout(time.Minute) // The watch must report the write.
+	long := etcd.WithSessionTimeout(time.Minute) // With this timeout, reads are rare, so the watch must report the write.
 	for name, lease := range map[string]clientv3.LeaseID{"no lease": clientv3.NoLease, "another lease": other.ID} {
 		t.Run(name, func(t *testing.T) {
 			c := startCandidate(t, client, long)
@@ -254,7 +255,8 @@ func TestKeepalive_PausesAfterFailure(t *testing.T) {
 	requests := 0
 	f.set(func(f *faults) {
 		f.reject = func(method string, _ any) error {
-			if method != "/etcdserverpb.Watch/Watch" { // etcd's client retries watches ten times a second.
+			if method != "/etcdserverpb.Watch/Watch" {
+				// Do not count watches, which etcd's client retries ten times a second.
 				requests++
 			}
 			return status.Error(codes.Unavailable, "down")
@@ -277,7 +279,7 @@ func TestWatch_Compacted(t *testing.T) {
 	follower := startFollower(t, leader, p.Client, etcd.WithSessionTimeout(time.Minute))
 	p.proxy.Refuse(true)
 	p.proxy.DropConnections()
-	// The revision at which the client resumes the watch will be compacted.
+	// Write, so that the revision at which the client resumes the watch will be compacted.
 	var last *clientv3.PutResponse
 	for range 10 {
 		var err error

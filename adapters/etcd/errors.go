@@ -50,7 +50,8 @@ func isRejected(err error) bool {
 		codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
 		return true
 	case codes.ResourceExhausted:
-		// The client returns this code if a response is too long.
+		// The type decides, because the client itself also returns this code, if a response is too
+		// long.
 		return errors.As(err, new(rpctypes.EtcdError))
 	}
 	return false

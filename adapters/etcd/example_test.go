@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// One replica of a program, of which one at a time writes a report to etcd.
+// This example is one replica of a program. One replica at a time, the leader, writes a report to etcd.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -44,7 +44,7 @@ func runReplica(ctx context.Context, endpoints ...string) error {
 			}
 			select {
 			case <-time.After(time.Second):
-			case <-ctx.Done(): // before another replica can lead
+			case <-ctx.Done(): // the leadership ends before another replica can lead
 				return nil
 			}
 		}

@@ -29,7 +29,7 @@ func (e *Election) joinQueue(ctx context.Context) (*entry, error) {
 		n, err := e.tryJoin(ctx)
 		if !errors.Is(err, errExpired) {
 			return n, err
-		} // The lease has expired before the key was created: try again with another.
+		} // The lease has expired before the key was created: try again with another lease.
 	}
 }
 
@@ -38,7 +38,7 @@ func (e *Election) joinQueue(ctx context.Context) (*entry, error) {
 func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
 	n := &entry{election: e}
 	seconds := int64((e.options.timeout + time.Second - 1) / time.Second)
-	// If the response is lost, the lease has no key, and expires.
+	// A lease whose response is lost has no key, and expires.
 	if err := e.retry(ctx, func(ctx context.Context) error {
 		sent := time.Now()
 		granted, err := e.client.Grant(ctx, seconds)

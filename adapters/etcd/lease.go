@@ -28,8 +28,8 @@ func newLease(sent time.Time, ttl time.Duration, term uint64) lease {
 	return lease{ttl: ttl, acknowledged: keepalive{sent, term}, confirmed: sent}
 }
 
-// acknowledge stores an acknowledged keepalive. It does not extend the lease: a member that was the
-// cluster's leader, and has not learned of its successor, acknowledges keepalives as well.
+// acknowledge stores an acknowledged keepalive. It does not extend the lease: a former leader of the
+// cluster that has not learned of its successor acknowledges keepalives as well.
 func (l *lease) acknowledge(k keepalive, ttl time.Duration) {
 	if k.sent.After(l.acknowledged.sent) {
 		l.acknowledged = k
@@ -37,9 +37,9 @@ func (l *lease) acknowledge(k keepalive, ttl time.Duration) {
 	l.ttl = min(l.ttl, ttl)
 }
 
-// confirm evaluates the response to a linearizable read that was sent after k was acknowledged. If
-// both have the same term, no member has led in a later term before the read. So the leader that
-// acknowledged k measures the lease, and extended it at the earliest when k was sent.
+// confirm evaluates the response to a linearizable read that was sent after k was acknowledged. If the
+// term of the read is that of k, no member has led in a later term before the read. So the leader that
+// acknowledged k measures the lease, and did not extend it before k was sent.
 func (l *lease) confirm(k keepalive, term uint64) {
 	if term == k.term && k.sent.After(l.confirmed) {
 		l.confirmed = k.sent

@@ -42,14 +42,16 @@ type cluster struct {
 	t testing.TB
 }
 
-// startServers starts a cluster of n servers until the test ends, which runs in parallel with others.
+// startServers starts a cluster of n servers until the test ends. The test runs in parallel with
+// others.
 func startServers(t *testing.T, n int) *cluster {
 	t.Helper()
 	t.Parallel()
 	return startServersAlone(t, n)
 }
 
-// startServersAlone is startServers for a test that runs while no others do.
+// startServersAlone starts a cluster like startServers, for a test that must not run in parallel with
+// others.
 func startServersAlone(t *testing.T, n int) *cluster {
 	t.Helper()
 	return &cluster{dbserver.StartEtcd(t, dbserver.EtcdConfig{Members: n}), t}

@@ -86,7 +86,7 @@ func Observe(ctx context.Context, client *clientv3.Client, node string, opts ...
 	return o.observations, nil
 }
 
-// observer implements Observe. It belongs to its goroutine.
+// observer is a call of Observe. Its fields belong to its goroutine.
 type observer struct {
 	client       *clientv3.Client
 	node         string
@@ -124,7 +124,7 @@ func (o *observer) handleSnapshot(ctx context.Context, s *snapshot) error {
 	switch lost := s.lostSince(o.known); {
 	case lost:
 		o.log.Warn(errDataLost.Error(), "revision", s.revision, "known", o.known.revision)
-	case s.nodeRev != o.known.nodeRev && o.known.nodeRev != 0: // It is 0 after a loss of data.
+	case s.nodeRev != o.known.nodeRev && o.known.nodeRev != 0: // known.nodeRev is 0 after a loss of data.
 		return leaderelection.ErrElectionOver
 	}
 	o.known = s.position
@@ -144,7 +144,7 @@ func (o *observer) handleSnapshot(ctx context.Context, s *snapshot) error {
 
 // publish sends an observation if the leader has changed.
 func (o *observer) publish(leader *leaderelection.CandidateInfo) {
-	var present leaderelection.CandidateInfo // a copy, because the receiver may change that of the observation
+	var present leaderelection.CandidateInfo // compare a copy, because the receiver may change the leader in the observation
 	if leader != nil {
 		present = *leader
 	}

@@ -42,7 +42,7 @@ func (o *outageLog) failed(start time.Time, err error) {
 	}
 	now, pause := time.Now(), o.interval
 	if o.last = err; err.Error() != o.reason {
-		pause /= 4 // Reasons can alternate.
+		pause /= 4 // A new reason is logged earlier, but not immediately, because reasons can alternate.
 	}
 	if now.Sub(o.begin) < outageDelay || o.reason != "" && now.Sub(o.logged) < pause {
 		return

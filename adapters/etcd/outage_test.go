@@ -27,7 +27,8 @@ func TestElection_AccessRevokedBriefly(t *testing.T) {
 			require.NoError(t, change(root, t.Context(), "user", "role"))
 		}
 	}
-	// A client that uses etcd 3.4 does not obtain another token if the password is changed.
+	// The test injects these errors, because a client of etcd 3.4 does not obtain another token when
+	// the password is changed.
 	setError := func(err error) func(*testing.T, *clientv3.Client, *faults) {
 		return func(_ *testing.T, _ *clientv3.Client, f *faults) { f.rejectTxns(err) }
 	}

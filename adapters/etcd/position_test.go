@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPosition_LostSince fails if a loss of data is not recognized, or if a cluster that has
+// TestPosition_RecognizesLostData fails if a loss of data is not recognized, or if a cluster that has
 // continued counts as one that has lost data.
-func TestPosition_LostSince(t *testing.T) {
+func TestPosition_RecognizesLostData(t *testing.T) {
 	known := position{cluster: 1, revision: 20, nodeRev: 10}
 	for name, c := range map[string]struct {
 		now  position

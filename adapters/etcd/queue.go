@@ -55,7 +55,7 @@ func createRevision(kvs []*mvccpb.KeyValue) int64 {
 // view is the part of an election that a candidate needs, at one revision.
 type view struct {
 	position
-	term        uint64 // term is the cluster's, as of the read.
+	term        uint64 // term is the term of the cluster at the time of the read.
 	nodeValue   []byte
 	key         *mvccpb.KeyValue // key is the candidate's key, or nil if it does not exist.
 	predecessor string           // predecessor is the key of the predecessor, or "" at the head of the queue.
@@ -67,10 +67,10 @@ type view struct {
 // readView reads a view in one linearizable transaction.
 //
 // An earlier key that is not attached to the lease of its name counts as the predecessor as long as
-// that lease exists: another client has written the key, and the candidate may not know this yet. It
-// revokes its lease when it learns of it.
+// that lease exists: another client has written the key, and the candidate of the key, which may not
+// know this yet, revokes its lease when it learns of it.
 func readView(ctx context.Context, client *clientv3.Client, node string, key candidateKey) (*view, error) {
-	for limit := int64(2); ; limit = 0 { // the second key shows whether the candidate is next
+	for limit := int64(2); ; limit = 0 { // read two keys, because the second one shows whether the candidate is next
 		response, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
 			clientv3.OpGet(node),
 			clientv3.OpGet(key.name),
@@ -107,7 +107,7 @@ func readView(ctx context.Context, client *clientv3.Client, node string, key can
 		if complete {
 			return v, nil
 		}
-		// The next earlier keys are not candidates: read all earlier keys.
+		// The nearest earlier keys are not candidates: read all earlier keys.
 	}
 }
 

@@ -27,15 +27,14 @@ const (
 )
 
 // rejectedPause is the time between two attempts if etcd rejects a request until an operator changes
-// something. Each of them may cost the verification of a password.
+// something. The pause is long, because each attempt may cost the verification of a password.
 const rejectedPause = time.Second
 
 // retrier repeats a request that fails.
 //
-// It is not the loop of internal/zk/request, which sends requests to ZooKeeper, because other errors
-// are permanent here. It does not rely on the retries of etcd's client either. The client retries
-// only some requests, waits for a server that does not respond although it could use another, and
-// continues after it was closed, until the context of the request is done.
+// It does not rely on the retries of etcd's client, because the client retries only some requests,
+// waits for a server that does not respond although it could use another, and continues after it was
+// closed, until the context of the request is done.
 type retrier struct {
 	client *clientv3.Client
 	limit  time.Duration // limit is the maximum duration of an attempt.
@@ -51,8 +50,9 @@ func retry(ctx context.Context, client *clientv3.Client, limit time.Duration, f 
 	return retrier{client: client, limit: limit}.run(ctx, f)
 }
 
-// run calls f as retry does. Requests require that their server has a leader, so a server that is
-// cut off from the others returns an error immediately.
+// run calls f until it succeeds, ctx is done, its error is permanent, or the client is closed. Requests
+// require that their server has a leader, so a server that is cut off from the others returns an error
+// immediately.
 func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) error {
 	for last := error(nil); r.client.Ctx().Err() == nil; {
 		attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), min(r.limit, requestLimit))
@@ -118,9 +118,9 @@ func unreachable(client *clientv3.Client, cause, last error) error {
 	return fmt.Errorf("%w: %w", withText(cause, "etcd at "+endpoints+" has not executed the request"), last)
 }
 
-// explain returns the reason of a failed attempt. If a server cannot be reached, etcd's client
-// repeats requests until their context is done, and returns only that. The reason is then that of
-// another request, which the client does not repeat.
+// explain returns the reason of a failed attempt. If a server cannot be reached, etcd's client repeats
+// requests until their context is done, and returns only that. explain then sends another request,
+// which the client does not repeat, to find the reason.
 func explain(ctx context.Context, client *clientv3.Client, err error) error {
 	if isContextError(err) {
 		ctx, cancel := context.WithTimeout(ctx, explainLimit)
@@ -184,14 +184,14 @@ func (s *keepaliveStream) send(limit time.Duration) (r keepaliveResult) {
 	if r.err = s.open(); r.err != nil {
 		return r
 	}
-	cancel := s.cancel // close may set the field while the function of the timer runs
+	cancel := s.cancel // copy the field, because close may set it while the function of the timer runs
 	timer := time.AfterFunc(limit, func() { cancel(errNoAnswer) })
 	defer timer.Stop()
 	r.keepalive.sent = time.Now()
 	if err := s.stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(s.lease)}); err != nil && !errors.Is(err, io.EOF) {
 		r.err = s.reason(err)
 		return r
-	} // After EOF, Recv returns the reason.
+	} // EOF only means that the stream has ended; Recv returns the reason.
 	response, err := s.stream.Recv()
 	if err != nil {
 		r.err = s.reason(err)

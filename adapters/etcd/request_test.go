@@ -33,8 +33,9 @@ func newClient(t *testing.T, address string) *clientv3.Client {
 	return client
 }
 
-// TestNewElection_Fails fails if a call that fails remains registered with the context of WithContext.
-func TestNewElection_Fails(t *testing.T) {
+// TestNewElection_FailureReleasesContext fails if a call that fails remains registered with the context
+// of WithContext.
+func TestNewElection_FailureReleasesContext(t *testing.T) {
 	ctx := testenv.NewContext()
 	_, err := NewElection(newUnreachableClient(t), "/election", WithContext(ctx), WithSessionTimeout(time.Second))
 	require.ErrorIs(t, err, leaderelection.ErrUnreachable)
@@ -76,9 +77,9 @@ func (*rejectingLeases) LeaseKeepAlive(s etcdserverpb.Lease_LeaseKeepAliveServer
 	return status.Error(codes.Unavailable, "the server is stopping")
 }
 
-// TestKeepaliveStream_Reason fails if the error of a keepalive is not the one with which the server has
-// ended the stream.
-func TestKeepaliveStream_Reason(t *testing.T) {
+// TestKeepaliveStream_ReturnsErrorOfServer fails if the error of a keepalive is not the one with which
+// the server has ended the stream.
+func TestKeepaliveStream_ReturnsErrorOfServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	srv := grpc.NewServer()

@@ -1,8 +1,8 @@
 package etcd
 
-// A program requests the candidate of another program to resign, so that the other program can
-// first end its work. The request is in the value of the election node, and not in a key below it,
-// because candidates of etcd's package concurrency would wait until such a key is deleted.
+// This file lets a program request the candidate of another program to resign, so that the other
+// program can end its work first. The request is in the value of the election node, and not in a key
+// below it, because candidates of etcd's package concurrency would wait until such a key is deleted.
 
 import (
 	"context"
@@ -108,7 +108,7 @@ func (r *resignRequest) sendAndWait() error {
 func (r *resignRequest) addName(names, present []string) ([]string, error) {
 	switch {
 	case slices.Contains(present, r.name):
-	case r.written: // The reply to an earlier attempt was lost, and the candidate has resigned.
+	case r.written: // The candidate has resigned after an earlier attempt whose reply was lost.
 		return names, nil
 	default:
 		return nil, &permanentError{resign.ErrNoCandidate}
@@ -116,7 +116,7 @@ func (r *resignRequest) addName(names, present []string) ([]string, error) {
 	return record.AddRequests(names, present, r.name), nil
 }
 
-// removeName returns names without the name that was requested to resign.
+// removeName returns names without that of the candidate that was requested to resign.
 func (r *resignRequest) removeName(names, _ []string) ([]string, error) {
 	return record.RemoveRequests(names, r.name), nil
 }
@@ -202,10 +202,10 @@ func (r *resignRequest) waitForDeletion() error {
 	}
 }
 
-// ResignRequested returns a channel that is closed when a client requests this candidate's
-// resignation with [RequestResign]. The request does nothing else: a leader should stop its
-// work and then call Resign. The channel is not closed when the candidacy ends, so callers
-// should also wait until the candidacy is over.
+// ResignRequested returns a channel that is closed when a client requests this candidate's resignation
+// with [RequestResign]. The request has no other effect: a leader should stop its work and then call
+// Resign. The channel is not closed when the candidacy ends, so callers should also wait until the
+// candidacy is over.
 //
 // After the first call, the candidate watches the value of the election node. A request that
 // was made before the call is noticed as well. A candidate that never calls ResignRequested
@@ -215,7 +215,7 @@ func (e *Election) ResignRequested() <-chan struct{} {
 	defer e.mu.Unlock()
 	if e.resignRequested == nil {
 		e.resignRequested = make(chan struct{})
-		e.listening <- struct{}{} // once
+		e.listening <- struct{}{} // this channel receives one value only
 	}
 	return e.resignRequested
 }

@@ -85,7 +85,7 @@ func TestRequestResign_LostResponse(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f.loseResponse = func(request any) bool {
 		if isPut(request) && ctx.Err() == nil {
-			cancel() // before the write was confirmed
+			cancel() // end the call before the write was confirmed
 			return true
 		}
 		return false

@@ -23,8 +23,8 @@ func (e *Election) Guard(l *leaderelection.Leadership) ([]clientv3.Cmp, error) {
 	if err := l.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrNotLeader, err)
 	}
-	// The key of another leadership, for instance after the candidate has rejoined, does not have
-	// this token.
+	// The condition on the token excludes the key of another leadership, for instance after the
+	// candidate has rejoined.
 	id := e.ID()
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(id), "=", l.Token()),
@@ -48,7 +48,7 @@ func (e *Election) Txn(ctx context.Context, l *leaderelection.Leadership, ops ..
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, e.options.timeout, errUnreachable)
 	defer cancel()
-	// The transaction is not retried, because it may have been applied.
+	// Do not retry the transaction, because it may have been applied.
 	response, err := e.client.Txn(clientv3.WithRequireLeader(ctx)).If(guard...).Then(ops...).Commit()
 	switch {
 	case err == nil && !response.Succeeded:

@@ -30,7 +30,7 @@ func TestGuard_FormerLeader(t *testing.T) {
 		clientv3.Compare(clientv3.LeaseValue(c.ID()), "=", leaseOf(t, c.ID())),
 	}, guard)
 
-	// Another client creates the same key again.
+	// Now another client deletes the key and creates it again.
 	_, err = client.Delete(t.Context(), c.ID())
 	require.NoError(t, err)
 	_, err = client.Put(t.Context(), c.ID(), "x")
@@ -45,9 +45,9 @@ func TestGuard_FormerLeader(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 }
 
-// TestTxn_LaterLeadership fails if a transaction of a former leadership is applied because the same
-// candidate leads again, or if a candidate that does not lead can write.
-func TestTxn_LaterLeadership(t *testing.T) {
+// TestTxn_OfFormerLeadershipIsRejected fails if a transaction of a former leadership is applied because
+// the same candidate leads again, or if a candidate that does not lead can write.
+func TestTxn_OfFormerLeadershipIsRejected(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startCandidate(t, client, etcd.WithRejoin())

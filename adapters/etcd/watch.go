@@ -35,7 +35,7 @@ func (w *watch) start(ctx context.Context, client *clientv3.Client, revision int
 		defer close(w.done)
 		defer cancel()
 		opts := append([]clientv3.OpOption{clientv3.WithRev(revision)}, opts...)
-		// Watch blocks until a server has answered.
+		// Watch is called here, on a separate goroutine, because it blocks until a server has answered.
 		for response := range client.Watch(ctx, w.key, opts...) {
 			if response.Err() != nil {
 				break

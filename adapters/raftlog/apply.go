@@ -44,7 +44,7 @@ func (w *watchedIndex) advance(index uint64) {
 // runApplier applies committed entries to the state machine until the node stops. It replies to the
 // callers of this process itself, so that they do not wait for the loop.
 func (n *Node) runApplier() {
-	defer func() { n.failReplies(n.apply.takeAll()) }() // the loop does the same when it ends
+	defer func() { n.failReplies(n.apply.takeAll()) }() // the loop also fails the pending replies when it ends
 	for {
 		select {
 		case <-n.ctx.Done():
@@ -99,7 +99,7 @@ func (n *Node) handleApply(a core.Apply) error {
 			return err
 		}
 		defer r.Close()
-		// The newest snapshot may be newer than the request; its own request follows.
+		// r may be a newer snapshot than the requested one; the loop requests r as well later.
 		if err := n.restoreStateMachine(r); err != nil {
 			return err
 		}
@@ -133,7 +133,8 @@ func (n *Node) stateMachine() StateMachine {
 	return n.cfg.StateMachine
 }
 
-// restoreStateMachine restores the state machine from a snapshot, if the snapshot is newer.
+// restoreStateMachine restores the state machine from a snapshot, if the snapshot is newer than its
+// state.
 func (n *Node) restoreStateMachine(r *snapshot.Reader) error {
 	index := r.Meta().Index
 	if n.machineIndex < index {

@@ -18,7 +18,7 @@ import (
 type campaign struct {
 	election  *Election
 	id        string
-	token     int64 // of the last leadership, while the candidate is the head; 0 before
+	token     int64 // token of the last leadership while the candidate is the head of the queue; 0 before
 	led       bool  // the candidate has led with token
 	suspended bool
 	isHead    bool   // the candidate is the head of the queue
@@ -62,8 +62,8 @@ func (c *campaign) runCampaign(ctx context.Context) error {
 		case l != nil:
 			expiry.Reset(time.Until(l.Deadline()))
 		case c.isHead && e.opts.guard > 0:
-			// The loop signals when the node has a lease again. It does not if only the part of the
-			// lease before the stop guard has expired and was renewed.
+			// The loop signals this goroutine when the node has a lease again. It does not signal when
+			// a lease is renewed of which only the part before the stop guard has expired.
 			expiry.Reset(n.cfg.Heartbeat)
 		}
 	}
@@ -82,7 +82,7 @@ func (c *campaign) requestJoin(ctx context.Context) {
 	_ = e.node.callLoop(ctx, func(p *core.Core) {
 		p.AddCandidate(e.name, c.id, string(record.Encode(e.opts.clientName, e.opts.value)))
 		e.setQueue(p.Replica().Elections.Get(e.name))
-		c.requested = true // remains false after a fault, when nothing is sent
+		c.requested = true // stays false after a fault of the node, which then sends nothing
 	})
 }
 
@@ -93,7 +93,7 @@ func (c *campaign) evaluateQueue() (over bool) {
 	if e.ended.Load() {
 		return true
 	}
-	hadLease := c.hasLease() // before the queue is read: see leadershipDeadline
+	hadLease := c.hasLease() // read the lease before the queue, because the loop publishes the queue first
 	queue := e.queue.Load()
 	if queue == nil {
 		return false
@@ -125,7 +125,7 @@ func (c *campaign) evaluateQueue() (over bool) {
 		c.loseLeadership()
 		c.reportJoined(queue.Candidates[position].Joined)
 		c.followCandidate(queue.Candidates[position-1].ID, position == 1)
-	case c.joined != 0: // it was removed, and will rejoin at the back of the queue
+	case c.joined != 0: // the candidate was removed, and will rejoin at the back of the queue
 		c.loseLeadership()
 		c.followCandidate("", false)
 	}
@@ -238,7 +238,7 @@ func (c *campaign) leaveElection(reason error) error {
 			p.RemoveCandidate(e.name, c.id)
 		}
 		if p.Replica().Elections.Get(e.name).Position(c.id) < 0 {
-			c.joined = 0 // it has expired, and the request to join again may be in flight
+			c.joined = 0 // the candidate has expired, and its request to join again may be in flight
 		}
 	})
 	if !resigned {

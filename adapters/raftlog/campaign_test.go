@@ -36,10 +36,10 @@ func lead(t *testing.T, c *campaign) *leaderelection.Leadership {
 	return l
 }
 
-// TestLeadership_RenewedLease fails if a lease that has expired, and was renewed for another queue,
-// confirms an earlier leadership. The candidate has lost its position in between, and its goroutine
-// has not noticed yet.
-func TestLeadership_RenewedLease(t *testing.T) {
+// TestLeadership_NotConfirmedByLeaseForLaterQueue fails if a lease that has expired, and was renewed
+// for another queue, confirms an earlier leadership. The candidate has lost its position in between,
+// and its goroutine has not noticed yet.
+func TestLeadership_NotConfirmedByLeaseForLaterQueue(t *testing.T) {
 	c, loop := newCampaign(t)
 	publishLease(loop, time.Now(), time.Hour)
 	leadership := lead(t, c)
@@ -50,10 +50,10 @@ func TestLeadership_RenewedLease(t *testing.T) {
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestLeadership_EndedElection fails if a lease that was renewed after the end of the election extends
-// a leadership, because the election may be restarted. The candidate's goroutine has not noticed the
-// end yet.
-func TestLeadership_EndedElection(t *testing.T) {
+// TestLeadership_NotExtendedAfterElectionEnd fails if a lease that was renewed after the end of the
+// election extends a leadership, because the election may be restarted. The candidate's goroutine has
+// not noticed the end yet.
+func TestLeadership_NotExtendedAfterElectionEnd(t *testing.T) {
 	c, loop := newCampaign(t)
 	publishLease(loop, time.Now(), time.Hour)
 	leadership := lead(t, c)
@@ -70,18 +70,18 @@ func TestLeadership_EndedElection(t *testing.T) {
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestLeadership_WallClockGains fails if a peer whose wall clock was set forward, or whose machine was
-// suspended, after Open never has a valid leadership again.
-func TestLeadership_WallClockGains(t *testing.T) {
+// TestLeadership_ValidAfterWallClockWasSetForward fails if a peer whose wall clock was set forward, or
+// whose machine was suspended, after Open never has a valid leadership again.
+func TestLeadership_ValidAfterWallClockWasSetForward(t *testing.T) {
 	c, loop := newCampaign(t)
 	loop.n.startedAt = withWallClock(loop.n.startedAt, -24*time.Hour)
 	publishLease(loop, time.Now(), time.Hour)
 	require.NoError(t, lead(t, c).Err())
 }
 
-// TestLeadership_SuspendedMachine fails if a leadership is valid after its machine was suspended for
+// TestLeadership_EndsWhileMachineIsSuspended fails if a leadership is valid after its machine was suspended for
 // longer than the lease, because the wall clock was set back after Open.
-func TestLeadership_SuspendedMachine(t *testing.T) {
+func TestLeadership_EndsWhileMachineIsSuspended(t *testing.T) {
 	c, loop := newCampaign(t)
 	loop.n.startedAt = withWallClock(loop.n.startedAt, 24*time.Hour)
 	publishLease(loop, time.Now(), time.Hour)
@@ -105,8 +105,9 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestCampaign_Next fails if a candidate that is not the second one is next, or the second one does not learn it.
-func TestCampaign_Next(t *testing.T) {
+// TestCampaign_SecondCandidateIsNext fails if a candidate that is not the second of the queue is
+// reported as next, or if the second one is not.
+func TestCampaign_SecondCandidateIsNext(t *testing.T) {
 	c, _ := newCampaign(t)
 	for _, step := range []struct {
 		queue []replica.Candidate
@@ -114,7 +115,7 @@ func TestCampaign_Next(t *testing.T) {
 	}{
 		{[]replica.Candidate{{ID: "b", Token: 5}, {ID: "c"}, {ID: "a"}}, false},
 		{[]replica.Candidate{{ID: "b", Token: 5}, {ID: "a"}}, true},
-		{[]replica.Candidate{{ID: "a", Token: 6}}, false}, // without a lease
+		{[]replica.Candidate{{ID: "a", Token: 6}}, false}, // a queue without a lease
 		{nil, false},
 	} {
 		c.election.setQueue(replica.Election{Candidates: step.queue})
@@ -126,9 +127,9 @@ func TestCampaign_Next(t *testing.T) {
 	}
 }
 
-// TestCampaign_Led fails if a candidate counts as a leader before it has led with its token, or does not learn how the
-// former leader has left.
-func TestCampaign_Led(t *testing.T) {
+// TestCampaign_KnowsHowFormerLeaderLeft fails if a candidate counts as a leader before it has led with
+// its token, or does not learn how the former leader has left.
+func TestCampaign_KnowsHowFormerLeaderLeft(t *testing.T) {
 	for departure, want := range map[replica.Departure]error{
 		replica.Unknown: nil, replica.Resigned: leaderelection.ErrResigned, replica.Expired: leaderelection.ErrLeaseExpired,
 	} {

@@ -10,26 +10,26 @@ import (
 )
 
 // TestCheckpoint_CommitsEarlierEntries fails if an update that only a restarted leader has is not
-// committed when the other peers return, until another update is proposed. This is the scenario in
-// the README of ØMQ Raft, with its step numbers.
+// committed when the other peers return, until another update is proposed. This is the scenario in the
+// README of ØMQ Raft. The numbers in the comments below are the numbers of its steps.
 func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a := h.waitForLeader(t)
 		before := h.node(a).Info()
 		for _, p := range h.others(a) {
-			require.NoError(t, h.stopPeer(p)) // 1
+			require.NoError(t, h.stopPeer(p)) // step 1
 		}
 		id := api.NewRequestID()
-		_, err := h.node(a).Propose(contextWithin(t, 50*time.Millisecond), id, []byte("update")) // 2, 3
+		_, err := h.node(a).Propose(contextWithin(t, 50*time.Millisecond), id, []byte("update")) // steps 2 and 3
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.Equal(t, before.LastIndex+1, h.node(a).Info().LastIndex, "only A has appended the entry")
-		require.NoError(t, h.stopPeer(a)) // 4
+		require.NoError(t, h.stopPeer(a)) // step 4
 		h.startPeer(a)
 		require.Equal(t, before.CommitIndex, h.node(a).Info().CommitIndex)
-		h.startPeer(h.others(a)[0])                                              // 5
-		require.Equal(t, a, h.waitForLeader(t), "the peer with the longest log") // 6
-		h.startPeer(h.others(a)[1])                                              // 5
-		waitFor(t, "all peers have applied the update", func() bool {            // 7, 8, 9
+		h.startPeer(h.others(a)[0])                                              // step 5
+		require.Equal(t, a, h.waitForLeader(t), "the peer with the longest log") // step 6
+		h.startPeer(h.others(a)[1])                                              // step 5
+		waitFor(t, "all peers have applied the update", func() bool {            // steps 7 to 9
 			for _, p := range h.peers {
 				if len(h.machine(p).recorded()) != 1 {
 					return false
@@ -41,7 +41,7 @@ func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 		defer s.Close()
 		update, checkpoint := nextEvent(t, s), nextEvent(t, s)
 		require.Equal(t, []byte("update"), update.Entry.Data)
-		if checkpoint.Entry.Kind == api.KindControl { // A tried to transfer its leadership when it was stopped
+		if checkpoint.Entry.Kind == api.KindControl { // peer A has tried to transfer its leadership when it was stopped
 			checkpoint = nextEvent(t, s)
 		}
 		require.Equal(t, api.KindCheckpoint, checkpoint.Entry.Kind)

@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestClose_HandsOver fails if the other peers wait for an election timeout when the leader of the
-// log is closed.
-func TestClose_HandsOver(t *testing.T) {
+// TestClose_LeaderHandsOverLog fails if the other peers wait for an election timeout when the leader of
+// the log is closed.
+func TestClose_LeaderHandsOverLog(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 4 {
 			leader := h.waitForLeader(t)
@@ -97,9 +97,9 @@ func TestClose_AfterOpen(t *testing.T) {
 	})
 }
 
-// TestClose_TwoPeers fails if two peers that are closed at the same time hand over to each other more
-// than once.
-func TestClose_TwoPeers(t *testing.T) {
+// TestClose_TwoPeersHandOverOnce fails if two peers that are closed at the same time hand over to each
+// other more than once.
+func TestClose_TwoPeersHandOverOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		nodes := h.startAll(func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = time.Second, 200*time.Millisecond })

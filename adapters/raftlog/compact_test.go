@@ -57,9 +57,9 @@ func (h *harness) peerBehindSnapshot(t *testing.T, release chan struct{}, opts .
 	return p, heal, done
 }
 
-// TestCompact_NewerSnapshotInstalled fails if Compact waits for its own snapshot when the leader has
-// sent a newer one.
-func TestCompact_NewerSnapshotInstalled(t *testing.T) {
+// TestCompact_ReturnsWhenLeaderSentNewerSnapshot fails if Compact waits for its own snapshot when the
+// leader has sent a newer one.
+func TestCompact_ReturnsWhenLeaderSentNewerSnapshot(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
 		p, heal, done := h.peerBehindSnapshot(t, release)
@@ -71,9 +71,9 @@ func TestCompact_NewerSnapshotInstalled(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestCompact_NewerSnapshotUnknown fails if Compact does not return when a newer snapshot was
+// TestCompact_ReturnsIfCoreLacksNewerSnapshot fails if Compact does not return when a newer snapshot was
 // installed that the core does not know yet.
-func TestCompact_NewerSnapshotUnknown(t *testing.T) {
+func TestCompact_ReturnsIfCoreLacksNewerSnapshot(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
 		s := &stallingDisk{reached: make(chan struct{}), release: make(chan struct{})}

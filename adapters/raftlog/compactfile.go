@@ -70,7 +70,7 @@ func (n *Node) installCompactFile(f disk.File) (index uint64, err error) {
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		if err = n.adoptSnapshot(name, meta.Index); err != nil {
-			_ = n.fs.Remove(name) // fails if it was installed
+			_ = n.fs.Remove(name) // fails if the snapshot was installed, which renames the file
 		}
 	}
 	return meta.Index, err
@@ -91,15 +91,15 @@ func (n *Node) adoptSnapshot(name string, index uint64) error {
 	status := n.publishedStatus()
 	switch term, err := n.files.Term(index); {
 	case empty && n.cfg.StateMachine != nil:
-		return fmt.Errorf("%w: it has no data of the state machine", api.ErrInvalid)
+		return fmt.Errorf("%w: the snapshot has no data of the state machine", api.ErrInvalid)
 	case index <= status.Snapshot.Index:
-		return fmt.Errorf("%w: it is of entry %d, and there is one of entry %d", api.ErrInvalid, index, status.Snapshot.Index)
+		return fmt.Errorf("%w: the snapshot is of entry %d, and there is a newer one of entry %d", api.ErrInvalid, index, status.Snapshot.Index)
 	case index > status.Applied:
-		return fmt.Errorf("%w: it is of entry %d, and this peer has applied %d", api.ErrInvalid, index, status.Applied)
+		return fmt.Errorf("%w: the snapshot is of entry %d, and this peer has applied only %d", api.ErrInvalid, index, status.Applied)
 	case err != nil:
 		return err
 	case term != meta.Term || state.Index != index:
-		return fmt.Errorf("%w: it is of entry %d in term %d, and the log has it in term %d", api.ErrInvalid, index, meta.Term, term)
+		return fmt.Errorf("%w: the snapshot is of entry %d in term %d, and in the log this entry has term %d", api.ErrInvalid, index, meta.Term, term)
 	}
 	installed, err := n.replaceSnapshot(name)
 	if err != nil {

@@ -123,10 +123,10 @@ func (n noDescriptors) Create(name string) (disk.File, error) {
 	return n.FS.Create(name)
 }
 
-// TestCompactFile_CannotBeRead fails unless a file that cannot be opened or copied is renamed, and one
-// message contains the reason. A file that is not a snapshot must not be copied, and no part of it may be
-// logged, because another user could have chosen the file.
-func TestCompactFile_CannotBeRead(t *testing.T) {
+// TestCompactFile_UnreadableFileIsRenamed fails unless a file that cannot be opened or copied is
+// renamed, and one message contains the reason. A file that is not a snapshot must not be copied, and
+// no part of it may be logged, because another user could have chosen the file.
+func TestCompactFile_UnreadableFileIsRenamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	for reason, create := range map[string]func(t *testing.T, h *harness){
 		syscall.EMFILE.Error(): func(t *testing.T, h *harness) { h.copySnapshot(t, h.peers[0], file, func(*snapshot.Meta) {}) },

@@ -1,6 +1,6 @@
 package raftlog
 
-// Snapshots that are created from the files of a peer, while it may run.
+// This file creates snapshots from the files of a peer, which may be running.
 
 import (
 	"context"
@@ -227,7 +227,7 @@ func (c *offlineCompaction) writeTarget(target string) (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// Unlike a rename, a link replaces nothing.
+	// Unlike a rename, a link does not replace an existing file.
 	if err := fsys.Link(filepath.ToSlash(filepath.Join(filepath.Base(temporary), snapshot.Name)), filepath.Base(target)); err != nil {
 		return 0, err
 	}

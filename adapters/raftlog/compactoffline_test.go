@@ -157,9 +157,9 @@ func TestCompactOffline_Rejects(t *testing.T) {
 	require.Equal(t, before, listDirectory(t, dir), "the peer's files have changed")
 }
 
-// TestCompactFile_WithoutData fails if a peer with a state machine installs a snapshot without data.
+// TestCompactFile_WithoutDataIsRejected fails if a peer with a state machine installs a snapshot without data.
 // CompactOffline cannot know that the peer has a state machine if the peer has no snapshot with data.
-func TestCompactFile_WithoutData(t *testing.T) {
+func TestCompactFile_WithoutDataIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	n := openOnFiles(t, dir, &recorder{})
 	ctx := contextWithin(t, 5*time.Minute)

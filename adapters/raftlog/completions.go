@@ -7,9 +7,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// completions passes the results of the writer and the applier to the loop. They wake the loop only
-// if it waits for them: on a peer that follows, the next message of the leader wakes it anyway, and
-// without one the next tick does.
+// completions passes the results of the writer and the applier to the loop. They wake the loop only if
+// it waits for them. On a follower, the next message of the leader or the next tick wakes the loop
+// anyway.
 type completions struct {
 	mu      sync.Mutex
 	stored  []storedWrite

@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// TestCompletions_Wake fails if the loop is woken by a result that it does not wait for, or not woken
-// by one that was added before the loop began to wait for it.
-func TestCompletions_Wake(t *testing.T) {
+// TestCompletions_WakeOnlyWaitingLoop fails if the loop is woken by a result that it does not wait for,
+// or not woken by one that was added before the loop began to wait for it.
+func TestCompletions_WakeOnlyWaitingLoop(t *testing.T) {
 	woken := func(c *completions) bool {
 		select {
 		case <-c.added:
@@ -45,9 +45,10 @@ func TestCompletions_Wake(t *testing.T) {
 	require.True(t, woken(c), "urgent")
 }
 
-// TestApplier_FailsReplies fails if a caller whose entry was committed, and that the state machine may
-// not have applied when the node stops, receives no reply, or is told that nothing was applied.
-func TestApplier_FailsReplies(t *testing.T) {
+// TestApplier_RepliesToAllCallersWhenItStops fails if a caller whose entry was committed, and that the
+// state machine may not have applied when the node stops, receives no reply, or is told that nothing
+// was applied.
+func TestApplier_RepliesToAllCallersWhenItStops(t *testing.T) {
 	n := &Node{apply: newMailbox[applyTask](), completed: newCompletions()}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())
 	reply := make(chan core.Reply, 1)

@@ -65,8 +65,8 @@ type Config struct {
 	// common names of subjects. It is an additional condition. A peer that is in neither the log nor
 	// Peers may then also use a certificate for the host of its own address.
 	AllowedNames []string
-	// AllowedClientNames is the same for clients. The default is AllowedNames. If both are empty,
-	// every certificate of the authority is accepted from clients.
+	// AllowedClientNames lists the names of the certificates of clients. The default is AllowedNames.
+	// If both are empty, every certificate of the authority is accepted from clients.
 	AllowedClientNames []string
 	// Insecure disables authentication and encryption.
 	Insecure bool
@@ -115,11 +115,11 @@ type Config struct {
 	// Dial, if not nil, is used instead of net.Dialer.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
-	fs      disk.FS // for tests
+	fs      disk.FS // the disk that tests use instead of Dir
 	segment int64   // the size of the files of the log, for tests; 0 is the default
 }
 
-// Defaults of Config.
+// These are the defaults and limits of the fields of Config.
 const (
 	DefaultElectionTimeout = time.Second
 	DefaultWindow          = 7 * time.Hour

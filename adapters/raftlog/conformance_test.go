@@ -10,8 +10,9 @@ import (
 )
 
 // TestConformance runs the tests of all elections. Every program is a peer of a cluster of five. No
-// case affects the last peer, which leads the log: without it no leadership can be confirmed for a
-// moment, even in cases that expect no interruption. TestFailover_Duration includes such a loss.
+// test case affects the last peer, which leads the log, because a new leader of the log interrupts all
+// leaderships for a moment, and some cases expect no interruption. TestFailover_Duration tests the loss
+// of the leader of the log.
 func TestConformance(t *testing.T) {
 	electiontest.Run(t, func(t electiontest.TB) *electiontest.Group {
 		h := newHarness(t, 5)

@@ -38,10 +38,11 @@ func TestOpen_EarlierFormat(t *testing.T) {
 	}
 }
 
-// TestOpen_BrokenFiles fails if a broken file of one peer makes others stop, or that peer does not do what it
-// must: start, or return an error with the file and the remedy after it may have lost what it has acknowledged.
-func TestOpen_BrokenFiles(t *testing.T) {
-	const segment = "SEGMENT" // is replaced by the name of the first segment of the log
+// TestOpen_BrokenFileStopsOnlyItsPeer fails if a broken file of one peer makes others stop, or that
+// peer does not do what it must: start, or return an error with the file and the remedy after it may
+// have lost what it has acknowledged.
+func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
+	const segment = "SEGMENT" // a placeholder for the name of the first segment of the log
 	write := func(name string, content []byte) func(t *testing.T, h *harness, d *testenv.Disk) {
 		return func(t *testing.T, _ *harness, d *testenv.Disk) { require.NoError(t, disk.Replace(d, name, content)) }
 	}
@@ -90,8 +91,8 @@ func TestOpen_BrokenFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, h *harness, d *testenv.Disk)
 		denied string // the file that must not be opened
-		file   string // in the error
-		remedy string // in the error; empty if the peer starts
+		file   string // the name of the file that the error must contain
+		remedy string // the remedy that the error must contain; empty if the peer starts
 		err    error
 	}{
 		"log: flipped bit":                        {change: edit("log/"+segment, flip), file: "log/" + segment, remedy: newID, err: api.ErrFault},
@@ -229,8 +230,9 @@ func otherSnapshot(t *testing.T, _ *harness, d *testenv.Disk) {
 	require.NoError(t, w.Commit())
 }
 
-// TestOpen_OtherDirectory fails if the directory of another peer, or of a running peer, is accepted.
-func TestOpen_OtherDirectory(t *testing.T) {
+// TestOpen_RejectsDirectoryOfOtherPeer fails if the directory of another peer, or of a running peer, is
+// accepted.
+func TestOpen_RejectsDirectoryOfOtherPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.peers[0]
 		d := h.disks[p.ID]

@@ -40,7 +40,7 @@ type Election struct {
 	queue       atomic.Pointer[publishedQueue]
 	ended       atomic.Bool   // the election was ended while the candidate was queued
 	changed     chan struct{} // contains a token if queue, ended or the lease has changed
-	unconfirmed *campaign     // whose removal from the queue is not confirmed, or nil; set before the candidacy is over
+	unconfirmed *campaign     // the campaign that may still be in the queue, or nil; set before the candidacy is over
 
 	mu              sync.Mutex
 	resignRequested chan struct{} // returned by ResignRequested; nil before it is called
@@ -159,7 +159,7 @@ func CheckCandidate(clientName, value string) error {
 	return fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 }
 
-// connClosedError returns the error of an election whose node has stopped.
+// connClosedError wraps err, the reason why the node has stopped, and ErrConnClosed.
 func connClosedError(err error) error {
 	return fmt.Errorf("%w: %w", leaderelection.ErrConnClosed, err)
 }
@@ -221,8 +221,8 @@ func (e *Election) setQueue(queue replica.Election) {
 	signal(e.changed)
 }
 
-// publishQueue publishes the queue to the candidate. The loop calls it, before it publishes a lease
-// that was granted for the queue.
+// publishQueue publishes the queue to the candidate. The loop calls it before it publishes a lease that
+// was granted for this queue.
 func (e *Election) publishQueue(queue replica.Election) {
 	q := &publishedQueue{Election: queue}
 	switch before := e.queue.Load(); {
@@ -297,7 +297,7 @@ func changeElection(node *Node, op entry.Op, opts []Option) error {
 		return err
 	}
 	ctx := o.ctx
-	err = node.readLinearizable(ctx, (*core.Core).ReadReplica) // a blocked state machine does not delay it
+	err = node.readLinearizable(ctx, (*core.Core).ReadReplica) // a blocked state machine does not delay this read
 	over := false
 	if err == nil {
 		err = node.callLoop(ctx, func(c *core.Core) {

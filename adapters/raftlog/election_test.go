@@ -1,6 +1,7 @@
 package raftlog_test
 
-// conformance_test.go runs the tests that all backends share.
+// These are the tests of elections that other backends do not share; conformance_test.go runs the
+// shared ones.
 
 import (
 	"context"
@@ -91,9 +92,9 @@ func TestTokens_Increase(t *testing.T) {
 	})
 }
 
-// TestRestart_OfLeader fails if the candidate of the previous process of a peer is not removed soon
-// after the peer was restarted.
-func TestRestart_OfLeader(t *testing.T) {
+// TestRestart_RemovesCandidateOfFormerProcess fails if the candidate of the previous process of a peer
+// is not removed soon after the peer was restarted.
+func TestRestart_RemovesCandidateOfFormerProcess(t *testing.T) {
 	for _, stop := range []func(*harness, api.Peer){
 		func(h *harness, p api.Peer) { h.crashPeer(p) },
 		func(h *harness, p api.Peer) { _ = h.stopPeer(p) },
@@ -180,9 +181,9 @@ func TestDeleteElection(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_Forgotten fails if a new candidate cannot lead an ended election after the
-// window, even at a restarted peer, or if the second call of DeleteElection writes an entry.
-func TestDeleteElection_Forgotten(t *testing.T) {
+// TestDeleteElection_CanBeJoinedAgainAfterWindow fails if a new candidate cannot lead an ended election
+// after the window, even at a restarted peer, or if the second call of DeleteElection writes an entry.
+func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
 	const window = 2 * time.Minute
 	briefly := func(c *raftlog.Config) { c.Window = window }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -281,10 +282,10 @@ func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 	})
 }
 
-// TestLeadership_BlockedLoop fails if a leadership does not expire in time while the loop of its node
-// is blocked, or if the candidate does not lead again, with its token, when the loop continues in
-// time.
-func TestLeadership_BlockedLoop(t *testing.T) {
+// TestLeadership_ExpiresWhileLoopIsBlocked fails if a leadership does not expire in time while the loop
+// of its node is blocked, or if the candidate does not lead again, with its token, when the loop
+// continues in time.
+func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
 		c := startCandidate(t, h.node(p), "e")
@@ -363,9 +364,9 @@ func TestResign_BeforeJoining(t *testing.T) {
 	})
 }
 
-// TestResign_ExpiredCandidate fails if Resign returns nil although the candidate, which had expired, is
-// queued afterwards: its peer has requested that before.
-func TestResign_ExpiredCandidate(t *testing.T) {
+// TestResign_UnconfirmedIfCandidateMayBeQueuedAgain fails if Resign returns nil although the candidate,
+// which had expired, is queued afterwards: its peer has requested that before.
+func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		l := h.waitForLeader(t)
 		p := h.others(l)[0]
@@ -380,7 +381,7 @@ func TestResign_ExpiredCandidate(t *testing.T) {
 		heal()
 		waitFor(t, "the peer knows", func() bool { return !isQueued(p) })
 		h.net.Delay(p.Addr, l.Addr, time.Second)
-		time.Sleep(700 * time.Millisecond) // a heartbeat and a tick, after which the request is in flight
+		time.Sleep(700 * time.Millisecond) // wait for a heartbeat and a tick, after which the request is in flight
 		if c.Resign() == nil {
 			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 				require.False(t, isQueued(l))
@@ -419,9 +420,9 @@ func TestResign_WithoutMajority(t *testing.T) {
 	})
 }
 
-// TestCandidates_BlockedStateMachine fails if a blocked state machine delays a resignation, or the
+// TestCandidates_NotDelayedByBlockedStateMachine fails if a blocked state machine delays a resignation, or the
 // notification that an election has ended, at its peer.
-func TestCandidates_BlockedStateMachine(t *testing.T) {
+func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
 		deleteElection(t, h.node(p), "over")
@@ -490,9 +491,9 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 	}, slowElections)
 }
 
-// TestCandidate_OfRemovedPeer fails if the candidacy at a removed peer does not end, or no other
+// TestCandidate_EndsAtRemovedPeer fails if the candidacy at a removed peer does not end, or no other
 // candidate leads.
-func TestCandidate_OfRemovedPeer(t *testing.T) {
+func TestCandidate_EndsAtRemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		removed := h.peers[0]
 		c := startLeader(t, h.node(removed), "e")
@@ -507,9 +508,10 @@ func TestCandidate_OfRemovedPeer(t *testing.T) {
 	})
 }
 
-// TestStopGuard fails if a leadership does not end when the remaining lease is as long as the stop
-// guard, or if the candidate does not lead again when a lease that has not expired is renewed.
-func TestStopGuard(t *testing.T) {
+// TestStopGuard_LeadershipEndsBeforeLease fails if a leadership does not end when the remaining lease
+// is as long as the stop guard, or if the candidate does not lead again when a lease that has not
+// expired is renewed.
+func TestStopGuard_LeadershipEndsBeforeLease(t *testing.T) {
 	const guard = 400 * time.Millisecond
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)

@@ -27,10 +27,10 @@ func ProposeGuarded(ctx context.Context, n *Node, election string, token int64, 
 	return n.proposeGuarded(ctx, entry.Guard{Election: election, Token: uint64(token)}, id, data)
 }
 
-// ClientAddress is clientAddress.
+// ClientAddress exports clientAddress to the tests.
 var ClientAddress = clientAddress
 
-// ChangeError returns the error of DeleteElection if the log returns err.
+// ChangeError returns the error that DeleteElection returns if the log returns err.
 func ChangeError(ctx context.Context, n *Node, err error) error {
 	return changeError(ctx, n, entry.Op{Do: entry.End, Election: "e"}, err)
 }

@@ -43,20 +43,20 @@ func (n *Node) checkPeers() error {
 	all.Wait()
 	for _, err := range fatal {
 		if err != nil {
-			return err // the first error suffices
+			return err // the error of one peer suffices to stop
 		}
 	}
 	return nil
 }
 
-// setFounding makes the configuration that of the founding.
+// setFounding stores the configuration as that with which this peer founds the cluster.
 func (n *Node) setFounding() {
 	n.owner.Founding = identity.Founding(n.cfg.Cluster, n.cfg.Peers, n.cfg.Window, n.cfg.ElectionTimeout)
 	n.owner.Founders = identity.Founders(n.cfg.Peers, n.cfg.Window, n.cfg.ElectionTimeout)
 }
 
 // foundCluster creates the first snapshot of the cluster, of entry 1. All founding peers create the
-// same.
+// same snapshot.
 func (n *Node) foundCluster() (*snapshot.Reader, error) {
 	n.setFounding()
 	if err := n.checkPeers(); err != nil {
@@ -78,9 +78,10 @@ func (n *Node) foundCluster() (*snapshot.Reader, error) {
 }
 
 // mustFoundAgain reports whether the directory contains only a founding, which had another
-// configuration: then this peer has neither voted nor stored an entry, and no cluster of that founding
-// has included it. If a peer of an established cluster refuses the new founding, the directory remains
-// as it is: its founding can be that of the cluster, and the configuration can list later peers.
+// configuration: then this peer has neither voted nor stored an entry, and no cluster that was founded
+// with the other configuration has included it. If a peer of an established cluster refuses the new
+// configuration, the directory is not changed, because the cluster may have been founded with the
+// configuration in the directory, and the new one may list later peers.
 func (n *Node) mustFoundAgain(index uint64) (bool, error) {
 	if index != 1 || !n.cfg.isFounder() {
 		return false, nil
@@ -110,7 +111,7 @@ func (n *Node) mustFoundAgain(index uint64) (bool, error) {
 	n.owner.Founding, n.owner.Founders, n.owner.Complete = "", "", false
 	err = n.owner.Write(n.fs)
 	if err == nil {
-		err = identity.WritePeers(n.fs, nil) // peers that met this one because of the same mistake
+		err = identity.WritePeers(n.fs, nil) // forget the peers that this peer has met because of the wrong configuration
 	}
 	if err != nil {
 		return false, fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)

@@ -39,7 +39,7 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, first.Err())
 
-		// The first peer with the right list does not stop because of the wrong one.
+		// The first peer with the right list does not stop when it meets the peer with the wrong list.
 		h.startPeer(b)
 		time.Sleep(time.Minute)
 		for _, p := range []api.Peer{a, b} {
@@ -61,15 +61,15 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 		h.startPeer(a)
 		h.requireUpdates(t, h.peers, "a")
 		require.Contains(t, h.logged(a), "founding the cluster again")
-		// Nothing is founded again after that.
+		// A peer with a wrong list does not found an established cluster again.
 		h.restart(t, a, wrong)
 		h.requireUpdates(t, h.peers, "a")
 	})
 }
 
-// TestFounding_AllWrong fails if peers that were all started with a wrong list cannot be started with the
-// right one, one after another.
-func TestFounding_AllWrong(t *testing.T) {
+// TestFounding_AllPeersWithWrongListCanBeCorrected fails if peers that were all started with a wrong
+// list cannot be started with the right one, one after another.
+func TestFounding_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		wrong := founders(h.peers[0], api.Peer{ID: "p1", Addr: "mistyped:1"}, h.peers[2])
@@ -86,9 +86,9 @@ func TestFounding_AllWrong(t *testing.T) {
 	})
 }
 
-// TestFounding_LaterList fails if a founding peer that has received nothing founds the cluster again
-// because its configuration lists later peers.
-func TestFounding_LaterList(t *testing.T) {
+// TestFounding_NotRepeatedWithLaterPeers fails if a founding peer that has received nothing founds the
+// cluster again because its configuration lists later peers.
+func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]

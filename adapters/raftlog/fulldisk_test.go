@@ -35,13 +35,13 @@ func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string
 	return nil
 }
 
-// TestFullDisks fails if full disks, which are full at the same time if they are equal, stop peers or
-// elections, or if updates are not accepted again when there is space.
+// TestFullDisks fails if disks that are full at the same time, because they have the same size, stop
+// peers or elections, or if updates are not accepted again when there is space.
 func TestFullDisks(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		c := startLeader(t, h.node(leader), "e")
-		for _, p := range h.peers { // enough for small files, but not for a segment
+		for _, p := range h.peers { // enough space for small files, but not for a segment
 			h.disks[p.ID].SetSpace(h.disks[p.ID].Used() + 16<<10)
 		}
 		applied := fillDisk(t, h.node(h.others(leader)[0]))
@@ -128,9 +128,10 @@ func TestFullDisk_OfFollower(t *testing.T) {
 	})
 }
 
-// TestFullDisk_AtStart fails if a peer that starts while its disk is full reports damaged data, or anything
-// else that an operator would not repeat, or if it does not start when there is space.
-func TestFullDisk_AtStart(t *testing.T) {
+// TestFullDisk_PeerStartsWhenThereIsSpace fails if a peer that starts while its disk is full reports
+// damaged data, or anything else that an operator would not repeat, or if it does not start when there
+// is space.
+func TestFullDisk_PeerStartsWhenThereIsSpace(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.proposeAll(t, leader, "first")

@@ -42,7 +42,7 @@ type harness struct {
 	disks    map[string]*testenv.Disk
 	nodes    map[string]*raftlog.Node
 	machines map[string]*recorder
-	logs     map[string]*bytes.Buffer // of each peer, of all its processes
+	logs     map[string]*bytes.Buffer // the logs of all processes of each peer, by its ID
 	mu       sync.Mutex
 }
 
@@ -173,8 +173,8 @@ type recorder struct {
 	mu      sync.Mutex
 	applied uint64
 	updates []string
-	before  func(io.Writer) error // is called before a snapshot writes its data
-	err     error                 // is returned by Apply
+	before  func(io.Writer) error // called before a snapshot writes its data
+	err     error                 // the error that Apply returns
 }
 
 func (r *recorder) LastApplied() (uint64, error) { return 0, nil }

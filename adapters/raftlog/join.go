@@ -52,8 +52,8 @@ func (n *Node) joinCluster() (*snapshot.Reader, error) {
 }
 
 // fetchSnapshot receives a snapshot from one peer. This peer then belongs to the cluster of p. It
-// returns an error if p sends nothing for half of JoinTimeout. The limit is long because p reads
-// and verifies its snapshot before it sends it.
+// returns an error if p sends nothing for half of JoinTimeout. This limit is long because p reads and
+// verifies its snapshot before it sends it.
 func (n *Node) fetchSnapshot(ctx context.Context, p api.Peer) (*snapshot.Reader, error) {
 	l, err := n.dialPeer(ctx, p)
 	if err != nil {
@@ -77,7 +77,7 @@ func (n *Node) fetchSnapshot(ctx context.Context, p api.Peer) (*snapshot.Reader,
 
 // dialPeer connects to a peer like a client that requests a stream, with the identity of this peer.
 func (n *Node) dialPeer(ctx context.Context, p api.Peer) (*link.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, transport.DialTimeout) // less than JoinTimeout by default
+	ctx, cancel := context.WithTimeout(ctx, transport.DialTimeout) // DialTimeout is less than the default of JoinTimeout
 	defer cancel()
 	conn, err := n.cfg.Dial(ctx, p.Addr)
 	if err != nil {

@@ -21,8 +21,8 @@ type knownPeers struct {
 	registry identity.Registry
 	stored   map[string]string   // the instances that are on disk
 	unstored bool                // the registry differs from the file, because a write has failed
-	refusals identity.Refusals   // of this peer by others
-	reported transport.Reporters // refusals that were logged, by the IDs of the peers
+	refusals identity.Refusals   // the refusals of this peer by others
+	reported transport.Reporters // limit how often the refusals of each peer are logged, by its ID
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
 	instances atomic.Pointer[map[string]string]
@@ -77,7 +77,7 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 	switch {
 	case refused != nil:
 		return refused
-	case h.Purpose != link.PurposeRaft: // such a connection does not show which process uses the ID
+	case h.Purpose != link.PurposeRaft: // a connection of another purpose does not prove which process uses the ID
 		return nil
 	case n.isMember(h.ID):
 		return n.meet(h.ID, h.Claim)
@@ -107,7 +107,7 @@ func (n *Node) meet(id string, c link.Claim) error {
 	if first {
 		delete(k.registry.Peers, id)
 	}
-	return err // otherwise a peer with another directory could use the ID after a restart
+	return err // the claim must be on disk, because otherwise another directory could use the ID after a restart
 }
 
 // learnInstances adds the identities of members that other members have sent.

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// While the disk is full, only peers whose instance is on disk are accepted. When there is space
-// again, the instances of the others are stored.
+// TestAcceptHandshake_FullDisk fails if a peer is accepted whose instance cannot be written because the
+// disk is full, or if the instances of other peers are not stored when there is space again.
 func TestAcceptHandshake_FullDisk(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
@@ -46,8 +46,8 @@ func TestAcceptHandshake_FullDisk(t *testing.T) {
 }
 
 // TestAcceptHandshake_OnlyMembers fails if a process that is not a member, or whose connection does not
-// carry the Raft protocol, changes what this peer knows about an ID, also after the log has made the ID a
-// member: another process may use the ID by then. It fails as well if a member is not known.
+// carry the Raft protocol, changes what this peer knows about an ID, also after the log has made the ID
+// a member: another process may use the ID by then. It also fails if a member is not recorded.
 func TestAcceptHandshake_OnlyMembers(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}

@@ -158,9 +158,9 @@ func TestIdentity_LostVoterJoins(t *testing.T) {
 	})
 }
 
-// TestIdentity_SecondFounding fails if a peer that founds a second configuration of the cluster takes
-// part.
-func TestIdentity_SecondFounding(t *testing.T) {
+// TestIdentity_RejectsPeerOfSecondFounding fails if a peer that founds a second configuration of the
+// cluster takes part.
+func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "a")
 		d := peerInfo(3)
@@ -170,7 +170,7 @@ func TestIdentity_SecondFounding(t *testing.T) {
 		h.proposeAll(t, h.peers[0], "b")
 		h.requireUpdates(t, h.peers, "a", "b")
 		require.Empty(t, membershipOf(t, h.node(h.peers[0])).Learners)
-		h.startPeer(d) // its configuration is that of a joining peer: it has not founded a cluster
+		h.startPeer(d) // the configuration of this peer is that of a joining peer, so it does not found a cluster
 		h.requireUpdates(t, []api.Peer{d}, "a", "b")
 	})
 }
@@ -242,7 +242,7 @@ func TestIdentity_RestartIsNotACopy(t *testing.T) {
 				h.proposeAll(t, p, "a")
 			}
 		}
-		// Its connections are not closed, so the other peers do not notice that it stopped.
+		// The connections of the first peer are not closed, so the other peers do not notice that it stopped.
 		p := h.peers[0]
 		heal := h.isolate(p)
 		h.disks[p.ID] = h.disks[p.ID].Crash()
@@ -253,8 +253,9 @@ func TestIdentity_RestartIsNotACopy(t *testing.T) {
 	})
 }
 
-// TestRefusal_ByMinority fails if a peer with entries stops although no majority of the voters refuses it.
-func TestRefusal_ByMinority(t *testing.T) {
+// TestRefusal_ByMinorityDoesNotStopPeer fails if a peer with entries stops although no majority of the
+// voters refuses it.
+func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		n := h.node(a)
@@ -262,7 +263,7 @@ func TestRefusal_ByMinority(t *testing.T) {
 		for _, reason := range []link.Reason{
 			link.ReasonFounding, link.ReasonRunning, link.ReasonCluster, link.ReasonRecovered, link.ReasonInstance, link.ReasonEarlier, link.ReasonUncommitted,
 		} {
-			for range 12 { // longer than a majority must refuse a peer
+			for range 12 { // together longer than the time for which a majority must refuse a peer before it stops
 				n.HandleRefusal(b.ID, &link.RefusedError{Reason: reason})
 				n.HandleRefusal("z", &link.RefusedError{Reason: reason})
 				time.Sleep(time.Second)
@@ -305,7 +306,8 @@ func TestKnownPeers_WrongRecordsOfOnePeer(t *testing.T) {
 				h.damagePeers(t, c, wrong...)
 				h.startPeer(c)
 				for range 3 {
-					time.Sleep(15 * time.Second) // longer than a majority must refuse a peer
+					// Longer than the time for which a majority must refuse a peer before it stops.
+					time.Sleep(15 * time.Second)
 					h.proposeAll(t, b, "b")
 					for _, p := range []api.Peer{a, b} {
 						h.restart(t, p)
@@ -313,7 +315,7 @@ func TestKnownPeers_WrongRecordsOfOnePeer(t *testing.T) {
 				}
 				h.requireUpdates(t, []api.Peer{a, b}, "a", "b", "b", "b")
 				require.Contains(t, h.logged(b), "another peer refuses this one")
-				// The remedy that b has logged.
+				// This is the remedy that peer b has logged.
 				require.NoError(t, h.stopPeer(c))
 				require.NoError(t, h.disks[c.ID].Remove(identity.PeersFile))
 				h.startPeer(c)

@@ -22,7 +22,7 @@ import (
 
 // operation is an update, or a read of all updates, by one client.
 type operation struct {
-	update string // is empty for a read
+	update string // the update; empty for a read
 	read   []string
 }
 
@@ -137,7 +137,7 @@ func readAtAnyPeer(t *testing.T, h *harness, r *rand.Rand) []string {
 	for {
 		p := h.peers[r.IntN(3)]
 		n := h.node(p)
-		sm := h.machine(p) // if it belongs to a newer node than n, then n has stopped
+		sm := h.machine(p) // if the machine belongs to a newer node than n, then n has stopped
 		if n == nil {
 			time.Sleep(time.Millisecond)
 			continue

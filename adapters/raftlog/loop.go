@@ -12,12 +12,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// loopRequest is a request with the channel for its reply. The loop does not use it after it has sent
-// the reply, which it does once. So the caller can use it again then.
+// loopRequest is a request with the channel for its reply. The loop sends one reply, and does not use
+// the request after that, so that the caller can use it again.
 type loopRequest struct {
 	core.Request
 	reply chan core.Reply // receives the reply; has capacity 1, so that the loop does not wait
-	ctx   context.Context // of the caller; if it is done, the request is not started
+	ctx   context.Context // the context of the caller; if it is done, the request is not started
 }
 
 // runLoop owns the core. It receives all inputs over channels, and passes all output to queues and
@@ -25,7 +25,7 @@ type loopRequest struct {
 func (n *Node) runLoop(c *core.Core) {
 	l := &loopState{n: n, c: c, waiting: map[uint64]chan core.Reply{}, dropped: transport.Reporters{}}
 	n.loop = l
-	defer n.lease.Store(nil) // no leadership is renewed any more
+	defer n.lease.Store(nil) // ends all leaderships when the loop ends
 	defer func() {
 		if r := recover(); r != nil {
 			fault, ok := r.(core.Fault)
@@ -40,7 +40,7 @@ func (n *Node) runLoop(c *core.Core) {
 	defer tick.Stop()
 	notice := time.NewTimer(c.UntilNotice())
 	defer notice.Stop()
-	noticeSet := false // the timer notice is set
+	noticeSet := false // reports whether the timer notice is set
 	frames, unreachable := n.net.Received(), n.net.Unreachable()
 	l.now = time.Now()
 	c.Advance()
@@ -62,7 +62,7 @@ func (n *Node) runLoop(c *core.Core) {
 			if !ok {
 				return
 			}
-			n.completed.report(c) // it may refer to them
+			n.completed.report(c) // the requests to the core may refer to these results
 			l.receiveFrame(f.From.ID, f.Data)
 		case r := <-n.requests:
 			l.acceptRequest(r)
@@ -74,7 +74,7 @@ func (n *Node) runLoop(c *core.Core) {
 			c.ReportUnreachable(id)
 		}
 		l.handleInputs()
-		if n.ctx.Err() != nil { // after a fault nothing is sent
+		if n.ctx.Err() != nil { // nothing may be sent after a fault
 			return
 		}
 		l.handleOutput()
@@ -119,18 +119,19 @@ func (l *loopState) handleInputs() {
 	}
 }
 
-// loopState is the core, and what the loop needs to pass inputs to it and outputs from it.
+// loopState contains the core, and what the loop needs to pass inputs to the core and to handle its
+// outputs.
 type loopState struct {
 	n        *Node
 	c        *core.Core
-	now      time.Time                  // before the inputs of this iteration
+	now      time.Time                  // the time before the inputs of this iteration
 	lease    time.Duration              // the published lease, on the node's clock
 	token    uint64                     // token of the last request
 	waiting  map[uint64]chan core.Reply // where the callers wait for replies, by token
 	hadLease bool                       // the node had a lease when candidates were last signaled
-	leaseEnd time.Duration              // when the lease expires, as of that time
-	dropped  transport.Reporters        // errors of frames, by their texts
-	removed  bool                       // it is known that this peer was removed
+	leaseEnd time.Duration              // when the lease expires, as it was then
+	dropped  transport.Reporters        // limit how often each error of frames is logged, by its text
+	removed  bool                       // this peer knows that it was removed from the cluster
 
 	compactions []*compactionWaiter
 }
@@ -165,15 +166,15 @@ func (l *loopState) addWaiting(reply chan core.Reply) (token uint64) {
 	return l.token
 }
 
-// abandonChange replies to a request for a change of the voters whose caller does not wait any
-// longer, if it is certain that nothing was changed; see [core.Core.AbandonChange].
+// abandonChange replies to a request for a change of the voters whose caller does not wait any longer,
+// if it is certain that nothing was changed.
 func (l *loopState) abandonChange(reply chan core.Reply) bool {
 	for token, r := range l.waiting {
 		if r == reply {
 			return l.c.AbandonChange(token)
 		}
 	}
-	return true // it has a reply, or was not received yet and will not be started
+	return true // the request has a reply, or the loop has not received it and will not start it
 }
 
 // handleOutput passes on the output of the core.
@@ -189,7 +190,8 @@ func (l *loopState) handleOutput() {
 	}
 	status := l.c.Status()
 	if status.Lease < l.lease {
-		l.publishLease(status.Lease) // before a frame is sent that ends it, such as a vote for another leader
+		// Shorten the lease before a frame is sent that ends it, such as a vote for another leader.
+		l.publishLease(status.Lease)
 	}
 	for _, f := range out.Frames {
 		n.net.Send(f.To, f.Urgent, f.Data)
@@ -206,7 +208,7 @@ func (l *loopState) handleOutput() {
 		wake = wake || !w.CanWait()
 	}
 	if wake {
-		signal(n.writes.added) // not before all are added, so that they share one sync
+		signal(n.writes.added) // signal after all writes are added, so that they share one sync
 	}
 	if out.AllElections || len(out.Apply) > 0 {
 		n.publishSkips(l.c)
@@ -239,7 +241,7 @@ func (l *loopState) handleOutput() {
 		n.publishStanding(l.c)
 	}
 	if out.PeersChanged {
-		n.spawn(n.net.CheckPeers) // a process that was connected before it was a member is met now
+		n.spawn(n.net.CheckPeers) // record the processes that were connected before they became members
 	}
 	l.publishLease(status.Lease)
 	if status.Role == core.Removed && !l.removed {
@@ -252,8 +254,8 @@ func (l *loopState) handleOutput() {
 	l.signalCandidates(out, status.Lease)
 }
 
-// publishElections publishes changed queues to candidates and observers. It does so before the lease is
-// published, which may have been granted for these changes, see Election.leadershipDeadline.
+// publishElections publishes changed queues to candidates and observers. It must be called before the
+// lease is published, because the lease may have been granted for these changes.
 func (l *loopState) publishElections(out core.Output) {
 	if !out.AllElections && len(out.Elections) == 0 {
 		return
@@ -263,7 +265,7 @@ func (l *loopState) publishElections(out core.Output) {
 	defer l.n.mu.Unlock()
 	for e := range l.n.elections {
 		if slices.Contains(out.Ended, e.ID()) {
-			e.ended.Store(true) // the election may have been restarted since
+			e.ended.Store(true) // set ended even if the election was restarted in the meantime
 		}
 		if out.AllElections || slices.Contains(out.Elections, e.name) {
 			e.publishQueue(elections.Get(e.name))
@@ -281,7 +283,8 @@ func (l *loopState) signalCandidates(out core.Output, leaseEnd time.Duration) {
 	n := l.n
 	now := nodeClock{n}.Now()
 	hasLease := leaseEnd > now
-	// A lease that has expired and was renewed is a change as well, even if no candidate has noticed.
+	// The candidates are also signaled if a lease has expired and was renewed, even if no candidate has
+	// noticed the expiry.
 	all := out.AllElections || hasLease != l.hadLease || hasLease && l.leaseEnd <= now
 	l.hadLease, l.leaseEnd = hasLease, leaseEnd
 	if !all && len(out.Elections) == 0 {
@@ -305,8 +308,8 @@ func (n *Node) publishStatus(status core.Status) {
 
 // publishLease publishes the time at which the lease expires. A time consists of readings of the
 // monotonic clock and of the wall clock, which is compared to detect that the machine was suspended.
-// So both are of the time at which the lease was granted: since Open the wall clock may have been
-// set, and the machine may have been suspended.
+// Both readings must be those of the time at which the lease was granted, because the wall clock may
+// have been set since Open, and the machine may have been suspended.
 func (l *loopState) publishLease(until time.Duration) {
 	if until == l.lease {
 		return
@@ -320,7 +323,8 @@ func (l *loopState) publishLease(until time.Duration) {
 	l.n.lease.Store(&end)
 }
 
-// standing contains the result of core.Established, and all members according to the log.
+// standing contains whether this peer is established, as core.Established reports it, and all members
+// according to the log.
 type standing struct {
 	members     []api.Peer
 	established bool

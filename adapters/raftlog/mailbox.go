@@ -20,7 +20,7 @@ func (m *mailbox[T]) add(items ...T) {
 	signal(m.added)
 }
 
-// addSilently adds elements that the goroutine receives with the next ones.
+// addSilently adds elements without waking the goroutine, which receives them with the next elements.
 func (m *mailbox[T]) addSilently(items ...T) {
 	m.mu.Lock()
 	m.items = append(m.items, items...)

@@ -70,7 +70,7 @@ func TestJoin_WithoutPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		start := time.Now()
-		var logs bytes.Buffer // only one goroutine logs until Open returns
+		var logs bytes.Buffer // needs no lock, because only one goroutine logs until Open returns
 		_, err := h.openPeer(peerInfo(3), func(c *raftlog.Config) {
 			c.JoinTimeout, c.Logger = 5*time.Second, slog.New(slog.NewTextHandler(&logs, nil))
 		})
@@ -82,9 +82,9 @@ func TestJoin_WithoutPeers(t *testing.T) {
 	})
 }
 
-// TestJoin_ShorterWindow fails if a peer whose window is shorter than that of the cluster does not log
-// that it is ignored, or another peer logs it.
-func TestJoin_ShorterWindow(t *testing.T) {
+// TestJoin_LogsThatShorterWindowIsIgnored fails if a peer whose window is shorter than that of the
+// cluster does not log that it is ignored, or another peer logs it.
+func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		h.startPeer(peerInfo(3), shortWindow)
@@ -217,7 +217,7 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, index, again)
 
-		time.Sleep(5 * time.Second) // the removed peers continue to run
+		time.Sleep(5 * time.Second) // leave the removed peers time to disturb the new ones
 		var terms []uint64
 		for _, p := range fresh {
 			require.ElementsMatch(t, fresh, membershipOf(t, h.node(p)).Voters)
@@ -287,14 +287,14 @@ func TestChangePeers_Invalid(t *testing.T) {
 	})
 }
 
-// TestJoin_RemovedPeer fails if a removed peer is admitted.
+// TestJoin_RemovedPeer fails if a removed peer joins again under its ID.
 func TestJoin_RemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.startPeer(peerInfo(3))
 		h.changeVoters(t, h.peers[0], h.peers[0], h.peers[1], peerInfo(3))
 		require.NoError(t, h.stopPeer(h.peers[2]))
 		h.mu.Lock()
-		delete(h.disks, h.peers[2].ID) // it restarts with an empty directory as a joining peer
+		delete(h.disks, h.peers[2].ID) // the peer restarts with an empty directory, as a joining peer
 		h.mu.Unlock()
 		_, err := h.openPeer(h.peers[2], founders(h.peers[0], h.peers[1], peerInfo(3)))
 		require.ErrorIs(t, err, api.ErrIdentity)
@@ -320,8 +320,8 @@ func TestChangePeers_Concurrent(t *testing.T) {
 }
 
 // TestChangePeers_LeaderCrashes fails if a change whose leader crashes at any moment is neither
-// completed by the next leader nor without effect, or if the caller does not learn the outcome. It is
-// defect Z10 of ØMQ Raft as well.
+// completed by the next leader nor without effect, or if the caller does not learn the outcome. This
+// covers defect Z10 of ØMQ Raft.
 func TestChangePeers_LeaderCrashes(t *testing.T) {
 	for after := range 8 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -373,7 +373,7 @@ func TestIdentity_WipedVoter(t *testing.T) {
 		h.proposeAll(t, leader, numbered("a", 10)...)
 		h.crashPeer(wiped)
 		delete(h.disks, wiped.ID)
-		heal := h.isolate(wiped) // it founds the cluster again
+		heal := h.isolate(wiped) // the isolated peer founds the cluster again
 		n := h.startPeer(wiped)
 		heal()
 		waitFor(t, "the peer has stopped", func() bool { return n.Err() != nil })
@@ -388,8 +388,9 @@ func TestIdentity_WipedVoter(t *testing.T) {
 	})
 }
 
-// TestMove fails if other peers do not learn the new address of a peer, or do not reach it there.
-func TestMove(t *testing.T) {
+// TestMove_OtherPeersUseNewAddress fails if other peers do not learn the new address of a peer, or do
+// not reach it there.
+func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		h.proposeAll(t, a, numbered("x", 20)...)
@@ -403,7 +404,7 @@ func TestMove(t *testing.T) {
 			})
 		})
 		require.Empty(t, membershipOf(t, h.node(a)).Removed)
-		// The other peers dial the new address, also without a connection from there.
+		// The other peers dial the new address, even without a connection from that address.
 		require.NoError(t, h.stopPeer(c))
 		h.proposeAll(t, a, "a and b")
 		h.startPeer(c)
@@ -426,9 +427,9 @@ func TestMove(t *testing.T) {
 // movedTo returns the peer with another address.
 func movedTo(p api.Peer, i int) api.Peer { return api.Peer{ID: p.ID, Addr: fmt.Sprintf("host%d:1", i)} }
 
-// TestMove_All fails if peers that have all moved at the same time do not become a cluster again, or if
-// they do not know their new addresses after that.
-func TestMove_All(t *testing.T) {
+// TestMove_AllPeersAtOnce fails if peers that have all moved at the same time do not become a cluster
+// again, or if they do not know their new addresses after that.
+func TestMove_AllPeersAtOnce(t *testing.T) {
 	for name, stays := range map[string]int{"all of three": 0, "two of three": 1} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -444,7 +445,8 @@ func TestMove_All(t *testing.T) {
 				waitFor(t, "the log contains the addresses", func() bool {
 					return slices.Equal(membershipOf(t, h.node(h.peers[1])).Voters, h.peers)
 				})
-				// The log suffices: the configuration lists the former addresses.
+				// The peers find the new addresses in the log, because the configuration lists the
+				// former ones.
 				h.stopAll()
 				founded := []api.Peer{peerInfo(0), peerInfo(1), peerInfo(2)}
 				for i, p := range h.peers {

@@ -34,8 +34,8 @@ type Node struct {
 	log   *slog.Logger
 	files *filelog.Log
 	net   *transport.Transport
-	// clients serves the connections of clients, and joining those of peers that fetch a snapshot. The
-	// limits are separate, so that clients do not prevent a peer from joining.
+	// clients serves the connections of clients, and joining those of peers that fetch a snapshot.
+	// Their limits are separate, so that clients cannot prevent a peer from joining.
 	clients, joining *rpc.Server
 	lock             io.Closer
 
@@ -51,7 +51,7 @@ type Node struct {
 	idle      sync.Pool           // *loopRequests that can be used again
 	writes    *mailbox[writeTask] // what runWriter must write
 	apply     *mailbox[applyTask] // what runApplier must apply
-	completed *completions        // what they have written and applied, for the loop
+	completed *completions        // the results of runWriter and runApplier, for the loop
 
 	loop       *loopState                // used by the goroutine of the loop only
 	staged     map[uint64]string         // received snapshots that are not installed, by index; used by the goroutine of the loop only
@@ -150,11 +150,13 @@ func (n *Node) openFiles() error {
 	if err = errors.Join(err, snap.Close()); err != nil {
 		return fmt.Errorf("%w: snapshot: %w", api.ErrFault, err)
 	}
-	// This directory is new, and the cluster knows the peer as a voter: that was another directory.
+	// The directory is new, but the log says that this peer is a voter, so it has voted with another
+	// directory.
 	if n.joined && state.Members.IsVoter(replica.RaftID(n.cfg.Cluster, n.cfg.ID)) {
 		return identityErrorf("peer %s is a voter of the cluster, and its directory %s is empty%s", n.cfg.ID, n.cfg.Dir, remedies[link.ReasonInstance])
 	}
-	// The window is never shortened, so later entries of the log cannot make it equal.
+	// The window of a cluster is never shortened, so this peer keeps a shorter window than the cluster.
+	// Log that once.
 	if n.cfg.Window < state.Window {
 		n.log.Warn("the window of this peer is ignored, because that of the cluster is longer: configure the same one at all peers",
 			"window", n.cfg.Window, "cluster-window", state.Window)
@@ -191,8 +193,9 @@ type nodeClock struct{ n *Node }
 func (c nodeClock) Now() time.Duration { return time.Since(c.n.startedAt) }
 func (c nodeClock) Wall() time.Time    { return time.Now().Round(0) }
 
-// openLog opens the log, and resets it to start after the snapshot if it belongs to another history:
-// the machine was stopped between the two steps in which a snapshot is installed.
+// openLog opens the log. If the log does not match the snapshot, because the machine was stopped
+// between the two steps of installing that snapshot, openLog resets the log to start after the
+// snapshot.
 func (n *Node) openLog(meta snapshot.Meta) error {
 	files, err := filelog.Open(n.fs, logDir, filelog.Options{SegmentSize: n.cfg.segment})
 	if err != nil {
@@ -256,7 +259,7 @@ func (n *Node) startGoroutines(c *core.Core) error {
 	go func() {
 		<-n.ctx.Done()
 		n.net.Close()
-		n.spawn(nil) // a concurrent call of spawn has added its goroutine; later calls start nothing
+		n.spawn(nil) // wait for a concurrent call of spawn to add its goroutine; later calls start nothing
 		n.tasks.Wait()
 		n.releaseResources()
 		close(n.ended)
@@ -385,7 +388,7 @@ func (n *Node) callLoop(ctx context.Context, f func(*core.Core)) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	<-done // the loop has received f, and calls it
+	<-done // the loop has received f, so it will call f
 	return nil
 }
 
@@ -406,7 +409,7 @@ func (n *Node) handOverLog() {
 			s := c.Status()
 			isLeader = s.Role == core.Leader && len(c.Replica().Members.Voters) > 1
 			if term != 0 && s.Term != term {
-				isLeader = false // the next leader, which is being closed as well, has handed over to this peer
+				isLeader = false // the next leader is being closed as well, and has handed over to this peer
 			}
 			if isLeader {
 				term = s.Term

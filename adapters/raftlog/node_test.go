@@ -43,7 +43,7 @@ func TestDisk_WriteFails(t *testing.T) {
 					for _, u := range numbered("b", 10) {
 						proposeUntilKnown(t, h.node(other), api.NewRequestID(), u)
 						want = append(want, u)
-						synctest.Wait() // the peer writes and syncs each entry separately
+						synctest.Wait() // make the peer write and sync each entry separately
 					}
 					h.requireStopped(t, p, broken, c)
 					second.waitForLeadership(t)

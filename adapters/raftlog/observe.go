@@ -123,7 +123,7 @@ func (o *observer) runObserver(ctx context.Context, node *Node) {
 			present.Leader = &leader
 		}
 		if leaders.Add(leader) {
-			latest.Send(o.out, present) // leader belongs to the receiver from now on
+			latest.Send(o.out, present) // the receiver owns the leader from now on
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestObserve(t *testing.T) {
 		o := next()
 		require.Equal(t, first.ID(), o.Leader.ID)
 		require.EqualValues(t, first.Current().Leadership.Token(), o.Leader.Token)
-		*o.Leader = leaderelection.CandidateInfo{} // it belongs to the receiver
+		*o.Leader = leaderelection.CandidateInfo{} // the receiver owns the observation, and may change it
 		others, err := raftlog.Candidates(t.Context(), n, "other")
 		require.NoError(t, err)
 		require.Empty(t, others)

@@ -97,7 +97,7 @@ func (n *Node) ChangePeers(ctx context.Context, id api.RequestID, voters []api.P
 // or [api.ErrFault].
 func (n *Node) Sync(ctx context.Context) error { return n.readLinearizable(ctx, (*core.Core).Read) }
 
-// readLinearizable makes reads, by Read or ReadReplica of the core, until one has succeeded. Later
+// readLinearizable calls read, which is Read or ReadReplica of the core, until it has succeeded. Later
 // reads wait for the index of the first reply, because more entries may be committed all the time.
 func (n *Node) readLinearizable(ctx context.Context, read func(c *core.Core, token, index uint64, deadline time.Duration)) error {
 	index := uint64(0)
@@ -126,7 +126,7 @@ func (n *Node) readLinearizable(ctx context.Context, read func(c *core.Core, tok
 	}
 }
 
-// proposeUntilKnown proposes a request until it is certain that it is, or will not be, applied.
+// proposeUntilKnown proposes a request until it is certain whether the request is applied.
 func (n *Node) proposeUntilKnown(ctx context.Context, r core.Request) (uint64, error) {
 	var last error // the error of the last attempt
 	stopped := func(cause error) error {
@@ -193,7 +193,7 @@ func (n *Node) proposeOnce(ctx context.Context, r core.Request) (index uint64, p
 	}
 	q.Request, q.ctx = r, ctx
 	select {
-	case n.requests <- q: // without the others, in most calls: that is faster
+	case n.requests <- q: // in most calls this case alone suffices, which is faster than a select of all channels
 	default:
 		select {
 		case n.requests <- q:
@@ -231,7 +231,7 @@ func (n *Node) abandonChange(replies chan core.Reply) (certain bool) {
 	return err == nil && certain
 }
 
-// proposeOp proposes a Control entry.
+// proposeOp proposes an operation on an election, as a control entry, until its outcome is known.
 func (n *Node) proposeOp(ctx context.Context, op entry.Op) error {
 	_, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindControl, ID: api.NewRequestID(), Op: op, Forward: true})
 	return err

@@ -299,8 +299,9 @@ func TestPropose_AfterClose(t *testing.T) {
 	})
 }
 
-// TestPropose_ExceedsFrame fails if an update that exceeds the limit of frames is sent to the leader.
-func TestPropose_ExceedsFrame(t *testing.T) {
+// TestPropose_RejectsUpdateLargerThanFrame fails if an update that exceeds the limit of frames is sent
+// to the leader.
+func TestPropose_RejectsUpdateLargerThanFrame(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for _, p := range h.peers {
 			_, err := h.node(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), make([]byte, 49<<20))
@@ -310,9 +311,9 @@ func TestPropose_ExceedsFrame(t *testing.T) {
 	})
 }
 
-// TestPropose_OneSync fails if an update needs more than one write and one sync at each peer. The
+// TestPropose_SyncsOncePerPeer fails if an update needs more than one write and one sync at each peer. The
 // commit index is written with the next update, or when the peer is closed.
-func TestPropose_OneSync(t *testing.T) {
+func TestPropose_SyncsOncePerPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		h.proposeAll(t, p, "the first")
@@ -376,7 +377,7 @@ func TestElectionPropose_LaterLeadership(t *testing.T) {
 		former := c.Current().Leadership
 		heal := h.isolate(p)
 		waitFor(t, "the leadership is lost", func() bool { return former.Err() != nil })
-		time.Sleep(10 * time.Second) // until the candidate is removed from the queue
+		time.Sleep(10 * time.Second) // wait until the candidate is removed from the queue
 		heal()
 		waitFor(t, "the candidate leads again", c.isLeader)
 		l := c.Current().Leadership

@@ -31,7 +31,7 @@ type RecoverConfig struct {
 	// DryRun makes RecoverOffline return its result without changing anything.
 	DryRun bool
 
-	fs disk.FS // for tests
+	fs disk.FS // tests replace the file system
 }
 
 // Recovery is the result of [RecoverOffline].
@@ -214,7 +214,8 @@ func (r *recovery) applyLog(meta snapshot.Meta) (err error) {
 // writeRecovery gives the directory a new cluster identity, and appends the entry that makes the peer the
 // only member.
 func (r *recovery) writeRecovery(self entry.Peer) error {
-	// The identity is changed first: the entry must not exist in a log of the old cluster.
+	// Change the identity before the entry is appended, because a log of the old cluster must not
+	// contain that entry.
 	r.owner.Former = append(r.owner.Former, r.owner.Founding)
 	r.owner.Founding, r.owner.Founders = identity.Recovered(r.owner.Founding), ""
 	if err := r.owner.Write(r.fs); err != nil {

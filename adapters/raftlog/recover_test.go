@@ -58,7 +58,7 @@ func TestRecoverOffline(t *testing.T) {
 			require.Contains(t, h.logged(p), "recovered without this peer")
 			require.NoError(t, h.stopPeer(p))
 		}
-		// New peers join, also from the snapshot before the recovery.
+		// New peers join, even from a snapshot that was made before the recovery.
 		d, e := peerInfo(3), peerInfo(4)
 		joins := founders(a)
 		h.startPeer(d, joins)

@@ -1,8 +1,8 @@
 package raftlog
 
-// A program requests the candidate of another program to resign, so that the other program can
-// first end its work. The request is not in the log: the client keeps a call at the candidate's
-// peer in progress until the candidate has left.
+// This file lets a program request the candidate of another program to resign, so that the other
+// program can end its work first. The request is not in the log: the client keeps a call at the
+// candidate's peer in progress until the candidate has left.
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// ResignRequested returns a channel that is closed when a client requests this candidate's
-// resignation (RequestResign of package client). The request does nothing else: a leader
-// should stop its work and then call Resign. The channel is not closed when the candidacy
-// ends, so callers should also wait until the candidacy is over. A request that was made
-// before the call of ResignRequested is noticed if its client still waits.
+// ResignRequested returns a channel that is closed when a client requests this candidate's resignation
+// (RequestResign of package client). The request has no other effect: a leader should stop its work and
+// then call Resign. The channel is not closed when the candidacy ends, so callers should also wait
+// until the candidacy is over. A request that was made before the call of ResignRequested is noticed if
+// its client still waits.
 func (e *Election) ResignRequested() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -56,7 +56,7 @@ func exportSnapshot(dir, target string) (made Exported, err error) {
 	if err := copyTo(parent, temporary, io.NewSectionReader(r.Raw(), 0, r.Size()), r.Size()); err != nil {
 		return made, errors.Join(err, parent.Remove(temporary))
 	}
-	err = parent.Link(temporary, name) // unlike a rename, it replaces nothing
+	err = parent.Link(temporary, name) // unlike a rename, a link does not replace an existing file
 	if err = errors.Join(err, parent.Remove(temporary)); err == nil {
 		err = parent.SyncDir(".")
 	}
@@ -159,7 +159,7 @@ func restoreDirectory(cfg RestoreConfig) (made Exported, err error) {
 	return Exported{Cluster: meta.Cluster, Index: state.Index, Term: state.Term, Size: r.Size()}, owner.Write(fsys)
 }
 
-// copied writes the data of a reader.
+// copied is an io.WriterTo that writes the data of a reader.
 type copied struct{ io.Reader }
 
 func (c copied) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.Reader) }

@@ -46,9 +46,9 @@ func (h *harness) dialClient(t *testing.T, from, id string, p api.Peer, purpose 
 	return raw, conn
 }
 
-// TestServeClient_Stalled fails if the connection of a lost client is not closed, or that of a slow
-// client is.
-func TestServeClient_Stalled(t *testing.T) {
+// TestServeClient_ClosesConnectionOfLostClient fails if the connection of a lost client is not closed,
+// or that of a slow client is.
+func TestServeClient_ClosesConnectionOfLostClient(t *testing.T) {
 	for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeStream} {
 		t.Run(purpose.String(), func(t *testing.T) { testStalledClient(t, purpose) })
 	}
@@ -79,19 +79,21 @@ func testStalledClient(t *testing.T, purpose link.Purpose) {
 			require.NoError(t, err)
 			h.net.Cut(p.Addr, "client:1")
 			for range 100 {
-				go func() { _, _ = caller.Election(t.Context(), strings.Repeat("\xff", 1<<10)) }() // the reply is long
+				// The reply contains the long name.
+				go func() { _, _ = caller.Election(t.Context(), strings.Repeat("\xff", 1<<10)) }()
 			}
 		}
 		require.Contains(t, receive(t, ended), "ended")
 	}, func(c *raftlog.Config) {
-		ended = make(chan string, 1) // created in the bubble
+		ended = make(chan string, 1) // the channel must be created in the bubble
 		c.Logger = slog.New(messageHandler{slog.DiscardHandler, ended})
 	})
 }
 
-// TestServeClient_StalledFrames fails if clients that do not complete a frame occupy 64 MB together, if they prevent
-// updates of another client from the same address, or if their connections are not closed.
-func TestServeClient_StalledFrames(t *testing.T) {
+// TestServeClient_LimitsIncompleteFrames fails if clients that do not complete a frame occupy 64 MB
+// together, if they prevent updates of another client from the same address, or if their connections
+// are not closed.
+func TestServeClient_LimitsIncompleteFrames(t *testing.T) {
 	for _, c := range []struct{ clients, size, sent int }{{16, 16 << 20, 15 << 20}, {200, 16 << 20, 1 << 20}, {200, 128 << 10, 127 << 10}} {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
 			p := h.waitForLeader(t)
@@ -106,7 +108,7 @@ func TestServeClient_StalledFrames(t *testing.T) {
 			var raws []net.Conn
 			data := make([]byte, c.sent)
 			for i := range c.clients {
-				raw, _ := h.dialClient(t, "client:1", fmt.Sprint("stalled", i), p, link.PurposeClient) // each with another ID
+				raw, _ := h.dialClient(t, "client:1", fmt.Sprint("stalled", i), p, link.PurposeClient) // each connection has another client ID
 				raws = append(raws, raw)
 			}
 			for _, raw := range raws {
@@ -134,9 +136,9 @@ func TestServeClient_StalledFrames(t *testing.T) {
 	}
 }
 
-// TestServeClient_JoiningPeer fails if clients that use up the limits of an address prevent a peer with that
-// address from joining.
-func TestServeClient_JoiningPeer(t *testing.T) {
+// TestServeClient_DoesNotBlockJoiningPeer fails if clients that use up the limits of an address prevent
+// a peer with that address from joining.
+func TestServeClient_DoesNotBlockJoiningPeer(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, joins := h.waitForLeader(t), peerInfo(1)
 		dial := func() *link.Conn {

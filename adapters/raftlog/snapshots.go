@@ -70,7 +70,7 @@ func (n *Node) createSnapshot(s *core.CreateSnapshot) error {
 			case err != nil:
 				c.ReportSnapshotFailed()
 				n.loop.reportSnapshot(s.Index, 0, err)
-			case overtaken: // completeCompactions completes the callers when the core knows the newer snapshot
+			case overtaken: // completeCompactions replies to the callers when the core knows the newer snapshot
 				c.ReportSnapshotFailed()
 			default:
 				n.loop.reportSnapshot(created.Index, c.ReportSnapshotCreated(created), nil)
@@ -89,7 +89,8 @@ func (n *Node) writeSnapshot(s *core.CreateSnapshot, data io.WriterTo) (core.Sna
 	if err != nil {
 		return core.Snapshot{}, err
 	}
-	// Commit compares the snapshot with the newest one, which must not be replaced at the same time.
+	// Hold snapshotMu, because Commit compares the snapshot with the newest one, which must not be
+	// replaced at the same time.
 	n.snapshotMu.Lock()
 	defer n.snapshotMu.Unlock()
 	if err := w.Commit(); err != nil {
@@ -103,13 +104,15 @@ func (n *Node) writeSnapshot(s *core.CreateSnapshot, data io.WriterTo) (core.Sna
 	return core.Snapshot{Index: s.Index, Term: s.Term, Size: r.Size(), Members: s.Members}, nil
 }
 
-// sending contains the snapshots that are being sent, by their receivers. An earlier snapshot for the same
-// receiver, of an earlier term for example, is cancelled, and its failure is not reported: the engine would
-// take it for that of the new one, and send another one, which would abort the new one in turn.
+// sending contains the snapshots that are being sent, by their receivers. An earlier snapshot for the
+// same receiver, for example of an earlier term, is cancelled, and its failure is not reported to the
+// engine, which would think that the new snapshot has failed, and would send a third one, which would
+// abort the new one.
 type sending map[string]*context.CancelFunc
 
-// begin cancels the earlier snapshot for a receiver. The context of the new one is done when it is cancelled
-// in turn. end reports whether it is still the newest one for the receiver; it must be called once.
+// begin cancels the earlier snapshot for a receiver. The returned context is done when a newer snapshot
+// replaces this one. The returned function end must be called once; it reports whether this snapshot is
+// still the newest one for the receiver.
 func (s sending) begin(ctx context.Context, to string) (_ context.Context, cancel context.CancelFunc, end func() bool) {
 	ctx, cancel = context.WithCancel(ctx)
 	if earlier := s[to]; earlier != nil {
@@ -236,7 +239,7 @@ func (n *Node) stageSnapshot(body io.Reader, size int64) (name string, meta snap
 // checkCluster returns an error if a snapshot is not one of this cluster.
 func (n *Node) checkCluster(m snapshot.Meta) error {
 	if m.Cluster != n.cfg.Cluster {
-		return fmt.Errorf("%w: it belongs to cluster %q", api.ErrInvalid, m.Cluster)
+		return fmt.Errorf("%w: the snapshot belongs to cluster %q", api.ErrInvalid, m.Cluster)
 	}
 	return nil
 }

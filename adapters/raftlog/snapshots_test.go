@@ -158,8 +158,8 @@ func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 	for name, c := range map[string]struct {
 		breakFile func(d *testenv.Disk) error
-		// removed: Compact does not replace the file, and returns an error that names it until it is
-		// removed.
+		// removed says that the test must remove the file: Compact does not replace it, and returns an
+		// error that names it.
 		removed bool
 	}{
 		"flipped bit": {breakFile: func(d *testenv.Disk) error {
@@ -233,9 +233,9 @@ func TestSnapshot_ReceiverCrashes(t *testing.T) {
 	}
 }
 
-// TestSnapshot_OtherThanAnnounced fails if a snapshot that differs from the announced one is
-// installed, or stops a peer.
-func TestSnapshot_OtherThanAnnounced(t *testing.T) {
+// TestSnapshot_RejectedUnlessAsAnnounced fails if a snapshot that differs from the announced one is installed
+// or stops a peer.
+func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.proposeAll(t, leader, "a")
@@ -264,7 +264,7 @@ func TestSnapshot_OtherThanAnnounced(t *testing.T) {
 			{500, 8, int64(len(file)), bytes.NewReader(file), "announces a snapshot"},
 			{500, 9, 1 << 62, endless{}, "no space on the disk for a snapshot of"},
 		} {
-			// p follows the sender for at least an election timeout.
+			// With this heartbeat, p follows the sender for at least an election timeout.
 			conn.Send(p.ID, true, engineFrame(t, sender, p, &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(uint64(9))}))
 			time.Sleep(10 * time.Millisecond)
 			require.ErrorContains(t, send(c.index, c.term, c.size, c.body), c.err)
@@ -280,8 +280,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestSnapshot_OneAtATime fails if two snapshots are received at the same time.
-func TestSnapshot_OneAtATime(t *testing.T) {
+// TestSnapshot_OnlyOneIsReceivedAtATime fails if two snapshots are received at the same time.
+func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		p, sender := h.others(leader)[0], h.others(leader)[1]

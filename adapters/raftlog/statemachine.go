@@ -31,7 +31,7 @@ type StateMachine interface {
 	Restore(index uint64, r io.Reader) error
 }
 
-// noStateMachine is the state machine of a node without one, and its snapshot.
+// noStateMachine replaces the state machine of a node that has none, and is its own, empty snapshot.
 type noStateMachine struct{}
 
 func (noStateMachine) LastApplied() (uint64, error)     { return 0, nil }

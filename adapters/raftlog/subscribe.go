@@ -43,7 +43,7 @@ func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 func (s *Subscription) end(err error) {
 	s.stop()
 	s.err = err
-	close(s.done) // before Events is closed, so that Err returns the reason then
+	close(s.done) // close done before events, so that Err returns the reason when Events is closed
 	close(s.events)
 }
 
@@ -158,8 +158,7 @@ func (n *Node) readEvents(next, applied uint64) ([]api.Event, uint64, error) {
 	if next < n.publishedStatus().First {
 		return n.snapshotEvent(next)
 	}
-	// Read the skips before the entries, because they are removed when their entries are
-	// compacted.
+	// Read the skips before the entries, because the skips are removed when the entries are compacted.
 	skips := *n.skips.Load()
 	entries, err := n.files.Entries(next, applied+1, readBytes)
 	if errors.Is(err, raft.ErrCompacted) {

@@ -119,12 +119,12 @@ func TestSubscribe(t *testing.T) {
 }
 
 // TestSubscribe_Compacted fails if a subscription, or a peer that joins, does not continue after a
-// snapshot when its entries were compacted. It is defect Z1 of ØMQ Raft.
+// snapshot when its entries were compacted. This covers defect Z1 of ØMQ Raft.
 func TestSubscribe_Compacted(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		n := h.node(h.peers[0])
 		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
-		slow := n.Subscribe(t.Context(), 1) // it has not read the entries that Compact deletes
+		slow := n.Subscribe(t.Context(), 1) // this subscription has not read the entries that Compact deletes
 		defer slow.Close()
 		time.Sleep(3 * time.Minute)
 		h.proposeAll(t, h.peers[0], numbered("b", 10)...)
@@ -220,8 +220,8 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 	})
 }
 
-// TestSubscribe_Progress fails if progress is not reported twice a second, or not as fresh only while
-// the peer has contact with a leader.
+// TestSubscribe_Progress fails if progress is not reported twice a second, or if it is reported as
+// fresh while the peer has no contact with a leader, and only then.
 func TestSubscribe_Progress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)

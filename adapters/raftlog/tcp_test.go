@@ -100,7 +100,8 @@ func TestSecret(t *testing.T) {
 	} {
 		c := raftlog.Config{
 			Cluster: "tcp", ID: "stranger", Addr: "127.0.0.1:1", Listen: "127.0.0.1:0", Peers: peers, Dir: t.TempDir(),
-			Secret: secret, ElectionTimeout: 500 * time.Millisecond, JoinTimeout: 3 * time.Second, // Open waits that long
+			// Open fails after JoinTimeout.
+			Secret: secret, ElectionTimeout: 500 * time.Millisecond, JoinTimeout: 3 * time.Second,
 		}
 		spoil(&c)
 		opening.Go(func() {

@@ -92,7 +92,7 @@ func (w *writer) writeAll() error {
 	for len(w.tasks) > 0 {
 		batch, err := w.writeBatch(w.tasks)
 		if errors.Is(err, filelog.ErrNoSpace) && len(batch) > 1 {
-			batch, err = w.writeBatch(w.tasks[:1]) // there may be space for the first task
+			batch, err = w.writeBatch(w.tasks[:1]) // the first task alone may fit
 		}
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (w *writer) writeAll() error {
 	return nil
 }
 
-// finish writes the commit index, which is in the first tasks that remain.
+// finish writes the commit index, which the first remaining tasks contain.
 func (w *writer) finish() error {
 	for _, t := range append(w.tasks, w.n.writes.takeAll()...) {
 		if !t.write.CanWait() {
@@ -138,7 +138,7 @@ func (w *writer) writeBatch(tasks []writeTask) (batch []storedWrite, err error) 
 
 // complete removes the tasks of a batch, which is durable, and passes it to the loop.
 func (w *writer) complete(batch []storedWrite) {
-	// Other peers wait for these frames, so they are sent before the loop handles the result.
+	// Send these frames before the loop handles the result, because other peers wait for them.
 	urgent := false
 	for _, s := range batch {
 		w.sendFrames(s.write.Frames)
@@ -234,9 +234,9 @@ func nextBatch(tasks []writeTask) (int, filelog.Batch) {
 func (n *Node) installSnapshot(log *filelog.Appender, t writeTask, batch filelog.Batch) (*core.Installed, error) {
 	meta := t.write.Snapshot.GetMetadata()
 	if t.staged == "" {
-		return nil, fmt.Errorf("snapshot %d was not received", meta.GetIndex())
+		return nil, fmt.Errorf("install snapshot of entry %d: the snapshot was not received", meta.GetIndex())
 	}
-	if err := log.Reserve(); err != nil { // before the snapshot is installed
+	if err := log.Reserve(); err != nil { // reserve the space before the snapshot is installed
 		return nil, err
 	}
 	r, err := n.replaceSnapshot(t.staged)

@@ -21,7 +21,7 @@ import (
 const stagedName = "snap.received-1"
 
 // TestWriter_DeferredCommitBeforeSnapshot fails if a commit index that was deferred before a snapshot
-// is installed is written after it: it has an older term, which the log rejects.
+// is installed is written after it: then it has an older term than the log, which rejects it.
 func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
 	n, done := newWriter(t, 1)
 	st := replica.New([]entry.Peer{{ID: "p", Addr: "a:1", Raft: 1}}, time.Hour, time.Second)
@@ -121,10 +121,10 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 	}
 }
 
-// TestNextBatch_Size fails if the entries of many tasks, which have waited for a stalled disk, are
+// TestNextBatch_SizeIsLimited fails if the entries of many tasks, which have waited for a stalled disk, are
 // written together, because the log rejects a batch that is too large; or if a large task is not
 // written at all.
-func TestNextBatch_Size(t *testing.T) {
+func TestNextBatch_SizeIsLimited(t *testing.T) {
 	const size = 16 << 20 // the greatest MaxData
 	data := make([]byte, size)
 	var tasks []writeTask

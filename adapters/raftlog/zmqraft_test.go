@@ -53,7 +53,7 @@ func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 }
 
 // TestZ7_ReadsAndReturns fails if a partitioned peer completes a linearizable read, or causes an
-// election when it returns. TestClose_HandsOver and TestSubscribe cover the other parts of Z7: there
+// election when it returns. TestClose_LeaderHandsOverLog and TestSubscribe cover the other parts of Z7: there
 // was no hand-over, and followers served no entries.
 func TestZ7_ReadsAndReturns(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -82,7 +82,7 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		h.proposeAll(t, h.peers[0], "a")
 		leader := h.waitForLeader(t)
 		heal := h.isolate(leader)
-		for i := range 2000 { // only the leader has these entries
+		for i := range 2000 { // these entries are only in the log of the leader
 			go func() {
 				_, _ = h.node(leader).Propose(contextWithin(t, time.Minute), api.NewRequestID(), fmt.Append(nil, i))
 			}()
@@ -91,7 +91,7 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		for _, u := range numbered("b", 10) {
 			proposeUntilKnown(t, h.node(h.others(leader)[0]), api.NewRequestID(), u)
 		}
-		for _, p := range h.peers { // each request takes 20 ms
+		for _, p := range h.peers { // this delay makes each request take 20 ms
 			for _, q := range h.peers {
 				h.net.Delay(p.Addr, q.Addr, 10*time.Millisecond)
 			}
@@ -107,8 +107,8 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 	})
 }
 
-// Z10: a new leader completed a change of the peers only with the next update. See
-// TestChangePeers_LeaderCrashes, which proposes no update.
+// Z10: a new leader completed a change of the peers only with the next update.
+// TestChangePeers_LeaderCrashes covers this: it proposes no update.
 
 // Z11: request IDs within the window were removed to make room for others. See TestMaxRequestIDs.
 
@@ -122,7 +122,7 @@ func TestZ13_ContradictionStopsOnlyTheNode(t *testing.T) {
 		leader := h.waitForLeader(t)
 		p := h.others(leader)[0]
 		require.NoError(t, h.stopPeer(p))
-		old := h.disks[p.ID].Crash() // a copy from before the updates
+		old := h.disks[p.ID].Crash() // a copy of the disk from before the updates
 		h.disks[p.ID] = old.Crash()
 		h.startPeer(p)
 		h.proposeAll(t, leader, numbered("a", 20)...)

@@ -28,27 +28,27 @@ type election struct {
 	open      openFunc
 	name      string
 	heartbeat time.Duration
-	faulty    bool // faulty reports whether the network of each candidate can be cut.
-	joined    int  // joined is the number of candidates that have joined.
+	faulty    bool // whether the network of each candidate can be cut
+	joined    int  // the number of candidates that have joined
 	writes    atomic.Int64
 
 	mu         sync.Mutex
 	candidates []*candidate
-	changed    chan struct{} // changed is closed when a field of a candidate changes, and then replaced.
+	changed    chan struct{} // closed and replaced when a field of a candidate changes
 }
 
 // candidate is a candidate of an election.
 type candidate struct {
 	*changefeed.Election
 	client  client
-	network *storetest.Faulty // network is nil unless the election is faulty.
+	network *storetest.Faulty // the candidate's network; nil unless the election is faulty
 	id      string
 	ended   chan error
 	readers sync.WaitGroup
 
-	// The mutex of the election guards these fields.
+	// The mutex of the election guards the following fields.
 	status    leaderelection.Status
-	statusAt  time.Time // statusAt is when status was received.
+	statusAt  time.Time // when status was received
 	feedWorks bool
 }
 
@@ -66,7 +66,7 @@ func (s countingStore) Heartbeat(ctx context.Context, prev, next changefeed.Reco
 func newElection(b *testing.B, open openFunc, name string, heartbeat time.Duration, faulty bool, candidates int) *election {
 	b.Helper()
 	e := &election{B: b, open: open, name: name, heartbeat: heartbeat, faulty: faulty, changed: make(chan struct{})}
-	b.Cleanup(func() { // There are candidates left if a measurement has failed.
+	b.Cleanup(func() { // some candidates are left if a measurement has failed
 		for len(e.candidates) > 0 {
 			e.leave(e.candidates[0])
 		}
@@ -163,8 +163,8 @@ func (e *election) close() {
 	}
 }
 
-// await waits until find, which is called with the mutex held, returns a candidate. It also returns
-// when the status of the candidate was received.
+// await waits until find, which is called with the mutex held, returns a candidate. It returns that
+// candidate, and the time at which its status was received.
 func (e *election) await(what string, find func() *candidate) (*candidate, time.Time) {
 	e.Helper()
 	timeout := time.After(waitLimit)
@@ -207,8 +207,8 @@ func (e *election) awaitSettled() *candidate {
 	return leader
 }
 
-// awaitNextLeader waits for another leader than old. It also returns when the leader received its
-// status.
+// awaitNextLeader waits for another leader than old. It returns that leader, and the time at which it
+// received its status.
 func (e *election) awaitNextLeader(old *candidate) (*candidate, time.Time) {
 	e.Helper()
 	return e.await("there is another leader", func() *candidate {

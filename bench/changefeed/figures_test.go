@@ -19,17 +19,18 @@ import (
 // shortHeartbeat is the heartbeat of measurements that would take long with a longer one.
 const shortHeartbeat = 200 * time.Millisecond
 
-// measurementInterval is the time between measurements that are compared with each other. Without it,
-// the processes and goroutines involved would still be running, and not be woken.
+// measurementInterval is the time between measurements that are compared with each other. Without the
+// pause, the processes and goroutines that a measurement wakes would still be running.
 const measurementInterval = 50 * time.Millisecond
 
-// followerCounts are the numbers of followers for which requests are counted. The last number is only
-// used for the store in memory.
+// followerCounts are the numbers of followers for which requests are counted. The last number is used
+// only for the store in memory.
 var followerCounts = []int{1, 10, 100}
 
-// The bounds of a fail-over in heartbeats, with the default options: election timeouts between 2 and 4
-// heartbeats, and a clock drift of 1/15. A fail-over is shortest if the leader has written its last
-// heartbeat one heartbeat before the cut. The mean is for two followers.
+// These are the bounds of the duration of a fail-over, in heartbeats, with the default options:
+// election timeouts between 2 and 4 heartbeats, and a clock drift of 1/15. A fail-over is shortest if
+// the leader has written its last heartbeat one heartbeat before the cut. The mean is for two
+// followers.
 const (
 	drift         = 1.0 / 15
 	leastFailOver = 2/(1+drift) - 1
@@ -37,7 +38,7 @@ const (
 	meanFailOver  = 2 + 2.0/3 - 0.5
 )
 
-// BenchmarkFigures measures each store once, whatever b.N is.
+// BenchmarkFigures measures each store once, regardless of b.N, and adds the figures to the table.
 func BenchmarkFigures(b *testing.B) {
 	for _, s := range backends {
 		b.Run(s.name, func(b *testing.B) { measureStore(b, s) })
@@ -60,7 +61,7 @@ func measureStore(b *testing.B, s backend) {
 		b.ReportMetric(r, fmt.Sprintf("requests/s-%d", n))
 	}
 	ratio := float64(median(handOver)) / float64(median(feed))
-	b.ReportMetric(0, "ns/op") // It would be the time of many operations.
+	b.ReportMetric(0, "ns/op") // otherwise the benchmark would report the time of many operations
 	b.ReportMetric(milliseconds(median(write)), "ms-write")
 	b.ReportMetric(milliseconds(median(feed)), "ms-to-feed")
 	b.ReportMetric(milliseconds(median(handOver)), "ms-hand-over")
@@ -123,7 +124,7 @@ func measureWrites(b *testing.B, open openFunc) (write, feed []time.Duration) {
 		next.Seq++
 		sent := time.Now()
 		responded := make(chan time.Time, 1)
-		go func() { // The feed may be faster than the response.
+		go func() { // on a separate goroutine, because the feed may be faster than the response
 			r, err = writer.Heartbeat(ctx, r, next)
 			responded <- time.Now()
 		}()
@@ -220,5 +221,5 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 func formatMS(d time.Duration) string { return fmt.Sprintf("%.2g ms", milliseconds(d)) }
 
-// heartbeats returns d in heartbeats of measureFailOver.
+// heartbeats returns d as a multiple of the heartbeat that measureFailOver uses.
 func heartbeats(d time.Duration) float64 { return float64(d) / float64(shortHeartbeat) }

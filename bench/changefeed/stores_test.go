@@ -2,8 +2,8 @@
 
 package changefeed_test
 
-// The measured stores. Each store uses a separate server, and each candidate a separate connection,
-// which counts the requests to the server.
+// This file contains the measured stores. Each store uses a separate server, and each candidate a
+// separate connection, which counts the requests to the server.
 
 import (
 	"context"
@@ -24,10 +24,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// client is a store with its connection.
+// client is a store of one candidate, with the store's connection.
 type client struct {
 	changefeed.Store
-	requests   func() uint64 // requests returns the number of requests that were sent.
+	requests   func() uint64 // returns the number of requests that the connection has sent
 	disconnect func()
 }
 
@@ -89,7 +89,8 @@ func startServer(b *testing.B, start func(args ...string) (*dbserver.Server, err
 	return dbserver.StartServer(b, func() (*dbserver.Server, error) { return start() })
 }
 
-// A hook counts all commands of Redis, except those of subscriptions.
+// The following methods implement a hook of the Redis client that counts all commands, except those of
+// subscriptions.
 
 func (c *counter) DialHook(next redisclient.DialHook) redisclient.DialHook { return next }
 
@@ -129,7 +130,8 @@ func startNATS(b *testing.B) openFunc {
 	}
 }
 
-// A tracer counts the statements of PostgreSQL, also those of the connection of the feed.
+// The following methods implement a tracer of the PostgreSQL client that counts all statements,
+// including those on the connection of the feed.
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	c.add()

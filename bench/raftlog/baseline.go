@@ -17,7 +17,7 @@ const baselineName = "baseline: the disk"
 // baselineSize is the size of a file of the baseline. When it is full, writing continues at its start.
 const baselineSize = 8 << 20
 
-// baseline writes three files in lockstep.
+// baseline is a measured log without network: it writes three files in lockstep.
 type baseline struct{}
 
 func (baseline) name() string     { return baselineName }
@@ -47,7 +47,7 @@ func (baseline) measure(ctx context.Context, dir string, clients int, p benchmar
 	return newFigure(p, []*window{w}), err
 }
 
-// written reports that a file contains all rounds up to round, or failed.
+// written reports that a file contains all rounds up to round, or that a write has failed.
 type written struct {
 	file, round int
 	err         error
@@ -76,7 +76,7 @@ func writeInLockstep(files [nodes]*baselineFile, completed func(from, to time.Ti
 	for round := 1; failure == nil; round++ {
 		from := time.Now()
 		for _, p := range pending {
-			select { // a file that lags behind writes all rounds that it lacks in one write
+			select { // writes all rounds that the file lacks in one write
 			case <-p:
 			default:
 			}
@@ -102,7 +102,7 @@ func writeInLockstep(files [nodes]*baselineFile, completed func(from, to time.Ti
 	return failure
 }
 
-// countReached returns the number of files that have reached a round.
+// countReached returns the number of files that contain a round.
 func countReached(reached [nodes]int, round int) int {
 	n := 0
 	for _, r := range reached {
@@ -116,7 +116,7 @@ func countReached(reached [nodes]int, round int) int {
 // baselineFile is a file that is overwritten repeatedly from start to end.
 type baselineFile struct {
 	file  *os.File
-	batch int // bytes per round
+	batch int // the number of bytes per round
 	round int
 	at    int64
 	data  []byte

@@ -16,9 +16,10 @@ import (
 
 const boundName = "bound: the disk and a round trip"
 
-// bound is the baseline with a network: the updates of a round are sent to the two other nodes over
-// TCP on loopback, while the leader writes them. A round is complete when two nodes have them. No log
-// with the same guarantees can do less.
+// bound is the theoretical log with which all others are compared. Unlike the baseline it uses a
+// network: the updates of a round are sent to the two other nodes over TCP on loopback, while the
+// leader writes them. A round is complete when two nodes have them. No log with the same guarantees can
+// do less.
 type bound struct{}
 
 func (bound) name() string     { return boundName }
@@ -60,7 +61,7 @@ func (bound) measure(ctx context.Context, dir string, clients int, p benchmark.P
 			var reply [8]byte
 			for {
 				if _, err := io.ReadFull(near, reply[:]); err != nil {
-					report(written{err: err}) // ignored after the last round
+					report(written{err: err}) // this error is ignored after the last round
 					return
 				}
 				report(written{file: i + 1, round: int(binary.BigEndian.Uint64(reply[:]))})
@@ -86,7 +87,7 @@ func (bound) measure(ctx context.Context, dir string, clients int, p benchmark.P
 				return figure{}, err
 			}
 		}
-		select { // a file that lags behind writes all rounds that it lacks in one write
+		select { // writes all rounds that the file lacks in one write
 		case <-own:
 		default:
 		}

@@ -12,8 +12,8 @@ const updateSize = 256
 type timeouts int
 
 const (
-	defaultTimeouts timeouts = iota // those of the library
-	shortTimeouts                   // an election timeout of 200 ms
+	defaultTimeouts timeouts = iota // the defaults of each library
+	shortTimeouts                   // timeouts with an election timeout of 200 ms
 )
 
 // contestant is a replicated log with certain settings.
@@ -22,8 +22,8 @@ type contestant interface {
 	name() string
 	// settings describes how the settings differ from the library's defaults.
 	settings() string
-	// start creates a cluster of new nodes with directories below dir, which is empty, and returns
-	// when all of them run. The cluster may not have elected a leader yet.
+	// start creates a cluster of new nodes with directories below dir, which is empty, and returns when
+	// all nodes run. The cluster may not have elected a leader yet.
 	start(ctx context.Context, dir string, t timeouts) (cluster, error)
 }
 

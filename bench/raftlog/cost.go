@@ -8,14 +8,14 @@ import (
 )
 
 // cost is what the three nodes and the clients use for one update. Unlike the rate, it changes little
-// if other programs use the machine. What the system does not report is 0.
+// if other programs use the machine. A value that the system does not report is 0.
 type cost struct {
-	Processor   float64 `json:"processor"`   // µs of processor time, in user mode and in the kernel
-	Calls       float64 `json:"calls"`       // reads and writes of files and connections; not syncs
-	Switches    float64 `json:"switches"`    // switches between threads
-	Wakeups     float64 `json:"wakeups"`     // goroutines that became runnable and then ran; the runtime counts one of eight
-	Allocations float64 `json:"allocations"` // allocated objects
-	Bytes       float64 `json:"bytes"`       // size of the allocated objects
+	Processor   float64 `json:"processor"`   // processor time in µs, in user mode and in the kernel
+	Calls       float64 `json:"calls"`       // the number of reads and writes of files and connections, without syncs
+	Switches    float64 `json:"switches"`    // the number of switches between threads
+	Wakeups     float64 `json:"wakeups"`     // goroutines that became runnable and then ran, estimated from a sample
+	Allocations float64 `json:"allocations"` // the number of allocated objects
+	Bytes       float64 `json:"bytes"`       // the size of the allocated objects
 }
 
 // wakeupSample is the number of times that a goroutine runs for each one that the runtime counts.
@@ -41,7 +41,7 @@ func (c cost) per(n float64) cost {
 	return cost{c.Processor / n, c.Calls / n, c.Switches / n, c.Wakeups / n, c.Allocations / n, c.Bytes / n}
 }
 
-// usage is what the system has counted for this process.
+// usage contains the costs that the system has counted for this process.
 type usage struct {
 	processor time.Duration
 	calls     uint64

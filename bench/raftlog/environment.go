@@ -9,7 +9,7 @@ import (
 // environment describes the machine, the disk and the versions on which the figures depend.
 type environment struct {
 	Machine benchmark.Environment `json:"machine"`
-	SyncP50 float64               `json:"sync_p50"` // ms
+	SyncP50 float64               `json:"sync_p50"` // the median duration of a sync in ms
 	SyncP99 float64               `json:"sync_p99"`
 }
 

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcd is etcd's server, embedded. An update is a put. The benchmark calls the server directly,
-// without a client connection.
+// etcd is a log of nodes that run etcd's server in this process. An update is a put. The benchmark
+// calls the server directly, without a client connection.
 type etcd struct{}
 
 const etcdName = "etcd (embedded)"
@@ -85,7 +85,7 @@ func freeAddresses(n int) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer l.Close() // after the last one was found, so that all differ
+		defer l.Close() // closed only after the last port was found, so that all ports differ
 		free = append(free, l.Addr().String())
 	}
 	return free, nil
@@ -96,21 +96,23 @@ func (c *etcdCluster) isLeader(node int) bool {
 	return s.Leader() == s.MemberID()
 }
 
-// propose writes one of a thousand keys, so that the index of keys stays small.
+// propose puts data into one of a thousand keys, so that the index of keys stays small.
 func (c *etcdCluster) propose(ctx context.Context, node int, data []byte) error {
 	key := fmt.Appendf(nil, "%03d", c.puts.Add(1)%1000)
 	_, err := c.nodes[node].Server.Put(ctx, &pb.PutRequest{Key: key, Value: data})
 	return err
 }
 
-// applied uses the revision of the store: it is 1 for an empty store, and every put adds 1.
+// applied returns the number of puts, computed from the revision of the store: 1 for an empty store,
+// and 1 more for each put.
 func (c *etcdCluster) applied(node int) uint64 { return uint64(c.nodes[node].Server.KV().Rev()) - 1 }
 
-// halt disconnects the node first, because raft continues while HardStop waits for requests in
-// flight. Unlike Close, HardStop does not transfer leadership; the Close after it cannot either.
+// halt disconnects the node first, because raft continues while HardStop waits for requests in flight.
+// Unlike Close, HardStop does not transfer leadership; Close, which is called after it, cannot transfer
+// it any more.
 func (c *etcdCluster) halt(node int) error {
 	c.halts[node].Do(func() {
-		c.nodes[node].Server.PauseSending() // PauseSending also pauses receiving
+		c.nodes[node].Server.PauseSending() // PauseSending also stops receiving
 		c.nodes[node].Server.HardStop()
 		c.nodes[node].Close()
 	})

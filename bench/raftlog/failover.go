@@ -19,7 +19,8 @@ func measureFailOver(ctx context.Context, c contestant, dir string, random *rand
 	if err != nil {
 		return 0, err
 	}
-	// Afterwards all nodes know the leader. The random pause ends between two heartbeats.
+	// When all nodes have applied an update, they know the leader. The random pause makes the halt fall
+	// at a random time between two heartbeats.
 	if err := waitApplied(ctx, running, 1); err != nil {
 		return 0, err
 	}

@@ -10,8 +10,8 @@ import (
 // period.
 type window struct {
 	from, to  time.Time
-	latencies []float64 // ms
-	updates   uint64    // also those that completed before from or after to
+	latencies []float64 // the latencies in ms
+	updates   uint64    // the number of all updates, also of those that completed before from or after to
 	failed    int
 }
 
@@ -32,10 +32,10 @@ func (w *window) add(from, to time.Time) {
 // cannot represent NaN, so that such a cell is an error.
 type figure struct {
 	Rate   float64 `json:"rate"` // updates per second
-	P50    float64 `json:"p50"`  // ms
+	P50    float64 `json:"p50"`  // the median latency in ms
 	P99    float64 `json:"p99"`
-	Failed int     `json:"failed,omitempty"` // calls that failed and were followed by others
-	Cost   cost    `json:"cost"`             // of one update; zero for the baseline and the bound
+	Failed int     `json:"failed,omitempty"` // the number of calls that failed and were followed by others
+	Cost   cost    `json:"cost"`             // the cost of one update; zero for the baseline and the bound
 }
 
 func newFigure(p benchmark.Period, windows []*window) figure {
@@ -59,7 +59,7 @@ type series struct {
 	Figures  []figure `json:"figures"`
 }
 
-// values returns one value of each figure.
+// values returns what the function value returns for each figure.
 func (s *series) values(value func(figure) float64) []float64 {
 	var values []float64
 	for _, f := range s.Figures {
@@ -74,8 +74,9 @@ func (f figure) rate() float64 { return f.Rate }
 func (f figure) p50() float64  { return f.P50 }
 func (f figure) p99() float64  { return f.P99 }
 
-// selectBest divides series with the same number of clients into the series with the highest median
-// rate of each library, in the order of their first appearance, and the others.
+// selectBest returns, for each library, the series with the highest median rate as chosen, and its
+// other series as others. All series must have the same number of clients. The libraries keep the order
+// of their first appearance.
 func selectBest(all []*series) (chosen, others []*series) {
 	at := map[string]int{}
 	for _, s := range all {

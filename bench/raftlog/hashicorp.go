@@ -69,7 +69,7 @@ func (c *hashicorpCluster) startNodes(h hashicorp, dir string, t timeouts) error
 		}
 		transports[i] = transport
 		c.closes = append(c.closes, func() error {
-			transport.CloseStreams() // Close does not close them
+			transport.CloseStreams() // Close of the transport does not close its streams
 			return transport.Close()
 		})
 		members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(fmt.Sprint(i)), Address: transport.LocalAddr()})
@@ -86,7 +86,7 @@ func (c *hashicorpCluster) startNode(i int, h hashicorp, dir string, t timeouts,
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	meta := new(metadb.BoltMetaDB) // raft-wal does not close the store that it creates itself
+	meta := new(metadb.BoltMetaDB) // created here, because raft-wal does not close a store that it creates itself
 	log, err := wal.Open(dir, wal.WithLogger(hclog.NewNullLogger()), wal.WithMetaStore(meta))
 	if err != nil {
 		return err
@@ -108,8 +108,8 @@ func (c *hashicorpCluster) startNode(i int, h hashicorp, dir string, t timeouts,
 
 func (c *hashicorpCluster) isLeader(node int) bool { return c.nodes[node].State() == raft.Leader }
 
-// propose may return after ctx is done: Apply returns at the latest when a leader that cannot
-// commit loses its lease.
+// propose may return after ctx is done: the method Apply of the library returns at the latest when a
+// leader that cannot commit loses its lease.
 func (c *hashicorpCluster) propose(ctx context.Context, node int, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (c *hashicorpCluster) propose(ctx context.Context, node int, data []byte) e
 
 func (c *hashicorpCluster) applied(node int) uint64 { return c.counts[node].n.Load() }
 
-// halt uses Shutdown, which does not transfer leadership.
+// halt stops a node with Shutdown, which does not transfer leadership.
 func (c *hashicorpCluster) halt(node int) error { return c.nodes[node].Shutdown().Error() }
 
 func (c *hashicorpCluster) stop() error {

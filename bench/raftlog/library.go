@@ -16,8 +16,8 @@ import (
 )
 
 // library is adapters/raftlog. Every update has a different request ID, by which the log detects
-// duplicates; the other libraries do not do this. Without secret, connections are not encrypted, as
-// in the other libraries. With secret they use TLS 1.3 and a secret, as in production.
+// duplicates; the other libraries do not do this. Without secret, connections are not encrypted, as in
+// the other libraries. With secret they use TLS 1.3 and a secret, as production systems do.
 type library struct{ secret bool }
 
 const libraryName = "adapters/raftlog"
@@ -76,7 +76,8 @@ func (c *libraryCluster) propose(ctx context.Context, node int, data []byte) err
 
 func (c *libraryCluster) applied(node int) uint64 { return c.counts[node].n.Load() }
 
-// halt disconnects the node first, because Close transfers leadership.
+// halt disconnects the node and then closes it: the Close of a connected node would transfer the
+// leadership.
 func (c *libraryCluster) halt(node int) error {
 	c.networks[node].disconnect()
 	return c.nodes[node].Close()

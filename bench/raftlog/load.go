@@ -35,7 +35,7 @@ func (t throughput) measure(ctx context.Context, dir string, clients int, p benc
 	if err != nil {
 		return figure{}, err
 	}
-	return f, waitApplied(ctx, c, acknowledged+1) // waitLeader committed one more
+	return f, waitApplied(ctx, c, acknowledged+1) // one more than acknowledged, because waitLeader has committed an update
 }
 
 // findLeader returns a node that is the leader, if there is one. It ignores the excluded node, which

@@ -26,9 +26,9 @@ type settings struct {
 	json      string
 	limit     time.Duration
 
-	timeouts timeouts      // of the clusters whose throughput is measured
-	syncs    int           // number of syncs that measure the disk
-	pause    time.Duration // between cells, so that pending writes reach the disk
+	timeouts timeouts      // the timeouts of the clusters whose throughput is measured
+	syncs    int           // the number of syncs that measure the disk
+	pause    time.Duration // the pause between cells, in which pending writes reach the disk
 }
 
 func parseFlags() (settings, error) {

@@ -57,8 +57,8 @@ func TestRunBenchmark_MeasuresEveryContestant(t *testing.T) {
 	require.Equal(t, r, &decoded)
 }
 
-// forgetful is a cluster that acknowledges updates and, unless keeps is set, does not apply them at
-// node 2.
+// forgetful is a contestant and its cluster. The cluster acknowledges all updates. Node 2 does not
+// apply them unless keeps is set.
 type forgetful struct{ keeps, leader bool }
 
 func (forgetful) name() string     { return "forgetful" }

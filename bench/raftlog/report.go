@@ -58,7 +58,7 @@ func (r *report) printRates(w io.Writer, isPeer func(name string) bool) {
 	}
 }
 
-// printCosts prints what each contestant uses for an update.
+// printCosts prints what each contestant costs per update.
 func (r *report) printCosts(w io.Writer) {
 	columns := []struct {
 		head, format string
@@ -123,7 +123,7 @@ func (r *report) printFailOvers(w io.Writer, isPeer func(name string) bool) {
 	}
 }
 
-// clientNumbers returns the numbers of clients in the order of the flag.
+// clientNumbers returns the numbers of clients in the order of the flag -clients.
 func (r *report) clientNumbers() []int {
 	var numbers []int
 	for _, s := range r.Series {

@@ -19,7 +19,7 @@ type entrant interface {
 	measure(ctx context.Context, dir string, clients int, p benchmark.Period) (figure, error)
 }
 
-// isPeer reports whether this library is compared with the library of that name.
+// isPeer reports whether name is that of another library with which this library is compared.
 func isPeer(name string) bool {
 	return name != baselineName && name != boundName && name != libraryName
 }
@@ -111,7 +111,7 @@ func (s settings) measureRounds(ctx context.Context, cells []cell, rounds int, r
 				return fmt.Errorf("round %d: %s: %w", round+1, cells[i].name, err)
 			}
 			fmt.Fprintf(os.Stderr, "round %d: %s: %.1f s\n", round+1, cells[i].name, time.Since(at).Seconds())
-			runtime.GC() // so that the next cell does not pay for the garbage of this one
+			runtime.GC() // a collection now, so that the next cell does not pay for the garbage of this one
 			select {
 			case <-time.After(s.pause):
 			case <-ctx.Done():

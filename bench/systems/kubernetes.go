@@ -12,15 +12,15 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The defaults of Kubernetes' components. For another lease duration, the other two durations keep
-// the same ratio to it.
+// These are the defaults of Kubernetes' components. If another lease duration is measured, the other
+// two durations keep their ratio to the lease duration.
 const (
 	defaultLeaseDuration = 15 * time.Second
 	defaultRenewDeadline = 10 * time.Second
 	defaultRetryPeriod   = 2 * time.Second
 )
 
-// scale returns d in the same ratio to leaseDuration as to the default lease duration.
+// scale changes the duration d as much as leaseDuration differs from the default lease duration.
 func scale(d, leaseDuration time.Duration) time.Duration {
 	return time.Duration(float64(d) * float64(leaseDuration) / float64(defaultLeaseDuration))
 }

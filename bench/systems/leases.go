@@ -45,7 +45,8 @@ func newLeases() *leases {
 	return l
 }
 
-// write creates a lease, or updates it if the client has read its current version.
+// write handles a request that creates a lease, or updates it if the client has read its current
+// version.
 func (l *leases) write(w http.ResponseWriter, r *http.Request) {
 	lease := new(coordination.Lease)
 	if err := json.NewDecoder(r.Body).Decode(lease); err != nil {
@@ -86,5 +87,5 @@ func writeObject(w http.ResponseWriter, code int, object any) {
 	}
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(object) // the client notices a reply that is cut short
+	_ = json.NewEncoder(w).Encode(object) // an error is ignored, because the client notices a reply that is cut short
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // for machines without the Debian package
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // registers Docker, for machines without the Debian package
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
@@ -73,7 +73,7 @@ func compete(e leaderelection.Candidate, n *network, release func()) *candidate 
 		}
 	}()
 	c.close = func() {
-		_ = e.Resign() // cannot be confirmed after a crash
+		_ = e.Resign() // the error is ignored, because a resignation cannot be confirmed after a crash
 		<-ended
 		release()
 	}

@@ -44,7 +44,7 @@ func parseFlags() (settings, error) {
 
 func main() {
 	s, err := parseFlags()
-	// client-go logs each lease that it loses.
+	// Discard the log of client-go, which contains each lease that it loses.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	benchmark.Main("systems", err, s.limit, func(ctx context.Context) error { return printTable(ctx, s) })
 }

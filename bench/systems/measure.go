@@ -13,7 +13,7 @@ import (
 // system is a way of electing a leader.
 type system struct {
 	name    string
-	timeout time.Duration // after which a leader that crashed is replaced
+	timeout time.Duration // the time after which a leader that crashed is replaced
 	start   starter
 }
 
@@ -25,10 +25,10 @@ type joiner func(name string) (*candidate, error)
 
 // candidate is a candidate of any system.
 type candidate struct {
-	leads  chan time.Time // the time at which its program was notified that it leads; capacity 1
-	resign func() error   // leave the election
-	crash  func()         // close its connections, and open no others
-	close  func()         // release everything, after resign or crash
+	leads  chan time.Time // receives the time at which the candidate's program was notified that it leads; capacity 1
+	resign func() error   // makes the candidate leave the election
+	crash  func()         // closes the candidate's connections, and prevents new ones
+	close  func()         // releases all resources, after resign or crash
 }
 
 // figures are the durations that were measured: hand-overs in ms, fail-overs in s.
@@ -72,8 +72,8 @@ func measure(ctx context.Context, sys system, s settings) (f figures, err error)
 
 // replaceLeader stops the leader and returns the time until next leads.
 func replaceLeader(ctx context.Context, sys system, leader, next *candidate, crash bool) (time.Duration, error) {
-	// The next candidate joins during this pause. Its length is random, so that the timers of both
-	// candidates have random phases.
+	// The next candidate joins during this pause. The length of the pause is random, so that the timers
+	// of both candidates have random phases.
 	time.Sleep(500*time.Millisecond + rand.N(sys.timeout/2))
 	select {
 	case <-next.leads:

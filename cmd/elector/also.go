@@ -28,7 +28,7 @@ type also struct {
 	backend  string // the name of the second backend, or of a file with its settings; "" without a migration
 	election string // "" for the name of --election, or that of the file
 
-	second *settings // of the second backend; nil without a migration, and before check
+	second *settings // the settings of the second backend; nil without a migration, and before check
 
 	candidate atomic.Pointer[migration.Candidate] // the newest candidate of both backends
 	last      atomic.Pointer[alsoToken]           // the last result of token
@@ -79,7 +79,7 @@ func (a *also) check(s *settings, checkBackend func(*settings) error) error {
 	return checkBackend(a.second)
 }
 
-// checkFile is like check if --also names a file.
+// checkFile does the work of check if --also names a file.
 func (a *also) checkFile(s *settings, checkBackend func(*settings) error) error {
 	second, err := a.readFile(s)
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *also) readFile(s *settings) (*settings, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, usage("--also %s: not one of this build's backends (%s), and there is no such file", a.backend, backendNames())
-	case err != nil && strings.HasPrefix(err.Error(), a.backend+":"): // the text of the file is invalid
+	case err != nil && strings.HasPrefix(err.Error(), a.backend+":"): // the error concerns the text of the file
 		return nil, usage("%w; the file has the form of --config, for example --also new.yaml", err)
 	case err != nil:
 		return nil, cmdline.Errorf(cmdline.Usage, "%w", err)
@@ -130,7 +130,7 @@ func (a *also) readFile(s *settings) (*settings, error) {
 // variable may be needed for the first backend, but would replace the key when the file is that of --config.
 func (s *settings) warnOfVariables() {
 	s.keys.VisitAll(func(f *pflag.Flag) {
-		if !f.Changed || f.Name == keyCommand { // no variable sets the program
+		if !f.Changed || f.Name == keyCommand { // the program is not set by a variable
 			return
 		}
 		value := f.Value.String()
@@ -162,8 +162,8 @@ func otherBackend(backend string) string {
 	return "zookeeper"
 }
 
-// openRun opens the backend for the command run. If there is a second one, a candidate leads only while it leads on
-// both, and the leader that others observe is that of the first.
+// openRun opens the backend for the command run. If there is a second backend, a candidate leads only
+// while it leads on both, and observers see the leader on the first backend.
 func (a *also) openRun(s *settings) (backend, error) {
 	first, err := s.openRun()
 	if err != nil || a.backend == "" {
@@ -174,7 +174,7 @@ func (a *also) openRun(s *settings) (backend, error) {
 		first.close()
 		return backend{}, err
 	}
-	if a.second.alsoFile != "" { // otherwise the files are those of s
+	if a.second.alsoFile != "" { // without a separate file, the files of certificates and secrets are those of s
 		stop, closeBackend := a.second.monitorFiles(), second.close
 		second.close = func() {
 			stop()
@@ -204,13 +204,15 @@ func (a *also) combine(s *settings, first, second backend) backend {
 		}
 		return nil
 	}
-	var met atomic.Bool // the second backend was connected once
+	var met atomic.Bool // reports that the second backend was connected once
 	b.connected = func() error {
 		err := second.checkConnected()
 		if err == nil {
 			met.Store(true)
 		} else if second.start != nil && !met.Load() {
-			err = nil // A majority of the peers may not run yet. The next one starts only when this instance is ready.
+			// Report no error before the second backend was connected once: a majority of its peers may
+			// not run yet, and the next one starts only when this instance is ready.
+			err = nil
 		}
 		return errors.Join(first.checkConnected(), err)
 	}
@@ -224,7 +226,7 @@ func (a *also) combine(s *settings, first, second backend) backend {
 		return errors.Join(errs...)
 	}
 	b.newCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
-		// The backends leave a program this part of the session timeout to stop. See leaseMargin.
+		// leaseMargin is the part of the session timeout that the backends leave a program to stop.
 		grace := max(first.timeout(s), second.timeout(a.second)) / leaseMargin
 		if second.start != nil {
 			if err := second.start(); err != nil {
@@ -237,7 +239,8 @@ func (a *also) combine(s *settings, first, second backend) backend {
 			return nil, err
 		}
 		candidate, err := migration.NewCandidate(ctx, first.newCandidate, func(ctx context.Context) (leaderelection.Candidate, error) {
-			if err := a.checkDistinct(ctx, first, second); err != nil { // a backend may not have answered before
+			// Check again, because a backend may not have answered before.
+			if err := a.checkDistinct(ctx, first, second); err != nil {
 				return nil, err
 			}
 			candidate, err := second.newCandidate(ctx)
@@ -258,15 +261,15 @@ func (a *also) combine(s *settings, first, second backend) backend {
 // distinctLimit is the time that a start waits for the answers that checkDistinct needs.
 const distinctLimit = 2 * time.Second
 
-// checkDistinct returns an error if both backends answer and contain the same election. Its candidates could not lead:
-// the second would wait for the first one of the same instance.
+// checkDistinct returns an error if both backends answer and contain the same election. No candidate
+// could lead both: the second candidate of each instance would wait for its first one.
 func (a *also) checkDistinct(ctx context.Context, first, second backend) error {
 	if first.epoch == nil || second.epoch == nil {
 		return nil
 	}
 	inFirst, err := first.epoch(ctx)
 	if err != nil || inFirst == "" {
-		return nil // the candidates report errors
+		return nil // ignore the error, which the candidates report
 	}
 	if inSecond, err := second.epoch(ctx); err != nil || inSecond != inFirst {
 		return nil
@@ -287,8 +290,8 @@ func (a *also) advise(s *settings, err error) error {
 	return s.advise(err)
 }
 
-// timeout returns the session timeout that was granted, or 0 if it is not known yet. Without a method, it is that of
-// the settings.
+// timeout returns the session timeout that was granted, or 0 if it is not known yet. If the backend has
+// no function sessionTimeout, it is that of the settings.
 func (b backend) timeout(s *settings) time.Duration {
 	if b.sessionTimeout == nil {
 		return s.requestedTimeout()

@@ -16,8 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestAlso fails if instances of the three versions of a migration work at the same time, or if an instance that
-// leads on both backends has no successor of either version, or does not give its program and its commands both tokens.
+// TestAlso fails if instances of the three versions of a migration work at the same time, or if an
+// instance that leads on both backends has no successor of either version, or does not give its program
+// and its commands both tokens.
 func TestAlso(t *testing.T) {
 	t.Parallel()
 	zooKeeper, etcd := zktest.Start(t), dbserver.StartEtcd(t, dbserver.EtcdConfig{})
@@ -49,15 +50,16 @@ func (h *harness) requireMigration(oldOnly, moving, newOnly []string) {
 	h.requireOrder("a", "b", "c", "d")
 }
 
-// TestAlso_File fails if instances of the versions of a migration work at the same time, or an instance uses settings of
-// one backend, such as the password, for the other.
+// TestAlso_File fails if instances of the versions of a migration work at the same time, or an instance
+// uses settings of one backend, such as the password, for the other.
 func TestAlso_File(t *testing.T) {
 	t.Parallel()
 	postgres := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres() })
 	redis := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--requirepass", "first password") })
 	other := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--requirepass", "second password") })
 	zooKeeper, otherZooKeeper := zktest.Start(t), zktest.Start(t)
-	inPostgres := "backend: changefeed\nstore: postgres://postgres@" + postgres.Addr() + "/postgres?unsafe=power-loss\n" // its data are not synchronized to the disk
+	// The server does not sync its data to the disk.
+	inPostgres := "backend: changefeed\nstore: postgres://postgres@" + postgres.Addr() + "/postgres?unsafe=power-loss\n"
 	inRedis := "backend: changefeed\nstore: redis://" + redis.Addr() + "\nstore-password: first password\n"
 	for name, c := range map[string]struct{ first, second string }{
 		"postgres to redis": {inPostgres, inRedis},
@@ -79,15 +81,16 @@ func TestAlso_File(t *testing.T) {
 	}
 }
 
-// TestAlso_ToRaftlog fails if instances that do not lead yet do not run their peers, or if the migration does not end
-// with instances of the next version, which replace the others one by one.
+// TestAlso_ToRaftlog fails if instances that do not lead yet do not run their peers, or if the
+// migration does not end with instances of the next version, which replace the others one by one.
 func TestAlso_ToRaftlog(t *testing.T) {
 	t.Parallel()
 	h := newRaftlogHarness(t)
 	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zktest.Start(t).Addr(), "--election", "/one"}
 	first := h.lead("first", stubborn, oldOnly...)
 	all := h.runAll(stubborn, append(oldOnly, "--also", "raftlog", "--also-election", "one")...)
-	h.command("status", "--timeout", "1m").requireExit(cmdline.NoLeader) // a majority of the peers has answered
+	// No leader was found, but a majority of the peers has answered.
+	h.command("status", "--timeout", "1m").requireExit(cmdline.NoLeader)
 	first.terminate()
 	leader := h.waitForLeader(all)
 	waiting := without(all, leader)
@@ -99,8 +102,8 @@ func TestAlso_ToRaftlog(t *testing.T) {
 	h.waitForLeader(waiting)
 }
 
-// TestAlso_Connected fails if an instance is not ready before the other peers of the second backend run, or does not
-// report the loss of a backend.
+// TestAlso_Connected fails if an instance is not ready before the other peers of the second backend
+// run, or does not report the loss of a backend.
 func TestAlso_Connected(t *testing.T) {
 	errFirst, errSecond := errors.New("first"), errors.New("second")
 	lost, noMajority := error(nil), errSecond
@@ -125,7 +128,7 @@ func TestAlso_SameElection(t *testing.T) {
 	srv := redisServer.Get(t)
 	h := newHarness(t, []string{"--store", "redis://" + srv.Addr(), "--election", "jobs/same", "--session-timeout", "5s", "--grace", "10ms"})
 	same := writeConfigFile(t, "store: redis://localhost:"+srv.Port()+"\nelection: /jobs/same\n")
-	early := h.run("early", graceful, "--also", same) // no record exists before
+	early := h.run("early", graceful, "--also", same) // this instance starts before a record exists
 	early.requireExit(cmdline.Usage, "contains the election of --store")
 	a := h.lead("a", graceful)
 	b := h.run("b", graceful, "--also", same)
@@ -134,8 +137,9 @@ func TestAlso_SameElection(t *testing.T) {
 	a.terminate()
 }
 
-// TestSameElection fails if two settings of one election are accepted, or those of different ones rejected.
-func TestSameElection(t *testing.T) {
+// TestSameElection_ComparesServersAndNames fails if two settings of one election are accepted, or those
+// of different ones rejected.
+func TestSameElection_ComparesServersAndNames(t *testing.T) {
 	parsed := func(args ...string) *settings {
 		s, _, err := parse(t, append([]string{"run"}, args...)...)
 		require.NoError(t, err)
@@ -197,15 +201,16 @@ func TestAlso_FileErrors(t *testing.T) {
 	}
 }
 
-// TestAlso_UnreadableFile fails if the error of a file that cannot be read describes its form, or names a backend.
+// TestAlso_UnreadableFile fails if the error of a file that cannot be read describes its form, or names
+// a backend.
 func TestAlso_UnreadableFile(t *testing.T) {
 	p := start(t, "run", "--zookeeper-servers", "x", "--also", t.TempDir(), "--", "true")
 	p.requireExit(cmdline.Usage, "is not a regular file")
 	require.NotRegexp(t, "the form of --config|for example", p.log.Text())
 }
 
-// TestAlso_Variables fails without a warning about each variable that would replace a key of the file in the next version,
-// and for warnings about other variables or with values.
+// TestAlso_Variables fails without a warning about each variable that would replace a key of the file
+// in the next version, and for warnings about other variables or with values.
 func TestAlso_Variables(t *testing.T) {
 	file := writeConfigFile(t, "etcd-endpoints: [etcd1:2379, etcd2:2379]\nelection: /jobs/new\nsession-timeout: 5s\n")
 	t.Setenv("ELECTOR_KEY", "/jobs/old")

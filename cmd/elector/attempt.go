@@ -10,7 +10,7 @@ import (
 
 // attempt is the time of run before its first leadership. --timeout and --try can make it fail.
 type attempt struct {
-	cancel func() // ends the run
+	cancel func() // cancel ends the run
 
 	mu      sync.Mutex
 	elected bool

@@ -37,8 +37,8 @@ func TestRun_TryAndTimeout(t *testing.T) {
 	disconnected.requireExit(cmdline.NoLeader, "has elapsed: no session on zookeeper")
 }
 
-// TestAttempt fails if an attempt fails twice, or after it has succeeded.
-func TestAttempt(t *testing.T) {
+// TestAttempt_FailsOnlyOnce fails if an attempt fails twice, or after it has succeeded.
+func TestAttempt_FailsOnlyOnce(t *testing.T) {
 	cancelled := 0
 	r := &runCommand{}
 	r.attempt.cancel = func() { cancelled++ }

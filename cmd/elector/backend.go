@@ -41,7 +41,8 @@ type backend struct {
 	// healthy returns an error if the backend cannot recover without a restart of this process.
 	healthy func() error
 
-	// epoch returns a text that only one election has, or "" if the election does not exist.
+	// epoch returns a text that identifies the election, and that no other election has, or "" if the
+	// election does not exist.
 	epoch func(ctx context.Context) (string, error)
 
 	// list returns the candidates in the order of succession, the leader first. Its error wraps
@@ -62,7 +63,8 @@ type backend struct {
 	// find returns the elections below a znode. complete is false if there may be more.
 	find func(ctx context.Context, parent string) (elections []string, complete bool, err error)
 
-	// examine checks the servers and the election. Its last results say why others are missing.
+	// examine checks the servers and the election. If a check was not possible, the last findings say
+	// why.
 	examine func(ctx context.Context) []finding
 
 	// endElection ends the election for all its candidates. It returns an error if the election does not
@@ -102,8 +104,8 @@ func (b backend) checkConnected() error {
 
 // backendKind describes a kind of backend. Functions that are marked as optional may be nil.
 type backendKind struct {
-	// functions contains the functions of the backends that open returns. Their receiver is nil, so
-	// they are only compared with nil.
+	// functions contains the functions of the backends that open returns. The receiver of the functions
+	// is nil, so they are only compared with nil.
 	functions backend
 	// flags registers the flags of the backend. It is optional.
 	flags func(*settings, *pflag.FlagSet)
@@ -182,7 +184,8 @@ func (s *settings) checkElection(check func(name string) error) error {
 	return nil
 }
 
-// placesAt returns the places of the election on servers: see backendKind.
+// placesAt returns a text for each server. Two settings name the same election if they have a text in
+// common.
 func (s *settings) placesAt(servers []string) []string {
 	var all []string
 	for _, server := range servers {
@@ -273,7 +276,8 @@ func (s *settings) describeTimeout(ctx context.Context, timeout time.Duration, e
 	if err == nil || ctx.Err() == nil {
 		return s.advise(err)
 	}
-	// zkdial.Wait and the etcd backend begin their errors with ErrUnreachable and then the cause.
+	// Remove the prefix ErrUnreachable and the cause, with which the errors of zkdial.Wait and of the
+	// etcd backend begin.
 	reason := ": " + err.Error()
 	for _, repeated := range []error{leaderelection.ErrUnreachable, context.Cause(ctx)} {
 		reason = strings.TrimPrefix(reason, ": "+repeated.Error())
@@ -308,7 +312,7 @@ func (s *settings) adviseCredentials(err error, given bool, names string) error 
 }
 
 // retryCandidate calls create once a second until it succeeds, ctx is done, or the error is not
-// transient. Electors may start before their servers. It logs message with each error.
+// transient. Electors may start before their servers. It logs message and each error.
 func (s *settings) retryCandidate(ctx context.Context, message string, transient func(error) bool, create func() (leaderelection.Candidate, error)) (leaderelection.Candidate, error) {
 	log := s.limitedLog()
 	for {
@@ -328,7 +332,7 @@ func (s *settings) retryCandidate(ctx context.Context, message string, transient
 
 // lazy is a value that is created when it is first needed.
 type lazy[T any] struct {
-	mu    sync.Mutex // is held while the value is created
+	mu    sync.Mutex // mu is held while the value is created
 	value atomic.Pointer[T]
 }
 

@@ -46,7 +46,7 @@ func TestRequirements_Documentation(t *testing.T) {
 			args := strings.Fields(code[1])
 			listed[args[0]] = true
 			for i, backend := range backends {
-				_, err := executeLine(append(args, "--backend", backend)...) // without servers or a program
+				_, err := executeLine(append(args, "--backend", backend)...) // the arguments contain neither servers nor a program
 				require.Error(t, err, "%s on %s", code[1], backend)
 				require.Equal(t, cmdline.Usage, exitCode(err), "%s on %s: %v", code[1], backend, err)
 				want := map[bool]string{true: "no", false: "yes"}[errors.Is(err, errors.ErrUnsupported)]

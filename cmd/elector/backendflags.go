@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The settings of the backends that a build tag can exclude are declared in every build. Their flags are
-// registered only if the build contains the backend.
+// This file declares the settings of the backends that a build tag can exclude. It is part of every
+// build, but the flags are registered only if the build contains the backend.
 
 type etcdSettings struct {
 	endpoints      []string

@@ -11,10 +11,10 @@ import (
 
 // candidateInfo describes a candidate of an election, as status, watch, top and /leader show it.
 type candidateInfo struct {
-	Name  string `json:"name"`            // instance name
-	Value string `json:"value,omitempty"` // value of --value
+	Name  string `json:"name"`            // the name of the instance
+	Value string `json:"value,omitempty"` // the value of the flag --value
 	ID    string `json:"id"`
-	Token int64  `json:"token"` // fencing token of the candidate's leadership
+	Token int64  `json:"token"` // the fencing token of the candidate's leadership
 	// Joined is when the candidate joined the election. It is zero if the backend does not know.
 	Joined time.Time `json:"joined,omitzero"`
 	// LeadsSince is when the candidate was observed to become the leader. It is zero if the candidate
@@ -41,20 +41,20 @@ type observation struct {
 	err    error
 }
 
-// streamLeaders sends the leaders of a sequence to a channel, without consecutive duplicates. It closes
-// the channel when ctx is done, after an error, and when the sequence ends.
+// streamLeaders sends the leaders of a sequence to a channel. It omits a leader that is equal to the
+// previous one. It closes the channel when ctx is done, after an error, and when the sequence ends.
 func streamLeaders(ctx context.Context, leaders iter.Seq2[*candidateInfo, error]) <-chan observation {
 	out := make(chan observation)
 	go func() {
 		defer close(out)
-		first, last := true, candidateInfo{} // zero without a leader
+		first, last := true, candidateInfo{} // last is zero without a leader
 		for leader, err := range leaders {
 			if ctx.Err() != nil {
 				return
 			}
 			current := candidateInfo{}
 			if leader != nil {
-				current = *leader // the receiver may change the observation
+				current = *leader // copy the leader, because the receiver may change the observation
 			}
 			if !first && err == nil && current == last {
 				continue

@@ -35,6 +35,6 @@ func TestStreamLeaders(t *testing.T) {
 	})
 	<-stream
 	cancel()
-	for range stream { // closed
+	for range stream { // the channel must be closed
 	}
 }

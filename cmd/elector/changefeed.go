@@ -65,15 +65,16 @@ func checkChangefeed(s *settings) error {
 	return nil
 }
 
-// changefeedPlaces returns a text for each host. It differs if the address names another database, or another place in it.
+// changefeedPlaces returns a text for each host. The texts of two addresses differ if they name
+// different databases, or different places in one.
 func changefeedPlaces(s *settings) []string {
 	u, err := url.Parse(s.changefeed.store)
-	if err != nil { // checkChangefeed has accepted it
+	if err != nil { // impossible, because checkChangefeed has accepted the address
 		return nil
 	}
 	place := strings.Trim(u.Path, "/")
 	if place == "" && strings.HasPrefix(u.Scheme, "postgres") {
-		place = u.User.Username() // the default of the database
+		place = u.User.Username() // the name of the user is the default of the database
 	}
 	for _, parameter := range []string{"table", "bucket", "collection", "db", "kubeconfig", "context", "search_path", "options"} {
 		place += " " + u.Query().Get(parameter)
@@ -86,7 +87,8 @@ func changefeedPlaces(s *settings) []string {
 }
 
 func (s *settings) storeConfig() (c storeurl.Config, err error) {
-	// The drivers of the other stores do not tell a configuration to which server they connect.
+	// Only these drivers tell the TLS configuration to which server they connect; those of the other
+	// stores do not.
 	scheme, _, _ := strings.Cut(s.changefeed.store, ":")
 	perServer := slices.Contains([]string{"mariadb", "mysql", "postgres", "postgresql", "redis", "rediss"}, scheme)
 	tls, err := s.tls.clientConfig(false, !perServer)
@@ -141,8 +143,8 @@ var credentialErrors = []string{
 	"wrong password", "unknown user", // RethinkDB
 }
 
-// withoutPassword contains the addresses of stores whose credentials are not in settings of elector. Their errors
-// name what is missing.
+// withoutPassword contains the schemes of the addresses of stores whose credentials are not in settings
+// of elector. The errors of these stores name what is missing.
 var withoutPassword = []string{
 	"kubernetes://", // Kubernetes
 }
@@ -221,7 +223,9 @@ func (c *changefeedBackend) options(ctx context.Context, more ...changefeed.Opti
 	lease := c.settings.sessionTimeout
 	return append([]changefeed.Option{
 		changefeed.WithContext(ctx), changefeed.WithID(c.settings.instanceID),
-		changefeed.WithHeartbeat(lease * 4 / 7), // with the default timeouts, the lease lasts 7/4 of the heartbeat interval
+		// The heartbeat follows from the lease, which lasts 7/4 of the heartbeat interval with the
+		// default timeouts.
+		changefeed.WithHeartbeat(lease * 4 / 7),
 		// --lost-grace uses the rest of the lease to stop what elector runs.
 		changefeed.WithStopGuard(lease / stopGuard),
 		changefeed.WithLogger(c.settings.electionLog()),
@@ -302,7 +306,7 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 	}
 	return streamLeaders(ctx, func(yield func(*candidateInfo, error) bool) {
 		defer func() { _ = feed.Close() }()
-		var seen changefeed.Record // the last one
+		var seen changefeed.Record // the last record
 		for {
 			event, err := feed.Next(ctx)
 			var leader *candidateInfo
@@ -320,7 +324,8 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 	}), nil
 }
 
-// transfer does not check that the candidate exists, because the store does not contain waiting candidates.
+// transfer makes the named candidate the leader. It does not check that the candidate exists, because
+// the store does not contain waiting candidates.
 func (c *changefeedBackend) transfer(ctx context.Context, _, to string) error {
 	store, err := c.startedStore(ctx)
 	if err != nil {
@@ -341,7 +346,7 @@ func (c *changefeedBackend) endElection(ctx context.Context) error {
 		err = changefeed.RestartElection(store, c.options(ctx)...)
 	}
 	if errors.Is(err, changefeed.ErrNotEnded) {
-		err = nil // another process has restarted the election
+		err = nil // no error, because another process has restarted the election
 	}
 	return c.settings.adviseUnsafe(err)
 }

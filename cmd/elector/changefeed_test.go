@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// newChangefeedHarness returns a harness for an election on Redis. elector treats all stores in the same
-// way.
+// newChangefeedHarness returns a harness for an election on Redis. One store suffices, because elector
+// treats all stores in the same way.
 func newChangefeedHarness(t *testing.T, election string) *harness {
 	srv := redisServer.Get(t)
 	h := newHarness(t, []string{

@@ -61,7 +61,7 @@ func (r *runCommand) configDocument(cmd *cobra.Command, args []string) *yaml.Nod
 		case value.Value != "" && slices.Contains(credentials, configuration.VariablesOf(f.Name)[0]):
 			value.SetString(hidden)
 		case slices.Contains(serverFlags, f.Name) && strings.Contains(f.Value.String(), "@"):
-			value.SetString(hidden) // run rejects credentials in an address
+			value.SetString(hidden) // hide the whole address, because run rejects credentials in a part of it
 		case f.Name == flagInstanceID && source == "default":
 			value.SetString("") // a generated name must not be used by several instances
 		case f.Name == flagLostGrace && r.lostGrace == 0 && source == "default":

@@ -12,18 +12,19 @@ import (
 // maxConnections is the maximum number of connections of --listen.
 const maxConnections = 32
 
-// reserveDescriptors keeps descriptors for the start of commands, and returns the maximum number of connections
-// of --listen. All run commands need it: without --listen, the clients of a peer can use all descriptors.
+// reserveDescriptors keeps descriptors for the start of commands, and returns the maximum number of
+// connections of --listen. Every run must call it, because even without --listen the clients of a peer
+// can use all descriptors.
 func reserveDescriptors() (connections int) {
 	descriptors, err := child.ReserveDescriptors()
-	if err != nil { // all are in use, or the system is not Unix
+	if err != nil { // all descriptors are in use, or the system is not Unix
 		return maxConnections
 	}
 	return connectionLimit(descriptors)
 }
 
 // connectionLimit returns the maximum number of connections if the process can have the given number of
-// descriptors. The others are for the backend, the commands and the program.
+// descriptors. The other descriptors are for the backend, the commands and the program.
 func connectionLimit(descriptors uint64) int {
 	return int(min(maxConnections, max(1, descriptors/4)))
 }
@@ -34,12 +35,12 @@ type connections struct {
 	limit int
 
 	mu   sync.Mutex
-	open []connection // in the order of the last change
+	open []connection // the open connections, in the order of their last change
 }
 
 type connection struct {
 	net.Conn
-	active bool // a request is in progress
+	active bool // reports that a request is in progress
 }
 
 // change is the ConnState of the server. The server calls it for a new connection before it accepts another.

@@ -19,7 +19,7 @@ type devServer struct {
 	servers                int
 	listen                 []string
 	tick                   time.Duration
-	minSession, maxSession time.Duration // range of the granted session timeouts
+	minSession, maxSession time.Duration // the range of the granted session timeouts
 	super                  string
 	ttl                    bool
 	control                string // address for HTTP requests; "" for none

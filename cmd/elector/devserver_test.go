@@ -23,7 +23,7 @@ func TestDevServer_Addresses(t *testing.T) {
 	for _, c := range []struct {
 		servers int
 		listen  string
-		want    string // the addresses, or the error
+		want    string // the addresses, or a part of the error
 	}{
 		{1, "127.0.0.1:2181", "127.0.0.1:2181"},
 		{3, "127.0.0.1:2181", "127.0.0.1:2181 127.0.0.1:2182 127.0.0.1:2183"},

@@ -16,7 +16,7 @@ type severity int
 
 const (
 	severityOK      severity = iota
-	severityUnknown          // a check was not possible
+	severityUnknown          // the check was not possible
 	severityWarning          // run would work, with this restriction
 	severityError            // run would fail
 )
@@ -61,7 +61,8 @@ Exit codes: 0 no check has found an error; 1 a check has found an error; 2 run r
 				return err
 			}
 			check := r.checkServers
-			if len(r.program.args) > 0 || r.beginCommand != "" { // otherwise only the servers are of interest
+			if len(r.program.args) > 0 || r.beginCommand != "" {
+				// Check the rest only if the user has given a program or a command.
 				check = r.check
 			}
 			if err := check(); err != nil {

@@ -116,7 +116,7 @@ func TestDoctor_Assessments(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		findings []finding
-		want     severity // of the last one
+		want     severity // the severity of the last finding
 		text     string
 	}{
 		"server":                      {assessServers([]serverAnswer{answer(srvr("3.9.4", "follower"))}), severityOK, "zk1:2181: version 3.9.4, follower"},

@@ -56,7 +56,8 @@ func checkEtcd(s *settings) error {
 func etcdPlaces(s *settings) []string {
 	var servers []string
 	for _, endpoint := range s.etcd.endpoints {
-		server, _, _ := parseEndpoint(strings.TrimSpace(endpoint)) // checkEtcd has accepted it
+		// No error is possible, because checkEtcd has accepted the endpoint.
+		server, _, _ := parseEndpoint(strings.TrimSpace(endpoint))
 		servers = append(servers, server)
 	}
 	return s.placesAt(servers)
@@ -148,21 +149,23 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 			return c, err
 		}
 	}
-	// A proxy of the environment would receive the password, also for a server on this machine.
+	// Use no proxy, because a proxy of the environment would receive the password, even for a server on
+	// this machine.
 	options := []grpc.DialOption{grpc.WithNoProxy()}
 	if config != nil {
 		options = append(options, grpc.WithTransportCredentials(serverCredentials{config}))
 	}
 	return clientv3.Config{
 		DialOptions: options, Endpoints: endpoints, TLS: config, Username: e.user, Password: e.password, Logger: zap.NewNop(),
-		// The client closes an unresponsive connection and tries another server. gRPC does not
-		// send keepalives more often.
+		// With these values, the client closes an unresponsive connection and tries another server.
+		// gRPC does not send keepalives more often than every ten seconds.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		DialTimeout: 5 * time.Second,
 	}, nil
 }
 
-// serverCredentials connect with TLS, with a configuration of package cmdline.
+// serverCredentials are the credentials of connections that use TLS with a configuration of package
+// cmdline.
 type serverCredentials struct{ config *tls.Config }
 
 // forHost returns the credentials for connections to a host, which its certificate must name.

@@ -22,9 +22,9 @@ const (
 // leaderView is the leader that run has last observed.
 type leaderView struct {
 	mu       sync.Mutex
-	leader   *candidateInfo // nil if the leader is unknown
-	changes  []leaderChange // the last ones, at most maxChanges
-	onChange func()         // is called after each observation; it may be nil
+	leader   *candidateInfo // the leader; nil if it is unknown
+	changes  []leaderChange // the last changes of the leader, at most maxChanges
+	onChange func()         // called after each observation; it may be nil
 }
 
 // maxChanges is the number of changes of the leader that a leaderView remembers.
@@ -33,8 +33,8 @@ const maxChanges = 20
 // leaderChange is a change of the observed leader.
 type leaderChange struct {
 	At    time.Time
-	Name  string // for people
-	Token int64  // 0 if there is no leader, or it is unknown
+	Name  string // the name of the leader, or a text for people if there is none
+	Token int64  // the token of the leader; 0 if there is no leader or it is unknown
 }
 
 func (v *leaderView) set(leader *candidateInfo) {
@@ -86,7 +86,7 @@ func (r *runCommand) watchLeader(ctx context.Context, watch func(context.Context
 		r.leader.set(nil)
 		leaders.interrupt()
 		r.settings.log.Debug("leader unknown", "err", err)
-		_ = limit.Pause(ctx, watchPause) // the election may not exist yet
+		_ = limit.Pause(ctx, watchPause) // observe again later, because the election may not exist yet
 	}
 }
 
@@ -96,12 +96,12 @@ type follower struct {
 	elector *elector.Elector
 	// observed reports whether the backend reports the leader, and predecessors in the queue.
 	observed bool
-	wake     chan struct{} // contains an element after a report of the leader or of the Elector
+	wake     chan struct{} // receives an element after each report of the leader or of the Elector
 
 	mu      sync.Mutex
-	leading bool   // from the start of begin until end has succeeded or the next candidacy starts
+	leading bool   // this instance leads: from the start of begin until end has succeeded or the next candidacy starts
 	ran     bool   // the command has run since this instance began to follow
-	token   int64  // of the leader for which the command has run; 0 if the leader was unknown
+	token   int64  // the token of the leader for which the command has run; 0 if the leader was unknown
 	stop    func() // stops the command and waits until it has exited; nil if it does not run
 }
 
@@ -150,7 +150,7 @@ func (f *follower) endLeadership() {
 
 // runCommands runs the command for each leader until ctx is done.
 func (f *follower) runCommands(ctx context.Context) {
-	var unknownSince time.Time // when this instance began to follow an unknown leader
+	var unknownSince time.Time // the time when this instance began to follow an unknown leader
 	for ctx.Err() == nil {
 		following, leader := f.state()
 		var wait <-chan time.Time
@@ -193,7 +193,7 @@ func (f *follower) state() (following bool, leader *candidateInfo) {
 		return false, nil
 	}
 	if leader = f.run.leader.get(); leader != nil && leader.ID == c.CandidateID {
-		leader = nil // this instance is about to be elected, or has just lost the leadership
+		leader = nil // the observed leader is this instance, which is about to be elected or has just lost the leadership
 	}
 	return true, leader
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 )
 
-// The values of ELECTOR_ROLE.
+// These are the values of ELECTOR_ROLE.
 const (
 	roleLeader   = "leader"
-	roleFollower = "follower" // for the end command: the leadership was lost
+	roleFollower = "follower" // the role for the end command if the leadership was lost
 	roleError    = "error"
 )
 
@@ -72,7 +72,7 @@ func fitVariable(text string) string {
 	if len(text) <= maxVariable {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxVariable], "") // without a part of a character at the end
+	return strings.ToValidUTF8(text[:maxVariable], "") // remove a part of a character at the end
 }
 
 // reportVariable logs that a variable does not contain the complete text, once for each text.
@@ -108,9 +108,9 @@ func (r *runCommand) childCommand(args []string, l *leaderelection.Leadership, e
 	return c
 }
 
-// runScript runs a shell command, unless it is empty. While this process exits, it only waits until ctx is
-// done: if the log is not read, the process exits a second after the signal, and the program may exit in
-// that second.
+// runScript runs a shell command, unless it is empty. While this process exits, runScript starts
+// nothing, and only waits until ctx is done: if nobody reads the log, the process exits a second after
+// the signal, and the program may exit in that second.
 func (r *runCommand) runScript(ctx context.Context, name, script string, l *leaderelection.Leadership, env []string) error {
 	if script == "" {
 		return nil
@@ -139,7 +139,7 @@ func (r *runCommand) handleBegin(ctx context.Context, l *leaderelection.Leadersh
 // did not run.
 func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership) error {
 	if r.attempt.failure() != nil {
-		return nil // the begin command did not run
+		return nil // there is nothing to end, because the begin command did not run
 	}
 	role, leader := roleLeader, r.self()
 	if l.Err() != nil {
@@ -148,7 +148,7 @@ func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership
 	if err := r.runScript(ctx, "end", r.endCommand, nil, r.environment(role, leader, l, nil)); err != nil {
 		return err
 	}
-	if _, exited := r.program.exitCode(); !exited { // otherwise this process exits
+	if _, exited := r.program.exitCode(); !exited { // this process exits if the program has exited
 		r.follower.endLeadership()
 	}
 	return nil
@@ -188,7 +188,9 @@ func (r *runCommand) handleWork(ctx context.Context, l *leaderelection.Leadershi
 			return context.Cause(ctx)
 		case exit.Err != nil:
 			return exit.Err
-		case exit.Stopped: // the watchdog has not received the new deadline of the lease in time
+		case exit.Stopped:
+			// The watchdog has stopped the program, because it did not receive the new deadline of the
+			// lease in time.
 			if l.Err() != nil {
 				return l.Err()
 			}

@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFitVariable fails if the result cannot be passed to a command, or if more is removed than necessary.
-func TestFitVariable(t *testing.T) {
+// TestFitVariable_RemovesOnlyTheExcess fails if the result cannot be passed to a command, or if more is
+// removed than necessary.
+func TestFitVariable_RemovesOnlyTheExcess(t *testing.T) {
 	long := strings.Repeat("é", maxVariable)
 	for text, want := range map[string]string{
 		"":              "",
@@ -35,8 +36,8 @@ func TestFitVariable(t *testing.T) {
 	}
 }
 
-// TestEnvironment_DataOfOthers fails if a command cannot be started because of the data of another candidate, or if
-// this is not logged once.
+// TestEnvironment_DataOfOthers fails if a command cannot be started because of the data of another
+// candidate, or if this is not logged once.
 func TestEnvironment_DataOfOthers(t *testing.T) {
 	var log bytes.Buffer
 	r := &runCommand{settings: &settings{log: slog.New(slog.NewTextHandler(&log, nil))}, grace: time.Second, sessionTimeout: func() time.Duration { return session }}

@@ -29,7 +29,7 @@ const (
 	session = 4 * time.Second
 )
 
-// Programs for /bin/sh. They append a line to FILE for each of their actions.
+// These are programs for /bin/sh. They append a line to FILE for each of their actions.
 const (
 	// stubborn ignores TERM.
 	stubborn = `trap : TERM; echo "$NAME" >> "$FILE"; echo "started $ELECTOR_TOKEN"
@@ -41,13 +41,13 @@ const (
 // harness runs electors and other commands of one election as processes.
 type harness struct {
 	*testing.T
-	flags    []string                   // of all commands: the backend and the election
-	runFlags func(name string) []string // of run, in addition; it may be nil
-	dir      string                     // of the files of the test
-	file     string                     // in dir, to which the programs append their actions
+	flags    []string                   // the flags of all commands: the backend and the election
+	runFlags func(name string) []string // returns additional flags of run; may be nil
+	dir      string                     // the directory of the files of the test
+	file     string                     // the file in dir to which the programs append their actions
 
 	srv   *zktest.Server // the server of the backend zookeeper; otherwise nil
-	addr  string         // of srv
+	addr  string         // the address of srv
 	peers string         // the value of --peers of the backend raftlog; otherwise empty
 }
 
@@ -126,14 +126,14 @@ func (h *harness) requireOrder(names ...string) {
 }
 
 // requireSuccession runs the electors a, b and c and the command watch, kills a, terminates b, and ends
-// the election. Then it runs d, and deletes the election. It requires that each of them works after the
-// previous one, that watch reports that, that c and watch exit at the end, and d at the deletion. It calls
-// inspect while b leads and c waits.
+// the election. Then it runs d, and deletes the election. It requires that each program works after the
+// previous one, that watch reports these leaders, that c and watch exit when the election is ended, and
+// that d exits when it is deleted. It calls inspect while b leads and c waits.
 func (h *harness) requireSuccession(inspect func()) {
 	h.Helper()
 	a := h.lead("a", stubborn)
 	watch := h.command("watch")
-	watch.waitForOutput("") // a leads
+	watch.waitForOutput("") // waits until a leads
 	b := h.follow("b", stubborn)
 	a.signal(syscall.SIGKILL)
 	a.requireExit(-1)
@@ -149,7 +149,7 @@ func (h *harness) requireSuccession(inspect func()) {
 	h.command("end").requireExit(cmdline.OK)
 	c.requireExit(cmdline.Permanent)
 	watch.requireExit(cmdline.Permanent)
-	d := h.lead("d", stubborn) // begins another election
+	d := h.lead("d", stubborn) // d begins another election
 	h.requireOrder("a", "b", "c", "d")
 	h.command("delete").requireExit(cmdline.OK)
 	d.requireExit(cmdline.Permanent)
@@ -168,7 +168,7 @@ func start(t *testing.T, args ...string) *process {
 	return startWithInput(t, nil, args...)
 }
 
-// startWithInput is like start. in is the standard input; it may be nil.
+// startWithInput starts the binary like start, with the standard input in, which may be nil.
 func startWithInput(t *testing.T, in io.Reader, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
@@ -194,9 +194,9 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	p.output, p.log = testenv.NewOutput(output), testenv.NewOutput(log)
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
-		_ = p.cmd.Process.Kill() // it has usually exited
+		_ = p.cmd.Process.Kill() // ignore the error, because the process has usually exited
 		_ = p.cmd.Wait()
-		// Processes that were not stopped keep the pipes open.
+		// Wait for the ends of the pipes, which processes keep open that were not stopped.
 		p.output.WaitForEnd(t, patience)
 		p.log.WaitForEnd(t, patience)
 		if t.Failed() {

@@ -59,16 +59,18 @@ func hostName(address string) string {
 	return strings.TrimSuffix(strings.ToLower(transport.Host(address)), ".")
 }
 
-// checkedHosts returns the names that clients of --listen may use in the Host header: that of --listen, and
-// those of --listen-hosts. If check is false, every name is allowed. The default allows every name if other
-// machines can connect, because their names for this machine are not known here.
+// checkedHosts returns the names that clients of --listen may use in the Host header: that of --listen,
+// and those of --listen-hosts. If check is false, every name is allowed. Without --listen-hosts, every
+// name is allowed if other machines can connect, because this machine does not know the names that they
+// use for it.
 func checkedHosts(listen string, loopback bool, given []string) (names []string, check bool) {
 	return append([]string{hostName(listen)}, given...), loopback || len(given) > 0
 }
 
-// rejectControl returns the reason why a request to --control is rejected, or "". A web page in a browser of
-// this machine can send requests to the address, and those of curl or of a program must be distinguished
-// from them. names are the names in addition to IP addresses and localhost that the Host header may contain.
+// rejectControl returns the reason why a request to --control is rejected, or "". A web page in a
+// browser of this machine can send requests to the address, which must be distinguished from those of
+// curl or of a program. names are the names that the Host header may contain in addition to IP
+// addresses and localhost.
 func rejectControl(method, host string, header http.Header, names []string) string {
 	switch site := header.Get("Sec-Fetch-Site"); {
 	case !isAllowedHost(host, names):

@@ -18,7 +18,7 @@ import (
 func TestIsAllowedHost(t *testing.T) {
 	names := []string{"elector.example.com"}
 	for header, want := range map[string]bool{
-		"":                                true, // HTTP/1.0
+		"":                                true, // requests of HTTP/1.0 have no Host header
 		"127.0.0.1:8080":                  true,
 		"10.0.0.7":                        true,
 		"[::1]:8080":                      true,
@@ -41,9 +41,9 @@ func TestIsAllowedHost(t *testing.T) {
 	}
 }
 
-// TestCheckedHosts fails if the Host header is not checked when only this machine can connect, or when names were
-// given.
-func TestCheckedHosts(t *testing.T) {
+// TestCheckedHosts_OnlyIfNeeded fails if the Host header is not checked when only this machine can
+// connect, or when names were given.
+func TestCheckedHosts_OnlyIfNeeded(t *testing.T) {
 	for _, test := range []struct {
 		listen   string
 		loopback bool
@@ -62,7 +62,8 @@ func TestCheckedHosts(t *testing.T) {
 	}
 }
 
-// TestRejectControl fails if a request that a web page can send is accepted, or if one of curl is rejected.
+// TestRejectControl fails if a request that a web page can send is accepted, or if a request of curl is
+// rejected.
 func TestRejectControl(t *testing.T) {
 	const mine, evil = "127.0.0.1:2180", "evil.example:2180"
 	for _, test := range []struct {
@@ -156,8 +157,8 @@ func TestWebServer_Host(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit fails if connections can use more than a quarter of the descriptors.
-func TestConnectionLimit(t *testing.T) {
+// TestConnectionLimit_QuarterOfDescriptors fails if connections can use more than a quarter of the descriptors.
+func TestConnectionLimit_QuarterOfDescriptors(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1, 8: 2, 64: 16, 128: 32, 1 << 20: 32, 1<<64 - 1: 32} {
 		require.Equal(t, want, connectionLimit(descriptors))
 	}

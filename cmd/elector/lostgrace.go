@@ -12,9 +12,9 @@ import (
 // become the leader.
 const (
 	flagLostGrace = "lost-grace"
-	// leaseMargin is the part of the session timeout that is always left between the expiry of a lease and
-	// the earliest expiry of its session: a twelfth. On ZooKeeper, the first lease of a leadership leaves
-	// no more.
+	// leaseMargin is the part of the session timeout that is always left between the expiry of a lease
+	// and the earliest expiry of its session: a twelfth. On ZooKeeper, the first lease of a leadership
+	// leaves exactly this part.
 	leaseMargin = 12
 	// defaultLostGrace is the part of the session timeout that is the default of --lost-grace: a sixteenth.
 	// With the eighth of it that the parent process of the watchdog adds, it is less than a twelfth.
@@ -39,8 +39,8 @@ func (r *runCommand) checkLostGrace(timeout time.Duration, origin string) error 
 	return nil
 }
 
-// allowedLostGrace returns the grace to use. It is less than --lost-grace if the timeout of the current
-// session is shorter than that of the first session.
+// allowedLostGrace returns the grace to use. It returns less than --lost-grace if the timeout of the
+// current session is shorter than that of the first session.
 func (r *runCommand) allowedLostGrace() time.Duration {
 	timeout := r.sessionTimeout()
 	return min(cmp.Or(r.lostGrace, timeout/defaultLostGrace), maxLostGrace(timeout))

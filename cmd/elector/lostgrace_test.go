@@ -15,7 +15,7 @@ import (
 // TestLostGrace_TooLong fails if a grace that is too long for the granted session timeout is accepted.
 func TestLostGrace_TooLong(t *testing.T) {
 	h := newZooKeeperHarness(t, zktest.WithSessionTimeouts(100*time.Millisecond, time.Second))
-	a := h.run("a", stubborn, "--lost-grace", "84ms") // the session timeout is 1s
+	a := h.run("a", stubborn, "--lost-grace", "84ms") // a twelfth of the session timeout of 1s is less than that
 	a.requireExit(cmdline.Usage, "--lost-grace 84ms: more than 83ms, a twelfth of the granted session timeout of 1s")
 	require.NotContains(t, h.srv.Tree(), "one", "it has joined the election")
 	a = h.lead("a", stubborn, "--lost-grace", "83ms", "--grace", "10ms")

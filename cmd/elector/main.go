@@ -11,8 +11,10 @@ import (
 )
 
 func main() {
-	debug.SetTraceback("crash") // a fatal signal kills the process: exit code 2 of the runtime means wrong usage
-	child.RunWatchdog()         // does not return in a watchdog process
+	// After a panic, kill the process by a signal, because exit code 2 of the runtime would mean wrong
+	// usage.
+	debug.SetTraceback("crash")
+	child.RunWatchdog() // does not return in a watchdog process
 	cmdline.ReapChildren()
 	cmdline.Exit(execute(os.Args[1:]))
 }

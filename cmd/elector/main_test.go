@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	child.RunWatchdog()
 	var exit func(int)
 	binary, exit = testenv.BuildCommand()
-	// Under nohup, the processes that the tests start would ignore HUP.
+	// Handle HUP, because under nohup the processes that the tests start would otherwise ignore it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	goleak.VerifyTestMain(redisServer.Tests(m), goleak.Cleanup(exit))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// The values of the label handler.
+// These are the values of the label handler.
 const (
 	handlerBegin = "begin"
 	handlerWork  = "work"
@@ -25,7 +25,7 @@ const (
 // metrics are the Prometheus metrics of a run. docs/elector.md lists them.
 type metrics struct {
 	registry *prometheus.Registry
-	stopping <-chan struct{} // is closed when the run begins to hand over
+	stopping <-chan struct{} // closed when the run begins to hand over
 
 	state             *prometheus.GaugeVec
 	since             prometheus.Gauge
@@ -39,7 +39,7 @@ type metrics struct {
 	recordEvent func() func(event.Event)
 
 	mu        sync.Mutex
-	stopped   chan struct{} // is closed when events are no longer recorded
+	stopped   chan struct{} // closed when events are no longer recorded
 	recording sync.WaitGroup
 }
 
@@ -71,7 +71,7 @@ func newMetrics(election string, stopping <-chan struct{}, leads, programRuns fu
 		failures: prometheus.NewCounterVec(counter("handler_failures_total", "Failed calls, without calls that were interrupted because leadership ended or elector exits."), handler),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "elector", Name: "handler_seconds", Help: "Duration of the calls.", ConstLabels: labels,
-			Buckets: prometheus.ExponentialBuckets(0.01, 4, 10), // up to 44 minutes
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 10), // the largest bucket is 44 minutes
 		}, handler),
 		leading:  gaugeFunc("leader", "1 while /leader returns 200.", leads),
 		programs: gaugeFunc("program_running", "1 while the program runs.", programRuns),
@@ -166,7 +166,7 @@ func (m *metrics) recordCandidate(c leaderelection.Candidate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
-	case <-m.stopped: // events are not recorded any more
+	case <-m.stopped: // stop, because events are not recorded any more
 		return
 	default:
 	}

@@ -47,7 +47,7 @@ func TestMetrics_CandidateEvents(t *testing.T) {
 		w.metrics.stopRecording()
 		late, err := changefeed.NewElection(store)
 		require.NoError(t, err)
-		w.metrics.recordCandidate(late) // starts no goroutine
+		w.metrics.recordCandidate(late) // this call must start no goroutine
 		w.metrics.recording.Wait()
 		require.NoError(t, late.Resign())
 	})

@@ -34,7 +34,7 @@ import (
 
 var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_Queries uses, for example prometheus")
 
-// The files that operators install.
+// These are the files that operators install.
 const (
 	rulesDir      = "../../deploy/prometheus"
 	dashboardFile = "../../deploy/grafana/dashboard.json"
@@ -97,7 +97,7 @@ func TestMonitoring_Metrics(t *testing.T) {
 	}
 	require.Contains(t, exported, "leaderelection_leader")
 
-	shown := make(map[string]bool) // by the dashboard
+	shown := make(map[string]bool) // the metrics that the dashboard shows
 	use := func(expression string, by map[string]bool) {
 		for _, name := range regexp.MustCompile(`\b(?:leaderelection|elector)_\w+`).FindAllString(expression, -1) {
 			name = regexp.MustCompile(`_seconds_(bucket|count|sum)$`).ReplaceAllString(name, "_seconds")
@@ -134,7 +134,8 @@ func TestMonitoring_Queries(t *testing.T) {
 	w.metrics.setState(elector.Report{State: elector.StateLeader, Since: time.Now()})
 	record := w.metrics.recordEvent()
 	instance := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		for kind := event.Joined; kind <= event.Watched; kind++ { // something happens between two scrapes
+		// Record events of every kind, so that something happens between two scrapes.
+		for kind := event.Joined; kind <= event.Watched; kind++ {
 			record(event.Event{Kind: kind, Duration: time.Millisecond, Missed: 1})
 		}
 		record(event.Event{Kind: event.Checked, Err: errors.New("not confirmed")})

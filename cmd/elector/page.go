@@ -15,8 +15,9 @@ import (
 const (
 	// maxPageCandidates is the maximum number of candidates that the page shows.
 	maxPageCandidates = 100
-	// queueAge is the age at which a list of candidates is outdated. queueAgeEach is added for each candidate,
-	// because some backends need requests for each: so viewers of the page cause at most about 100 a second.
+	// queueAge is the age at which a list of candidates is outdated. queueAgeEach is added for each
+	// candidate, because some backends need requests for each candidate. So the viewers of the page
+	// cause at most about 100 requests a second.
 	queueAge     = 2 * time.Second
 	queueAgeEach = 20 * time.Millisecond
 )
@@ -24,16 +25,16 @@ const (
 // queueView lists the candidates for the page. Requests share a list, so that their number does not matter to the
 // backend.
 type queueView struct {
-	list func(context.Context) ([]candidateInfo, error) // nil if the backend does not support it
-	busy chan struct{}                                  // contains an element while a request uses last
+	list func(context.Context) ([]candidateInfo, error) // nil if the backend cannot list candidates
+	busy chan struct{}                                  // contains an element while a request uses the field last
 	last queueState
 }
 
 // queueState is the result of a list. It contains only what the page shows, since the texts of other programs can be long.
 type queueState struct {
-	at         time.Time       // zero if there was no list
-	candidates []candidateInfo // at most maxPageCandidates
-	total      int             // number of candidates
+	at         time.Time       // the time of the list; zero if there was none
+	candidates []candidateInfo // the first candidates of the queue, at most maxPageCandidates
+	total      int             // the number of all candidates
 	err        error
 }
 
@@ -45,9 +46,9 @@ func newQueueView(b backend, election string) *queueView {
 	return q
 }
 
-// get returns the last list, or a new one if that is outdated. It waits for the backend for at most listLimit, and for
-// other requests until ctx is done. A client that disconnects does not interrupt a list: otherwise each of its requests
-// would cause another one.
+// get returns the last list, or a new one if that is outdated. It waits for the backend for at most
+// listLimit, and for other requests until ctx is done. A client that disconnects does not interrupt a
+// list, because otherwise each request of such a client would cause another list.
 func (q *queueView) get(ctx context.Context) queueState {
 	if q.list == nil {
 		return queueState{}
@@ -76,7 +77,7 @@ func (q *queueView) get(ctx context.Context) queueState {
 func (w *webServer) writePage(rw http.ResponseWriter, r *http.Request) {
 	p := &page{now: time.Now()}
 	leader, report := w.leader(), w.elector.Current()
-	since := time.Time{} // when the leader began to lead; zero if this instance has not observed it
+	since := time.Time{} // the time when the leader began to lead; zero if this instance has not observed it
 	if leader.Leader != nil {
 		since = leader.Leader.LeadsSince
 	}
@@ -99,7 +100,7 @@ func (w *webServer) writePage(rw http.ResponseWriter, r *http.Request) {
 	header := rw.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Content-Security-Policy", pagePolicy)
-	_, _ = rw.Write(p.document(leader)) // fails if the client has closed the connection
+	_, _ = rw.Write(p.document(leader)) // ignore the error: the client has closed the connection
 }
 
 // listCandidates returns the candidates for the page. It does not ask a backend that is disconnected.

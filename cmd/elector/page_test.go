@@ -51,7 +51,7 @@ func requirePageText(t *testing.T, w *webServer, want ...string) {
 
 // TestPage fails if the page does not show the leader, the queue and the changes.
 func TestPage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // it is 2000-01-01 00:00
+	synctest.Test(t, func(t *testing.T) { // fake time begins at 2000-01-01 00:00
 		a := candidateInfo{Name: "a", Value: "a:80", ID: "/e/1", Token: 7, Joined: time.Now()}
 		b := candidateInfo{Name: "b", ID: "/e/2", Token: 9, Joined: time.Now().Add(time.Second)}
 		queue := []candidateInfo{a, b}
@@ -115,9 +115,9 @@ func TestPage_Escapes(t *testing.T) {
 	}
 }
 
-// TestPage_ListsRarely fails if many viewers cause many requests to the backend, if the number of requests does not
-// depend on the length of the queue, or if a client that disconnects interrupts the list, so that others do not see the
-// queue, or need another list.
+// TestPage_ListsRarely fails if many viewers cause many requests to the backend, if the number of
+// requests does not depend on the length of the queue, or if a client that disconnects interrupts the
+// list, so that other clients do not see the queue or cause another list.
 func TestPage_ListsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists, length := 0, 1
@@ -143,7 +143,7 @@ func TestPage_ListsRarely(t *testing.T) {
 		length = 1000
 		requirePageText(t, w, "leader 0", "900 further candidates are not shown")
 		require.Equal(t, 2, lists)
-		time.Sleep(1000*queueAgeEach + queueAge - time.Second) // the list took a second
+		time.Sleep(1000*queueAgeEach + queueAge - time.Second) // the list itself took a second
 		getPage(w, "/")
 		require.Equal(t, 2, lists, "after %v", time.Since(begin))
 		time.Sleep(2 * time.Second)
@@ -156,8 +156,8 @@ func TestPage_ListsRarely(t *testing.T) {
 	})
 }
 
-// TestPage_NoAnswer fails if the page shows an error, which may contain addresses, an outdated queue, or if it waits for
-// a backend that does not answer.
+// TestPage_NoAnswer fails if the page shows an error, which may contain addresses, or an outdated
+// queue, or if it waits for a backend that does not answer.
 func TestPage_NoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPageServer(t, "/e", func(ctx context.Context) ([]candidateInfo, error) {

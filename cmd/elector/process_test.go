@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// Programs of TestProcess. Like the end command there, they append their actions to FILE. They do not write
-// to the log: a shell reports there that a signal has terminated its child.
+// These are the programs of TestProcess. Like its end command, they append their actions to FILE. They
+// do not use standard error, on which a shell reports that a signal has terminated its child.
 const (
 	obedient = `exec 2>/dev/null; trap 'echo TERM >> "$FILE"; exit 0' TERM; trap 'echo HUP >> "$FILE"' HUP; trap 'echo USR1 >> "$FILE"' USR1
 		echo started; while :; do sleep 0.01; done`
@@ -35,11 +35,11 @@ const (
 // processEvent is a row of the table of events in docs/elector.md.
 type processEvent struct {
 	program string              // if it is empty, there is only a begin command
-	prepare func(cmd *exec.Cmd) // before the start; it may be nil
-	act     func(e *eventTest)  // after the program or the begin command has started
-	actions []string            // of the program and the end command
+	prepare func(cmd *exec.Cmd) // changes the command before the start; may be nil
+	act     func(e *eventTest)  // acts after the program or the begin command has started
+	actions []string            // the expected actions of the program and the end command
 	code    int
-	flags   []string // of run, in addition
+	flags   []string // additional flags of run
 }
 
 // eventTest is the elector to which an event happens.
@@ -79,7 +79,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			{act: send(syscall.SIGTERM), actions: []string{"end leader"}},
 		},
 		"TERM or INT, repeated within a second": {
-			// While elector is stopped, the signals wait, and then arrive together.
+			// The signals that are sent while elector is stopped arrive together when it continues.
 			{program: disobedient, act: send(syscall.SIGSTOP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCONT), actions: []string{"TERM", "end leader"}},
 		},
 		"TERM or INT, repeated later": {{program: disobedient, act: func(e *eventTest) {
@@ -136,7 +136,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 					require.NoError(e.t, err)
 					defer conn.Close()
 				}
-				page.requirePage("/leader", 200, `"leads":true`) // closes another connection
+				page.requirePage("/leader", 200, `"leads":true`) // at the limit, this connection closes an idle one
 				e.signal(syscall.SIGTERM)
 				e.waitForAction("end leader")
 				require.NotContains(e.t, e.log.Text(), "too many open files")
@@ -193,7 +193,8 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	if row.code > 128 {
 		grace = "1h" // the second signal must arrive before the end of the grace
 	}
-	// The lease does not expire while a busy machine delays elector or the watchdog.
+	// The session timeout is long, so that the lease does not expire while a busy machine delays
+	// elector or the watchdog.
 	flags := append([]string{"--session-timeout", "40s"}, row.flags...)
 	cmd := h.runCommand("a", row.program, append(flags, "--leader-begin-command", begin, "--grace", grace,
 		"--leader-end-command", `echo "end $ELECTOR_ROLE" >> "$FILE"`)...)

@@ -33,7 +33,7 @@ func (p *program) startProcess(c child.Command) (*child.Process, error) {
 		return nil, err
 	}
 	for _, sig := range pending {
-		_ = process.Signal(sig) // fails if the program has exited
+		_ = process.Signal(sig) // ignore the error: the program has exited
 	}
 	return process, nil
 }
@@ -57,7 +57,7 @@ func (p *program) forwardSignal(s os.Signal) {
 	}
 	p.mu.Unlock()
 	if process != nil {
-		_ = process.Signal(sig) // fails if the program has exited
+		_ = process.Signal(sig) // ignore the error: the program has exited
 	}
 }
 

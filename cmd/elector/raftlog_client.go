@@ -52,7 +52,8 @@ func translateError(err error) error {
 	return err
 }
 
-// list returns an error that wraps leaderelection.ErrElectionOver if the election has ended.
+// list returns the candidates. The error wraps leaderelection.ErrElectionOver if the election has
+// ended.
 func (r *raftlogClient) list(ctx context.Context, election string) ([]candidateInfo, error) {
 	defer r.settings.warnWhileWaiting()()
 	e, err := r.peers.Election(ctx, election)

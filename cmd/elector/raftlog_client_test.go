@@ -17,7 +17,7 @@ import (
 func TestRaftlog_Commands(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
-	r.flags = append(r.flags, "--session-timeout", "10s") // the leadership does not move without a request
+	r.flags = append(r.flags, "--session-timeout", "10s") // the timeout is long, so that the leadership moves only on request
 	all := map[string]*process{}
 	for _, name := range []string{"a", "b", "c"} {
 		all[name] = r.run(name, exclusive, "--value", name+":80")
@@ -43,7 +43,7 @@ func TestRaftlog_Commands(t *testing.T) {
 	require.Equal(t, cmdline.OK, resign.exitCode())
 	second := r.waitForLeader(without(all, first))
 	waitForLeads(second)
-	all[first].waitForLog("follower") // it has joined again
+	all[first].waitForLog("follower") // the former leader has joined again
 	watch.terminate()
 	for _, name := range []string{first, second} {
 		require.Equal(t, 1, strings.Count(watch.output.Text(), " "+name+" leads"), watch.output.Text())

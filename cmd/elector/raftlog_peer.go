@@ -74,7 +74,8 @@ func (p *raftlogPeer) backend() backend {
 	return backend{close: p.close, start: p.start, newCandidate: p.newCandidate, connected: p.connected, watch: p.watch}
 }
 
-// start opens the node: the leader of the first backend needs a majority of the peers to join the election here.
+// start opens the node. Every instance must do this, because the leader of the first backend needs a
+// majority of the peers to join the election on this one.
 func (p *raftlogPeer) start() error {
 	_, err := p.openNode()
 	return err
@@ -105,7 +106,8 @@ func (p *raftlogPeer) openNode() (*raftlog.Node, error) {
 		}
 		code := cmdline.Permanent
 		switch {
-		case errors.Is(err, api.ErrNoSpace), errors.Is(err, api.ErrInUse): // supervisors start the program again
+		case errors.Is(err, api.ErrNoSpace), errors.Is(err, api.ErrInUse):
+			// Not a usage error, so that supervisors start the program again.
 			code, err = cmdline.Failed, fmt.Errorf("--dir %s: %w", p.config.Dir, err)
 		case errors.Is(err, api.ErrInvalid):
 			code, err = cmdline.Usage, fmt.Errorf("--dir %s: %w", p.config.Dir, err)
@@ -168,8 +170,8 @@ func (p *raftlogPeer) diagnoseMissingLeader(connections []raftlog.Connection, lo
 	if len(connections) > 0 && refusals == len(connections) {
 		return fmt.Errorf("%w: every other peer refuses this one: %w; the secret (--secret-file or ELECTOR_SECRET), --cluster and --peers must be the same for all peers", leaderelection.ErrPermission, refusal)
 	}
-	// A refusal that is not proven is not an answer of a peer: any process can use the address. This peer
-	// continues, because the next attempt can reach the peer.
+	// A refusal that is not proven does not count, because any process can use the address, and the
+	// next attempt can reach the peer.
 	if all := len(connections) + 1; connected+1 <= all/2 {
 		log.Warn("no leader of the log: a majority of the peers must run, with the same secret (--secret-file or ELECTOR_SECRET)", "peers", all, "connected", connected+1, "err", cause)
 	}

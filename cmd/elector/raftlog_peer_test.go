@@ -31,7 +31,7 @@ const raftSession = 3 * time.Second
 
 // newRaftlogHarness returns a harness for three electors that are the peers of a log. Their names are a, b and c.
 func newRaftlogHarness(t *testing.T) *harness {
-	dir, err := testenv.MakeDir("elector") // on a file system with fast syncs
+	dir, err := testenv.MakeDir("elector") // the directory is on a file system with fast syncs
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	r := newHarnessIn(t, dir, nil)
@@ -138,7 +138,7 @@ func TestRaftlog(t *testing.T) {
 
 	all[first] = r.run(first, exclusive, listening...)
 	pages := all[first].webClient()
-	pages.waitForPage("/readyz", 200, `{"ok":true}`) // it is queued
+	pages.waitForPage("/readyz", 200, `{"ok":true}`) // the candidate is in the queue
 	pages.waitForPage("/leader", 503, `"name":"`+second+`"`)
 	killed := time.Now()
 	all[second].signal(syscall.SIGKILL)

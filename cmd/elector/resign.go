@@ -82,7 +82,8 @@ func (s *settings) requestResignation(ctx context.Context, b backend, id string,
 	}
 	waiting, cancel := context.WithTimeout(ctx, successorWait)
 	defer cancel()
-	// A candidate without competitors joins again, and then becomes the leader.
+	// Wait for the next leader, which may be the same candidate: without competitors, it joins again
+	// and leads.
 	candidates, err = awaitLeader(waiting, list, 50*time.Millisecond, "")
 	switch {
 	case err != nil:

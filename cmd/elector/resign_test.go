@@ -30,10 +30,11 @@ func TestResign(t *testing.T) {
 	require.Regexp(t, `^a has handed over; b leads, token [1-9][0-9]*$`, resign.waitForOutput("a has"))
 	require.Equal(t, cmdline.OK, resign.exitCode())
 	b.waitForOutput("started")
-	a.waitForLog("follower") // again
+	a.waitForLog("follower") // the candidate follows again
 	require.Equal(t, []string{"a", "a ends", "a end leader", "b"}, h.actions())
 
-	// The candidate can be selected by its name. Its ID changes when it joins again.
+	// The candidate can also be selected by its name, which does not change when it joins again, unlike
+	// its ID.
 	status := h.command("status")
 	fields := strings.Fields(status.waitForOutput("follower"))
 	require.Equal(t, cmdline.OK, status.exitCode())
@@ -70,7 +71,7 @@ func TestResign_Timeout(t *testing.T) {
 	a.waitForOutput("ending")
 	resign.requireExit(cmdline.NotLeft, "a was requested to resign and has not left")
 	createFile(t, h.file+".done")
-	a.waitForOutput("started") // the leader has handed over
+	a.waitForOutput("started") // the leader has handed over to a
 	a.terminate()
 }
 

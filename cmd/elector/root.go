@@ -57,7 +57,7 @@ func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cob
 	root.AddCommand(others...)
 	cmdline.CompleteValues(root, map[string][]string{"backend": allBackends()})
 	root.SetGlobalNormalizationFunc(configuration.Normalize)
-	// Other commands than run accept its keys, and use those that all commands have.
+	// Commands other than run accept the keys of run in the file, and use those that all commands have.
 	s.keys = pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.keys.SetNormalizeFunc(configuration.Normalize)
 	s.keys.AddFlagSet(root.PersistentFlags())
@@ -66,7 +66,8 @@ func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cob
 	return root
 }
 
-// configuration describes the settings. Most earlier names are those of an older elector.
+// configuration describes the settings. Most of the earlier names are those of an older program named
+// elector.
 var configuration = cmdline.Settings{
 	Prefix: "ELECTOR_",
 	Earlier: map[string]string{

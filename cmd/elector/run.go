@@ -28,7 +28,7 @@ const maxValue = 4096
 type runCommand struct {
 	settings *settings
 
-	// The flags of the command.
+	// The following fields are the flags of the command.
 	beginCommand, endCommand, errorCommand string
 	followerCommand                        string
 	beginTimeout, endTimeout, errorTimeout time.Duration
@@ -37,7 +37,7 @@ type runCommand struct {
 	grace, lostGrace                       time.Duration
 	listenAddress                          string // "" disables the HTTP server
 	listenHosts                            []string
-	timeout                                time.Duration // 0 for no limit
+	timeout                                time.Duration // the value of --timeout; 0 means no limit
 	try, stdin                             bool
 	also                                   also
 
@@ -47,7 +47,7 @@ type runCommand struct {
 	leader         leaderView
 	follower       *follower              // nil without followerCommand
 	onReport       []func(elector.Report) // are called with each report of the Elector
-	exiting        atomic.Bool            // a signal ends this process as soon as its log was written
+	exiting        atomic.Bool            // reports that a signal ends this process as soon as its log was written
 
 	mu       sync.Mutex
 	reported map[string]string // the last text of each variable that reportVariable has logged
@@ -217,7 +217,7 @@ func (r *runCommand) run(ctx context.Context) error {
 			r.settings.log.Warn("programs of the same user can read the credentials of this process", "err", err)
 		}
 	}
-	// Signals are handled before the backend is opened, which may take time.
+	// Handle signals before the backend is opened, because that may take time.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.attempt.cancel = cancel
@@ -286,8 +286,8 @@ func (r *runCommand) signals(cancel func()) cmdline.Signals {
 	return signals
 }
 
-// result returns the error with which the command ends if the Elector has ended with err: nil if the election or
-// the input has ended, or if only the resignation is unconfirmed.
+// result returns the error with which the command ends if the Elector has ended with err. It returns
+// nil if the election or the input has ended, or if only the resignation is unconfirmed.
 func (r *runCommand) result(ctx context.Context, err error) error {
 	log := r.settings.log
 	switch {
@@ -316,7 +316,8 @@ func (r *runCommand) observeLeader(ctx context.Context, e *elector.Elector, b ba
 	if r.follower != nil {
 		tasks.Go(func() { r.follower.runCommands(following) })
 	}
-	// The page /leader shows the leader also while this instance hands over.
+	// Watch until stop is called, because the page /leader shows the leader even while this instance
+	// hands over.
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	if b.watch != nil && (r.follower != nil || r.listenAddress != "") {
 		tasks.Go(func() { r.watchLeader(watching, b.watch) })
@@ -328,7 +329,8 @@ func (r *runCommand) observeLeader(ctx context.Context, e *elector.Elector, b ba
 	}
 }
 
-// forwardReports calls the functions of onReport until the Run of e has returned. wait waits for that.
+// forwardReports calls the functions of onReport until the Run of e has returned. The returned function
+// waits until Run has returned.
 func (r *runCommand) forwardReports(e *elector.Elector) (wait func()) {
 	var reading sync.WaitGroup
 	reports := e.Reports()

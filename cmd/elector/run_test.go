@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_EndsInOrderAfterTERM fails if the commands and the program do not end in order after TERM, or if
-// the next leader begins before.
+// TestRun_EndsInOrderAfterTERM fails if the commands and the program do not end in order after TERM, or
+// if the next leader begins before they have ended.
 func TestRun_EndsInOrderAfterTERM(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	end := []string{"--leader-end-command", `echo "$NAME end $ELECTOR_ROLE $ELECTOR_LEADER" >> "$FILE"`}
@@ -63,7 +63,7 @@ func TestRun_WatchdogOfStoppedLeader(t *testing.T) {
 	b.waitForOutput("works")
 	a.signal(syscall.SIGCONT)
 	a.waitForLog("program exited")
-	a.waitForLog("follower") // it has joined again
+	a.waitForLog("follower") // the former leader has joined again
 	b.terminate()
 	a.waitForOutput("started")
 	h.requireOrder("a", "b", "a")

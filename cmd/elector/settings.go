@@ -39,19 +39,19 @@ type settings struct {
 	backend        string
 	instanceID     string
 	election       string
-	isSecond       bool   // whether the backend is that of --also, and its settings are those of flags
+	isSecond       bool   // reports that these settings are those of the backend of --also, and were set by flags
 	alsoFile       string // the file of --also that contains these settings; otherwise empty
-	value          string // the value that this instance advertises; only run has the flag
+	value          string // the value that this instance advertises; only the command run has the flag
 	sessionTimeout time.Duration
 
-	keys          *pflag.FlagSet // of the configuration file: the flags of run, and command
-	configWarning string         // is set if all users can read the configuration file, which contains credentials
+	keys          *pflag.FlagSet // the keys of the configuration file: the flags of run, and command
+	configWarning string         // the warning that all users can read the credentials in the configuration file, or empty
 	fileProgram   []string       // the program in the configuration file
 
 	logFormat, logLevel string
 	quiet               bool
 	log                 *slog.Logger
-	warned              map[string]bool // the flags of warnOnce
+	warned              map[string]bool // the flags about which warnOnce has logged a warning
 
 	tls        tlsSettings
 	zookeeper  zooKeeperSettings
@@ -105,7 +105,8 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// warnOnce logs a warning about the file of a flag, unless it is empty or one about this flag was logged.
+// warnOnce logs a warning about the file of a flag, unless the warning is empty or one about this flag
+// was logged before.
 func (s *settings) warnOnce(flag, warning string) {
 	if warning == "" || s.warned[flag] {
 		return
@@ -156,9 +157,9 @@ func newInstanceID() string {
 
 // tlsSettings are the flags for TLS between elector and the servers of a backend.
 type tlsSettings struct {
-	enabled    bool // --tls; the files enable TLS as well
+	enabled    bool // the flag --tls; files of certificates enable TLS as well
 	files      cmdline.Certificates
-	allowPlain bool // --allow-plain-credentials
+	allowPlain bool // the flag --allow-plain-credentials
 }
 
 func (t *tlsSettings) register(flags *pflag.FlagSet) {

@@ -51,7 +51,7 @@ func TestEarlierNames(t *testing.T) {
 	require.Equal(t, "end", r.endCommand)
 	require.Equal(t, "directory", s.raftlog.Dir)
 
-	// An older elector accepted the flags of run before the name of the command.
+	// As in an older elector, the flags of run may precede the name of the command.
 	t.Setenv("ELECTOR_LEADER_BEGIN_COMMAND", "begin")
 	_, r, err = parse(t, "--leader-start-command", "flag", "run", "--instance-id", "x")
 	require.NoError(t, err)

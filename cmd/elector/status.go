@@ -95,7 +95,7 @@ func awaitLeader(ctx context.Context, list func(context.Context) ([]candidateInf
 			last, err, answered = candidates, nil, true
 		case elector.IsTerminal(e):
 			return nil, e
-		case !answered || ctx.Err() == nil: // otherwise the timeout has interrupted the last request
+		case !answered || ctx.Err() == nil: // after the timeout, an error only means that the last request was interrupted
 			err = e
 		}
 		if limit.Pause(ctx, interval) != nil {
@@ -130,7 +130,7 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 	}
 	row("ROLE", "NAME", "VALUE", "TOKEN", "JOINED", "ID")
 	for i, c := range candidates {
-		role, joined := "follower", "-" // some backends do not know the time
+		role, joined := "follower", "-" // joined is - if the backend does not know the time
 		if i == 0 {
 			role = "leader"
 		}
@@ -142,8 +142,9 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 	return table.Flush()
 }
 
-// cell returns a text of a candidate for a table, in which each column is as wide as its longest text: otherwise
-// one candidate could make the output as large as it likes. The output in JSON is complete.
+// cell returns a text of a candidate for a table, shortened to maxCell. Otherwise one candidate could
+// make all rows as wide as it likes, because each column is as wide as its longest text. The output in
+// JSON is complete.
 func cell(text string) string {
 	printable := []rune(cmdline.Printable(text[:min(len(text), 4*maxCell)]))
 	if len(printable) <= maxCell && len(text) <= 4*maxCell {
@@ -152,5 +153,5 @@ func cell(text string) string {
 	return string(printable[:min(len(printable), maxCell)]) + "…"
 }
 
-// maxCell is longer than host names and IDs.
+// maxCell is the maximum length of a cell of a table. It is longer than host names and IDs.
 const maxCell = 128

@@ -135,10 +135,10 @@ func TestAwaitLeader(t *testing.T) {
 	a, b := candidateInfo{Name: "a", ID: "/e/1"}, candidateInfo{Name: "b", ID: "/e/2"}
 	late, none := errors.New("late"), answer{err: leaderelection.ErrNoElection}
 	for name, c := range map[string]struct {
-		answers []answer // the last one is repeated until ctx is done
+		answers []answer // the last answer is repeated until ctx is done
 		leader  string
 		want    answer
-		lists   int // number of requests
+		lists   int // the number of requests
 	}{
 		"leader":             {[]answer{{places: []candidateInfo{a}}}, "", answer{places: []candidateInfo{a}}, 1},
 		"later":              {[]answer{none, {}, {err: late}, {places: []candidateInfo{a}}}, "", answer{places: []candidateInfo{a}}, 4},

@@ -4,8 +4,8 @@ import "time"
 
 // succession determines when the observed leader became the leader.
 type succession struct {
-	observed bool  // there was an observation
-	token    int64 // of the leader, or 0
+	observed bool  // reports that there was an observation
+	token    int64 // the token of the leader, or 0
 	since    time.Time
 }
 

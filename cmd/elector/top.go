@@ -101,7 +101,7 @@ func (s *settings) checkTop(elections []string, parent string) error {
 
 // runTop shows elections until the user quits or a signal is received.
 func (s *settings) runTop(ctx context.Context, elections []string, parent string, interval time.Duration) error {
-	s.log = slog.New(slog.DiscardHandler) // the screen shows errors
+	s.log = slog.New(slog.DiscardHandler) // log nothing, because the screen shows errors
 	b, err := s.openFor("top")
 	if err != nil {
 		return err
@@ -232,13 +232,13 @@ func (p *poller) pollElection(ctx context.Context, name string) {
 		default:
 			p.send(ctx, top.Listed{At: time.Now(), Election: name, Candidates: topCandidates(candidates)})
 			if changes == nil {
-				changes, _ = p.backend.watch(ctx, name) // list reports the error
+				changes, _ = p.backend.watch(ctx, name) // ignore the error, which list reports as well
 			}
 		}
 		select {
 		case o, open := <-changes:
 			if !open || o.err != nil {
-				changes = nil // the election is watched again after the next list
+				changes = nil // the watch has ended; the election is watched again after the next list
 			}
 		case <-next.C:
 		case <-ctx.Done():

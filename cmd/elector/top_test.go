@@ -27,8 +27,8 @@ type screen struct {
 	socket string
 }
 
-// top starts elector top on a terminal of 80 columns and 60 rows. On a loaded machine, so many recent changes can be
-// outages and their ends.
+// top starts elector top on a terminal of 80 columns and 60 rows. The terminal is high, because outages
+// and their ends fill many rows of recent changes on a loaded machine.
 func (h *harness) top(args ...string) *screen {
 	h.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
@@ -94,7 +94,7 @@ func TestTop(t *testing.T) {
 	h.srv.Heal()
 	screen.waitForRow("2 elections, 3 candidates")
 	screen.tmux("resize-window", "-x", "160", "-y", "50")
-	screen.waitForRow(" | ", "/jobs/one", "answers again") // to the right of the elections
+	screen.waitForRow(" | ", "/jobs/one", "answers again") // this row is to the right of the elections
 	screen.tmux("send-keys", "/two", "Enter")
 	screen.waitForRow(`2 elections, 3 candidates, 1 with "two"`)
 	screen.tmux("send-keys", "Escape")

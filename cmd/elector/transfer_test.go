@@ -19,7 +19,8 @@ import (
 // does not exist, that there is no election, or that its time is over.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
-	h := newChangefeedHarness(t, fmt.Sprint("/jobs/transfer-", time.Now().UnixNano())) // -count 2 uses another one
+	// The name differs in each run, for -count 2.
+	h := newChangefeedHarness(t, fmt.Sprint("/jobs/transfer-", time.Now().UnixNano()))
 	none := h.command("transfer", "--to", "b")
 	require.Equal(t, cmdline.NoLeader, none.exitCode())
 	none.waitForLog("record does not exist")
@@ -81,7 +82,7 @@ func TestTransfer_Queue(t *testing.T) {
 // TestTransfer_NoAnswer fails if the exit code for servers that do not answer is that of a candidate that does not lead.
 func TestTransfer_NoAnswer(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // this listener accepts connections and never answers
 	require.NoError(t, err)
 	defer func() { _ = silent.Close() }()
 	addr := silent.Addr().String()

@@ -105,7 +105,9 @@ func TestUsage(t *testing.T) {
 		{"status", "nonsense"},
 	} {
 		var configErr error
-		if args[0] == "run" { // before run, which would run with settings that are accepted
+		if args[0] == "run" {
+			// Check the settings instead of calling run, which would not return with settings that are
+			// accepted.
 			_, configErr = executeLine(append([]string{"config"}, args[1:]...)...)
 			require.Error(t, configErr, "%v", args)
 		}

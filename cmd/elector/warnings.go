@@ -80,14 +80,14 @@ func (l *warningLimiter) WithGroup(name string) slog.Handler {
 // warningHistory remembers when warnings occurred.
 type warningHistory struct {
 	mu       sync.Mutex
-	warnings map[string]*warning // by their text
+	warnings map[string]*warning // the warnings by their texts
 }
 
 type warning struct {
-	occurred time.Time // when it last occurred
-	logged   time.Time // when it was last logged
+	occurred time.Time // when the warning last occurred
+	logged   time.Time // when the warning was last logged
 	pause    time.Duration
-	dropped  int // occurrences since it was logged
+	dropped  int // the number of occurrences since the warning was logged
 }
 
 func newWarningHistory() *warningHistory { return &warningHistory{warnings: map[string]*warning{}} }

@@ -54,9 +54,9 @@ func printObservation(w io.Writer, election string, o observation, asJSON bool) 
 	now := time.Now()
 	if asJSON {
 		return cmdline.WriteJSON(w, struct {
-			Time     time.Time      `json:"time"` // of the observation
+			Time     time.Time      `json:"time"` // the time of the observation
 			Election string         `json:"election"`
-			Leader   *candidateInfo `json:"leader"` // null without a leader
+			Leader   *candidateInfo `json:"leader"` // the leader; null if there is none
 		}{now, election, o.leader})
 	}
 	text := "no leader"

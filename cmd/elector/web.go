@@ -29,18 +29,18 @@ type webServer struct {
 	run      *runCommand
 	elector  *elector.Elector
 	backend  backend
-	stopping <-chan struct{} // is closed when the run begins to hand over
+	stopping <-chan struct{} // closed when the run begins to hand over
 	metrics  *metrics
 	queue    *queueView
-	log      *slog.Logger // does not repeat a warning often
+	log      *slog.Logger // a logger that does not repeat a warning often
 
 	mu   sync.Mutex
-	term *begunTerm // the last one, or nil
+	term *begunTerm // the last term, or nil
 }
 
 // begunTerm is a leadership whose begin command has succeeded.
 type begunTerm struct {
-	ctx        context.Context // is done when the leadership is lost or about to be released
+	ctx        context.Context // done when the leadership is lost or about to be released
 	leadership *leaderelection.Leadership
 }
 
@@ -72,7 +72,7 @@ func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend
 		limit, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 		defer cancel()
 		if server.Shutdown(limit) != nil {
-			_ = server.Close() // closes the connections of clients that do not read
+			_ = server.Close() // Close also closes the connections of clients that do not read
 		}
 		serving.Wait()
 		w.metrics.stopRecording()
@@ -114,7 +114,7 @@ func (w *webServer) routes() http.Handler {
 	mux.HandleFunc("GET /leader", w.writeLeader)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(w.metrics.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(w.run.settings.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: 5 * time.Second,
-		ErrorHandling: promhttp.ContinueOnError, // so that errors are logged, and not written to the client
+		ErrorHandling: promhttp.ContinueOnError, // log errors instead of writing them to the client
 	}))
 	return mux
 }
@@ -132,8 +132,8 @@ func (w *webServer) checkHost(handler http.Handler, names []string, check bool) 
 }
 
 // condition is the reason why a process is not healthy or not ready. The reason is a code that clients
-// receive, and empty if the process is. err, which may be nil, is for the log only: it can contain addresses
-// and names of users.
+// receive. It is empty if the process is healthy or ready. err, which may be nil, is for the log only:
+// it can contain addresses and names of users.
 type condition struct {
 	reason string
 	err    error
@@ -143,7 +143,7 @@ type condition struct {
 func (w *webServer) checkAlive(ctx context.Context) condition {
 	ctx, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
-	// The server also runs before and after the Run of the Elector.
+	// Ignore this error, because the server also runs before and after the Run of the Elector.
 	if err := w.elector.Ping(ctx); err != nil && !errors.Is(err, elector.ErrNotRunning) {
 		return condition{"stuck", err}
 	}
@@ -196,21 +196,22 @@ func (w *webServer) currentLeadership() *leaderelection.Leadership {
 type leaderReply struct {
 	Leads    bool           `json:"leads"`
 	Election string         `json:"election"`
-	Instance string         `json:"instance"`           // this instance
-	Token    int64          `json:"token,omitempty"`    // of the leadership of this instance
-	Deadline *time.Time     `json:"deadline,omitempty"` // of its lease
-	Leader   *candidateInfo `json:"leader"`             // may be this instance; null if it is unknown
+	Instance string         `json:"instance"`           // the name of this instance
+	Token    int64          `json:"token,omitempty"`    // the token of the leadership of this instance
+	Deadline *time.Time     `json:"deadline,omitempty"` // the deadline of the lease of this instance
+	Leader   *candidateInfo `json:"leader"`             // the leader, which may be this instance; null if it is unknown
 }
 
 // leader returns the leader at this moment, as far as this instance knows it.
 func (w *webServer) leader() leaderReply {
 	reply := leaderReply{Election: w.run.settings.election, Instance: w.run.settings.instanceID}
-	if w.backend.checkConnected() == nil { // otherwise the observation may be outdated
+	if w.backend.checkConnected() == nil { // without a connection, the observation may be outdated
 		reply.Leader = w.run.leader.get()
 	}
 	if l := w.currentLeadership(); l != nil {
 		reply.Leads, reply.Token = true, l.Token()
-		if reply.Leader == nil || reply.Leader.Token != l.Token() { // this instance was not observed as the leader yet
+		if reply.Leader == nil || reply.Leader.Token != l.Token() {
+			// This instance leads, but was not observed as the leader yet.
 			reply.Leader = w.run.self()
 			reply.Leader.ID, reply.Leader.Token = w.elector.Current().Candidate.CandidateID, l.Token()
 		}
@@ -250,5 +251,5 @@ func (w *webServer) writeHealth(rw http.ResponseWriter, c condition) {
 func writeJSON(rw http.ResponseWriter, code int, reply any) {
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(code)
-	_ = cmdline.WriteJSON(rw, reply) // fails if the client has closed the connection
+	_ = cmdline.WriteJSON(rw, reply) // ignore the error: the client has closed the connection
 }

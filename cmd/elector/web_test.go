@@ -30,7 +30,7 @@ import (
 // webClient reads the pages of --listen.
 type webClient struct {
 	t    *testing.T
-	base string // URL of the server
+	base string // the URL of the server
 	http *http.Client
 }
 
@@ -117,10 +117,10 @@ func TestWebServer(t *testing.T) {
 	b := h.run("b", graceful, listening...)
 	pb := b.webClient()
 	pb.waitForPage("/leader", 503, `"name":"a"`)
-	var seen leaderPage // by another instance
+	var seen leaderPage // the page of another instance
 	_, text = pb.get("/leader")
 	require.NoError(t, json.Unmarshal([]byte(text), &seen))
-	for _, leader := range []*candidateInfo{l.Leader, seen.Leader} { // depend on the observation
+	for _, leader := range []*candidateInfo{l.Leader, seen.Leader} { // LeadsSince depends on the observation
 		leader.Joined, leader.LeadsSince, leader.Session = time.Time{}, time.Time{}, ""
 	}
 	require.Equal(t, seen.Leader, l.Leader)
@@ -171,7 +171,7 @@ func TestWebServer_LeaseExpires(t *testing.T) {
 	pa := a.webClient()
 	pa.requirePage("/leader", 200, "true")
 	h.srv.Blackhole(zktest.BothWays)
-	var deadline time.Time // of the last response
+	var deadline time.Time // the deadline in the last response
 	for {
 		requested := time.Now()
 		code, text := pa.get("/leader")
@@ -186,7 +186,7 @@ func TestWebServer_LeaseExpires(t *testing.T) {
 	require.NotZero(t, deadline)
 	require.Less(t, time.Until(deadline), session/2, "the leadership ended long before the lease expired")
 	pa.waitForPage("/readyz", 503, "ok")
-	pa.requirePage("/healthz", 200, "ok") // while the end command runs
+	pa.requirePage("/healthz", 200, "ok") // the instance is healthy while the end command runs
 	h.srv.Heal()
 	pa.waitForPage("/leader", 200, "true")
 	pa.waitForPage("/readyz", 200, "ok")
@@ -203,7 +203,7 @@ func TestWebServer_NoBackend(t *testing.T) {
 	a := h.run("a", graceful, listening...)
 	pa := a.webClient()
 	pa.requirePage("/readyz", 503, `{"ok":false,"reason":"disconnected"}`)
-	a.waitForLog("no session on zookeeper") // the page does not contain the text
+	a.waitForLog("no session on zookeeper") // the log contains the text, and the page does not
 	pa.requirePage("/healthz", 200, "ok")
 	pa.requirePage("/leader", 503, `"leader":null`)
 	b := h.run("b", graceful)

@@ -55,8 +55,8 @@ type zooKeeperBackend struct {
 
 // authentication sends the credentials once for all callers that wait for it.
 type authentication struct {
-	done chan struct{} // closed when the servers have answered
-	err  error         // set before done is closed
+	done chan struct{} // done is closed when the servers have answered
+	err  error         // err is set before done is closed
 }
 
 func checkZooKeeper(s *settings) error {
@@ -67,7 +67,8 @@ func checkZooKeeper(s *settings) error {
 }
 
 func zooKeeperPlaces(s *settings) []string {
-	servers, _ := zkdial.ParseServers(s.zookeeper.servers) // checkZooKeeper has accepted them
+	// No error is possible, because checkZooKeeper has accepted the servers.
+	servers, _ := zkdial.ParseServers(s.zookeeper.servers)
 	return s.placesAt(servers)
 }
 
@@ -126,7 +127,7 @@ func adviseZooKeeper(s *settings, err error) error {
 	switch {
 	case !errors.Is(err, leaderelection.ErrPermission), strings.Contains(err.Error(), "QUOTAEXCEEDED"):
 		return err
-	case s.zookeeper.strictACL && !rejected: // the ACL of the election is rejected by this program
+	case s.zookeeper.strictACL && !rejected: // this program, and not the server, has rejected the ACL of the election
 		return err
 	}
 	return s.adviseCredentials(err, s.zookeeper.auth != "", "ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
@@ -137,7 +138,7 @@ func (z *zooKeeperBackend) sessionTimeout() time.Duration { return zkdial.Grante
 
 // awaitSession waits for a session that has the credentials.
 func (z *zooKeeperBackend) awaitSession(ctx context.Context) error {
-	if zkdial.Granted(z.conn) == 0 { // otherwise a session was granted before
+	if zkdial.Granted(z.conn) == 0 { // skip this if a session was granted before
 		if _, err := zkdial.Wait(ctx, z.conn); err != nil {
 			return err
 		}
@@ -285,7 +286,7 @@ func (z *zooKeeperBackend) watch(ctx context.Context, election string) (<-chan o
 		if c, _ := z.readCandidate(ctx, leader); c != nil {
 			return *c
 		}
-		return newCandidateInfo(leader) // the leader has left, or the read has failed
+		return newCandidateInfo(leader) // the details are missing, because the leader has left or the read has failed
 	})), nil
 }
 

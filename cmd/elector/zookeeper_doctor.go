@@ -50,7 +50,7 @@ func (z *zooKeeperBackend) examine(ctx context.Context) []finding {
 // serverAnswer is the answer of a server to the four-letter word srvr.
 type serverAnswer struct {
 	address, version, mode string
-	refused                bool // the server does not permit the word
+	refused                bool // reports that the server does not permit the word
 	err                    error
 }
 
@@ -97,9 +97,9 @@ func (a *serverAnswer) parse(text string) {
 	case strings.Contains(text, "whitelist"):
 		a.refused = true
 	case strings.Contains(text, "not currently serving requests"):
-		a.err = errors.New("it serves no requests, because it has no quorum")
+		a.err = errors.New("the server serves no requests, because it has no quorum")
 	case a.version == "":
-		a.err = errors.New("it is not a ZooKeeper server, or requires other settings for TLS")
+		a.err = errors.New("this is not a ZooKeeper server, or it requires other settings for TLS")
 	}
 }
 
@@ -144,7 +144,7 @@ func assessServers(answers []serverAnswer) (findings []finding) {
 	return findings
 }
 
-// isOlder reports whether a version is older than major.minor. An unknown version is not.
+// isOlder reports whether a version is older than major.minor. It returns false for an unknown version.
 func isOlder(version string, major, minor int) bool {
 	numbers := strings.SplitN(version, ".", 3)
 	if len(numbers) < 2 {
@@ -183,7 +183,7 @@ func (z *zooKeeperBackend) examineNode(ctx context.Context) (f finding, exists b
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return newFinding(severityOK, "election", "%s does not exist: the first candidate creates it", z.settings.election), false
-	case errors.Is(err, zk.ErrNoAuth): // a candidate lists the others
+	case errors.Is(err, zk.ErrNoAuth): // the permission to read matters, because a candidate lists the others
 		return newFinding(severityError, "ACL", "no permission to read %s: set or correct ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth), or correct the ACL", z.settings.election), true
 	case err != nil:
 		return newFinding(severityUnknown, "ACL", "that of %s cannot be read: %v", z.settings.election, err), true
@@ -192,7 +192,8 @@ func (z *zooKeeperBackend) examineNode(ctx context.Context) (f finding, exists b
 	return assessACL(z.settings.election, acl, user), true
 }
 
-// assessACL checks who can change an election. user is that of the credentials, or "" without credentials.
+// assessACL checks who can change an election. user is the user of the credentials, or "" without
+// credentials.
 func assessACL(election string, acl []zk.ACL, user string) finding {
 	const change = zk.PermCreate | zk.PermDelete | zk.PermAdmin
 	var others, own int32
@@ -268,8 +269,8 @@ func quotaNumbers(text string) map[string]int64 {
 	return numbers
 }
 
-// examineWrites creates znodes next to the election node, and deletes them.
-// electionExists reports whether the election node exists.
+// examineWrites checks that this client may create and delete znodes, by doing so next to the election
+// node. electionExists reports whether the election node exists.
 func (z *zooKeeperBackend) examineWrites(ctx context.Context, electionExists bool) []finding {
 	parent := path.Dir(z.settings.election)
 	for parent != "/" {
@@ -304,19 +305,21 @@ func (z *zooKeeperBackend) examineWrites(ctx context.Context, electionExists boo
 		newFinding(severityOK, "write", "the servers have confirmed a znode below %s within %v", parent, after.Sub(before).Round(time.Millisecond)),
 		assessClock(before, time.UnixMilli(stat.Ctime), after),
 	}
-	_, _ = ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) }) // otherwise it ends with the session
+	// Ignore the error, because the znode ends with the session.
+	_, _ = ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
 	return append(findings, z.examineContainers(ctx, parent))
 }
 
-// examineContainers creates a container below parent, and deletes it. Its name is not that of another znode, because
-// doctor does not know whether that was deleted.
+// examineContainers creates a container below parent, and deletes it. It does not use the name of
+// another znode again, because doctor may not have been able to delete that.
 func (z *zooKeeperBackend) examineContainers(ctx context.Context, parent string) finding {
 	node := path.Join(parent, "elector-doctor-"+rand.Text())
-	refused, err := ask(ctx, z, func() (error, error) { // some servers close the connection: another attempt does not help
+	// Do not retry, because some servers close the connection at each attempt.
+	refused, err := ask(ctx, z, func() (error, error) {
 		_, err := z.conn.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 		return err, nil
 	})
-	// The container may exist also after an error, if only the reply was lost.
+	// Delete the container even after an error, because it exists if only the reply was lost.
 	_, deleted := ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
 	return assessContainer(node, errors.Join(err, refused), deleted)
 }

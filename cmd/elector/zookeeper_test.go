@@ -22,7 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// openTestBackend opens the backend zookeeper with settings, and sets those that are the same in all tests.
+// openTestBackend opens the backend zookeeper with settings, after setting those that are the same in
+// all tests.
 func openTestBackend(t *testing.T, s *settings) backend {
 	t.Helper()
 	s.backend, s.instanceID, s.election = "zookeeper", "me", "/election"
@@ -101,13 +102,14 @@ func runAuthentication(t *testing.T, test func(t *testing.T, srv *zktest.Server,
 	})
 }
 
-// The candidate and the watch of the leader call authenticate at the same time. The credentials are sent once,
-// and both receive the result.
+// TestAuthenticate_Concurrent fails if concurrent calls of authenticate, such as those of the candidate
+// and of the watch of the leader, send the credentials more than once, or do not all receive the
+// result.
 func TestAuthenticate_Concurrent(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict zktest.HookFunc
 		want    error
-		total   int // requests with the credentials after a third call
+		total   int // the number of requests with the credentials after a third call
 	}{
 		"accepted": {zktest.Pass, nil, 1},
 		"rejected": {zktest.Fail(zk.ErrAuthFailed), zk.ErrAuthFailed, 2},
@@ -138,7 +140,8 @@ func TestAuthenticate_Concurrent(t *testing.T) {
 	}
 }
 
-// If the connection is lost while the credentials are sent, they are sent again on the next one.
+// TestAuthenticate_ConnectionLost fails if credentials are not sent again on the next connection when
+// the connection is lost while they are sent.
 func TestAuthenticate_ConnectionLost(t *testing.T) {
 	runAuthentication(t, func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend) {
 		srv.Before(zktest.Match{Op: zktest.OpAuth, Nth: 1}, zktest.Cut)
@@ -173,16 +176,16 @@ func TestZooKeeper_TLS(t *testing.T) {
 		z := openTestBackend(t, &settings{tls: tlsSettings{files: cmdline.Certificates{CA: caFile}}, zookeeper: zooKeeperSettings{servers: addr}})
 		_, err := z.newCandidate(t.Context())
 		require.NoError(t, err)
-		z.close() // before the proxy
+		z.close() // close the backend before the proxy
 	})
 	t.Run("not trusted", func(t *testing.T) {
 		z := openTestBackend(t, &settings{tls: tlsSettings{enabled: true}, zookeeper: zooKeeperSettings{servers: addr}})
-		require.Eventually(t, func() bool { // two seconds may be too short for a handshake
+		require.Eventually(t, func() bool { // retry, because two seconds may be too short for a handshake
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			return strings.Contains(z.awaitSession(ctx).Error(), "certificate")
 		}, time.Minute, time.Millisecond)
-		z.close() // before the proxy
+		z.close() // close the backend before the proxy
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 type clientFlags struct {
 	*settings
 	timeout  durationFlag
-	seedHint string // describes, for errors, how an argument of the command gives the address of a peer
+	seedHint string // the text for errors that says how an argument of the command names a peer
 }
 
 func (c *clientFlags) register(cmd *cobra.Command, timeout time.Duration, usage string) {
@@ -67,7 +67,7 @@ func (c *clientFlags) connect(seeds []string) (*client.Client, error) {
 	}
 	for i, p := range peers[:len(seeds)] {
 		if p.ID == p.Addr {
-			peers[i].ID = "" // the ID is not known
+			peers[i].ID = "" // an argument without an ID has its address as the ID, but the ID is not known
 		}
 	}
 	switch {

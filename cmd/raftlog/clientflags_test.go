@@ -16,14 +16,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// These variables contain the secrets if no flag does.
+// These are the environment variables of the secrets, which are used if no flag is set.
 const (
 	secretVariable       = "RAFTLOG_SECRET"
 	clientSecretVariable = "RAFTLOG_CLIENT_SECRET"
 )
 
-// TestSecrets fails if the flags, the environment and the configuration file do not override each other in this
-// order, if a client needs, or uses, the secret of peers, or if an error does not name the setting that is missing.
+// TestSecrets fails if the flags, the environment and the configuration file do not override each other
+// in this order, if a client requires or uses the secret of peers, or if an error does not name the
+// setting that is missing.
 func TestSecrets(t *testing.T) {
 	inFile := writeFile(t, "of the secret file\r\n")
 	file := "-c " + writeFile(t, "secret: given in the config\n")
@@ -33,7 +34,7 @@ func TestSecrets(t *testing.T) {
 	const env, peer, client = "of the environment", "peer", "client"
 	for _, c := range []struct {
 		args, peerEnv, clientEnv, role string
-		want                           string // the secret, or a part of the error
+		want                           string // the expected secret, or a part of the error
 	}{
 		{file, "", "", peer, "given in the config"},
 		{other, "", "", peer, "of the secret file"},

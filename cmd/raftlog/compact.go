@@ -96,7 +96,7 @@ func (c *compactCommand) createSnapshot(ctx context.Context, out, notes io.Write
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(target); err == nil { // checked before a peer is queried
+	if _, err := os.Lstat(target); err == nil { // check this before a peer is queried
 		return newUsageError("--target %s exists: it is a snapshot that the peer has not installed yet, or another file", target)
 	}
 	index, committed := c.index, uint64(0)
@@ -142,7 +142,7 @@ func (c *compactCommand) createSnapshot(ctx context.Context, out, notes io.Write
 	return nil
 }
 
-// queryPeer returns the status of the peer of -p, or of the owner of the directory.
+// queryPeer returns the status of the peer that -p names, or of the peer that owns the directory.
 func (c *compactCommand) queryPeer(ctx context.Context, owner offline.Owner) (api.Info, error) {
 	id, seeds := owner.Peer, []string(nil)
 	if c.peer != "" {
@@ -168,7 +168,7 @@ func (c *compactCommand) queryPeer(ctx context.Context, owner offline.Owner) (ap
 		i, err := cl.Info(ctx, id)
 		return i, toUsageError(err)
 	}
-	infos := cl.Infos(ctx) // the client knows one peer
+	infos := cl.Infos(ctx) // the result has one element, because the client knows one peer
 	return infos[0].Info, infos[0].Err
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestCompact_TargetExists fails if compact queries a peer before it checks that the target does
-// not exist. No peer is running.
+// TestCompact_TargetExists fails if compact queries a peer before it rejects a target that exists. No
+// peer is running.
 func TestCompact_TargetExists(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
@@ -44,7 +44,7 @@ func TestCompact_EndToEnd(t *testing.T) {
 	require.Zero(t, r.code, r.log)
 	require.Contains(t, r.log, "the peer has installed the snapshot")
 	h.requireFailure(cmdline.Nothing, "", "compact", "--peer-id", "a", "-p", "a")
-	// A later index.
+	// Now compact up to a later index.
 	target := filepath.Join(h.dir, "a", "compact", "snap.new")
 	h.requireOutput("compact", "--peer-id", "a", "-p", h.address("a"), "-i", last, "-t", target, "--wait", "15s")
 	h.requireFailure(cmdline.Usage, "not known to be committed", "compact", "--peer-id", "b", "-i", "1000")
@@ -68,7 +68,7 @@ func TestCompact_EndToEnd(t *testing.T) {
 	h.waitForApplied(fifth)
 	require.Equal(t, []string{"a", "b", "c", "e"}, peerIDs(h.waitForLeader().Peers))
 
-	// The peers are running.
+	// The commands for files work while the peers are running.
 	h.requireLog("dump", filepath.Join(h.dir, "b"))
 	require.Equal(t, 2, strings.Count(h.requireOutput("dump", "--peer-id", "b", "-i", "2-3", "--format", "hex"), "\n"))
 	var l listing
@@ -80,7 +80,7 @@ func TestCompact_EndToEnd(t *testing.T) {
 	for _, p := range []string{"a", "b", "c", "e"} {
 		require.Zero(t, h.peers[p].stop(t, syscall.SIGINT))
 	}
-	// No peer is running.
+	// The commands for files work while no peer is running.
 	require.Contains(t, h.requireOutput("dump", "--peer-id", "e"), "with the fifth")
 	r = h.runCommand("status", "--once", "-t", "300")
 	require.Equal(t, cmdline.Failed, r.code)

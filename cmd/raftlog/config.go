@@ -94,7 +94,8 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 			if c.requestID == "" || c.dryRun || !isInEffect(current.Voters, add, c.remove) {
 				return err
 			}
-			voters, planErr = current.Voters, err // the change may have been made with the same request ID
+			// Report this error only if the change was not made before, with the same request ID.
+			voters, planErr = current.Voters, err
 		}
 	}
 	if len(c.add)+len(c.remove)+len(c.replace) == 0 {

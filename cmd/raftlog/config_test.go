@@ -86,13 +86,13 @@ func TestConfig_EndToEnd(t *testing.T) {
 	h.requireFailure(cmdline.Missing, "", "config", "--delete", "127.0.0.1:1/x")
 	h.requireFailure(cmdline.Usage, "", "config", "--replace", h.address("a")+"/a", "--delete", "b")
 
-	// The leader is removed.
+	// Remove the leader.
 	leader := h.waitForLeader().Leader.ID
 	change = api.NewRequestID().String()
 	r = h.runCommand("config", "--delete", leader, "--request-id", change)
 	require.Zero(t, r.code, r.log)
 	require.Less(t, r.duration, 10*time.Second)
-	h.peers[leader].waitForLine(t, "role=removed") // the removed peer learns it after the others
+	h.peers[leader].waitForLine(t, "role=removed") // the removed peer learns of the change after the others
 	h.peers[leader].waitForLine(t, "needs another ID")
 	require.Contains(t, h.requireOutput("config", "--delete", leader, "--request-id", change), "complete at entry")
 	h.requireFailure(cmdline.Missing, "", "config", "--delete", leader)
@@ -109,7 +109,8 @@ func TestConfig_EndToEnd(t *testing.T) {
 	require.NoError(t, err)
 	defer silent.Close()
 	change = api.NewRequestID().String()
-	for r.code = cmdline.Unknown; r.code == cmdline.Unknown; { // on a busy machine the reply may come too late
+	// Repeat, because the reply may come too late on a busy machine.
+	for r.code = cmdline.Unknown; r.code == cmdline.Unknown; {
 		r = h.runCommand("config", "--add", silent.Addr().String()+"/x", "--wait", "5s", "--request-id", change)
 	}
 	require.Equal(t, cmdline.Failed, r.code, r.log)

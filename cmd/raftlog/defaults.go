@@ -37,7 +37,7 @@ func defaults() string {
 		if f.Name == cmdline.FlagConfig {
 			return
 		}
-		value, _ := yaml.Marshal(cmdline.ValueNode(f)) // a node has a representation
+		value, _ := yaml.Marshal(cmdline.ValueNode(f)) // no error is possible, because a node always has a representation
 		fmt.Fprintf(&b, "\n%s\n%s: %s", cmdline.Wrap(f.Usage, "# "), f.Name, value)
 	})
 	return b.String()

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 const (
 	timeLimit = 20 * time.Second
-	// secret and clientSecret must not be printed.
+	// The commands must not print secret and clientSecret.
 	secret       = "not-to-be-shown-0123456789"
 	clientSecret = "not-to-be-shown-to-anyone"
 )
@@ -113,7 +113,8 @@ func (h *harness) startCommand(args ...string) *process {
 	return h.startPrepared(nil, args...)
 }
 
-// startPrepared is startCommand for a command that prepare, which may be nil, has changed.
+// startPrepared starts a command with the configuration file, after prepare, which may be nil, has
+// changed it.
 func (h *harness) startPrepared(prepare func(*exec.Cmd), args ...string) *process {
 	h.t.Helper()
 	p := &process{cmd: exec.Command(program, append([]string{args[0], "-c", h.file}, args[1:]...)...)}
@@ -226,13 +227,14 @@ func (h *harness) waitForLeader(args ...string) report {
 		if r.code == 0 {
 			return s
 		}
-		require.Contains(h.t, []int{cmdline.NoLeader, cmdline.Failed}, r.code, r.log) // cmdline.Failed before a peer listens
+		// The code is Failed before a peer listens.
+		require.Contains(h.t, []int{cmdline.NoLeader, cmdline.Failed}, r.code, r.log)
 		require.True(h.t, time.Now().Before(limit), "no leader: %s", r.out)
 	}
 }
 
-// waitForApplied waits until all running peers have applied the entry. The peer that has confirmed
-// it has applied it, but other peers, which commands may query, apply it later.
+// waitForApplied waits until all running peers have applied the entry. The peer that has confirmed the
+// entry has applied it, but other peers, which commands may query, apply it later.
 func (h *harness) waitForApplied(index string) {
 	h.t.Helper()
 	want, err := strconv.ParseUint(index, 10, 64)

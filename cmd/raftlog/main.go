@@ -10,7 +10,9 @@ import (
 )
 
 func main() {
-	debug.SetTraceback("crash") // a fatal signal kills the process: exit code 2 of the runtime means wrong usage
+	// After a panic, kill the process by a signal, because exit code 2 of the runtime would mean wrong
+	// usage.
+	debug.SetTraceback("crash")
 	cmdline.ReapChildren()
 	cmdline.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, cmdline.Stderr))
 }

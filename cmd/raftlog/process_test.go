@@ -20,18 +20,18 @@ type leadership int
 
 const (
 	kept        leadership = iota
-	transferred            // by the leader
+	transferred            // the leader has transferred it
 	lost                   // another voter was elected
 )
 
 // processEvent is a row of the table of events in docs/raftlog.md. The event happens to the leader.
 type processEvent struct {
 	voters     []string
-	timeout    string              // the election timeout; 1s if it is empty
-	prepare    func(cmd *exec.Cmd) // before the start of each peer; it may be nil
-	act        func(e *eventTest)  // after a leader was elected
+	timeout    string              // the election timeout; empty means 1s
+	prepare    func(cmd *exec.Cmd) // changes the command of each peer before the start; may be nil
+	act        func(e *eventTest)  // acts after a leader was elected
 	leadership leadership
-	exits      bool // the leader exits, with the code
+	exits      bool // reports that the leader exits with the code
 	code       int
 }
 
@@ -68,7 +68,8 @@ func (e *eventTest) others() (all []string) {
 // processEvents returns the rows of the table.
 func processEvents(t *testing.T) map[string][]processEvent {
 	one, three := []string{"a"}, []string{"a", "b", "c"}
-	// The sleep gives a peer time to stop if it does not ignore the signals.
+	// ignored sends signals that a peer must ignore. The sleep gives a peer that does not ignore them
+	// time to stop.
 	ignored := func(signals ...syscall.Signal) func(*eventTest) {
 		return func(e *eventTest) {
 			e.signal(signals...)
@@ -79,9 +80,10 @@ func processEvents(t *testing.T) map[string][]processEvent {
 		follower := e.others()[0]
 		e.h.killPeers(follower)
 		e.start(follower)
-		e.signal(syscall.SIGKILL) // the restarted peer is part of the majority
+		e.signal(syscall.SIGKILL) // the peer that was restarted is part of the majority
 	}
-	together := func(sig syscall.Signal) func(*eventTest) { // while the peer is stopped, the signals wait
+	// together sends signals while the peer is stopped, so that they arrive together.
+	together := func(sig syscall.Signal) func(*eventTest) {
 		return func(e *eventTest) { e.signal(syscall.SIGSTOP, sig, syscall.SIGTERM, syscall.SIGCONT) }
 	}
 	return map[string][]processEvent{
@@ -94,7 +96,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			{voters: one, act: together(syscall.SIGQUIT), exits: true},
 		},
 		"the same, repeated later while the peer stops": {{voters: three, timeout: "3s", act: func(e *eventTest) {
-			for _, id := range e.others() { // so that the leader cannot transfer its leadership
+			for _, id := range e.others() { // stop the others, so that the leader cannot transfer its leadership
 				require.NoError(t, testenv.PauseProcess(e.h.peers[id].cmd.Process))
 			}
 			e.signal(syscall.SIGTERM)
@@ -164,7 +166,7 @@ func testProcessEvent(t *testing.T, row processEvent) {
 		require.Equal(t, row.code, e.stop(t, 0))
 	}
 	if row.leadership == kept && row.exits {
-		return // the only voter has exited
+		return // there is no other leader, because the only voter has exited
 	}
 	if row.leadership != kept {
 		e.requireOtherLeader()

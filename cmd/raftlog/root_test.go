@@ -145,7 +145,7 @@ func TestExecute_MissingSettings(t *testing.T) {
 func TestExecute_Signals(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, "a")
-	// A peer that is joining exits.
+	// A peer that receives the signal while it joins must exit as well.
 	joining := h.startCommand("serve", "--addr", h.address("b"), "--log-level", "debug", "--peer-id", "b")
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(h.dir, "b", "peer.json"))
@@ -166,7 +166,8 @@ func TestExecute_Signals(t *testing.T) {
 	for range 3 {
 		require.NotContains(t, status.waitForLine(t, "cluster test, "), "\x1b")
 	}
-	// The files do not record yet that the newest entry is committed, so compact queries the peer.
+	// Let compact query the peer, because the files do not record yet that the newest entry is
+	// committed.
 	h.requireOutput("compact", "--peer-id", "a", "-i", index, "-p", "a")
 	require.Zero(t, tail.stop(t, syscall.SIGINT))
 	status.waitForLine(t, "leader a")

@@ -121,7 +121,7 @@ func runPeer(ctx context.Context, cfg raftlog.Config) error {
 		err  error
 	}
 	done := make(chan result, 1)
-	go func() { // reading a large log, or joining, may take long
+	go func() { // open the node on a separate goroutine, because reading a large log, or joining, may take long
 		node, err := raftlog.Open(cfg)
 		done <- result{node, err}
 	}()
@@ -134,7 +134,7 @@ func runPeer(ctx context.Context, cfg raftlog.Config) error {
 		node = r.node
 	case <-ctx.Done():
 		log.Info("stopped while starting")
-		return nil // the goroutine ends with the process, which has confirmed nothing
+		return nil // do not wait for the goroutine, which ends with the process: the peer has confirmed nothing yet
 	}
 	log.Info("listening", "listen", cfg.Listen, "addr", cfg.Addr, "cluster", cfg.Cluster)
 	logRoles(ctx, node, log)

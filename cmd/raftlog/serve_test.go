@@ -44,7 +44,8 @@ func TestServe_KilledPeers(t *testing.T) {
 
 	left := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return id == leader })
 	h.peers[left[0]].stop(t, syscall.SIGKILL)
-	// A single peer of three does not know the last committed entry, once its lease has ended.
+	// With a single peer of three, tail --once must fail after the lease of the peer has ended, because
+	// the peer cannot know the last committed entry.
 	for limit := time.Now().Add(timeLimit); ; {
 		if alone := h.runCommand("tail", "--once", "-t", "500ms"); alone.code != 0 {
 			require.Equal(t, cmdline.Failed, alone.code, alone.log)
@@ -71,10 +72,10 @@ func TestServe_KilledPeers(t *testing.T) {
 		"propose", "no", "--client-secret-file", filepath.Join(h.dir, "secret"))
 }
 
-// TestServe_ReplacedInSharedFile fails if a new peer, which replaces a dead peer in the
+// TestServe_NewPeerInSharedFileJoinsCluster fails if a new peer, which replaces a dead peer in the
 // configuration file of all peers, starts a second cluster.
-func TestServe_ReplacedInSharedFile(t *testing.T) {
-	t.Parallel() // the test mostly waits
+func TestServe_NewPeerInSharedFileJoinsCluster(t *testing.T) {
+	t.Parallel() // this test waits most of the time
 	h := startPeers(t, "a", "b", "c")
 	one, _ := h.proposeUpdate("one")
 	h.waitForApplied(one)
@@ -89,7 +90,7 @@ func TestServe_ReplacedInSharedFile(t *testing.T) {
 	h.file = shared
 	h.requireIdentityError("d", "created separately")
 
-	// The other peers are down, so d does not learn that the cluster exists.
+	// Stop the other peers, so that d does not learn that the cluster exists.
 	h.killPeers("a", "b")
 	d := h.startPeer("d")
 	h.startPeer("a")
@@ -119,8 +120,8 @@ func newCertificateHarness(t *testing.T, founders ...string) *harness {
 	return h
 }
 
-// TestServe_Certificates fails if a peer or a command with a certificate of the authority is
-// rejected, or one without is accepted.
+// TestServe_Certificates fails if a peer or a command with a certificate of the authority is rejected,
+// or a peer or command without such a certificate is accepted.
 func TestServe_Certificates(t *testing.T) {
 	h := newCertificateHarness(t, "a", "b")
 	ours, others := testenv.NewAuthority(t), testenv.NewAuthority(t)
@@ -172,8 +173,8 @@ func TestServe_AllowedNames(t *testing.T) {
 }
 
 // TestServe_StolenSecrets performs the steps of docs/raftlog.md after the theft of a machine that was a
-// peer. It fails if updates are lost or rejected in between, a step needs a restart, or the machine
-// has access afterwards, as a peer or as a client.
+// peer. It fails if updates are lost or rejected in between, a step needs a restart, or if the machine
+// still has access after the steps, as a peer or as a client.
 func TestServe_StolenSecrets(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c", "d")
@@ -189,8 +190,8 @@ func TestServe_StolenSecrets(t *testing.T) {
 		require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
 		require.NoError(t, os.Rename(file+".new", file))
 	}
-	// The thief has the directory of d, the configuration and both secrets. Without d, which does not run, the
-	// last attempt of each command reaches a peer that rejects it.
+	// The thief has the directory of d, the configuration and both secrets. Peer d does not run and is
+	// omitted, so that the last attempt of each command reaches a peer that rejects it.
 	stolen := filepath.Join(h.dir, "stolen.yaml")
 	text := strings.NewReplacer("/secret\n", "/stolen-secret\n", "/client-secret\n", "/stolen-client-secret\n", fmt.Sprintf("  - {id: d, addr: %q}\n", h.address("d")), "").Replace("join-timeout: 3s\n" + read("raftlog.yaml"))
 	require.NoError(t, os.WriteFile(stolen, []byte(text), 0o600))
@@ -227,8 +228,8 @@ func TestServe_StolenSecrets(t *testing.T) {
 	require.Contains(t, r.log, "the secret differs")
 }
 
-// TestServe_ExitCodes fails if a second process in the directory of a peer, or a peer that aborts, exits with the code
-// of wrong usage, after which supervisors do not start it again.
+// TestServe_ExitCodes fails if a second process in the directory of a peer, or a peer that aborts,
+// exits with the code of wrong usage, after which supervisors do not start it again.
 func TestServe_ExitCodes(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// settings contains the settings of all commands. A command has the flags of those that it uses, and
-// variables and the configuration file can contain all of them.
+// settings contains the settings of all commands. A command has flags only for the settings that it
+// uses. Variables and the configuration file can contain all settings.
 type settings struct {
 	cmdline.PeerSettings
 	certificates               cmdline.Certificates
@@ -25,8 +25,8 @@ type settings struct {
 	maxRequestIDs, maxData     int
 	logFormat, logLevel        string
 
-	flags        *pflag.FlagSet // all settings
-	clusterFlags *pflag.FlagSet // those that all commands for a cluster have
+	flags        *pflag.FlagSet // the flags of all settings
+	clusterFlags *pflag.FlagSet // the flags that all commands for a cluster have
 }
 
 const (
@@ -78,7 +78,8 @@ func (s *settings) addFlags(cmd *cobra.Command, names ...string) {
 	}
 }
 
-// addFlagSet adds flags to a command, except that of the secret of clients: other users can see flags.
+// addFlagSet adds flags to a command, except the flag of the secret of clients, because other users can
+// see flags.
 func addFlagSet(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name != keyClientSecret {

@@ -81,8 +81,9 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSettings_AddressOfAnother fails if a peer uses the address of another peer, whose ID the file contains.
-func TestSettings_AddressOfAnother(t *testing.T) {
+// TestSettings_RejectAddressOfOtherPeer fails if a peer uses the address of another peer, whose ID the
+// file contains.
+func TestSettings_RejectAddressOfOtherPeer(t *testing.T) {
 	file := writeFile(t, "cluster: c\ndir: d\npeer-id: a\naddr: 'other:1'\npeers: ['h:1/a', 'h:2/b']\n")
 	for _, test := range []struct {
 		args []string

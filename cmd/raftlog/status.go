@@ -33,7 +33,7 @@ type statusCommand struct {
 	clientFlags
 	once, json bool
 	interval   time.Duration
-	repeated   bool // --interval was set
+	repeated   bool // reports that --interval was set
 }
 
 func newStatus() *cobra.Command {
@@ -74,7 +74,7 @@ func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io
 	for {
 		r := c.queryReport(ctx, cl, c.Cluster)
 		if ctx.Err() != nil {
-			return nil // interrupted
+			return nil // a signal has ended the command
 		}
 		if err := r.print(out, c.json, redraw); err != nil {
 			return err
@@ -109,7 +109,7 @@ type peerReport struct {
 // of the configuration file.
 func (c *statusCommand) queryReport(ctx context.Context, cl *client.Client, cluster string) report {
 	limited, cancel := c.withTimeout(ctx)
-	_, _ = cl.Membership(limited) // the report contains the errors of the peers
+	_, _ = cl.Membership(limited) // ignore the error, because the report contains the errors of the peers
 	cancel()
 	r := report{Cluster: cluster, Time: time.Now().UTC()}
 	term := uint64(0)
@@ -147,8 +147,8 @@ func (r report) check() error {
 	return nil
 }
 
-// Terminal sequences. Each table overwrites the previous one, whose remaining text is cleared, so that the
-// screen does not flicker.
+// These are sequences for terminals. Each table overwrites the previous one, and then clears the rest
+// of its text, so that the screen does not flicker.
 const (
 	cursorHome = "\x1b[H"
 	clearRight = "\x1b[K"
@@ -193,7 +193,7 @@ func (r report) table() string {
 // shortCause returns the last part of the text of an error, which fits into a table.
 func shortCause(text string) string {
 	if _, after, ok := strings.Cut(text, ": refused: "); ok {
-		return after // includes the remedy
+		return after // the text of a refusal includes the remedy
 	}
 	if i := strings.LastIndex(text, ": "); i >= 0 {
 		text = text[i+2:]

@@ -58,7 +58,7 @@ func newTail() *cobra.Command {
 	return cmd
 }
 
-// eventSource is a [client.Subscription].
+// eventSource is the part of a [client.Subscription] that printEvents uses.
 type eventSource interface {
 	Events() <-chan client.Event
 	Err() error

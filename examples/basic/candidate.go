@@ -60,7 +60,7 @@ func lead(leadership *leaderelection.Leadership, name string) {
 		select {
 		case <-tick.C:
 			if leadership.Err() != nil {
-				continue // Done is closed as well
+				continue // the channel Done is closed as well
 			}
 			log.Printf("%s: working as leader, token %d", name, leadership.Token())
 		case <-leadership.Done():

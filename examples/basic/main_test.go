@@ -43,12 +43,12 @@ func TestRunThreeCandidates(t *testing.T) {
 	})
 	t.Log("\n" + out.String())
 
-	var leaders []string            // in order
-	events := map[string][]string{} // by candidate
+	var leaders []string            // the names of the leaders, in the order of their leaderships
+	events := map[string][]string{} // what each candidate has logged, by its name
 	token := 0
 	for line := range strings.Lines(out.String()) {
 		name, event, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		var worked int // token
+		var worked int // the token of the leadership that has worked
 		switch _, err := fmt.Sscanf(event, "working as leader, token %d", &worked); {
 		case err == nil:
 			event = "works"

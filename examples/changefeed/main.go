@@ -42,14 +42,14 @@ type candidate struct {
 	election *changefeed.Election
 	store    changefeed.Store
 	name     string
-	elected  chan struct{} // elected receives a value when the candidate becomes leader.
+	elected  chan struct{} // receives a value when the candidate becomes the leader
 	running  sync.WaitGroup
 }
 
 // printFunc prints a line.
 type printFunc func(format string, args ...any)
 
-// startCandidate starts a candidate, which prints its role when it changes.
+// startCandidate starts a candidate, which prints its role whenever the role changes.
 func startCandidate(ctx context.Context, store changefeed.Store, name string, heartbeat time.Duration, print printFunc) (*candidate, error) {
 	election, err := changefeed.NewElection(store,
 		changefeed.WithContext(ctx), changefeed.WithID(name), changefeed.WithHeartbeat(heartbeat))

@@ -26,7 +26,7 @@ import (
 
 func main() {
 	namespace := flag.String("namespace", "default", "namespace of the Leases")
-	host, _ := os.Hostname() // in a pod: its name
+	host, _ := os.Hostname() // in a pod this is the name of the pod
 	id := flag.String("id", host, "ID of this replica, which others see")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -63,16 +63,17 @@ func report(ctx context.Context, l *leaderelection.Leadership) error {
 	return nil
 }
 
-// lead calls work while this process holds the old Lease and leads the new election, until ctx is done or one of
-// both is lost for good. Then the program must exit.
+// lead calls work while this process holds the old Lease and leads the new election, until ctx is done
+// or either of them is lost for good. Then the program must exit.
 func lead(ctx context.Context, old resourcelock.Interface, newCandidate func() (leaderelection.Candidate, error),
 	work func(context.Context, *leaderelection.Leadership) error,
 ) error {
 	held := make(chan context.Context, 1) // receives a context that is done when the old Lease is lost
 	holder, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
 		Lock: old,
-		// LeaseDuration > RetryPeriod + 2 RenewDeadline + the 10 s that elector.Lead waits for work. Without
-		// ReleaseOnCancel, which would release the Lease while work still runs.
+		// LeaseDuration must be more than RetryPeriod, plus two times RenewDeadline, plus the 10 s that
+		// elector.Lead waits for work. ReleaseOnCancel is not set, because it would release the Lease
+		// while work still runs.
 		LeaseDuration: 30 * time.Second, RenewDeadline: 8 * time.Second, RetryPeriod: 2 * time.Second,
 		Callbacks: clientgo.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) { held <- ctx },

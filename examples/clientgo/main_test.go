@@ -21,7 +21,7 @@ import (
 // lock is a Lease of client-go in memory.
 type lock struct {
 	resourcelock.Interface
-	released func() // is called when the holder releases the Lease
+	released func() // called when the holder releases the Lease
 
 	mu      sync.Mutex
 	record  resourcelock.LeaderElectionRecord
@@ -55,7 +55,7 @@ func (l *lock) Update(_ context.Context, record resourcelock.LeaderElectionRecor
 	return err
 }
 
-// set sets the delay of answers and the answer to renewals.
+// set sets the time until renewals are answered, and the error with which they are answered.
 func (l *lock) set(delay time.Duration, lost error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,14 +107,14 @@ func TestLead_Stop(t *testing.T) {
 	}))
 }
 
-// TestLead_LeaseLost fails if the work has not ended when the lost Lease expires, or if lead releases it. The answer
-// to the last renewal is late.
+// TestLead_LeaseLost fails if the work has not ended when the lost Lease expires, or if lead releases
+// it. The last renewal succeeds, but its answer arrives late.
 func TestLead_LeaseLost(t *testing.T) {
 	old := &lock{released: func() { t.Error("released") }}
 	require.ErrorContains(t, run(t, old, nil, func(_ func(), works <-chan bool) {
 		require.True(t, <-works)
 		old.set(7900*time.Millisecond, nil)
-		time.Sleep(5 * time.Second) // The renewal is written, and its answer is on the way.
+		time.Sleep(5 * time.Second) // A renewal has been stored, and its answer has not arrived yet.
 		old.set(0, errLost)
 		require.False(t, <-works)
 		took := time.Since(old.written)
@@ -129,8 +129,9 @@ func TestLead_NoCandidate(t *testing.T) {
 	require.ErrorIs(t, run(t, &lock{}, want, func(func(), <-chan bool) {}), want)
 }
 
-// TestClientGo_ReleaseOnCancel fails if client-go, after a failed renewal, cancels the context of the work before it
-// releases the Lease: the page about migration says that another process can then begin while the work still runs.
+// TestClientGo_ReleaseOnCancel fails if client-go, after a failed renewal, cancels the context of the
+// work before it releases the Lease. docs/migration.md describes that problem: another process can begin
+// while the work still runs.
 func TestClientGo_ReleaseOnCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, releases := &lock{}, 0

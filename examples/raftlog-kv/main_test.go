@@ -75,7 +75,7 @@ func TestRunPeer_Interrupt(t *testing.T) {
 	go func() {
 		ended <- runPeer(ctx, "x", "x@127.0.0.1:0", memoryDir(t), "0123456789abcdef", "", in, io.Discard)
 	}()
-	_, err := io.WriteString(input, "what\n") // returns when the peer reads its input
+	_, err := io.WriteString(input, "what\n") // returns when the peer has read the line
 	require.NoError(t, err)
 	cancel()
 	select {

@@ -39,7 +39,7 @@ func (p *peer) proposeUpdate(ctx context.Context, id api.RequestID, u update) (i
 // when ctx is done, even while it waits for input.
 func (p *peer) runCommands(ctx context.Context, in io.Reader, out io.Writer) error {
 	lines := make(chan string)
-	var readErr error // may be read when lines is closed
+	var readErr error // must be read only after lines is closed
 	go func() {
 		defer close(lines)
 		input := bufio.NewScanner(in)
@@ -78,7 +78,7 @@ func (p *peer) runCommand(ctx context.Context, line string) (string, error) {
 		index, err := p.proposeUpdate(ctx, api.NewRequestID(), update{Key: key, Value: value, Delete: command == "delete"})
 		return fmt.Sprint("entry ", index), err
 	case "get", "list":
-		if err := p.node.Sync(ctx); err != nil { // waits for all updates that were committed before
+		if err := p.node.Sync(ctx); err != nil { // waits until the updates that were committed before are applied here
 			return "", err
 		}
 		if command == "list" {

@@ -33,7 +33,7 @@ func newStore() *store { return &store{values: map[string]string{}} }
 // LastApplied returns 0, because the map is empty when the process starts.
 func (s *store) LastApplied() (uint64, error) { return 0, nil }
 
-// Apply must have the same effect at each peer, so it depends only on the map and the updates. An error
+// Apply must have the same effect at each peer, so it depends only on the map and the entries. An error
 // would stop the peer, so all peers ignore data that is not an update.
 func (s *store) Apply(entries []api.Entry, _ uint64) error {
 	s.mu.Lock()

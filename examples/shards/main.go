@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// tenants connects and returns the group.
+// tenants connects to ZooKeeper, and returns the group of workers and the connection.
 func tenants(servers string) (*shard.Group, *zk.Conn, error) {
 	conn, _, err := zkdial.Connect(strings.Split(servers, ","), 4*time.Second)
 	if err != nil {
@@ -56,7 +56,7 @@ func tenants(servers string) (*shard.Group, *zk.Conn, error) {
 func work(ctx context.Context, servers, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it or ends
+		_, _ = io.Copy(io.Discard, os.Stdin) // returns when the parent closes the pipe or ends
 		cancel()
 	}()
 	group, conn, err := tenants(servers)
@@ -70,7 +70,7 @@ func work(ctx context.Context, servers, name string) error {
 	})
 }
 
-// demo is the state of the parent.
+// demo is the state of the parent process, which starts the workers.
 type demo struct {
 	servers string
 	group   *shard.Group
@@ -78,7 +78,7 @@ type demo struct {
 	workers map[string]*process
 }
 
-// process is a worker.
+// process is a running worker process.
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.Closer

@@ -79,7 +79,7 @@ func connect(t *testing.T, address string) session {
 	return session{t, conn}
 }
 
-// exec executes a statement, and returns the number of its rows.
+// exec executes a statement, and returns the number of affected rows.
 func (s session) exec(statement string, args ...any) int {
 	s.Helper()
 	tag, err := s.Conn.Exec(s.Context(), statement, args...)
@@ -93,8 +93,8 @@ func (s session) read(query string) (n int) {
 	return n
 }
 
-// statements returns the SQL statements in a document that begin with the given words. There must be
-// one for each.
+// statements returns the SQL statements in a document that begin with the given words. The document
+// must contain exactly one statement for each beginning.
 func statements(t *testing.T, document string, begins ...string) (all []string) {
 	text, err := os.ReadFile(document)
 	require.NoError(t, err)
@@ -112,8 +112,8 @@ func statements(t *testing.T, document string, begins ...string) (all []string) 
 }
 
 // TestFencing fails if the statements of the documents do not protect data from a former leader that
-// acts after the new one has read, or if it does not show that an update is lost if the new leader
-// does not register its token before it reads.
+// acts after the new one has read, or if the test does not show that an update is lost if the new
+// leader does not register its token before it reads.
 func TestFencing(t *testing.T) {
 	const former, next = 5, 6 // tokens
 	address := startDatabase(t)

@@ -63,7 +63,7 @@ func start(t *testing.T, server, name string, args ...string) *program {
 	w.Close()
 	p := &program{T: t, cmd: cmd, output: testenv.NewOutput(r)}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it has usually exited
+		_ = cmd.Process.Kill() // the program has usually exited already
 		_ = cmd.Wait()
 		p.output.WaitForEnd(t, patience)
 	})
@@ -274,7 +274,8 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// TestDeployment fails if a program does not accept the arguments in a file for a supervisor.
+// TestDeployment fails if a program of docs/tasks does not accept the arguments in the unit files and
+// manifests that start it.
 func TestDeployment(t *testing.T) {
 	for file, want := range map[string]int{
 		"leader/deployment.yaml": 3, "leader/report.service": 3, "cron/invoices.service": 2, "cron/invoices-check.service": 3,

@@ -24,7 +24,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// The ports inside a container.
+// These are the ports of a server inside its container.
 const (
 	containerClientPort   = 2181
 	containerQuorumPort   = 2888
@@ -117,7 +117,8 @@ func (b *servers) createContainer(ctx context.Context, i int) error {
 		members = append(members, ensemble.Member{Host: addr.String(), QuorumPort: containerQuorumPort, ElectionPort: containerElectionPort})
 	}
 	config := ensemble.ZooCfg(b.cfg, "/data", "", containerClientPort, members)
-	// A server that is cut off does not have its address, and may be restarted.
+	// A server that is cut off does not have its address in the quorum network, and must listen when it
+	// is restarted.
 	config += "quorumListenOnAllIPs=true\n"
 
 	port := network.MustParsePort(fmt.Sprintf("%d/tcp", containerClientPort))
@@ -188,8 +189,9 @@ func (b *servers) Kill(ctx context.Context, i int) error {
 	}
 }
 
-// Pause tries again until ctx ends: on busy machines runc may fail to freeze the processes, and leaves it
-// to its callers to try again (opencontainers/runc, pull request 4388).
+// Pause freezes the processes of a container, and tries again until ctx ends: on busy machines runc may
+// fail to freeze the processes, and leaves it to its callers to try again (opencontainers/runc, pull
+// request 4388).
 func (b *servers) Pause(ctx context.Context, i int) error {
 	for {
 		_, err := b.docker.ContainerPause(ctx, b.containerID(i), client.ContainerPauseOptions{})
@@ -249,7 +251,7 @@ func (b *servers) Close() error {
 	var wg sync.WaitGroup
 	for i := range b.containers {
 		wg.Go(func() {
-			// The forced removal kills the container, paused or not.
+			// The forced removal also kills a container that is paused.
 			_, errs[i] = b.docker.ContainerRemove(ctx, b.containerID(i), forceRemoval)
 		})
 	}

@@ -28,15 +28,15 @@ func TestStart_InvalidConfig(t *testing.T) {
 	}
 }
 
-// TestStart_InvalidVariable fails if an unknown backend in the environment is accepted.
+// TestStart_InvalidVariable fails if an unknown name of a backend in the environment is accepted.
 func TestStart_InvalidVariable(t *testing.T) {
 	t.Setenv(ensemble.BackendVariable, "cloud")
 	_, err := ensemble.Start(t.Context(), ensemble.Config{})
 	require.ErrorContains(t, err, `"cloud"`)
 }
 
-// TestStart_Auto fails if Auto selects another backend than the preferred one, or than that in the
-// environment.
+// TestStart_Auto fails if Auto selects another backend than the preferred one, unless the environment
+// selects another one.
 func TestStart_Auto(t *testing.T) {
 	backends := availableBackends(t)
 	t.Setenv(ensemble.BackendVariable, "")
@@ -45,7 +45,8 @@ func TestStart_Auto(t *testing.T) {
 	assert.Equal(t, backends[0], ensemble.StartServers(t, ensemble.Config{}).Backend())
 }
 
-// TestStart_MissingBackend fails if the error does not name the packages to install.
+// TestStart_MissingBackend fails if the error for a backend that is not installed does not name the
+// packages to install.
 func TestStart_MissingBackend(t *testing.T) {
 	t.Setenv(ensemble.BackendVariable, "process")
 	t.Setenv("PATH", t.TempDir())

@@ -76,7 +76,7 @@ func pauseFollower(t *testing.T, e *ensemble.Ensemble) {
 		return err == nil && answer == "imok"
 	}, "the server does not answer")
 
-	// A paused server can be killed.
+	// Kill must also work on a paused server.
 	require.NoError(t, e.Pause(i))
 	require.NoError(t, e.Restart(i))
 	waitReady(t, e, i)

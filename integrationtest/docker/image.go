@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// registryImage is used if the engine has it or can pull it.
+	// registryImage is the image of the servers if the engine has it or can pull it.
 	registryImage = "zookeeper:3.9.4"
-	// builtImage is the image that integrationtest/image/build.sh builds. It is used otherwise.
+	// builtImage is the image of the servers if registryImage is not available.
+	// integrationtest/image/build.sh builds it.
 	builtImage = "leaderelection-zookeeper:3.8-1"
 
 	buildScript = "integrationtest/image/build.sh"
@@ -38,8 +39,8 @@ const (
 // example "zookeeper:3.5.10" to test with an older version. The engine must be able to pull it.
 const ImageVariable = "LEADERELECTION_ZK_IMAGE"
 
-// imageMu is held while a goroutine of this process determines the image. The script has a lock for
-// several processes.
+// imageMu is held while a goroutine of this process determines the image. The build script has another
+// lock, which excludes other processes.
 var imageMu sync.Mutex
 
 // findImage returns the name of an image that the engine has. If necessary, it pulls or builds the

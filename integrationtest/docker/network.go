@@ -43,7 +43,7 @@ func (b *servers) createNetwork(ctx context.Context, options ...tcnetwork.Networ
 // whose range Docker chooses, determines a free range. The network is internal, so that Docker does
 // not publish the client ports through it: a server that is cut off must remain reachable.
 func (b *servers) createQuorumNetwork(ctx context.Context) error {
-	const attempts = 5 // another process may take the range
+	const attempts = 5 // another process may take the range that was free before
 	var errs []error
 	for range attempts {
 		subnet, err := b.findFreeSubnet(ctx)
@@ -76,7 +76,7 @@ func (b *servers) findFreeSubnet(ctx context.Context) (netip.Prefix, error) {
 	}
 	found, inspectErr := b.docker.NetworkInspect(ctx, n.ID, client.NetworkInspectOptions{})
 	if err := n.Remove(ctx); err != nil {
-		return netip.Prefix{}, err // Close removes it
+		return netip.Prefix{}, err // Close removes the network
 	}
 	b.networks = b.networks[:len(b.networks)-1]
 	if inspectErr != nil {

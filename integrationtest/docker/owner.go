@@ -14,7 +14,7 @@ import (
 const ownerLabel = "leaderelection.ensemble.owner"
 
 func ownerValue() string {
-	host, _ := os.Hostname() // the name may be empty
+	host, _ := os.Hostname() // if there is an error, the name is empty
 	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 

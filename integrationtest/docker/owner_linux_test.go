@@ -17,7 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// ownerVariable makes the test binary run runOwner. Its value is the backend.
+// ownerVariable is an environment variable that makes the test binary call runOwner. Its value is the
+// backend.
 const ownerVariable = "ENSEMBLE_TEST_OWNER_BACKEND"
 
 // runOwner starts a server, prints its address and waits to be killed.
@@ -66,7 +67,7 @@ func TestStart_OwnerKilled(t *testing.T) {
 
 		switch backend {
 		case ensemble.Process:
-			// The kernel kills the server, and the next Start removes its files.
+			// The kernel kills a server that runs as a child process. The next Start removes its files.
 			require.Eventually(t, func() bool { return !isListening(addr) }, 10*time.Second, 20*time.Millisecond)
 			ensemble.StartServers(t, ensemble.Config{Backend: backend})
 			left, err := os.ReadDir(testenv.DirParent())
@@ -75,7 +76,7 @@ func TestStart_OwnerKilled(t *testing.T) {
 				assert.NotContains(t, entry.Name(), fmt.Sprintf("zk-ensemble-%d-", owner.Process.Pid))
 			}
 		case ensemble.Docker:
-			// The next Start removes the container and the network.
+			// The next Start removes the container and the network of a killed owner.
 			ensemble.StartServers(t, ensemble.Config{Backend: backend})
 			require.False(t, isListening(addr))
 			host, err := os.Hostname()

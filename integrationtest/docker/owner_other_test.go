@@ -2,7 +2,8 @@
 
 package docker_test
 
-// Only Linux stops child processes together with their parent: see owner_linux_test.go.
+// Only Linux stops child processes together with their parent, so owner_linux_test.go contains this
+// test.
 
 const ownerVariable = "ENSEMBLE_TEST_OWNER_BACKEND"
 

@@ -22,8 +22,9 @@ import (
 // accessPage is the page whose blocks of commands TestDocuments_Access runs.
 const accessPage = "docs/access.md"
 
-// accessBlocks returns the sh blocks of a section of docs/access.md: those that set permissions, and the last
-// one, which starts elector. Its shell is replaced by elector, so that signals reach elector.
+// accessBlocks returns the sh blocks of a section of docs/access.md: protect contains those that set
+// permissions; the last block starts elector. In the last block, exec replaces the shell by elector, so
+// that signals reach elector.
 func accessBlocks(t *testing.T, section string) (protect []string, instance string) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("../..", accessPage))
@@ -73,7 +74,8 @@ func TestDocuments_Access(t *testing.T) {
 		open.requireSuccess()
 		require.Contains(t, open.output(), "setAcl "+election+" auth::rwcda,world:anyone:r")
 		s := protected(t, "ZooKeeper", "--zookeeper-servers "+all+" --election "+election, replace...)
-		s.start("elector status --zookeeper-servers zk1 --election /jobs/report; test $? = 5").requireSuccess() // there is no leader
+		// Exit code 5: there is no leader.
+		s.start("elector status --zookeeper-servers zk1 --election /jobs/report; test $? = 5").requireSuccess()
 	})
 	t.Run("etcd", func(t *testing.T) {
 		url := dbserver.StartEtcd(t, dbserver.EtcdConfig{}).URL(0)
@@ -81,7 +83,7 @@ func TestDocuments_Access(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		dir := t.TempDir()
-		require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // the server runs as another user
+		require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // the server runs as another user, who must read the directory
 		hba := filepath.Join(dir, "pg_hba.conf")
 		require.NoError(t, os.WriteFile(hba, []byte("host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"), 0o644))
 		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres("fsync=on", "hba_file="+hba) })

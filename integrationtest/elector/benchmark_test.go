@@ -18,7 +18,7 @@ import (
 )
 
 // BenchmarkHandOver measures the time from SIGTERM for the leader to the output of the next leader's
-// begin command. It includes the start of the shell of that command and its watchdog.
+// begin command. It includes the start of the shell of that command and of its watchdog.
 func BenchmarkHandOver(b *testing.B) {
 	el := newElection(b)
 	fifo := filepath.Join(b.TempDir(), "output")
@@ -52,7 +52,7 @@ func BenchmarkHandOver(b *testing.B) {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	b.ReportMetric(ms(durations[len(durations)/2]), "ms-median")
 	b.ReportMetric(ms(durations[len(durations)-1]), "ms-worst")
-	b.ReportMetric(0, "ns/op") // it would include the start of processes
+	b.ReportMetric(0, "ns/op") // without this, the benchmark would report a time that includes the start of processes
 }
 
 // BenchmarkIdleMemory reports the resident memory of a leader whose program sleeps, of the watchdog
@@ -75,9 +75,9 @@ func BenchmarkIdleMemory(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				continue // b.Loop discards metrics, and there is nothing to repeat
+				continue // b.Loop discards the metrics, and nothing needs to be repeated
 			}
-			time.Sleep(5 * shortTimeout) // leases are extended in the meantime
+			time.Sleep(5 * shortTimeout) // leases are extended several times in this period
 			b.ReportMetric(residentMemory(b, leader.cmd.Process.Pid), "MB-leader")
 			b.ReportMetric(residentMemory(b, watchdog), "MB-watchdog")
 			b.ReportMetric(residentMemory(b, follower.cmd.Process.Pid), "MB-follower")

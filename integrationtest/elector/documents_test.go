@@ -26,13 +26,13 @@ import (
 // example describes how a command line of the documentation is tested. Exactly one of the fields
 // backends, testedBy and notRun is set.
 type example struct {
-	backends []string // TestDocuments_Commands runs it on these, as the page claims
-	prints   string   // the output contains this text
-	until    string   // the command is terminated after it has printed this text
-	alone    bool     // there is no other candidate in the election
+	backends []string // the backends on which TestDocuments_Commands runs the line, as the page claims
+	prints   string   // the output must contain this text
+	until    string   // the command is terminated when it has printed this text
+	alone    bool     // whether the election has no other candidate
 
-	testedBy string // the test that runs it, or runs the program in it
-	notRun   string // the reason why it cannot be run here
+	testedBy string // the test that runs the line, or the program in the line
+	notRun   string // the reason why the line cannot be run here
 }
 
 var (
@@ -136,11 +136,11 @@ func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
 	comment, variable, spaces := regexp.MustCompile(`(^|\s)#.*`), regexp.MustCompile(`^([A-Z_]+=\S* )+`), regexp.MustCompile(`\s+`)
 	for document := range strings.FieldsSeq(string(out)) {
 		if document == "CHANGELOG.md" || strings.HasPrefix(document, "docs/commands/") {
-			continue // generated from the help texts of the commands
+			continue // this page is generated from the help texts of the commands
 		}
 		text, err := os.ReadFile(filepath.Join("../..", document))
 		require.NoError(t, err)
-		fence := "" // the language of the block of code
+		fence := "" // the language of the current block of code; empty outside of blocks
 		for line := range strings.SplitSeq(strings.ReplaceAll(string(text), "\\\n", ""), "\n") {
 			if language, ok := strings.CutPrefix(line, "```"); ok {
 				if fence == "" {
@@ -322,7 +322,7 @@ func (s *shell) start(line string) *running {
 	r.process, err = testenv.StartProcess(cmd)
 	require.NoError(s, err)
 	s.Cleanup(func() {
-		_ = syscall.Kill(-r.process.Pid(), syscall.SIGKILL) // it has usually ended
+		_ = syscall.Kill(-r.process.Pid(), syscall.SIGKILL) // the process has usually ended already
 		<-r.process.Done()
 		if s.Failed() {
 			s.Logf("%s\n%s", line, r.output())
@@ -491,7 +491,7 @@ func (e example) run(s *shell, line string) {
 func TestDocuments_DevServer(t *testing.T) {
 	bin := newBin(t)
 	pid := os.Getpid()
-	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // so that the ports of the page are free
+	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // an address of this process, so that the ports that the page names are free
 	one := &shell{T: t, bin: bin, replace: strings.NewReplacer("exec elector dev-server", "exec elector dev-server --listen "+host+"1:2181")}
 	single := one.start("exec elector dev-server")
 	single.waitFor("listening on")

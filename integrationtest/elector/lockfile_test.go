@@ -19,18 +19,20 @@ import (
 )
 
 const (
-	// lockFileVariable makes the test binary run runProgram. Its value is the name of the lock file.
+	// lockFileVariable is an environment variable that makes the test binary call runProgram. Its value
+	// is the name of the lock file.
 	lockFileVariable = "LOCK_FILE"
-	// stubbornVariable makes the program ignore SIGTERM if it is not empty.
+	// stubbornVariable is an environment variable that makes runProgram ignore SIGTERM if it is not
+	// empty.
 	stubbornVariable = "STUBBORN"
 )
 
-// Events in the lock file.
+// These are the events that programs write to the lock file.
 const (
 	eventBegin   = "begin"
 	eventWork    = "works"
 	eventEnd     = "end"
-	eventOverlap = "overlap" // another program holds the lock
+	eventOverlap = "overlap" // this program runs while another program holds the lock
 )
 
 // runProgram is the program that electors run. It appends lines "<id> <event> <pid> <time>" to the
@@ -81,7 +83,7 @@ func tryLock(name string) bool {
 	return free
 }
 
-var held []*os.File // the files of acquired locks, which the garbage collector must not close
+var held []*os.File // keeps the files of acquired locks from being closed by the garbage collector
 
 // election is an election on the ensemble. Its programs lock a file, and write their events to it.
 type election struct {

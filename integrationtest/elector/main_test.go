@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // the preferred backend
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // registers Docker, which is the preferred backend
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
@@ -25,8 +25,8 @@ const (
 	// sessionTimeout is the timeout of most sessions. It is so long that sessions and leases do not
 	// expire if the servers of a busy machine do not answer for some seconds.
 	sessionTimeout = 20 * time.Second
-	// shortTimeout is the timeout of sessions in tests that let a session or a lease expire. Before that
-	// happens, leases must last.
+	// shortTimeout is the timeout of sessions in tests that let a session or a lease expire. It is long
+	// enough for leases to last until the test lets them expire.
 	shortTimeout = 8 * time.Second
 	// tick is the tick time of the servers.
 	tick = 300 * time.Millisecond
@@ -89,9 +89,9 @@ func buildOnce(name, command string, flags ...string) func(testing.TB) string {
 }
 
 var (
-	// buildWithRace builds with the race detector, except for the client library, which has a race
-	// (see the Makefile).
+	// buildWithRace builds the command elector with the race detector, except for the client library,
+	// which has a race (see the Makefile).
 	buildWithRace = buildOnce("race", "elector", "-race", "-gcflags=github.com/go-zookeeper/zk=-race=false")
-	// buildPlain builds as users do, for benchmarks.
+	// buildPlain builds the command elector without the race detector, as users do, for benchmarks.
 	buildPlain = buildOnce("plain", "elector")
 )

@@ -26,17 +26,18 @@ type elector struct {
 	cmd     *exec.Cmd
 	network zkproxy.Network
 	logFile string
-	read    int // the number of bytes of the log that waitLog has consumed
+	read    int // the number of bytes of the log that calls of waitLog have consumed
 }
 
-// program contains the arguments that make an elector run the lock file's program. A shell runs it:
-// the kernel kills the child of an elector together with its watchdog, but not a grandchild.
+// program contains the arguments that make an elector run the lock file's program. A shell starts the
+// program as its child: the kernel kills the child of an elector together with its watchdog, but not a
+// grandchild.
 var program = []string{"--", "/bin/sh", "-c", `"$SELF" & wait`}
 
-// stubborn makes the program ignore SIGTERM.
+// stubborn is an argument of start that makes the program ignore SIGTERM.
 const stubborn = stubbornVariable + "=yes"
 
-// start starts an elector. Arguments of the form NAME=value are environment variables.
+// start starts an elector with a program. Arguments of the form NAME=value are environment variables.
 func (el *election) start(binary, id string, args ...string) *elector {
 	el.t.Helper()
 	p := el.newElector(binary, id, args...)
@@ -44,7 +45,7 @@ func (el *election) start(binary, id string, args ...string) *elector {
 	return p
 }
 
-// newElector is like start, but does not start the elector.
+// newElector prepares an elector with the arguments of election.start, without starting it.
 func (el *election) newElector(binary, id string, args ...string) *elector {
 	el.t.Helper()
 	p := &elector{t: el.t, logFile: filepath.Join(el.t.TempDir(), id), network: zkproxy.NewNetwork(el.t, servers.Addrs()...)}
@@ -80,7 +81,7 @@ func (p *elector) start() {
 	require.NoError(p.t, p.cmd.Start())
 	p.t.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
-		_ = p.cmd.Process.Kill() // it has usually ended
+		_ = p.cmd.Process.Kill() // the process has usually ended already
 		_ = p.cmd.Wait()
 		if p.t.Failed() {
 			p.t.Logf("%s\n%s", strings.Join(p.cmd.Args, " "), p.readLog())

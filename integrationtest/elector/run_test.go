@@ -32,7 +32,7 @@ func (el *election) startTwo(a, b []string) (*elector, *elector) {
 var withShortSession = []string{"--session-timeout", shortTimeout.String()}
 
 // TestRun_ProgramIgnoresTerm fails if a program that ignores SIGTERM is not killed, or if the next
-// program starts before that.
+// program starts before it was killed.
 func TestRun_ProgramIgnoresTerm(t *testing.T) {
 	el := newElection(t)
 	a, b := el.startTwo([]string{stubborn, "--grace", "200ms"}, nil)
@@ -143,7 +143,7 @@ func TestRun_ServersStartLater(t *testing.T) {
 	ready := a.getPage("/readyz")
 	a.waitLog("no ZooKeeper server has granted a session")
 	require.Equal(t, http.StatusServiceUnavailable, statusCode(ready()))
-	// A 3.8 server never answers a client that connects before it has loaded its data.
+	// A server of ZooKeeper 3.8 never answers a client that connects before it has loaded its data.
 	a.network.Cut()
 	for i := range servers.Servers() {
 		require.NoError(t, servers.Start(i))

@@ -39,7 +39,7 @@ func TestBarrier_AllLibraries(t *testing.T) {
 		t.Run(sets+" sets and "+removes+" removes", func(t *testing.T) {
 			path := testenv.NewPath(t)
 			changeBarrier(t, sets, "set", path)
-			changeBarrier(t, sets, "set", path) // no error if it is set already
+			changeBarrier(t, sets, "set", path) // setting a barrier that is set already is not an error
 			passed := make(chan error, 1)
 			b, err := barrier.New(conn, path)
 			require.NoError(t, err)

@@ -44,10 +44,10 @@ const recordFormat = "%-40s %20d %20d\n"
 type recordedHold struct {
 	language, resource string
 	first, last        int64
-	sequence           int // of the holder's znode; 0 if it was not recorded
+	sequence           int // the sequence number of the holder's znode; 0 if it was not recorded
 }
 
-// overlap is the time in which two participants held a resource.
+// overlap describes two participants that held a resource at the same time.
 type overlap struct {
 	former, next recordedHold
 	length       time.Duration
@@ -96,7 +96,7 @@ func TestFindOverlaps(t *testing.T) {
 // chaosGroup is a set of participants that use one layout of znodes.
 type chaosGroup struct {
 	path    string
-	command []string // of the participants of the peer
+	command []string // the command line of the participants that use the peer's library
 }
 
 // chaosProcess is a participant, which is started again after it was killed.
@@ -114,7 +114,7 @@ type chaos struct {
 
 	mu    sync.Mutex // guards the fields below; the test and one goroutine for each kind of fault use them
 	runs  int
-	count map[string]int // the faults
+	count map[string]int // the number of faults of each kind
 }
 
 func (c *chaos) start(p *chaosProcess, path string) {
@@ -133,7 +133,8 @@ func (c *chaos) start(p *chaosProcess, path string) {
 	require.NoError(c, err)
 }
 
-// wait waits for a random time between the two, or until the faults end, which it reports.
+// wait waits for a random time from least to most or until ended is closed, and reports whether ended
+// was closed.
 func (c *chaos) wait(ended <-chan struct{}, least, most time.Duration) (isOver bool) {
 	select {
 	case <-ended:
@@ -199,7 +200,7 @@ func (c *chaos) readHolds() map[string][]recordedHold {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(c, err)
-		words := strings.Split(filepath.Base(file), "-") // language, number, group, role
+		words := strings.Split(filepath.Base(file), "-") // the name of a file consists of language, number, group and role
 		for line := range strings.Lines(string(text)) {
 			h := recordedHold{language: words[0]}
 			if n, _ := fmt.Sscan(line, &h.resource, &h.first, &h.last); n == 3 {
@@ -210,7 +211,7 @@ func (c *chaos) readHolds() map[string][]recordedHold {
 					require.NoError(c, err, line)
 				}
 				holds[words[2]+" "+words[3]] = append(holds[words[2]+" "+words[3]], h)
-			} // otherwise the process was killed while it wrote
+			} // an incomplete record was being written when the process was killed
 		}
 	}
 	return holds

@@ -18,15 +18,15 @@ type acquireFunc func(ctx context.Context) (hold, error)
 
 // hold is an acquired lock, lease or leadership.
 type hold interface {
-	Err() error // the reason why it is lost, or nil
+	Err() error // returns the reason why the hold is lost, or nil
 	Release() error
 }
 
 // contest describes a lock, a semaphore or an election for which Go and a peer contend.
 type contest struct {
 	peer *peer
-	kind string // the kind in the commands of the peer
-	max  int    // the limit of a semaphore
+	kind string // the word for the resource in the commands of the peer
+	max  int    // the limit of a semaphore; 1 otherwise
 	path string
 	// queuePath, appended to path, is the parent of the znodes of holders and waiters. For a
 	// semaphore it is the mutex, which contains only the znodes of waiters.
@@ -35,7 +35,7 @@ type contest struct {
 	open func(t *testing.T, conn *zk.Conn, path string) acquireFunc
 }
 
-// acquireOnce lets a Go participant acquire and release r once.
+// acquireOnce acquires and releases r once as a Go participant.
 func acquireOnce(ctx context.Context, acquire acquireFunc, r *resource, name, kind string) error {
 	h, err := acquire(ctx)
 	if err != nil {
@@ -45,13 +45,13 @@ func acquireOnce(ctx context.Context, acquire acquireFunc, r *resource, name, ki
 	err = h.Err()
 	r.release(name)
 	if err != nil {
-		return fmt.Errorf("%s has lost it: %w", name, err)
+		return fmt.Errorf("%s has lost the resource: %w", name, err)
 	}
 	return bubble.Repeated(h.Release)
 }
 
-// acquireRepeatedly lets a Go participant acquire and release r in the background. The function that
-// it returns waits until that is complete.
+// acquireRepeatedly lets a Go participant acquire and release r in the background. The returned
+// function waits until it has done so as often as rounds says.
 func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *resource, name, kind string, rounds int) (wait func()) {
 	ctx := testenv.ContextOf(t)
 	failed := make(chan error, 1)
@@ -65,7 +65,7 @@ func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *resource, name, kin
 	var once sync.Once
 	wait = func() { once.Do(func() { require.NoError(t, <-failed) }) }
 	t.Cleanup(func() {
-		r.close() // lets it end if the test has failed
+		r.close() // lets the participant end if the test has failed
 		wait()
 	})
 	return wait
@@ -77,7 +77,8 @@ func (c contest) startPeer(t *testing.T, session int, r *resource, name string, 
 	return c.peer.sendCommand(t, "contend", session, c.kind, c.path, r.name, name, rounds, c.max)
 }
 
-// holderKind returns the kind of the peer when it is a holder.
+// holderKind returns the kind, write or read, with which the monitor records a peer that holds the
+// resource.
 func (c contest) holderKind() string {
 	if c.kind == "read" {
 		return "read"

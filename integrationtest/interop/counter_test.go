@@ -15,7 +15,7 @@ import (
 // counterFormat is a data format of counters, with the recipes of the peers that use it.
 type counterFormat struct {
 	name  string
-	peers map[*peer][]string // the kinds in their commands
+	peers map[*peer][]string // the names of the recipe in the commands of each peer
 	open  func(*zk.Conn, string) (*value.Counter, error)
 }
 
@@ -54,7 +54,7 @@ func TestCounter_ConcurrentAdds(t *testing.T) {
 			for i, conn := range conns {
 				c, err := f.open(conn, path)
 				require.NoError(t, err)
-				if i == 0 { // creates the counter before a peer does
+				if i == 0 { // Go creates the counter before a peer does
 					_, err = c.Add(ctx, 5)
 					require.NoError(t, err)
 					want += 5

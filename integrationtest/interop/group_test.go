@@ -13,7 +13,7 @@ import (
 )
 
 // TestGroup_Peers fails if a member of Go does not see a member of the peer join and leave, or the
-// reverse: Curator's GroupMember and kazoo's Party.
+// reverse. The members of the peers are Curator's GroupMember and kazoo's Party.
 func TestGroup_Peers(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {

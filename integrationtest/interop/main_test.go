@@ -18,15 +18,15 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
-	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // the preferred backend
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // registers Docker, which is the preferred backend
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 const (
-	// sessionTimeout is the timeout of all sessions, including those of the peers. It is long,
-	// because no session must expire, and a Java program that starts uses a whole CPU.
+	// sessionTimeout is the timeout of all sessions, including those of the peers. It is long, because
+	// no session may expire while a Java program starts, which uses a whole CPU.
 	sessionTimeout = 10 * time.Second
 	// quietTime is how long a test waits for an event that must not occur.
 	quietTime = 50 * time.Millisecond
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		if exclusion, err = newMonitor(); err != nil {
 			return nil, err
 		}
-		// The peers start while the first tests run.
+		// The programs of the other libraries start while the first tests run.
 		for _, p := range []*peer{curator, kazoo} {
 			p.start(server.Addr(0), exclusion.addr())
 		}

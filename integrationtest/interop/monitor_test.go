@@ -126,21 +126,22 @@ func (m *monitor) close() error {
 type resource struct {
 	name   string
 	limit  int           // the number of writers that can hold it at the same time
-	closed chan struct{} // no holder is blocked any more
-	close  func()        // closes closed; it may be called more than once
+	closed chan struct{} // closed when holders are not blocked any more
+	close  func()        // closes the channel closed; it may be called more than once
 	// blocked receives the holders, which wait until the test calls holder.release. If it is nil,
 	// holders do not wait.
 	blocked chan *holder
 
 	mu           sync.Mutex
-	holders      map[string]string // the kind, write or read, of each holder
+	holders      map[string]string // the kind of each holder, write or read, by its name
 	maxHolders   int               // the greatest number of holders at the same time
-	acquisitions []string          // the names of the holders, in order
-	items        map[string]string // the names of the consumers of items
+	acquisitions []string          // the names of the holders, in the order of their acquisitions
+	items        map[string]string // the names of the consumers, by the item that each has received
 	violations   []string
 }
 
-// holder is a participant that is blocked while it holds a resource. For a queue, kind is the item.
+// holder is a participant that is blocked while it holds a resource. For a queue, its field kind
+// contains the item.
 type holder struct {
 	name, kind string
 	released   chan struct{}
@@ -188,8 +189,8 @@ func (r *resource) acquire(name, kind string) {
 	r.checkHolders()
 	r.mu.Unlock()
 	if r.blocked == nil {
-		// Long enough for another participant that must not acquire the resource. If several may
-		// hold it, long enough for those as well.
+		// The resource is held for long enough that a participant which violates the exclusion acquires
+		// it in this time. The time is longer if several participants may hold the resource.
 		if r.limit > 1 {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -278,7 +279,7 @@ func (r *resource) countAcquisitions() map[string]int {
 	return n
 }
 
-// countItems returns the number of items that were taken.
+// countItems returns the number of items that consumers have taken.
 func (r *resource) countItems() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

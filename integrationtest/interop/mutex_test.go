@@ -88,7 +88,7 @@ func (p *peer) newLeadership(t *testing.T, conn *zk.Conn, path string) acquireFu
 	}
 }
 
-// leadershipHold is a leadership. Release ends the candidacy.
+// leadershipHold is a leadership as a hold. Its Release ends the candidacy.
 type leadershipHold struct {
 	*leaderelection.Leadership
 	election *leaderelection.Election
@@ -126,7 +126,7 @@ func TestMutex_LeaderSelector(t *testing.T) {
 }
 
 // TestElection_Peers fails if a candidate of Go and one of a peer are leaders at the same time, or do
-// not follow each other.
+// not lead one after another.
 func TestElection_Peers(t *testing.T) {
 	forBothPeers(t, "latch", func(p *peer) opener { return p.newLeadership }, func(t *testing.T, m contest) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 10) })
@@ -134,8 +134,8 @@ func TestElection_Peers(t *testing.T) {
 	})
 }
 
-// TestMonitor_FindsOverlap fails if the monitor does not detect that a mutex is held twice. The peer
-// uses another path, so that it is not excluded.
+// TestMonitor_FindsOverlap fails if the monitor does not detect that two participants hold a mutex at
+// the same time. The peer uses another path, so that it is not excluded.
 func TestMonitor_FindsOverlap(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) opener { return p.newMutex }, func(t *testing.T, m contest) {
 		m.peer.requirePeer(t)

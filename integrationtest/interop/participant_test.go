@@ -30,7 +30,7 @@ type recorder struct {
 	next int64
 }
 
-// hold records checks until one fails or the time is over.
+// hold calls holds repeatedly and records the checks, until a check fails or limit has passed.
 func (r *recorder) hold(resource string, holds func() bool, limit time.Duration) error {
 	at, first := r.next, int64(0)
 	for end := time.Now().Add(limit); ; time.Sleep(2 * time.Millisecond) {
@@ -86,7 +86,7 @@ func runParticipant() {
 	select {}
 }
 
-// repeat runs a role on one connection after the other.
+// repeat calls run again and again, each time on a new connection.
 func (p *participant) repeat(r *recorder, run func(*zk.Conn, *recorder) error) {
 	for {
 		conn, _, err := zkdial.Connect(p.servers, p.timeout)
@@ -100,7 +100,8 @@ func (p *participant) repeat(r *recorder, run func(*zk.Conn, *recorder) error) {
 	}
 }
 
-// elect leads again and again. A quarter of the leaderships end because their connection is closed.
+// elect joins an election and leads, again and again. A quarter of the leaderships end because their
+// connection is closed.
 func (p *participant) elect(conn *zk.Conn, r *recorder) error {
 	for {
 		candidate, err := leaderelection.NewElection(conn, p.path+"/election", p.options...)

@@ -22,20 +22,20 @@ import (
 // separate thread, and prints the number with "ok" or "error" on its standard output.
 type peer struct {
 	name  string
-	files []string // the files that must be installed
+	files []string // the files that must be installed for the program
 	args  []string // the program and its arguments, before the two addresses
 
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	errors  *logTail
 	reader  sync.WaitGroup
-	ready   chan struct{} // closed when it accepts commands, or has failed
-	version string        // the version of the library, if the program reports it
+	ready   chan struct{} // closed when the program accepts commands, or has failed
+	version string        // the version of the library; empty if the program does not report it
 
 	mu      sync.Mutex
 	last    int
-	pending map[string]chan string // the receivers of lines, by number or by handle
-	err     error                  // the reason why it cannot be used, or nil
+	pending map[string]chan string // the receivers of lines, by the number of a command or the handle of an object
+	err     error                  // the reason why the program cannot be used, or nil
 }
 
 const java = "/usr/share/java/"
@@ -47,7 +47,8 @@ func jarPaths(names ...string) (all []string) {
 	return all
 }
 
-// The manifests of these jars list other jars. All jars of the directory would conflict.
+// The manifests of these jars name the jars that they need. A class path of all jars of the directory
+// would contain conflicting versions.
 var curatorJars = jarPaths("curator-recipes", "curator-framework", "curator-client", "curator-x-discovery", "zookeeper", "guava")
 
 var (
@@ -112,7 +113,7 @@ func (p *peer) readAnswers(lines *bufio.Scanner) {
 		case p.pending[number] != nil:
 			select {
 			case p.pending[number] <- answer:
-			default: // more lines than a test reads
+			default: // the line is dropped: no test reads so many
 			}
 		}
 		p.mu.Unlock()
@@ -166,7 +167,7 @@ func (p *peer) requirePeer(t *testing.T) {
 	})
 }
 
-// call is a command that was sent.
+// call is a command that was sent to a peer.
 type call struct {
 	p      *peer
 	words  string
@@ -221,7 +222,7 @@ func (p *peer) subscribe(handle string) <-chan string {
 	return messages
 }
 
-// logTail contains the last bytes that were written to it.
+// logTail is a writer that keeps the last bytes that were written to it.
 type logTail struct {
 	mu   sync.Mutex
 	text []byte

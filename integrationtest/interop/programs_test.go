@@ -21,8 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/shard"
 )
 
-// program is a program in Go that docs/recipes/peers.md compares with those in testdata/programs, which use
-// Curator and kazoo. work is what it does.
+// program is a program in Go that docs/recipes/peers.md compares with those in testdata/programs, which
+// use Curator and kazoo. It calls work for its work.
 type program func(ctx context.Context, conn *zk.Conn, path string, work func(what string)) error
 
 func lockProgram(ctx context.Context, conn *zk.Conn, path string, work func(string)) error {
@@ -137,7 +137,7 @@ func runProgram(t *testing.T, p *peer, file, path string, n int) (lines []string
 	args := append([]string(nil), p.args...)
 	args[len(args)-1] = "testdata/programs/" + file
 	cmd := exec.CommandContext(testenv.ContextOf(t), args[0], append(args[1:], server.Addr(0), path)...)
-	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1") // in testdata
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1") // Python must not write its cache into testdata
 	var failure bytes.Buffer
 	cmd.Stderr = &failure
 	in, err := cmd.StdinPipe()

@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
 )
 
-// eachPeer runs f for each peer with its consumers, with a queue and a resource that holds back the peer's items.
+// eachPeer runs f for each peer, with a queue in the layout of the peer and a resource that blocks the
+// peer's consumers.
 func eachPeer(t *testing.T, f func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue)) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
@@ -119,8 +120,8 @@ func TestQueue_Order(t *testing.T) {
 	})
 }
 
-// TestQueue_Claim fails if an item that Go has taken is delivered to the peer, or is not delivered
-// after Go has returned it.
+// TestQueue_Claim fails if an item that Go has taken is delivered to the peer, or if the peer does not
+// receive it after Go has returned it.
 func TestQueue_Claim(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
 		p.runCommand(t, "put", path, "first", "second")
@@ -160,7 +161,7 @@ func TestQueue_Shared(t *testing.T) {
 		}},
 	} {
 		t.Run(c.peer.name+" "+c.kind, func(t *testing.T) {
-			const items = 100 // of each participant
+			const items = 100 // the number of items that each participant puts
 			c.peer.requirePeer(t)
 			r, path := exclusion.newResource(t, 1, false), testenv.NewPath(t)
 			q, err := queue.New(connect(t), path, c.peer.layout())
@@ -178,7 +179,7 @@ func TestQueue_Shared(t *testing.T) {
 						time.Sleep(time.Millisecond)
 					}
 					all = errors.Join(all, bubble.Repeated(func() error { return item.Ack() }))
-					time.Sleep(5 * time.Millisecond) // in which the peer takes items
+					time.Sleep(5 * time.Millisecond) // gives the peer time to take items
 				}
 				return all
 			})
@@ -194,7 +195,7 @@ func TestQueue_Shared(t *testing.T) {
 			}
 			sharing.wait(t)
 			testenv.Eventually(t, func() bool { return r.countItems() == 2*items }, "not all items were taken")
-			time.Sleep(300 * time.Millisecond) // for items that are taken twice
+			time.Sleep(300 * time.Millisecond) // time in which an item could be taken twice
 			require.NotZero(t, r.countAcquisitions()["go"])
 			require.NotZero(t, r.countAcquisitions()[c.peer.name])
 			stop()
@@ -223,7 +224,8 @@ func TestQueue_ReturnedWithDelay(t *testing.T) {
 		stop := p.startConsumer(t, r, path)
 		item, err = q.Take(ctx)
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, time.Since(began), delay/2) // the clock of the server is known with an error
+		// Half of the delay, because the clock of the server is known with an error.
+		require.GreaterOrEqual(t, time.Since(began), delay/2)
 		require.Equal(t, id, item.ID())
 		require.Equal(t, 2, item.Attempt())
 		r.requireNoHolder(t)

@@ -116,8 +116,8 @@ func testReadersAndWriters(t *testing.T, p *peer) {
 	require.Equal(t, want, r.countAcquisitions())
 }
 
-// TestRWMutex_Downgrade fails if a writer that becomes a reader excludes readers of the other
-// library, or does not exclude its writers.
+// TestRWMutex_Downgrade fails if a holder of the write lock that downgrades it to a read lock excludes
+// readers of the other library, or does not exclude its writers.
 func TestRWMutex_Downgrade(t *testing.T) {
 	p := curator
 	t.Run("of Go", func(t *testing.T) {
@@ -148,9 +148,9 @@ func TestRWMutex_Downgrade(t *testing.T) {
 		r.waitHolder(t, "writer").release()
 		writer.wait(t)
 	})
-	// In release 5.4.0 the reader of Curator has its own sequence number (CURATOR-621): it is behind
-	// the writers that wait already, and they do not wait for it, even those of Curator. So the
-	// writer joins after the downgrade here.
+	// In release 5.4.0 of Curator the reader of Curator has its own sequence number (CURATOR-621): it
+	// is behind the writers that wait already, and they do not wait for it, even those of Curator. So
+	// the writer joins after the downgrade here.
 	t.Run("of Curator without a waiting writer", func(t *testing.T) {
 		p.requirePeer(t)
 		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
@@ -160,7 +160,7 @@ func TestRWMutex_Downgrade(t *testing.T) {
 		waitChildren(t, conn, 2, path)
 		r.requireNoHolder(t)
 		v.release()
-		// It is a reader now, and holds the lock.
+		// After the downgrade, the former writer still holds the lock, as a reader.
 		both := map[string]*holder{}
 		for range 2 {
 			v := r.waitHolder(t, "")

@@ -69,11 +69,11 @@ func testLeasesTogether(t *testing.T, m contest) {
 	second := acquireRepeatedly(t, open, r, "go2", "write", 1)
 	m.waitQueue(t, conn, 4)
 	r.requireNoHolder(t)
-	g.release() // Go's lease goes to the peer
+	g.release() // the lease of Go is then granted to the peer
 	first()
 	v := r.waitHolder(t, "peer2")
 	r.requireNoHolder(t)
-	p.release() // and the peer's to Go
+	p.release() // the lease of the peer is then granted to Go
 	peer1.wait(t)
 	w := r.waitHolder(t, "go2")
 	v.release()

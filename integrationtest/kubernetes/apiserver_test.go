@@ -28,7 +28,7 @@ import (
 
 var apiServerPath = flag.String("apiserver", "", "path of kube-apiserver, for the tests that need it")
 
-// The tokens of the users of an API server.
+// These are the tokens of the users of an API server.
 const (
 	adminToken  = "admin-token"
 	reportToken = "report-token"
@@ -146,7 +146,7 @@ func (s *apiServer) config() *rest.Config { return clientConfig(s.addr(), adminT
 func clientConfig(addr, token string) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + addr, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		QPS: -1, Proxy: http.ProxyFromEnvironment, // A transport with a proxy function is not shared.
+		QPS: -1, Proxy: http.ProxyFromEnvironment, // a transport with a proxy function is not shared between clients
 	}
 }
 

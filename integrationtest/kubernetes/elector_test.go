@@ -13,8 +13,8 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 )
 
-// TestElector runs a shell script by elector on a Lease, with the rights of the Role. The second instance must start
-// the script after the first has stopped it.
+// TestElector fails if a second instance of elector does not start its script after the first instance
+// has stopped. The election is on a Lease, and elector has only the rights of the Role.
 func TestElector(t *testing.T) {
 	s := startAPIServer(t)
 	for _, o := range objects(t, manifests+"/base/rbac.yaml") {

@@ -21,7 +21,7 @@ import (
 
 var chaos = flag.Duration("chaos", 10*time.Second, "duration of TestLease_Chaos")
 
-// factory returns backends on a server.
+// factory returns a backend for storetest whose stores use the API server.
 func (s *apiServer) factory(t testing.TB) *storetest.Backend {
 	name := newName()
 	return &storetest.Backend{
@@ -41,15 +41,16 @@ func (s *apiServer) newStore(t testing.TB, c *rest.Config, name string, opts ...
 	return st
 }
 
-// TestLease runs the tests of stores and of elections on a real API server.
+// TestLease fails if a store on Leases violates its contract. It runs the tests of stores and of
+// elections on a real API server.
 func TestLease(t *testing.T) {
 	s := startAPIServer(t)
 	t.Run("Store", func(t *testing.T) { storetest.Run(t, s.factory) })
 	t.Run("Election", func(t *testing.T) { storetest.RunElection(t, s.factory) })
 }
 
-// TestLease_Chaos cuts leaders off and kills the API server until the time of the flag has passed. It fails
-// if a leader still acts when the next one starts.
+// TestLease_Chaos fails if a leader still acts when the next one starts, while leaders are cut off and
+// the API server is killed for the duration of the flag.
 func TestLease_Chaos(t *testing.T) {
 	s := startAPIServer(t)
 	rounds := 0
@@ -65,8 +66,9 @@ func TestLease_Chaos(t *testing.T) {
 	t.Logf("%d rounds, each with four leaders that were cut off and a killed API server", rounds)
 }
 
-// TestLease_PreferredHolder shows why the nominee is in an annotation: the API server drops preferredHolder. With the
-// feature gate it rejects a Lease that has one but no strategy.
+// TestLease_PreferredHolder documents why the nominee is stored in an annotation and not in
+// preferredHolder. The API server drops that field without its feature gate, and with the gate rejects
+// a Lease that has it but no strategy.
 func TestLease_PreferredHolder(t *testing.T) {
 	gated := startAPIServer(t, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
 	s := startAPIServer(t)
@@ -101,8 +103,9 @@ func TestLease_PreferredHolder(t *testing.T) {
 	require.EqualValues(t, 2, *now.Spec.LeaseDurationSeconds)
 }
 
-// TestLease_OldVersion fails if the API server applies a patch with the version of a Lease that was deleted, or
-// changed meanwhile. storetest requires the same; this shows the answers.
+// TestLease_OldVersion fails if the API server applies a patch with the version of a Lease that was
+// deleted, or changed meanwhile. storetest requires this of all stores; this test checks the answers of
+// the API server.
 func TestLease_OldVersion(t *testing.T) {
 	s := startAPIServer(t)
 	leases := s.client(adminToken, coordination.SchemeGroupVersion)

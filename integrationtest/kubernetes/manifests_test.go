@@ -29,7 +29,7 @@ import (
 
 const manifests = "../../deploy/kubernetes"
 
-// objects returns the objects in a file.
+// objects returns the Kubernetes objects in a YAML file.
 func objects(t testing.TB, file string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -77,7 +77,7 @@ func TestManifests_Kustomization(t *testing.T) {
 	}
 }
 
-// sidecar returns the Deployment of the base with the patch of the sidecar, as kustomize does.
+// sidecar returns the Deployment of the base, patched for elector as a sidecar, as kustomize does.
 func sidecar(t testing.TB) *unstructured.Unstructured {
 	t.Helper()
 	base, err := objects(t, manifests+"/base/deployment.yaml")[0].MarshalJSON()
@@ -104,7 +104,7 @@ func TestManifests_Sidecar(t *testing.T) {
 	require.NotNil(t, program["securityContext"])
 }
 
-// resource returns the resource of a kind.
+// resource returns the name of the API resource of a kind of objects.
 func resource(kind string) string {
 	if kind == "NetworkPolicy" {
 		return "networkpolicies"
@@ -151,7 +151,7 @@ func TestManifests_Accepted(t *testing.T) {
 	s.apply(t, sidecar(t), true)
 }
 
-// files returns the files that contain complete objects.
+// files returns the manifests that contain complete objects, not patches.
 func files(t testing.TB) []string {
 	t.Helper()
 	all, err := filepath.Glob(manifests + "/[bc]*/*.yaml")

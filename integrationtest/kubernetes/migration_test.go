@@ -29,10 +29,10 @@ const (
 // fleet counts the replicas that work.
 type fleet struct {
 	working, overlaps, terms atomic.Int32
-	last                     atomic.Value // last is the version of the last replica that began to work.
+	last                     atomic.Value // the version of the last replica that began to work
 }
 
-// work is the controller of a replica of a version.
+// work returns the controller that a replica of the given version runs.
 func (f *fleet) work(version string) manager.RunnableFunc {
 	return func(ctx context.Context) error {
 		if f.working.Add(1) > 1 {
@@ -46,8 +46,9 @@ func (f *fleet) work(version string) manager.RunnableFunc {
 	}
 }
 
-// replica starts a manager of a version: 1 uses the Lease of client-go, 2 uses it and an election, and 3 uses the
-// election. It returns a function that stops it, as TERM does.
+// replica starts a replica, which is a manager. Version 1 uses the Lease of client-go, version 2 uses
+// that Lease and an election, and version 3 uses the election alone. The returned function stops the
+// replica, as TERM does.
 func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop func()) {
 	t.Helper()
 	c := s.config()
@@ -87,8 +88,9 @@ func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop fu
 	}
 }
 
-// TestMigration_ClientGo replaces the replicas of version 1 by those of version 2, one after the other, and these by
-// those of version 3. It fails if two replicas work at the same time, or if no replica works in the end.
+// TestMigration_ClientGo fails if two replicas work at the same time, or if none works in the end,
+// while the replicas of version 1 are replaced by those of version 2, one after the other, and then by
+// those of version 3.
 func TestMigration_ClientGo(t *testing.T) {
 	s := startAPIServer(t)
 	f := &fleet{}
@@ -116,8 +118,8 @@ func TestMigration_ClientGo(t *testing.T) {
 	t.Logf("%d terms, 0 overlaps", f.terms.Load())
 }
 
-// TestController runs a controller of ConfigMaps on two managers. The follower fills its cache and reconciles
-// nothing; after the first has stopped, it reconciles with a greater token.
+// TestController fails if a follower reconciles, or if it does not reconcile with a greater token after
+// the leader has stopped. It runs a controller of ConfigMaps on two managers.
 func TestController(t *testing.T) {
 	s := startAPIServer(t)
 	type reconciled struct {

@@ -79,9 +79,9 @@ func ranges(all []time.Duration) string {
 	return fmt.Sprint(shortest.Round(time.Millisecond), " to ", longest.Round(time.Millisecond))
 }
 
-// cutOff runs managers with two candidates, and cuts the first off. It returns how long after that the controllers
-// of the first have stopped, and those of the second have started. On a machine that stalls, the first can lose its
-// leadership before.
+// cutOff runs managers with two candidates, and cuts the first off. It returns how long after that the
+// controllers of the first stopped, and those of the second started. On a machine that stalls, the
+// first can lose its leadership before it is cut off.
 func cutOff(t *testing.T, first, second candidate) (stopped, started time.Duration) {
 	t.Helper()
 	var working, overlaps atomic.Int32
@@ -132,7 +132,8 @@ func cutOff(t *testing.T, first, second candidate) (stopped, started time.Durati
 	return stopped, started
 }
 
-// sessionTimeout is the session timeout, and the election timeout, of the candidates.
+// sessionTimeout is the session timeout of candidates on ZooKeeper and etcd, and about the election
+// timeout of those on a changefeed.
 const sessionTimeout = 3 * time.Second
 
 func onZooKeeper(t testing.TB) func(int) candidate {

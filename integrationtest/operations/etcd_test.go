@@ -17,7 +17,7 @@ import (
 type etcdServers struct {
 	*dbserver.EtcdCluster
 	admin  *clientv3.Client
-	backup string // backup is a backup from before the election.
+	backup string // a backup from before the election
 }
 
 // TestEtcd fails if an operation on etcd servers leads to two leaders, to none afterwards, or to none
@@ -61,7 +61,8 @@ func TestEtcd(t *testing.T) {
 			e.WaitForNoLeader()
 			e.Networks.ConnectTo(s.Addr(0))
 		}},
-		// Reads and keepalives are executed, so a leader leads on. Joining is rejected.
+		// A server without space executes reads and keepalives, so the leader keeps the leadership. It
+		// rejects candidates that join.
 		{Name: "Full", Short: true, Reason: "database space exceeded", Run: func(e *operators.Election, s *etcdServers) {
 			s.SetFull(true)
 			candidates, err := etcd.Candidates(t.Context(), s.admin, node)
@@ -81,7 +82,7 @@ func TestEtcd(t *testing.T) {
 		{Name: "FailedOver", Run: func(_ *operators.Election, s *etcdServers) { s.Kill(s.Leader()) }},
 		{Name: "ReadOnly", Reason: "etcd does not execute requests", Run: func(e *operators.Election, s *etcdServers) {
 			s.Kill(1)
-			s.Kill(2) // The remaining server answers serializable reads only.
+			s.Kill(2) // Without a quorum, the remaining server answers serializable reads only.
 			e.WaitForNoLeader()
 			time.Sleep(operators.Timeout / 2)
 			s.Restart(1)

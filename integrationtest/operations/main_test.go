@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // the preferred backend
+	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // registers Docker, which is the preferred backend
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	_ "github.com/go-sql-driver/mysql" // the driver of execMySQL
+	_ "github.com/go-sql-driver/mysql" // the driver that execMySQL uses
 	"github.com/jackc/pgx/v5"
 	natsclient "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,8 +26,8 @@ import (
 // storeServer is the server of a changefeed's store, with two candidates.
 type storeServer struct {
 	*dbserver.Server
-	others []*dbserver.Server // others are the standbys of the server, or the other members of its cluster.
-	config string             // config is the file of the server's configuration, or empty.
+	others []*dbserver.Server // the standbys of the server, or the other members of its cluster
+	config string             // the file of the server's configuration, or empty
 	t      *operators.Election
 }
 
@@ -165,10 +165,10 @@ func TestMariaDB(t *testing.T) {
 	})
 }
 
-// do executes a command as an operator of Redis.
+// do executes a command as an operator of the first Redis server.
 func (s *storeServer) do(args ...any) { s.doAt(s.Server, args...) }
 
-// doAt executes a command as an operator of a server of Redis.
+// doAt executes a command as an operator of the given Redis server.
 func (s *storeServer) doAt(server *dbserver.Server, args ...any) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), DisableIdentity: true})
 	defer client.Close()
@@ -213,8 +213,8 @@ func TestRedis(t *testing.T) {
 		return newStoreServer(e, start()).addCandidates(func(addr string) string { return "redis://elector:secret@" + addr })
 	})
 	operators.Test(t, []operators.Operation[*storeServer]{
-		// The name or the address that the clients use is given to the replica. It has all acknowledged
-		// writes here, which Redis does not guarantee.
+		// The operator gives the name or the address that the clients use to the replica. In this test
+		// the replica has all acknowledged writes, which Redis does not guarantee.
 		{Name: "FailedOver", Reason: "failed", Run: func(e *operators.Election, s *storeServer) {
 			s.do("WAIT", 1, 0)
 			require.NoError(e, s.Kill())
@@ -231,7 +231,7 @@ func TestRedis(t *testing.T) {
 	})
 }
 
-// stream calls f with the name of the stream that contains the records.
+// stream connects as an operator, and calls f with the name of the stream that contains the records.
 func (s *storeServer) stream(f func(js jetstream.JetStream, name string) error) {
 	conn, err := natsclient.Connect("nats://" + s.Addr())
 	require.NoError(s.t, err)
@@ -241,8 +241,8 @@ func (s *storeServer) stream(f func(js jetstream.JetStream, name string) error) 
 	require.NoError(s.t, f(js, "KV_leaderelection"))
 }
 
-// configure restarts the server with a password and permissions of the candidates. A server whose
-// arguments name its directory does not reload its configuration.
+// configure restarts the server with a password and permissions of the candidates. It restarts the
+// server, because a server whose arguments name its directory does not reload its configuration.
 func (s *storeServer) configure(password, permissions string) {
 	s.writeConfig(password, permissions)
 	require.NoError(s.t, s.Restart())
@@ -309,8 +309,8 @@ func TestNATS(t *testing.T) {
 		return nil
 	}
 	operators.Test(t, []operators.Operation[*storeServer]{
-		// The only replica of the bucket is on another server, to which the candidates connect if they
-		// were connected to this one.
+		// The server that fails does not have the only replica of the bucket. Candidates that were
+		// connected to it connect to another server.
 		{Name: "FailedOver", Run: func(e *operators.Election, s *storeServer) { require.NoError(e, server(e, s, false).Kill()) }},
 		{Name: "BucketServerRestarted", Reason: "failed", Run: func(e *operators.Election, s *storeServer) {
 			one := server(e, s, true)

@@ -21,7 +21,7 @@ import (
 // zkServers are ZooKeeper servers with two candidates.
 type zkServers struct {
 	*ensemble.Ensemble
-	backup string // backup is a copy of the data from before the election.
+	backup string // a copy of the data from before the election
 }
 
 const oldUser, newUser = "user:old", "user:new"
@@ -64,7 +64,8 @@ func TestZooKeeper(t *testing.T) {
 			e.WaitForLog(noSession)
 			e.Networks.ConnectTo(s.Addr(0))
 		}},
-		// The leader only compares znodes, so it leads on. Joining is rejected.
+		// The requests of a leader only compare znodes, so it keeps the leadership when the quota is
+		// exceeded. Candidates that join are rejected.
 		{Name: "Full", Reason: "QUOTAEXCEEDED", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
 			const quota = "/zookeeper/quota" + node
@@ -92,7 +93,8 @@ func TestZooKeeper(t *testing.T) {
 		return startWithCandidates(e, ensemble.Config{Properties: map[string]string{"enforceQuota": "true"}})
 	})
 	operators.Test(t, []operators.Operation[*zkServers]{
-		// The operators permit both users, restart one program after the other, and then permit the new user alone.
+		// To rotate credentials, the operators permit both users, restart one program after the other,
+		// and then permit only the new user.
 		{Name: "CredentialsRotated", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
 			permit(e, admin, oldUser, newUser)
@@ -103,8 +105,8 @@ func TestZooKeeper(t *testing.T) {
 			permit(e, admin, newUser)
 			e.WaitForLeader(time.Now().Add(operators.Timeout))
 		}},
-		// The leader leads on. A candidacy that is not permitted to join ends: a supervisor starts the
-		// program again.
+		// The leader keeps the leadership when its permission is revoked. A candidacy that is not
+		// permitted to join ends, and a supervisor starts the program again.
 		{Name: "PermissionRevoked", Short: true, Reason: "NOAUTH", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
 			permit(e, admin, newUser)
@@ -129,8 +131,8 @@ func TestZooKeeper(t *testing.T) {
 			require.NoError(e, s.Kill(leader))
 			ensemble.WaitReady(e, s.Ensemble)
 		}},
-		// The remaining server serves clients that are content with a read-only server, and closes the
-		// connections of the candidates.
+		// Without a quorum, the remaining server serves only clients that accept a read-only server. It
+		// closes the connections of the candidates.
 		{Name: "ReadOnly", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {
 			require.NoError(e, s.Kill(1))
 			require.NoError(e, s.Kill(2))
@@ -175,7 +177,7 @@ func (s *zkServers) addCandidate(e *operators.Election, user string) {
 	require.NoError(e, err)
 	e.Cleanup(func() {
 		conn.Close()
-		for range events { // until the goroutines of the connection have ended
+		for range events { // receives until the goroutines of the connection have ended
 		}
 	})
 	opts := []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithLogger(e.Logger())}

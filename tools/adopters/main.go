@@ -1,8 +1,8 @@
-// Command adopters runs tests of other projects on this library. It copies a checkout of the project, removes
-// the declarations that an adapter replaces, adds the adapter and its tests, replaces imports of another client
-// library, and runs the tests of the package.
-// The adapters are in the directories of this package; nothing of the projects is. It runs in the directory
-// tools, with GOWORK=off:
+// Command adopters runs tests of other projects on this library. It copies a checkout of the project,
+// removes the declarations that an adapter replaces, adds the adapter and its tests, replaces imports
+// of another client library, and runs the tests of the package. The adapters are in the directories of
+// this package; the repository contains no code of the projects. It runs in the directory tools, with
+// GOWORK=off:
 //
 //	go run ./adopters kvtools=DIRECTORY prometheus=DIRECTORY vitess=DIRECTORY
 //
@@ -39,10 +39,10 @@ var adapters embed.FS
 
 // adopter is a project whose tests run on the library.
 type adopter struct {
-	name     string            // its adapter and its tests are the files of the directory with this name
-	dir      string            // the directory of the package, in the checkout
-	replaced []string          // what the adapter declares instead: functions, methods (T.M), and types with all methods
-	imports  map[string]string // import paths of the package, also in the added tests, and what replaces them
+	name     string            // the name of the project, and of the directory with its adapter and its tests
+	dir      string            // the directory of the tested package in the checkout
+	replaced []string          // the declarations that the adapter replaces: functions, methods (T.M), and types with all methods
+	imports  map[string]string // the replacements of import paths, in the package and in the added tests
 }
 
 var adopters = []adopter{
@@ -52,7 +52,7 @@ var adopters = []adopter{
 		"zkLeaderParticipation", "Server.NewLeaderParticipation",
 		"zkLockDescriptor", "Server.Lock", "Server.LockWithTTL", "Server.LockName", "Server.TryLock", "Server.lock",
 		"dialZk",
-		"TestZkConnClosedOnDisconnect", // uses a method that the imported client library does not have
+		"TestZkConnClosedOnDisconnect", // this test uses a method that the imported client library does not have
 	}, map[string]string{"github.com/z-division/go-zookeeper/zk": "github.com/go-zookeeper/zk"}},
 }
 
@@ -118,7 +118,8 @@ func (a adopter) test(ctx context.Context, checkout, library string, original bo
 	} {
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
-		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CI=") // Vitess skips tests if CI is true
+		// CI is empty, because Vitess skips tests if it is true.
+		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CI=")
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
 		}
@@ -156,7 +157,7 @@ func copyCheckout(dir, checkout string) error {
 	})
 }
 
-// addFiles writes the adapter, unless the original is tested, and the tests to the package.
+// addFiles writes the adapter, unless original is true, and the tests to the package.
 func (a adopter) addFiles(pkg string, original bool) error {
 	files, err := fs.Glob(adapters, a.name+"/*.txt")
 	if err != nil {
@@ -282,7 +283,7 @@ func removeDeclarations(source []byte, names []string) (changed []byte, removed 
 	return b.Bytes(), removed, err
 }
 
-// declared returns the name of a declaration: that of a function, T.M for a method, or that of a type that is
+// declared returns the name of a function, T.M for a method of a type T, or the name of a type that is
 // declared alone.
 func declared(decl ast.Decl) string {
 	switch d := decl.(type) {

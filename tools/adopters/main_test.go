@@ -43,7 +43,8 @@ func function() { _, _ = os.Getwd() }
 	require.Contains(t, string(changed), `"math/rand/v2"`)
 }
 
-// TestRemoveReplaced_Missing fails if an adapter is used although the project does not declare what it replaces.
+// TestRemoveReplaced_Missing fails if an adapter is used although the project does not declare the
+// declarations that the adapter replaces.
 func TestRemoveReplaced_Missing(t *testing.T) {
 	a := adopter{dir: ".", replaced: []string{"run", "absent"}}
 	require.EqualError(t, a.removeReplaced(t.TempDir()), ". does not declare run or absent")

@@ -10,21 +10,23 @@ import (
 	"time"
 )
 
-// baseCommit is the hash of the commit whose modules are built with the core module of the working tree:
-// that of the last release or, before the first one, the last commit that broke modules on purpose.
+// baseCommit is the hash of the commit whose modules are built with the core module of the working
+// tree: it is the commit of the last release or, before the first one, the last commit that broke
+// modules on purpose.
 //
 //go:embed base
 var baseCommit string
 
-// checkBase builds the modules of the base commit, in the versions that a program has required since then,
-// with the core module of the working tree. A program gets this combination if it raises the core module alone.
+// checkBase builds the modules of the base commit, in the versions that a program has required since
+// then, with the core module of the working tree. A program that raises only the core module gets this
+// combination.
 func (p *proxy) checkBase(ctx context.Context) error {
 	commit := strings.TrimSpace(baseCommit)
 	base, err := extractCommit(ctx, p.repository, commit, filepath.Join(p.dir, "base"))
 	if err != nil {
 		return err
 	}
-	version := uniqueVersion(p.created.Add(-time.Hour)) // It precedes p.version.
+	version := uniqueVersion(p.created.Add(-time.Hour)) // precedes p.version
 	if err := p.publish(base, version); err != nil {
 		return err
 	}

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// Limits on the effects of the core module on a program that uses it.
+// These are limits on the effects of the core module on a program that uses it.
 const (
-	maxRaised = 0  // number of requirements of service whose versions change
-	maxEdges  = 14 // number of edges in the module graph of a program without other requirements
+	maxRaised = 0  // the number of requirements of the program service whose versions change
+	maxEdges  = 14 // the number of edges in the module graph of a program without other requirements
 )
 
 // checkModules checks that every module is tidy, that its packages build in a program that requires only

@@ -24,10 +24,10 @@ type proxy struct {
 	repository *repository
 	version    string
 	created    time.Time
-	dir        string             // a temporary directory
-	env        []string           // environment of the go command
+	dir        string             // the temporary directory of the module proxy
+	env        []string           // the environment of the go command
 	cache      string             // the module cache of the go command
-	published  []gomodule.Version // what the directory contains
+	published  []gomodule.Version // the modules and versions that the directory contains
 }
 
 // withProxy calls a function with a proxy that contains the modules of the working tree.
@@ -70,7 +70,7 @@ func newProxy(ctx context.Context, r *repository) (*proxy, error) {
 // uniqueVersion returns a version that precedes those of later times.
 func uniqueVersion(t time.Time) string {
 	var unique [6]byte
-	_, _ = rand.Read(unique[:]) // never fails
+	_, _ = rand.Read(unique[:]) // rand.Read never fails
 	return gomodule.PseudoVersion("v0", "", t, hex.EncodeToString(unique[:]))
 }
 
@@ -80,7 +80,7 @@ func (p *proxy) close() {
 		dir := filepath.Join(p.cache, m.Path+"@"+m.Version)
 		_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
-				_ = os.Chmod(name, 0o755) // the cache is read-only
+				_ = os.Chmod(name, 0o755) // the go command makes the files of the cache read-only
 			}
 			return nil
 		})
@@ -171,7 +171,7 @@ func (f sourceFile) Open() (io.ReadCloser, error) {
 	return os.Open(f.disk)
 }
 
-// sizedInfo is the information about a file with another size.
+// sizedInfo describes a file, with another size than that on the disk.
 type sizedInfo struct {
 	os.FileInfo
 	size int64

@@ -24,7 +24,7 @@ type repository struct {
 type module struct {
 	path string        // for example github.com/go-leaderelection/leaderelection/adapters/etcd
 	dir  string        // relative to the root, for example adapters/etcd; "." for the core module
-	file *modfile.File // its go.mod
+	file *modfile.File // the contents of its go.mod
 }
 
 // findOthers returns the modules that are not part of the workspace, such as the benchmarks.
@@ -91,8 +91,8 @@ func readRepository(dir string) (*repository, error) {
 	return r, nil
 }
 
-// isProgram reports whether a module contains programs or tests, and is not to be imported. Such modules
-// require the newest versions of their dependencies, and libraries the lowest.
+// isProgram reports whether a module contains programs or tests, and is not meant to be imported. Such
+// modules require the newest versions of their dependencies, and libraries the lowest.
 func (m *module) isProgram() bool {
 	return m.dir == "cmd" || m.isInternal()
 }
@@ -160,8 +160,8 @@ func (r *repository) goMod(m *module, version string) ([]byte, error) {
 	return changed.Format()
 }
 
-// setVersion lets the modules require each other with a version. In the workspace they are replaced,
-// because the version may not be published yet.
+// setVersion lets the modules require each other with a version. go.work replaces this version by the
+// working tree, because it may not be published yet.
 func setVersion(r *repository, version string) error {
 	if !semver.IsValid(version) || semver.Canonical(version) != version {
 		return fmt.Errorf("%q is not a version of the form vX.Y.Z", version)

@@ -48,7 +48,8 @@ func (p *proxy) tidyModule(ctx context.Context, m *module, version string, write
 		}
 		result := string(text)
 		if name == "go.sum" {
-			// It does not contain the modules of the workspace, which change with every commit.
+			// The go.sum in the repository does not contain the modules of the workspace, because they
+			// change with every commit.
 			result = ""
 			for line := range strings.Lines(string(text)) {
 				if path, _, _ := strings.Cut(line, " "); p.repository.find(path) == nil {

@@ -36,7 +36,7 @@ func runMutants(ctx context.Context, w io.Writer, pattern string, list bool, lim
 	if err != nil {
 		return err
 	}
-	root, err := filepath.Abs("..") // of the repository
+	root, err := filepath.Abs("..") // the root of the repository
 	if err != nil {
 		return err
 	}
@@ -135,12 +135,13 @@ func (r *runner) runMutant(ctx context.Context, m *mutant) (by string, err error
 	}
 }
 
-// runTests runs go test with an overlay, if there is one. It applies to programs that the tests build as well.
+// runTests runs go test with an overlay, if there is one. The overlay also applies to programs that the
+// tests build.
 func (r *runner) runTests(ctx context.Context, tests, overlay string) ([]byte, error) {
 	args := []string{"test", "-vet=off", "-count=1", "-cpu=1", "-failfast", "-timeout=" + r.limit.String()}
 	cmd := exec.CommandContext(ctx, "go", append(args, strings.Fields(tests)...)...)
 	cmd.Dir = r.root
-	cmd.Env = append(os.Environ(), "GOWORK=auto") // the value off, with which this command runs, is not for the tests
+	cmd.Env = append(os.Environ(), "GOWORK=auto") // this command runs with GOWORK=off, but the tests need the workspace
 	if overlay != "" {
 		cmd.Env = append(cmd.Env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	}

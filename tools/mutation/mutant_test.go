@@ -16,7 +16,8 @@ import (
 // repositoryRoot is the root of the repository.
 const repositoryRoot = "../.."
 
-// testLimit is how long the tests of a mutant may take in TestRunner_Outcomes, and hangLimit if they hang.
+// testLimit is how long the tests of a mutant may take in TestRunner_Outcomes. hangLimit is the limit
+// for a mutant whose tests hang.
 const (
 	testLimit = time.Minute
 	hangLimit = time.Second
@@ -53,7 +54,7 @@ func requireTests(t *testing.T, m *mutant, known map[string][]string) {
 		switch arg := args[i]; {
 		case arg == "-run":
 			i++
-			pattern, _, _ = strings.Cut(args[i], "/") // the rest selects subtests
+			pattern, _, _ = strings.Cut(args[i], "/") // the part after the slash selects subtests
 		case arg == "." || strings.HasPrefix(arg, "./"):
 			if _, ok := known[arg]; !ok {
 				known[arg] = testsOf(t, arg)
@@ -89,7 +90,7 @@ func TestRunner_Outcomes(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":  "module example\n\ngo 1.26\n",
-		"go.work": "go 1.26\n\nuse .\n", // not that of a directory above
+		"go.work": "go 1.26\n\nuse .\n", // hides a go.work in a directory above
 		"abs.go":  "package example\n\nfunc abs(n int) int {\n\tif n < 0 {\n\t\treturn -n\n\t}\n\treturn n\n}\n",
 		"abs_test.go": "package example\n\nimport \"testing\"\n\nfunc TestAbs(t *testing.T) {\n" +
 			"\tif abs(-1) != 1 {\n\t\tt.Error(\"abs(-1) is not 1\")\n\t}\n}\n",

@@ -85,7 +85,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{" && e.ready.Load()", ""},
 		},
-		tests: "./adapters/changefeed -run ^TestQueue_PreferNotReady$",
+		tests: "./adapters/changefeed -run ^TestQueue_PreferOnlyWithWorkingFeed$",
 	},
 	{
 		name: "changefeed/prefer-leader", breaks: "a request replaces another leader than the one that was observed",
@@ -93,7 +93,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"r.Leader != from.Leader || ", ""},
 		},
-		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+		tests: "./adapters/changefeed -run ^TestQueue_RequestReplacesOnlyGivenLeader$",
 	},
 	{
 		name: "changefeed/prefer-term", breaks: "a request replaces a later leadership of the leader that was observed",
@@ -101,7 +101,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{" || r.Term != from.Term", ""},
 		},
-		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+		tests: "./adapters/changefeed -run ^TestQueue_RequestReplacesOnlyGivenLeader$",
 	},
 	{
 		name: "changefeed/prefer-transfer", breaks: "a request replaces the target of a transfer",
@@ -109,7 +109,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{" || r.Nominee != \"\") {", ") {"},
 		},
-		tests: "./adapters/changefeed -run ^TestQueue_Request$",
+		tests: "./adapters/changefeed -run ^TestQueue_RequestReplacesOnlyGivenLeader$",
 	},
 	{
 		name: "changefeed/prefer-passing", breaks: "an error of the store ends Prefer",
@@ -141,7 +141,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"case record.Session == session && record.Term != f.led:", "case false:"},
 		},
-		tests: "./adapters/changefeed -run ^TestElection_FormerErrOwnClaim$",
+		tests: "./adapters/changefeed -run ^TestElection_FormerErrIgnoresOwnClaim$",
 	},
 	{
 		name: "changefeed/hint-read", breaks: "a hint is not followed by a read",
@@ -173,7 +173,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"r.Seq == m.Current.Seq && (!m.Hinted || m.confirmHint(r))", "r.Seq == m.Current.Seq"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestObserveHint_False",
+		tests: "./adapters/changefeed/internal/protocol -run TestObserveHint_FalseHintIsDropped",
 	},
 	{
 		name: "changefeed/confirmed-hint", breaks: "a record that confirms a hint restarts the wait",
@@ -189,7 +189,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"!isMine || m.in.Late || m.Over", "!isMine || m.Over"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestClaim_LateResponse",
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_LateResponseIsNoLeadership",
 	},
 	{
 		name: "changefeed/stop-guard", breaks: "a claim grants leadership within the safety margin",
@@ -269,7 +269,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"if m.GreatestTerm >= MaxTerm {", "if false {"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestClaim_LastTerm",
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_NotBeyondLastTerm",
 	},
 	{
 		name: "changefeed/leave-without-read", breaks: "a candidate leaves although its claim may have been applied",
@@ -277,7 +277,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"m.Op != None || m.MustRead || !m.Known", "m.Op != None || !m.Known"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestResign_AfterConflict",
+		tests: "./adapters/changefeed/internal/protocol -run TestResign_ReadsAfterConflict",
 	},
 	{
 		name: "changefeed/expected-write", breaks: "a later write extends the time in which a feed must deliver an earlier one",
@@ -341,7 +341,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"next.Nominee, next.TTL = \"\", m.cfg.Lease", "next.Nominee = \"\""},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestLeader_TTL",
+		tests: "./adapters/changefeed/internal/protocol -run TestLeader_ReplacesEditedTTL",
 	},
 	{
 		name: "changefeed/redis-publish", breaks: "a write that cannot be published changes the record",
@@ -437,7 +437,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/postgres-pooler-settings", breaks: "a store behind a pooler changes settings of sessions that others use",
 		file: "adapters/changefeed/postgres/shared.go",
 		edits: []edit{
-			{"if s.polled { // The settings", "if false { // The settings"},
+			{"if s.polled { // Set nothing", "if false { // Set nothing"},
 		},
 		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Settings$",
 	},

@@ -235,7 +235,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"if r.common = common; !common {", "if r.common = common; true {"},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestRoles$",
+		tests: "./cmd/internal/cmdline -run ^TestRoles_NeedDifferentSecrets$",
 	},
 	{
 		name: "command/file-size", breaks: "a file of a secret is read whatever its size is",
@@ -292,7 +292,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`case direct > precedence(file):`, `case false:`},
 		},
-		tests: "./cmd/internal/cmdline -run ^TestSettings_Alternatives$",
+		tests: "./cmd/internal/cmdline -run ^TestSettings_SecretOrItsFile$",
 	},
 	{
 		name: "command/printable-status", breaks: "elector status prints names of others with control characters",
@@ -388,7 +388,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`loopback || len(given) > 0`, `len(given) > 0`},
 		},
-		tests: "./cmd/elector -run TestCheckedHosts",
+		tests: "./cmd/elector -run TestCheckedHosts_OnlyIfNeeded",
 	},
 	{
 		name: "command/variable-of-others", breaks: "a null character in the data of a candidate disables the commands of others",
@@ -396,7 +396,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`text, _, _ = strings.Cut(text, "\x00")`, ``},
 		},
-		tests: "./cmd/elector -run TestFitVariable",
+		tests: "./cmd/elector -run TestFitVariable_RemovesOnlyTheExcess",
 	},
 	{
 		name: "command/long-variable-of-others", breaks: "long data of a candidate disables the commands of others",
@@ -404,7 +404,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`if len(text) <= maxVariable {`, `if true {`},
 		},
-		tests: "./cmd/elector -run TestFitVariable",
+		tests: "./cmd/elector -run TestFitVariable_RemovesOnlyTheExcess",
 	},
 	{
 		name: "command/reserved-descriptors", breaks: "the end command cannot be started if clients have used all descriptors",
@@ -428,7 +428,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"if !reserve.mu.TryLock() {", "if reserve.mu.Lock(); false {"},
 		},
-		tests: "./cmd/internal/child -run TestWait_ReserveInUse",
+		tests: "./cmd/internal/child -run TestWait_DoesNotWaitForStartOfNextProgram",
 	},
 	{
 		name: "command/readable-memory", breaks: "a program that elector runs can read its credentials",

@@ -1,7 +1,7 @@
 package main
 
 // contenderMutants break rules of the state machine of contenders. The exploration of its states or a
-// unit test finds each of them.
+// unit test finds each of these mutants.
 var contenderMutants = []mutant{
 	{
 		name: "contender/succeeds/gone", breaks: "the turn comes while the predecessor exists",

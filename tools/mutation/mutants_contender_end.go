@@ -1,7 +1,7 @@
 package main
 
-// contenderEndMutants break rules of the state machine of contenders that concern a contender whose turn
-// has come, and its end.
+// contenderEndMutants break rules of the state machine of contenders that concern a contender whose
+// turn has come, or the end of a contender.
 var contenderEndMutants = []mutant{
 	{
 		name: "contender/over/session", breaks: "a change of the session is ignored",

@@ -257,7 +257,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"a.ID == b.ID && a.Token == b.Token", "a.ID == b.ID"},
 		},
-		tests: "./adapters/changefeed -run ^TestQueue_PreferSameID$",
+		tests: "./adapters/changefeed -run ^TestQueue_PreferWaitsAgainAfterNewLeadership$",
 	},
 	{
 		name: "election/prefer-leader", breaks: "a candidate with a higher priority replaces a leader that it has not observed",

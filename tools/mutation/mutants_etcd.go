@@ -6,7 +6,7 @@ var etcdMutants = []mutant{
 		name: "etcd/revoke", breaks: "the leadership ends after the lease was revoked",
 		file: "adapters/etcd/entry.go",
 		edits: []edit{
-			{"	e.candidacy.Revoke(err) // before the lease is revoked\n", ""},
+			{"	e.candidacy.Revoke(err) // end the leadership before the lease is revoked\n", ""},
 		},
 		tests: "./adapters/etcd -run TestResign_EndsLeadershipBeforeRevocation",
 	},
@@ -72,7 +72,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"p.cluster != known.cluster || ", ""},
 		},
-		tests: "./adapters/etcd -run TestPosition_LostSince",
+		tests: "./adapters/etcd -run TestPosition_RecognizesLostData",
 	},
 	{
 		name: "etcd/lost-data", breaks: "a candidate waits for revisions that etcd has lost",

@@ -84,7 +84,7 @@ var kubernetesMutants = []mutant{
 		breaks: "errors contain the password of the address",
 		file:   "adapters/changefeed/kubernetes/store.go",
 		edits:  []edit{{"withoutUser(config.Host)", "config.Host"}},
-		tests:  "./adapters/changefeed/kubernetes -run ^TestErrors_Password$",
+		tests:  "./adapters/changefeed/kubernetes -run ^TestErrors_ContainNoPassword$",
 	},
 	{
 		name:   "kubernetes/L10",

@@ -32,7 +32,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`d != 0 && d < c.self-leader`, `d != 0 && d < 0`},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSuccession",
+		tests: "./adapters/raftlog/internal/core -run TestSuccession_VotersBecomeCandidatesInTurn",
 	},
 	{
 		name: "raftlog/notice-replaced", breaks: "a commit index that the next entries contain is sent on its own as well",
@@ -40,7 +40,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`return d.message.GetTo() == m.GetTo() })`, `return false })`},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestNotices",
+		tests: "./adapters/raftlog/internal/core -run TestNotices_OneMessagePerPeerAndUpdate",
 	},
 	{
 		name: "raftlog/notice-elections", breaks: "the other peers learn of a change of an election later",
@@ -50,7 +50,7 @@ var raftlogMutants = []mutant{
 		c.notices.sendAll(c)`, `if false {
 		c.notices.sendAll(c)`},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestNotices_Urgent",
+		tests: "./adapters/raftlog/internal/core -run TestNotices_NotDelayedIfCallerWaits",
 	},
 	{
 		name: "raftlog/completions-await", breaks: "a result that was added before the loop waits for it does not wake the loop",
@@ -58,7 +58,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`(stored || applied) && c.pending.Load()`, `false`},
 		},
-		tests: "./adapters/raftlog -run TestCompletions_Wake",
+		tests: "./adapters/raftlog -run TestCompletions_WakeOnlyWaitingLoop",
 	},
 	{
 		name: "raftlog/applier-stopped", breaks: "a caller whose entry is committed is told that nothing was applied when the node stops",
@@ -66,7 +66,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`api.ErrUnknownOutcome, context.Cause(n.ctx)`, `api.ErrClosed, context.Cause(n.ctx)`},
 		},
-		tests: "./adapters/raftlog -run TestApplier_FailsReplies",
+		tests: "./adapters/raftlog -run TestApplier_RepliesToAllCallersWhenItStops",
 	},
 	{
 		name: "raftlog/skipped-applied", breaks: "the state machine applies an update that was skipped",
@@ -82,7 +82,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"e.Data = e.Data[:0]", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestPropose_MemoryUsedAgain",
+		tests: "./adapters/raftlog/internal/core -run TestPropose_ReusedMemoryKeepsEarlierUpdate",
 	},
 	{
 		name: "raftlog/decode-reject", breaks: "the rejection of an append is decoded as its confirmation",
@@ -98,7 +98,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"f.isVote = r.GetType() != raftpb.MsgAppResp", "f.isVote = true"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestTakeVotes",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes_NotDelayedByFullDisk",
 	},
 	{
 		name: "raftlog/hard-state", breaks: "a vote that was written ahead is written twice",
@@ -107,7 +107,7 @@ var raftlogMutants = []mutant{
 			{`		w.HardState = nil
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestTakeVotes",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes_NotDelayedByFullDisk",
 	},
 	{
 		name: "raftlog/commit-ahead", breaks: "a vote written ahead of its entries has their commit index",
@@ -115,7 +115,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"Commit: new(uint64(0))", "Commit: new(w.HardState.GetCommit())"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestTakeVotes",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes_NotDelayedByFullDisk",
 	},
 	{
 		name: "raftlog/wrote", breaks: "written entries count against the free space permanently",

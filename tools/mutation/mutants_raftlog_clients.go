@@ -105,7 +105,7 @@ var raftlogClientMutants = []mutant{
 		edits: []edit{
 			{"conn.SetTimeouts(streamSilence, 0)", "conn.SetTimeouts(streamSilence, streamSilence)"},
 		},
-		tests: "./adapters/raftlog -run TestServeClient_Stalled",
+		tests: "./adapters/raftlog -run TestServeClient_ClosesConnectionOfLostClient",
 	},
 	{
 		name: "raftlog/rpc-streams", breaks: "a client has any number of streams",
@@ -153,6 +153,6 @@ var raftlogClientMutants = []mutant{
 		edits: []edit{
 			{"server = n.joining", "_ = n.joining"},
 		},
-		tests: "./adapters/raftlog -run TestServeClient_JoiningPeer",
+		tests: "./adapters/raftlog -run TestServeClient_DoesNotBlockJoiningPeer",
 	},
 }

@@ -77,7 +77,7 @@ var raftlogElectionMutants = []mutant{
 		}
 `, "\t\t_ = election\n"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForget_AfterWindow",
+		tests: "./adapters/raftlog/internal/core -run TestForget_EndedElectionsAfterWindow",
 	},
 	{
 		name: "raftlog/forget-window", breaks: "an election is forgotten before the window has passed",
@@ -85,7 +85,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"before := c.entryTime().Add(-c.replica.Window)", "before := c.entryTime().Add(maxClockLag + 1)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForget_AfterWindow",
+		tests: "./adapters/raftlog/internal/core -run TestForget_EndedElectionsAfterWindow",
 	},
 	{
 		name: "raftlog/forget-late-end", breaks: "a delayed request ends an election that was forgotten and restarted",
@@ -117,7 +117,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"case err == nil && over && op.Do == entry.End:", "case false && over:"},
 		},
-		tests: "./adapters/raftlog -run TestDeleteElection_Forgotten",
+		tests: "./adapters/raftlog -run TestDeleteElection_CanBeJoinedAgainAfterWindow",
 	},
 	{
 		name: "raftlog/next", breaks: "each candidate behind another one is next",
@@ -125,7 +125,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"position == 1)", "position > 0)"},
 		},
-		tests: "./adapters/raftlog -run ^TestCampaign_Next$",
+		tests: "./adapters/raftlog -run ^TestCampaign_SecondCandidateIsNext$",
 	},
 	{
 		name: "raftlog/former-token", breaks: "a head that leaves without a leadership counts as a leader that has resigned",
@@ -133,7 +133,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"op.Through != 0 && op.Through == e.Candidates[0].Token", "true"},
 		},
-		tests: "./adapters/raftlog/internal/replica -run ^TestElections_Former$",
+		tests: "./adapters/raftlog/internal/replica -run ^TestElections_HeadKnowsHowFormerLeft$",
 	},
 	{
 		name: "raftlog/former-led", breaks: "a candidate that has not led leaves as a leader",
@@ -141,7 +141,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"\t\t\tc.token = token\n", "\t\t\tc.token, c.led = token, true\n"},
 		},
-		tests: "./adapters/raftlog -run ^TestCampaign_Led$",
+		tests: "./adapters/raftlog -run ^TestCampaign_KnowsHowFormerLeaderLeft$",
 	},
 	{
 		name: "raftlog/resign-confirmed", breaks: "a resignation is confirmed while the request to join can still be applied",

@@ -8,7 +8,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"if disk.IsFull(err) && !errors.Is(err, api.ErrNoSpace) {", "if false {"},
 		},
-		tests: "./adapters/raftlog -cpu 1 -run ^TestFullDisk_AtStart$",
+		tests: "./adapters/raftlog -cpu 1 -run ^TestFullDisk_PeerStartsWhenThereIsSpace$",
 	},
 	{
 		name: "raftlog/dedup-order", breaks: "buckets of a snapshot may overlap",
@@ -32,7 +32,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"case o.sender != o.lead || o.term != o.ownTerm:", "case o.term != o.ownTerm:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSnapshotOffer",
+		tests: "./adapters/raftlog/internal/core -run TestSnapshotOffer_UnneededDataIsRejected",
 	},
 	{
 		name: "raftlog/snapshot-term", breaks: "a leader of another term can send a snapshot",
@@ -40,7 +40,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"case o.sender != o.lead || o.term != o.ownTerm:", "case o.sender != o.lead:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSnapshotOffer",
+		tests: "./adapters/raftlog/internal/core -run TestSnapshotOffer_UnneededDataIsRejected",
 	},
 	{
 		name: "raftlog/snapshot-header", breaks: "a snapshot is written to disk before its header is checked",
@@ -48,7 +48,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"if rejected = c.CheckSnapshot(from, in.Header, in.Size); rejected != nil {", "if false {"},
 		},
-		tests: "./adapters/raftlog -run TestSnapshot_OtherThanAnnounced",
+		tests: "./adapters/raftlog -run TestSnapshot_RejectedUnlessAsAnnounced",
 	},
 	{
 		name: "raftlog/compact-link", breaks: "another user can make a peer read any file by a link",
@@ -64,7 +64,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"if meta, err = snapshot.Verify(f); err == nil {", "if false {"},
 		},
-		tests: "./adapters/raftlog -run TestCompactFile_CannotBeRead",
+		tests: "./adapters/raftlog -run TestCompactFile_UnreadableFileIsRenamed",
 	},
 	{
 		name: "raftlog/snapshot-space", breaks: "a snapshot is received for which the disk has no space",
@@ -80,7 +80,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"if other = n.receiving.Load(); other == nil {", "if other = n.receiving.Load(); other == nil || true {\n\t\t\t\tother = nil"},
 		},
-		tests: "./adapters/raftlog -run TestSnapshot_OneAtATime",
+		tests: "./adapters/raftlog -run TestSnapshot_OnlyOneIsReceivedAtATime",
 	},
 	{
 		name: "raftlog/snapshot-replaced", breaks: "the snapshot that a newer one for the peer replaces is not cancelled",

@@ -40,7 +40,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"\tif refused != nil {", "\tif false {"},
 		},
-		tests: "./adapters/raftlog -run TestFounding_LaterList",
+		tests: "./adapters/raftlog -run TestFounding_NotRepeatedWithLaterPeers",
 	},
 	{
 		name: "raftlog/found-again", breaks: "a founding without entries cannot be corrected",
@@ -87,7 +87,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{" || sender != c.lead", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestWelcome_OfLeader",
+		tests: "./adapters/raftlog/internal/core -run TestWelcome_OnlyLeaderCanStopPeer",
 	},
 	{
 		name: "raftlog/passed-on", breaks: "a follower does not pass on announcements",
@@ -95,7 +95,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"c.state == raft.StateFollower && known", "false && known"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestMove_PassedOn",
+		tests: "./adapters/raftlog/internal/core -run TestMove_OtherMemberTellsLeader",
 	},
 	{
 		name: "raftlog/seed-address", breaks: "a member is dialed only at its address in the log",
@@ -103,7 +103,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"!slices.Contains(all, p)", "!slices.ContainsFunc(all, func(q api.Peer) bool { return q.ID == p.ID })"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestPeers_Addresses",
+		tests: "./adapters/raftlog/internal/core -run TestPeers_ConnectToBothAddressesOfMember",
 	},
 	{
 		name: "raftlog/moved-session", breaks: "a connection ends although its address remains",
@@ -117,7 +117,7 @@ var raftlogPeerMutants = []mutant{
 		name: "raftlog/cut-off", breaks: "a voter that the leader does not reach never has a leader",
 		file: "adapters/raftlog/internal/core/admission.go",
 		edits: []edit{
-			{"\tc.cutOff.announcementPassedOn(c, c.names.numberOf(sender), c.names.numberOf(from))\n", ""},
+			{"\tc.cutOff.handlePassedOnAnnouncement(c, c.names.numberOf(sender), c.names.numberOf(from))\n", ""},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestCutOff_LeaderStepsDown",
 	},
@@ -133,7 +133,7 @@ var raftlogPeerMutants = []mutant{
 		name: "raftlog/peer-between", breaks: "a process that is refused after its handshake, before the session is known, remains connected",
 		file: "adapters/raftlog/internal/transport/session.go",
 		edits: []edit{
-			{"\ts.checkAccepted() // CheckPeers", "\t// CheckPeers"},
+			{"check again.\n\ts.checkAccepted()\n", "check again.\n"},
 		},
 		tests: "./adapters/raftlog/internal/transport -run TestCheckPeers",
 	},

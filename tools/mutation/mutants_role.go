@@ -70,7 +70,7 @@ var roleMutants = []mutant{
 		name: "role/unknown-peer", breaks: "a client can claim a name of its certificate as the ID of a new peer",
 		file: "adapters/raftlog/internal/link/access.go",
 		edits: []edit{
-			{"	default:\n		// A client could claim", "	case false:\n		// A client could claim"},
+			{"	default:\n		// Reject the peer, because", "	case false:\n		// Reject the peer, because"},
 		},
 		tests: "./adapters/raftlog/internal/link -run TestCheckCertificate",
 	},
@@ -104,7 +104,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"ok && !conn.IsAuthenticatedBy(valid)", "ok && false && !conn.IsAuthenticatedBy(valid)"},
 		},
-		tests: "./adapters/raftlog/internal/transport -run TestSecrets_Removed",
+		tests: "./adapters/raftlog/internal/transport -run TestSecrets_RemovedSecretClosesConnections",
 	},
 	{
 		name: "role/stranger", breaks: "messages of processes that are not members reach the engine",
@@ -112,7 +112,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"if !c.senders.accepts(c, from, frame[0]) {", "if !c.senders.accepts(c, from, frame[0]) && frame[0] != frameRaft {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NoMember",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
 	},
 	{
 		name: "role/stated-members", breaks: "the members that a stranger states are accepted",
@@ -120,7 +120,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"kind == frameAnnounce || kind == frameAskMembers", "kind == frameAnnounce || kind == frameMembers || kind == frameAskMembers"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NoMember",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
 	},
 	{
 		name: "role/announced-instances", breaks: "a stranger states which directory belongs to a peer",
@@ -128,7 +128,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"if c.senders.isMember(c, from) {", "if true {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NoMember",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
 	},
 	{
 		name: "role/unknown-leader", breaks: "a peer does not accept entries of a leader that its log does not contain",
@@ -136,7 +136,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"	if m.Index > s.stated.Index {", "	if false {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_UnknownLeader",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_UnknownLeaderIsAccepted",
 	},
 	{
 		name: "role/stored-claim", breaks: "a claim is stored although the connection does not carry the Raft protocol",

@@ -88,7 +88,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"a.query.Set(sslmode, \"verify-full\")", "a.query.Set(sslmode, \"prefer\")"},
 		},
-		tests: "./adapters/changefeed/storeurl -run ^TestOpen_PostgresDowngrade$",
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_PostgresRejectsDowngradeOfTLS$",
 	},
 	{
 		name: "transport/sslmode", breaks: "sslmode=prefer is accepted although options of TLS are set",
@@ -120,7 +120,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"if login.OnlyLocal() {", "if false {"},
 		},
-		tests: "./adapters/changefeed/storeurl -run ^TestOpen_NATSDiscovery$",
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_NATSNoCredentialsToDiscoveredServer$",
 	},
 	{
 		name: "transport/redis-maintenance", breaks: "a local server of Redis can move a connection with a password to another server",
@@ -128,7 +128,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"if login.OnlyLocal() {", "if false {"},
 		},
-		tests: "./adapters/changefeed/storeurl -run ^TestOpen_RedisMaintenance$",
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_RedisServerCannotMoveClient$",
 	},
 	{
 		name: "transport/mongodb-discovery", breaks: "credentials of MongoDB are sent without TLS to servers that a local server names",

@@ -83,7 +83,7 @@ func exported(t *testing.T, dir string) (decls []string) {
 	add := func(node any) {
 		var b bytes.Buffer
 		require.NoError(t, format.Node(&b, files, node))
-		decls = append(decls, strings.ReplaceAll(b.String(), "\n\n", "\n")) // comments leave empty lines
+		decls = append(decls, strings.ReplaceAll(b.String(), "\n\n", "\n")) // removed comments leave empty lines
 	}
 	addValues := func(values []*doc.Value) {
 		for _, v := range values {

@@ -43,7 +43,7 @@ func TestWorkflows(t *testing.T) {
 // are released separately, and a program can raise one of them alone, so what another module imports
 // must be a public package. The modules that are never released may import the servers of tests.
 func TestWalls(t *testing.T) {
-	var modules []string // their directories
+	var modules []string // the directories of the modules
 	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if d.Name() == "go.mod" {
 			modules = append(modules, filepath.ToSlash(filepath.Dir(name)))
@@ -93,9 +93,9 @@ func neverReleased(module string) bool {
 	return module == "integrationtest" || module == "bench" || strings.HasPrefix(module, "bench/") || module == "tools"
 }
 
-// TestDependencies fails if a program that imports one of these packages links anything except the
-// standard library, this module and the ZooKeeper client. The other requirements of the module are
-// those of tests.
+// TestDependencies fails if a program that imports one of the packages in the table links anything
+// except the standard library, this module and the ZooKeeper client. The other requirements of the
+// module are those of tests.
 func TestDependencies(t *testing.T) {
 	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
 		packages := linked(t, name)

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCodeOfDocuments fails if a block of Go code in these documents is not part of a file that is
-// compiled and tested, or a block of a configuration is not part of a file that is tested.
+// TestCodeOfDocuments fails if a block of Go code in one of the documents of the table is not part of a
+// file that is compiled and tested, or a block of a configuration is not part of a file that is tested.
 func TestCodeOfDocuments(t *testing.T) {
 	block := regexp.MustCompile("(?s)```(?:go|yaml|ini)\n(.*?)```")
 	for document, files := range map[string][]string{
@@ -59,7 +59,7 @@ func TestCodeOfDocuments(t *testing.T) {
 		}
 		blocks := block.FindAllStringSubmatch(string(text), -1)
 		if document == "README.md" {
-			blocks = blocks[1:] // TestReadme_Program runs the first one
+			blocks = blocks[1:] // TestReadme_Program runs the first block
 		}
 		require.NotEmpty(t, blocks, document)
 		for _, b := range blocks {
@@ -75,7 +75,7 @@ func TestLinksOfDocuments(t *testing.T) {
 		code    = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$")
 		heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 		link    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
-		dropped = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_ -]`) // from a heading, in its anchor
+		dropped = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_ -]`) // what the anchor of a heading does not contain
 	)
 	out, err := exec.Command("git", "ls-files", "*.md").Output()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package repository tests what concerns several modules: documents, workflows, dependencies, the size of the
-// API and the list of failure scenarios. Test with -count 1: the go command keeps a result although a file
-// outside the module tools has changed.
+// Package repository tests what concerns several modules: documents, workflows, dependencies, the size
+// of the API and the list of failure scenarios. Test with -count 1: the go command keeps a result
+// although files outside of the module tools have changed.
 package repository
 
 import (
@@ -19,7 +19,8 @@ func TestMain(m *testing.M) {
 }
 
 func enterRoot() error {
-	if err := os.Setenv("GOWORK", "auto"); err != nil { // make runs the tools with GOWORK=off; go list needs the workspace
+	// The Makefile runs the tools with GOWORK=off, but go list needs the workspace.
+	if err := os.Setenv("GOWORK", "auto"); err != nil {
 		return err
 	}
 	return os.Chdir("../..")

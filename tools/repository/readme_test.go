@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadme_Program fails if the first program of README.md is long, or if it does not run after it was copied
-// into an empty module. It compiles with the library of this repository, and needs no network.
+// TestReadme_Program fails if the first program of README.md is too long, or if it does not run after
+// it was copied into an empty module. It compiles with the library of this repository, and needs no
+// network.
 func TestReadme_Program(t *testing.T) {
 	root, err := os.Getwd()
 	require.NoError(t, err)

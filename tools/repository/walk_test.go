@@ -16,14 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// maxWalkPackages and maxWalkFiles limit the packages and files of the library whose code runs for one candidate,
-// from NewElection until the Status channel is closed. A change that needs fewer must lower them.
+// maxWalkPackages and maxWalkFiles limit the packages and files of the library whose code runs for one
+// candidate, from NewElection until the Status channel is closed. A change that needs fewer packages or
+// files must lower the limits.
 const (
 	maxWalkPackages = 7
 	maxWalkFiles    = 30
 )
 
-// notWalked are the packages of the server and the dialer.
+// notWalked matches packages that are not part of the walk: those of the embedded server and the
+// dialer.
 var notWalked = regexp.MustCompile(`/(zktest|zkdial|internal/wire|internal/testenv)(/|$)`)
 
 // candidateTest joins an election as its only candidate, leads and resigns, in fake time.
@@ -72,7 +74,7 @@ func TestWalk(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	text, err := os.ReadFile(profile)
 	require.NoError(t, err)
-	files := map[string][]string{} // by package
+	files := map[string][]string{} // the files that contain executed code, by package
 	for line := range strings.Lines(string(text)) {
 		file, rest, _ := strings.Cut(line, ":")
 		var from, to string

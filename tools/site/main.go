@@ -31,7 +31,7 @@ func main() {
 	external := flag.Bool("external", false, "list the links to other hosts")
 	flag.Parse()
 	log.SetFlags(0)
-	root, err := filepath.Abs("..") // of the repository
+	root, err := filepath.Abs("..") // the root of the repository
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -122,7 +122,8 @@ var (
 func checkLinks(site fs.FS) (others, problems []string, err error) {
 	anchors, pages, external := map[string]map[string]bool{}, map[string]string{}, map[string]bool{}
 	err = fs.WalkDir(site, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || path.Ext(name) != ".html" || name == "404.html" { // its links begin at the root of a host
+		// The page 404.html is ignored: its links begin at the root of a host.
+		if err != nil || path.Ext(name) != ".html" || name == "404.html" {
 			return err
 		}
 		text, err := fs.ReadFile(site, name)

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// adviceByStatus contains the status codes of answers after which nothing was written and another
-// attempt fails as well, and how to resolve them.
+// adviceByStatus contains advice on how to resolve permanent failures, by the status codes of answers
+// after which nothing was written.
 var adviceByStatus = map[int32]string{
 	http.StatusBadRequest:            "the API server rejects the request",
 	http.StatusMethodNotAllowed:      "the API server has no Leases of coordination.k8s.io/v1",

@@ -1,4 +1,4 @@
 package kubernetes
 
-// Decode is decode, for tests.
+// Decode exports decode to the tests.
 var Decode = decode

@@ -98,17 +98,17 @@ func newPatch(prev version, next changefeed.Record, begins bool, now time.Time) 
 }
 
 // errOtherHolder is the reason for which a Lease that another program has changed is not a record.
-var errOtherHolder = errors.New("its holderIdentity is not the leader of the annotation " + Annotation + ", so another program, such as one with client-go's election, uses it")
+var errOtherHolder = errors.New("the holderIdentity is not the leader of the annotation " + Annotation + ", so another program, such as one with client-go's election, uses it")
 
-// decode returns the record in a Lease. A Lease without any content, which a user has created for
-// WithoutCreate, contains no record.
+// decode returns the record in a Lease. If the Lease has no content, because a user has created it for
+// WithoutCreate, the error is ErrNoRecord.
 func decode(l *coordination.Lease) (changefeed.Record, error) {
 	text, ok := l.Annotations[Annotation]
 	switch {
 	case !ok && l.Spec == (coordination.LeaseSpec{}):
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	case !ok:
-		return changefeed.Record{}, store.NotRecord(errors.New("it has no annotation " + Annotation))
+		return changefeed.Record{}, store.NotRecord(errors.New("the Lease has no annotation " + Annotation))
 	}
 	r, err := store.Decode([]byte(text))
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 			return err
 		}
 		_, err = s.patch(ctx, versionOf(l), blank, blank.Leader != "")
-		if apierrors.IsConflict(err) { // Another candidate has written its record.
+		if apierrors.IsConflict(err) { // Another candidate has written its record in the meantime.
 			err = nil
 		}
 		return err
@@ -179,11 +179,11 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 			case attempt > maxRepeats:
 				return changefeed.Record{}, changefeed.ErrConflict
 			}
-			if v, err = s.conflict(ctx, v.uid, prev); err != nil {
+			if v, err = s.resolveConflict(ctx, v.uid, prev); err != nil {
 				return changefeed.Record{}, err
 			}
 		}
-		_, err := s.conflict(ctx, "", prev)
+		_, err := s.resolveConflict(ctx, "", prev)
 		return changefeed.Record{}, err
 	})
 }
@@ -204,10 +204,10 @@ func (s *Store) patch(ctx context.Context, prev version, next changefeed.Record,
 	return s.send(ctx, s.client.Patch(types.MergePatchType).Name(s.name).Param("fieldManager", fieldManager).Body(body))
 }
 
-// conflict reads the Lease after a conflict. If it is the one with the uid and its record is still prev,
-// another program has changed only its metadata, and conflict returns the new version. Otherwise it
-// returns ErrConflict, or ErrNoRecord if the record does not exist.
-func (s *Store) conflict(ctx context.Context, uid string, prev changefeed.Record) (version, error) {
+// resolveConflict reads the Lease after a conflict. If the Lease still has the uid and its record is still
+// prev, another program has changed only its metadata, and resolveConflict returns the new version. Otherwise
+// it returns ErrConflict, or ErrNoRecord if the record does not exist.
+func (s *Store) resolveConflict(ctx context.Context, uid string, prev changefeed.Record) (version, error) {
 	var r changefeed.Record
 	l, err := s.get(ctx)
 	if err == nil {

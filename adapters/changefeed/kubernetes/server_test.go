@@ -132,7 +132,7 @@ func (s *standIn) notify(kind, name string, object any) {
 		if w.name == name {
 			select {
 			case w.events <- event:
-			default: // The client is slow: the API server ends its watch.
+			default: // End the watch of a slow client, as an API server does.
 				delete(s.watches, w)
 				close(w.events)
 			}
@@ -268,7 +268,7 @@ func (s *standIn) servePatch(w http.ResponseWriter, r *http.Request, name string
 	reply(w, http.StatusOK, l)
 }
 
-// convert converts from into to by JSON.
+// convert encodes from as JSON and decodes the JSON into to.
 func convert(from, to any) {
 	b, err := json.Marshal(from)
 	if err == nil {

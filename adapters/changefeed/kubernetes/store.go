@@ -109,8 +109,8 @@ func withoutUser(host string) string { return userInfo.ReplaceAllString(host, "$
 
 // openClient creates the client. It changes config.
 func (s *Store) openClient(config *rest.Config) error {
-	// Read the client certificate once: for files, client-go starts goroutines for each client that
-	// Close could not end. It can still reload the authorities.
+	// Read the client certificate once, because client-go starts goroutines that reload its files,
+	// which Close could not end. The authorities are still reloaded.
 	authorities := config.CAData
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return err
@@ -121,8 +121,8 @@ func (s *Store) openClient(config *rest.Config) error {
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.UserAgent = cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent())
-	config.QPS, config.RateLimiter = -1, nil // A delayed heartbeat is a lost leadership.
-	config.Timeout = 0                       // It would end watches.
+	config.QPS, config.RateLimiter = -1, nil // No limit of the rate of requests: a delayed heartbeat would end a leadership.
+	config.Timeout = 0                       // No timeout, which would end watches.
 	if config.Transport == nil {
 		dial := config.Dial
 		if dial == nil {

@@ -23,7 +23,7 @@ import (
 
 func TestStore(t *testing.T) { storetest.Run(t, newFactory(startStandIn)) }
 
-// TestElections runs the cases in parallel, each on a server of its own.
+// TestElections tests the contract of elections. The cases run in parallel, each on a separate server.
 func TestElections(t *testing.T) {
 	fixture.RunElections(t, newFactory(startStandIn), newFactory(startStandIn))
 }
@@ -117,7 +117,8 @@ func TestLease_OtherMetadata(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrConflict, "another Lease has the same record")
 }
 
-// TestLease_ManyChanges fails if a heartbeat is repeated without a limit because other programs change the Lease.
+// TestLease_ManyChanges fails if a heartbeat is repeated without a limit because other programs change
+// the Lease.
 func TestLease_ManyChanges(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -134,7 +135,8 @@ func TestLease_ManyChanges(t *testing.T) {
 	require.Equal(t, 4, patches)
 }
 
-// TestStore_ClientCertificate fails if goroutines remain when a store with files of a client certificate is closed.
+// TestStore_ClientCertificate fails if goroutines remain when a store with files of a client
+// certificate is closed.
 func TestStore_ClientCertificate(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	config := &rest.Config{Host: "https://127.0.0.1:1"}
@@ -146,8 +148,8 @@ func TestStore_ClientCertificate(t *testing.T) {
 	require.Empty(t, config.CertData, "the config is changed")
 }
 
-// TestErrors_Password fails if an error contains the password of the address.
-func TestErrors_Password(t *testing.T) {
+// TestErrors_ContainNoPassword fails if an error contains the password of the address.
+func TestErrors_ContainNoPassword(t *testing.T) {
 	for _, host := range []string{"http://user:secret@127.0.0.1:1", "user:secret@127.0.0.1:1"} {
 		s := newStore(t, &rest.Config{Host: host}, "x")
 		_, err := s.Read(fixture.Context(t))
@@ -156,7 +158,8 @@ func TestErrors_Password(t *testing.T) {
 	}
 }
 
-// TestLease_OtherHolder fails if a Lease that client-go's election has changed is used: its candidate leads.
+// TestLease_OtherHolder fails if a Lease that client-go's election has changed is used although a
+// candidate of client-go leads.
 func TestLease_OtherHolder(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -264,7 +267,7 @@ func TestStart_WritesNothing(t *testing.T) {
 	require.Equal(t, before, server.lease(name))
 }
 
-// TestSafety compares the documentation of deployments with what Start accepts.
+// TestSafety fails if Start accepts other deployments than the documentation states.
 func TestSafety(t *testing.T) {
 	server := startStandIn(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
@@ -285,7 +288,7 @@ func TestDependencies(t *testing.T) {
 	require.False(t, linksClientset(t), "the clientset of client-go is linked")
 }
 
-// FuzzDecode decodes arbitrary annotations.
+// FuzzDecode decodes arbitrary annotations. It fails if the result is a record without an epoch.
 func FuzzDecode(f *testing.F) {
 	valid, err := store.Encode(fixture.Blank())
 	require.NoError(f, err)

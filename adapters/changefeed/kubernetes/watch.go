@@ -62,8 +62,8 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	}
 }
 
-// handleEvent reports an event. After errWatchEnded the record must be read again: the API server does
-// not have the changes since the last event any more (status 410).
+// handleEvent reports an event. It returns errWatchEnded if the record must be read again, because the
+// API server does not have the changes since the last event any more (status 410).
 func (s *Store) handleEvent(e watch.Event, report func(changefeed.Event)) error {
 	switch e.Type {
 	case watch.Added, watch.Modified:
@@ -88,7 +88,7 @@ func (s *Store) handleEvent(e watch.Event, report func(changefeed.Event)) error 
 			return fmt.Errorf("%w: %w", errWatchEnded, err)
 		}
 		return err
-	case watch.Bookmark: // It reports progress, and no change.
+	case watch.Bookmark: // Ignore a bookmark, which reports progress and no change.
 	}
 	return nil
 }

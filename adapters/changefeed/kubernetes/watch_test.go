@@ -23,7 +23,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// linksClientset reports whether the package links the clientset of client-go.
+// linksClientset reports whether this package links the clientset of client-go.
 func linksClientset(t testing.TB) bool {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestFeed_LongWatch(t *testing.T) {
 			server, s, r := createRecord(t, lease, kubernetes.WithQuiet(time.Hour))
 			f := fixture.SubscribeTo(t, s, r)
 			opened := time.Now()
-			for time.Since(opened) < 1200*time.Millisecond { // The watch lasts a second.
+			for time.Since(opened) < 1200*time.Millisecond { // Let the watch last longer than a second.
 				r = fixture.Heartbeat(t, s, r)
 				fixture.AwaitRecord(t, f, r)
 				time.Sleep(50 * time.Millisecond)

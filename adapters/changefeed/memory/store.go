@@ -85,7 +85,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 
 // watch is a [store.WatchFunc]. Its first report is the current record.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
-	events := make(chan changefeed.Event, 1) // It contains the newest state.
+	events := make(chan changefeed.Event, 1) // events contains the newest state until it is reported.
 	s.table.mu.Lock()
 	events <- s.table.event(s.key)
 	s.table.watches[events] = s.key

@@ -18,11 +18,11 @@ const (
 // useReplicaSet is the advice for a standalone server.
 const useReplicaSet = "change streams need a replica set or a sharded cluster; start the server with --replSet and run rs.initiate(); one member is sufficient"
 
-// adviceByCode contains the server's codes of permanent failures, and how to resolve them.
+// adviceByCode contains advice on how to resolve permanent failures, by the codes of the server.
 var adviceByCode = map[int]string{
 	unauthorized: "grant find, insert, update and changeStream on the collection, such as by the role readWrite",
 	18:           "correct the user and password of the client",
-	20:           useReplicaSet, // a retryable write or a change stream on a standalone server
+	20:           useReplicaSet, // the server is standalone, and rejects a retryable write or a change stream
 	40573:        useReplicaSet,
 	73:           "use another collection",
 	115:          "the server does not support change streams",

@@ -154,7 +154,7 @@ func (s *fakeServer) executeUpdate(coll string, u bson.D) bson.D {
 			{Key: "index", Value: 0}, {Key: "code", Value: 11000}, {Key: "errmsg", Value: "E11000 duplicate key error"},
 		}}}, ok}
 	}
-	d := applyUpdate(q, change) // An upsert inserts the fields of the filter as well.
+	d := applyUpdate(q, change) // An upsert also inserts the fields of the filter.
 	s.docs[coll] = append(s.docs[coll], d)
 	s.appendEvent(coll, "insert", id[0].Value, bson.E{Key: "fullDocument", Value: d})
 	return bson.D{{Key: "n", Value: 1}, {Key: "nModified", Value: 0}, {Key: "upserted", Value: bson.A{
@@ -198,7 +198,8 @@ func (s *fakeServer) nextBatch(command bson.D) bson.D {
 				continue
 			}
 			c.ended = getValue(event, "operationType") == "invalidate"
-			if getValue(event, "operationType") == "update" { // the stream adds the current document (updateLookup)
+			if getValue(event, "operationType") == "update" {
+				// The stream adds the current document to an update (updateLookup).
 				var now any
 				if i := s.index(c.coll, getDocument(event, "documentKey")); i >= 0 {
 					now = s.docs[c.coll][i]

@@ -12,10 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// fakeServer is the primary, and the only member, of a replica set, or with another fake server its
-// primary or its secondary. It implements the wire
-// protocol and the commands that the store sends, and so tests the store and the driver, but not
-// MongoDB. Data and oplog survive a restart.
+// fakeServer is a member of a replica set: its only member, or the primary or the secondary of two fake
+// servers. It implements the wire protocol and the commands that the store sends. So tests with it show
+// that the store and the driver work, but nothing about MongoDB. Data and oplog survive a restart.
 type fakeServer struct {
 	t    testing.TB
 	addr string
@@ -33,7 +32,7 @@ type fakeServer struct {
 	other     *fakeServer // other is the other member of the replica set, or nil.
 	secondary bool        // secondary reports whether the other member is the primary.
 	rejection bson.D      // rejection is the reply to commands that write, or nil.
-	intercept interceptor // intercept may be nil.
+	intercept interceptor // intercept changes replies, unless it is nil.
 }
 
 // interceptor returns the reply to a command, given that of the server. If it returns nil, the
@@ -133,7 +132,7 @@ func (s *fakeServer) serve(c net.Conn) {
 		code, prefix := uint32(2013), []byte{0, 0, 0, 0, 0}
 		if binary.LittleEndian.Uint32(head[12:]) == 2004 {
 			code, prefix = 1, make([]byte, 20)
-			prefix[16] = 1                          // one document
+			prefix[16] = 1                          // the reply contains one document
 			end := 4 + bytes.IndexByte(body[4:], 0) // the position after the namespace
 			command = parse(body[end+9:])
 		} else {
@@ -149,7 +148,7 @@ func (s *fakeServer) serve(c net.Conn) {
 		}
 		out := make([]byte, 16, 16+len(prefix)+len(doc))
 		binary.LittleEndian.PutUint32(out, uint32(cap(out)))
-		copy(out[8:12], head[4:8]) // the ID of the request
+		copy(out[8:12], head[4:8]) // the reply refers to the ID of the request
 		binary.LittleEndian.PutUint32(out[12:], code)
 		if _, err := c.Write(append(append(out, prefix...), doc...)); err != nil {
 			return
@@ -194,7 +193,7 @@ func (s *fakeServer) setInterceptor(f interceptor) {
 	s.intercept = f
 }
 
-// interceptReply returns the reply after the interceptor, if there is one.
+// interceptReply returns the reply that the interceptor returns, or reply if there is no interceptor.
 func (s *fakeServer) interceptReply(name string, command, reply bson.D) bson.D {
 	s.mu.Lock()
 	intercept := s.intercept

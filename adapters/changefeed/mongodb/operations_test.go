@@ -68,7 +68,8 @@ func (s *fakeServer) copyDocs() map[string][]bson.D {
 	return all
 }
 
-// rejectWrites makes the server reply to all writes with a failure, or ends this if reply is nil.
+// rejectWrites makes the server reply to all writes with a failure, or accept them again if reply is
+// nil.
 func (s *fakeServer) rejectWrites(reply bson.D) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +85,7 @@ func (s *fakeServer) stepDown() {
 	defer s.other.mu.Unlock()
 	s.other.docs, s.other.oplog = s.copyDocs(), slices.Clone(s.oplog)
 	s.secondary, s.other.secondary = true, false
-	for c := range s.conns { // A server closes its connections when it steps down.
+	for c := range s.conns { // A server that steps down closes its connections.
 		c.Close()
 	}
 }

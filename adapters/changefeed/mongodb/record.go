@@ -35,7 +35,7 @@ func decode(raw bson.Raw) (changefeed.Record, error) {
 		return changefeed.Record{}, store.NotRecord(err)
 	}
 	if d.Version == "" {
-		return changefeed.Record{}, store.NotRecord(errors.New("its field version is missing or empty"))
+		return changefeed.Record{}, store.NotRecord(errors.New("the field version is missing or empty"))
 	}
 	r, err := d.Record()
 	r.Time = d.Time.UTC()
@@ -67,7 +67,8 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 			return fmt.Errorf("%w: the collection does not exist, and the store is configured not to create it", changefeed.ErrNoRecord)
 		}
 	}
-	// If the record exists, no document matches, and the insertion fails because of the _id.
+	// The filter matches no document, so this inserts the record, unless a document with its _id
+	// exists.
 	_, err := s.coll.UpdateOne(ctx, s.matchNone(), updateTo(blank), options.UpdateOne().SetUpsert(true))
 	if mongo.IsDuplicateKeyError(err) {
 		return nil

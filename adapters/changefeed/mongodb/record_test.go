@@ -111,7 +111,7 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	var sent atomic.Int64
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 		if name == "findAndModify" && sent.Add(1) == 1 {
-			return nil // The write is applied, and the connection is closed.
+			return nil // A nil reply closes the connection after the write was applied.
 		}
 		return reply
 	})

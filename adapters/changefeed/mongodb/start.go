@@ -27,7 +27,7 @@ func (s *Store) Start(ctx context.Context) error {
 // checkFeed opens and closes a change stream.
 func (s *Store) checkFeed(ctx context.Context) error {
 	stream, err := s.coll.Watch(ctx, s.recordPipeline())
-	if hasCode(err, namespaceNotFound) { // The database does not exist yet.
+	if hasCode(err, namespaceNotFound) { // The database does not exist yet, which is not an error.
 		return nil
 	}
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) checkFeed(ctx context.Context) error {
 func (s *Store) checkCollection(ctx context.Context) error {
 	spec, found, err := s.readCollectionSpec(ctx)
 	switch {
-	case hasCode(err, unauthorized): // The collection is checked by reading and writing only.
+	case hasCode(err, unauthorized): // Without listCollections, reading and writing are the only checks of the collection.
 	case err != nil:
 		return err
 	case !found && s.withoutCreate:

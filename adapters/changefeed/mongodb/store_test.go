@@ -12,13 +12,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestStore runs on a real server. TestStore_FakeServer runs everywhere.
+// TestStore tests the contract of stores on a real server, and TestStore_FakeServer on every machine.
 func TestStore(t *testing.T) {
 	serverURI(t)
 	storetest.Run(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
 }
 
-// TestElections runs on a real server. TestElections_FakeServer runs everywhere.
+// TestElections tests the contract of elections on a real server, and TestElections_FakeServer on every
+// machine.
 func TestElections(t *testing.T) {
 	serverURI(t)
 	storetest.RunElection(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))

@@ -13,14 +13,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Errors of a stream that ends although the driver reports no error.
+// These are the errors of a stream that ends although the driver reports no error.
 var (
 	errDropped     = errors.New("the collection was dropped or renamed")
 	errStreamEnded = errors.New("the server has ended the change stream")
 )
 
-// collectionEvents are the events after which a stream of the collection ends. A filter by _id
-// alone would exclude them.
+// collectionEvents are the events after which a stream of the collection ends. A filter by _id alone
+// would exclude these events.
 var collectionEvents = bson.A{"drop", "rename", "dropDatabase", "invalidate"}
 
 // recordPipeline selects the events of the record and of the collection.
@@ -45,7 +45,7 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 			return errDropped
 		}
 		doc, ok := event.Lookup("fullDocument").DocumentOK()
-		if !ok { // It was deleted before the server looked it up.
+		if !ok { // The document was deleted before the server looked it up.
 			report(changefeed.Event{Missing: true})
 			return nil
 		}
@@ -70,7 +70,7 @@ func (s *Store) followStream(ctx context.Context, coll *mongo.Collection, pipeli
 	for err == nil {
 		if nextEvent(ctx, stream) {
 			err = changed(stream.Current)
-		} else if err = stream.Err(); err == nil { // A stream ends without an error if the collection was dropped.
+		} else if err = stream.Err(); err == nil { // The collection was dropped, which ends a stream without an error.
 			err = errStreamEnded
 		}
 	}

@@ -72,7 +72,7 @@ func TestFeed_CollectionDropped(t *testing.T) {
 		client := connect(t, server.uri(), nil)
 		if withEvent {
 			require.NoError(t, client.Database(database).Collection("c").Drop(fixture.Context(t)))
-		} else { // The stream ends without an event and without an error.
+		} else { // In this case the stream ends without an event and without an error.
 			server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 				if name == "getMore" {
 					return batch(0, "nextBatch", bson.A{})
@@ -110,7 +110,7 @@ func TestFeed_ClientTimeout(t *testing.T) {
 	_, err := f.Next(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Error(t, ctx.Err(), "the deadline is not that of the context")
-	require.Eventually(t, func() bool { // A write can take longer than two seconds on a busy machine.
+	require.Eventually(t, func() bool { // Retry, because a write can take longer than two seconds on a busy machine.
 		now, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 		if err == nil {
 			r = now
@@ -136,7 +136,7 @@ func TestFeed_ServerDown(t *testing.T) {
 }
 
 // TestFeed_LateStream fails if a feed does not deliver writes that its stream does not report, or
-// reports late as in a sharded cluster with an idle shard. The feed reads the record, and replaces
+// reports late, as in a sharded cluster with an idle shard. The feed must read the record, and replace
 // the stream.
 func TestFeed_LateStream(t *testing.T) {
 	t.Parallel()
@@ -153,11 +153,11 @@ func TestFeed_LateStream(t *testing.T) {
 	for start := time.Now(); server.count("aggregate") < streams+2; {
 		require.Less(t, time.Since(start), fixture.Patience, "the stream was not replaced")
 		r = fixture.Heartbeat(t, s, r)
-		fixture.AwaitRecord(t, f, r) // by a read
+		fixture.AwaitRecord(t, f, r) // the feed delivers r by a read
 	}
 	server.setInterceptor(nil)
 	reads := -1
-	for start := time.Now(); server.count("find") != reads; { // until the stream alone delivers the writes
+	for start := time.Now(); server.count("find") != reads; { // wait until the stream alone delivers the writes
 		require.Less(t, time.Since(start), fixture.Patience, "the record is still read")
 		reads = server.count("find")
 		for range 10 {

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/sqlfence"
 )
 
-// testFence calls run with different connections.
+// testFence runs a test with connections that have different settings of the driver.
 func testFence(t *testing.T, run func(t *testing.T, db *fixture.FencedDB)) {
 	for name, change := range map[string]func(*driver.Config){
 		"Default":   nil,

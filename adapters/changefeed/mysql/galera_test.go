@@ -49,7 +49,7 @@ func TestGalera(t *testing.T) {
 		}
 		db := sql.OpenDB(&both)
 		t.Cleanup(func() { require.NoError(t, db.Close()) })
-		db.SetMaxIdleConns(-1) // Each transaction uses a new connection.
+		db.SetMaxIdleConns(-1) // Close idle connections, so that each transaction uses a new one.
 		fixture.RunNoLostUpdate(t, newFencedDB(t, db))
 	})
 }

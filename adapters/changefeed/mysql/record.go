@@ -23,8 +23,8 @@ var columns = []string{
 // statements contains the SQL for one table.
 type statements struct{ createTable, insert, update, read, checkInsert string }
 
-// limited makes a statement wait for a row that another client has locked for a second at most. It is
-// a comment for MySQL, which waits for innodb_lock_wait_timeout.
+// limited makes a statement wait for a row that another client has locked for a second at most. MySQL
+// considers it a comment, and waits for innodb_lock_wait_timeout.
 const limited = "/*M!100103 SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR */ "
 
 // newStatements returns the statements for a table with the given quoted name.
@@ -52,9 +52,9 @@ func (t *table) arguments(r changefeed.Record) []any {
 // maxAttempts limits the attempts of a transaction that concurrent ones cause to fail.
 const maxAttempts = 10
 
-// transact executes f in a transaction. It repeats that after a deadlock, and with another connection
-// after one that had failed before. It does not use [sql.Tx], because its Commit ignores ctx, and does not
-// rely on autocommit, which can be off.
+// transact executes f in a transaction. It repeats the transaction after a deadlock, and with another
+// connection if the first one was broken. It does not use [sql.Tx], because Commit of that ignores ctx,
+// and does not rely on autocommit, which can be off.
 func (t *table) transact(ctx context.Context, f func(conn *sql.Conn) error) (err error) {
 	for range maxAttempts {
 		err = t.transactOnce(ctx, f)
@@ -78,7 +78,7 @@ func (t *table) transactOnce(ctx context.Context, f func(conn *sql.Conn) error) 
 	if err == nil {
 		_, err = conn.ExecContext(ctx, "COMMIT")
 	}
-	if err != nil { // The server rolls back when the connection is closed.
+	if err != nil { // Close the connection, so that the server rolls the transaction back.
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 	return err
@@ -96,7 +96,7 @@ func (t *table) createRecord(ctx context.Context, blank changefeed.Record) error
 		return err
 	}
 	err := t.transact(ctx, insert)
-	if errorCode(err) == noSuchTable { // If the table exists, the privilege to create it is not required.
+	if errorCode(err) == noSuchTable { // Create the table only now: if it exists, the privilege to create it is not required.
 		if t.withoutCreate {
 			return fmt.Errorf("%w: table %s does not exist, and the store is configured not to create it", changefeed.ErrNoRecord, t.quoted)
 		}
@@ -105,7 +105,7 @@ func (t *table) createRecord(ctx context.Context, blank changefeed.Record) error
 		}
 	}
 	if errorCode(err) == duplicateKey {
-		return nil // The record exists.
+		return nil // The record exists already.
 	}
 	return err
 }

@@ -24,7 +24,7 @@ func TestStart_Unsuitable(t *testing.T) {
 	weak := newUser(t, operator)
 	// prepare changes a table that Create has created.
 	for name, c := range map[string]struct {
-		prepare string // %t is the table, %r the user, %b another table
+		prepare string // prepare is SQL in which %t is the table, %r the user, and %b another table
 		change  func(*driver.Config)
 		table   string
 		opts    []mysql.Option

@@ -41,14 +41,15 @@ func TestStore_Connections(t *testing.T) {
 	}
 }
 
-// TestElections runs the cases in parallel. The case that kills its server uses a separate one.
+// TestElections tests the contract of elections. The cases run in parallel; the one that kills its
+// server uses a separate server.
 func TestElections(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
 // TestPartitions fails if a leader that is cut off from the server still acts when the next leader
-// starts, also if the server was killed in between.
+// starts, even if the server was killed in between.
 func TestPartitions(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {

@@ -18,9 +18,9 @@ import (
 // errNoBucket is returned if the bucket does not exist.
 var errNoBucket = errors.New("bucket does not exist")
 
-// creationTime returns when the bucket was created. It identifies the bucket, because another
-// bucket with the same name may have been deleted. The error wraps [changefeed.ErrUnsuitable] if
-// the bucket must not be used.
+// creationTime returns when the bucket was created. The time distinguishes the bucket from an earlier
+// bucket with the same name that was deleted. The error wraps [changefeed.ErrUnsuitable] if the bucket
+// must not be used.
 func (s *Store) creationTime(ctx context.Context) (int64, error) {
 	stream, err := s.js.Stream(ctx, "KV_"+s.bucket)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -111,9 +111,9 @@ func (s *Store) openBucket(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, nil
 }
 
-// If several clients create one bucket at the same time, a server can return the error that its
-// subjects overlap with those of another stream (observed with 2.9.10). Afterwards the bucket
-// exists, unless another stream has the subjects.
+// If several clients create one bucket at the same time, a server can return the error that the
+// subjects of the bucket overlap with those of another stream (observed with 2.9.10). The bucket exists
+// after that, unless another stream really has the subjects.
 const (
 	maxOverlaps  = 10
 	overlapPause = 50 * time.Millisecond

@@ -93,7 +93,8 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	}
 	for _, c := range storetest.Cases() {
 		switch c.Name {
-		case "GoroutineLeaks", "Restart": // Other tests run in parallel, and LeaderKilled restarts the server.
+		case "GoroutineLeaks", "Restart":
+			// Skip these cases: other tests run in parallel, and LeaderKilled restarts the server.
 		default:
 			t.Run(c.Name, func(t *testing.T) { c.Run(t, backend) })
 		}
@@ -120,7 +121,8 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 			attempt, cancel := context.WithTimeout(limit, time.Second)
 			_, err := other.Heartbeat(attempt, r, next)
 			cancel()
-			if err == nil || errors.Is(err, changefeed.ErrConflict) { // The answer to an earlier attempt was lost.
+			if err == nil || errors.Is(err, changefeed.ErrConflict) {
+				// An earlier attempt, whose answer was lost, has written the record.
 				break
 			}
 			require.NotErrorIs(t, err, changefeed.ErrNoRecord, "a bucket without a leader exists")

@@ -12,26 +12,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// Errors that end feeds and changes.
+// These are the errors that end feeds and changes.
 var (
 	errDisconnected   = errors.New("there is no connection to a server")
 	errConsumerEnded  = errors.New("the consumer has ended")
 	errBucketReplaced = errors.New("the bucket was deleted or created")
 )
 
-// quietTime is the quiet time of feeds. A consumer receives nothing if its server has dropped it,
-// or if its bucket was deleted.
+// quietTime is the quiet time of feeds. A feed needs one, because a consumer receives nothing, and no
+// error, if its server has dropped it or its bucket was deleted.
 const quietTime = 3 * time.Second
 
-// consumer is a consumer of the bucket that was created at a time.
+// consumer is a consumer of one bucket, which its creation time identifies.
 type consumer struct {
 	created int64
 	stop    func() // stop ends the consumer because the bucket was replaced.
 }
 
-// stopOtherConsumers ends the consumers of earlier buckets of the same name. created is the
-// creation time of the current bucket, or 0 if it does not exist. Otherwise they would notice this
-// only after a quiet time.
+// stopOtherConsumers ends the consumers of earlier buckets of the same name. created is the creation
+// time of the current bucket, or 0 if it does not exist. Otherwise these consumers would notice only
+// after a quiet time that their bucket was replaced.
 func (s *Store) stopOtherConsumers(created int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *Store) stopOtherConsumers(created int64) {
 func (s *Store) consume(ctx context.Context, keys func(created int64) string, opened func(), changed func(created int64, e jetstream.KeyValueEntry) error, tick <-chan time.Time) error {
 	statuses := s.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	defer s.conn.RemoveStatusListener(statuses)
-	if !s.conn.IsConnected() { // The status may have changed before it was observed.
+	if !s.conn.IsConnected() { // Check the status, which may have changed before this call observed it.
 		return s.wrapError(ctx, "watch", s.connectionError())
 	}
 	created, err := s.creationTime(ctx)
@@ -72,7 +72,7 @@ func (s *Store) consume(ctx context.Context, keys func(created int64) string, op
 		defer s.mu.Unlock()
 		delete(s.consumers, c)
 	}()
-	watchCtx, cancel := context.WithCancel(ctx) // The consumer exists until this context is done.
+	watchCtx, cancel := context.WithCancel(ctx) // The library removes the consumer when this context is done.
 	defer cancel()
 	watcher, err := kv.Watch(watchCtx, keys(created), jetstream.UpdatesOnly())
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Store) consume(ctx context.Context, keys func(created int64) string, op
 			}
 		case e, ok := <-watcher.Updates():
 			switch {
-			case !ok && s.conn.IsClosed(): // the library ends the consumer first
+			case !ok && s.conn.IsClosed(): // the library ends the consumer before it reports that the connection is closed
 				err = nats.ErrConnectionClosed
 			case !ok:
 				err = errConsumerEnded
@@ -120,9 +120,9 @@ func (s *Store) connectionError() error {
 	return errDisconnected
 }
 
-// drain waits until the library's goroutine, which may be sending an update, has closed the
-// channel. The library then removes the consumer from the server on another goroutine: for up to
-// five seconds if the server does not answer.
+// drain waits until the library's goroutine, which may be sending an update, has closed the channel.
+// The library then removes the consumer from the server on another goroutine, which takes up to five
+// seconds if the server does not answer.
 func drain(updates <-chan jetstream.KeyValueEntry) {
 	limit := time.After(10 * time.Second)
 	for {

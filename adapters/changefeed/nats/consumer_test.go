@@ -22,7 +22,8 @@ import (
 func TestFeed_ServerKilled(t *testing.T) {
 	server := startServer(t)
 	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
-	s.feeds = store.NewFeeds(s.Read, s.watch, time.Hour) // A feed that does not end would read after the quiet time.
+	// With this quiet time, a read does not end the feed during the test.
+	s.feeds = store.NewFeeds(s.Read, s.watch, time.Hour)
 	f := fixture.SubscribeTo(t, s, r)
 	c, err := s.Changes(fixture.Context(t), "")
 	require.NoError(t, err)
@@ -43,7 +44,8 @@ func TestFeed_ServerKilled(t *testing.T) {
 	start = time.Now()
 	require.NoError(t, s.Close())
 	require.Less(t, time.Since(start), closeLimit, "Close of a store with changes")
-	require.NoError(t, server.Start()) // The library's goroutines would otherwise wait for five seconds.
+	// Start the server, because the library's goroutines would otherwise wait for five seconds.
+	require.NoError(t, server.Start())
 }
 
 // TestStore_UnresponsiveServer fails if a feed does not end, or a call or Close waits, when the
@@ -68,8 +70,8 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	server.Thaw()
 }
 
-// TestFeed_DroppedConsumer fails if a feed whose consumer the server has dropped, which is not
-// reported, does not read the record after the quiet time.
+// TestFeed_DroppedConsumer fails if a feed does not read the record after the quiet time when the
+// server has dropped its consumer, which the server does not report.
 func TestFeed_DroppedConsumer(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, shared.Get(t).Addr())

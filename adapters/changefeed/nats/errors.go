@@ -26,8 +26,8 @@ func (s *Store) retryUnanswered(ctx context.Context, f func(context.Context) err
 	}
 }
 
-// permissionError returns the last error about permissions that the server has reported, if it
-// concerns this store.
+// permissionError returns the last error about permissions that the server has reported for this
+// connection, if it can concern a request of this store.
 func (s *Store) permissionError() error {
 	err := s.conn.LastError()
 	if !errors.Is(err, nats.ErrPermissionViolation) {
@@ -41,9 +41,9 @@ func (s *Store) permissionError() error {
 	return nil
 }
 
-// withReport adds to the error of a request what the server has reported since LastError returned
-// before. A server reports a missing permission separately and does not answer the request, and it
-// reports rejected credentials whenever the connection tries to reconnect.
+// withReport adds to the error of a request what the server has reported since the request began, when
+// LastError returned the value before. A server reports a missing permission separately and does not
+// answer the request, and it reports rejected credentials whenever the connection tries to reconnect.
 func (s *Store) withReport(before, err error) error {
 	reported := s.conn.LastError()
 	if err == nil || reported == nil || reported == before || strings.Contains(err.Error(), reported.Error()) ||
@@ -59,7 +59,7 @@ func (s *Store) wrapError(ctx context.Context, operation string, err error) erro
 	return s.feeds.WrapError(ctx, s.message(operation), s.explain(err), s.meaningOf)
 }
 
-// wrapOutcome adds the operation to err. The result does not imply that nothing was written.
+// wrapOutcome adds the operation to err. The result leaves open whether something was written.
 func (s *Store) wrapOutcome(ctx context.Context, operation string, err error) error {
 	return s.feeds.WrapError(ctx, s.message(operation), s.explain(err), func(error) error { return nil })
 }

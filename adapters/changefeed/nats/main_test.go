@@ -53,7 +53,8 @@ func startCluster(t *testing.T) []*dbserver.Server {
 			require.NoError(t, s.Close())
 		}
 	})
-	// JetStream is available when the servers have connected to each other and elected a leader.
+	// Wait until the servers have connected to each other and elected a leader: then JetStream is
+	// available.
 	conn := connect(t, all[0].Addr())
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
@@ -103,7 +104,7 @@ func writeConfig(t *testing.T, text string) string {
 	return name
 }
 
-// openKV opens a bucket without a store.
+// openKV opens a bucket as a program does that does not use a Store.
 func openKV(t testing.TB, conn *nats.Conn, bucket string) jetstream.KeyValue {
 	t.Helper()
 	js, err := jetstream.New(conn)
@@ -136,7 +137,8 @@ func newBackend(t testing.TB, server *dbserver.Server) *storetest.Backend {
 		},
 		Restart: func(t testing.TB) {
 			require.NoError(t, server.Restart())
-			require.NoError(t, newStore(t, operator, bucket).Start(fixture.Context(t))) // waits for JetStream
+			// Start waits until JetStream is available.
+			require.NoError(t, newStore(t, operator, bucket).Start(fixture.Context(t)))
 		},
 		Patience: fixture.Patience,
 	}

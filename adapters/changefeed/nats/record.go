@@ -50,7 +50,8 @@ func (s *Store) createRecord(ctx context.Context, data []byte) error {
 		if err != nil {
 			return s.wrapError(ctx, "create the record", err)
 		}
-		// If the bucket was created again in the meantime, the key does not belong to it.
+		// The record is valid only if the bucket was not created again in the meantime, because the key
+		// contains the creation time.
 		if now, err := s.creationTime(ctx); err != nil || now == created {
 			return s.wrapError(ctx, "read the bucket", err)
 		}
@@ -74,7 +75,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record, data []byte) (changefeed.Record, error) {
 	created, revision, err := parseVersion(prev.Version)
 	if err != nil {
-		return changefeed.Record{}, s.conflict(ctx)
+		return changefeed.Record{}, s.conflictError(ctx)
 	}
 	before := s.conn.LastError()
 	kv, err := s.openBucket(ctx)
@@ -89,9 +90,9 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record,
 		next.Version, next.Time = formatVersion(created, revision), time.Time{}
 		return next, nil
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return changefeed.Record{}, s.conflict(ctx)
+		return changefeed.Record{}, s.conflictError(ctx)
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		// The bucket does not exist, or has no leader. No server has accepted the write.
+		// No server has accepted the write, because the bucket does not exist or has no leader.
 		if _, missing := s.creationTime(ctx); errors.Is(missing, errNoBucket) {
 			return changefeed.Record{}, changefeed.ErrNoRecord
 		}
@@ -99,21 +100,22 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record,
 		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %w: the record has %d bytes: use shorter IDs, or raise the server's max_payload (%w)",
 			changefeed.ErrUnsuitable, len(data), err)
 	case errors.Is(err, nats.ErrConnectionClosed):
-		// wrapError would wrap ErrUnsuitable, but it is unknown whether the record was written.
+		// Do not use wrapError, which would wrap ErrUnsuitable: it is unknown whether the record was
+		// written.
 		return changefeed.Record{}, fmt.Errorf("changefeed/nats: write %s: %w (%w)", s.path(), leaderelection.ErrConnClosed, err)
 	}
 	return changefeed.Record{}, s.withReport(before, s.wrapOutcome(ctx, "write", err))
 }
 
-// conflict returns ErrConflict, or ErrNoRecord if the record does not exist.
-func (s *Store) conflict(ctx context.Context) error {
+// conflictError returns ErrConflict, or ErrNoRecord if the record does not exist.
+func (s *Store) conflictError(ctx context.Context) error {
 	if _, err := s.readRecord(ctx); errors.Is(err, changefeed.ErrNoRecord) {
 		return changefeed.ErrNoRecord
 	}
 	return changefeed.ErrConflict
 }
 
-// Read implements [changefeed.Store]. The leader of the bucket answers it.
+// Read implements [changefeed.Store]. The leader of the bucket answers the request.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	before := s.conn.LastError()
 	r, err := store.Run(ctx, s.feeds, s.readRecord)
@@ -134,7 +136,7 @@ func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
 	return s.readRecordOf(ctx, created)
 }
 
-// readRecordOf reads the record of the bucket that was created at a time.
+// readRecordOf reads the record of the bucket with the given creation time.
 func (s *Store) readRecordOf(ctx context.Context, created int64) (changefeed.Record, error) {
 	m, err := s.direct.GetLastMsg("KV_"+s.bucket, "$KV."+s.bucket+"."+s.recordKey(created), nats.Context(ctx))
 	switch {
@@ -142,7 +144,7 @@ func (s *Store) readRecordOf(ctx context.Context, created int64) (changefeed.Rec
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	case err != nil:
 		return changefeed.Record{}, s.wrapError(ctx, "read", err)
-	case m.Header.Get("KV-Operation") != "": // It was deleted or purged.
+	case m.Header.Get("KV-Operation") != "": // The message marks a record that was deleted or purged.
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
 	return s.decode(m.Data, created, m.Sequence)
@@ -157,7 +159,7 @@ func (s *Store) decode(data []byte, created int64, revision uint64) (changefeed.
 	return r, nil
 }
 
-// recordKey returns the key of the record in the bucket that was created at a time.
+// recordKey returns the key of the record in the bucket with the given creation time.
 func (s *Store) recordKey(created int64) string {
 	return s.key + "." + strconv.FormatInt(created, 10)
 }
@@ -174,7 +176,7 @@ func parseVersion(v string) (created int64, revision uint64, err error) {
 	if created, err = strconv.ParseInt(a, 10, 64); err == nil {
 		revision, err = strconv.ParseUint(b, 10, 64)
 	}
-	if err == nil && revision == 0 { // An update with revision 0 expects that the key does not exist.
+	if err == nil && revision == 0 { // Revision 0 is invalid, because an update with it expects that the key does not exist.
 		err = strconv.ErrRange
 	}
 	return created, revision, err

@@ -44,7 +44,7 @@ func (s *Store) Start(ctx context.Context) error {
 	if err != nil {
 		return s.wrapError(ctx, "open the bucket", err)
 	}
-	// No record has this revision, so nothing is written.
+	// Test the permission to write with a revision that no record has, so that nothing is written.
 	err = s.retryUnanswered(ctx, func(ctx context.Context) error {
 		_, err := kv.Update(ctx, s.recordKey(created), nil, math.MaxInt64)
 		return err
@@ -64,7 +64,7 @@ func (s *Store) checkSpace(ctx context.Context) error {
 	}
 	info := stream.CachedInfo()
 	if limit := info.Config.MaxBytes; limit > 0 && int64(info.State.Bytes)+maxRecordSize > limit {
-		return fmt.Errorf("changefeed/nats: bucket %s: %w: it has %d bytes, its max_bytes is %d, and a record may need %d: raise max_bytes or delete other keys",
+		return fmt.Errorf("changefeed/nats: bucket %s: %w: the bucket has %d bytes, its max_bytes is %d, and a record may need %d: raise max_bytes or delete other keys",
 			s.bucket, changefeed.ErrUnsuitable, info.State.Bytes, limit, maxRecordSize)
 	}
 	return nil

@@ -39,7 +39,7 @@ func TestStart_Unsuitable(t *testing.T) {
 			}
 			sealed := c
 			change(&c)
-			if c.Sealed { // Servers accept this for existing streams only.
+			if c.Sealed { // Seal the stream after it was created, because servers do not accept new sealed streams.
 				_, err := js.CreateStream(fixture.Context(t), sealed)
 				require.NoError(t, err)
 				_, err = js.UpdateStream(fixture.Context(t), c)
@@ -95,7 +95,7 @@ func TestStart_Unsuitable(t *testing.T) {
 		require.NoError(t, s.Start(fixture.Context(t)))
 	})
 	t.Run("Closed", func(t *testing.T) {
-		for range 20 { // the end of the consumer is noticed before or after that of the connection
+		for range 20 { // repeat, because the end of the consumer can be noticed before or after that of the connection
 			conn := connect(t, shared.Get(t).Addr())
 			s, r := createRecord(t, conn, newBucket())
 			f := fixture.SubscribeTo(t, s, r)
@@ -155,7 +155,8 @@ authorization: { users: [
 	require.NoError(t, f.Close())
 	require.NoError(t, candidate.conn.LastError(), "the documented permissions are not sufficient")
 
-	// If the server is slow, the last error about permissions of another request is not the reason.
+	// A permission that another request lacks must not be reported as the reason why a slow server has
+	// not answered.
 	require.NoError(t, candidate.conn.Publish("$KV.jobs.another", nil))
 	require.NoError(t, candidate.conn.Flush())
 	require.ErrorIs(t, candidate.conn.LastError(), nats.ErrPermissionViolation)

@@ -16,7 +16,7 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) *storetest.Backend { return newBackend(t, shared.Get(t)) })
 }
 
-// TestElections uses a separate server, because a case kills it.
+// TestElections tests the contract of elections. It uses a separate server, because a case kills it.
 func TestElections(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

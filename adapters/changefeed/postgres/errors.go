@@ -15,7 +15,7 @@ import (
 // exist already, and notifications are not delivered.
 const transactionMode = "use the option WithPoll of the store or the parameter poll of its address, or no connection pooler in transaction mode"
 
-// adviceByCode contains the SQLSTATEs of permanent failures, and how to resolve them.
+// adviceByCode contains advice on how to resolve permanent failures, by their SQLSTATEs.
 var adviceByCode = map[string]string{
 	"42501": "grant SELECT, INSERT and UPDATE on the table, and CREATE on its schema if the store must create it",
 	"3F000": "create the schema or use another",

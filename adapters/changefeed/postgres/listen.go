@@ -21,9 +21,9 @@ const maxUnread = 1000
 // errSlowReader ends a subscription whose reader is more than maxUnread notifications late.
 var errSlowReader = errors.New("too many unread notifications")
 
-// listener listens to the channels of all stores on one pool, over one connection. The connection
-// is opened for the first subscription, and closed when there has been none for a checkInterval. The
-// next subscription opens it again, also after it has failed.
+// listener listens to the channels of all stores on one pool, over one connection. The connection is
+// opened for the first subscription, and closed when there has been none for a checkInterval. The next
+// subscription opens it again, even if it has failed.
 type listener struct {
 	connect func(ctx context.Context) (*pgx.Conn, error)
 	check   func(ctx context.Context) error // check returns an error if the pool is closed.
@@ -33,7 +33,7 @@ type listener struct {
 	mu        sync.Mutex
 	active    bool                              // active reports whether run is running.
 	channels  map[string]map[*subscription]bool // channels contains the subscriptions by channel.
-	requested []string                          // requested contains the channels to listen to, or not any more.
+	requested []string                          // requested contains the channels whose subscriptions have changed.
 	interrupt context.CancelFunc                // interrupt ends the wait for a notification.
 }
 
@@ -102,7 +102,7 @@ func (l *listener) remove(s *subscription) {
 	l.request(s.channel)
 }
 
-// request makes run listen to a channel if it has subscriptions, and otherwise not any more. The
+// request makes run listen to a channel if it has subscriptions, and stop listening if it has none. The
 // caller must hold mu.
 func (l *listener) request(channel string) {
 	l.requested = append(l.requested, channel)
@@ -310,7 +310,7 @@ func closeConnection(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)
-	select { // The driver closes a failed connection in the background.
+	select { // Wait, because the driver closes a failed connection in the background.
 	case <-conn.PgConn().CleanupDone():
 	case <-ctx.Done():
 	}

@@ -158,7 +158,8 @@ func execSQL(t testing.TB, pool *pgxpool.Pool, text string) {
 	require.NoError(t, err, text)
 }
 
-// newFactory returns a factory of backends on the server that serverOf returns.
+// newFactory returns a factory of backends on the server that serverOf returns, with pools that change
+// modifies.
 func newFactory(serverOf func(testing.TB) *dbserver.Server, change func(*pgxpool.Config)) storetest.Factory {
 	return func(t testing.TB) *storetest.Backend {
 		server := serverOf(t)
@@ -204,7 +205,7 @@ func (c *queryCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.T
 
 func (*queryCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A batch is one request.
+// TraceBatchStart counts a batch as one query.
 func (c *queryCounter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	c.queries.Add(1)
 	return ctx

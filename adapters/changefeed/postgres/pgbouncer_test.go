@@ -50,19 +50,19 @@ func newPooledFactory(serverOf func(testing.TB) *dbserver.Server) storetest.Fact
 	}
 }
 
-// TestPgBouncer_Store fails if polled stores behind PgBouncer do not satisfy the contract, also together with stores that
-// are not behind it.
+// TestPgBouncer_Store fails if polled stores behind PgBouncer do not satisfy the contract, alone or
+// together with stores that are not behind it.
 func TestPgBouncer_Store(t *testing.T) { storetest.Run(t, newPooledFactory(shared.Get)) }
 
-// TestPgBouncer_Elections fails if elections on polled stores behind PgBouncer do not satisfy their contract,
-// also together with candidates that are not behind it.
+// TestPgBouncer_Elections fails if elections on polled stores behind PgBouncer do not satisfy their
+// contract, alone or together with candidates that are not behind it.
 func TestPgBouncer_Elections(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newPooledFactory(shared.Get), newPooledFactory(separate))
 }
 
-// TestPgBouncer_Rejected fails if Start does not name the option for a pooler in transaction mode, with
-// prepared statements or without.
+// TestPgBouncer_Rejected fails if the error of Start at a pooler in transaction mode does not name the
+// option WithPoll, with prepared statements or without.
 func TestPgBouncer_Rejected(t *testing.T) {
 	pooler := startPgBouncer(t, shared.Get(t))
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {

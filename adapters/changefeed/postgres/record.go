@@ -16,7 +16,7 @@ import (
 // statements contains the SQL for one table.
 type statements struct{ createTable, insert, update, read string }
 
-// Parts of statements. Parameters have types because pools may use the simple protocol.
+// These are parts of statements. Parameters have types because pools may use the simple protocol.
 const (
 	// microseconds is the time of a record as a number, because the text of a time depends on
 	// DateStyle.
@@ -66,7 +66,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 
 // createRecord creates the record. If the table does not exist, it creates it first.
 func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) (err error) {
-	// If the table exists, the privilege to create it is not required.
+	// Insert first: if the table exists, the privilege to create it is not required.
 	for range maxAttempts {
 		_, _, err = s.writeRecord(ctx, s.sql.insert, changefeed.Record{}, blank)
 		if errorCode(err) != undefinedTable {
@@ -76,8 +76,8 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) (err 
 			return fmt.Errorf("%w: table %s does not exist, and the store is configured not to create it", changefeed.ErrNoRecord, s.table)
 		}
 		err = s.exec(ctx, s.sql.createTable)
-		// Despite IF NOT EXISTS, concurrent statements fail: when the first commits, the others
-		// find its name in the catalog.
+		// Despite IF NOT EXISTS, concurrent statements fail: when the first one commits, the others
+		// find the name of its table in the catalog.
 		if c := errorCode(err); err != nil && c != duplicateTable && c != duplicateObject && c != uniqueViolation &&
 			c != serializationFailure && c != deadlockDetected {
 			break
@@ -115,8 +115,8 @@ const maxAttempts = 10
 func (s *Store) writeRecord(ctx context.Context, sql string, prev, next changefeed.Record) (r changefeed.Record, exists bool, err error) {
 	var micros *int64
 	var notified, durable int
-	// With stricter isolation levels than the default, the server may abort a statement. Nothing
-	// was written then, and the next attempt shows whether the record was changed.
+	// With stricter isolation levels than the default, the server may abort a statement. Then nothing
+	// was written, and the next attempt shows whether the record was changed.
 	for range maxAttempts {
 		err = s.queryRow(ctx, sql, []any{
 			s.key, prev.Version, next.Epoch, next.Leader, next.Session, next.Nominee, int64(next.Term), int64(next.Seq),

@@ -59,7 +59,7 @@ func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 				now, err := s.Read(fixture.Context(t))
 				return err == nil && now.Version == r.Version
 			}, fixture.Patience, 10*time.Millisecond)
-			require.Eventually(t, func() bool { // The pool's connections have failed.
+			require.Eventually(t, func() bool { // Retry, because the pool's connections have failed.
 				var now string
 				err := pool.QueryRow(fixture.Context(t), "SHOW synchronous_commit").Scan(&now)
 				return err == nil && now == value
@@ -132,7 +132,7 @@ func TestHeartbeat_SerializationFailure(t *testing.T) {
 			tx, err := operator.Begin(fixture.Context(t))
 			require.NoError(t, err)
 			defer func() { _ = tx.Rollback(context.Background()) }()
-			change := `seq = seq` // changes the row for the server, but not for the store
+			change := `seq = seq` // the server considers the row changed, but the store does not
 			if changed {
 				change = `version = 'another'`
 			}
@@ -141,7 +141,7 @@ func TestHeartbeat_SerializationFailure(t *testing.T) {
 			result := make(chan error, 1)
 			go func() {
 				err := errors.New("lock timeout")
-				for err != nil && strings.Contains(err.Error(), "lock timeout") { // until the transaction is committed
+				for err != nil && strings.Contains(err.Error(), "lock timeout") { // retry until the transaction is committed
 					_, err = s.Heartbeat(context.Background(), r, r)
 				}
 				result <- err

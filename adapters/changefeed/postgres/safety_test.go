@@ -86,12 +86,13 @@ func TestSafetyTable(t *testing.T) {
 	})
 }
 
-// TestStart_HiddenStandbys fails if Start does not count standbys whose states the user may not
+// TestStart_CountsHiddenStandbys fails if Start does not count standbys whose states the user may not
 // see, or standbys that are not connected and have a slot, or if it counts logical slots and
 // backups.
-func TestStart_HiddenStandbys(t *testing.T) {
+func TestStart_CountsHiddenStandbys(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
-	// Commits of this pool do not wait for the standby, which is stopped before the role is dropped.
+	// Commits of this pool do not wait for the standby, because it is stopped before the role is
+	// dropped.
 	pool, table := newPool(t, server.Addr(), withSetting("synchronous_commit", "local")), newTable()
 	createRecord(t, pool, table)
 	role := newRole(t, pool)
@@ -145,7 +146,8 @@ func TestHeartbeat_PromotedStandby(t *testing.T) {
 
 	r.setStandbyNames(t, "FIRST 2 (a, b)", 2, "sync")
 	first = fixture.Heartbeat(t, s, first)
-	// The checkpointer can make commits wait later than the view shows the new setting.
+	// Commits may begin to wait later than the view shows the new setting, because the checkpointer
+	// makes them wait.
 	require.Eventually(t, func() bool {
 		var all bool
 		err := r.pool.QueryRow(fixture.Context(t), "SELECT bool_and(flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication").Scan(&all)

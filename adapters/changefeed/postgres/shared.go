@@ -21,7 +21,7 @@ type shared struct {
 	shareKey
 	listener *listener
 	cancel   context.CancelCauseFunc // cancel ends the listener.
-	ended    sync.Once               // ended is done by end.
+	ended    sync.Once               // ended makes end act once.
 	users    int                     // users is the number of open stores. The registry's mu protects it.
 
 	mu       sync.Mutex
@@ -41,7 +41,8 @@ var registry = struct {
 	pools map[shareKey]*shared
 }{pools: map[shareKey]*shared{}}
 
-// share returns the shared part of the stores on a pool that are polled, or not. The store must release it.
+// share returns what the stores on a pool share. Polled stores do not share with other ones. The store
+// must release it.
 func share(pool *pgxpool.Pool, polled bool) *shared {
 	registry.Lock()
 	defer registry.Unlock()
@@ -58,7 +59,8 @@ func share(pool *pgxpool.Pool, polled bool) *shared {
 }
 
 // connectLimit is how long connecting to one address of the server may take. The driver's default is
-// two minutes: so long, connections to an unreachable server would occupy the reserved ones.
+// two minutes: for that time, attempts to connect to an unreachable server would occupy the reserved
+// connections.
 const connectLimit = 10 * time.Second
 
 // limitConnecting reduces the time limit of the driver to connectLimit.
@@ -129,11 +131,11 @@ func (s *shared) closeReserved() {
 // A closed pool returns its error at once.
 const probeLimit = 50 * time.Millisecond
 
-// closedError returns the error of the program's pool if it is closed. It ignores any other error of
+// closedError returns the error of the program's pool if that is closed. It ignores any other error of
 // that pool, because the connections of the stores may work nevertheless. If the pool is closed, the
 // connections of the stores are closed too, although the program has not closed the stores.
 func (s *shared) closedError(ctx context.Context) error {
-	if s.pool.Stat().TotalConns() > 0 { // A closed pool has no connections.
+	if s.pool.Stat().TotalConns() > 0 { // The pool is open, because a closed pool has no connections.
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
@@ -152,10 +154,10 @@ func (s *shared) closedError(ctx context.Context) error {
 	return nil
 }
 
-// requests returns the pool for the requests of stores. They do not use the pool of the program,
-// whose queries could occupy all connections for longer than a lease. If the program has closed
-// its pool, the error is that of the pool.
-func (s *shared) requests(ctx context.Context) (*pgxpool.Pool, error) {
+// poolForRequests returns the pool for the requests of stores. This is not the pool of the program, whose
+// queries could occupy all connections for longer than a lease. If the program has closed its pool, the
+// error is that of the pool.
+func (s *shared) poolForRequests(ctx context.Context) (*pgxpool.Pool, error) {
 	if err := s.closedError(ctx); err != nil {
 		return nil, err
 	}
@@ -167,7 +169,7 @@ func (s *shared) requests(ctx context.Context) (*pgxpool.Pool, error) {
 	if s.closed {
 		return nil, context.Canceled // The store is closed.
 	}
-	config := s.pool.Config() // a copy
+	config := s.pool.Config() // Config returns a copy
 	config.MaxConns, config.MinConns, config.MinIdleConns = reservedConnections, 0, 0
 	config.AfterConnect = s.afterConnect
 	limitConnecting(config.ConnConfig)
@@ -181,7 +183,7 @@ func (s *shared) requests(ctx context.Context) (*pgxpool.Pool, error) {
 
 // connect opens a separate connection in the same way as the pool.
 func (s *shared) connect(ctx context.Context) (*pgx.Conn, error) {
-	config := s.pool.Config() // a copy
+	config := s.pool.Config() // Config returns a copy
 	conf := config.ConnConfig
 	conf.OnNotification = nil // A handler of the caller would consume the notifications.
 	if config.BeforeConnect != nil {
@@ -203,17 +205,17 @@ func (s *shared) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// afterConnect prepares a connection as the pool does, and disables the limit of idle sessions,
-// which exists since PostgreSQL 14: the server would end the session of a leader whose heartbeats
-// are less frequent, or of a listener. It also limits the wait for a lock of a table, which the server
-// needs to plan a statement, before the transaction of the request.
+// afterConnect prepares a connection as the pool does, and disables the limit of idle sessions, which
+// exists since PostgreSQL 14: with this limit, the server would end the session of a listener, or of a
+// leader whose heartbeats are less frequent. It also limits the wait for the lock of a table that the
+// server needs to plan a statement, before the transaction of the request.
 func (s *shared) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 	if after := s.pool.Config().AfterConnect; after != nil {
 		if err := after(ctx, conn); err != nil {
 			return err
 		}
 	}
-	if s.polled { // The settings would remain for other clients of the pooler.
+	if s.polled { // Set nothing, because the settings would remain for other clients of the pooler.
 		return nil
 	}
 	_, err := conn.Exec(ctx, `SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN $1::text ELSE '0' END, false)

@@ -102,7 +102,7 @@ func splitStandbyNames(setting string) (tokens []standbyToken, err error) {
 				if rest = after; !strings.HasPrefix(rest, `"`) {
 					break
 				}
-				name.WriteByte('"') // doubled
+				name.WriteByte('"') // a doubled quote is one quote of the name
 				rest = rest[1:]
 			}
 			tokens = append(tokens, standbyToken{name.String(), true})

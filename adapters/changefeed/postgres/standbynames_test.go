@@ -45,17 +45,17 @@ func TestUnsafeStandbys(t *testing.T) {
 	}{
 		{"", 0, 0, 0, true},
 		{"", 1, 1, 0, false},
-		{"", 1, 0, 0, false}, // The user does not see its state, or it is not connected and has a slot.
+		{"", 1, 0, 0, false}, // The standby is not connected and has a slot, or the user does not see its state.
 		{"a", 1, 0, 0, true},
 		{"a", 0, 0, 0, true}, // No commit succeeds.
 		{"a", 2, 1, 0, false},
-		{"a", 1, 1, 0, false}, // It is another standby, and a is not connected.
+		{"a", 1, 1, 0, false}, // The standby that is connected is not a.
 		{"a, b", 2, 1, 0, false},
-		{"a, b", 1, 0, 0, false}, // b can connect again, and then lacks writes.
+		{"a, b", 1, 0, 0, false}, // Standby b can connect again, and then lacks writes.
 		{"FIRST 1 (a, b)", 2, 1, 0, false},
 		{"ANY 1 (a, b)", 2, 0, 0, false},
 		{"FIRST 2 (a, b)", 2, 0, 0, true},
-		{"FIRST 2 (a, b)", 2, 0, 1, false}, // It may be another standby, while a or b is not connected.
+		{"FIRST 2 (a, b)", 2, 0, 1, false}, // The hidden standby may be another one, while a or b is not connected.
 		{"ANY 2 (a, b)", 2, 0, 0, true},
 		{"ANY 2 (a, b)", 3, 0, 0, false},
 		{"2 (a, a)", 2, 0, 0, true},
@@ -82,7 +82,7 @@ func FuzzStandbyNames(f *testing.F) {
 		require.NotEmpty(t, names)
 		require.GreaterOrEqual(t, wait, 1)
 		for _, name := range names {
-			require.LessOrEqual(t, len(name), 3*len(setting)) // the lower case of some letters is longer
+			require.LessOrEqual(t, len(name), 3*len(setting)) // the lower case of some letters has more bytes
 		}
 	})
 }

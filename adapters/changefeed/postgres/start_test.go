@@ -26,7 +26,7 @@ func TestStart_Unsuitable(t *testing.T) {
 	execSQL(t, operator, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
 	// prepare changes a table that Create has created.
 	for name, c := range map[string]struct {
-		prepare string // %t is the table, %r the role, %b another table
+		prepare string // prepare is SQL in which %t is the table, %r the role, and %b another table
 		change  func(*pgxpool.Config)
 		table   pgx.Identifier
 		opts    []postgres.Option

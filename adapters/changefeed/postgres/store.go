@@ -76,7 +76,7 @@ func WithPoll(interval time.Duration) Option {
 	})
 }
 
-// unowned is a store that its polled store does not close.
+// unowned is the store inside a polled store, which must not close it.
 type unowned struct{ *Store }
 
 // Close does nothing.
@@ -184,7 +184,7 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 // execute executes a statement in a transaction that waits for a lock for lockLimit at most. Both
 // are sent together, so that they need one round trip. receive receives the reply to the statement.
 func (s *Store) execute(ctx context.Context, sql string, args []any, receive func(replies pgx.BatchResults) error) error {
-	pool, err := s.shared.requests(ctx)
+	pool, err := s.shared.poolForRequests(ctx)
 	if err != nil {
 		return err
 	}
@@ -195,17 +195,17 @@ func (s *Store) execute(ctx context.Context, sql string, args []any, receive fun
 	if _, err = replies.Exec(); err == nil {
 		err = receive(replies)
 	}
-	return cmp.Or(err, replies.Close()) // Close returns an error if the transaction was not committed.
+	return cmp.Or(err, replies.Close()) // The error of Close reports that the transaction was not committed.
 }
 
 // maxLockLimit is the longest time for which a request waits for a lock on the server, such as that of
-// a row which another client has changed in a transaction that is still open. Meanwhile it occupies one
-// of the reserved connections, which other elections need. The locks of other candidates last for a
-// statement.
+// a row which another client has changed in a transaction that is still open. While it waits, it
+// occupies one of the reserved connections, which other elections need. The locks of other candidates
+// last only for a statement.
 const maxLockLimit = 500 * time.Millisecond
 
 // lockLimit returns how long a request waits for a lock: a quarter of the time until the deadline of
-// ctx, so that the error of the server arrives before, but at most maxLockLimit.
+// ctx, so that the error of the server arrives before the deadline, but at most maxLockLimit.
 func lockLimit(ctx context.Context) time.Duration {
 	limit := maxLockLimit
 	if deadline, ok := ctx.Deadline(); ok {

@@ -39,14 +39,15 @@ func TestStore_PoolOptions(t *testing.T) {
 	}
 }
 
-// TestElections runs the cases in parallel. The case that kills its server uses a separate one.
+// TestElections tests the contract of elections. The cases run in parallel; the one that kills its
+// server uses a separate server.
 func TestElections(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
 // TestPartitions fails if a leader that is cut off from the server still acts when the next leader
-// starts, also if the server was killed in between.
+// starts, even if the server was killed in between.
 func TestPartitions(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -110,7 +111,7 @@ func TestStore_KeepsPool(t *testing.T) {
 		f := fixture.SubscribeTo(t, s, r)
 		fixture.AwaitRecord(t, f, fixture.Heartbeat(t, s, r))
 	}
-	// Those of the pool, at most four for requests, and the listener.
+	// The connections are those of the pool, at most four for requests, and that of the listener.
 	require.LessOrEqual(t, connections.Load(), int64(len(all)+4+1))
 	require.Greater(t, connections.Load(), int64(len(all)+1))
 	release()
@@ -125,7 +126,8 @@ func TestStore_KeepsPool(t *testing.T) {
 // locked, prevent heartbeats of elections in other tables on the pool, or wait longer than their contexts.
 func TestStore_LockedByOtherClient(t *testing.T) {
 	t.Run("Row", func(t *testing.T) { testLock(t, "SELECT FROM %s FOR UPDATE") })
-	t.Run("Table", func(t *testing.T) { testLock(t, "LOCK TABLE %s") }) // The server waits for it before it has planned a statement.
+	// The server needs the lock of the table before it can plan a statement.
+	t.Run("Table", func(t *testing.T) { testLock(t, "LOCK TABLE %s") })
 }
 
 // testLock tests a statement that locks a table or its rows.
@@ -147,7 +149,7 @@ func testLock(t *testing.T, lock string) {
 	defer waiting.Wait()
 	defer cancel()
 	failed := make(chan error, 1)
-	for range 6 { // more than the connections for requests
+	for range 6 { // make more requests than there are connections for them
 		waiting.Go(func() {
 			for ctx.Err() == nil {
 				limited, cancel := context.WithTimeout(ctx, time.Hour)
@@ -169,7 +171,7 @@ func testLock(t *testing.T, lock string) {
 	cancel()
 	waiting.Wait()
 	require.NoError(t, tx.Rollback(fixture.Context(t)))
-	require.Eventually(t, func() bool { // A request that was interrupted may still change the record.
+	require.Eventually(t, func() bool { // Retry, because a request that was interrupted may still change the record.
 		r := fixture.Read(t, locked)
 		_, err = locked.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 		return err == nil
@@ -216,7 +218,7 @@ func TestStore_UnusedConnections(t *testing.T) {
 	operator := newPool(t, server.Addr(), nil)
 	pool := newPool(t, server.Addr(), func(c *pgxpool.Config) {
 		withSetting("application_name", "unused connections")(c)
-		c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { // The query of connections without any.
+		c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { // The empty query succeeds on each new connection.
 			_, err := conn.Exec(ctx, "SELECT 1")
 			return err
 		}

@@ -86,7 +86,7 @@ func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, 
 	}
 	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		err := s.receiveNotifications(ctx, channel, func() { report(nil) },
-			func(context.Context) error { return nil }, // The listener checks its connection.
+			func(context.Context) error { return nil }, // No check is needed, because the listener checks its connection.
 			func(n *pgconn.Notification) { report(Change{Channel: n.Channel, Payload: n.Payload}) })
 		return s.runner.WrapError(ctx, "watch channel "+channel, err)
 	})

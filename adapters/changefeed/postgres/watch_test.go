@@ -162,7 +162,7 @@ func TestFeed_LostConnection(t *testing.T) {
 	_, err := f.Next(fixture.Context(t))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
-	require.Eventually(t, func() bool { // The pool's connections have failed as well.
+	require.Eventually(t, func() bool { // Retry, because the pool's connections have failed as well.
 		now, err := s.Heartbeat(fixture.Context(t), r, r)
 		if err == nil {
 			r = now
@@ -267,7 +267,8 @@ func TestChanges_RejectedChannel(t *testing.T) {
 	})
 	s, r := createRecord(t, pool, pgx.Identifier{"elections"}, postgres.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
-	changes, err := s.Changes(fixture.Context(t), "\u9078\u6319") // LATIN1 does not contain these characters.
+	// The encoding LATIN1 of the server does not contain these characters.
+	changes, err := s.Changes(fixture.Context(t), "\u9078\u6319")
 	if err == nil {
 		defer changes.Close()
 		_, err = changes.Next(fixture.Context(t))

@@ -30,10 +30,10 @@ func (s *Store) listen(ctx context.Context, channel string, subscribed func(), h
 	if err != nil {
 		return wrapError("find the server of", err)
 	}
-	sub := client.Subscribe(ctx) // It has neither a channel nor a connection yet.
+	sub := client.Subscribe(ctx) // The subscription has neither a channel nor a connection yet.
 	unblock := context.AfterFunc(ctx, func() { _ = sub.Close() })
 	results := make(chan receiveResult)
-	received := make(chan struct{}) // closed when the last message was received
+	received := make(chan struct{}) // closed when receiveMessages has returned
 	defer s.runner.Release(func() {
 		if unblock() {
 			_ = sub.Close()
@@ -80,7 +80,7 @@ func (s *Store) listen(ctx context.Context, channel string, subscribed func(), h
 	}
 }
 
-// receiveResult is a message of the server, or the error that ends the connection.
+// receiveResult contains a message of the server, or the error that ends the connection.
 type receiveResult struct {
 	message any
 	err     error

@@ -12,11 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
-// writeScript publishes the record, and replaces or creates it. The server does not undo the
-// commands of a script that fails: so it publishes first, for which the user may lack permission.
-// Clients receive the message after the script. All values are text, because Lua's
-// numbers are not exact enough. The driver retries a request whose reply was lost; the retry
-// finds its own version in the record, and succeeds.
+// writeScript publishes the record, and replaces or creates it. The script publishes first, because the
+// user may lack the permission to publish, and the server does not undo the commands of a script that
+// fails. Clients receive the message after the script. All values are text, because Lua's numbers are
+// not exact enough. The driver retries a request whose reply was lost; the retry finds its own version
+// in the record, and succeeds.
 //
 // ARGV contains the channel, the epoch and the version to replace (empty to create the record),
 // the message without its time, and the fields of the record, beginning with the version. The

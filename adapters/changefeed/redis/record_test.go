@@ -53,7 +53,7 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	client := connect(t, proxy.Addr(), func(o *driver.Options) {
 		o.ReadTimeout = 100 * time.Millisecond
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if connections.Add(1) > 1 { // The replies of the first connection are lost; others bypass the proxy.
+			if connections.Add(1) > 1 { // Only the first connection uses the proxy, which loses its replies.
 				addr = server.Addr()
 			}
 			return (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -62,11 +62,11 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	key := newKey()
 	_, r := createRecord(t, connect(t, server.Addr(), nil), key)
 	s := newStore(t, client, key)
-	_, err := s.Read(fixture.Context(t)) // over the first connection
+	_, err := s.Read(fixture.Context(t)) // this request uses the first connection
 	require.NoError(t, err)
 	proxy.CutAnswers()
 	t.Cleanup(proxy.Heal)
-	r = fixture.Heartbeat(t, s, r) // sent twice, and applied once
+	r = fixture.Heartbeat(t, s, r) // the heartbeat is sent twice, and applied once
 	require.Greater(t, connections.Load(), int64(1))
 	now, err := newStore(t, connect(t, server.Addr(), nil), key).Read(fixture.Context(t))
 	require.NoError(t, err)

@@ -89,7 +89,7 @@ func unsafeFiles(ctx context.Context, server *redis.Client) ([]changefeed.Unsafe
 	if err != nil {
 		return nil, err
 	}
-	if appendOnly == unknown { // INFO, which more users may call, contains it as well.
+	if appendOnly == unknown { // INFO contains the setting as well, and more users may call it.
 		info, err := readInfo(ctx, server, "persistence")
 		if err != nil {
 			return nil, err
@@ -103,7 +103,7 @@ func unsafeFiles(ctx context.Context, server *redis.Client) ([]changefeed.Unsafe
 	}
 	if appendOnly != "yes" {
 		save, err := readSetting(ctx, server, "save")
-		if err != nil || save == "" { // The server keeps nothing, which is safe: see the package documentation.
+		if err != nil || save == "" { // A server that writes no file is safe, because it never restores an old record.
 			return nil, err
 		}
 		return []changefeed.UnsafeSetting{{

@@ -36,7 +36,8 @@ func TestStore_ClientOptions(t *testing.T) {
 	}
 }
 
-// TestElections runs the cases in parallel. The case that kills its server uses a separate one.
+// TestElections tests the contract of elections. The cases run in parallel; the one that kills its
+// server uses a separate server.
 func TestElections(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))

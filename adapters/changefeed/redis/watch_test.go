@@ -29,7 +29,7 @@ func TestFeed_WithoutReads(t *testing.T) {
 	leaderClient, followerClient := connect(t, server.Addr(), nil), connect(t, server.Addr(), nil)
 	leader, r := createRecord(t, leaderClient, key)
 	f := fixture.SubscribeTo(t, newStore(t, followerClient, key, redis.WithQuiet(time.Hour)), r)
-	r = fixture.Heartbeat(t, leader, r) // The server knows the script afterwards.
+	r = fixture.Heartbeat(t, leader, r) // After this heartbeat the server knows the script.
 	fixture.AwaitRecord(t, f, r)
 	writes, reads := countRequests(leaderClient), countRequests(followerClient)
 	for range 20 {
@@ -93,7 +93,7 @@ func TestFeed_LostConnection(t *testing.T) {
 	client := connect(t, proxy.Addr(), func(o *driver.Options) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if dead.Load() {
-				<-healed // The network drops all packets.
+				<-healed // Wait, as if the network dropped all packets.
 				return nil, errors.New("no answer")
 			}
 			return (&net.Dialer{}).DialContext(ctx, network, addr)

@@ -40,7 +40,7 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	f := fixture.SubscribeTo(t, s, rec)
 	p.Cut()
 	p.Drop()
-	for range 40 { // more calls than the store runs in the background
+	for range 40 { // make more calls than the store runs in the background
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		start := time.Now()
 		_, err := s.Heartbeat(ctx, rec, fixture.Next(rec))
@@ -51,7 +51,7 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	}
 	fixture.RequireUnknownOutcome(t, fixture.AwaitError(t, f))
 	p.Heal()
-	require.Eventually(t, func() bool { // An earlier heartbeat may have been applied.
+	require.Eventually(t, func() bool { // Retry, because an earlier heartbeat may have been applied.
 		now, err := s.Read(fixture.Context(t))
 		if err == nil {
 			rec = now
@@ -72,7 +72,7 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.NoError(t, other.Close())
 	took := time.Since(start)
-	p.Heal() // Otherwise Close of the session would wait.
+	p.Heal() // Restore the network, because Close of the session would otherwise wait.
 	require.Less(t, took, 8*time.Second, "each Close takes at most two seconds, and longer on a busy machine")
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// errorKind is the meaning of an error of the server. For most kinds the driver has no error
-// types, but only the text.
+// errorKind is the meaning of an error of the server. The driver has no types for most kinds of errors,
+// so the kind follows from the text.
 type errorKind int
 
 const (
@@ -33,7 +33,7 @@ func errorKindOf(err error) errorKind {
 	var document documentError
 	text := ""
 	if err != nil {
-		// The text is followed by the query, which contains texts of the user.
+		// Remove the query after the text, because it contains texts of the user.
 		text, _, _ = strings.Cut(err.Error(), " in:\n")
 	}
 	has := func(parts ...string) bool {
@@ -76,7 +76,7 @@ func isRuntimeError(err error) bool {
 		errors.As(err, new(r.RQLNonExistenceError))
 }
 
-// adviceByKind contains the kinds of permanent failures, and how to resolve them.
+// adviceByKind contains advice on how to resolve permanent failures, by their kinds.
 var adviceByKind = map[errorKind]string{
 	permissionDenied:   "grant the session's user read and write on the table, and config on the database if the store must create the table",
 	invalidCredentials: "correct the user and password of the session",

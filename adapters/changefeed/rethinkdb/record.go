@@ -49,7 +49,7 @@ func decode(raw json.RawMessage) (changefeed.Record, error) {
 		return changefeed.Record{}, store.NotRecord(err)
 	}
 	if d.Version == "" {
-		return changefeed.Record{}, store.NotRecord(errors.New("its field version is missing or empty"))
+		return changefeed.Record{}, store.NotRecord(errors.New("the field version is missing or empty"))
 	}
 	rec, err := d.Record()
 	if err == nil {
@@ -84,7 +84,7 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 	doc := encode(blank)
 	doc["id"] = s.key
 	for {
-		// If the table exists, the permission to create it is not required.
+		// Insert first: if the table exists, the permission to create it is not required.
 		_, err := s.write(ctx, s.tableTerm().Insert(doc, r.InsertOpts{Durability: "hard", Conflict: "error"}))
 		kind := errorKindOf(err)
 		switch {
@@ -105,7 +105,7 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 			return err
 		}
 		switch errorKindOf(err) {
-		case alreadyExists, noDatabase, noTable, ambiguousTable: // Another client has changed the tables.
+		case alreadyExists, noDatabase, noTable, ambiguousTable: // Retry, because another client has changed the tables.
 		default:
 			if err != nil && !isUnavailable(err) {
 				return err
@@ -131,7 +131,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 	if err := checkNumbers(next); err != nil {
 		return changefeed.Record{}, err
 	}
-	// A missing field is null, which is not equal to any text.
+	// has also returns false for a missing field, because that is null, which is not equal to any text.
 	has := func(row r.Term, field, value string) r.Term { return row.Field(field).Default(nil).Eq(value) }
 	got, err := s.write(ctx, s.tableTerm().Get(s.key).Update(func(row r.Term) any {
 		return r.Branch(

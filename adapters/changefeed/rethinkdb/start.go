@@ -23,7 +23,7 @@ func (s *Store) checkTable(ctx context.Context) error {
 	raw, err := s.query(ctx, s.tableTerm().Get(s.key))
 	switch kind := errorKindOf(err); {
 	case kind == ambiguousTable && !s.withoutCreate:
-		return nil // Create removes the duplicates.
+		return nil // The duplicates are no error, because Create removes them.
 	case kind == ambiguousTable:
 		return s.runner.Unsuitable("there are several tables %s (%w); keep one of them, using their IDs in the table rethinkdb.table_config", s.tableName(), err)
 	case (kind == noDatabase || kind == noTable) && s.withoutCreate:
@@ -57,7 +57,7 @@ func (s *Store) checkConfig(ctx context.Context) error {
 	}
 	var config struct {
 		PrimaryKey string          `json:"primary_key"`
-		WriteAcks  json.RawMessage `json:"write_acks"` // WriteAcks is a list in old releases.
+		WriteAcks  json.RawMessage `json:"write_acks"` // WriteAcks is a text, or a list in old releases.
 		Shards     []struct{ Replicas []string }
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {

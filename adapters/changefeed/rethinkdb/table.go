@@ -49,13 +49,13 @@ func (s *Store) removeDuplicate(ctx context.Context, id string) error {
 		switch {
 		case err == nil && string(raw) == "0":
 			_, err = s.query(ctx, r.DB(s.database).TableDrop(name))
-		case isUnavailable(err): // The table was created recently.
+		case isUnavailable(err): // The table is not ready, because it was created recently.
 			if err := limit.Pause(ctx, pollInterval); err != nil {
 				return err
 			}
 			continue
 		}
-		if errorKindOf(err) == noTable { // Another client has dropped it.
+		if errorKindOf(err) == noTable { // Another client has dropped the table.
 			return nil
 		}
 		return err

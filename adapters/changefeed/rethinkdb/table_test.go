@@ -34,7 +34,7 @@ func TestCreate_Concurrently(t *testing.T) {
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs[:]...))
-		require.Eventually(t, func() bool { // The first table may be ready before the duplicates are removed.
+		require.Eventually(t, func() bool { // Wait, because the first table may be ready before the duplicates are removed.
 			rec, err := newStore(t, operator, table).Read(fixture.Context(t))
 			return err == nil && rec.Epoch == fixture.Blank().Epoch
 		}, fixture.Patience, 50*time.Millisecond)
@@ -50,7 +50,7 @@ func TestCreate_AmbiguousTable(t *testing.T) {
 	operator := connect(t, addr, nil)
 	_, _ = r.DBCreate(database).RunWrite(operator)
 	table := ""
-	for range 20 { // until the server has created several tables
+	for range 20 { // repeat until the server has created several tables
 		table = newTable(t, operator)
 		var all sync.WaitGroup
 		for range 4 {

@@ -52,7 +52,7 @@ func (s *Feeds) Changes(ctx context.Context, watch func(ctx context.Context, rep
 	case <-both.Done():
 	}
 	select {
-	case <-established: // Next returns later errors.
+	case <-established: // The watch is established. Later errors are returned by Next.
 		return c, nil
 	default:
 	}

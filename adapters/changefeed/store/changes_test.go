@@ -62,8 +62,8 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// TestChanges_Missed fails if changes are dropped without an error.
-func TestChanges_Missed(t *testing.T) {
+// TestChanges_DroppedChangesAreReported fails if changes are dropped without an error.
+func TestChanges_DroppedChangesAreReported(t *testing.T) {
 	table := memory.NewTable()
 	e, err := changefeed.NewElection(table.Store("election"))
 	require.NoError(t, err)

@@ -42,7 +42,7 @@ func NewDocument[N int64 | uint64 | float64](r changefeed.Record) Document[N] {
 	}
 }
 
-// Record returns the record in d. The error is that of [NotRecord].
+// Record returns the record in d. If there is none, the error is a result of [NotRecord].
 func (d Document[N]) Record() (changefeed.Record, error) {
 	isNatural := func(n N) bool { return n >= 0 && N(uint64(n)) == n }
 	r := changefeed.Record{
@@ -51,11 +51,11 @@ func (d Document[N]) Record() (changefeed.Record, error) {
 	}
 	switch {
 	case d.Format != Format:
-		return changefeed.Record{}, NotRecord(fmt.Errorf("its format is %q, not %q", d.Format, Format))
+		return changefeed.Record{}, NotRecord(fmt.Errorf("the format is %q, not %q", d.Format, Format))
 	case d.Epoch == "":
-		return changefeed.Record{}, NotRecord(errors.New("its epoch is missing or empty"))
+		return changefeed.Record{}, NotRecord(errors.New("the epoch is missing or empty"))
 	case !isNatural(d.Term) || !isNatural(d.Seq) || !isNatural(d.TTL) || r.TTL < 0:
-		return changefeed.Record{}, NotRecord(errors.New("its term, seq or ttl_ns is not a natural number"))
+		return changefeed.Record{}, NotRecord(errors.New("the term, seq or ttl_ns is not a natural number"))
 	}
 	return r, nil
 }

@@ -47,7 +47,7 @@ func (s *objectStore) Create(ctx context.Context, blank changefeed.Record) error
 	return s.runner.Do(ctx, "create", func(ctx context.Context) error {
 		_, err := s.request(ctx, http.MethodPut, blank, "If-None-Match", "*")
 		if errors.Is(err, changefeed.ErrConflict) {
-			return nil // The object exists.
+			return nil // The object exists already.
 		}
 		return err
 	})
@@ -75,7 +75,7 @@ func (s *objectStore) request(ctx context.Context, method string, r changefeed.R
 		if err != nil {
 			return changefeed.Record{}, err
 		}
-		body = io.NopCloser(bytes.NewReader(data)) // net/http cannot rewind it, so it does not send the write again.
+		body = io.NopCloser(bytes.NewReader(data)) // net/http cannot rewind this reader, so it does not send the write again.
 	}
 	request, err := http.NewRequestWithContext(ctx, method, s.url, body)
 	if err != nil {
@@ -109,8 +109,9 @@ func (s *objectStore) request(ctx context.Context, method string, r changefeed.R
 	return r, nil
 }
 
-// A complete store: an object storage with conditional requests. It cannot notify clients, so Poll
-// adds a feed that reads the object at an interval. The tests of package storetest pass for this store.
+// This example is a complete store: an object storage with conditional requests. It cannot notify
+// clients, so Poll adds a feed that reads the object at an interval. The tests of package storetest
+// pass for this store.
 func Example() {
 	bucket := newBucket() // an *http.Client for a storage in this process
 	s, err := newObjectStore(bucket, "http://bucket/election", 50*time.Millisecond)

@@ -117,7 +117,7 @@ func (f *feed) Close() error {
 func (f *feed) run() {
 	defer close(f.done)
 	f.err = f.runWatches()
-	close(f.ended) // Readers do not wait for the driver.
+	close(f.ended) // Close ended first, so that readers do not wait for the driver.
 	f.watches.Wait()
 }
 
@@ -187,7 +187,8 @@ func (f *feed) runWatch() error {
 	}
 }
 
-// readInterval returns how long the feed waits for a report before it reads the record.
+// readInterval returns the time for which the feed waits for a report of the watch before it reads the
+// record.
 func (f *feed) readInterval() time.Duration {
 	if !f.timely || !f.unreportedSince.IsZero() || time.Now().Before(f.lateUntil) {
 		return f.feeds.quiet / lateReads
@@ -221,7 +222,7 @@ func (f *feed) handleReport(e changefeed.Event, first bool) error {
 		_, err := f.readRecord()
 		return err
 	}
-	alreadyRead := !f.unreportedSince.IsZero() // A read has shown this write already, or a later one.
+	alreadyRead := !f.unreportedSince.IsZero() // alreadyRead reports that a read has already shown this write or a later one.
 	f.unreportedSince = time.Time{}
 	changed := false
 	switch {
@@ -229,7 +230,7 @@ func (f *feed) handleReport(e changefeed.Event, first bool) error {
 		f.lastIsRead = false
 		changed = f.deliver(e)
 	case e != (changefeed.Event{}) && !e.Hint && f.lastIsRead && f.inEpoch(e) && e.Record.Seq <= f.last.Record.Seq:
-		// A read was faster than the watch.
+		// The watch reports a write that a read has already shown.
 	default:
 		var err error
 		if changed, err = f.readRecord(); err != nil {
@@ -254,7 +255,7 @@ func (f *feed) readRecord() (changed bool, err error) {
 	}
 	e := changefeed.Event{Record: r, Missing: err != nil}
 	confirmsHint := f.last.Hint && f.inEpoch(e) && r.Seq == f.last.Record.Seq && r.Version == f.last.Record.Version
-	changed = f.deliver(e) && !confirmsHint // The watch has reported a hint of this write.
+	changed = f.deliver(e) && !confirmsHint // If e confirms a hint, the watch has reported this write.
 	f.lastIsRead = f.lastIsRead || changed
 	return changed, nil
 }
@@ -282,8 +283,9 @@ func (f *feed) isLater(e changefeed.Event) bool {
 	return !f.started || f.inEpoch(e) && e.Record.Seq > f.last.Record.Seq
 }
 
-// isRepeated reports whether e adds nothing to the last event. A record that was read after a hint of
-// it confirms the hint. If a write was lost in a failover, its Seq is used again with another version.
+// isRepeated reports whether e adds nothing to the last event. A record that was read after a hint with
+// the same content is not a repetition, because it confirms the hint. Neither is a record with the same
+// Seq and another version: if a write was lost in a failover, its Seq is used again.
 func (f *feed) isRepeated(e changefeed.Event) bool {
 	r, last := e.Record, f.last.Record
 	switch {

@@ -154,7 +154,7 @@ func TestFeed_LateWatch(t *testing.T) {
 		name  string
 		delay func(time.Time) time.Time
 		lag   time.Duration
-		// The feed must not read or watch more often.
+		// reads and watches are the greatest permitted numbers of reads and watches.
 		reads, watches int
 	}{
 		{"OnTime", promptly, time.Millisecond, 4, 1},
@@ -181,7 +181,7 @@ func TestFeed_SilentWatch(t *testing.T) {
 		begin := time.Now()
 		silent := func(written time.Time) time.Time {
 			if since := written.Sub(begin); since > 10*time.Second && since < 12*time.Second {
-				return time.Time{} // The watch reports nothing from this write on.
+				return time.Time{} // From this write on, the watch reports nothing.
 			}
 			return promptly(written)
 		}
@@ -365,9 +365,9 @@ func TestFeed_DeliversReportedRecords(t *testing.T) {
 	})
 }
 
-// TestFeed_UnclearReports fails if a report that may not be later than the last event does not cause a
+// TestFeed_UnclearReportsCauseRead fails if a report that may not be later than the last event does not cause a
 // read, or the result of the read is not delivered.
-func TestFeed_UnclearReports(t *testing.T) {
+func TestFeed_UnclearReportsCauseRead(t *testing.T) {
 	other, again := recordWithSeq(9), recordWithSeq(5)
 	other.Epoch, again.Version = "another", "another"
 	for name, e := range map[string]changefeed.Event{
@@ -389,7 +389,7 @@ func TestFeed_UnclearReports(t *testing.T) {
 				s.reports <- e
 				requireNoEvent(t, feed)
 				s.requireReads(t, 1)
-				s.set(recordWithSeq(3), nil) // The store has returned to an older state.
+				s.set(recordWithSeq(3), nil) // Now the store has returned to an older state.
 				s.reports <- e
 				require.Equal(t, changefeed.Event{Record: recordWithSeq(3)}, nextEvent(t, feed))
 				s.requireReads(t, 2)
@@ -483,8 +483,8 @@ func TestFeed_HintBeforeFirstEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_LateReader fails if a reader that is late receives more than the newest event.
-func TestFeed_LateReader(t *testing.T) {
+// TestFeed_LateReaderReceivesNewestEvent fails if a reader that is late receives more than the newest event.
+func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(100) {
 			s.reports <- changefeed.Event{Record: recordWithSeq(seq + 1)}
@@ -515,8 +515,8 @@ func TestFeed_WatchReturns(t *testing.T) {
 	})
 }
 
-// TestFeed_EndsWithError fails if an error of the watch or of a read does not end the feed, also if there
-// is an unread event.
+// TestFeed_EndsWithError fails if an error of the watch or of a read does not end the feed, even if
+// there is an unread event.
 func TestFeed_EndsWithError(t *testing.T) {
 	failed := errors.New("failed")
 	for name, fail := range map[string]func(s *scriptedWatch){
@@ -537,9 +537,10 @@ func TestFeed_EndsWithError(t *testing.T) {
 }
 
 // TestFeed_ReadsPerHeartbeat fails if a feed whose watch reports every write promptly reads the record
-// more than three times per heartbeat, also if the reports are hints or contain no record.
+// more than three times per heartbeat, even if the reports are hints or contain no record.
 func TestFeed_ReadsPerHeartbeat(t *testing.T) {
-	const heartbeat, heartbeats = 5700 * time.Millisecond, 100 // Two reads are due after the quiet time.
+	// The interval is so long that two reads per heartbeat are due after the quiet time.
+	const heartbeat, heartbeats = 5700 * time.Millisecond, 100
 	for name, report := range map[string]func(changefeed.Record) changefeed.Event{
 		"Record": func(r changefeed.Record) changefeed.Event { return changefeed.Event{Record: r} },
 		"Hint":   func(r changefeed.Record) changefeed.Event { return changefeed.Event{Record: r, Hint: true} },
@@ -570,8 +571,8 @@ func TestFeed_ReadsPerHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFeed_NotEstablished fails if a watch that reports nothing at first does not end the feed.
-func TestFeed_NotEstablished(t *testing.T) {
+// TestFeed_EndsIfWatchReportsNothing fails if a watch that reports nothing at first does not end the feed.
+func TestFeed_EndsIfWatchReportsNothing(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()
 		_, err := feed.Next(t.Context())

@@ -22,7 +22,8 @@ type Feeds struct {
 	read  func(ctx context.Context) (changefeed.Record, error)
 	watch WatchFunc
 	quiet time.Duration
-	// readLimit is the time limit of a read of a feed. 0 means that read limits itself.
+	// readLimit is the time limit of a read of a feed. 0 means that the read function has a limit of
+	// its own.
 	readLimit time.Duration
 
 	// failed is the last error of the driver since the last success, or nil.
@@ -42,7 +43,8 @@ type failure struct {
 	time time.Time
 }
 
-// failureMemory is how long the error of an operation explains why later ones receive no answer.
+// failureMemory is the time for which the error of an operation is added to the errors of later
+// operations that receive no answer, to explain them.
 const failureMemory = time.Minute
 
 // WatchFunc watches a record. It blocks until ctx is done or the watch fails, and calls
@@ -184,10 +186,11 @@ func (s *Feeds) WrapError(ctx context.Context, operation string, err error, mean
 	}
 	means := meaning(err)
 	switch last := s.failed.Load(); {
-	case err != context.DeadlineExceeded && err != context.Canceled: //nolint:errorlint // a wrapped one contains the cause
+	case err != context.DeadlineExceeded && err != context.Canceled: //nolint:errorlint // an error that wraps that of the context contains a cause
 		s.failed.Store(&failure{err, time.Now()})
 	case last != nil && time.Since(last.time) < failureMemory:
-		err = fmt.Errorf("%w (the last error was: %v)", err, last.err) // not wrapped: it belongs to another operation
+		// last.err is not wrapped, because it belongs to another operation.
+		err = fmt.Errorf("%w (the last error was: %v)", err, last.err)
 	}
 	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
 		err = fmt.Errorf("%w: %w", done, err)

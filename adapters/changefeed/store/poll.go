@@ -44,7 +44,7 @@ func Poll(store CompareAndSet, interval time.Duration) (changefeed.Store, error)
 	}
 	p := &polled{CompareAndSet: store, interval: interval}
 	p.feeds = NewFeeds(p.read, p.watch, 0)
-	p.feeds.readLimit = 0 // read limits each attempt; the pauses between them can be of any length.
+	p.feeds.readLimit = 0 // The method read limits each attempt, and the pauses between the attempts can have any length.
 	return p, nil
 }
 
@@ -76,8 +76,8 @@ const (
 	readAttempts = 3
 )
 
-// read reads the record for a feed, again if that fails. With other stores a failed feed means a lost
-// connection; with a polled one any read can fail.
+// read reads the record for a feed, and retries a read that fails, because any read of a polled store
+// can fail. The failed feed of another store means a lost connection.
 func (p *polled) read(ctx context.Context) (changefeed.Record, error) {
 	for attempt := 1; ; attempt++ {
 		limited, cancel := context.WithTimeout(ctx, max(p.interval, minReadLimit))

@@ -40,7 +40,7 @@ func TestPoll_Contract(t *testing.T) { storetest.Run(t, polledBackend, storetest
 func TestPoll_Election(t *testing.T) { storetest.RunElection(t, polledBackend, storetest.FakeTime()) }
 
 // TestPoll_FailedReads fails if a failed read ends the feed of a polled store, if a feed does not end
-// with the error of the third in a row, or if reads are not limited.
+// with the error of the third failed read in a row, or if reads are not limited.
 func TestPoll_FailedReads(t *testing.T) {
 	errRead := errors.New("the connection was reset")
 	for name, c := range map[string]struct {
@@ -91,7 +91,7 @@ func TestPoll_FailedReads(t *testing.T) {
 				require.NoError(t, err)
 				limited, cancel := context.WithTimeout(t.Context(), 100*interval)
 				defer cancel()
-				_, err = f.Next(limited) // It waits until limited is done, unless the feed fails.
+				_, err = f.Next(limited) // Next waits until limited is done, unless the feed fails.
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.Error(t, limited.Err())
 			})

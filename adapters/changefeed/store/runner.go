@@ -22,8 +22,8 @@ type Runner struct {
 	IgnoresContext bool
 }
 
-// WrapError adds the operation to err, and wraps it with the corresponding error of package
-// changefeed. ctx is that of the caller.
+// WrapError adds the operation to err, and wraps it with the corresponding error of package changefeed.
+// ctx is the context of the caller.
 func (r *Runner) WrapError(ctx context.Context, operation string, err error) error {
 	return r.Feeds.WrapError(ctx, r.Prefix+operation+r.Suffix, err, r.MeaningOf)
 }
@@ -43,7 +43,7 @@ func (r *Runner) Do(ctx context.Context, operation string, f func(ctx context.Co
 }
 
 // Read runs an operation that returns the record: a read, or a write of a record that was encoded with
-// [Encode]. Create and Heartbeat are for records in columns.
+// [Encode]. For records in columns, use Create and Heartbeat.
 func (r *Runner) Read(ctx context.Context, operation string, f func(ctx context.Context) (changefeed.Record, error)) (changefeed.Record, error) {
 	run := Run[changefeed.Record]
 	if r.IgnoresContext {
@@ -69,8 +69,8 @@ func (r *Runner) Create(ctx context.Context, operation string, blank changefeed.
 	})
 }
 
-// Heartbeat runs an operation that replaces prev by next, and returns the written record. It prepares
-// next as Create does.
+// Heartbeat runs an operation that replaces prev by next, and returns the written record. It gives next
+// a random version. If columns would change the record, the error wraps [changefeed.ErrUnsuitable].
 func (r *Runner) Heartbeat(ctx context.Context, operation string, prev, next changefeed.Record, replace func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)) (changefeed.Record, error) {
 	return r.Read(ctx, operation, func(ctx context.Context) (changefeed.Record, error) {
 		next, err := withVersion(next)

@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// election runs the candidates of one election. It reports two leaders and tokens that do not increase.
+// election runs the candidates of one election. It fails the test if there are two leaders, or if
+// tokens do not increase.
 type election struct {
 	testing.TB
 	suite *suite
@@ -42,7 +43,7 @@ func (s *suite) newElection(n int) *election {
 	s.Helper()
 	e := &election{TB: s.TB, suite: s, changed: make(chan struct{})}
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // Two leaders are found also while the case does not call the election.
+	go func() { // This goroutine finds two leaders even while the case does not call the election.
 		defer close(stopped)
 		for {
 			select {
@@ -133,14 +134,14 @@ func (e *election) receiveStatus(c *candidate, status leaderelection.Status) {
 
 func (c *candidate) isLeader() bool { return c.leadership != nil && c.leadership.Err() == nil }
 
-// checkLeaders reports two leaders. The caller must hold mu.
+// checkLeaders fails the test if there are two leaders. The caller must hold mu.
 func (e *election) checkLeaders() {
 	var first *candidate
 	for _, c := range e.candidates {
 		if !c.isLeader() {
 			continue
 		}
-		// The first leadership may have ended since it was checked, so it is checked again.
+		// Check the first leadership again, because it may have ended since it was checked.
 		if first != nil && first.isLeader() && !e.reported {
 			e.reported = true
 			e.Errorf("%s (token %d) and %s (token %d) are leaders at the same time",
@@ -194,8 +195,8 @@ func (e *election) await(what string, condition func() bool) {
 	}
 }
 
-// limit is how long a case waits for a state of the election. The wait ends as soon as the state
-// is reached, so a long limit costs time only if there is an error.
+// limit returns the time for which a case waits for a state of the election. The wait ends as soon as
+// the state is reached, so a long limit costs time only if there is an error.
 func (e *election) limit() time.Duration {
 	return 6*e.suite.backend.Patience + 20*e.suite.backend.Heartbeat
 }

@@ -70,13 +70,13 @@ func (s *flawedStore) Heartbeat(ctx context.Context, prev, next changefeed.Recor
 		next.Nominee = ""
 	case "Truncates":
 		next.Leader = next.Leader[:min(len(next.Leader), changefeed.MaxID-1)]
-	case "RejectsLongIDs": // longer ones than candidates can have; this is allowed
+	case "RejectsLongIDs": // the IDs are longer than those of candidates, so a store may reject them
 		if len(next.Leader) > changefeed.MaxID || len(next.Nominee) > changefeed.MaxID {
 			return prev, fmt.Errorf("%w: the ID is too long", changefeed.ErrUnsuitable)
 		}
 	case "RoundsTTL":
 		next.TTL = next.TTL.Round(time.Millisecond)
-	case "RoundsTerm": // as a database does that stores numbers as float32
+	case "RoundsTerm": // this flaw is that of a database that stores numbers as float32
 		next.Term = uint64(float32(next.Term))
 	case "SkipsUnchanged":
 		now, err := s.Store.Read(ctx)
@@ -158,7 +158,7 @@ func (f *flawedFeed) Next(ctx context.Context) (changefeed.Event, error) {
 	e, err := f.Feed.Next(ctx)
 	if err != nil {
 		if f.store.flaw == "FeedBreaks" {
-			f.Feed.Close() // because a context is done
+			f.Feed.Close() // the flaw: a context that is done closes the feed
 		}
 		return e, err
 	}
@@ -196,7 +196,7 @@ func (f *flawedFeed) Close() error {
 	return f.Feed.Close()
 }
 
-// TestCases_FindFlaws fails if the case that tests a property does not find a store without it.
+// TestCases_FindFlaws fails if a store that lacks a property passes the case that tests this property.
 func TestCases_FindFlaws(t *testing.T) {
 	for flaw, name := range map[string]string{
 		"CreateOverwrites":     "CreateKeepsRecord",
@@ -260,13 +260,13 @@ func runFlawedCase(t *testing.T, c storetest.Case, flaw string) (failures []stri
 			return &storetest.Backend{
 				New: func(testing.TB) changefeed.Store {
 					s := table.Store("election")
-					t.Cleanup(func() { _ = s.Close() }) // A flaw may prevent it.
+					t.Cleanup(func() { _ = s.Close() }) // A flaw may prevent that the case closes the store.
 					return &flawedStore{Store: s, table: table, flaw: flaw, mu: &mu, stop: stop}
 				},
 				Lose: func(testing.TB) { table.Lose("election") },
 			}
 		})
-		time.Sleep(time.Minute) // until all calls of the case have returned
+		time.Sleep(time.Minute) // wait until all calls of the case have returned
 	})
 	return failures
 }

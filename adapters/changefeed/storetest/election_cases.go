@@ -77,8 +77,8 @@ func testConcurrentStart(s *suite) {
 }
 
 // testResign requires that the next candidate becomes leader immediately after Resign, and not after an
-// election timeout. A single hand-over can take as long as that if the machine is busy; several in
-// succession cannot, unless candidates wait for the timeout.
+// election timeout. A single hand-over can take as long as an election timeout if the machine is busy;
+// several in succession cannot, unless candidates wait for the timeout.
 func testResign(s *suite) {
 	e := s.newElection(3)
 	limit := time.Now().Add(e.limit())
@@ -94,7 +94,7 @@ func testResign(s *suite) {
 		if time.Now().After(limit) {
 			s.Fatalf("after Resign there is no leader for %v, an election timeout", d)
 		}
-		e.join(fmt.Sprint("successor ", i)) // There are three candidates again.
+		e.join(fmt.Sprint("successor ", i)) // Replace the candidate that has resigned.
 	}
 }
 
@@ -115,8 +115,8 @@ func testTransfer(s *suite) {
 				leader = target
 				break
 			}
-			// A candidate that does not claim the record within an election timeout loses its
-			// priority, as happens when the machine is busy.
+			// Try again, because a candidate on a busy machine may not claim the record within an
+			// election timeout, and then loses its priority.
 			if !errors.Is(err, changefeed.ErrNotTransferred) || tries == 5 {
 				s.Fatalf("%v, in attempt %d", err, tries)
 			}
@@ -164,7 +164,8 @@ func testPrefer(s *suite) {
 func testEndAndRestart(s *suite) {
 	e := s.newElection(3)
 	e.awaitLeader()
-	// On a busy machine EndElection may return before the store has answered, and continues.
+	// On a busy machine EndElection may return before the store has answered, and continue in the
+	// background.
 	if err := e.candidates[0].EndElection(); err != nil && !errors.Is(err, leaderelection.ErrUnconfirmed) {
 		s.Fatalf("EndElection: %v", err)
 	}
@@ -241,7 +242,7 @@ func testServerRestart(s *suite) {
 	e.awaitLeader()
 	for range 2 {
 		s.backend.Restart(s)
-		time.Sleep(3 * s.backend.Heartbeat) // The leader from before the restart may have a valid lease.
+		time.Sleep(3 * s.backend.Heartbeat) // Wait until the lease of the leader before the restart has expired.
 		e.awaitStableLeader()
 	}
 }

@@ -28,15 +28,15 @@ type Faults struct {
 
 	// Lag is the maximum delay of an event.
 	Lag time.Duration
-	// These are probabilities for each event: that the feed ends with an error instead,
-	// that it delivers nothing from then on, that the event is delivered twice, and that
-	// it is delivered after its successor.
+	// The following are probabilities for each event: that the feed ends with an error instead, that it
+	// delivers nothing from then on, that the event is delivered twice, and that it is delivered after
+	// its successor.
 	FeedCut, FeedSilence, FeedRepeat, FeedReorder float64
 }
 
-// Faulty is a client of a store behind a faulty network, for tests of elections, stores and programs that use
-// them, also in bubbles of testing/synctest. It implements [changefeed.Store], but delivers no changes of other data. Its methods may be called from
-// any goroutine.
+// Faulty is a client of a store behind a faulty network, for tests of elections, stores and programs
+// that use them, which may run in bubbles of testing/synctest. It implements [changefeed.Store], but
+// delivers no changes of other data. Its methods may be called from any goroutine.
 type Faulty struct {
 	changefeed.NoChanges
 
@@ -156,7 +156,7 @@ func (f *Faulty) request(ctx context.Context, call func(context.Context) error) 
 	go func() {
 		defer f.calls.Done()
 		if f.untilHealed() != nil || !f.sleep(faults.requestDelay) || f.untilHealed() != nil {
-			return // The request is lost.
+			return // The request is lost, so there is no response.
 		}
 		if faults.before {
 			response <- ErrInjected
@@ -185,7 +185,7 @@ func (f *Faulty) request(ctx context.Context, call func(context.Context) error) 
 	}
 }
 
-// requestValue is request for a call that returns a value.
+// requestValue sends a request like the method request, for a call that returns a value.
 func requestValue[T any](ctx context.Context, f *Faulty, call func(context.Context) (T, error)) (T, error) {
 	values := make(chan T, 1)
 	err := f.request(ctx, func(ctx context.Context) error {

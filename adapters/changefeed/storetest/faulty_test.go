@@ -65,7 +65,8 @@ func TestFaulty_Requests(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults
 		err    error
-		// Seq when the call has returned, and later.
+		// returned is the Seq of the record when the call has returned, and later the Seq after some
+		// time.
 		returned, later uint64
 	}{
 		"Before": {storetest.Faults{Before: 1}, storetest.ErrInjected, 1, 1},

@@ -60,7 +60,7 @@ func (s *suite) awaitEvent(f changefeed.Feed, r changefeed.Record) {
 	}
 }
 
-// testFeedFirstEvent requires that the first event is the current record, or that it is missing.
+// testFeedFirstEvent requires that the first event is the current record, or says that there is none.
 func testFeedFirstEvent(s *suite) {
 	st := s.newStore()
 	if e := s.nextEvent(s.subscribe(st)); !e.Missing {
@@ -91,7 +91,7 @@ func testFeedLastWrite(s *suite) {
 			s.awaitEvent(f, r)
 		}
 	}
-	// A single write, so that no later write can cause its delivery.
+	// Write only once, so that no later write can cause the delivery.
 	r = s.heartbeat(other, r, nil)
 	for _, f := range feeds {
 		s.awaitEvent(f, r)
@@ -108,7 +108,7 @@ func testFeedContext(s *suite) {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		var err error
 		for returnsWithin(callLimit+50*time.Millisecond, func() { _, err = f.Next(ctx) }) {
-			if err != nil { // The feed may repeat events before.
+			if err != nil { // The feed may repeat events before it returns the error.
 				break
 			}
 		}
@@ -145,7 +145,7 @@ func testFeedOutlivesContext(s *suite) {
 	cancel()
 	ctx, cancel = context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	for err == nil { // The feed may repeat events.
+	for err == nil { // Skip events that the feed repeats.
 		_, err = f.Next(ctx)
 	}
 	s.requireError("Next without a write, after the context of Subscribe is done", err, context.DeadlineExceeded)
@@ -181,13 +181,13 @@ func (s *suite) requireUnblocks(what string, end func(), next func() error) {
 	ended := make(chan error, 1)
 	go func() {
 		for {
-			if err := next(); err != nil { // The feed may repeat events before.
+			if err := next(); err != nil { // The feed may repeat events before the error.
 				ended <- err
 				return
 			}
 		}
 	}()
-	time.Sleep(20 * time.Millisecond) // Usually next waits by now. It must return in any case.
+	time.Sleep(20 * time.Millisecond) // After this pause, next usually waits. It must return in any case.
 	if !returnsWithin(closeLimit, end) {
 		s.Fatalf("%s has not returned within two seconds", what)
 	}
@@ -317,7 +317,7 @@ func testGoroutineLeaks(s *suite) {
 			s.Fatalf("Changes: %v", err)
 		}
 	}
-	for range 3 { // The driver may start goroutines for its first calls.
+	for range 3 { // Make some calls first, for which the driver may start goroutines.
 		openAndClose()
 	}
 	const n = 20
@@ -359,7 +359,7 @@ func testRestart(s *suite) {
 		pause(ctx)
 	}
 	switch {
-	case errors.Is(err, changefeed.ErrConflict): // The response to an earlier attempt was lost.
+	case errors.Is(err, changefeed.ErrConflict): // An earlier attempt, whose response was lost, has written the record.
 		if written = s.read(st); written.Seq != next.Seq || written.Leader != next.Leader {
 			s.Fatalf("after the restart the record is %+v, but %+v was acknowledged", written, r)
 		}

@@ -38,7 +38,7 @@ const (
 // again, and another candidate must become leader afterwards.
 func RunPartitions(t testing.TB, connect func(t testing.TB) Client, restart func()) {
 	t.Helper()
-	p := &partitions{started: make(chan tenure, 1000)} // more than there are leaderships
+	p := &partitions{started: make(chan tenure, 1000)} // the capacity is greater than the number of leaderships
 	var running sync.WaitGroup
 	clients := make([]Client, partitionClients)
 	elections := make([]*changefeed.Election, partitionClients)
@@ -90,17 +90,16 @@ type partitions struct {
 	tenures []tenure
 }
 
-// tenure is the part of a leadership in which the leader has acted: from the number of its first
-// action to that of its last action.
+// tenure is the part of a leadership in which the leader has acted, from the number of its first action
+// to that of its last one.
 type tenure struct {
 	candidate   int
 	token       int64
 	first, last uint64
 }
 
-// nextLeader waits for a leader with a greater token than that of last that is another
-// candidate. A candidate may lose and regain its leadership without a fault if the machine is
-// busy.
+// nextLeader waits for another leader than that of the tenure last, with a greater token. A candidate
+// may lose and regain its leadership without a fault if the machine is busy.
 func (p *partitions) nextLeader(t testing.TB, last tenure) tenure {
 	t.Helper()
 	limit := time.After(partitionLimit)
@@ -128,7 +127,9 @@ func (p *partitions) act(candidate int, e *changefeed.Election) {
 		known = l
 		record := tenure{candidate: candidate, token: l.Token()}
 		for {
-			action := p.actions.Add(1) // The candidate was leader at this time if it still is.
+			// Number the action before the check: a candidate that is leader afterwards was leader at
+			// this number.
+			action := p.actions.Add(1)
 			if l.Err() != nil {
 				break
 			}
@@ -139,7 +140,7 @@ func (p *partitions) act(candidate int, e *changefeed.Election) {
 			time.Sleep(time.Millisecond)
 		}
 		if record.first == 0 {
-			continue // The leadership was lost before the first action.
+			continue // Skip a leadership that was lost before the first action.
 		}
 		p.mu.Lock()
 		p.tenures = append(p.tenures, record)

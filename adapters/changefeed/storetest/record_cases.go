@@ -131,7 +131,7 @@ func testCompareAndSet(s *suite) {
 	s.awaitRead(other, second)
 	third := s.heartbeat(other, second, func(r *changefeed.Record) { r.Leader = "two" })
 	s.awaitRead(st, third)
-	s.heartbeat(st, s.read(st), nil) // The version that Read returns is valid as well.
+	s.heartbeat(st, s.read(st), nil) // Heartbeat must accept the version that Read returns as well.
 }
 
 // testUnchangedHeartbeat requires that Heartbeat writes even if only Seq differs.
@@ -209,7 +209,7 @@ func testDeletedRecord(s *suite) {
 	}
 	r := s.read(st)
 	s.requireSame("the record that was created again", r, blank)
-	for range 3 { // Versions that count the writes of a record repeat now.
+	for range 3 { // Write as often as before, so that versions that count the writes of a record would repeat.
 		for _, old := range []changefeed.Record{first, second} {
 			if written, err := st.Heartbeat(s.ctx(), old, old); err == nil {
 				s.Fatalf("a version of the deleted record is replaced in the record created later: %+v", written)
@@ -282,5 +282,5 @@ func testClosedStore(s *suite) {
 	} else {
 		s.requireError("Subscribe after Close", err, changefeed.ErrClosed)
 	}
-	s.awaitRead(s.newStore(), r) // Other stores of the record are not affected.
+	s.awaitRead(s.newStore(), r) // Closing a store must not affect other stores of the record.
 }

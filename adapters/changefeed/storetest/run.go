@@ -138,7 +138,7 @@ type suite struct {
 	backend *Backend
 }
 
-// These limits are longer than those of the contract, because a machine may be busy.
+// These time limits are longer than those of the contract, because a machine may be busy.
 const (
 	// callLimit limits calls that must not wait for a server.
 	callLimit = 10 * time.Second
@@ -195,7 +195,7 @@ func (s *suite) read(st changefeed.Store) changefeed.Record {
 	return r
 }
 
-// awaitRead waits until st reads r, because reads may be late.
+// awaitRead waits until a read of st returns r, because reads may return older states.
 func (s *suite) awaitRead(st changefeed.Store, r changefeed.Record) {
 	s.Helper()
 	var last changefeed.Record

@@ -20,17 +20,17 @@ func memoryBackend(testing.TB) *storetest.Backend {
 		Lose:    func(testing.TB) { table.Lose("election") },
 		Put:     func(_ testing.TB, name string) { table.Put(name, 1) },
 		Is:      func(change any, name string) bool { return change == memory.Change{Key: name, Value: 1} },
-		Restart: func(testing.TB) {}, // There is no server that could lose data.
+		Restart: func(testing.TB) {}, // A restart does nothing, because there is no server that could lose data.
 	}
 }
 
-// TestRun fails if a case reports a problem of a correct store.
+// TestRun fails if a case fails for a correct store.
 func TestRun(t *testing.T) { storetest.Run(t, memoryBackend, storetest.FakeTime()) }
 
 // TestRun_RealTime fails if a case works only in fake time.
 func TestRun_RealTime(t *testing.T) { storetest.Run(t, memoryBackend) }
 
-// TestRunElection fails if a case reports a problem of elections on a correct store.
+// TestRunElection fails if a case fails for elections on a correct store.
 func TestRunElection(t *testing.T) {
 	storetest.RunElection(t, memoryBackend, storetest.FakeTime())
 }

@@ -29,10 +29,10 @@ func parseAddress(cfg Config) (open driver, a address, err error) {
 	if err != nil {
 		var parse *url.Error
 		if errors.As(err, &parse) {
-			err = parse.Err // It does not contain the whole address.
+			err = parse.Err // parse.Err does not contain the address, and so no password, unlike err.
 		}
 		if strings.ContainsAny(cfg.URL, "@?") {
-			// The part in the error can be a part of a password.
+			// Replace the error, because the part of the address in it can be a part of a password.
 			err = errors.New("not a valid URL; special characters in a password must be escaped, / as %2F for example")
 		}
 		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalid, err)

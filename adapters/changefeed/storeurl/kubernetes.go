@@ -30,7 +30,7 @@ func (h debugHandler) Enabled(ctx context.Context, _ slog.Level) bool {
 }
 
 func (h debugHandler) Handle(ctx context.Context, r slog.Record) error {
-	if !h.Enabled(ctx, slog.LevelDebug) { // klog does not ask before it logs an error.
+	if !h.Enabled(ctx, slog.LevelDebug) { // Check the level here, because klog does not call Enabled before it logs an error.
 		return nil
 	}
 	r.Level, r.Message = slog.LevelDebug, "kubernetes: "+r.Message
@@ -66,7 +66,8 @@ func openKubernetes(a address) (connector, error) {
 	open := func(config *rest.Config) (changefeed.Store, error) {
 		return kubernetes.NewStore(config, a.url.Host, a.config.Election)
 	}
-	if s, err := open(&rest.Config{Host: "http://localhost"}); err == nil { // It checks the names.
+	if s, err := open(&rest.Config{Host: "http://localhost"}); err == nil {
+		// Opening the store without a server checks the names.
 		_ = s.Close()
 	} else {
 		return nil, err

@@ -31,7 +31,8 @@ func openMongoDB(a address) (connector, error) {
 	if database == "" {
 		return nil, errors.New("no database: expected mongodb://host/database")
 	}
-	// Options of mongodb+srv addresses are requested from name servers.
+	// Parse the address later, because the options of mongodb+srv addresses are requested from name
+	// servers.
 	cfg := sync.OnceValues(func() (*options.ClientOptions, error) {
 		cfg := options.Client().ApplyURI(a.driverURL())
 		if a.config.TLS != nil {
@@ -93,7 +94,7 @@ func checkMongoDBLogin(a *address, direct bool) error {
 	if err := a.checkSecurity(parameters...); err != nil {
 		return err
 	}
-	for _, p := range parameters { // They do not differ.
+	for _, p := range parameters { // checkSecurity has checked that all parameters have the same meaning
 		secure = p.Security == transport.TLS
 	}
 	login := a.login("MongoDB", "password or other credential", sends, secure)

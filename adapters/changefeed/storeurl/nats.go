@@ -29,7 +29,8 @@ func openNATS(a address) (connector, error) {
 		return nil, err
 	}
 	options := []natsclient.Option{
-		// The client waits for a server that is not running, or that rejects the credentials.
+		// With these options, the client waits for a server that is not running, or that rejects the
+		// credentials.
 		natsclient.RetryOnFailedConnect(true), natsclient.MaxReconnects(-1), natsclient.IgnoreAuthErrorAbort(),
 		natsclient.ReconnectWait(250 * time.Millisecond),
 	}
@@ -38,7 +39,8 @@ func openNATS(a address) (connector, error) {
 	case isUser:
 		options = append(options, natsclient.UserInfo(user, password))
 	case user != "":
-		options = append(options, natsclient.Token(user)) // as the client does for such a URL
+		// The client does the same with a URL that has a user without a password.
+		options = append(options, natsclient.Token(user))
 	}
 	login := a.login("NATS", "password or token", user+password != "", a.url.Scheme == "tls")
 	if err := login.Check(); err != nil {

@@ -28,7 +28,7 @@ func openPostgres(a address) (connector, error) {
 		return nil, err
 	}
 	if a.config.Password != "" {
-		a.query.Del("password") // pgx prefers it to the password before the host.
+		a.query.Del("password") // Remove this parameter, which pgx prefers to the password before the host.
 	}
 	if err := checkSSLMode(&a); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func parsePostgres(a *address) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(a.driverURL())
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
-		parse.ConnString = Redacted(parse.ConnString) // The error contains it.
+		parse.ConnString = Redacted(parse.ConnString) // The text of the error contains the address.
 	}
 	return cfg, err
 }

@@ -35,16 +35,16 @@ func openRedis(a address) (connector, error) {
 	if err := login.Check(); err != nil {
 		return nil, err
 	}
-	if login.OnlyLocal() { // Otherwise a server can move connections to another server.
+	if login.OnlyLocal() { // Disable maintenance notifications, by which a server can move connections to another server.
 		cfg.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	}
 	if secure := a.tlsConfig(a.url.Hostname()); secure != nil {
 		cfg.TLSConfig = secure
 	}
-	// Otherwise a request whose context is done keeps a connection until the client's timeouts.
+	// Without this, a request whose context is done keeps its connection until the client's timeouts.
 	cfg.ContextTimeoutEnabled = true
-	// Requests are repeated. With more attempts to connect for each, the context of a request would
-	// end before the driver returns the reason.
+	// One attempt to connect is enough, because requests are repeated. With more attempts, the context
+	// of a request would end before the driver returns the reason.
 	cfg.DialerRetries = 1
 	return func(context.Context) (*Opener, error) {
 		client := redisclient.NewClient(cfg)

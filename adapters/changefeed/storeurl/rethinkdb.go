@@ -79,7 +79,7 @@ func checkServer(ctx context.Context, address string, config *tls.Config) error 
 		host, _, _ := net.SplitHostPort(address)
 		conn = tls.Client(plain, transport.ForServer(config, host))
 	}
-	_, err = conn.Write([]byte{0xc3, 0xbd, 0xc2, 0x34}) // the version of the protocol
+	_, err = conn.Write([]byte{0xc3, 0xbd, 0xc2, 0x34}) // this is the version of the protocol
 	if err == nil {
 		_, err = conn.Read(make([]byte, 1))
 	}

@@ -172,7 +172,7 @@ func Open(ctx context.Context, cfg Config) (*Opener, error) {
 		err    error
 	}
 	results := make(chan result)
-	go func() { // Some drivers do not observe a context while they connect.
+	go func() { // Connect on a separate goroutine, because some drivers do not observe a context while they connect.
 		o, err := connect(ctx)
 		select {
 		case results <- result{o, err}:

@@ -174,7 +174,7 @@ func TestCheck_Credentials(t *testing.T) {
 		{URL: "mysql://me:secret@host/db?tls=skip-verify"},
 		{URL: "mysql://me:secret@host/db", TLS: new(tls.Config)},
 		{URL: "mysql://me:secret@host/db", AllowPlainCredentials: true},
-		{URL: "postgres://me:secret@host/db"}, // uses verify-full
+		{URL: "postgres://me:secret@host/db"}, // the default is verify-full
 		{URL: "postgres://me:secret@host/db?sslmode=disable"},
 	} {
 		c.Election = "jobs"
@@ -195,9 +195,10 @@ func TestCheck_Credentials(t *testing.T) {
 	}
 }
 
-// TestOpen_PostgresDowngrade fails if a password is sent to a server that answers that it does not support TLS,
-// although not all servers are on this machine, unless the address contains sslmode.
-func TestOpen_PostgresDowngrade(t *testing.T) {
+// TestOpen_PostgresRejectsDowngradeOfTLS fails if a password is sent to a server that answers that it
+// does not support TLS, although not all servers are on this machine, unless the address contains
+// sslmode.
+func TestOpen_PostgresRejectsDowngradeOfTLS(t *testing.T) {
 	for mode, sent := range map[string]bool{"": false, "sslmode=": false, "sslmode=prefer": true, "sslmode=disable": true, "sslmode=require": false} {
 		passwords := make(chan string, 1)
 		_, port, err := net.SplitHostPort(servePostgres(t, passwords))
@@ -261,9 +262,9 @@ func TestOpen_NATSToken(t *testing.T) {
 	require.Contains(t, <-lines, `"auth_token":"secret"`)
 }
 
-// TestOpen_NATSDiscovery fails if credentials are sent without TLS to a server that a local server names,
-// unless AllowPlainCredentials is set.
-func TestOpen_NATSDiscovery(t *testing.T) {
+// TestOpen_NATSNoCredentialsToDiscoveredServer fails if credentials are sent without TLS to a server
+// that a local server names, unless AllowPlainCredentials is set.
+func TestOpen_NATSNoCredentialsToDiscoveredServer(t *testing.T) {
 	for _, allow := range []bool{false, true} {
 		// Both servers name each other, and close each connection that has logged in.
 		var logins [2]chan struct{}
@@ -286,7 +287,7 @@ func TestOpen_NATSDiscovery(t *testing.T) {
 		if allow {
 			<-logins[1]
 		} else {
-			for range 3 { // The client tries its servers in turn.
+			for range 3 { // Wait for several logins, because the client tries its servers in turn.
 				<-logins[0]
 			}
 			require.Empty(t, logins[1])
@@ -295,22 +296,22 @@ func TestOpen_NATSDiscovery(t *testing.T) {
 	}
 }
 
-// TestOpen_RedisMaintenance fails if the client of a local server, to which it sends a password without
-// TLS, permits that server to move the connection to another server.
-func TestOpen_RedisMaintenance(t *testing.T) {
+// TestOpen_RedisServerCannotMoveClient fails if the client of a local server, to which it sends a
+// password without TLS, permits that server to move the connection to another server.
+func TestOpen_RedisServerCannotMoveClient(t *testing.T) {
 	for password, permits := range map[string]bool{"": true, ":secret@": false} {
 		commands := make(chan string, 1)
-		var once sync.Once // further attempts of the client fail
+		var once sync.Once // only the first connection is served, so further attempts of the client fail
 		address := serve(t, func(conn net.Conn) {
 			once.Do(func() {
 				var all strings.Builder
 				lines := bufio.NewScanner(conn)
 				for lines.Scan() && !strings.EqualFold(lines.Text(), "evalsha") {
 					all.WriteString(lines.Text() + " ")
-					if strings.HasPrefix(lines.Text(), "*") { // a command
+					if strings.HasPrefix(lines.Text(), "*") { // this line begins a command
 						reply := "+OK\r\n"
 						if strings.Count(all.String(), "*") == 1 {
-							reply = "%1\r\n$5\r\nproto\r\n:3\r\n" // to HELLO
+							reply = "%1\r\n$5\r\nproto\r\n:3\r\n" // this is the reply to HELLO
 						}
 						fmt.Fprint(conn, reply)
 					}
@@ -327,8 +328,8 @@ func TestOpen_RedisMaintenance(t *testing.T) {
 	}
 }
 
-// TestCheck_Optional fails if the error for a driver that a build tag adds does not name the tag.
-func TestCheck_Optional(t *testing.T) {
+// TestCheck_NamesMissingBuildTag fails if the error for a driver that a build tag adds does not name the tag.
+func TestCheck_NamesMissingBuildTag(t *testing.T) {
 	err := storeurl.Check(storeurl.Config{URL: "rethinkdb://127.0.0.1/db", Election: "jobs"})
 	if hasRethinkDB {
 		require.NoError(t, err)
@@ -395,7 +396,7 @@ func TestOpen_Risks(t *testing.T) {
 func TestOpen_RedisContext(t *testing.T) {
 	closed := make(chan struct{}, 10)
 	address := serve(t, func(conn net.Conn) {
-		_, _ = io.Copy(io.Discard, conn) // until the client closes it
+		_, _ = io.Copy(io.Discard, conn) // read until the client closes the connection
 		closed <- struct{}{}
 	})
 	store := newStore(t, storeurl.Config{URL: "redis://" + address + "?read_timeout=1h"})
@@ -415,7 +416,7 @@ func TestOpen_RedisContext(t *testing.T) {
 func TestOpen_NoAnswer(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	t.Cleanup(func() { silent.Close() }) // which closes the connections that were not accepted
+	t.Cleanup(func() { silent.Close() }) // Close also closes the connections that were not accepted
 	for _, url := range []string{"mongodb://%s/db", "nats://%s", "postgres://me@%s/db?sslmode=disable", "mysql://me@%s/db", "redis://%s", "rethinkdb://%s/db"} {
 		if strings.HasPrefix(url, "rethinkdb") && !hasRethinkDB {
 			continue
@@ -426,7 +427,7 @@ func TestOpen_NoAnswer(t *testing.T) {
 			t.Run(url+" "+server.reason, func(t *testing.T) {
 				t.Parallel()
 				if strings.HasPrefix(url, "nats") && server.reason == "refused" {
-					server.reason = "no connection to a server" // its client does not reveal more
+					server.reason = "no connection to a server" // the client of NATS does not reveal the server
 				}
 				for {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -483,8 +484,8 @@ func TestOpen_PostgresPassword(t *testing.T) {
 	require.Equal(t, "new", <-passwords)
 }
 
-// TestOpen_Memory fails if the stores of one Opener do not share the record.
-func TestOpen_Memory(t *testing.T) {
+// TestOpen_MemoryStoresShareRecord fails if the stores of one Opener do not share the record.
+func TestOpen_MemoryStoresShareRecord(t *testing.T) {
 	opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: "memory:", Election: "jobs"})
 	require.NoError(t, err)
 	defer opener.Close()
@@ -520,7 +521,8 @@ func TestOpen_TLS(t *testing.T) {
 				b := make([]byte, 8)
 				if n, _ := conn.Read(b); n > 0 {
 					select {
-					// PostgreSQL's client first sends a packet that requests TLS.
+					// Check the first byte: a TLS handshake, or the packet by which PostgreSQL's client
+					// requests TLS.
 					case first <- map[bool]byte{true: 0x16, false: b[0]}[c.scheme == "postgres" && n == 8 && b[4] == 4 && b[5] == 0xd2]:
 					default:
 					}
@@ -540,7 +542,9 @@ func TestOpen_TLS(t *testing.T) {
 				defer reading.Wait()
 				defer cancel()
 				reading.Go(func() {
-					for ctx.Err() == nil { // On a busy machine, connections can be closed before a client sends anything.
+					// Retry, because connections can be closed before a client sends anything on a busy
+					// machine.
+					for ctx.Err() == nil {
 						_, _ = store.Read(ctx)
 					}
 				})
@@ -555,13 +559,13 @@ func TestOpen_TLS(t *testing.T) {
 	}
 }
 
-// TestRedacted fails if the result contains a password.
-func TestRedacted(t *testing.T) {
+// TestRedacted_ContainsNoPassword fails if the result contains a password.
+func TestRedacted_ContainsNoPassword(t *testing.T) {
 	require.Equal(t, "nats://xxxxx@host", storeurl.Redacted("nats://secret@host"))
 }
 
-// TestNewElection_Refused fails if NewElection does not return ErrUnreachable when the server of a store refuses
-// connections: programs try again after that error.
+// TestNewElection_Refused fails if NewElection does not return ErrUnreachable when the server of a
+// store refuses connections: programs try again after that error.
 func TestNewElection_Refused(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: c,
@@ -570,7 +574,7 @@ func TestNewElection_Refused(t *testing.T) {
 	for _, scheme := range storeurl.Schemes() {
 		url, ok := urls[scheme]
 		switch {
-		case ok && url == "", strings.HasSuffix(scheme, "+srv"): // it has no server, or the name server is needed
+		case ok && url == "", strings.HasSuffix(scheme, "+srv"): // skip drivers that have no server or need a name server
 			continue
 		case strings.HasPrefix(scheme, "redis"):
 			url = scheme + "://127.0.0.1:1"

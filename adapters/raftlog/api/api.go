@@ -12,7 +12,7 @@ import (
 // Kind is the kind of an entry.
 type Kind byte
 
-// The kinds of entries.
+// These are the kinds of entries.
 const (
 	// KindState is an update that a program has proposed. Data is the data of the update.
 	KindState Kind = iota
@@ -205,8 +205,8 @@ var (
 	ErrUnproven = errors.New("not proven by a peer")
 )
 
-// Secrets contains the secrets of a cluster. Each role has its own: the secret of clients never
-// permits a process to act as a peer, and that of peers is not accepted from clients. The first
+// Secrets contains the secrets of a cluster. Peers and clients have separate secrets: that of clients
+// never permits a process to act as a peer, and that of peers is not accepted from clients. The first
 // secret of a role is used for connections that this process makes, and all of them are accepted, so
 // that a secret can be replaced at one process after another. Each has at least 16 random bytes.
 type Secrets struct {
@@ -257,7 +257,7 @@ type Event struct {
 type Progress struct {
 	// Commit is the greatest index that the peer knows to be committed.
 	Commit uint64
-	// Term and Leader are those of the peer.
+	// Term and Leader are the newest term and the leader that the peer knows.
 	Term   uint64
 	Leader Peer
 	// Fresh reports whether the peer had recent contact with a leader that has a

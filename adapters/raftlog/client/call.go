@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// maxRedirects is the number of consecutive redirects to another leader after which a call pauses.
-// Two peers that redirect to each other do not keep it busy.
+// maxRedirects is the number of consecutive redirects to another leader after which a call pauses. So
+// two peers that redirect to each other do not keep the call busy.
 const maxRedirects = 3
 
 // permanentErrors are the errors after which a call is not retried.
@@ -54,7 +54,8 @@ func (c *Client) ChangePeers(ctx context.Context, id api.RequestID, voters []api
 	return index, err
 }
 
-// request describes what callAnyPeer calls, and how it selects peers and limits the time.
+// request describes a call for callAnyPeer: its name for errors, which peer can serve it, and its time
+// limit.
 type request struct {
 	description string // what the call does, for errors: a verb and its object
 	slow        bool   // the call may take until its context is done, not only CallTimeout
@@ -68,7 +69,7 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 		return fmt.Errorf("raftlog: %s: %w", r.description, context.Cause(ctx))
 	}
 	peer, redirects, attempts, maybeApplied := c.firstPeer(), 0, 0, false
-	var previous error // of an attempt that ctx has not ended
+	var previous error // the error of the last attempt that ctx has not ended
 	rejected := map[api.Peer]bool{}
 	for {
 		err := c.callPeer(ctx, r, peer, call)
@@ -115,13 +116,15 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 			continue
 		}
 		if !namesLeader && !errors.Is(err, api.ErrBusy) {
-			c.requestRefresh() // the peer does not answer, or was removed and does not know the leader
+			// Look for other peers, because this one does not answer, or was removed and does not know
+			// the leader.
+			c.requestRefresh()
 		}
 		redirects = 0
 		if cause := c.sleep(ctx, c.randomPause()); cause != nil {
 			return fail(fmt.Errorf("%w; the last attempt: %w", cause, err))
 		}
-		// Another call may have found the leader.
+		// Try the leader next, which another call may have found.
 		if leader := c.leader(); leader != (api.Peer{}) && leader != peer {
 			peer = leader
 		} else {

@@ -68,7 +68,7 @@ func TestPropose_RedirectLoop(t *testing.T) {
 				case call != "Propose":
 					return nil
 				case countCalls(network, "Propose") > 1000:
-					return api.ErrStale // ends the call
+					return api.ErrStale // the call ends, because ErrStale is permanent
 				}
 				return &api.NotLeaderError{Leader: to}
 			}
@@ -108,7 +108,7 @@ func TestPropose_LostReply(t *testing.T) {
 }
 
 // TestPropose_LostConnection fails if an update that is pending when the connection is lost is not
-// proposed again, or if concurrent calls with the same ID do not return the same index. It is
+// proposed again, or if concurrent calls with the same ID do not return the same index. This covers
 // defect Z8 of ØMQ Raft.
 func TestPropose_LostConnection(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
@@ -144,7 +144,7 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		_, err = client.ChangePeers(contextWithin(t, time.Second), api.NewRequestID(), all)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
-		// An attempt may have been applied before a permanent error.
+		// The outcome is unknown if an attempt that may have been applied precedes a permanent error.
 		network.Peer(a).Before(func(context.Context, string) error {
 			network.Peer(a).Before(nil)
 			network.Peer(b).Before(func(context.Context, string) error { return api.ErrTooManyIDs })
@@ -156,7 +156,7 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 		for _, p := range all {
 			network.Down(p.ID, errors.New("no route"))
 		}
-		synctest.Wait() // the client notices that its connections have ended
+		synctest.Wait() // wait until the client has noticed that its connections have ended
 		_, err = client.Propose(contextWithin(t, 10*time.Second), api.NewRequestID(), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "no route")
@@ -187,8 +187,9 @@ func TestPropose_PermanentErrors(t *testing.T) {
 	})
 }
 
-// TestPropose_Busy fails if a call is not retried, or retried without pauses, when a peer is busy.
-func TestPropose_Busy(t *testing.T) {
+// TestPropose_RetriesBusyPeerWithPauses fails if a call is not retried, or retried without pauses, when
+// a peer is busy.
+func TestPropose_RetriesBusyPeerWithPauses(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Peer(a).Before(func(context.Context, string) error {
 			if network.Peer(a).Calls("Propose") < 3 {

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// Defaults of Config.
+// These are the defaults of the fields of Config.
 const (
 	DefaultRetryPause  = 300 * time.Millisecond
 	DefaultCallTimeout = 500 * time.Millisecond
@@ -174,7 +174,7 @@ func (c *Client) randomPause() time.Duration {
 	return time.Duration((0.5 + c.jitter()) * float64(c.cfg.RetryPause))
 }
 
-// sleep waits for the time d. It returns the cause if ctx is done or the client is closed before.
+// sleep waits for the time d. If ctx is done or the client is closed before, it returns the cause.
 func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(max(d, 1))
 	defer timer.Stop()

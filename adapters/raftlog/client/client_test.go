@@ -23,7 +23,7 @@ func TestNew_InvalidConfig(t *testing.T) {
 		func(c *Config) { c.Peers = nil },
 		func(c *Config) { c.Peers = []api.Peer{{ID: "a"}} },
 		func(c *Config) { c.Insecure = false },
-		func(c *Config) { c.Secret = []byte("0123456789abcdef") }, // in addition to Insecure
+		func(c *Config) { c.Secret = []byte("0123456789abcdef") }, // the Secret contradicts Insecure
 		func(c *Config) { c.Insecure, c.Secret = false, []byte("0123456789abcde") },
 		func(c *Config) { c.RetryPause = -1 },
 		func(c *Config) { c.CallTimeout = -1 },
@@ -35,9 +35,9 @@ func TestNew_InvalidConfig(t *testing.T) {
 	}
 }
 
-// TestClient_Idle fails if a call that has succeeded is repeated, or if an idle client queries more
-// than the membership in each interval. It covers defects Z2 and Z3 of ØMQ Raft.
-func TestClient_Idle(t *testing.T) {
+// TestClient_IdleQueriesOnlyMembership fails if a call that has succeeded is repeated, or if an idle
+// client queries more than the membership in each interval. It covers defects Z2 and Z3 of ØMQ Raft.
+func TestClient_IdleQueriesOnlyMembership(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		_, err := client.ChangePeers(t.Context(), api.NewRequestID(), []api.Peer{a, b})
 		require.NoError(t, err)
@@ -99,9 +99,9 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestClose_BeforeSubscriptionIsCanceled fails if a subscription returns another error than
-// ErrClosed when the client's context is done, but the subscription's context is not yet. That
-// depends on the order of goroutines, so the test does not start the subscription's goroutine.
+// TestClose_BeforeSubscriptionIsCanceled fails if a subscription returns another error than ErrClosed
+// when the client's context is done, but the subscription's context is not yet. Which context is done
+// first depends on the order of goroutines, so the test does not start the subscription's goroutine.
 func TestClose_BeforeSubscriptionIsCanceled(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		s := newSubscription(t.Context(), client, 1, nil)

@@ -14,7 +14,7 @@ import (
 // conn is a connection for all calls to a peer, or an attempt to make one.
 type conn struct {
 	startedAt time.Time
-	ready     chan struct{} // is closed when caller or err is set
+	ready     chan struct{} // closed when caller or err is set
 	caller    *rpc.Caller
 	err       error
 }
@@ -33,9 +33,8 @@ func (k *conn) closedErr() error {
 	return k.caller.Err()
 }
 
-// connectedCaller returns a caller with a connection to p. A peer is dialed at most once within
-// half of RetryPause. Before that has passed, connectedCaller returns the error of the last
-// attempt.
+// connectedCaller returns a caller with a connection to p. A peer is dialed at most once within half of
+// RetryPause. Until then connectedCaller returns the error of the last attempt.
 func (c *Client) connectedCaller(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
 	c.mu.Lock()
 	k := c.conns[p]

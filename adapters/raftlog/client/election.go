@@ -78,7 +78,8 @@ func (c *Client) RequestResign(ctx context.Context, name, candidate string) (err
 		case errors.Is(err, api.ErrRefused):
 			return err
 		default:
-			// The peer does not answer or was restarted. Its candidates are removed from the queue soon.
+			// Retry: the peer does not answer or was restarted, and its candidates are removed from the
+			// queue soon.
 			if cause := c.sleep(ctx, c.randomPause()); cause != nil {
 				return fmt.Errorf("%w; the last attempt: %w", cause, err)
 			}

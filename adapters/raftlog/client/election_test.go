@@ -21,7 +21,7 @@ func TestElection(t *testing.T) {
 		election := api.Election{Candidates: []api.Candidate{{ID: "a/1", Token: 5}, {ID: "c/2"}}}
 		network.SetElection("report", election)
 		network.Peer(a).Before(func(ctx context.Context, _ string) error {
-			<-ctx.Done() // the peer is partitioned
+			<-ctx.Done() // the peer does not reply, as if it was partitioned
 			return context.Cause(ctx)
 		})
 		network.Peer(b).Before(func(context.Context, string) error { return errors.New("no leader") })
@@ -47,7 +47,8 @@ func TestRequestResign(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []api.Candidate{{ID: "a/2"}, {ID: "former/3"}}, got.Candidates)
 
-		// The peer does not have the candidate any more, but the queue still contains it.
+		// RequestResign repeats the request if the peer does not have the candidate, but the queue
+		// still contains it.
 		asked := make(chan error, 1)
 		ctx := contextWithin(t, time.Minute)
 		go func() { asked <- client.RequestResign(ctx, "report", "former/3") }()
@@ -76,7 +77,7 @@ func TestRequestResign_ContextCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		asked := make(chan error, 1)
 		go func() { asked <- client.RequestResign(ctx, "report", "a/1") }()
-		time.Sleep(time.Minute) // longer than CallTimeout
+		time.Sleep(time.Minute) // a time longer than CallTimeout
 		synctest.Wait()
 		require.Empty(t, asked)
 		cancel(cause)

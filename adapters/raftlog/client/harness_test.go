@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The peers of the cluster.
+// These are the peers of the cluster.
 var (
 	a   = api.Peer{ID: "a", Addr: "a:1"}
 	b   = api.Peer{ID: "b", Addr: "b:1"}

@@ -11,11 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// Membership returns the peers of the cluster according to the peer that has answered: the
-// leader if it is known and answers, otherwise any peer. From a peer that was removed from
-// the cluster only the addresses of the others are used. Membership retries until ctx is
-// done. The error wraps the cause of ctx, [api.ErrRefused] if all peers reject the client, or
-// [api.ErrClosed].
+// Membership returns the peers of the cluster according to the peer that has answered: the leader if it
+// is known and answers, otherwise any peer. If the peer was removed from the cluster, only the
+// addresses of the other peers are used. Membership retries until ctx is done. The error wraps the
+// cause of ctx, [api.ErrRefused] if all peers reject the client, or [api.ErrClosed].
 func (c *Client) Membership(ctx context.Context) (m api.Membership, err error) {
 	var removed error
 	err = c.callAnyPeer(ctx, request{description: "query membership"}, func(ctx context.Context, caller *rpc.Caller) (err error) {
@@ -28,7 +27,7 @@ func (c *Client) Membership(ctx context.Context) (m api.Membership, err error) {
 		}
 		info, err := caller.Info(ctx)
 		if err == nil && slices.Contains(m.Removed, info.Peer.ID) {
-			// Other peers may have a newer membership.
+			// Ask another peer, which may have a newer membership.
 			removed = fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, info.Peer.ID)
 			err = removed
 		}

@@ -13,7 +13,7 @@ type peerList struct {
 	index     uint64     // the index of the newest known membership
 	order     []api.Peer // the members, and then the seeds that are not members
 	leader    api.Peer   // the leader of the log; zero if it is not known
-	nextFirst int        // position in order of the peer that the next call tries first
+	nextFirst int        // the position in order of the peer that the next call tries first
 }
 
 func newPeerList(seeds []api.Peer) peerList {

@@ -170,9 +170,9 @@ func (s *Subscription) readPeers() error {
 	}
 }
 
-// cause returns why the subscription must end: the cause of its context or of the client's context.
-// It returns nil if both are active. After Close of the client another goroutine
-// (context.AfterFunc) cancels s.ctx, so that s.ctx may be active when the client's context is done.
+// cause returns why the subscription must end: the cause of its context or of the client's context. It
+// returns nil if both are active. It looks at the client's context too, because Close of the client
+// cancels s.ctx in another goroutine (context.AfterFunc), and may not have done so yet.
 func (s *Subscription) cause() error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause

@@ -67,7 +67,8 @@ func TestSubscribe_LostConnections(t *testing.T) {
 						if random.IntN(3) == 0 && network.Cut(p.ID) > 0 {
 							cut++
 							if cut == 10 {
-								// No peer is connected: the snapshot replaces entries that were not delivered.
+								// While no peer is connected, a snapshot replaces entries that were not
+								// delivered.
 								network.Append(3, 10)
 								network.Compact([]byte("state"))
 							}
@@ -117,9 +118,9 @@ func TestSubscribe_LostConnections(t *testing.T) {
 	}
 }
 
-// TestSubscribe_Gap fails if a subscription delivers an entry with an unexpected index, or
+// TestSubscribe_EndsAtGap fails if a subscription delivers an entry with an unexpected index, or
 // continues after it.
-func TestSubscribe_Gap(t *testing.T) {
+func TestSubscribe_EndsAtGap(t *testing.T) {
 	for name, index := range map[string]uint64{"gap": 4, "earlier": 2, "repeated": 1} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
@@ -197,7 +198,7 @@ func TestSubscribe_Freshness(t *testing.T) {
 		network.Cut(e.Peer.ID)
 		e = nextEvent(t, s)
 		require.Equal(t, EventStale, e.Kind)
-		// The subscription is connected again before the next entry is appended.
+		// Append an entry only when the subscription is connected again.
 		network.Append(1, 1)
 		require.EqualValues(t, 3, waitForEvent(t, s, EventEntry).Entry.Index)
 	})
@@ -265,7 +266,7 @@ func TestSubscribe_WithLeader(t *testing.T) {
 func TestSubscribe_IncompleteSnapshot(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(9, 1)
-		network.Compact(make([]byte, 8<<20)) // more than the buffers of a connection
+		network.Compact(make([]byte, 8<<20)) // a snapshot larger than the buffers of a connection
 		network.Append(1, 1)
 		s := client.Subscribe(t.Context(), 1)
 		defer s.Close()

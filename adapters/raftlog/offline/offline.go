@@ -60,8 +60,8 @@ type Entry struct {
 	// Entry has Data for all kinds of entries, and never Skipped, because that depends on all
 	// previous entries.
 	api.Entry
-	// Committed reports whether the files show that the entry is committed. Otherwise the
-	// entry may have been committed, or may be replaced.
+	// Committed reports whether the files show that the entry is committed. If not, the entry may have
+	// been committed nevertheless, or may be replaced.
 	Committed bool
 	// File is the name of the segment in the directory of the log.
 	File string
@@ -106,15 +106,14 @@ type Log struct {
 type Segment struct {
 	// Name is the name of the file.
 	Name string `json:"name"`
-	// First and Last are the indexes of the valid entries in it, or 0 if it is empty or all
-	// its entries were replaced.
+	// First and Last are the indexes of the valid entries in the file, or 0 if there are none.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
 	// Entries is the number of entries in the file.
 	Entries int `json:"entries"`
-	// Replaced is the number of its entries that were replaced by later ones.
+	// Replaced is the number of entries in the file that were replaced by later ones.
 	Replaced int `json:"replaced"`
-	// Used is the number of bytes that are written, out of those that are reserved.
+	// Used is the number of bytes of the file that contain records; the rest is reserved.
 	Used int64 `json:"used"`
 	// Sealed reports whether nothing more is written to the file.
 	Sealed bool `json:"sealed"`
@@ -136,7 +135,7 @@ func ReadLog(dir string) (Log, error) {
 		s := &l.Segments[i]
 		s.Used = r.End
 		if r.Kind == filelog.KindEntry {
-			s.Replaced++ // History decrements it if the entry is valid
+			s.Replaced++ // count the entry as replaced; the call of History below decrements the count if it is valid
 		}
 		return nil
 	}); err != nil {
@@ -148,7 +147,7 @@ func ReadLog(dir string) (Log, error) {
 	extent, err := filelog.History(fsys, LogDir, func(r filelog.Record, _ bool) error {
 		i, known := positions[r.File]
 		if !known {
-			return nil // the file was created after Scan
+			return nil // skip the entry, because its file was created after Scan
 		}
 		s := &l.Segments[i]
 		if s.Entries++; s.First == 0 {

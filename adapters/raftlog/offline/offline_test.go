@@ -134,7 +134,7 @@ func TestReadLog_Damaged(t *testing.T) {
 	require.ErrorIs(t, err, offline.ErrCorrupt)
 	require.ErrorIs(t, offline.Entries(dir, func(offline.Entry) error { return nil }), offline.ErrCorrupt)
 
-	// Damage before a valid record is also detected in the last file.
+	// Damage in the last file is also detected if a valid record follows it.
 	dir = t.TempDir()
 	log, err = filelog.Open(disk.OS(dir), offline.LogDir, filelog.Options{SegmentSize: 1 << 16})
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestDirectory_DamagedContent(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(damaged, offline.LogDir), 0o700))
 	for i := range 300 {
 		content := slices.Clone(contents[i%len(contents)])
-		for range i / len(contents) % 4 { // the first ones are not damaged
+		for range i / len(contents) % 4 { // the first iterations damage nothing
 			content[random.IntN(len(content))] ^= byte(1 << random.IntN(8))
 		}
 		for _, name := range []string{"peer.json", offline.SnapshotName, filepath.Join(offline.LogDir, filepath.Base(segments[0]))} {

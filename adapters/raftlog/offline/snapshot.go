@@ -92,7 +92,7 @@ func ReadSnapshot(file string) (s Snapshot, err error) {
 	}
 	for _, name := range state.Elections.Names() {
 		queue := state.Elections.Get(name)
-		if !queue.Ended && len(queue.Candidates) == 0 { // the election was restarted and has no candidates
+		if !queue.Ended && len(queue.Candidates) == 0 { // skip an election that was restarted and has no candidates
 			continue
 		}
 		e := Election{Name: name, Ended: queue.Ended}
@@ -114,7 +114,7 @@ func Snapshots(dir string) ([]string, error) {
 	var found []string
 	for _, name := range names {
 		if name == SnapshotName || strings.HasPrefix(name, SnapshotName+"-") && strings.HasSuffix(name, ".bak") {
-			found = append(found, name) // List sorts: SnapshotName is first
+			found = append(found, name) // SnapshotName is first, because List sorts
 		}
 	}
 	return found, nil

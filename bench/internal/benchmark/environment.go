@@ -13,10 +13,10 @@ import (
 // Environment describes the machine and the software on which figures depend.
 type Environment struct {
 	CPUs       int               `json:"cpus"`
-	Processor  string            `json:"processor,omitempty"` // its model
+	Processor  string            `json:"processor,omitempty"` // the model of the processor
 	Platform   string            `json:"platform"`
 	Go         string            `json:"go"`
-	Versions   map[string]string `json:"versions"` // by module or program
+	Versions   map[string]string `json:"versions"` // the versions by module or program
 	LoadBefore string            `json:"load_before"`
 	LoadAfter  string            `json:"load_after"`
 }

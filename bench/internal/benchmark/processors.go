@@ -9,13 +9,13 @@ import (
 
 // OthersLimit is the number of cores that other programs may use while times are compared. A program
 // that occupies a core exceeds it even if the benchmark itself uses all cores; the usual services of a
-// machine do not.
+// machine do not exceed it.
 const OthersLimit = 0.25
 
 // ProcessorUse is the processor time that was used since the machine has started.
 type ProcessorUse struct {
 	at        time.Time
-	machine   time.Duration // by all programs and interrupts, and by other virtual machines in its place
+	machine   time.Duration // the time that programs, interrupts, and other virtual machines have used
 	processes map[int]processUse
 }
 
@@ -28,8 +28,8 @@ type processUse struct {
 
 // Others is what programs other than the benchmark have used in a period.
 type Others struct {
-	Cores   float64 // on average
-	Busiest string  // describes the process that has used most, if there is one
+	Cores   float64 // the average number of cores
+	Busiest string  // describes the process that has used most; empty if there is none
 }
 
 // Disturb reports whether times of the period are not comparable.
@@ -74,7 +74,8 @@ func (u ProcessorUse) descendants(root int) time.Duration {
 }
 
 func (u ProcessorUse) descends(pid, root int) bool {
-	for range len(u.processes) { // the processes are not read at the same time: parents could form a cycle
+	// A loop with a limit: the processes are not read at the same time, so parents can form a cycle.
+	for range len(u.processes) {
 		p, ok := u.processes[pid]
 		if pid == root || !ok {
 			return ok
@@ -85,7 +86,7 @@ func (u ProcessorUse) descends(pid, root int) bool {
 }
 
 // parseMachine returns the processor time in the first line of /proc/stat: all columns except those of
-// idle time. Columns of guests are part of others.
+// idle time. Times of guests are not added, because other columns include them.
 func parseMachine(line string, tick time.Duration) (time.Duration, error) {
 	fields := strings.Fields(line)
 	if len(fields) < 9 || fields[0] != "cpu" {
@@ -94,9 +95,11 @@ func parseMachine(line string, tick time.Duration) (time.Duration, error) {
 	return sumTicks([]string{fields[1], fields[2], fields[3], fields[6], fields[7], fields[8]}, tick)
 }
 
-// parseProcess returns the content of /proc/PID/stat.
+// parseProcess returns the processor time and the parent that the text of a file /proc/PID/stat
+// contains.
 func parseProcess(text string, tick time.Duration) (processUse, error) {
-	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')') // the name can contain both
+	// The name of the program can contain both characters.
+	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {
 		return processUse{}, fmt.Errorf("/proc/PID/stat: unexpected content %q", text)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// userTick is the unit of times in /proc: USER_HZ is 100 on all platforms of Go.
+// userTick is the unit of times in /proc: the kernel's constant USER_HZ is 100 on all platforms of Go.
 const userTick = 10 * time.Millisecond
 
 // ReadProcessorUse returns the processor time that was used so far. It takes some milliseconds.
@@ -29,7 +29,7 @@ func ReadProcessorUse() (ProcessorUse, error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // the process has exited
+			continue // the process has exited meanwhile
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {

@@ -48,7 +48,7 @@ func TestDescends_EndsWithCycles(t *testing.T) {
 	require.False(t, u.descends(5, 1))
 }
 
-// TestParseMachine fails if idle time counts, or that of guests twice.
+// TestParseMachine fails if idle time counts, or if the time of guests counts twice.
 func TestParseMachine(t *testing.T) {
 	used, err := parseMachine("cpu  1 2 4 1000 2000 8 16 32 500 600", time.Second)
 	require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// change is an element of the recent changes.
+// change is a change of an election, as the list of recent changes shows it.
 type change struct {
 	at       time.Time
 	election string

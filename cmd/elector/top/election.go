@@ -6,11 +6,11 @@ import "time"
 type election struct {
 	name    string
 	queue   []Candidate
-	missing bool      // the election does not exist
+	missing bool      // reports that the election does not exist
 	updated time.Time // the time of this state; zero before the first one
 	err     error     // the error of the last request, if it has failed
-	// leadsSince is when the leader was first seen to lead. ledBefore reports that this was in the
-	// first list, so it may have led before.
+	// leadsSince is when the leader was first seen to lead. ledBefore reports that the first list
+	// contained this leader, which may have led before.
 	leadsSince time.Time
 	ledBefore  bool
 }

@@ -3,7 +3,7 @@ package top
 // Key is a key that was pressed.
 type Key int
 
-// The keys with a function.
+// These are the keys with a function.
 const (
 	KeyNone Key = iota
 	KeyUp
@@ -106,7 +106,7 @@ func (s State) handleKey(k Key) State {
 		s.quit = true
 	}
 	if !s.inQueue && (k == KeyUp || k == KeyDown || k == KeyHome || k == KeyEnd) {
-		s.selected = "" // clampSelection selects the election in the row
+		s.selected = "" // without a name, clampSelection selects the election in the row
 	}
 	return s
 }

@@ -6,7 +6,7 @@ import "time"
 type Candidate struct {
 	Name, ID, Session string
 	Token             int64
-	Joined            time.Time // zero if the time is unknown
+	Joined            time.Time // when the candidate joined; zero if the time is unknown
 }
 
 // Message is an event: one of the types below, or a Key.
@@ -39,7 +39,7 @@ type (
 	Resigned struct {
 		At      time.Time
 		Request Request
-		Err     error // nil if the candidate has left its position
+		Err     error // the reason why the candidate has not left its position, or nil
 	}
 	// Tick contains the current time.
 	Tick struct{ At time.Time }

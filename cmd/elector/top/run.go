@@ -34,9 +34,9 @@ func Run(ctx context.Context, screen tcell.Screen, s State, messages <-chan Mess
 			case *tcell.EventError:
 				return fmt.Errorf("the terminal has failed: %w", event)
 			case *tcell.EventResize:
-				// The size in the event may come from the terminal, and some terminals report a
-				// wrong height (tmux 3.3). The screen asks the operating system.
-				screen.Sync() // the terminal may have wrapped the rows
+				// Do not use the size in the event, which may come from the terminal: some terminals
+				// report a wrong height (tmux 3.3). The screen asks the operating system.
+				screen.Sync() // draw everything again, because the terminal may have wrapped the rows
 				width, height = screen.Size()
 				m = Size{width, height}
 			}

@@ -17,8 +17,8 @@ type terminal struct {
 	*testing.T
 	term     vt.MockTerm
 	messages chan Message
-	done     chan error   // receives the result of Run
-	requests chan Request // receives the requests that the user has confirmed
+	done     chan error   // done receives the result of Run
+	requests chan Request // requests receives the requests that the user has confirmed
 	stop     context.CancelCauseFunc
 }
 
@@ -27,7 +27,7 @@ func startRun(t *testing.T, elections ...string) *terminal {
 	return startRunOn(t, term, term, elections...)
 }
 
-// startRunOn is like startRun. The screen uses tty, which is a connection to term.
+// startRunOn starts Run like startRun, on a screen that uses tty, which is a connection to term.
 func startRunOn(t *testing.T, term vt.MockTerm, tty tcell.Tty, elections ...string) *terminal {
 	t.Setenv("TERM", "xterm-256color")
 	screen, err := tcell.NewTerminfoScreenFromTty(tty)
@@ -61,7 +61,7 @@ func (v *terminal) waitForText(text string) (x, y int) {
 			}
 		}
 		select {
-		case v.messages <- Tick{start}: // earlier messages are drawn before it is received
+		case v.messages <- Tick{start}: // when Run receives this message, it has drawn the earlier ones
 		case <-limit:
 			require.Fail(v, "not shown: "+text)
 		}

@@ -17,7 +17,7 @@ type State struct {
 	started, now  time.Time
 	width, height int
 	elections     []election
-	note          string   // a problem of the search for elections
+	note          string   // the problem of the search for elections, or empty
 	changes       []change // the newest first
 	selected      string   // the name of the selected election
 	selectedRow   int      // the row of that election
@@ -25,9 +25,9 @@ type State struct {
 	filter        string
 	filtering     bool     // keys change the filter
 	inQueue       bool     // keys move in the queue of the selected election
-	cursor        int      // position in that queue
-	unconfirmed   *Request // the user must confirm it
-	confirmed     *Request // the user has confirmed it
+	cursor        int      // the position of the cursor in that queue
+	unconfirmed   *Request // the request that the user must confirm, or nil
+	confirmed     *Request // the request that the user has confirmed, or nil
 	help, quit    bool
 }
 

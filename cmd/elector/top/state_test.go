@@ -83,7 +83,7 @@ func TestQuit(t *testing.T) {
 	require.False(t, s.Update(KeyNone).Quit())
 	require.True(t, s.Update(KeyQuit).Quit())
 	require.True(t, s.Update(KeyHelp).Update(KeyQuit).Quit())
-	for _, k := range []Key{KeyUp, KeyDown, KeyHome, KeyEnd, KeySwitch} { // without an election
+	for _, k := range []Key{KeyUp, KeyDown, KeyHome, KeyEnd, KeySwitch} { // the keys must work without an election
 		s = New("", start).Update(KeySwitch).Update(k)
 		require.NotEmpty(t, s.View())
 	}

@@ -15,7 +15,7 @@ import (
 // Style is a style of text.
 type Style int
 
-// The styles. They add nothing that the text does not contain.
+// These are the styles. They add nothing that the text does not contain.
 const (
 	Plain Style = iota
 	Title
@@ -36,14 +36,14 @@ type Span struct {
 // Row is one row of the screen. It is as wide as the screen.
 type Row []Span
 
-// The minimum size of the screen.
+// These are the minimum width and height of the screen.
 const (
 	minWidth  = 40
 	minHeight = 10
 )
 
 // The recent changes are on the right if the screen has at least wideWidth columns. Otherwise they are
-// at the bottom if it has at least tallHeight rows.
+// at the bottom if the screen has at least tallHeight rows.
 const (
 	wideWidth  = 120
 	tallHeight = 20
@@ -134,8 +134,9 @@ func (s State) screenRows() []Row {
 
 // mainRows returns the rows without the recent changes, or with them at the bottom if there is space.
 func (s State) mainRows(width, height int) []Row {
-	// These rows are always present: the title, the summary and the header of the elections; a blank
-	// row, the title and the header of the queue; two rows of the selected candidate; the keys.
+	// The number 9 counts the rows that are always present: the title, the summary and the header of
+	// the elections; a blank row, the title and the header of the queue; two rows of the selected
+	// candidate; the keys.
 	free := height - 9
 	below := 0
 	if s.width < wideWidth && height >= tallHeight {
@@ -295,7 +296,7 @@ func (s State) queueRows(width, height int) []Row {
 	}
 	const number, joined, minID, minWithSession = 4, 8, 19, 70
 	if width < minWithSession {
-		session = 0 // omits the column
+		session = 0 // a width of 0 omits the column
 	}
 	names := width - 2 - number - joined - session - 4*2
 	id = max(minID, min(id, names-min(longest, 20)))
@@ -401,7 +402,7 @@ func clip(text string, width int) string {
 	return displaywidth.TruncateString(text, width, "...")
 }
 
-// clipHead is like clip, but removes the beginning.
+// clipHead shortens a text like clip, but removes its beginning.
 func clipHead(text string, width int) string {
 	text = cmdline.Printable(text)
 	for displaywidth.String(text) > width {

@@ -6,7 +6,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// limits determine when a group that was stopped receives KILL. The methods are pure.
+// limits determine when a group that was stopped receives KILL. The methods depend on nothing else.
 type limits struct {
 	Grace, LostGrace time.Duration
 }

@@ -19,9 +19,9 @@ func suspend(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestUntilKill fails if KILL is sent later than allowed, or without time for the program to react to
-// TERM.
-func TestUntilKill(t *testing.T) {
+// TestUntilKill_LeavesTimeToReactToTERM fails if KILL is sent later than allowed, or without time for
+// the program to react to TERM.
+func TestUntilKill_LeavesTimeToReactToTERM(t *testing.T) {
 	const grace, lostGrace = 10 * time.Second, time.Second
 	now := time.Now()
 	for name, c := range map[string]struct {

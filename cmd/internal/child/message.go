@@ -5,19 +5,20 @@ import "time"
 // watchdogName is the only argument of a watchdog process, by which [RunWatchdog] recognizes it.
 const watchdogName = "elector-watchdog"
 
-// The parent sends a task to its watchdog, and then instructions. The watchdog sends reports. Each
-// message is one line of JSON. The program inherits the environment of its watchdog.
+// These are the messages: the parent sends a task to its watchdog, and then instructions, and the
+// watchdog sends reports. Each message is one line of JSON. The environment of the program is not part
+// of the task, because the program inherits that of its watchdog.
 type (
 	task struct {
-		Args [][]byte // JSON strings would have to be UTF-8
+		Args [][]byte // not of type string, because strings in JSON would have to be UTF-8
 		limits
 		Sweep, Leased bool
 		Lease         lease
 	}
 	instruction struct {
-		Lease  *lease // extends the lease
-		Signal int    // is sent to the program, if it is not 0
-		Stop   bool   // stops the group
+		Lease  *lease // Lease extends the lease, unless it is nil
+		Signal int    // Signal is sent to the program, unless it is 0
+		Stop   bool   // Stop stops the group
 	}
 	report struct {
 		Started  int // the process ID of the program, which is also the ID of its group

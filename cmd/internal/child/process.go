@@ -20,10 +20,10 @@ const (
 	startLimit = 10 * time.Second
 	// writeLimit is the time in which the watchdog must read an instruction.
 	writeLimit = time.Second
-	// stopMargin is the time, after the grace, in which the watchdog must have stopped the group.
-	// Then the parent kills the group, and after the same time the watchdog. After the lost grace it
-	// is the lost grace divided by lostMargin. With elector's default it ends before another candidate
-	// is elected.
+	// stopMargin is the time, after the grace, in which the watchdog must have stopped the group. Then
+	// the parent kills the group, and after the same time the watchdog. After the lost grace, the
+	// margin is the lost grace divided by lostMargin, which with the defaults of elector ends before
+	// another candidate is elected.
 	stopMargin = 2 * time.Second
 	lostMargin = 8
 )
@@ -32,13 +32,13 @@ const (
 type Process struct {
 	command Command
 	cmd     *exec.Cmd   // the watchdog
-	pid     int         // of the program, and of its group
-	stopped atomic.Bool // Stop was called
+	pid     int         // the ID of the program, and of its group
+	stopped atomic.Bool // reports that Stop was called
 	done    chan struct{}
 	exit    Exit // valid after done is closed
 
 	mu      sync.Mutex
-	control *os.File // for instructions; nil after the program has exited
+	control *os.File // the pipe for instructions; nil after the program has exited
 }
 
 // Start starts a program, and returns after the program has started. The error wraps [ErrNotFound] if
@@ -86,7 +86,8 @@ func startProcess(c Command) (*Process, error) {
 		},
 		command: c, done: make(chan struct{}), control: control,
 	}
-	// A nil *os.File in an io.Reader or io.Writer is not nil.
+	// Assign only files that are not nil, because an io.Reader or io.Writer that contains a nil
+	// *os.File is not nil.
 	if c.Stdin != nil {
 		p.cmd.Stdin = c.Stdin
 	}
@@ -103,7 +104,7 @@ func startProcess(c Command) (*Process, error) {
 	}
 	decoder := json.NewDecoder(reports)
 	if err := p.sendTask(t, reports, decoder); err != nil {
-		control.Close() // the watchdog stops the program, if it was started
+		control.Close() // this makes the watchdog stop the program, if it was started
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
 		reports.Close()
@@ -157,7 +158,8 @@ func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c C
 	p.control.Close()
 	p.control = nil
 	p.mu.Unlock()
-	completed := tryCompleteReserve() // before done is closed, because the next process may then be started
+	// Complete the reserve before done is closed, because the next process may be started then.
+	completed := tryCompleteReserve()
 	close(p.done)
 	if !completed {
 		completeReserve()
@@ -172,7 +174,7 @@ func (p *Process) renewLease(c Command, sent time.Time, exited <-chan struct{}) 
 	for {
 		if deadline := c.Lease(); !deadline.Equal(sent) && !deadline.IsZero() {
 			l := newLease(deadline)
-			// If the watchdog does not read, the deadline is sent again.
+			// Try again with the next tick if the watchdog does not read.
 			if p.sendInstruction(instruction{Lease: &l}) == nil {
 				sent = deadline
 			}
@@ -208,7 +210,7 @@ func (p *Process) Stop() {
 		return
 	}
 	go p.enforceStop(time.Now())
-	_ = p.sendInstruction(instruction{Stop: true}) // if it fails, enforceStop stops the group
+	_ = p.sendInstruction(instruction{Stop: true}) // ignore the error, because enforceStop stops the group in any case
 }
 
 // enforceStop kills the group if the watchdog does not stop it in time, and then the watchdog if it does

@@ -31,7 +31,7 @@ const parentName = "child-test-parent"
 
 func TestMain(m *testing.M) {
 	RunWatchdog()
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each watchdog takes a second to exit
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // without this, each watchdog takes a second to exit under the race detector
 	if os.Args[0] == parentName {
 		c := Command{Args: Shell(os.Args[1]), Stdout: os.Stdout, Grace: 20 * time.Millisecond}
 		if lease, err := time.ParseDuration(os.Args[2]); err == nil {
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		p.Wait()
 		return
 	}
-	// Under nohup, the processes that the tests start would ignore HUP.
+	// Handle HUP, because under nohup the processes that the tests start would otherwise ignore it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	goleak.VerifyTestMain(m)
 }
@@ -57,7 +57,7 @@ func rollingLease(d time.Duration) func() time.Time {
 const patience = 20 * time.Second
 
 // stubborn starts a grandchild that ignores TERM. The grandchild prints its process ID, and "alive"
-// after USR1. A trap, unlike an ignored signal, is not inherited, so the sleep is in a loop.
+// after USR1. TERM ends the sleep, which does not inherit the trap, so the sleep is in a loop.
 const stubborn = `sh -c 'trap : TERM; trap "echo alive" USR1; echo pid $$; while :; do sleep 0.05; done' & wait`
 
 // newOutput returns the write end of a pipe, and a function that returns the next line written to it.
@@ -125,7 +125,7 @@ func TestProcess_ExitCode(t *testing.T) {
 	p, err := Start(Command{Args: Shell("exit 7")})
 	require.NoError(t, err)
 	require.Equal(t, Exit{Code: 7}, p.Wait())
-	p.Stop() // does nothing
+	p.Stop() // Stop does nothing after the exit
 	require.ErrorIs(t, p.Signal(syscall.SIGHUP), os.ErrProcessDone)
 
 	p, err = Start(Command{Args: Shell("kill -9 $$")})
@@ -156,8 +156,8 @@ func TestStart_ArgumentsAndEnvironment(t *testing.T) {
 	require.Zero(t, p.Wait())
 }
 
-// TestStart_NotUTF8 fails if the bytes of an argument or a variable change.
-func TestStart_NotUTF8(t *testing.T) {
+// TestStart_KeepsBytesThatAreNotUTF8 fails if the bytes of an argument or a variable change.
+func TestStart_KeepsBytesThatAreNotUTF8(t *testing.T) {
 	w, line := newOutput(t)
 	script := `printf %s "$0$X" | od -An -tx1`
 	p, err := Start(Command{Args: append(Shell(script), "\xff"), Env: []string{"X=\xfe", "PATH=" + os.Getenv("PATH")}, Stdout: w})
@@ -166,9 +166,9 @@ func TestStart_NotUTF8(t *testing.T) {
 	require.Zero(t, p.Wait())
 }
 
-// TestWait_ReserveInUse fails if the exit of a program is not reported before the start of a second program,
-// which uses the reserved descriptors, has ended.
-func TestWait_ReserveInUse(t *testing.T) {
+// TestWait_DoesNotWaitForStartOfNextProgram fails if the exit of a program is not reported before the
+// start of a second program, which uses the reserved descriptors, has ended.
+func TestWait_DoesNotWaitForStartOfNextProgram(t *testing.T) {
 	reserve.mu.Lock()
 	defer reserve.mu.Unlock()
 	p, err := Start(Command{Args: Shell("exit 3"), Grace: time.Second})
@@ -242,8 +242,8 @@ func TestStop_GraceAfterProgramExits(t *testing.T) {
 	require.True(t, p.Wait().Stopped)
 }
 
-// TestStop_StoppedProcess fails if a process that is stopped (SIGSTOP) cannot handle TERM.
-func TestStop_StoppedProcess(t *testing.T) {
+// TestStop_StoppedProcessReceivesTERM fails if a process that is stopped (SIGSTOP) cannot handle TERM.
+func TestStop_StoppedProcessReceivesTERM(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "exit 3" TERM; echo ready; while :; do sleep 0.05; done`), Stdout: w, Grace: time.Minute})
 	require.NoError(t, err)
@@ -253,8 +253,8 @@ func TestStop_StoppedProcess(t *testing.T) {
 	require.Equal(t, Exit{Code: 3, Stopped: true}, p.Wait())
 }
 
-// TestSignal fails if a signal does not reach the program.
-func TestSignal(t *testing.T) {
+// TestSignal_ReachesProgram fails if a signal does not reach the program.
+func TestSignal_ReachesProgram(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "echo received; exit 5" HUP; echo ready; while :; do sleep 0.05; done`), Stdout: w})
 	require.NoError(t, err)
@@ -264,8 +264,9 @@ func TestSignal(t *testing.T) {
 	require.Equal(t, Exit{Code: 5}, p.Wait())
 }
 
-// TestSweep fails if descendants remain after the program exits, or are stopped without Sweep.
-func TestSweep(t *testing.T) {
+// TestSweep_StopsRemainingDescendants fails if descendants remain after the program exits, or are
+// stopped without Sweep.
+func TestSweep_StopsRemainingDescendants(t *testing.T) {
 	for _, sweep := range []bool{true, false} {
 		t.Run(fmt.Sprint(sweep), func(t *testing.T) {
 			w, line := newOutput(t)
@@ -300,7 +301,7 @@ func childrenOf(t *testing.T, pid int) []string {
 	require.NoError(t, err)
 	var all []string
 	for _, file := range tasks {
-		text, _ := os.ReadFile(file) // fails if the thread has exited
+		text, _ := os.ReadFile(file) // ignore the error: the thread has exited
 		all = append(all, strings.Fields(string(text))...)
 	}
 	return all
@@ -319,11 +320,11 @@ func TestRun(t *testing.T) {
 	require.True(t, exit.Stopped)
 }
 
-// TestLease fails if the group is stopped before the lease expires, or runs longer.
-func TestLease(t *testing.T) {
+// TestLease_GroupRunsUntilLeaseExpires fails if the group is stopped before the lease expires, or runs longer.
+func TestLease_GroupRunsUntilLeaseExpires(t *testing.T) {
 	t.Run("expires", func(t *testing.T) {
 		w, line := newOutput(t)
-		end := time.Now().Add(2 * time.Second) // long enough to start the processes on a busy machine
+		end := time.Now().Add(2 * time.Second) // the lease is long enough to start the processes on a busy machine
 		p, err := Start(Command{
 			Args: Shell(stubborn), Stdout: w, Grace: time.Hour, LostGrace: 50 * time.Millisecond,
 			Lease: func() time.Time { return end },
@@ -356,25 +357,25 @@ func startParent(t *testing.T, lease string) (*os.Process, int) {
 	return cmd.Process, parsePID(t, line())
 }
 
-// TestWatchdog_ParentKilled fails if the watchdog does not notice that the parent has died. The kernel
-// does not kill a grandchild.
-func TestWatchdog_ParentKilled(t *testing.T) {
+// TestWatchdog_StopsGroupWhenParentIsKilled fails if the watchdog does not notice that the parent has
+// died. The test waits for a grandchild, because the kernel kills only the program.
+func TestWatchdog_StopsGroupWhenParentIsKilled(t *testing.T) {
 	p, grandchild := startParent(t, "none")
 	require.NoError(t, p.Kill())
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_ParentStopped fails if the watchdog does not stop the program when the lease expires
-// without an instruction of the parent. The lease is so long that it does not expire early on a busy
-// machine.
-func TestWatchdog_ParentStopped(t *testing.T) {
+// TestWatchdog_StopsGroupWhenLeaseExpires fails if the watchdog does not stop the program when the
+// lease expires without an instruction of the parent. The lease is so long that it does not expire
+// early on a busy machine.
+func TestWatchdog_StopsGroupWhenLeaseExpires(t *testing.T) {
 	p, grandchild := startParent(t, "2s")
 	require.NoError(t, p.Signal(syscall.SIGSTOP))
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_Killed fails if the program outlives its watchdog.
-func TestWatchdog_Killed(t *testing.T) {
+// TestWatchdog_ProgramEndsWhenWatchdogIsKilled fails if the program outlives its watchdog.
+func TestWatchdog_ProgramEndsWhenWatchdogIsKilled(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
 	require.NoError(t, err)
@@ -386,8 +387,9 @@ func TestWatchdog_Killed(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_Stopped fails if the parent does not kill the group when the watchdog is stopped.
-func TestWatchdog_Stopped(t *testing.T) {
+// TestWatchdog_ParentKillsGroupOfStoppedWatchdog fails if the parent does not kill the group when the
+// watchdog is stopped.
+func TestWatchdog_ParentKillsGroupOfStoppedWatchdog(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
 	require.NoError(t, err)

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// reserved is the number of descriptors that ReserveDescriptors keeps. A start needs ten of them.
+// reserved is the number of descriptors that ReserveDescriptors keeps. The start of a process needs ten
+// of them.
 const reserved = 16
 
 // reserve contains the descriptors that ReserveDescriptors keeps for the starts of processes.
@@ -69,12 +70,13 @@ func withReserve(start func() (*Process, error)) (*Process, error) {
 		return nil, err
 	}
 	releaseReserve()
-	defer func() { _ = refillReserve() }() // the process needs some of them until it exits
+	// Refill as far as possible: the process needs some of the descriptors until it exits.
+	defer func() { _ = refillReserve() }()
 	return start()
 }
 
-// tryCompleteReserve is like completeReserve, but does nothing and returns false if the reserve is used at the
-// moment, by a start that may take as long as startLimit.
+// tryCompleteReserve calls completeReserve, unless a start uses the reserve at the moment, which may
+// take as long as startLimit. Then it does nothing and returns false.
 func tryCompleteReserve() bool {
 	if !reserve.mu.TryLock() {
 		return false
@@ -84,9 +86,9 @@ func tryCompleteReserve() bool {
 	return true
 }
 
-// completeReserve takes the descriptors of a process that has exited.
+// completeReserve adds the descriptors that a process that has exited has released to the reserve.
 func completeReserve() {
 	reserve.mu.Lock()
 	defer reserve.mu.Unlock()
-	_ = refillReserve() // other descriptors may have been opened; Start does not fail before it has used these
+	_ = refillReserve() // ignore the error: the descriptors may be in use, and Start fails only when the reserve is used up
 }

@@ -28,22 +28,23 @@ func RunWatchdog() {
 // watchdog is the state of a watchdog process. Only its main goroutine uses it.
 type watchdog struct {
 	task     task
-	pid      int       // of the program, and of its group
+	pid      int       // the ID of the program, and of its group
 	stopping bool      // the group was stopped
-	stopTime time.Time // when the group was stopped
-	leaseEnd time.Time // zero if there is no lease
+	stopTime time.Time // the time at which the group was stopped
+	leaseEnd time.Time // the end of the lease; zero if there is no lease
 
 	leaseTimer, killTimer *time.Timer
-	leaseTick             <-chan time.Time // when to check the lease again; nil if there is no lease
+	leaseTick             <-chan time.Time // fires when the lease must be checked again; nil if there is no lease
 	now                   func() time.Time // time.Now, except in tests
 }
 
 func runWatchdog() {
-	// On Linux the program receives its Pdeathsig when the thread that has started it exits.
+	// Stay on this thread, because on Linux the program receives its Pdeathsig when the thread that has
+	// started it exits.
 	runtime.LockOSThread()
-	// If all processes of a service receive a signal, the parent decides how to react. The signals
-	// are not ignored, because the program would inherit that. It inherits a signal that was ignored
-	// when the parent started, for example HUP by nohup.
+	// Handle signals, and do nothing: if all processes of a service receive a signal, the parent
+	// decides how to react. Do not ignore them, because the program would inherit that. It inherits
+	// only what was ignored when the parent started, for example HUP by nohup.
 	for _, sig := range []os.Signal{
 		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE,
 	} {
@@ -68,7 +69,7 @@ func runWatchdog() {
 		return
 	}
 	instructions := make(chan instruction)
-	go func() { // runs until the process exits
+	go func() { // this goroutine runs until the process exits
 		defer close(instructions)
 		for {
 			var i instruction
@@ -142,7 +143,7 @@ func (w *watchdog) superviseGroup(instructions <-chan instruction, exited <-chan
 			if !w.stopping && !w.task.Sweep {
 				return exit
 			}
-			w.stopGroup() // stops the rest of the group
+			w.stopGroup() // stop the rest of the group
 			go waitGroup(w.pid, empty)
 		case <-empty:
 			return exit
@@ -186,7 +187,7 @@ func (w *watchdog) stopGroup() {
 	w.stopping, w.stopTime = true, w.now()
 	if w.task.Grace > 0 {
 		w.signalGroup(syscall.SIGTERM)
-		w.signalGroup(syscall.SIGCONT) // a stopped process does not handle TERM
+		w.signalGroup(syscall.SIGCONT) // continue stopped processes, which do not handle TERM
 	}
 	w.setTimers()
 }

@@ -29,7 +29,7 @@ func waitGroup(group int, empty chan<- struct{}) {
 	defer close(empty)
 	for {
 		if _, err := syscall.Wait4(-group, nil, 0, nil); err != nil && !errors.Is(err, syscall.EINTR) {
-			return // there are no more children in the group
+			return // there is no child left in the group
 		}
 	}
 }

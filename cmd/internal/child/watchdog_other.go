@@ -2,8 +2,8 @@
 
 package child
 
-// On these systems a process cannot wait for orphaned descendants, and the kernel does not kill a
-// program whose watchdog was killed.
+// This file is for systems on which a process cannot wait for orphaned descendants, and on which the
+// kernel does not kill a program whose watchdog was killed.
 
 import (
 	"os"
@@ -16,7 +16,7 @@ func ownExecutable() (string, error) { return os.Executable() }
 
 func programAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// waitGroup kills the rest of the group, because it cannot wait for it.
+// waitGroup kills the rest of the group, because it cannot wait for the end of the group.
 func waitGroup(group int, empty chan<- struct{}) {
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 	close(empty)

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWatchdog_Suspended fails if a watchdog measures a lease only by timers and by the monotonic clock,
-// which stand still while the machine is suspended. The watchdog runs in this process, because it needs
-// another clock.
-func TestWatchdog_Suspended(t *testing.T) {
+// TestWatchdog_LeaseExpiresDuringSuspension fails if a watchdog measures a lease only by timers and by
+// the monotonic clock, which stand still while the machine is suspended. The watchdog runs in this
+// process, because it needs another clock.
+func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		limits limits

@@ -34,14 +34,15 @@ func (f Certificates) readCertificate() (pair tls.Certificate, warning string, e
 	return pair, warning, nil
 }
 
-// getCertificate is a [tls.Config.GetCertificate].
+// getCertificate returns the current certificate, as tls.Config.GetCertificate.
 func (c *certificate) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	pair, _ := c.load() // Certificates.Monitor logs errors
+	pair, _ := c.load() // ignore the error, which Certificates.Monitor logs
 	return pair, nil
 }
 
-// getClientCertificate is a [tls.Config.GetClientCertificate]. As with tls.Config.Certificates, a server
-// that does not accept the authority of the certificate receives none.
+// getClientCertificate returns the current certificate, as tls.Config.GetClientCertificate. As with
+// tls.Config.Certificates, a server that does not accept the authority of the certificate receives an
+// empty certificate.
 func (c *certificate) getClientCertificate(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	pair, _ := c.load()
 	if request.SupportsCertificate(pair) != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-// TestConfig_ReplacedFiles fails if a handshake uses another certificate than that in the files or, while
-// these are not a certificate and its key, than the one before.
+// TestConfig_ReplacedFiles fails if a handshake does not use the certificate in the files or, while the
+// files do not contain a certificate and its key, the certificate that they contained before.
 func TestConfig_ReplacedFiles(t *testing.T) {
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	expiry := time.Now().Add(time.Hour).Truncate(time.Second)
@@ -48,7 +48,7 @@ func TestConfig_ReplacedFiles(t *testing.T) {
 	write(third)
 	newKey, err := os.ReadFile(files.Key)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(files.Key, key, 0o600)) // that of the second certificate
+	require.NoError(t, os.WriteFile(files.Key, key, 0o600)) // the key of the second certificate
 	requireExpiry(second)
 	require.NoError(t, os.Remove(files.Key))
 	requireExpiry(second)
@@ -56,8 +56,8 @@ func TestConfig_ReplacedFiles(t *testing.T) {
 	requireExpiry(third)
 }
 
-// TestConfig_ReplacedAuthorities fails if a side trusts other authorities than those in its file or,
-// while it cannot be read, than those that it has read last.
+// TestConfig_ReplacedAuthorities fails if a side does not trust the authorities in its file or, while
+// the file cannot be read, the authorities that it has read last.
 func TestConfig_ReplacedAuthorities(t *testing.T) {
 	authorities := map[string]*testenv.Authority{"a": testenv.NewAuthority(t), "b": testenv.NewAuthority(t)}
 	ofServer, ofClient := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "ca.pem")
@@ -101,7 +101,7 @@ func TestConfig_ReplacedAuthorities(t *testing.T) {
 }
 
 // TestConfig_ServerName fails if a certificate for another server is accepted, or if a server without a
-// name is.
+// name is accepted.
 func TestConfig_ServerName(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	for _, host := range []string{"peer", "127.0.0.1"} {
@@ -132,7 +132,7 @@ func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient tim
 	return ofServer, ofClient
 }
 
-// tryHandshake is like handshake, and returns the error of the client or the server.
+// tryHandshake connects two sides like handshake, and returns the error of the client or the server.
 func tryHandshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient time.Time, err error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -41,7 +41,7 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); cmd == root && len(args) > 0 {
-			return unknown(args[0]) // the flag may exist; the command does not
+			return unknown(args[0]) // report the command first, which does not exist, while the flag may exist
 		}
 		if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && len(missing.GetSpecifiedShortnames()) == 0 {
 			name := missing.GetSpecifiedName()
@@ -56,8 +56,8 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 	})
 }
 
-// Execute executes a root command. Its error for an unknown command does not depend on --help, which cobra obeys before
-// it checks arguments, and is that of the command help as well.
+// Execute executes a root command. Unlike cobra, it returns the error for an unknown command even with
+// --help, and for the command help.
 func Execute(ctx context.Context, root *cobra.Command) error {
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
@@ -98,7 +98,8 @@ func ValueError(err error) error {
 	return fmt.Errorf("%q%w", wrong.GetValue(), describeMismatch(wrong))
 }
 
-// describeMismatch returns the part of an error of [pflag.FlagSet.Set] that follows the value or its name.
+// describeMismatch returns the end of an error of [pflag.FlagSet.Set]: the text after the value or the
+// name of the flag.
 func describeMismatch(err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -152,7 +153,8 @@ func CompleteValues(root *cobra.Command, values map[string][]string) {
 		for _, all := range []map[string][]string{logValues, values} {
 			for name, choice := range all {
 				if cmd.Flags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil {
-					_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choice, cobra.ShellCompDirectiveNoFileComp)) // fails if called twice
+					// Ignore the error: the values were registered before.
+					_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choice, cobra.ShellCompDirectiveNoFileComp))
 				}
 			}
 		}

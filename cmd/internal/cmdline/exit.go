@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The exit codes of both commands. A code means the same in both. They are documented in
-// docs/elector.md and docs/raftlog.md.
+// These are the exit codes of the commands elector and raftlog. A code means the same in both.
+// docs/elector.md and docs/raftlog.md document them.
 const (
 	OK          = 0
 	Failed      = 1  // any other error; the command had no effect

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// ReadFile reads a regular file or a link to one, as ReadPrivate does, but does not check its mode.
+// ReadFile reads a regular file or a link to one. Unlike ReadPrivate, it does not check the mode of the
+// file.
 func ReadFile(name string) ([]byte, error) {
 	f, _, err := openFile(name, false)
 	if err != nil {
@@ -34,12 +35,13 @@ func ReadLimited(r io.Reader, name string, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// openFile opens a regular file or a link to one. It rejects other files, such as a named pipe: the command
-// would wait until another process writes to it. The exceptions, if once is true, are files that the user has
-// opened for this process: /dev/stdin, and /dev/fd/N, by which a shell passes the output of <(program). They
-// can be read only once.
+// openFile opens a regular file or a link to one. It rejects other files, such as a named pipe, because
+// the command would wait until another process writes to the pipe. The exceptions, if once is true, are
+// files that the user has opened for this process: /dev/stdin, and /dev/fd/N, by which a shell passes
+// the output of <(program). They can be read only once.
 func openFile(name string, once bool) (*os.File, fs.FileInfo, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // otherwise opening a named pipe can block
+	// O_NONBLOCK, because opening a named pipe can otherwise block.
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,7 +56,8 @@ func openFile(name string, once bool) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// isOpened reports whether a name refers to a file that this process has inherited, or to the empty one.
+// isOpened reports whether a name refers to a file that this process has inherited, or to the null
+// device.
 func isOpened(name string) bool {
 	return name == "/dev/stdin" || name == os.DevNull || strings.HasPrefix(name, "/dev/fd/") || strings.HasPrefix(name, "/proc/self/fd/")
 }

@@ -68,7 +68,7 @@ func TestReadFile_TooLarge(t *testing.T) {
 	text, err := ReadFile(name)
 	require.NoError(t, err)
 	require.Len(t, text, maxSize)
-	require.NoError(t, os.Truncate(name, 40<<30)) // a sparse file
+	require.NoError(t, os.Truncate(name, 40<<30)) // the file is sparse, so it uses no space
 	_, err = ReadFile(name)
 	require.ErrorContains(t, err, name+" has more than 4194304 bytes")
 	_, _, err = ReadPrivate(name)

@@ -31,19 +31,19 @@ type Log struct {
 
 	mu       sync.Mutex
 	queue    [][]byte
-	size     int                    // of queue in bytes
-	dropped  int                    // number of dropped lines
+	size     int                    // the size of queue in bytes
+	dropped  int                    // the number of dropped lines
 	reported int                    // the value of dropped in the last report
 	report   func(total int) []byte // returns the line that reports dropped lines
-	written  chan struct{}          // is closed when queue was written; nil if no goroutine writes
+	written  chan struct{}          // closed when queue was written; nil if no goroutine writes
 }
 
 // Write queues a line. It always succeeds.
 func (l *Log) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// After a drop, half of the queue must be written first. Otherwise a slow reader would receive one
-	// report for each line.
+	// After a dropped line, drop more until half of the queue was written. Otherwise a slow reader
+	// would receive one report for each line.
 	if l.size+len(line) > maxQueuedLog || l.dropped > l.reported && l.size > maxQueuedLog/2 {
 		l.dropped++
 		return len(line), nil
@@ -83,7 +83,7 @@ func (l *Log) writeQueue(written chan struct{}) {
 		l.size -= len(line)
 		switch {
 		case err != nil:
-			l.dropped++ // is reported with the next line
+			l.dropped++ // the line that could not be written is reported with the next one
 		case len(l.queue) == 0:
 			l.reportDropped()
 		}

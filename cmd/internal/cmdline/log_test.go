@@ -16,8 +16,8 @@ import (
 
 // pausedWriter is a destination that accepts nothing while it is paused, as a full pipe.
 type pausedWriter struct {
-	resume chan struct{} // is closed to resume
-	err    error         // of each write
+	resume chan struct{} // closed to resume
+	err    error         // the result of each write
 	text   bytes.Buffer
 }
 
@@ -37,7 +37,7 @@ func TestLog_FullPipe(t *testing.T) {
 		log := &Log{w: w}
 		logger, err := NewLogger(log, "text", "info", slog.LevelDebug)
 		require.NoError(t, err)
-		const lines = 20000 // of more than 100 bytes
+		const lines = 20000 // each line has more than 100 bytes
 		start := time.Now()
 		for i := range lines {
 			logger.Info(strings.Repeat("x", 100), "i", i)

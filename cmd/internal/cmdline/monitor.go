@@ -48,11 +48,11 @@ func (f Certificates) Monitor(log *slog.Logger, secrets ...SecretFile) (stop fun
 
 // monitor is the state of [Certificates.Monitor].
 type monitor struct {
-	certificate *certificate // nil without --cert-file
-	authorities *authorities // nil without --ca-file
+	certificate *certificate // the certificate; nil without --cert-file
+	authorities *authorities // the authorities; nil without --ca-file
 	secrets     []*Secrets
 	log         *slog.Logger
-	failures    map[string]int       // numbers of successive checks that could not read the files, by the message
+	failures    map[string]int       // the number of successive checks that could not read the files, by the message
 	logged      map[string]time.Time // the warnings of the last day
 }
 
@@ -105,8 +105,8 @@ func (m *monitor) check(now time.Time) {
 	}
 }
 
-// reportFailure logs an error of reading files, unless it is the first: the files may have been replaced
-// at that time.
+// reportFailure logs an error of reading files, unless the previous check succeeded: then the files may
+// just be being replaced.
 func (m *monitor) reportFailure(now time.Time, text string, err error) {
 	if err == nil {
 		m.failures[text] = 0
@@ -121,7 +121,7 @@ func notice(c *x509.Certificate) time.Duration {
 	return min(maxNotice, c.NotAfter.Sub(c.NotBefore)/4)
 }
 
-// report logs a message, unless it was logged on this day.
+// report logs a message, unless it was logged in the last 24 hours.
 func (m *monitor) report(now time.Time, level slog.Level, text string, args ...any) {
 	if last, found := m.logged[text]; found && now.Sub(last) < repeatInterval {
 		return

@@ -19,7 +19,7 @@ func TestMonitor(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, test := range []struct {
 		name                   string
-		lifetime, notice, step time.Duration // notice is the time for which warnings are expected
+		lifetime, notice, step time.Duration // notice is the time before the expiry in which warnings are expected
 	}{
 		{"lifetime of a year", 365 * day, 30 * day, time.Hour},
 		{"lifetime of 40 days", 40 * day, 10 * day, time.Hour},
@@ -69,7 +69,7 @@ func TestMonitor(t *testing.T) {
 			require.NoError(t, os.Chmod(files.Key, 0o644))
 			require.Equal(t, 1, strings.Count(checkFor(3*test.step), "--key-file: "+files.Key+" has mode 0644"))
 			require.NoError(t, os.Chmod(files.Key, 0o646))
-			now = now.Add(day) // an error was logged on this day
+			now = now.Add(day) // wait, because an error was logged on this day
 			require.Equal(t, 1, strings.Count(checkFor(3*test.step), "--key-file: "+files.Key+" has mode 0646"))
 			_, err = files.PeerConfig(nil)
 			require.ErrorContains(t, err, "--key-file: "+files.Key+" has mode 0646")

@@ -15,8 +15,8 @@ import (
 
 // PeerSettings contains the settings of a peer and of a client.
 type PeerSettings struct {
-	// Program is the name of the program, and PeerCommand that of its command that runs a peer. All other
-	// commands are clients.
+	// Program is the name of the program, and PeerCommand is the name of the command of the program
+	// that runs a peer. All other commands are clients.
 	Program, PeerCommand string
 	// Warn receives the flag of a file of secrets that all users can read, and the reason.
 	Warn func(flag, warning string)
@@ -24,14 +24,15 @@ type PeerSettings struct {
 	Cluster, ID, Dir, Listen string
 	Peers                    PeerList
 
-	Secret, SecretFile             string // of peers
+	Secret, SecretFile             string // the secret of peers, and its file
 	ClientSecret, ClientSecretFile string
-	AllowedNames                   []string // of the certificates of peers
+	AllowedNames                   []string // the allowed names of the certificates of peers
 	AllowedClientNames             []string
 	Insecure                       bool
 }
 
-// RegisterPeer registers the flags that identify a peer, and that locate it and the others.
+// RegisterPeer registers the flags that identify a peer, and that contain its address and those of the
+// others.
 func (s *PeerSettings) RegisterPeer(flags *pflag.FlagSet) {
 	flags.StringVar(&s.ID, "peer-id", "", "ID of the peer, which replaces {id} in paths; an ID must not be used again: a peer that has lost its data returns with a new one")
 	flags.StringVar(&s.Dir, "dir", "", "directory of the data of the peer; {id} stands for its ID")
@@ -137,9 +138,9 @@ func (s *PeerSettings) variable(flag string) string {
 	return strings.ToUpper(s.Program + "_" + strings.ReplaceAll(flag, "-", "_"))
 }
 
-// certificates returns the configuration for the certificates, or nil without them, after checking that a
-// process with these secrets, from a flag with this name, is authenticated in some way, unless that is not
-// wanted.
+// certificates returns the configuration for the certificates, or nil without them, after checking that
+// a process with these secrets, from a flag with this name, is authenticated in some way, unless
+// authentication is disabled.
 func (s *PeerSettings) certificates(files Certificates, secrets *Secrets, name string) (*tls.Config, error) {
 	config, err := files.PeerConfig(slices.Concat(s.AllowedNames, s.AllowedClientNames))
 	if err != nil {

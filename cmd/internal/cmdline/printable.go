@@ -40,8 +40,8 @@ func WriteJSON(w io.Writer, value any) error {
 	return json.NewEncoder(escapingWriter{w}).Encode(value)
 }
 
-// escapingWriter is a writer for complete lines of JSON. It escapes what package json leaves unescaped,
-// and a terminal could execute. That does not change the values of the strings.
+// escapingWriter is a writer for complete lines of JSON. It escapes the characters that a terminal
+// could execute and that package json does not escape. The values of the strings do not change.
 type escapingWriter struct{ w io.Writer }
 
 func (e escapingWriter) Write(line []byte) (int, error) {
@@ -53,9 +53,9 @@ func (e escapingWriter) Write(line []byte) (int, error) {
 
 func escapeJSON(line []byte) []byte {
 	var b []byte
-	copied := 0 // number of bytes of line that b contains
+	copied := 0 // the number of bytes of line that b contains
 	for i, r := range string(line) {
-		if r < 0x7f || unicode.IsPrint(r) { // package json has escaped other control characters
+		if r < 0x7f || unicode.IsPrint(r) { // the character is printable, or package json has escaped it
 			continue
 		}
 		b = append(b, line[copied:i]...)

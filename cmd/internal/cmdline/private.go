@@ -6,10 +6,11 @@ import (
 	"runtime"
 )
 
-// ReadPrivate reads a regular file that contains credentials, or that determines what this process runs. It returns
-// an error if all users of the machine or the group can write the file, and a warning, which is otherwise
-// empty, if all users can read it. The group may read it: a service often reads a file of root by its group.
-// It may write it if it is the private group of the owner, as with the umask 002 that is usual on Debian.
+// ReadPrivate reads a regular file that contains credentials, or that determines what this process
+// runs. It returns an error if all users of the machine or the group can write the file, and a warning,
+// which is otherwise empty, if all users can read it. The group may read it: a service often reads a
+// file of root by its group. The group may write the file if it is the private group of the owner, as
+// with the umask 002 that is usual on Debian.
 //
 // A link to a regular file is read as well. On Windows the mode is not checked, because it does not describe
 // who has access.
@@ -17,8 +18,8 @@ func ReadPrivate(name string) (text []byte, warning string, err error) {
 	return readPrivate(name, false)
 }
 
-// ReadConfig is ReadPrivate for a file that is read once: it also reads /dev/stdin and /dev/fd/N, whose
-// mode is not checked.
+// ReadConfig reads a file like ReadPrivate, but only once in the life of the process, so it may also be
+// /dev/stdin or /dev/fd/N, whose mode is not checked.
 func ReadConfig(name string) (text []byte, warning string, err error) { return readPrivate(name, true) }
 
 func readPrivate(name string, once bool) (text []byte, warning string, err error) {
@@ -49,6 +50,7 @@ func checkPrivate(name string, mode fs.FileMode, privateGroup bool) (warning str
 	return "", nil
 }
 
-// isPrivateGroup reports whether a group is that which useradd creates for a user: it has the same number. The
-// group of root is not: on some systems all administrators are members, and in some containers all users are.
+// isPrivateGroup reports whether a group is the one that useradd creates for the user, which has the
+// same number. It returns false for the group of root: on some systems all administrators are members
+// of it, and in some containers all users are.
 func isPrivateGroup(user, group uint32) bool { return user == group && user != 0 }

@@ -28,7 +28,7 @@ func TestReadPrivate(t *testing.T) {
 	}
 	for _, test := range []struct {
 		mode         fs.FileMode
-		warning, err string // of the file
+		warning, err string // the expected warning and error for the file
 	}{
 		{mode: 0o400},
 		{mode: 0o600},
@@ -59,7 +59,7 @@ func TestReadPrivate(t *testing.T) {
 	_, _, err = ReadPrivate(name + "-missing")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
-	_, warning, err := ReadConfig(os.DevNull) // a device, whose mode is 0666
+	_, warning, err := ReadConfig(os.DevNull) // this file is a device, whose mode is 0666
 	require.NoError(t, err)
 	require.Empty(t, warning)
 }

@@ -20,8 +20,8 @@ type replaceable[T any] struct {
 
 	mu      sync.Mutex
 	loaded  *T
-	states  []os.FileInfo // of the files when loaded was read
-	warning string        // of read, when loaded was read
+	states  []os.FileInfo // the states of the files when loaded was read
+	warning string        // the warning that read returned with loaded
 }
 
 // load returns the content of the files, which it reads only if they were changed. If that fails, it
@@ -33,7 +33,7 @@ func (r *replaceable[T]) load() (*T, error) {
 	states := make([]os.FileInfo, len(r.files))
 	changed := r.loaded == nil
 	for i, name := range r.files {
-		state, err := os.Stat(name) // before the file is read, so a later change is noticed by the next call
+		state, err := os.Stat(name) // look at the file before it is read, so that the next call notices a later change
 		if err != nil {
 			return r.loaded, fmt.Errorf("%s: %w", r.flags, err)
 		}

@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// Roles contains the secrets of peers and of clients, which must not have one in common: a client could
-// act as a peer. Its methods can be called concurrently.
+// Roles contains the secrets of peers and of clients, which must not have one in common, because a
+// client could then act as a peer. Its methods can be called concurrently.
 type Roles struct {
 	peers, clients *Secrets
 	log            *slog.Logger
 
 	mu          sync.Mutex
-	lastPeers   [][]byte // of the last call in which they had none in common
+	lastPeers   [][]byte // the secrets of the last call in which the roles had none in common
 	lastClients [][]byte
-	common      bool // of the last call
+	common      bool // reports that the roles had a secret in common in the last call
 }
 
 // NewRoles returns an error if a secret of peers is a secret of clients. Both may be nil. log may be nil.

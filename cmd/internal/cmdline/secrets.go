@@ -44,10 +44,10 @@ func (f SecretFile) secrets() *Secrets {
 	return s
 }
 
-// ReadSecrets reads the secrets from a file, or from value if the file is not set. It returns nil without
-// both. The flag precedes errors. The warning is not empty if all users can read the file. log receives a
-// message each time the secrets are replaced, and may be nil. [Certificates.Monitor] logs later errors, for
-// commands that call it.
+// ReadSecrets reads the secrets from a file, or from value if the file is not set. It returns nil
+// without both. Errors begin with the flag. The warning is not empty if all users can read the file.
+// log receives a message each time the secrets are replaced, and may be nil. [Certificates.Monitor]
+// logs later errors, for commands that call it.
 func ReadSecrets(f SecretFile, value string, log *slog.Logger) (s *Secrets, warning string, err error) {
 	switch {
 	case !f.isSet() && value == "":
@@ -81,7 +81,7 @@ func (s *Secrets) Current() [][]byte {
 	if s == nil {
 		return nil
 	}
-	secrets, _ := s.load() // Certificates.Monitor logs errors
+	secrets, _ := s.load() // ignore the error, which Certificates.Monitor logs
 	return *secrets
 }
 

@@ -14,8 +14,8 @@ import (
 
 func texts(secrets [][]byte) string { return string(bytes.Join(secrets, []byte(" "))) }
 
-// TestReadSecrets fails if a file of one or two secrets is read incorrectly, or a file with none, a short one or
-// more is accepted.
+// TestReadSecrets fails if a file of one or two secrets is read incorrectly, or a file with none, a
+// short one or more is accepted.
 func TestReadSecrets(t *testing.T) {
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
 	for text, want := range map[string]string{
@@ -56,8 +56,9 @@ func replaceSecret(t *testing.T, file, text string) {
 	require.NoError(t, os.Rename(file+".new", file))
 }
 
-// TestSecrets_Current fails if a replaced file is not read, or a file that cannot be read has an effect.
-func TestSecrets_Current(t *testing.T) {
+// TestSecrets_ReplacedFileIsRead fails if a replaced file is not read, or a file that cannot be read
+// has an effect.
+func TestSecrets_ReplacedFileIsRead(t *testing.T) {
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
 	file := filepath.Join(t.TempDir(), "secret")
 	replaceSecret(t, file, first)
@@ -82,9 +83,9 @@ func TestSecrets_Current(t *testing.T) {
 	require.NotContains(t, log.String(), second)
 }
 
-// TestRoles fails if a secret is used for both roles, at the start or after a file was replaced, or if
-// correct secrets are not used after that.
-func TestRoles(t *testing.T) {
+// TestRoles_NeedDifferentSecrets fails if a secret is used for both roles, at the start or after a file
+// was replaced, or if correct secrets are not used after that.
+func TestRoles_NeedDifferentSecrets(t *testing.T) {
 	first, second, third := strings.Repeat("a", 16), strings.Repeat("b", 16), strings.Repeat("c", 16)
 	dir := t.TempDir()
 	peers, clients := filepath.Join(dir, "peers"), filepath.Join(dir, "clients")
@@ -144,7 +145,7 @@ func TestMonitor_Secrets(t *testing.T) {
 	require.Empty(t, check(3))
 	replaceSecret(t, peers, "short")
 	require.NoError(t, os.Remove(clients))
-	require.Empty(t, check(1)) // they may be replaced at this moment
+	require.Empty(t, check(1)) // no message yet, because the files may be replaced at this moment
 	text := check(3)
 	require.Equal(t, 2, strings.Count(text, "the secrets cannot be read"), text)
 	require.Contains(t, text, "--secret-file: "+peers+": a secret has 5 bytes")

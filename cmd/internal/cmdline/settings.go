@@ -45,11 +45,11 @@ type ListOfMappings interface {
 	FromMapping(map[string]string) (string, error)
 }
 
-// Read sets the flags that the command line does not contain: those of flags to their environment variables,
-// and then those of keys, which may be the same, to the values in the file that --config names. An empty
-// variable counts as unset. Of two flags x and x-file, the one whose source has precedence is used. warning
-// is not empty if all users can read the file, and isCredential returns true for a value in it. Read can be
-// repeated.
+// Read sets the flags that the command line does not contain. It sets those in flags to their
+// environment variables, and then those in keys, which may be the same set, to the values in the file
+// that --config names. An empty variable counts as unset. Of two flags x and x-file, the one whose
+// source has precedence is used. warning is not empty if all users can read the file, and isCredential
+// returns true for a value in it. Read can be repeated.
 func (s Settings) Read(flags, keys *pflag.FlagSet, isCredential func(flag, value string) bool) (warning string, err error) {
 	flags.VisitAll(func(f *pflag.Flag) { err = errors.Join(err, s.readVariables(flags, f)) })
 	if name := flags.Lookup(FlagConfig).Value.String(); name != "" {
@@ -59,8 +59,8 @@ func (s Settings) Read(flags, keys *pflag.FlagSet, isCredential func(flag, value
 	return warning, errors.Join(err, selectAlternatives(keys))
 }
 
-// ReadOnlyFile sets keys to the values in a file, as Read does, but reads no environment variables. name is the value
-// of flag, which precedes errors about the whole file.
+// ReadOnlyFile sets keys to the values in a file, as Read does, but reads no environment variables.
+// name is the value of the given flag, with which errors about the whole file begin.
 func ReadOnlyFile(flag, name string, keys *pflag.FlagSet, isCredential func(flag, value string) bool) (warning string, err error) {
 	warning, err = readFile(flag, name, keys, isCredential)
 	return warning, errors.Join(err, selectAlternatives(keys))
@@ -205,7 +205,8 @@ func parseFile(name string, text []byte) (*yaml.Node, error) {
 			return nil, fmt.Errorf("%s:%s: correct the YAML syntax", name, located)
 		}
 		return nil, fmt.Errorf("%s: %s: correct the YAML syntax", name, cause)
-	case len(document.Content) == 0 || document.Content[0].Tag == "!!null": // the file is empty, or contains only comments
+	case len(document.Content) == 0 || document.Content[0].Tag == "!!null":
+		// Accept a file that is empty or contains only comments.
 		return &yaml.Node{}, nil
 	}
 	top := document.Content[0]
@@ -215,7 +216,7 @@ func parseFile(name string, text []byte) (*yaml.Node, error) {
 	return top, nil
 }
 
-// configFile is a file whose keys set flags.
+// configFile is a configuration file, whose keys set flags.
 type configFile struct {
 	name string
 	keys *pflag.FlagSet
@@ -259,7 +260,7 @@ func (c *configFile) set(f *pflag.Flag, key, value *yaml.Node) {
 	case value.Kind == yaml.SequenceNode && isList && !given:
 		c.setList(list, key, value)
 		f.Changed = true
-	case value.Kind == yaml.SequenceNode && isList: // another source has set the list
+	case value.Kind == yaml.SequenceNode && isList: // ignore the list, because a source with precedence has set it
 	case f.Value.Type() == "stringArray":
 		c.fail(value, "%q is not a list: write each element on a line of its own, after a dash", key.Value)
 	case value.Kind != yaml.ScalarNode && isList:

@@ -42,7 +42,8 @@ func newTestSettings() *testSettings {
 	return s
 }
 
-// read parses a command line, and reads the other sources. A file that is not empty is that of --config.
+// read parses a command line, and reads the other sources. If file is not empty, it is the text of the
+// configuration file.
 func (s *testSettings) read(t testing.TB, file string, args ...string) (warning string, err error) {
 	if file != "" {
 		name := filepath.Join(t.TempDir(), "test.yaml")
@@ -101,9 +102,9 @@ func TestSettings_Precedence(t *testing.T) {
 	}
 }
 
-// TestSettings_Alternatives fails if a secret and the name of its file, from different sources, are both used, or if
-// the wrong one is used.
-func TestSettings_Alternatives(t *testing.T) {
+// TestSettings_SecretOrItsFile fails if a secret and the name of its file, from different sources, are
+// both used, or if the wrong one is used.
+func TestSettings_SecretOrItsFile(t *testing.T) {
 	for _, test := range []struct{ flag, variable, file, want string }{
 		{"--secret=flag", "TEST_SECRET_FILE", "secret-file: x", "flag,"},
 		{"--secret-file=flag", "TEST_SECRET", "secret: x", ",flag"},
@@ -119,7 +120,7 @@ func TestSettings_Alternatives(t *testing.T) {
 			t.Setenv(test.variable, "variable")
 		}
 		s := newTestSettings()
-		for range 2 { // the second time changes nothing
+		for range 2 { // the second call changes nothing
 			_, err := s.read(t, test.file, strings.Fields(test.flag)...)
 			if strings.Contains(test.want, "only") {
 				require.ErrorContains(t, err, strings.ReplaceAll(test.want, "FILE", s.flags.Lookup(FlagConfig).Value.String()))
@@ -131,8 +132,8 @@ func TestSettings_Alternatives(t *testing.T) {
 	}
 }
 
-// TestSettings_InvalidFile fails if an invalid file is accepted, or if the error lacks the line or contains a value, which
-// may be a credential.
+// TestSettings_InvalidFile fails if an invalid file is accepted, or if the error lacks the line or
+// contains a value, which may be a credential.
 func TestSettings_InvalidFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"tries: 1\n\ntires: 2":     `:3: unknown key "tires": the nearest is "tries"`,

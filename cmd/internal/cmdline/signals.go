@@ -30,7 +30,7 @@ func (s Signals) Handle() (release func()) {
 	signals := make(chan os.Signal, 16)
 	handled := append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, programSignals...)
 	if s.Forward == nil {
-		handled = handled[:4] // Go programs ignore programSignals by default
+		handled = handled[:4] // leave out programSignals, which Go programs ignore by default
 	}
 	for _, sig := range handled {
 		if !signal.Ignored(sig) {
@@ -51,7 +51,7 @@ func (s Signals) Handle() (release func()) {
 
 // serve handles signals until quit is closed.
 func (s Signals) serve(signals <-chan os.Signal, quit <-chan struct{}, exit func(code int)) {
-	var stopped time.Time // when the first stop signal arrived
+	var stopped time.Time // the time at which the first stop signal arrived
 	for {
 		select {
 		case sig := <-signals:

@@ -7,8 +7,8 @@ import "os"
 // programSignals is empty, because commands do not run programs on these systems.
 var programSignals []os.Signal
 
-// IgnoreBrokenPipe does nothing.
+// IgnoreBrokenPipe does nothing on this system.
 func IgnoreBrokenPipe() {}
 
-// ReapChildren does nothing.
+// ReapChildren does nothing on this system.
 func ReapChildren() {}

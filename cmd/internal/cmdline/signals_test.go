@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSignals fails if signals within a second count twice, if a later one does not end the process, or if
-// a forwarded signal stops the command.
+// TestSignals fails if signals within a second count twice, if a later signal does not end the process,
+// or if a forwarded signal stops the command.
 func TestSignals(t *testing.T) {
 	for name, c := range map[string]struct {
 		forward bool
 		signals []syscall.Signal
-		pauses  []time.Duration // before each signal
+		pauses  []time.Duration // the pauses before each signal
 		want    []string
 		code    int
 	}{

@@ -12,20 +12,22 @@ import (
 var programSignals = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
 
 // IgnoreBrokenPipe lets a process continue without its log if the reader of standard error exits. By
-// default a Go program ends then. Children of this process do not inherit that.
+// default, a Go program ends then. Children of this process do not inherit this behavior.
 func IgnoreBrokenPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // ReapChildren reaps every child of this process that has exited, also those that it has not started: as
 // the first process of a container it adopts the orphans. Only the main function may call it, because
 // nothing else receives the exit status of a child afterwards.
 func ReapChildren() {
-	// Package os uses process IDs that may be reused unless it succeeds in reaping a child first.
+	// FindProcess makes package os check whether it can use pidfds, which starts a child and reaps it.
+	// Do this now: if this function reaped that child, package os would use process IDs, which may be
+	// reused.
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Release()
 	}
 	exited := make(chan os.Signal, 1)
 	signal.Notify(exited, syscall.SIGCHLD)
-	go func() { // runs until the process exits
+	go func() { // this goroutine runs until the process exits
 		for {
 			for {
 				pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

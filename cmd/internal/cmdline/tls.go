@@ -39,8 +39,8 @@ func (f Certificates) FixedConfig() (*tls.Config, error) {
 	return c, err
 }
 
-// loadConfig returns a configuration with the contents of the files. trusted are the certificates of the
-// authorities; it is nil if CA is empty.
+// loadConfig returns a configuration with the contents of the files. trusted contains the certificates
+// of the authorities; it is nil if CA is empty.
 func (f Certificates) loadConfig() (c *tls.Config, trusted *authorities, err error) {
 	c = &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
@@ -62,9 +62,10 @@ func (f Certificates) loadConfig() (c *tls.Config, trusted *authorities, err err
 	return c, trusted, nil
 }
 
-// PeerConfig returns the configuration of a peer of a Raft log, or of its client, for both directions: each
-// side presents its certificate. names are those of the certificates to accept, which the caller checks:
-// they are an error without files. PeerConfig returns nil if neither files nor names are set.
+// PeerConfig returns the configuration of a peer of a Raft log, or of its client, for both directions:
+// each side presents its certificate. names are the names of the certificates to accept, which the
+// caller checks. Names without files are an error. PeerConfig returns nil if neither files nor names
+// are set.
 func (f Certificates) PeerConfig(names []string) (*tls.Config, error) {
 	switch {
 	case f == Certificates{} && len(names) == 0:

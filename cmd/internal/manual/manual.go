@@ -63,9 +63,9 @@ func requireNoOutput(t *testing.T, program string, args ...string) {
 	require.Empty(t, string(out), args)
 }
 
-// write writes the files of a root command to dir, which it creates: manual pages of the command and of each subcommand,
-// and completions for bash, zsh and fish. The names are those below /usr/share on Debian. The date of the pages is that
-// of the variable SOURCE_DATE_EPOCH, or today.
+// write writes the files of a root command to dir, which it creates: manual pages of the command and of
+// each subcommand, and completions for bash, zsh and fish. The paths of the files are those below
+// /usr/share on Debian. The date of the pages is that of the variable SOURCE_DATE_EPOCH, or today.
 func write(dir string, root *cobra.Command) error {
 	root.DisableAutoGenTag = true
 	pages := filepath.Join(dir, "man", "man1")

@@ -24,7 +24,8 @@ func init() {
 	})
 }
 
-// loseLock expires the session of a holder. Its next write is rejected.
+// loseLock expires the session of a holder. It requires that the next write of the former holder is
+// rejected.
 func loseLock(ctx context.Context) error {
 	server, err := zktest.NewServer()
 	if err != nil {
@@ -64,7 +65,7 @@ func loseLock(ctx context.Context) error {
 	}
 	fmt.Printf("bob has the lock, token %d\n", second.Token())
 	<-first.Done()
-	_, err = add(bob, first) // reads over the connection of bob, and writes as the former holder
+	_, err = add(bob, first) // reads over bob's connection, and writes with the former holder's hold
 	fmt.Println("ada writes without the lock:", err)
 	if sum, err = add(bob, second); err != nil {
 		return err

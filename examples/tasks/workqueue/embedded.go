@@ -62,12 +62,12 @@ func surviveWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := server.ExpireSession(conns[0].SessionID()); err != nil { // as if ada were partitioned
+	if err := server.ExpireSession(conns[0].SessionID()); err != nil { // as if the network of ada were partitioned
 		return err
 	}
 	<-item.Context().Done()
 	fmt.Printf("ada loses %s: %v\n", item.Data(), context.Cause(item.Context()))
-	for range 2 + attempts { // deliveries
+	for range 2 + attempts { // the number of deliveries of the jobs
 		item, err := bob.Take(ctx)
 		if err != nil {
 			return err
@@ -75,7 +75,8 @@ func surviveWorker(ctx context.Context) error {
 		job := string(item.Data())
 		if job == "bad-job" {
 			fmt.Println("bob returns", job)
-			err = item.Return(errors.New("cannot be done")) // for another attempt, or as a dead letter
+			// Returns the job for another attempt, or makes it a dead letter after the last one.
+			err = item.Return(errors.New("cannot be done"))
 		} else {
 			fmt.Println("bob does", job)
 			// The result is written in the transaction of the acknowledgement, so there is exactly one,

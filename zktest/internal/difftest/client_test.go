@@ -19,7 +19,7 @@ type target struct {
 	name     string
 	addr     string
 	clients  []*client
-	sessions map[int64]string // a name for each session ID, which is the same for both servers
+	sessions map[int64]string // names for session IDs, which are the same for both servers
 	zxid0    int64            // the zxid to which the zxids of replies are relative
 	opened   int
 }
@@ -167,7 +167,7 @@ func encodeBody(e *wire.Encoder, r *wire.Request) {
 		e.Buffer(nil)
 		e.Long(-1)
 	default:
-		e.B = append(e.B, r.Data...) // the body of other operations is in Data
+		e.B = append(e.B, r.Data...) // the test has stored the body of other operations in Data
 	}
 }
 

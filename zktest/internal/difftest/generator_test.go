@@ -82,12 +82,15 @@ func (g *generator) randomWrite(inMulti bool) wire.Request {
 		}
 		if r.Op == wire.CreateTTL {
 			r.TTL = pick(g, []int64{3600000, 3600000, 0, -1, 1 << 40, 1<<40 - 1})
-			// Another create mode without a TTL makes a 3.8 server exit.
+			// Use the create mode of TTL nodes in most cases: another mode with createTTL and without a
+			// TTL makes a 3.8 server exit.
 			if g.r.IntN(4) > 0 || r.TTL == -1 || inMulti {
 				r.Flags = 5 + int32(g.r.IntN(2))
 			}
 		} else if inMulti && (r.Flags == 5 || r.Flags == 6) {
-			r.Flags = 0 // runUndefinedRequests covers it: the server does not roll back the earlier operations
+			// Use no other mode here: for an invalid one the server does not roll back the earlier
+			// operations, which runUndefinedRequests tests.
+			r.Flags = 0
 		}
 	case x < 13:
 		r.Op, r.Version = wire.Delete, g.randomVersion()
@@ -132,7 +135,7 @@ func (g *generator) randomRequest(zxid int64) wire.Request {
 	case x < 91:
 		r.Op, r.Path = wire.GetEphemerals, g.randomPath()
 	case x < 92:
-		r.Op, r.Path = wire.Sync, pick(g, paths) // the server returns others in Java's encoding
+		r.Op, r.Path = wire.Sync, pick(g, paths) // use known paths only, because the server returns others in Java's encoding
 	case x < 94:
 		r.Op, r.Path, r.Flags = wire.AddWatch, g.randomPath(), pick(g, []int32{0, 1, 1, 2})
 	case x < 96:

@@ -75,7 +75,7 @@ func (p *pair) connectClient(k int, resume bool, timeout time.Duration) {
 		}
 		replies[i] = s
 		if x.zxid0 == 0 {
-			// The reply to a ping contains the current zxid.
+			// Send a ping, because its reply contains the current zxid.
 			if _, err := c.exchange(wire.Request{Header: wire.Header{Op: wire.Ping}}); err != nil {
 				p.failf("%s: %v", x.name, err)
 			}
@@ -98,7 +98,7 @@ func (p *pair) compare(k int, unordered bool, reqs ...wire.Request) []string {
 	}
 	var ownLines []string
 	for j := range p.targets[0].clients {
-		j = (k + j) % len(p.targets[0].clients) // starts with client k
+		j = (k + j) % len(p.targets[0].clients) // start with client k
 		batch := []wire.Request{{Header: wire.Header{Op: wire.Ping}}}
 		if j == k {
 			batch = reqs

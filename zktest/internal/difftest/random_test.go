@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestCompare_RandomRequests fails if a reply or an event differs in a long random sequence of
 // requests of four clients.
 func TestCompare_RandomRequests(t *testing.T) {
-	p := newPair(t, time.Hour) // the time of a sweep cannot be compared
+	p := newPair(t, time.Hour) // no sweep happens during the test, because its time cannot be compared
 	t.Logf("seed %d, %d requests (-diff.seed, -diff.steps)", *seed, *steps)
 	g := &generator{r: rand.New(rand.NewPCG(*seed, 1))}
 	const clients = 4
@@ -36,10 +36,10 @@ func TestCompare_RandomRequests(t *testing.T) {
 	for sent < *steps {
 		k := g.r.IntN(clients)
 		switch x := g.r.IntN(200); {
-		case x == 0: // closes the session
+		case x == 0: // close the session
 			p.compare(k, true, wire.Request{Header: wire.Header{Op: wire.CloseSession}})
 			p.connectClient(k, false, 30*time.Second)
-		case x <= 2: // closes the connection and resumes the session
+		case x <= 2: // close the connection and resume the session
 			p.connectClient(k, true, 30*time.Second)
 			p.compare(k, false, g.randomSetWatches(p.targets[0].clients[k].zxid-p.targets[0].zxid0))
 		default:
@@ -47,7 +47,8 @@ func TestCompare_RandomRequests(t *testing.T) {
 			for i := range batch {
 				batch[i] = g.randomRequest(p.targets[0].clients[k].zxid - p.targets[0].zxid0)
 			}
-			// The real server may answer auth before earlier requests.
+			// Send an auth request alone, because the real server may answer it before earlier
+			// requests.
 			if i := slices.IndexFunc(batch, func(r wire.Request) bool { return r.Op == wire.Auth }); i >= 0 {
 				batch = batch[i : i+1]
 			}

@@ -195,7 +195,7 @@ func runWatchOrder(p *pair) {
 	p.compare(1, false, request(wire.Create, "/w/b"), request(wire.SetData, "/w/a"), request(wire.GetData, "/w/a", withWatch), request(wire.Delete, "/w/a"),
 		request(wire.Create, "/w/a"), request(wire.Delete, "/w/b"))
 	p.compare(2, false, request(wire.Multi, "", withOps(request(wire.SetData, "/w/a"), request(wire.Create, "/w/c"), request(wire.Delete, "/w/c"), request(wire.SetData, "/w"))))
-	// Closing a session deletes its znodes before the reply.
+	// The close of a session deletes its znodes before the reply.
 	p.compare(1, false, request(wire.Create, "/w/e", withFlags(1)))
 	for k := range 3 {
 		p.compare(k, false, request(wire.Exists, "/w/e", withWatch), request(wire.GetChildren, "/w", withWatch))
@@ -231,7 +231,7 @@ func runFilteredEvents(p *pair) {
 		request(wire.GetAllChildrenNumber, "/f"), request(wire.SetData, "/f"), request(wire.Delete, "/f/a"), request(wire.Create, "/f/x"), request(wire.AddWatch, "/f", withFlags(1)))
 	p.compare(0, false, request(wire.SetData, "/f"), request(wire.Create, "/f/a"), request(wire.Delete, "/f/a"), request(wire.Create, "/f/a", withACL(secret)), request(wire.Delete, "/f/a"))
 	p.compare(1, false, request(wire.RemoveWatches, "/f", withFlags(3)))
-	// Other clients may read the list, but not the password in it.
+	// Other clients may read the ACL, but not the password in it.
 	p.compare(0, false, request(wire.SetACL, "/f", withACL([]wire.ACL{{Perms: 31, Scheme: "auth"}, {Perms: 1, Scheme: "world", ID: "anyone"}})))
 	p.compare(1, false, request(wire.GetACL, "/f"), request(wire.SetACL, "/f"), request(wire.SetData, "/f"), request(wire.Delete, "/f"), request(wire.Multi, "", withOps(request(wire.Check, "/f"))))
 	p.compare(0, false, request(wire.SetACL, "/f", func(r *wire.Request) { r.Version = 7 }), request(wire.Delete, "/f"))
@@ -246,7 +246,8 @@ func runSequences(p *pair) {
 	p.compare(0, false, request(wire.Create, "/q/x0000000003", withFlags(0)), request(wire.Create, "/q/-0000000003/z", withFlags(2)))
 }
 
-// runMultis compares transactions whose operations depend on each other, and transactions that fail.
+// runMultis compares multi requests whose operations depend on each other, and multi requests that
+// fail.
 func runMultis(p *pair) {
 	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/m"), request(wire.Create, "/m/a"), request(wire.SetData, "/m/a"), request(wire.Check, "/m/a", func(r *wire.Request) { r.Version = 1 }),
 		request(wire.Delete, "/m/a"), request(wire.Create2, "/m/a", withFlags(1)))))
@@ -331,7 +332,8 @@ func errText(err error) string {
 	return ""
 }
 
-// runMovedSession compares the older connection of a session that another connection has resumed.
+// runMovedSession compares the replies on the older connection of a session that another connection has
+// resumed.
 func runMovedSession(p *pair) {
 	var old [2]net.Conn
 	for i, x := range p.targets {
@@ -351,7 +353,7 @@ func runMovedSession(p *pair) {
 
 // runExpiry compares the expiry of a session.
 func runExpiry(p *pair) {
-	const timeout = 3 * time.Second // long enough for the requests on a busy machine
+	const timeout = 3 * time.Second // the timeout is long enough for the requests on a busy machine
 	p.connectClient(2, false, timeout)
 	start := time.Now()
 	p.compare(2, false, request(wire.Create, "/silent", withFlags(1)), request(wire.Create, "/silent2", withFlags(1)))
@@ -365,19 +367,20 @@ func runExpiry(p *pair) {
 		if got := x.clients[1].renderPacket(b); !strings.Contains(got, `event type=2 state=3 "/silent"`) {
 			p.failf("%s sends %s", x.name, got)
 		}
-		// The server may round the timeout up by a tick, and this test may run late.
+		// Accept a little more than the timeout: the server may round it up by a tick, and this test
+		// may run late.
 		if time.Since(start) < timeout || time.Since(lastRequest) > timeout+5*time.Second {
 			p.failf("%s expires a session of %v after %v", p.targets[i].name, timeout, time.Since(lastRequest))
 		}
 	}
-	// The server sends the event before it closes the connections of the session. It answers this
-	// request after that.
+	// The server sends the event before it closes the connections of the session. So it answers the
+	// following request after that.
 	for _, x := range p.targets {
 		if _, err := x.clients[0].exchange(request(wire.Sync, "/")); err != nil {
 			p.failf("%s: %v", x.name, err)
 		}
 	}
-	p.connectClient(2, true, 30*time.Second) // both servers reject it
+	p.connectClient(2, true, 30*time.Second) // both servers reject the expired session
 	p.connectClient(2, false, 30*time.Second)
 	p.compare(1, false, request(wire.Exists, "/silent2"))
 }
@@ -386,7 +389,7 @@ func runExpiry(p *pair) {
 func runSweep(p *pair) {
 	p.compare(0, false, request(wire.CreateContainer, "/box", withFlags(4)), request(wire.CreateContainer, "/unused", withFlags(4)), request(wire.Create, "/box/a"),
 		request(wire.CreateTTL, "/young", withFlags(5), withTTL(3600000)))
-	// A sweep may happen at any time from here on, so zxids are not compared until it is over.
+	// Do not compare zxids until the sweep is over, because it may happen at any time from here on.
 	exchangeBoth := func(k int, reqs ...wire.Request) {
 		for _, x := range p.targets {
 			if _, err := x.clients[k].exchange(reqs...); err != nil {
@@ -413,13 +416,14 @@ func runSweep(p *pair) {
 	p.compare(1, false, request(wire.Exists, "/box"), request(wire.Exists, "/old"), request(wire.GetData, "/young"), request(wire.GetData, "/unused"))
 }
 
-// runFourLetters compares the parts of four-letter answers that are comparable.
+// runFourLetters compares the parts of the answers to four-letter words that are the same in each run.
 func runFourLetters(p *pair) {
 	p.compare(0, false, request(wire.GetData, "/", withWatch))
 	for _, w := range []string{"ruok", "isro", "srvr", "wchs", "crst", "srst", "gtmk"} {
 		var out [2]string
 		for i, x := range p.targets {
-			// The real server also counts connections whose watches have all fired.
+			// Omit the number of connections with watches: the real server also counts connections
+			// whose watches have all fired.
 			out[i] = regexp.MustCompile(`(?m)^(Zookeeper version|Latency|Received|Sent|Connections|Zxid|\d+ connections).*\n`).
 				ReplaceAllString(sendFourLetter(x.addr, w), "\n")
 		}

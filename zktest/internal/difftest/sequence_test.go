@@ -77,7 +77,7 @@ func TestCompare_SequenceOverflow(t *testing.T) {
 	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/mixed/a"), request(wire.Create, "/mixed/b"), request(wire.Delete, "/mixed/a"), sequential)))
 	compareChildren("/mixed")
 
-	// The counter of a re-created parent restarts.
+	// The counter of a parent that is created again must restart.
 	sequential.Path = "/recreated/n-"
 	p.compare(0, false, request(wire.Delete, "/recreated/x"))
 	p.compare(0, false, request(wire.Multi, "", withOps(sequential, sequential, sequential, sequential,
@@ -90,19 +90,19 @@ func TestCompare_SequenceOverflow(t *testing.T) {
 // are the number of earlier creates below the parent.
 func transactionLog(creates []wire.Request) []byte {
 	e := wire.Encoder{B: []byte("ZKLG")}
-	e.Int(2)  // version
-	e.Long(0) // database
+	e.Int(2)  // the version of the format
+	e.Long(0) // the ID of the database
 	for i, r := range creates {
 		var txn wire.Encoder
-		txn.Long(0) // session
-		txn.Int(0)  // xid
+		txn.Long(0) // the session of the transaction
+		txn.Int(0)  // the xid of the request
 		txn.Long(int64(i + 1))
 		txn.Long(time.Now().UnixMilli())
 		txn.Int(int32(r.Op))
 		txn.String(r.Path)
 		txn.Buffer([]byte{})
 		txn.ACLs(r.ACL)
-		txn.Bool(false) // ephemeral
+		txn.Bool(false) // the znode is not ephemeral
 		txn.Int(r.Flags)
 		e.Long(int64(adler32.Checksum(txn.B)))
 		e.Buffer(txn.B)

@@ -39,7 +39,7 @@ func startEnsemble(t *testing.T, cfg ensemble.Config) *ensemble.Ensemble {
 // startRealServer starts a single Apache ZooKeeper server. more are additional lines of zoo.cfg.
 func startRealServer(t *testing.T, sweep time.Duration, more map[string]string) *ensemble.Ensemble {
 	t.Helper()
-	// zoo.cfg has no property for the interval between sweeps.
+	// Set the interval between sweeps by a property of Java, because zoo.cfg has none for it.
 	t.Setenv("JDK_JAVA_OPTIONS", fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", sweep.Milliseconds()))
 	properties := map[string]string{"forceSync": "no", "extendedTypesEnabled": "true", "maxSessionTimeout": "60000"}
 	maps.Copy(properties, more)

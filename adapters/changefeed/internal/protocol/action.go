@@ -3,7 +3,7 @@ package protocol
 // Op is a request to the store.
 type Op uint8
 
-// The requests. All but Read and Create are compare-and-set writes.
+// These are the requests. All but Read and Create are compare-and-set writes.
 const (
 	None      Op = iota
 	Claim        // Become the leader.
@@ -22,12 +22,12 @@ func (o Op) String() string {
 // ActionKind is the kind of an [Action].
 type ActionKind uint8
 
-// The kinds of actions.
+// These are the kinds of actions.
 const (
 	Send                 ActionKind = iota // Send Op, which replaces Prev by Record.
 	Subscribe                              // Open a feed, which replaces the current one.
 	Lead                                   // Start a leadership with Term.
-	Extend                                 // Extend the lease: it is now measured from Sent.
+	Extend                                 // Extend the lease, which is now measured from Sent.
 	Demote                                 // End the leadership, because of Reason.
 	ReportLeader                           // Report the new leader, Leader, with Term.
 	ReportFeed                             // Report that the feed works.
@@ -40,7 +40,7 @@ const (
 // Reason is the reason of an action.
 type Reason uint8
 
-// The reasons of actions.
+// These are the reasons of actions.
 const (
 	Failed     Reason = iota // The reason is the error of the input.
 	Expired                  // The lease has expired.

@@ -54,7 +54,7 @@ func (m *machine) maintainFeed() {
 		return
 	}
 	m.FeedOpen, m.FeedSeq, m.FeedEpoch = true, 0, ""
-	m.expectDelivery("", 1, m.cfg.ElectionMax) // the first event, whatever it is
+	m.expectDelivery("", 1, m.cfg.ElectionMax) // expect the first event, whatever it is
 	m.isDue(m.ExpectedBy)
 	m.emit(Action{Kind: Subscribe})
 }

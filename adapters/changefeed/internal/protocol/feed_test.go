@@ -32,8 +32,8 @@ func TestFeed_Reopened(t *testing.T) {
 	require.False(t, hasAction(c.tick(), Subscribe))
 }
 
-// TestFeed_Stale fails if a feed that does not deliver the leader's writes is not replaced.
-func TestFeed_Stale(t *testing.T) {
+// TestFeed_StaleFeedIsReplaced fails if a feed that does not deliver the leader's writes is not replaced.
+func TestFeed_StaleFeedIsReplaced(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.acknowledge(c.heartbeat())
 	c.now = c.state.ExpectedBy
@@ -44,9 +44,9 @@ func TestFeed_Stale(t *testing.T) {
 }
 
 // TestFeed_ExpectedWrite fails if the time limit for an expected write is extended by later writes, or
-// it is not removed by that write, a later one or another epoch.
+// if the limit is not removed when the feed delivers that write, a later one or another epoch.
 func TestFeed_ExpectedWrite(t *testing.T) {
-	c := newLeader(t, defaultConfig) // The feed has not delivered its claim.
+	c := newLeader(t, defaultConfig) // The feed has not delivered the claim of c.
 	require.EqualValues(t, 2, c.state.ExpectedSeq)
 	expectedBy := c.state.ExpectedBy
 	require.Equal(t, c.now+c.cfg.ElectionMin, expectedBy)
@@ -60,7 +60,7 @@ func TestFeed_ExpectedWrite(t *testing.T) {
 	require.Zero(t, c.state.ExpectedSeq)
 
 	heartbeat = c.heartbeat()
-	c.deliver(heartbeat.Record) // faster than the response
+	c.deliver(heartbeat.Record) // the feed is faster than the response
 	c.acknowledge(heartbeat)
 	require.Zero(t, c.state.ExpectedSeq, "the feed has already delivered the write")
 	c.acknowledge(c.heartbeat())

@@ -3,7 +3,7 @@ package protocol
 // InputKind is the kind of an [Input].
 type InputKind uint8
 
-// The kinds of inputs.
+// These are the kinds of inputs.
 const (
 	Tick         InputKind = iota // Time has passed.
 	Observed                      // Record was read or delivered.
@@ -17,8 +17,8 @@ const (
 // Outcome is the result of a request.
 type Outcome uint8
 
-// The outcomes of requests. After Unknown a write may have been executed, may be executed later,
-// or may never be executed.
+// These are the outcomes of requests. After Unknown a write may have been executed, may be executed
+// later, or may never be executed.
 const (
 	OK Outcome = iota
 	Conflict
@@ -29,7 +29,7 @@ const (
 // Input is an event that a candidate handles.
 type Input struct {
 	Kind InputKind
-	// Record is set if Kind is Observed, or if it is Responded with the outcome OK.
+	// Record is set if Kind is Observed, or if Kind is Responded and Outcome is OK.
 	Record Record
 	// ByFeed reports whether the feed has delivered an input of kind Observed or Missed.
 	ByFeed bool

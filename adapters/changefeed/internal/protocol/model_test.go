@@ -42,10 +42,11 @@ type model struct {
 	losses      uint8 // losses is how often the record is lost.
 	limit       int   // limit is the greatest number of visited states, or 0 for all.
 
-	// These rules are wrong. The checker must find a violation if one of them is set.
+	// Each of the following fields replaces a rule by a wrong one. The checker must find a violation if
+	// one of them is set.
 	upsert             bool // Writes replace any record.
 	leaseFromResponse  bool // Leases are measured from the response.
-	leadBeforeResponse bool // A claim makes the candidate leader immediately, without a lease: leaderfeed's rule.
+	leadBeforeResponse bool // A claim makes the candidate leader immediately, without a lease, as in leaderfeed.
 	trustHints         bool // Hints count as records that were read.
 }
 
@@ -57,7 +58,7 @@ type pending struct {
 
 // node is a candidate with its requests.
 type node struct {
-	state    uint32 // state is a number of checker.states. By the candidate's clock it is time 0.
+	state    uint32 // state is a number of checker.states. The candidate's clock shows 0 in this state.
 	request  pending
 	executed bool    // executed reports whether request was executed and its response is in flight.
 	late     pending // late is a request that the candidate gave up, and that may still be executed.
@@ -139,7 +140,7 @@ func (m model) explore() (states int, trace []string) {
 		model: m, steps: map[stepKey]stepResult{}, advanced: map[advanceKey]uint32{},
 		visited: map[system]int32{}, current: -1,
 	}
-	c.records.of(Record{}) // number 0: the record does not exist
+	c.records.of(Record{}) // number 0 means that the record does not exist
 	var s system
 	s.history[0] = uint16(c.records.of(Record{Epoch: "0.1", Seq: 1, TTL: m.cfg.Lease}))
 	s.states, s.epochs = 1, 1
@@ -181,7 +182,8 @@ func (c *checker) visit(s system, event string) {
 	c.queue, c.previous, c.events = append(c.queue, s), append(c.previous, c.current), append(c.events, event)
 }
 
-// Descriptions of events of each candidate. They are constants, because they are used for each state.
+// These are the descriptions of events of each candidate. They are computed once, because they are used
+// for each state.
 var (
 	eventTick, eventFeedDown      = forEach("is woken"), forEach("has no feed")
 	eventResign, eventMissing     = forEach("resigns"), forEach("observes that there is no record")
@@ -264,8 +266,8 @@ func (c *checker) describe(r uint16) string {
 	return fmt.Sprintf("seq %d (epoch %s, leader %q, term %d)", rec.Seq, rec.Epoch, rec.Leader, rec.Term)
 }
 
-// advanceClocks advances each clock by one or two units. Two units on all clocks are not needed,
-// because they are the same as one unit twice.
+// advanceClocks advances each clock by one or two units. It does not advance all clocks by two units,
+// because that is the same as one unit twice.
 func (c *checker) advanceClocks(s system) {
 	for speeds := range 1<<c.candidates - 1 {
 		next := s
@@ -281,7 +283,8 @@ var eventTime = [1 << maxCandidates]string{
 	"time, twice for c", "time, twice for a, c", "time, twice for b, c",
 }
 
-// advanceClock returns the state of a candidate after d. Its clock shows 0 again.
+// advanceClock returns the state of a candidate after d. In the new state, the candidate's clock shows
+// 0 again.
 func (c *checker) advanceClock(number uint32, d Time) uint32 {
 	key := advanceKey{number, d}
 	if next, ok := c.advanced[key]; ok {
@@ -340,7 +343,7 @@ func (c *checker) execute(s system, i int, r pending, late bool) {
 		s.missing = false
 		s.epochs++
 		rec.Epoch = fmt.Sprint("0.", s.epochs)
-		rec.Term = max(rec.Term, 100*uint64(s.epochs)) // the wall clock
+		rec.Term = max(rec.Term, 100*uint64(s.epochs)) // 100 units per epoch represent the wall clock
 		s.write(uint16(c.records.of(rec)))
 		c.step(s, i, Responded, OK, 0, names[i]+" creates the record")
 	case r.op == Create && !s.missing:
@@ -384,7 +387,7 @@ func (c *checker) step(s system, i int, kind InputKind, outcome Outcome, record 
 	}
 	n := &s.nodes[i]
 	if n.state == result.state && kind != Responded {
-		return // The input changes nothing.
+		return // Skip an input that changes nothing.
 	}
 	n.state = result.state
 	if kind == Responded {
@@ -439,7 +442,7 @@ func canonical(s State, cfg *Config) State {
 	s.FeedSeq, s.FeedEpoch, s.ExpectedSeq, s.ExpectedEpoch, s.ExpectedBy = 0, "", 0, "", 0
 	s.Failures, s.RetryAt, s.WakeAt, s.ReportedTerm = 0, 0, 0, 0
 	s.ClaimAt = max(s.ClaimAt, 0)
-	s.TTLRepeated = false // No TTL is edited in the model.
+	s.TTLRepeated = false // The model does not edit TTLs.
 	if !s.Known {
 		s.TTL = 0
 	}

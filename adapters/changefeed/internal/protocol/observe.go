@@ -9,7 +9,8 @@ func (m *machine) observe(r Record) {
 		return
 	}
 	otherEpoch := m.Known && r.Epoch != m.Current.Epoch
-	// The candidate's own heartbeats are reported when they are acknowledged.
+	// Report heartbeats of other candidates only: the candidate's own ones are reported when they are
+	// acknowledged.
 	heartbeat := m.Known && !otherEpoch && r.Session == m.Current.Session && r.Term == m.Current.Term &&
 		r.Nominee == "" && r.Session != m.cfg.Session
 	if m.Epoch != "" && Generation(r.Epoch) > Generation(m.Epoch) {
@@ -22,18 +23,22 @@ func (m *machine) observe(r Record) {
 	m.Known, m.Missing, m.Hinted, m.Current, m.Epoch = true, false, false, r, r.Epoch
 	m.GreatestTerm = max(m.GreatestTerm, r.Term)
 	m.ClaimAt = m.now + m.claimDelay(m.TTL)
-	if r.Session != m.cfg.Session { // A write that was not acknowledged remains a failure.
+	if r.Session != m.cfg.Session {
+		// Only a write of another candidate resets the failures: an own write that was not acknowledged
+		// remains a failure.
 		m.Failures, m.RetryAt = 0, 0
 	}
 	if m.Unresolved && (r.Epoch != m.UnresolvedEpoch || r.Seq > m.UnresolvedSeq) {
-		m.Unresolved = false // The record that the request would replace has been replaced.
+		// An unresolved request cannot be executed any more, because the record that it would replace
+		// has been replaced.
+		m.Unresolved = false
 	}
 	switch {
 	case r.Ended:
 		m.stopLeading(Ended)
 		m.finish(Ended)
 		return
-	case m.Leading && otherEpoch: // The record was deleted and created again before it was read.
+	case m.Leading && otherEpoch: // The record was deleted and created again since it was read.
 		m.stopLeading(RecordLost)
 	case m.Leading && (r.Session != m.cfg.Session || r.Term != m.Term):
 		m.stopLeading(Superseded)
@@ -46,10 +51,10 @@ func (m *machine) observe(r Record) {
 	}
 }
 
-// observeTTL sets TTL before r becomes Current. A leader writes the same TTL, which is its lease, in all
-// records of a term, so all others were edited by hand. Waiting for less than the lease is not safe: TTL
-// never decreases within a term. A greater TTL is ignored only if two records in a row contained the
-// known one, unless the next write repeats it.
+// observeTTL sets TTL before r becomes Current. A leader writes the same TTL, which is its lease, in
+// all records of a term, so all others were edited by hand. Waiting for less than the lease is not
+// safe: TTL never decreases within a term. A greater TTL is ignored if two records in a row contained
+// the known TTL, until the next write repeats the greater one.
 func (m *machine) observeTTL(r Record) {
 	last := m.Current
 	switch {

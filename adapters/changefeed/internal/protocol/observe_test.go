@@ -59,7 +59,7 @@ func TestObserve_EditedTTL(t *testing.T) {
 		"FirstRaised":        {[]time.Duration{long, lease, lease}, []time.Duration{long, long, long}},
 		"RaisedBeforeSecond": {[]time.Duration{lease, long}, []time.Duration{lease, long}},
 	} {
-		for _, hint := range []bool{false, true} { // A hint repeats the TTL of the last record.
+		for _, hint := range []bool{false, true} { // With hint, a hint repeats the TTL of the last record.
 			c := newCandidate(t, defaultConfig)
 			wait := func(ttl time.Duration) time.Duration { return time.Duration(math.Ceil(c.cfg.Kappa * float64(ttl))) }
 			for i, ttl := range test.written {
@@ -81,14 +81,14 @@ func TestObserve_EditedTTL(t *testing.T) {
 	}
 }
 
-// TestHint_EditedTTL fails if a follower forgets the lease of the leader because of a hint that repeats
-// a TTL that was edited by hand, or because that hint proves false.
-func TestHint_EditedTTL(t *testing.T) {
+// TestHint_EditedTTLDoesNotReplaceLease fails if a follower forgets the lease of the leader because of
+// a hint that repeats a TTL that was edited by hand, or because that hint proves false.
+func TestHint_EditedTTLDoesNotReplaceLease(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	r := heldRecord(5)
 	r.TTL = time.Minute
 	c.deliver(r)
-	r.Seq, r.TTL = 6, time.Second // edited by hand
+	r.Seq, r.TTL = 6, time.Second // this record was edited by hand
 	c.deliver(r)
 	hint := r
 	hint.Seq, hint.Version = 7, "never written"
@@ -121,9 +121,9 @@ func TestObserve_LeaderStops(t *testing.T) {
 	}
 }
 
-// TestObserve_NextGeneration fails if a candidate participates in an election that was restarted after
-// its own election has ended.
-func TestObserve_NextGeneration(t *testing.T) {
+// TestObserve_RestartedElectionEndsCandidacy fails if a candidate participates in an election that was
+// restarted after its own election has ended.
+func TestObserve_RestartedElectionEndsCandidacy(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	actions := c.step(Input{Kind: Observed, Record: Record{Epoch: "1.z", Seq: 9, Term: 1, TTL: time.Second}})
 	require.True(t, hasAction(actions, Demote))
@@ -214,9 +214,9 @@ func TestObserveHint_OtherThanHeartbeat(t *testing.T) {
 	}
 }
 
-// TestObserveHint_WithoutLeader fails if a hint is accepted before the record was read, or as the
+// TestObserveHint_IgnoredWithoutLeader fails if a hint is accepted before the record was read, or as the
 // heartbeat of a record without a leader, or instead of a missing record.
-func TestObserveHint_WithoutLeader(t *testing.T) {
+func TestObserveHint_IgnoredWithoutLeader(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Read, request(c.deliverHint(heldRecord(5))).Op)
 	require.False(t, c.state.Known)
@@ -250,8 +250,8 @@ func TestObserveHint_IgnoredByLeader(t *testing.T) {
 	require.Equal(t, mine, c.heartbeat().Prev)
 }
 
-// TestObserveHint_ConfirmedByFeed fails if a feed that delivers the record of a hint again restarts the wait: stores
-// do this if they have received no message for some time, and a crashed leader sends none.
+// TestObserveHint_ConfirmedByFeed fails if a feed that delivers the record of a hint again restarts the
+// wait: stores do this if they have received no message for some time, and a crashed leader sends none.
 func TestObserveHint_ConfirmedByFeed(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.now = time.Second
@@ -265,9 +265,9 @@ func TestObserveHint_ConfirmedByFeed(t *testing.T) {
 	require.Equal(t, "w", claim.Prev.Version)
 }
 
-// TestObserveHint_False fails if a false hint remains current although the record was read, or was
+// TestObserveHint_FalseHintIsDropped fails if a false hint remains current although the record was read, or was
 // returned by a write, or was delivered by the feed, whatever its Seq is.
-func TestObserveHint_False(t *testing.T) {
+func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 	forged := nextHeartbeat()
 	forged.Seq, forged.Version = 1000, "forged"
 	t.Run("Read", func(t *testing.T) {

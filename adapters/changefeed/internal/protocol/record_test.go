@@ -6,15 +6,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFirstTerm fails if a term can decrease, or a wrong wall clock uses up the terms.
-func TestFirstTerm(t *testing.T) {
+// TestFirstTerm_NeitherDecreasesNorJumps fails if a term can decrease, or a wrong wall clock uses up the terms.
+func TestFirstTerm_NeitherDecreasesNorJumps(t *testing.T) {
 	require.Equal(t, uint64(MaxTerm/2), FirstTerm(1, 1<<63), "a wall clock in a distant future")
 	require.EqualValues(t, 12, FirstTerm(1, 12))
 	require.Equal(t, uint64(MaxTerm), FirstTerm(MaxTerm, 12))
 }
 
-// TestGeneration fails if the generation of an epoch is lost.
-func TestGeneration(t *testing.T) {
+// TestGeneration_IsPartOfEpoch fails if the generation of an epoch is lost.
+func TestGeneration_IsPartOfEpoch(t *testing.T) {
 	require.EqualValues(t, 12, Generation(Epoch(12, "r")))
 	require.Zero(t, Generation("x"))
 }

@@ -14,7 +14,7 @@ func (m *machine) sendNextRequest() {
 	}
 	switch {
 	case m.Missing:
-		if m.cfg.Create { // A candidate that leaves has finished above.
+		if m.cfg.Create { // A candidate that leaves does not come here.
 			m.send(Create, Record{Epoch: m.Epoch, Term: m.unclaimedTerm(), Seq: 1, TTL: m.cfg.Lease})
 		}
 	case m.MustRead:
@@ -79,7 +79,9 @@ func (m *machine) sendClaim() {
 
 func (m *machine) sendHeartbeat() {
 	next := m.Current
-	next.Nominee, next.TTL = "", m.cfg.Lease // The leader itself may be named. Others rely on TTL.
+	// Remove the nominee, which may be the leader itself, and write the lease, on which other
+	// candidates rely.
+	next.Nominee, next.TTL = "", m.cfg.Lease
 	m.send(Heartbeat, next)
 }
 
@@ -108,7 +110,7 @@ func (m *machine) hasLeft() bool {
 	return m.Current.Session != m.cfg.Session && !m.Unresolved
 }
 
-// send sends a request that replaces Current by next.
+// send adds the action that sends a request, which replaces Current by next.
 func (m *machine) send(op Op, next Record) {
 	m.Op, m.OpTerm, m.OpSeq, m.OpEpoch, m.SentAt = op, next.Term, m.Current.Seq, m.Current.Epoch, m.now
 	a := Action{Kind: Send, Op: op}

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClaim_LastTerm fails if a candidate claims a record with a term that not all stores can keep.
-func TestClaim_LastTerm(t *testing.T) {
+// TestClaim_NotBeyondLastTerm fails if a candidate claims a record with a term that not all stores can keep.
+func TestClaim_NotBeyondLastTerm(t *testing.T) {
 	for _, test := range []struct {
 		term uint64
 		ends bool
@@ -59,9 +59,9 @@ func TestTransfer(t *testing.T) {
 	require.Equal(t, Claim, request(c.tick()).Op, "the target has not claimed the record")
 }
 
-// TestTransfer_ToLeader fails if a leader that is named as transfer target stops, does not remove its
-// name, or leaves the record to itself when it resigns.
-func TestTransfer_ToLeader(t *testing.T) {
+// TestTransfer_ToLeaderOnlyRemovesName fails if a leader that is named as transfer target stops, does
+// not remove its name, or leaves the record to itself when it resigns.
+func TestTransfer_ToLeaderOnlyRemovesName(t *testing.T) {
 	nominated := func() *candidate {
 		c := newLeader(t, defaultConfig)
 		r := c.state.Current
@@ -91,9 +91,9 @@ func TestResign_UnresolvedClaim(t *testing.T) {
 	require.True(t, hasAction(c.acknowledge(release), Finish))
 }
 
-// TestResign_AfterConflict fails if a candidate whose claim has met a conflict leaves without a read:
+// TestResign_ReadsAfterConflict fails if a candidate whose claim has met a conflict leaves without a read:
 // the record may name it because of an earlier claim.
-func TestResign_AfterConflict(t *testing.T) {
+func TestResign_ReadsAfterConflict(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	c.step(Input{Kind: Resign})
 	require.False(t, c.state.Over)
@@ -103,8 +103,8 @@ func TestResign_AfterConflict(t *testing.T) {
 	require.True(t, hasAction(c.respond(heldRecord(6)), Finish))
 }
 
-// TestResign_MissingRecord fails if a candidate that leaves creates the record again.
-func TestResign_MissingRecord(t *testing.T) {
+// TestResign_DoesNotCreateRecord fails if a candidate that leaves creates the record again.
+func TestResign_DoesNotCreateRecord(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.step(Input{Kind: Resign})
 	require.Equal(t, Release, c.state.Op)

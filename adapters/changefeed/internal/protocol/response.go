@@ -12,7 +12,8 @@ func (m *machine) applyResponse() {
 		if op == Heartbeat {
 			m.emit(Action{Kind: ReportHeartbeatError})
 		}
-		// The table or bucket for the record does not exist, or requests contradict each other.
+		// Pause, because the table or bucket for the record does not exist, or the results of requests
+		// contradict each other.
 		if op == Create || m.Failures > 1 {
 			m.RetryAt = m.now + m.retryPause(m.Failures)
 		}
@@ -23,7 +24,7 @@ func (m *machine) applyResponse() {
 		m.countFailure()
 		m.MustRead = true
 		m.expectDelivery(m.OpEpoch, m.OpSeq+1, m.cfg.ElectionMin)
-		if m.Failures > 1 { // Reads return an older state than the writes are compared with.
+		if m.Failures > 1 { // Pause, because reads return an older state than that with which writes are compared.
 			m.RetryAt = m.now + m.retryPause(m.Failures)
 		}
 	case Unknown: // R5
@@ -64,7 +65,7 @@ func (m *machine) applySuccess(op Op) {
 	}
 	r := m.in.Record
 	m.Failures, m.RetryAt = 0, 0
-	m.Known = m.Known && !m.Hinted // A false hint may have a greater Seq.
+	m.Known = m.Known && !m.Hinted // Forget a hint: a false one may have a greater Seq than the record.
 	m.expectDelivery(r.Epoch, r.Seq, m.cfg.ElectionMin)
 	m.observe(r)
 	isMine := m.Known && m.Current.Epoch == r.Epoch && m.Current.Session == m.cfg.Session && m.Current.Term == m.OpTerm

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClaim_LateResponse fails if a claim whose response arrives after the lease, by either clock,
-// makes the candidate the leader.
-func TestClaim_LateResponse(t *testing.T) {
+// TestClaim_LateResponseIsNoLeadership fails if a claim whose response arrives after the lease, by
+// either clock, makes the candidate the leader.
+func TestClaim_LateResponseIsNoLeadership(t *testing.T) {
 	for _, lateByOtherClock := range []bool{false, true} {
 		c, claim := newClaimant(t, defaultConfig)
 		require.EqualValues(t, 4, claim.Record.Term)
@@ -86,9 +86,9 @@ func TestCreate_Pauses(t *testing.T) {
 	}
 }
 
-// TestConflict_StaleFeed fails if a feed is not replaced that does not deliver the write that has
+// TestConflict_StaleFeedIsReplaced fails if a feed is not replaced that does not deliver the write that has
 // caused a conflict.
-func TestConflict_StaleFeed(t *testing.T) {
+func TestConflict_StaleFeedIsReplaced(t *testing.T) {
 	for _, delivered := range []bool{false, true} {
 		c, _ := newClaimant(t, defaultConfig)
 		c.fail(Conflict)
@@ -230,9 +230,9 @@ func TestHeartbeat_Unacknowledged(t *testing.T) {
 	}
 }
 
-// TestRead_NoRecord fails if a candidate whose reads find no record, but which cannot create it
+// TestRead_NoRecordPausesRequests fails if a candidate whose reads find no record, but which cannot create it
 // because it exists, sends requests without a pause.
-func TestRead_NoRecord(t *testing.T) {
+func TestRead_NoRecordPausesRequests(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Create, request(c.deliverMissing()).Op)
 	require.Equal(t, Read, request(c.respond(Record{})).Op)

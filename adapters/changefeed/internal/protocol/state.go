@@ -37,7 +37,7 @@ type Config struct {
 	Create bool
 }
 
-// State is the state of a candidate. The zero State is that of a candidate that has just started.
+// State is the state of a candidate. The zero State belongs to a candidate that has just started.
 type State struct {
 	// Current is the newest observed record, if Known is set. Invariant: !Known || !Missing.
 	Known   bool
@@ -75,7 +75,7 @@ type State struct {
 	FeedFailures uint8
 	// SubscribeAt is when to open the next feed.
 	SubscribeAt Time
-	// FeedSeq and FeedEpoch are those of the last record that the feed has delivered.
+	// FeedSeq and FeedEpoch are the Seq and the Epoch of the last record that the feed has delivered.
 	FeedSeq   uint64
 	FeedEpoch string
 	// If ExpectedSeq is not 0, the feed must deliver a record with this Seq in ExpectedEpoch, or a
@@ -84,8 +84,8 @@ type State struct {
 	ExpectedEpoch string
 	ExpectedBy    Time
 
-	// Op is the request in flight. OpTerm is the term that it writes, and OpSeq and OpEpoch are
-	// those of the record that it replaces.
+	// Op is the request in flight. OpTerm is the term that it writes, and OpSeq and OpEpoch are the Seq
+	// and the Epoch of the record that it replaces.
 	Op      Op
 	OpTerm  uint64
 	OpSeq   uint64

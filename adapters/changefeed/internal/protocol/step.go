@@ -16,7 +16,7 @@ func Step(cfg *Config, s State, in Input, now Time) (State, []Action) {
 		}
 		return m.State, nil
 	}
-	m.stopIfExpired() // before the input, because a late response must not extend an expired lease
+	m.stopIfExpired() // stop before the input is applied, because a late response must not extend an expired lease
 	m.applyInput()
 	if !m.Over {
 		m.maintainFeed()
@@ -71,7 +71,7 @@ func (m *machine) applyInput() {
 
 func (m *machine) emit(a Action) { m.actions = append(m.actions, a) }
 
-// isDue reports whether t has come. If not, it makes the runtime call Step at t at the latest.
+// isDue reports whether the time t has come. If not, it makes the runtime call Step at t or earlier.
 func (m *machine) isDue(t Time) bool {
 	if m.now >= t {
 		return true
@@ -80,8 +80,8 @@ func (m *machine) isDue(t Time) bool {
 	return false
 }
 
-// stopIfExpired implements the first part of R4: a leader stops when its lease expires, before
-// another candidate may claim the record, and if no feed has worked for the time of a lease.
+// stopIfExpired ends the leadership when the lease has expired, before another candidate may claim the
+// record (the first part of R4), or if no feed has worked for the time of a lease.
 func (m *machine) stopIfExpired() {
 	if m.Leading && m.isDue(m.Deadline-m.cfg.Guard) {
 		m.stopLeading(Expired)

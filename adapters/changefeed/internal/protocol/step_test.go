@@ -109,7 +109,7 @@ func hasAction(actions []Action, kind ActionKind) bool {
 	return false
 }
 
-// request returns the request that actions send. Its Op is None if they send none.
+// request returns the request that actions send. If they send none, the Op of the result is None.
 func request(actions []Action) Action {
 	for _, a := range actions {
 		if a.Kind == Send {
@@ -158,9 +158,9 @@ func TestLeader_SafetyMargin(t *testing.T) {
 	require.True(t, hasAction(c.tick(), Demote))
 }
 
-// TestLeader_TTL fails if a leader keeps a TTL that another program has written into the record, by
-// which others would wait.
-func TestLeader_TTL(t *testing.T) {
+// TestLeader_ReplacesEditedTTL fails if a leader keeps a TTL that another program has written into the
+// record, by which others would wait.
+func TestLeader_ReplacesEditedTTL(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current
 	r.Seq, r.TTL = r.Seq+1, time.Hour

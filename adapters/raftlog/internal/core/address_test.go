@@ -15,9 +15,10 @@ func (p *peer) addressOf(id string) string {
 	return m.Addr
 }
 
-// TestMove fails if the address with which a peer was started does not replace its previous address,
-// whether it is the leader or not, or if entries are written when all peers know it.
-func TestMove(t *testing.T) {
+// TestMove_NewAddressReplacesPrevious fails if the address with which a peer was started does not
+// replace its previous address, whether it is the leader or not, or if entries are written when all
+// peers know it.
+func TestMove_NewAddressReplacesPrevious(t *testing.T) {
 	h := newHarness(t, 3)
 	for _, p := range h.peers {
 		h.waitForLeader()
@@ -46,9 +47,9 @@ func TestMove(t *testing.T) {
 	require.Equal(t, last, h.peers[0].core.Status().Last)
 }
 
-// TestMove_AddressOfOtherMember fails if a peer gets the address of another member, or if that is proposed
-// again and again.
-func TestMove_AddressOfOtherMember(t *testing.T) {
+// TestMove_AddressOfOtherMemberIsRejected fails if a peer gets the address of another member, or if this change
+// is proposed again and again.
+func TestMove_AddressOfOtherMemberIsRejected(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()
 	p, other := h.peers[0], h.peers[1]
@@ -66,9 +67,9 @@ func TestMove_AddressOfOtherMember(t *testing.T) {
 	}
 }
 
-// TestMove_DuringChange fails if a change of the voters that contains the previous address of a peer
-// restores that address, when both are in flight at the same time.
-func TestMove_DuringChange(t *testing.T) {
+// TestMove_NotRevertedByConcurrentChange fails if a change of the voters that contains the previous
+// address of a peer restores that address, when both are in flight at the same time.
+func TestMove_NotRevertedByConcurrentChange(t *testing.T) {
 	h := newHarness(t, 3)
 	learner := h.addLearner(3)
 	h.advance(time.Second)
@@ -77,7 +78,7 @@ func TestMove_DuringChange(t *testing.T) {
 	other.core.cfg.Self.Addr = "moved:1"
 	member, _ := l.core.Replica().Members.FindID(other.self.ID)
 	require.NoError(t, l.core.proposeMove(member, "moved:1"))
-	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: selves(h.peers)}).Err)
+	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: apiPeersOf(h.peers)}).Err)
 	h.advance(time.Second)
 	for _, p := range h.peers {
 		m := p.core.Replica().Members
@@ -88,9 +89,9 @@ func TestMove_DuringChange(t *testing.T) {
 	require.True(t, learner.core.Replica().Members.IsVoter(learner.core.self))
 }
 
-// TestMove_PassedOn fails if a member that cannot reach the leader, which does not know its address, does
-// not get its new address.
-func TestMove_PassedOn(t *testing.T) {
+// TestMove_OtherMemberTellsLeader fails if a member that cannot reach the leader, which does not know
+// its address, does not get its new address.
+func TestMove_OtherMemberTellsLeader(t *testing.T) {
 	h, l := startCluster(t)
 	moved := h.others(l)[0]
 	h.cut = func(from, to string) bool {
@@ -103,9 +104,9 @@ func TestMove_PassedOn(t *testing.T) {
 	require.Equal(t, l, h.leader())
 }
 
-// TestPeers_Addresses fails if a peer does not connect to a member at both of its addresses, or to an
-// address of a removed peer.
-func TestPeers_Addresses(t *testing.T) {
+// TestPeers_ConnectToBothAddressesOfMember fails if a peer does not connect to a member at both of its
+// addresses, or to an address of a removed peer.
+func TestPeers_ConnectToBothAddressesOfMember(t *testing.T) {
 	h := newHarness(t, 3)
 	p := h.peers[0]
 	p.core.cfg.Seeds = []api.Peer{p.self, {ID: "p1", Addr: "moved:1"}, peerInfo(2), {ID: "x", Addr: "x:1"}, {ID: "y", Addr: "y:1"}}

@@ -24,7 +24,7 @@ type admission struct {
 	welcomed bool   // a leader has replied to this process
 
 	rejected   string        // the reason for which a leader has not accepted the last announcement
-	rejectedAt time.Duration // when it was logged
+	rejectedAt time.Duration // when the rejection was last logged
 
 	learnerEntry     api.RequestID // the Admit or Dismiss entry of this leader, until it is applied
 	learnerEntryAt   time.Duration
@@ -41,9 +41,8 @@ type announcement struct {
 	nonce    uint64
 	addr     string
 	election time.Duration
-	// instances are the data directories that the sender knows. A peer that has not met
-	// another peer, which may lose its directory before the two meet, learns of it in this
-	// way.
+	// instances are the data directories that the sender knows. The receiver learns in this way of the
+	// directory of a peer that it has not met, and which may lose its directory before the two meet.
 	instances map[string]string
 }
 
@@ -63,7 +62,7 @@ func decodeAnnouncement(body []byte) (announcement, error) {
 type welcome struct {
 	nonce     uint64
 	term      uint64
-	match     uint64 // the newest entry that the peer has acknowledged
+	match     uint64 // the index of the newest entry that the peer has acknowledged
 	instances map[string]string
 }
 
@@ -117,10 +116,10 @@ func (c *Core) learnInstances(instances map[string]string) {
 	}
 }
 
-// sendAnnouncement sends an announcement to the leader, or to all peers if the leader is not known.
-// It does so until a leader has replied, while this peer is not a member or has another address than
-// configured, and while it receives nothing from a leader: the other peers may have removed it, and
-// report this only as a reply.
+// sendAnnouncement sends an announcement to the leader, or to all peers if the leader is not known. It
+// does so until a leader has replied, while this peer is not a member or its address in the log is not
+// the configured one, and while it receives nothing from a leader: the other peers may have removed
+// this peer, and report that only in a reply.
 func (a *admission) sendAnnouncement(c *Core) {
 	self, member := c.replica.Members.Find(c.self)
 	led := c.followedAt != 0 && c.now()-c.followedAt < 2*c.cfg.Election
@@ -135,9 +134,9 @@ func (a *admission) sendAnnouncement(c *Core) {
 	c.sendToPeers(frameAnnounce, body)
 }
 
-// receiveAnnouncement handles an announcement. A leader replies to members, and admits other peers
-// as learners. A follower passes it on: the sender may be unable to connect to the leader, which does
-// not know its address.
+// receiveAnnouncement handles an announcement. A leader replies to members, and admits other peers as
+// learners. A follower passes the announcement on, because the sender may be unable to connect to the
+// leader, and the leader may not know the sender's address.
 func (a *admission) receiveAnnouncement(c *Core, from string, body []byte) error {
 	m, err := decodeAnnouncement(body)
 	if err != nil {
@@ -166,12 +165,12 @@ func (a *admission) receivePassedOn(c *Core, from string, body []byte) error {
 	if c.replica.Members.IsRemoved(sender) {
 		return nil
 	}
-	c.cutOff.announcementPassedOn(c, c.names.numberOf(sender), c.names.numberOf(from))
+	c.cutOff.handlePassedOnAnnouncement(c, c.names.numberOf(sender), c.names.numberOf(from))
 	return a.answerAnnouncement(c, sender, m)
 }
 
-// answerAnnouncement handles an announcement as the leader. If it is not accepted, the sender receives
-// the reason.
+// answerAnnouncement handles an announcement as the leader. If the announcement is not accepted, the
+// sender receives the reason.
 func (a *admission) answerAnnouncement(c *Core, from string, m announcement) error {
 	if c.state != raft.StateLeader || !c.proposals.ready {
 		return nil
@@ -242,15 +241,15 @@ func (a *admission) proposeLearner(c *Core, phase entry.Phase, p entry.Peer, cha
 	return err
 }
 
-// configApplied handles an applied Config entry.
+// configApplied allows the next entry about a learner when this leader's previous one is applied.
 func (a *admission) configApplied(o replica.Outcome) {
 	if o.ID == a.learnerEntry {
 		a.learnerEntry = api.RequestID{}
 	}
 }
 
-// absenceTimeouts is the number of election timeouts after which a silent learner is removed from
-// the configuration. It is admitted again when it returns.
+// absenceTimeouts is the number of election timeouts after which a silent learner is removed from the
+// configuration. The learner is admitted again when it returns.
 const absenceTimeouts = 600
 
 // dismissAbsent proposes to remove an absent learner.
@@ -269,9 +268,10 @@ func (a *admission) dismissAbsent(c *Core, now time.Duration) {
 			continue
 		}
 		if !a.isChanging(c) && c.change.pending == nil {
-			_ = a.proposeLearner(c, entry.Dismiss, p, raftpb.ConfChangeRemoveNode) // is retried after an election timeout
+			// The proposal is retried after an election timeout.
+			_ = a.proposeLearner(c, entry.Dismiss, p, raftpb.ConfChangeRemoveNode)
 		}
-		return // one at a time, as in admitLearner
+		return // only one change of the configuration can be in progress
 	}
 }
 
@@ -300,7 +300,7 @@ func (a *admission) receiveWelcome(c *Core, sender uint64, body []byte) error {
 		return fmt.Errorf("%w: %w", errFrame, err)
 	}
 	// Entries that were acknowledged in another term may have been replaced. Only the leader that this
-	// peer follows knows what it has acknowledged.
+	// peer follows knows what this peer has acknowledged in the current term.
 	if w.nonce != a.nonce || w.term != c.term || sender != c.lead {
 		return nil
 	}

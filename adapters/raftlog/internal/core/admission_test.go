@@ -58,9 +58,9 @@ func TestAnnouncement_RoundTrip(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrProtocol)
 }
 
-// TestWelcome_OfLeader fails if a peer stops because a peer that it does not follow reports an
+// TestWelcome_OnlyLeaderCanStopPeer fails if a peer stops because a peer that it does not follow reports an
 // acknowledgement that is not in its log, or continues if the leader reports it.
-func TestWelcome_OfLeader(t *testing.T) {
+func TestWelcome_OnlyLeaderCanStopPeer(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
 	p, other := h.others(l)[0], h.others(l)[1]

@@ -16,8 +16,8 @@ import (
 // excludes different histories, so a difference means that a disk or memory was damaged, or that
 // files were exchanged. A peer whose history differs from that of a majority stops.
 type agreement struct {
-	recent [recentPoints]historyPoint // of the newest entries, by index
-	sparse [sparsePoints]historyPoint // of every stride-th entry
+	recent [recentPoints]historyPoint // the checksums of the newest entries, by index
+	sparse [sparsePoints]historyPoint // the checksums of every stride-th entry
 	peers  map[uint64]*peerHistory
 	next   uint64 // the smallest index in waiting of all peers; 0 if waiting is empty
 	sentAt time.Duration
@@ -33,8 +33,8 @@ type historyPoint struct{ index, sum uint64 }
 // peerHistory is the result of the comparison with one peer.
 type peerHistory struct {
 	same    uint64          // the histories are equal up to this index
-	differs uint64          // they differ at this index; 0 if no difference is known
-	waiting [2]historyPoint // of entries that this peer has not applied yet
+	differs uint64          // the index at which the histories differ; 0 if no difference is known
+	waiting [2]historyPoint // checksums of entries that this peer has not applied yet
 }
 
 const (
@@ -109,7 +109,7 @@ func (a *agreement) encodeSums(c *Core) []byte {
 // receiveSums handles the checksums of another peer.
 func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 	if len(body) != historySize {
-		return fmt.Errorf("%w: its checksums have %d bytes, not %d", errFrame, len(body), historySize)
+		return fmt.Errorf("%w: the checksums have %d bytes, not %d", errFrame, len(body), historySize)
 	}
 	if _, member := c.replica.Members.Find(from); !member {
 		return nil
@@ -142,7 +142,7 @@ func (a *agreement) compareSum(c *Core, from uint64, k *peerHistory, p historyPo
 	case sum == p.sum:
 		k.same = max(k.same, p.index)
 		if k.differs != 0 && k.differs <= p.index {
-			k.differs = 0 // the difference was that of an earlier process with other data
+			k.differs = 0 // the difference concerned an earlier process of the peer, with other data
 		}
 	default:
 		if k.differs == 0 || p.index < k.differs {
@@ -192,7 +192,7 @@ func (a *agreement) resolveDifference(c *Core) {
 		}
 	}
 	at := a.differsAt
-	a.differsAt = 0 // the next comparison that fails sets it again
+	a.differsAt = 0 // the next comparison that fails sets differsAt again
 	if len(others) == 0 {
 		return
 	}

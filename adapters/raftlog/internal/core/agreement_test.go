@@ -82,9 +82,9 @@ func TestAgreement_PeerWithOtherHistoryStops(t *testing.T) {
 	}
 }
 
-// TestAgreement_NoMajority fails if one of two peers with different histories continues although it
-// is unknown which history is right.
-func TestAgreement_NoMajority(t *testing.T) {
+// TestAgreement_TwoPeersStopIfHistoriesDiffer fails if one of two peers with different histories
+// continues although it is unknown which history is right.
+func TestAgreement_TwoPeersStopIfHistoriesDiffer(t *testing.T) {
 	h := newHarness(t, 3)
 	l, second, third := h.leaderAfterUpdates(10)
 	third.down = true
@@ -96,12 +96,13 @@ func TestAgreement_NoMajority(t *testing.T) {
 	require.Contains(t, faults, second.self.ID)
 }
 
-// TestAgreement_FarBehind fails if histories are not compared when a peer is far behind the others.
-func TestAgreement_FarBehind(t *testing.T) {
+// TestAgreement_ComparesPeerThatIsFarBehind fails if histories are not compared when a peer is far
+// behind the others.
+func TestAgreement_ComparesPeerThatIsFarBehind(t *testing.T) {
 	for _, updates := range []int{1, 300, 3000} {
 		h := newHarness(t, 3)
 		l, second, _ := h.leaderAfterUpdates(10)
-		second.diskStalled = true // so it does not apply the updates
+		second.diskStalled = true // so the second peer does not apply the updates
 		second.corruptHistory()
 		h.proposeUpdates(l, updates)
 		h.advance(2 * election)
@@ -127,9 +128,9 @@ func TestAgreement_EqualHistories(t *testing.T) {
 	require.ErrorIs(t, third.core.agreement.receiveSums(third.core, second.core.self, []byte("short")), errFrame)
 }
 
-// TestAgreement_ComparesLater fails if the checksum of an entry that a peer does not have yet is not
+// TestAgreement_ComparesWhenEntryArrives fails if the checksum of an entry that a peer does not have yet is not
 // compared when the peer has it, or if the checksum of an earlier entry is not stored.
-func TestAgreement_ComparesLater(t *testing.T) {
+func TestAgreement_ComparesWhenEntryArrives(t *testing.T) {
 	h := newHarness(t, 3)
 	l, second, _ := h.leaderAfterUpdates(2000)
 	_, known := second.core.agreement.sumAt(2 * stride)

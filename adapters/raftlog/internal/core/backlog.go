@@ -17,7 +17,7 @@ import (
 type backlog struct {
 	load
 	passed   []passedLoad // entries that the state machine has received and not applied, by index
-	limit    load         // more makes a leader reject updates; twice as much makes another peer drop entries
+	limit    load         // above this limit a leader rejects updates; above twice the limit another peer drops entries
 	dropping bool         // this peer drops appended entries
 }
 
@@ -32,8 +32,8 @@ type load struct{ entries, bytes int }
 
 func (l load) exceeds(limit load) bool { return l.entries > limit.entries || l.bytes > limit.bytes }
 
-// leaderBacklog is the limit of a leader. Other peers have to apply what a leader has accepted. They
-// start to drop entries at twice the limit, and stop when half of that is applied.
+// leaderBacklog is the limit of a leader. Other peers have to apply what a leader has accepted, so they
+// start to drop entries only at twice the limit, and stop when half of that is applied.
 var leaderBacklog = load{1 << 16, 128 << 20}
 
 // add adds an entry with data of the given size.
@@ -52,7 +52,7 @@ func (b *backlog) removeThrough(index uint64) {
 		n++
 	}
 	b.passed = slices.Delete(b.passed, 0, n)
-	if len(b.passed) == 0 && cap(b.passed) > 1<<16 { // after the start, it contained the whole log
+	if len(b.passed) == 0 && cap(b.passed) > 1<<16 { // after the start, passed may have contained the whole log
 		b.passed = nil
 	}
 }

@@ -72,9 +72,9 @@ func TestBacklog_BlockedLeader(t *testing.T) {
 	}
 }
 
-// TestBacklog_Hysteresis fails if a peer that drops entries accepts them before half of its limit is
-// applied, so that it would change its mind for each entry.
-func TestBacklog_Hysteresis(t *testing.T) {
+// TestBacklog_AcceptsAgainAtHalfOfLimit fails if a peer that drops entries accepts them before half of
+// its limit is applied, so that it would change its mind for each entry.
+func TestBacklog_AcceptsAgainAtHalfOfLimit(t *testing.T) {
 	c := &Core{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
 	b := &backlog{limit: load{10, 1 << 20}}
 	for n := range 21 {

@@ -19,9 +19,9 @@ import (
 type candidates struct {
 	wanted       map[string]map[string]string // the names of the candidates, by election and candidate
 	unconfirmed  map[candidateKey]struct{}    // candidates for which the log may differ from wanted
-	tokens       map[candidateKey]uint64      // of leaders that leave, see ResignLeader
+	tokens       map[candidateKey]uint64      // the tokens of the leaders that resign
 	reconciledAt time.Duration
-	due          bool // reconcileCandidates must not wait for the next heartbeat
+	due          bool // reports that reconcileCandidates must not wait for the next heartbeat
 }
 
 type candidateKey struct{ election, candidate string }
@@ -41,7 +41,8 @@ func (c *Core) AddCandidate(election, candidate, name string) {
 	s.unconfirmed[candidateKey{election, candidate}], s.due = struct{}{}, true
 }
 
-// RemoveCandidate removes a candidate from the queue. [Core.Replica] shows when it has left.
+// RemoveCandidate removes a candidate from the queue. The candidate has left when it is not in
+// [Core.Replica] any more.
 func (c *Core) RemoveCandidate(election, candidate string) {
 	s := &c.candidates
 	if delete(s.wanted[election], candidate); len(s.wanted[election]) == 0 {
@@ -50,14 +51,15 @@ func (c *Core) RemoveCandidate(election, candidate string) {
 	s.unconfirmed[candidateKey{election, candidate}], s.due = struct{}{}, true
 }
 
-// ResignLeader is RemoveCandidate for a candidate that has led with the given token, and whose leadership has
-// ended. The next head learns that from the log.
+// ResignLeader removes, like RemoveCandidate, a candidate that has led with the given token, and whose
+// leadership has ended. The next head learns from the log that the leader has resigned.
 func (c *Core) ResignLeader(election, candidate string, token uint64) {
 	c.candidates.tokens[candidateKey{election, candidate}] = token
 	c.RemoveCandidate(election, candidate)
 }
 
-// markElection marks the candidates of an election that has changed.
+// markElection records that the log may differ from the wanted candidates of an election, which has
+// changed.
 func (s *candidates) markElection(c *Core, election string) {
 	for candidate := range s.wanted[election] {
 		s.unconfirmed[candidateKey{election, candidate}] = struct{}{}
@@ -69,7 +71,7 @@ func (s *candidates) markElection(c *Core, election string) {
 	}
 }
 
-// markAll marks all candidates.
+// markAll records that the log may differ from the wanted candidates of every election.
 func (s *candidates) markAll(c *Core) {
 	for election := range s.wanted {
 		s.markElection(c, election)

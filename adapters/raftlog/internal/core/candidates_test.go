@@ -21,7 +21,8 @@ func TestEndedElections_CostNothing(t *testing.T) {
 	const ended = 20_000
 	h := newHarness(t, 1)
 	l := h.waitForLeader()
-	fastest := func(n int, f func()) time.Duration { // other processes may use the machine
+	// The fastest of several runs, because other processes may use the machine.
+	fastest := func(n int, f func()) time.Duration {
 		best := time.Hour
 		for range n {
 			start := time.Now()
@@ -64,7 +65,7 @@ func TestCandidates_EarlierProcess(t *testing.T) {
 	h.waitFor("the candidates have joined", count(2, 1))
 	h.advance(100 * time.Millisecond)
 	require.Empty(t, p.core.candidates.unconfirmed)
-	p.start() // with the replica of the previous process
+	p.start() // starts with the replica of the previous process
 	p.core.AddCandidate("f", "current", "")
 	h.waitFor("the earlier candidates have left", func() bool { return count(1, 1)() && elections.Get("f").Position("current") == 0 })
 	require.Equal(t, 0, elections.Get("e").Position("of l"))

@@ -28,9 +28,9 @@ import (
 type membershipChange struct {
 	pending       *pendingChange
 	final         api.RequestID // the Final entry, until it is applied
-	finalAt       time.Duration // when it was proposed
+	finalAt       time.Duration // when the Final entry was proposed
 	settleAgain   time.Duration // when a Settled entry is proposed again; 0 if none was proposed
-	handOverUntil time.Duration // until when another leader should write Cnew
+	handOverUntil time.Duration // the time until which another leader should write Cnew
 }
 
 // pendingChange is a change that was requested from this leader.
@@ -41,7 +41,7 @@ type pendingChange struct {
 	waiters   []origin
 	deadline  time.Duration
 	written   bool          // the joint configuration was proposed
-	writtenAt time.Duration // when it was proposed
+	writtenAt time.Duration // when the joint configuration was proposed
 }
 
 const (
@@ -54,7 +54,7 @@ const (
 // isWritten reports whether the joint configuration was proposed. No learner can be admitted at the same time.
 func (x *membershipChange) isWritten() bool { return x.pending != nil && x.pending.written }
 
-// requestChange handles a request for a change as the leader.
+// requestChange handles, as the leader, a request to change the voters.
 func (x *membershipChange) requestChange(c *Core, q queuedRequest) {
 	m := c.replica.Members
 	var voters []entry.Peer
@@ -82,7 +82,7 @@ func (x *membershipChange) requestChange(c *Core, q queuedRequest) {
 		c.proposals.replyWhenApplied(c, result{m.Changed, nil, []origin{q.origin}})
 	case m.Change == q.ID: // this leader completes the change of an earlier leader
 		add(true)
-	case known: // it was complete before a later change started
+	case known: // this change was complete before a later one started
 		c.proposals.replyWhenApplied(c, result{index, nil, []origin{q.origin}})
 	case x.pending != nil || m.Joint() || m.Unsettled():
 		reject(api.ErrChanging)
@@ -113,7 +113,7 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 	}
 	p := x.pending
 	if p == nil || p.written && now < p.writtenAt+c.cfg.Election {
-		return // after an election timeout it is written again, because the engine may have silently dropped it
+		return // the entry is proposed again after an election timeout, because the engine may have silently dropped it
 	}
 	late := p.lateVoters(c)
 	err := error(nil)
@@ -127,7 +127,7 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 		return
 	case now < p.deadline:
 		return
-	case p.written: // it is in the log, and may still come into effect
+	case p.written: // the joint configuration is in the log, and may still come into effect
 		err = fmt.Errorf("%w: the change was written but is not in effect, and peers %v are not reachable", api.ErrUnknownOutcome, late)
 	default:
 		err = notReadyError(late)
@@ -225,7 +225,7 @@ func (x *membershipChange) writeFinal(c *Core, now time.Duration) {
 	}
 }
 
-// configApplied handles an applied Config entry.
+// configApplied makes the next step of the change when one of its Config entries is applied.
 func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	if o.ID == x.final {
 		x.final = api.RequestID{}
@@ -233,7 +233,8 @@ func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	m := c.replica.Members
 	if p := x.pending; p != nil && p.id == o.ID && o.Skipped() && m.Change != p.id {
 		x.pending = nil
-		c.proposals.replyWhenApplied(c, result{o.First, o.Err, p.waiters}) // without an error, it was complete before another change
+		// Without an error, this change was complete before another one.
+		c.proposals.replyWhenApplied(c, result{o.First, o.Err, p.waiters})
 	}
 	if !m.Joint() {
 		x.handOverUntil = 0
@@ -253,8 +254,8 @@ func (x *membershipChange) writeSettled(c *Core, now time.Duration) {
 	}
 }
 
-// settledApplied replies to the callers of the change if the outcome is its Settled entry.
-func (x *membershipChange) settledApplied(c *Core, o replica.Outcome) {
+// handleSettled replies to the callers of the change if the outcome is its Settled entry.
+func (x *membershipChange) handleSettled(c *Core, o replica.Outcome) {
 	m := c.replica.Members
 	if m.Settled != o.Index {
 		return

@@ -74,9 +74,9 @@ func TestChange_IDIsUsedBeforeWrite(t *testing.T) {
 	}
 }
 
-// TestChange_CompleteWhenDurable fails if a change is reported as complete before most of the new voters
-// have on disk that it is. The previous voters may be stopped then, and after a restart the new voters
-// would request their votes indefinitely.
+// TestChange_CompleteWhenDurable fails if a change is reported as complete before a majority of the new
+// voters has stored that it is complete. Then the previous voters may be stopped, and restarted new
+// voters would request the votes of the previous voters indefinitely.
 func TestChange_CompleteWhenDurable(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()
@@ -85,7 +85,7 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 	}
 	id := api.RequestIDFrom(h.peers[0].Wall(), 3, 3)
 	requested, changed, cut := map[*peer]uint64{}, uint64(0), false
-	h.waitFor("the change is complete", func() bool { // according to the leader, which knows it first
+	h.waitFor("the change is complete", func() bool { // the leader knows it first
 		for _, p := range h.peers {
 			if p.core.state == raft.StateLeader && requested[p] == 0 {
 				requested[p] = h.propose(p, changeTo(id, 3, 4, 5))
@@ -95,7 +95,7 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 			if r, ok := p.replies[token]; ok && r.Err == nil {
 				changed = r.Index
 			}
-			if !cut && p.core.Replica().Members.Changed != 0 { // no other peer receives it for a while
+			if !cut && p.core.Replica().Members.Changed != 0 { // no other peer receives the new configuration for a while
 				cut = true
 				until := h.now + 50*time.Millisecond
 				h.cut = func(from, _ string) bool { return from == p.self.ID && h.now < until }
@@ -116,9 +116,10 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 	h.waitForLeader()
 }
 
-// TestChange_OtherAddress fails if a new voter that is admitted with another address than the request
-// contains becomes two members, a voter and a learner: no peer could start with that configuration.
-func TestChange_OtherAddress(t *testing.T) {
+// TestChange_OtherAddressAddsNoSecondMember fails if a new voter that is admitted with another address
+// than the request contains becomes two members, a voter and a learner: no peer could start with that
+// configuration.
+func TestChange_OtherAddressAddsNoSecondMember(t *testing.T) {
 	h, l := startCluster(t)
 	wrong := api.Peer{ID: peerInfo(3).ID, Addr: "elsewhere:1"}
 	token := h.propose(l, Request{Kind: api.KindConfig, Voters: append(peerInfos(0, 1, 2), wrong)})

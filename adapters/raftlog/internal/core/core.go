@@ -76,7 +76,7 @@ type Config struct {
 // Snapshot describes a snapshot on disk.
 type Snapshot struct {
 	Index, Term uint64
-	Size        int64  // of the file in bytes
+	Size        int64  // the size of the file in bytes
 	Members     uint64 // the index of the membership in the snapshot
 }
 
@@ -91,10 +91,10 @@ type Core struct {
 	output  Output
 
 	started       time.Duration
-	followedAt    time.Duration // when this peer last accepted a message of a leader; 0 before
+	followedAt    time.Duration // when this peer last accepted a message of a leader; 0 before the first one
 	lastTick      time.Duration
 	lastHeartbeat time.Duration
-	lastWall      time.Time     // the wall clock at lastWallAt
+	lastWall      time.Time     // the reading of the wall clock at lastWallAt
 	lastWallAt    time.Duration // when the clocks were last compared
 
 	state  raft.StateType
@@ -103,7 +103,7 @@ type Core struct {
 	commit uint64
 
 	writesInFlight    int      // the number of Writes with entries that are not stored
-	last              position // of the newest entry that was passed to the disk
+	last              position // the newest entry that was passed to the disk
 	first             uint64   // the first index of the log, after compaction
 	snapshot          Snapshot
 	snapshotRequested uint64 // the index of the membership for which a snapshot was requested
@@ -141,8 +141,8 @@ const (
 	maxKeptData       = 1 << 10 // bytes of an entry whose memory the next batch uses again
 	maxWritesInFlight = 2       // Writes of the leader's own entries
 
-	// maxInflightBytes is the size of the entries from which the leader sends no more to a peer
-	// before that peer has stored some. So it limits what a peer with a stalled disk has to write.
+	// maxInflightBytes is the size of the entries from which the leader sends no more to a peer before
+	// that peer has stored some. This limits what a peer with a stalled disk has to write.
 	maxInflightBytes = 64 << 20
 )
 
@@ -288,13 +288,13 @@ type Status struct {
 // Role is the role of a peer.
 type Role int
 
-// The roles.
+// These are the roles of a peer.
 const (
 	Learner Role = iota // receives the log and has no vote
 	Follower
 	Candidate
 	Leader
-	Removed // was removed from the cluster
+	Removed // this peer was removed from the cluster
 )
 
 func (r Role) String() string {
@@ -339,8 +339,8 @@ func (c *Core) leader() api.Peer {
 func (c *Core) Replica() *replica.State { return c.replica }
 
 // Peers returns the peers to connect to. It can contain two addresses of a peer, in the order in which
-// they are tried: that of the log, and that of the configuration. The second one is right if the peer
-// has moved, and could not announce it because no leader is known.
+// they are tried: that of the log, and that of the configuration. The configured address is right if
+// the peer has moved and could not announce that, because no leader is known.
 func (c *Core) Peers() []api.Peer {
 	var all []api.Peer
 	for _, p := range c.replica.Members.All() {
@@ -348,7 +348,8 @@ func (c *Core) Peers() []api.Peer {
 			all = append(all, api.Peer{ID: p.ID, Addr: p.Addr})
 		}
 	}
-	// All members that this peer knows may have been removed while it was disconnected.
+	// Also connect to the configured peers, because all members that this peer knows may have been
+	// removed while it was disconnected.
 	for _, p := range c.cfg.Seeds {
 		if p.ID != c.cfg.Self.ID && !c.replica.Members.IsRemoved(p.ID) && !slices.Contains(all, p) {
 			all = append(all, p)

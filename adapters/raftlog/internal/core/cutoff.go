@@ -10,10 +10,11 @@ import (
 // cutOff detects, as the leader, a voter that reaches other voters but not this leader: a part of the
 // network has failed, or one of the two refuses the other. The voter receives no entries, and cannot
 // become the leader, because the others have one. So this leader transfers leadership to a peer that
-// the voter reaches. There may be no leader that reaches all voters, so a peer does that rarely.
+// the voter reaches. Maybe no leader can reach all voters, so a peer transfers leadership for this
+// reason rarely.
 type cutOff struct {
 	voter        uint64
-	since, last  time.Duration // when the first and the last of its consecutive announcements were passed on
+	since, last  time.Duration // when the first and the last of the voter's consecutive announcements were passed on
 	handedOver   bool
 	handedOverAt time.Duration // when this peer last transferred leadership for this reason
 }
@@ -26,8 +27,8 @@ const (
 	handOverTimeouts = 100
 )
 
-// announcementPassedOn handles an announcement of a peer that another peer has passed on.
-func (o *cutOff) announcementPassedOn(c *Core, from, by uint64) {
+// handlePassedOnAnnouncement handles an announcement of a peer that another peer has passed on.
+func (o *cutOff) handlePassedOnAnnouncement(c *Core, from, by uint64) {
 	now := c.now()
 	if c.state != raft.StateLeader || !c.replica.Members.IsVoter(from) || c.isActive(from) {
 		return

@@ -55,7 +55,8 @@ func TestDecodeMessage(t *testing.T) {
 		if len(b) == 0 {
 			continue
 		}
-		b[random.IntN(len(b))] ^= byte(1 << random.IntN(8)) // damaged: the same message, or the same error
+		// A damaged message must be decoded as the same message, or with an error in both ways.
+		b[random.IntN(len(b))] ^= byte(1 << random.IntN(8))
 		want.Reset()
 		wantErr := proto.Unmarshal(b, want)
 		got, err = decodeMessage(b[:len(b):len(b)])

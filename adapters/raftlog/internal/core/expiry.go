@@ -12,10 +12,11 @@ import (
 // expiry removes the candidates of silent peers from their elections, as the leader: by an entry in
 // the log, when a peer has not requested a lease (lease.go) for an election timeout.
 type expiry struct {
-	since       time.Duration            // when this peer became the leader
+	since       time.Duration            // when this peer became the leader of the log
 	lastRequest map[uint64]time.Duration // when each peer last requested a lease
-	// expiring are the Expire entries in flight, by peer. Until the entry is applied, lease requests
-	// of the peer are ignored: a reply could let its candidate lead while the entry removes it.
+	// expiring contains the IDs of the Expire entries in flight, by peer. Until an entry is applied,
+	// lease requests of its peer are ignored, because a reply could let a candidate lead while the
+	// entry removes it.
 	expiring map[uint64]api.RequestID
 
 	// ended contains, for each ended election, the time at which this peer applied the entry that
@@ -101,9 +102,9 @@ func (x *expiry) proposeExpire(c *Core, peer uint64) {
 	}
 }
 
-// mayRestart reports whether no candidate can have a lease for an ended election any more: leases
-// that were granted after the end do not count (Election.leadershipDeadline). A leader has applied
-// the end before its term, or in it.
+// mayRestart reports whether no candidate can have a lease for an ended election any more: leases that
+// were granted after the end do not count (leadershipDeadline in package raftlog). A leader has applied
+// the end before its term, or during it.
 func (x *expiry) mayRestart(c *Core, election string) bool {
 	ended, known := x.ended[election]
 	if !known {
@@ -136,8 +137,8 @@ func (x *expiry) proposeForget(c *Core) {
 	}
 }
 
-// controlApplied handles an applied Control entry.
-func (x *expiry) controlApplied(c *Core, o replica.Outcome) {
+// handleControl updates the leader's state after a Control entry was applied.
+func (x *expiry) handleControl(c *Core, o replica.Outcome) {
 	if o.Election != "" {
 		_, known := x.ended[o.Election]
 		switch ended := c.replica.Elections.Get(o.Election).Ended; {

@@ -17,10 +17,10 @@ func (p *peer) requestFrame(number uint64, op entry.Op) []byte {
 	return p.core.encodeFrame(frameRequest, encodeRequest(number, Request{Kind: api.KindControl, ID: id, Op: op}))
 }
 
-// TestEnd_DelayedRequest fails if a delayed request to end an election ends it after it was restarted, or
-// has an error although the election was ended in between; or if a delayed request to restart it undoes a
-// later end.
-func TestEnd_DelayedRequest(t *testing.T) {
+// TestEnd_DelayedRequestSparesRestartedElection fails if a delayed request to end an election ends it
+// after it was restarted, or has an error although the election was ended in between; or if a delayed
+// request to restart it undoes a later end.
+func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.others(l)[0]
 	l.core.AddCandidate("e", "first", "")
@@ -57,8 +57,8 @@ func TestEnd_DelayedRequest(t *testing.T) {
 	h.advance(50 * time.Millisecond)
 	require.NoError(t, control(restart))
 	require.True(t, isEnded())
-	// If a leader does not know the log as far as the sender, it cannot decide which end the sender
-	// means, or how long ago it was.
+	// A leader that does not know the log as far as the sender must reject the request, because it
+	// cannot decide which end the sender means, or how long ago it was.
 	restart.Through = l.core.Replica().Index + 100
 	token := h.propose(l, Request{Kind: api.KindControl, Op: restart})
 	require.ErrorIs(t, l.replies[token].Err, api.ErrNotLeader)
@@ -67,10 +67,10 @@ func TestEnd_DelayedRequest(t *testing.T) {
 	require.False(t, isEnded())
 }
 
-// TestForget_AfterWindow fails if peers store ended elections for longer than a window, so that their
-// number would grow with the number of elections that were ever ended, or if entries are written
-// when there is nothing to forget.
-func TestForget_AfterWindow(t *testing.T) {
+// TestForget_EndedElectionsAfterWindow fails if peers store ended elections for longer than a window,
+// so that their number would grow with the number of elections that were ever ended, or if entries are
+// written when there is nothing to forget.
+func TestForget_EndedElectionsAfterWindow(t *testing.T) {
 	const windows, each = 4, 1500
 	h := newHarness(t, 3)
 	h.waitForLeader()

@@ -15,7 +15,7 @@ import (
 type forwardedRequest struct {
 	token    uint64
 	deadline time.Duration
-	isChange bool // of the voters, which takes long
+	isChange bool // the request changes the voters, which takes long
 }
 
 // forwardRequest sends a request to the leader.
@@ -24,7 +24,9 @@ func (p *proposals) forwardRequest(c *Core, r Request) {
 		p.rejectRemoved(c, r)
 		return
 	}
-	if len(r.Data) > entry.MaxData { // the leader would reject it, and frames have a limit
+	if len(r.Data) > entry.MaxData {
+		// Reject it here, because the leader would reject it as well, and the size of frames is
+		// limited.
 		p.replyTo(c, origin{token: r.Token}, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(r.Data), entry.MaxData))
 		return
 	}

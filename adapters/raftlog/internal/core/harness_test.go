@@ -49,16 +49,16 @@ type peer struct {
 	self    api.Peer
 	core    *Core
 	log     *memoryLog
-	replica *replica.State // at the start
-	skew    time.Duration  // of the wall clock
+	replica *replica.State // the state with which the process started
+	skew    time.Duration  // the error of the wall clock
 
 	down        bool
-	blocked     bool // the state machine applies nothing
-	diskStalled bool // the disk writes nothing
+	blocked     bool // reports that the state machine applies nothing
+	diskStalled bool // reports that the disk writes nothing
 	apply       []Apply
 	writes      []*Write
 
-	observed         []api.Entry // applied to the replica, and not to the state machine yet
+	observed         []api.Entry // entries that the replica has applied, and the state machine has not
 	applied          []api.Entry
 	replies          map[uint64]Reply
 	snapshotRequests int
@@ -96,8 +96,8 @@ func voters(n int) (all []entry.Peer) {
 	return all
 }
 
-// selves returns the IDs and addresses of peers.
-func selves(peers []*peer) (all []api.Peer) {
+// apiPeersOf returns the IDs and addresses of peers.
+func apiPeersOf(peers []*peer) (all []api.Peer) {
 	for _, p := range peers {
 		all = append(all, p.self)
 	}
@@ -272,7 +272,7 @@ func (p *peer) handleOutput() {
 	}
 }
 
-// holders returns the candidates that lead an election according to their own peers.
+// holders returns the candidates that may lead an election according to their own peers.
 func (h *harness) holders(election string) (holders []string) {
 	for _, p := range h.peers {
 		if p.down || p.core.Status().Lease <= h.now {

@@ -27,7 +27,7 @@ import (
 //     predecessor itself discards its lease when it is not the leader any more. There are two
 //     exceptions: expireFormerLeader excludes leaders that were elected by a hand-over, and
 //     updateRole discards a lease that another leader has granted before this peer's own term.
-//   - An ended election is not restarted before (mayRestart).
+//   - An ended election is not restarted before t + Election (mayRestart).
 //
 // The lease is shorter than Election by one tick, because voters count ticks, and by one hundredth,
 // for differences of clock rates.
@@ -47,20 +47,21 @@ type leaseRequest struct {
 	term uint64
 }
 
-// grant is the reply to a lease request: the lease lasts until then in this term, and becomes valid when this peer
-// has applied the index.
+// grant is the reply to a lease request: a lease in the given term, until the given time, which becomes
+// valid when this peer has applied the entry with the given index.
 type grant struct {
 	index uint64
 	until time.Duration
 	term  uint64
 }
 
-// reader waits for all that was committed before its call.
+// reader is a call of Read or ReadReplica that waits until everything is applied that was committed
+// before the call.
 type reader struct {
 	token       uint64
-	replicaOnly bool   // it does not wait for the state machine
-	after       uint64 // number of the last request that was sent before; a lease by a later one is required
-	index       uint64 // the index to apply; 0 if it is not known yet
+	replicaOnly bool   // the reader does not wait for the state machine
+	after       uint64 // the number of the last lease request before the read, which needs a later one
+	index       uint64 // the index for which the reader waits; 0 if it is not known yet
 	deadline    time.Duration
 }
 
@@ -78,7 +79,7 @@ func (l *lease) discardLease() {
 	clear(l.requests)
 }
 
-// requestLease sends a request, if this peer knows a leader and can use a lease.
+// requestLease sends a lease request, if this peer knows a leader and can use a lease.
 func (l *lease) requestLease(c *Core, now time.Duration) {
 	if c.lead == raft.None || c.state == raft.StateLeader && !c.proposals.ready {
 		return
@@ -93,7 +94,7 @@ func (l *lease) requestLease(c *Core, now time.Duration) {
 	c.rn.ReadIndex(ctx)
 }
 
-// receiveReadStates handles replies.
+// receiveReadStates handles the replies to lease requests.
 func (l *lease) receiveReadStates(c *Core, states []raft.ReadState) {
 	for _, s := range states {
 		if len(s.RequestCtx) != 16 || binary.BigEndian.Uint64(s.RequestCtx) != l.nonce {
@@ -161,7 +162,7 @@ func (c *Core) Read(token, index uint64, deadline time.Duration) {
 	c.addReader(reader{token: token, index: index, deadline: deadline})
 }
 
-// ReadReplica is like Read for [Core.Replica]: it does not wait for the state machine.
+// ReadReplica is like Read, but it waits for [Core.Replica] instead of the state machine.
 func (c *Core) ReadReplica(token, index uint64, deadline time.Duration) {
 	c.addReader(reader{token: token, replicaOnly: true, index: index, deadline: deadline})
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLease_NewLeader fails if a new leader and its followers wait for the next heartbeat before they
-// request their leases.
-func TestLease_NewLeader(t *testing.T) {
+// TestLease_NewLeaderRequestsImmediately fails if a new leader and its followers wait for the next
+// heartbeat before they request their leases.
+func TestLease_NewLeaderRequestsImmediately(t *testing.T) {
 	h := newHarness(t, 3)
 	for range 10 {
 		h.waitForLeader()
@@ -37,10 +37,10 @@ func TestLease_NewLeader(t *testing.T) {
 	}
 }
 
-// TestLease_SuspendedMachine fails if a request that a peer has made before its machine was suspended
-// extends its lease, because the peer processes the reply, or applies the entry for which the reply
-// waits, before its next tick.
-func TestLease_SuspendedMachine(t *testing.T) {
+// TestLease_RequestBeforeSuspensionDoesNotExtend fails if a request that a peer has made before its
+// machine was suspended extends its lease, because the peer processes the reply, or applies the entry
+// for which the reply waits, before its next tick.
+func TestLease_RequestBeforeSuspensionDoesNotExtend(t *testing.T) {
 	for name, waitsForEntry := range map[string]bool{"reply": false, "entry": true} {
 		for _, suspended := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, "/", suspended), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestLease_SuspendedMachine(t *testing.T) {
 				old := p.core.Status().Lease
 				require.Greater(t, old, h.now)
 
-				p.down = true // from now on it receives frames, but does not advance
+				p.down = true // from now on the peer receives frames, but does not advance
 				suspend := func() {
 					if suspended {
 						p.skew += time.Minute

@@ -17,7 +17,7 @@ import (
 // receiver: after an entry of elections, members or a new leader, and before a reply to a request
 // that the receiver has made.
 type notices struct {
-	delayed []notice // at most one for each peer, oldest first
+	delayed []notice // the delayed notices, at most one for each peer, the oldest first
 }
 
 // notice is a delayed message without entries.
@@ -61,7 +61,7 @@ func (n *notices) send(c *Core, which func(notice) bool) {
 // sendAll sends all delayed messages.
 func (n *notices) sendAll(c *Core) { n.send(c, func(notice) bool { return true }) }
 
-// sendTo sends the delayed message to a peer, if there is one.
+// sendTo sends the delayed message for a peer, if there is one.
 func (n *notices) sendTo(c *Core, peer uint64) {
 	n.send(c, func(d notice) bool { return d.message.GetTo() == peer })
 }

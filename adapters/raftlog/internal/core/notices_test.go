@@ -27,9 +27,10 @@ func (h *harness) countAppends(l *peer) (with, without *int) {
 	return with, without
 }
 
-// TestNotices fails if a client that makes one update after another causes more than one message to
-// each peer for each update, or if the other peers do not apply the last update soon after it.
-func TestNotices(t *testing.T) {
+// TestNotices_OneMessagePerPeerAndUpdate fails if a client that makes one update after another causes
+// more than one message to each peer for each update, or if the other peers do not apply the last
+// update soon after it.
+func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
 	with, without := h.countAppends(l)
@@ -46,13 +47,13 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestNotices_Urgent fails if a peer learns later than before that an entry is committed for which its
-// callers or candidates wait.
-func TestNotices_Urgent(t *testing.T) {
+// TestNotices_NotDelayedIfCallerWaits fails if a message is delayed that tells a peer that an entry is
+// committed for which its callers or candidates wait.
+func TestNotices_NotDelayedIfCallerWaits(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
 	p := h.others(l)[0]
-	// To the leader, to the voters, back, and the reply.
+	// The request takes four messages: to the leader, to the voters, back to the leader, and the reply.
 	forwarded := update("x")
 	forwarded.Forward = true
 	start := h.now

@@ -12,21 +12,21 @@ import (
 // snapshotOffer is the announcement of a snapshot, which precedes its data.
 type snapshotOffer struct {
 	from         string // the ID of the sender
-	sender       uint64 // its number
+	sender       uint64 // the number of the sender
 	kind         raftpb.MessageType
-	author, to   uint64 // according to the message
-	term         uint64 // of the author
-	index        uint64 // of the last entry in the snapshot
-	size         int64  // in bytes
+	author, to   uint64 // the numbers of its author and its receiver, according to the message
+	term         uint64 // the term of the author
+	index        uint64 // the index of the last entry in the snapshot
+	size         int64  // the size of the snapshot in bytes
 	lead         uint64 // the leader that this peer follows
 	self         uint64
 	ownTerm      uint64
 	appliedIndex uint64 // the last entry that this peer has applied
 }
 
-// check returns an error that describes why the data of the snapshot must not be received, or nil. Only the
-// leader of the current term sends snapshots, which the peer needs. If it is not known yet, the leader sends
-// the snapshot again later.
+// check returns an error that describes why the data of the snapshot must not be received, or nil. Only
+// the leader of the current term may send a snapshot, and only one that this peer needs. If this peer
+// does not know the leader yet, the leader sends the snapshot again later.
 func (o snapshotOffer) check() error {
 	switch {
 	case o.kind != raftpb.MsgSnap || o.author != o.sender || o.to != o.self:
@@ -46,7 +46,7 @@ func (o snapshotOffer) check() error {
 func (c *Core) CheckSnapshot(from string, frame []byte, size int64) error {
 	m := &raftpb.Message{}
 	if len(frame) < frameHeader || frame[0] != frameRaft || proto.Unmarshal(frame[frameHeader:], m) != nil {
-		return fmt.Errorf("%w from %s: it does not announce a snapshot", errFrame, from)
+		return fmt.Errorf("%w from %s: the frame does not announce a snapshot", errFrame, from)
 	}
 	status := c.rn.BasicStatus()
 	return snapshotOffer{

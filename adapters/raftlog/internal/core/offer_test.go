@@ -10,12 +10,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestSnapshotOffer fails if the data of a snapshot is received that the leader of the current term has not sent,
-// or that the peer does not need.
-func TestSnapshotOffer(t *testing.T) {
+// TestSnapshotOffer_UnneededDataIsRejected fails if the data of a snapshot is received that the leader
+// of the current term has not sent, or that the peer does not need.
+func TestSnapshotOffer_UnneededDataIsRejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*snapshotOffer)
-		err    error // nil if it is received
+		err    error // nil if the snapshot is received
 	}{
 		"from the leader":                            {func(*snapshotOffer) {}, nil},
 		"from another peer":                          {func(o *snapshotOffer) { o.sender, o.author = 2, 2 }, api.ErrRefused},

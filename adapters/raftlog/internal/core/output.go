@@ -17,7 +17,8 @@ type Output struct {
 	Apply     []Apply
 	Replies   []Reply
 	Snapshots []SendSnapshot
-	// Elections are the elections that have changed; see [Core.Replica].
+	// Elections are the names of the elections that have changed; [Core.Replica] contains their new
+	// state.
 	Elections []string
 	// Ended are the candidates of this peer whose elections were ended.
 	Ended []string
@@ -35,10 +36,10 @@ type Output struct {
 // Frame is a frame to send to a peer.
 type Frame struct {
 	To     string
-	Urgent bool // it must overtake other frames, because it is a vote, a heartbeat or the like
+	Urgent bool // the frame must overtake others, because it is a vote, a heartbeat or the like
 	Data   []byte
 
-	isVote bool // it reports the vote of this peer, and depends on no entry
+	isVote bool // the frame reports the vote of this peer, and depends on no entry
 }
 
 // SendSnapshot is a request to send a frame and the newest snapshot. The caller reports the result
@@ -46,7 +47,7 @@ type Frame struct {
 type SendSnapshot struct {
 	To    string
 	Frame []byte
-	Index uint64 // of the snapshot
+	Index uint64 // the index of the snapshot
 }
 
 // Write is a request to write to the disk. When it and all earlier Writes are durable, the caller
@@ -67,12 +68,12 @@ type Write struct {
 	Frames []Frame
 	Sent   bool
 
-	ownMessages []*raftpb.Message // messages to this peer's engine for the same moment
+	ownMessages []*raftpb.Message // messages to this peer's engine that are handled when the data is durable
 }
 
 // CanWait reports whether the Write contains only a hard state that may be written with the next Write,
 // or when the peer stops: a newer commit index, and, after a heartbeat of a new leader, a newer term
-// without a vote. Nothing follows from it.
+// without a vote. Nothing depends on such a hard state.
 func (w *Write) CanWait() bool {
 	return !w.Sync && w.HardState != nil && len(w.Entries) == 0 && w.Snapshot == nil && w.Compact == 0
 }

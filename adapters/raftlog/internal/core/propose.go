@@ -19,10 +19,10 @@ type Request struct {
 	Token  uint64 // 0 if no caller waits for the reply
 	Kind   api.Kind
 	ID     api.RequestID
-	Data   []byte      // of KindState; it must not be modified any more
-	Op     entry.Op    // of KindControl
-	Voters []api.Peer  // of KindConfig: the new voters
-	Guard  entry.Guard // of KindState: the entry is applied only during this leadership; zero without a guard
+	Data   []byte      // for KindState: the update, which must not be modified any more
+	Op     entry.Op    // for KindControl: the operation
+	Voters []api.Peer  // for KindConfig: the new voters
+	Guard  entry.Guard // for KindState: the entry is applied only during this leadership; zero without a guard
 	// Forward makes a peer that is not the leader send the request to the leader. Otherwise the
 	// reply is a NotLeaderError.
 	Forward bool
@@ -40,11 +40,11 @@ type proposals struct {
 	early     []queuedRequest
 	now       time.Time                   // the time of requests until the next output; zero before the first one
 	batch     []*raftpb.Entry             // entries to propose to the engine, and unused ones up to the capacity
-	batchIDs  []api.RequestID             // their request IDs
-	bytes     int                         // their size
+	batchIDs  []api.RequestID             // the request IDs of the entries in batch
+	bytes     int                         // the size of the entries in batch
 	pending   map[api.RequestID]*proposal // proposed by this leader in this term, and not applied yet
-	results   []result                    // of entries that the state machine has not applied yet
-	unused    []*proposal                 // to be used again
+	results   []result                    // the results of entries that the state machine has not applied yet
+	unused    []*proposal                 // proposals whose memory is used again
 	forwarded map[uint64]forwardedRequest // requests of this peer to the leader, by their numbers
 	seq       uint64                      // the number of the last forwarded request
 }
@@ -82,7 +82,7 @@ type result struct {
 func newProposals(cfg Config) proposals {
 	return proposals{
 		pending: map[api.RequestID]*proposal{}, forwarded: map[uint64]forwardedRequest{},
-		seq: cfg.Random(), // so that a reply to an earlier process is not mistaken for another reply
+		seq: cfg.Random(), // a random start, so that a reply to an earlier process is not mistaken for another reply
 	}
 }
 
@@ -140,7 +140,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 		switch {
 		case same.sum != sum || same.kind != q.Kind:
 			p.replyTo(c, q.origin, 0, fmt.Errorf("%w by an update in progress", api.ErrRequestIDReused))
-		case same.guard != q.Guard: // only one of the two may be fenced
+		case same.guard != q.Guard: // the log may fence only one of the two
 			p.replyTo(c, q.origin, 0, fmt.Errorf("%w: the same update with another guard is in progress", api.ErrBusy))
 		default:
 			same.waiters = append(same.waiters, q.origin)
@@ -251,7 +251,7 @@ func certainlyFenced(c *Core, g entry.Guard) bool {
 func (p *proposals) checkRestart(c *Core, q queuedRequest) bool {
 	e := c.replica.Elections.Get(q.Op.Election)
 	switch {
-	case c.replica.Index < q.Op.Through: // the sender may know a later end of the election
+	case c.replica.Index < q.Op.Through: // the sender may know a later end of the election than this leader
 		p.replyTo(c, q.origin, 0, &api.NotLeaderError{})
 	case !e.Ended, e.EndedAt > q.Op.Through:
 		p.replyWhenApplied(c, result{c.replica.Index, nil, []origin{q.origin}})
@@ -293,8 +293,8 @@ func (p *proposals) becomeReady(c *Core) {
 	}
 }
 
-// entryApplied replies to the requests for an entry when the state machine has applied it as well.
-func (p *proposals) entryApplied(c *Core, o replica.Outcome) {
+// replyToApplied replies to the requests for an entry when the state machine has applied it as well.
+func (p *proposals) replyToApplied(c *Core, o replica.Outcome) {
 	applied := p.pending[o.ID]
 	if applied == nil || applied.kind != o.Kind {
 		return
@@ -344,11 +344,11 @@ func (p *proposals) releaseReplies(c *Core) {
 	c.lease.answerReaders(c)
 }
 
-// failPending fails the requests of this leader when its term is over. Entries that it has written
-// may still be committed, or may be replaced.
+// failPending fails the requests that this leader has accepted when its term is over. The entries that
+// it has written for them may still be committed, or may be replaced.
 func (p *proposals) failPending(c *Core) {
 	p.ready = false
-	for _, id := range p.batchIDs { // certainly not written
+	for _, id := range p.batchIDs { // these entries were certainly not written
 		unwritten := p.pending[id]
 		delete(p.pending, id)
 		p.replyAll(c, unwritten.waiters, 0, &api.NotLeaderError{})

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestPropose fails if requests with one ID, at the same time or later and at any peer, do not have
-// the outcome of the first one, or if a request with a stale ID is accepted.
+// TestPropose fails if a request whose ID was used before, at any peer, does not have the outcome of
+// the first request with this ID, or if a request with a stale ID is accepted.
 func TestPropose(t *testing.T) {
 	h, l := startCluster(t)
 	id := api.RequestIDFrom(l.Wall(), 1, 2)
@@ -47,13 +47,14 @@ func TestPropose(t *testing.T) {
 	require.Equal(t, index, l.replies[h.token].Index)
 }
 
-// TestPropose_MemoryUsedAgain fails if an update contains data of an earlier update, whose memory it uses: because
-// the engine refers to the entries that are proposed to it, or because the memory was not cleared.
-func TestPropose_MemoryUsedAgain(t *testing.T) {
+// TestPropose_ReusedMemoryKeepsEarlierUpdate fails if an update contains data of an earlier update,
+// whose memory it uses: because the engine refers to the entries that are proposed to it, or because
+// the memory was not cleared.
+func TestPropose_ReusedMemoryKeepsEarlierUpdate(t *testing.T) {
 	h, l := startCluster(t)
 	var want []string
 	for _, size := range []int{10, 3, maxKeptData + 1, 3, maxKeptData, 7} {
-		h.setDisksStalled(true) // until all updates are proposed, so that the engine stores them
+		h.setDisksStalled(true) // stalled until all updates are proposed, so that the engine stores them
 		for k := range 3 {
 			text := strings.Repeat(string(rune('a'+len(want)%26)), size+k)
 			want = append(want, text)
@@ -126,15 +127,16 @@ func TestGuard_CheckedBeforeWrite(t *testing.T) {
 	require.Equal(t, last, l.core.last.index)
 	require.Empty(t, l.core.replica.Skips)
 
-	// If this peer has not applied the entry that started the leadership, the log decides.
+	// The update is written if this peer has not applied the entry that started the leadership: then
+	// the log decides.
 	guard.Token = last + 100
 	require.ErrorIs(t, h.request(l, Request{Kind: api.KindState, Guard: guard}).Err, api.ErrFenced)
 	require.Equal(t, last+1, l.core.last.index)
 	require.Equal(t, []uint64{last + 1}, l.core.replica.Skips)
 }
 
-// TestSkips_DroppedWithTheirEntries fails if the indexes of skipped entries are stored after the entries
-// were removed from the log, or if states differ after that.
+// TestSkips_DroppedWithTheirEntries fails if the indexes of skipped entries are stored after the
+// entries were removed from the log, or if the states of peers differ after that.
 func TestSkips_DroppedWithTheirEntries(t *testing.T) {
 	h, l := startCluster(t)
 	skip := func() uint64 {

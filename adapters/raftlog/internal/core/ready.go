@@ -50,8 +50,8 @@ func (c *Core) updateRole(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.followedAt = c.now()
 	}
 	if state != raft.StateFollower && (state != c.state || term != c.term) {
-		// Only a lease of this term and role is valid from now on: leases that the previous leader
-		// has granted end when its successor first expires silent peers.
+		// Discard the lease that the previous leader has granted, because its successor may expire
+		// silent peers when that lease would still be valid.
 		c.lease.discardLease()
 	}
 	elected := state == raft.StateLeader && (!led || term != c.term)
@@ -205,7 +205,7 @@ func (c *Core) passToStateMachine(o replica.Outcome, left int) {
 		return
 	}
 	if cap(a.Updates) == len(a.Updates) {
-		a.Updates = slices.Grow(a.Updates, left) // moving these large values one by one is slow
+		a.Updates = slices.Grow(a.Updates, left) // grow once, because moving these large values is slow
 	}
 	a.Updates = append(a.Updates, o.Entry())
 }
@@ -240,8 +240,8 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 		}
 		c.lease.requestLease(c, c.now()) // a ready leader replies without waiting for the next heartbeat
 	case api.KindControl:
-		c.expiry.controlApplied(c, o)
-		c.change.settledApplied(c, o)
+		c.expiry.handleControl(c, o)
+		c.change.handleSettled(c, o)
 		if isLeader && o.Term == c.term {
 			c.transfer.transferApplied(c, o)
 		}
@@ -249,7 +249,7 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 		c.admission.configApplied(o)
 		c.change.configApplied(c, o)
 	}
-	c.proposals.entryApplied(c, o)
+	c.proposals.replyToApplied(c, o)
 }
 
 // ReportApplied reports the index up to which the state machine has applied entries, or needs none of
@@ -266,8 +266,9 @@ func (c *Core) AwaitsApplied() bool {
 	return len(c.proposals.results) > 0 || len(c.lease.readers) > 0 || 2*c.backlog.entries > c.backlog.limit.entries || 2*c.backlog.bytes > c.backlog.limit.bytes
 }
 
-// AwaitsStored reports the same for [Core.ReportStored]. A peer that follows a leader does not need to
-// know that entries are durable before it learns that they are committed.
+// AwaitsStored reports whether this peer needs to know soon which Writes are durable. Otherwise the
+// caller may call [Core.ReportStored] with another input, or before [Core.Advance]. A peer that follows
+// a leader does not need to know that entries are durable before it learns that they are committed.
 func (c *Core) AwaitsStored() bool {
 	return c.state != raft.StateFollower || c.commit > c.replica.Index
 }

@@ -15,8 +15,8 @@ import (
 const (
 	frameRaft     = 1  // a message of the engine
 	frameRequest  = 2  // a request to the leader
-	frameReply    = 3  // the reply to a request
-	frameAnnounce = 4  // an announcement
+	frameReply    = 3  // the leader's reply to a request
+	frameAnnounce = 4  // introduces the sender to the leader
 	frameWelcome  = 5  // the leader's reply to an announcement
 	frameMembers  = 6  // the members, for a removed peer or one that asks for them
 	frameHistory  = 7  // checksums of the entries that the sender has applied
@@ -44,7 +44,7 @@ func (c *Core) sendFrame(to string, kind byte, body []byte) {
 
 // sendToPeers sends a frame to each peer that this peer knows.
 func (c *Core) sendToPeers(kind byte, body []byte) {
-	last := "" // Peers returns the addresses of a member one after another
+	last := "" // the peer of the previous iteration, because Peers can return two addresses of one peer
 	for _, p := range c.Peers() {
 		if p.ID != last {
 			c.sendFrame(p.ID, kind, body)
@@ -106,8 +106,8 @@ func (c *Core) encodeMessage(m *raftpb.Message) (Frame, bool) {
 // Receive handles a frame of a peer whose ID was authenticated. The error, which is for the logger,
 // describes why the frame is malformed or the sender must not send it.
 //
-// A peer that is not a member can only announce itself, see [senders]. Frames of removed peers are not
-// accepted, because their IDs are never used again.
+// A peer that is not a member can only announce itself. Frames of removed peers are not accepted,
+// because their IDs are never used again.
 func (c *Core) Receive(from string, frame []byte) error { return c.receiveFrame(from, frame, nil) }
 
 // ReceiveSnapshot handles the frame that was received with a snapshot. The snapshot is on disk and
@@ -122,7 +122,7 @@ func (c *Core) ReceiveSnapshot(from string, frame []byte, index, term uint64) er
 func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error {
 	defer containPanic()
 	if len(frame) < frameHeader {
-		return fmt.Errorf("%w from %s: it has %d bytes, and at least %d are required", errFrame, from, len(frame), frameHeader)
+		return fmt.Errorf("%w from %s: the frame has %d bytes, and at least %d are required", errFrame, from, len(frame), frameHeader)
 	}
 	if c.replica.Members.IsRemoved(from) {
 		if frame[0] == frameAnnounce {
@@ -172,7 +172,7 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
 	if m.GetFrom() != sender || m.GetTo() != c.self {
-		return fmt.Errorf("%w from %s: its message is from peer %x to peer %x, and not from %x to %x", errFrame, from, m.GetFrom(), m.GetTo(), sender, c.self)
+		return fmt.Errorf("%w from %s: the message is from peer %x to peer %x, and not from %x to %x", errFrame, from, m.GetFrom(), m.GetTo(), sender, c.self)
 	}
 	switch isSnapshot := m.GetType() == raftpb.MsgSnap; {
 	case snapshot != nil && !isSnapshot:
@@ -181,12 +181,12 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 		return fmt.Errorf("%w from %s: %v was sent without a snapshot", errFrame, from, m.GetType())
 	}
 	if meta := m.GetSnapshot().GetMetadata(); snapshot != nil && *snapshot != (position{meta.GetIndex(), meta.GetTerm()}) {
-		return fmt.Errorf("%w from %s: it announces a snapshot of entry %d in term %d, and the file is of entry %d in term %d",
+		return fmt.Errorf("%w from %s: the frame announces a snapshot of entry %d in term %d, and the file is of entry %d in term %d",
 			errFrame, from, meta.GetIndex(), meta.GetTerm(), snapshot.index, snapshot.term)
 	}
 	switch m.GetType() {
 	case raftpb.MsgProp, raftpb.MsgHup, raftpb.MsgTransferLeader, raftpb.MsgForgetLeader:
-		return fmt.Errorf("%w from %s: %v, which peers do not send", errFrame, from, m.GetType())
+		return fmt.Errorf("%w from %s: peers do not send messages of type %v", errFrame, from, m.GetType())
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		if c.holdsVote() && string(m.GetContext()) != transferReason {
 			return nil
@@ -195,8 +195,8 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 		if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) > 0 && (c.backlog.dropsAppends(c) || c.space.full) {
 			return nil
 		}
-		// The commit index of a heartbeat is never greater than the index that this peer has
-		// acknowledged. Otherwise the engine would panic with a message that names no remedy.
+		// Reject a heartbeat whose commit index is greater than the index that this peer has
+		// acknowledged, because the engine would panic with a message that names no remedy.
 		if m.GetType() == raftpb.MsgHeartbeat && m.GetTerm() >= c.rn.BasicStatus().GetTerm() && c.lacksAcknowledged(m.GetCommit()) {
 			return nil
 		}
@@ -206,7 +206,8 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 		}
 		return nil
 	case raftpb.MsgReadIndex:
-		// The engine of a former leader would forward the request in the name of the sender.
+		// Only a leader handles the request, because the engine of a former leader would forward it in
+		// the name of the sender.
 		if c.rn.BasicStatus().RaftState != raft.StateLeader || !c.expiry.recordRequest(c, sender) {
 			return nil
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestReceiveRequest_LeadersOperations fails if a peer can request an operation that only a leader
+// TestReceiveRequest_RejectsOperationsOfLeader fails if a peer can request an operation that only a leader
 // may propose, for example a window outside of which are all request IDs.
-func TestReceiveRequest_LeadersOperations(t *testing.T) {
+func TestReceiveRequest_RejectsOperationsOfLeader(t *testing.T) {
 	h, l := startCluster(t)
 	from := h.others(l)[0]
 	for _, op := range []entry.Op{

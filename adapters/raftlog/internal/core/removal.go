@@ -28,8 +28,8 @@ func (c *Core) Membership() api.Membership {
 	return c.replica.Members.Membership()
 }
 
-// sendRemoved sends the members to a removed peer, unless the change is unsettled, so that the
-// removed peer is still needed. The removed peer then reports the members to its clients.
+// sendRemoved sends the members to a removed peer, unless the change is not settled yet, because then
+// the cluster still needs the peer. The removed peer reports the members to its clients.
 func (c *Core) sendRemoved(to string) {
 	if c.replica.Members.Unsettled() {
 		return
@@ -60,8 +60,8 @@ func (p *proposals) failRemoved(c *Core) {
 	clear(p.forwarded)
 }
 
-// rejectRemoved replies to a request at a removed peer. The peer knows one outcome: that of the
-// change that has removed it.
+// rejectRemoved replies to a request at a removed peer. The peer knows the outcome of only one request:
+// that of the change that has removed it.
 func (p *proposals) rejectRemoved(c *Core, r Request) {
 	m, voters := c.removed, slices.Clone(r.Voters)
 	byID := func(a, b api.Peer) int { return strings.Compare(a.ID, b.ID) }

@@ -75,7 +75,7 @@ func decodeReply(body []byte) (seq, index uint64, err, malformed error) {
 	if e := d.End(); e != nil {
 		return 0, 0, nil, fmt.Errorf("%w: reply: %w", errFrame, e)
 	}
-	if err != nil && !wire.IsKnown(err) { // encodeReply adds the unknown outcome
+	if err != nil && !wire.IsKnown(err) { // encodeReply replaces such errors by ErrUnknownOutcome
 		return 0, 0, nil, fmt.Errorf("%w: reply: an error of an unknown kind", errFrame)
 	}
 	return seq, index, err, nil

@@ -61,6 +61,6 @@ func TestReply_UnknownError(t *testing.T) {
 		require.ErrorIs(t, err, want)
 		require.EqualError(t, err, sent.Error())
 	}
-	_, _, _, malformed := decodeReply([]byte{1, 2, 1, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0}) // unknown errors
+	_, _, _, malformed := decodeReply([]byte{1, 2, 1, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0}) // a reply with unknown errors
 	require.ErrorIs(t, malformed, errFrame)
 }

@@ -11,14 +11,14 @@ import (
 )
 
 // senders decides which peers may send messages. A process that has the credentials of a peer can
-// announce itself, so that it is admitted. Everything else is accepted only from members: in the log of
-// this peer, in its configuration, or according to a peer that is a member itself. The latter is
-// necessary if this peer was disconnected while the members changed: the leader can be a peer that the
-// log of this peer does not contain, and only the leader sends the missing entries.
+// announce itself, so that it is admitted. Everything else is accepted only from members: peers that
+// are members in the log of this peer, in its configuration, or according to a member. This peer asks
+// members because it may have been disconnected while the members changed: then the leader can be a
+// peer that its log does not contain, and only the leader sends the missing entries.
 type senders struct {
 	stated  api.Membership // the newest members that a member has stated
-	askedAt time.Duration  // when this peer last asked for the members; 0 before
-	warned  time.Duration  // when a dropped frame was last logged; 0 before
+	askedAt time.Duration  // when this peer last asked for the members; 0 before the first time
+	warned  time.Duration  // when a dropped frame was last logged; 0 before the first time
 	// unapplied is a peer that an entry, which this peer has not applied yet, makes a member, according to
 	// the log at the time unappliedAt. A leader can replace the entry.
 	unapplied   string

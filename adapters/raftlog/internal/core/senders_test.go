@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestSenders_NoMember fails if a process that is not a member makes a peer commit an entry, or stop
-// participating, or learn a peer.
-func TestSenders_NoMember(t *testing.T) {
+// TestSenders_NonMemberHasNoEffect fails if a process that is not a member makes a peer commit an
+// entry, or stop participating, or learn a peer.
+func TestSenders_NonMemberHasNoEffect(t *testing.T) {
 	h := newHarness(t, 3)
 	v := h.others(h.waitForLeader())[0]
 	before := v.core.rn.BasicStatus()
@@ -39,9 +39,9 @@ func TestSenders_NoMember(t *testing.T) {
 	require.Equal(t, Follower, v.core.Status().Role)
 }
 
-// TestSenders_UnknownLeader fails if a peer that was disconnected while the members changed does not
+// TestSenders_UnknownLeaderIsAccepted fails if a peer that was disconnected while the members changed does not
 // accept the entries of a new leader, which its log does not contain.
-func TestSenders_UnknownLeader(t *testing.T) {
+func TestSenders_UnknownLeaderIsAccepted(t *testing.T) {
 	for name, inLog := range map[string]bool{"a member states it": false, "an entry of the log, which is not applied, states it": true} {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
@@ -49,7 +49,7 @@ func TestSenders_UnknownLeader(t *testing.T) {
 			isStatement := func(m transmission) bool { return inLog && m.to == behind.self.ID && m.frame[0] == frameMembers }
 			if !inLog {
 				h.isolate(behind)
-			} else { // the peer stores entries, and does not learn that they are committed
+			} else { // let the peer store entries without learning that they are committed
 				h.drops = func(m transmission) bool {
 					if m.to != behind.self.ID || m.frame[0] != frameRaft {
 						return isStatement(m)

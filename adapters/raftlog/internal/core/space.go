@@ -23,7 +23,7 @@ import (
 //   - A leader rejects everything while so many voters are full that no entry can be committed.
 type space struct {
 	free      int64                    // bytes of updates that fit on the disk
-	full      bool                     // an entry could not be written
+	full      bool                     // an entry could not be written, because the disk is full
 	unwritten int64                    // bytes of entries that were passed to the disk and are not stored
 	reported  map[uint64]time.Duration // when each peer last reported that it is full
 }

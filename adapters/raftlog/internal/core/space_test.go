@@ -29,7 +29,7 @@ func TestSpace_LeaderRejectsUpdates(t *testing.T) {
 	require.ErrorIs(t, h.request(l, ofSize(10_000)).Err, api.ErrNoSpace)
 	h.setDisksStalled(true)
 	l.core.SetFreeSpace(10_000, false)
-	first := h.propose(l, ofSize(6_000)) // it is not on the disk yet
+	first := h.propose(l, ofSize(6_000)) // this update is not on the disk yet
 	require.ErrorIs(t, h.request(l, ofSize(6_000)).Err, api.ErrNoSpace)
 	h.setDisksStalled(false)
 	require.NoError(t, h.waitForReply(l, first).Err)
@@ -74,9 +74,9 @@ func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
 	h.waitFor("the peer has caught up", func() bool { return others[0].core.replica.Index == l.core.replica.Index })
 }
 
-// TestTakeVotes fails if a Write that waits for space delays votes, or if more than the vote and its
-// hard state is written and sent ahead of the entries.
-func TestTakeVotes(t *testing.T) {
+// TestTakeVotes_NotDelayedByFullDisk fails if a Write that waits for space delays votes, or if more
+// than the vote and its hard state is written and sent ahead of the entries.
+func TestTakeVotes_NotDelayedByFullDisk(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.others(l)[0]
 	p.diskStalled = true

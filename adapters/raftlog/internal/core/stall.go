@@ -16,12 +16,12 @@ import (
 //     could complete no request. So it receives no replies and steps down (the engine's
 //     CheckQuorum), and the other peers elect a leader. It does not request votes either.
 //
-// It still votes, and stores what it can. If the disks of a majority are stalled, nothing is
-// committed, and no peer is stalled in this sense.
+// It still votes, and stores what it can. If the disks of a majority are stalled, nothing is committed,
+// and no peer counts as stalled.
 type stall struct {
 	confirmed uint64        // the newest index that a leader has confirmed in reply to a lease request
 	target    uint64        // an index that is known to be committed
-	reachedAt time.Duration // when all earlier targets were applied
+	reachedAt time.Duration // when this peer had applied all earlier targets
 	stalled   bool
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestStall_Disk fails if a peer with a stalled disk, whose messages are normal, prevents others from
-// leading the log or the election of its candidate.
-func TestStall_Disk(t *testing.T) {
+// TestStall_StalledPeerLetsOthersLead fails if a peer with a stalled disk, whose messages are normal,
+// prevents others from leading the log or the election of its candidate.
+func TestStall_StalledPeerLetsOthersLead(t *testing.T) {
 	for name, leads := range map[string]bool{"follower": false, "leader": true} {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
@@ -46,9 +46,9 @@ func TestStall_Disk(t *testing.T) {
 	}
 }
 
-// TestStall_LostAppends fails if a peer that receives everything except for entries does not learn
-// from the replies to its lease requests that there are entries.
-func TestStall_LostAppends(t *testing.T) {
+// TestStall_FollowerNoticesLostAppends fails if a peer that receives everything except for entries does
+// not learn from the replies to its lease requests that there are entries.
+func TestStall_FollowerNoticesLostAppends(t *testing.T) {
 	h, l := startCluster(t)
 	p, other := h.others(l)[0], h.others(l)[1]
 	p.core.AddCandidate("e", "first", "")
@@ -67,9 +67,9 @@ func TestStall_LostAppends(t *testing.T) {
 	require.Equal(t, l, h.leader())
 }
 
-// TestStall_AllDisks fails if a peer counts as stalled while nothing is committed, because then no
-// peer could lead although that needs no disk.
-func TestStall_AllDisks(t *testing.T) {
+// TestStall_NoPeerIsStalledIfAllDisksAre fails if a peer counts as stalled while nothing is committed,
+// because then no peer could lead although that needs no disk.
+func TestStall_NoPeerIsStalledIfAllDisksAre(t *testing.T) {
 	h, l := startCluster(t)
 	h.peers[0].core.AddCandidate("e", "one", "")
 	h.waitForHolder("one")
@@ -84,9 +84,9 @@ func TestStall_AllDisks(t *testing.T) {
 	}
 }
 
-// TestStall_UnwrittenEntries fails if the size of the entries that a follower with a stalled disk has
+// TestStall_UnwrittenEntriesAreLimited fails if the size of the entries that a follower with a stalled disk has
 // to write is not limited, or if it does not receive the rest when its disk continues.
-func TestStall_UnwrittenEntries(t *testing.T) {
+func TestStall_UnwrittenEntriesAreLimited(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.others(l)[0]
 	p.diskStalled = true

@@ -7,20 +7,20 @@ import (
 )
 
 // succession makes the voters candidates for the leadership of the log one after another when the
-// leader is silent. The engine's own timeouts are random, between one election timeout and two. They
-// remain, for the cases in which the peers whose turn is first cannot lead.
+// leader is silent. The engine's own timeouts are random, between one election timeout and two. These
+// timeouts remain in effect for the case that the peers whose turn is first cannot lead.
 //
 // A peer becomes a candidate when its leader was silent for an election timeout, and for
 // turnTicks more for each voter before it. So usually one candidate at a time asks for votes, soon
 // after the others may vote (holdsVote).
 type succession struct {
 	askedAt     time.Duration // when this peer last became a candidate in its turn
-	silentSince time.Duration // since when the leader had been silent then
+	silentSince time.Duration // since when the leader had been silent at askedAt
 }
 
 // turnTicks is the number of ticks between the turns of two voters. An election that succeeds takes
 // less, unless the disks or the network are slow. It is also the interval at which a candidate asks
-// again: voters whose ticks are late ignore it at first.
+// again: voters whose ticks are late ignore its first requests.
 const turnTicks = 2
 
 // campaignInTurn makes this peer a candidate if it is its turn.
@@ -37,7 +37,7 @@ func (s *succession) campaignInTurn(c *Core, now time.Duration) {
 	again := state == raft.StatePreCandidate && now-s.askedAt >= turnTicks*c.cfg.Tick
 	if first || again {
 		s.silentSince, s.askedAt = c.followedAt, now
-		_ = c.rn.Campaign() // it has no effect if the engine knows a reason against it
+		_ = c.rn.Campaign() // Campaign has no effect if the engine knows a reason against it
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // transfer is a hand-over of leadership by this leader.
 type transfer struct {
 	until   time.Duration // when the leader stops looking for a target
-	entryID api.RequestID // of the Transfer entry, until it is applied
+	entryID api.RequestID // the ID of the Transfer entry until it is applied
 	prefer  uint64        // the voter that becomes the leader if it is active, or raft.None
 }
 
@@ -56,8 +56,8 @@ func (t *transfer) transferApplied(c *Core, o replica.Outcome) {
 	}
 }
 
-// maxTargetLag is the maximum number of entries that a preferred target lacks. It receives them
-// before it is elected.
+// maxTargetLag is the maximum number of entries that a preferred target lacks. The target receives
+// these entries before it is elected.
 const maxTargetLag = 64
 
 // transferTarget returns the voter to transfer leadership to, or raft.None. It considers the voters

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHandOver fails if a hand-over takes an election timeout or longer, whenever it is requested, or if a
-// hand-over of an idle cluster waits for a timeout.
-func TestHandOver(t *testing.T) {
+// TestHandOver_TakesNoElectionTimeout fails if a hand-over takes an election timeout or longer,
+// whenever it is requested, or if a hand-over of an idle cluster waits for a timeout.
+func TestHandOver_TakesNoElectionTimeout(t *testing.T) {
 	h := newHarness(t, 3)
 	for range 25 {
 		h.waitForLeader()

@@ -6,7 +6,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// transferReason is the context of vote requests in a hand-over, which the engine sets.
+// transferReason is the context that the engine sets in vote requests of a hand-over.
 const transferReason = "CampaignTransfer"
 
 // holdsVote reports whether this peer must not vote, because it may have confirmed a leader within the

@@ -7,9 +7,9 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// TestVoteHold_FormerLeader fails if a leader that receives a newer term votes before it has handled
-// the change of its role: its candidates need time to stop.
-func TestVoteHold_FormerLeader(t *testing.T) {
+// TestVoteHold_FormerLeaderStopsBeforeItVotes fails if a leader that receives a newer term votes before
+// it has handled the change of its role: its candidates need time to stop.
+func TestVoteHold_FormerLeaderStopsBeforeItVotes(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(2 * election)
 	p := h.others(l)[0]

@@ -12,7 +12,8 @@ import (
 
 // IsFull reports whether an operation failed because the disk is full, or the quota of the user is used up.
 func IsFull(err error) bool {
-	const handleDiskFull, diskFull, quotaExceeded = syscall.Errno(39), syscall.Errno(112), syscall.Errno(1295) // Windows does not use ENOSPC
+	// The error numbers of Windows, which does not use ENOSPC.
+	const handleDiskFull, diskFull, quotaExceeded = syscall.Errno(39), syscall.Errno(112), syscall.Errno(1295)
 	windows := runtime.GOOS == "windows" && (errors.Is(err, handleDiskFull) || errors.Is(err, diskFull) || errors.Is(err, quotaExceeded))
 	return windows || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

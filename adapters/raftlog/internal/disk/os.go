@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// The modes of new directories and files: updates are for the user of the peer only.
+// New directories and files have these modes, because only the user of the peer may read updates.
 const (
 	dirMode  = 0o700
 	fileMode = 0o600
@@ -44,7 +44,7 @@ func (o osFS) MkdirAll(dir string) error {
 	var parents []string
 	for d, parent := p, filepath.Dir(p); d != parent; d, parent = parent, filepath.Dir(parent) {
 		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
-			break // os.MkdirAll returns other errors
+			break // os.MkdirAll below returns other errors
 		}
 		parents = append(parents, parent)
 	}
@@ -64,7 +64,7 @@ func (o osFS) open(name string, flag int) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Opening a named pipe would block until another process opens it as well.
+	// O_NONBLOCK, because opening a named pipe would otherwise block until another process opens it.
 	f, err := os.OpenFile(p, flag|syscall.O_NONBLOCK, fileMode)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (o osFS) List(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(p) // sorted
+	entries, err := os.ReadDir(p) // ReadDir sorts the entries
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (f osFile) Allocate(size int64) error {
 	if err := allocate(f.File, size); err != nil {
 		return &fs.PathError{Op: "allocate", Path: f.Name(), Err: err}
 	}
-	// The file is not extended if the system does not reserve space.
+	// Extend the file here, because a system that does not reserve space has not extended it.
 	has, err := f.Size()
 	if err != nil || has >= size {
 		return err

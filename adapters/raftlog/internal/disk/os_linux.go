@@ -33,7 +33,7 @@ func withDescriptor(f *os.File, operation func(fd int) error) error {
 		}
 	})
 	if err != nil {
-		return os.ErrClosed // the only error of Control, whose value is not exported
+		return os.ErrClosed // Control returns no other error, and does not export this one
 	}
 	return result
 }

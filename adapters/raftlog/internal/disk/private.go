@@ -17,7 +17,7 @@ func OpenPrivate(path string) (File, error) {
 	if err != nil {
 		return nil, withRemedy(err, path)
 	}
-	info, err := f.Stat() // of the opened file, which path may not name any more
+	info, err := f.Stat() // examine the opened file, because path may name another file now
 	if err == nil {
 		owner, known := ownerOf(info)
 		err = checkPrivate(info.Mode(), owner, os.Geteuid(), known)
@@ -46,13 +46,13 @@ func withRemedy(err error, path string) error {
 func checkPrivate(mode fs.FileMode, owner, self int, known bool) error {
 	switch {
 	case !mode.IsRegular():
-		return fmt.Errorf("it is not a regular file, but %v", mode.Type())
+		return fmt.Errorf("not a regular file, but %v", mode.Type())
 	case !known:
 		return nil
 	case owner != self && owner != 0:
-		return fmt.Errorf("it belongs to user %d, and must belong to user %d, which runs this process, or to root", owner, self)
+		return fmt.Errorf("the file belongs to user %d, and must belong to user %d, which runs this process, or to root", owner, self)
 	case mode.Perm()&0o022 != 0:
-		return fmt.Errorf("it has mode %04o, so that other users can change it: only its owner may write it", mode.Perm())
+		return fmt.Errorf("the file has mode %04o, so that other users can change it: only its owner may write it", mode.Perm())
 	}
 	return nil
 }

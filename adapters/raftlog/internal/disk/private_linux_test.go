@@ -15,7 +15,7 @@ func TestOpen_NamedPipe(t *testing.T) {
 	path := filepath.Join(dir, "pipe")
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
 	_, err := OpenPrivate(path)
-	require.ErrorContains(t, err, path+": it is not a regular file")
+	require.ErrorContains(t, err, path+": not a regular file")
 	_, err = OS(dir).OpenRead("pipe")
 	require.ErrorContains(t, err, path+": not a regular file")
 }

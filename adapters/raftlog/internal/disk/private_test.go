@@ -52,5 +52,5 @@ func TestCheckPrivate(t *testing.T) {
 	}
 	require.NoError(t, os.Chmod(path, 0o606))
 	_, err = OpenPrivate(path)
-	require.ErrorContains(t, err, path+": it has mode 0606")
+	require.ErrorContains(t, err, path+": the file has mode 0606")
 }

@@ -37,7 +37,7 @@ type Header struct {
 	Kind api.Kind
 	ID   api.RequestID
 	Time time.Time
-	Sum  uint32 // of the data
+	Sum  uint32 // the checksum of the data
 	// Guard restricts a State entry to a leadership: the entry is skipped if the leadership is
 	// over when it is applied. The zero Guard does not restrict it.
 	Guard Guard
@@ -61,7 +61,7 @@ func Encode(h Header, data []byte) []byte {
 	return Append(make([]byte, 0, HeaderSize+len(data)), h, data)
 }
 
-// Append appends the data of an entry of the engine to b, as Encode returns it.
+// Append appends the data of an entry of the engine to b. Encode returns the same data.
 func Append(b []byte, h Header, data []byte) []byte {
 	kind := byte(h.Kind)
 	if h.Guard != (Guard{}) {

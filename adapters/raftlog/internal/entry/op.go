@@ -14,7 +14,7 @@ import (
 type Op struct {
 	Do        Operation     `json:"do"`
 	Election  string        `json:"election,omitempty"`
-	Candidate string        `json:"candidate,omitempty"` // never used again
+	Candidate string        `json:"candidate,omitempty"` // the ID of a candidate, which is never used again
 	Name      string        `json:"name,omitempty"`
 	Peer      uint64        `json:"peer,omitempty"`
 	Through   uint64        `json:"through,omitempty"`
@@ -25,12 +25,12 @@ type Op struct {
 // Operation is the kind of an Op. The values are stored in the log: new ones are appended.
 type Operation byte
 
-// The operations.
+// These are the operations.
 const (
 	// Join appends Candidate, which belongs to Peer, to the queue of Election.
 	Join Operation = iota + 1
-	// Leave removes Candidate from the queue of Election. Through is the token with which it has led,
-	// and 0 if it has not.
+	// Leave removes Candidate from the queue of Election. Through is the token with which the candidate
+	// has led, or 0 if it has not led.
 	Leave
 	// End ends Election: its candidates are removed, and no candidate can join. Through is the
 	// last index that the requester had seen. If Election was restarted by a later entry, End
@@ -40,8 +40,8 @@ const (
 	// the requester had seen. If Election was ended by a later entry, Restart is ignored.
 	Restart
 	// Forget removes elections that were ended by an entry with an index of at most Through. After
-	// it, a request to End an election is rejected if its Through is less than this one: it could
-	// concern an election that was removed and restarted.
+	// Forget, a request to End an election is rejected if its Through is less than that of Forget,
+	// because it could concern an election that was removed and restarted.
 	Forget
 	// Expire removes the candidates of Peer that have joined through index Through from all
 	// queues.
@@ -49,9 +49,9 @@ const (
 	// Transfer announces that the leader of this term will transfer the leadership of the log
 	// before its lease has expired.
 	Transfer
-	// Settled confirms that a majority of the new voters has stored the entry at index Through,
-	// which has completed a change of the voters. A peer that has this entry has also received
-	// the entry at Through.
+	// Settled confirms that a majority of the new voters has stored the entry at index Through, which
+	// has completed a change of the voters. A peer that has received the Settled entry has also
+	// received the entry at Through.
 	Settled
 	// Move changes the address of Peer to Addr.
 	Move
@@ -69,7 +69,7 @@ func (o Operation) String() string { return nameOf(operations[:], byte(o)) }
 // MarshalText implements [encoding.TextMarshaler], for [Decoded.Text].
 func (o Operation) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// nameOf returns the name of a value that starts at 1.
+// nameOf returns the name of a value, where names begins with that of value 1.
 func nameOf(names []string, value byte) string {
 	if value == 0 || int(value) >= len(names) {
 		return fmt.Sprint(value)
@@ -116,7 +116,7 @@ type Config struct {
 // appended.
 type Phase byte
 
-// The phases.
+// These are the phases.
 const (
 	// Admit makes a peer that is not a member a learner, which receives the log.
 	Admit Phase = iota + 1
@@ -126,8 +126,8 @@ const (
 	Joint
 	// Final ends joint consensus: only the new voters remain.
 	Final
-	// Recover makes the peer the only member of the cluster, after an operator has recovered
-	// it. It is not written by a leader.
+	// Recover makes the peer the only member of the cluster, after an operator has recovered it. No
+	// leader writes it.
 	Recover
 )
 

@@ -14,7 +14,7 @@ import (
 // TestRecords_RoundTrip fails if a record is not decoded as it was encoded, or if a part of a
 // record, or a record with a suffix, is accepted.
 func TestRecords_RoundTrip(t *testing.T) {
-	long := strings.Repeat("x", 3000) // longer than a string of a message may be
+	long := strings.Repeat("x", 3000) // a string that is longer than those that messages permit
 	for _, op := range []Op{
 		{Do: Join, Election: "e", Candidate: "a/1", Name: "n", Peer: math.MaxUint64},
 		{Do: Expire, Peer: 7, Through: 1 << 60},
@@ -44,8 +44,8 @@ func requireStrict(t *testing.T, data []byte, decode func([]byte) error) {
 	require.ErrorIs(t, decode(append(data, 0)), ErrMalformed)
 }
 
-// TestRecords_OfAnotherVersion fails if the error of an unknown record does not name the cause.
-// Records in JSON, as the first versions wrote them, are such records.
+// TestRecords_OfAnotherVersion fails if the error of an unknown record does not name the cause. Records
+// in JSON, which the first versions wrote, are examples.
 func TestRecords_OfAnotherVersion(t *testing.T) {
 	for _, data := range []string{`{"do":"join"}`, "\x00", "\x0b"} {
 		_, err := DecodeOp([]byte(data))

@@ -84,7 +84,7 @@ func (l *Log) addEntries(entries []*raftpb.Entry, start uint32) {
 // checkWritable returns the reason why the log cannot be written, or nil. l.writeMu is held.
 func (l *Log) checkWritable() error {
 	switch {
-	case l.closed: // Close sets it with both mutexes held
+	case l.closed: // Close sets closed with both mutexes held
 		return ErrClosed
 	case l.options.ReadOnly:
 		return ErrReadOnly
@@ -137,7 +137,7 @@ func (l *Log) validateEntries(entries []*raftpb.Entry) ([]*raftpb.Entry, error) 
 		return nil, invalid("entries from %d on, but the log ends at %d", first, l.last)
 	}
 	protected := min(max(l.state.commit, l.guard, l.mark.index), l.last)
-	var previous uint64 // term of the previous entry; 0 if it is unknown
+	var previous uint64 // the term of the previous entry; 0 if it is unknown
 	if first > l.mark.index {
 		previous = l.knownTerm(first - 1)
 	}

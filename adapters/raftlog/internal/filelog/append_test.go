@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// The test fails if a committed, guarded or compacted entry can be replaced by a different entry.
+// TestAppend_ProtectsCommittedEntries fails if a committed, guarded or compacted entry can be replaced
+// by a different entry.
 func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 1 << 20})
@@ -20,7 +21,7 @@ func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 	l.Guard(5)
 	require.ErrorIs(t, l.Append(Batch{Entries: entries(6, 3, 2, 10), Sync: true}), ErrTruncatesCommitted)
 
-	// The same entries again do not remove entries that are committed.
+	// Appending the same entries again does not remove committed entries.
 	require.NoError(t, l.Append(Batch{Entries: entries(2, 2, 1, 10), Sync: true}))
 	last, _ := l.LastIndex()
 	require.EqualValues(t, 10, last)

@@ -16,8 +16,8 @@ type Appender struct {
 // NewAppender returns an Appender for log.
 func NewAppender(log *Log) *Appender { return &Appender{log: log} }
 
-// Append is the same as [Log.Append], but defers a hard state if the log already contains its term
-// and vote, or if the batch need not be durable. After a batch with Sync, the terms and votes of
+// Append appends a batch like [Log.Append], but defers a hard state if the log already contains its
+// term and vote, or if the batch need not be durable. After a batch with Sync, the terms and votes of
 // all previous batches are durable.
 func (a *Appender) Append(b Batch) error {
 	if b.HardState == nil {
@@ -38,20 +38,20 @@ func (a *Appender) hasVote(hs *raftpb.HardState) bool {
 	return hs == nil || has != nil && hs.GetTerm() == has.GetTerm() && hs.GetVote() == has.GetVote()
 }
 
-// FreeSpace is the same as [Log.FreeSpace].
+// FreeSpace returns the result of [Log.FreeSpace].
 func (a *Appender) FreeSpace() int64 { return a.log.FreeSpace() }
 
-// Reserve is the same as [Log.Reserve].
+// Reserve calls [Log.Reserve], which allocates the next segment.
 func (a *Appender) Reserve() error { return a.log.Reserve() }
 
-// Reset is the same as [Log.Reset]. It discards the deferred hard state, which is older than the
-// snapshot.
+// Reset replaces the log by a snapshot, like [Log.Reset], and discards the deferred hard state, which
+// is older than the snapshot.
 func (a *Appender) Reset(index, term uint64) error {
 	a.deferred = nil
 	return a.log.Reset(index, term)
 }
 
-// Compact is the same as [Log.Compact].
+// Compact removes the entries through an index, like [Log.Compact].
 func (a *Appender) Compact(index uint64) error { return a.log.Compact(index) }
 
 // Finish writes the deferred hard state. It becomes durable when the log is closed.

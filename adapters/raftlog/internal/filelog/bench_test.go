@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// The benchmarks use the disk of TMPDIR.
+// These benchmarks write to the disk of the directory TMPDIR.
 
 // BenchmarkAppend measures appends of batches with a sync, and as a baseline writes of the same
 // size to an allocated file.
@@ -49,7 +49,7 @@ func BenchmarkAppend(b *testing.B) {
 			offset := int64(0)
 			for b.Loop() {
 				b.StopTimer()
-				batch(1) // the same work between two writes as for the log
+				batch(1) // do the same work between two writes as the benchmark of the log
 				b.StartTimer()
 				if offset+size > defaultSize {
 					b.StopTimer()

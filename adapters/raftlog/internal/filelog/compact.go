@@ -6,10 +6,10 @@ import (
 	"path"
 )
 
-// Compact removes the entries through an index from the log. A durable snapshot must contain them.
-// The removal is durable when Compact returns. Term still returns the term of the last compacted
-// entry. No file is deleted, see [Log.Prunable]. If the index is compacted already, nothing
-// changes. The errors are those of Append.
+// Compact removes the entries through an index from the log. A durable snapshot must contain them. The
+// removal is durable when Compact returns. Term still returns the term of the last compacted entry. No
+// file is deleted: [Log.Prunable] returns the files that may be deleted. If the index is compacted
+// already, nothing changes. The errors are those of Append.
 func (l *Log) Compact(through uint64) error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -89,8 +89,8 @@ func (l *Log) Reset(index, term uint64) error {
 	return nil
 }
 
-// moveAside moves segments that the given one has replaced into a directory. After a crash, the
-// next Open completes the move.
+// moveAside moves the named segments, which segment by has replaced, into a directory. After a crash,
+// the next Open completes the move.
 func (l *Log) moveAside(by segmentID, names []string) error {
 	if len(names) == 0 {
 		return nil

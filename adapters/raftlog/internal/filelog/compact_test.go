@@ -57,7 +57,8 @@ func TestPrunable_FilesCanBeDeleted(t *testing.T) {
 	for i := range uint64(10) {
 		apply(operation{batch: Batch{HardState: stateMessage(1, 7, i), Entries: entries(1+3*i, 3, 1, 200), Sync: true}})
 	}
-	apply(operation{batch: Batch{Entries: entries(20, 8, 2, 200), Sync: true}}) // replaces entries of earlier files
+	// This batch replaces entries of earlier files.
+	apply(operation{batch: Batch{Entries: entries(20, 8, 2, 200), Sync: true}})
 	require.Empty(t, l.Prunable(25), "no entry is compacted")
 	apply(operation{compact: 22})
 	apply(operation{batch: Batch{Entries: entries(28, 3, 2, 300), Sync: true}})

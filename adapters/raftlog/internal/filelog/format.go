@@ -38,7 +38,7 @@ const (
 	formatVersion = 1
 
 	alignment  = 8
-	headSize   = 32 // of a record
+	headSize   = 32 // the size of the head of a record
 	headerSize = 72 // payload of a header
 	batchSize  = 16 // payload of a batch, without the hard state and the entries
 	stateSize  = 24 // hard state
@@ -48,20 +48,20 @@ const (
 	maxPayload = 1 << 30
 )
 
-// The types of records.
+// These are the types of records.
 const (
 	typeHeader byte = 1 + iota
 	typeBatch
 	typeMark
 )
 
-// The flags of headers and batches.
+// These are the flags of headers and batches.
 const (
 	hasState = 1 << iota // the header or batch contains a hard state
 	isReset              // the header begins a new log, the segments before it are not part of it
 )
 
-// The flags of an entry state which of its fields are nil, so that decoding restores them exactly.
+// These flags of an entry state which of its fields are nil, so that decoding restores them exactly.
 const (
 	noType = 1 << iota
 	noTerm
@@ -93,15 +93,15 @@ func parseFileName(name string) (segmentID, bool) {
 
 // recordHead precedes the payload of each record.
 type recordHead struct {
-	length  uint32 // of the payload
+	length  uint32 // the length of the payload
 	crc     uint32 // checksum of the record, which depends on that of the previous record
 	kind    byte
 	number  uint64
 	durable uint64 // number of the last record that was durable when this one was written
 }
 
-// sealRecord writes the head of the record in b, whose payload is complete, for that offset. It
-// returns the checksum of the record. previous is the checksum of the record before it.
+// sealRecord writes the head of the record in b, which already contains the payload and will be written
+// at offset. It returns the checksum of the record. previous is the checksum of the record before it.
 func (id segmentID) sealRecord(b []byte, offset int64, h recordHead, previous uint32) uint32 {
 	binary.LittleEndian.PutUint32(b[0:], uint32(len(b)-headSize))
 	binary.LittleEndian.PutUint32(b[8:], uint32(h.kind))
@@ -180,7 +180,7 @@ func (s hardState) message() *raftpb.HardState {
 	return &raftpb.HardState{Term: &s.term, Vote: &s.vote, Commit: &s.commit}
 }
 
-// raiseCommit sets the commit index to at least commit: it never decreases.
+// raiseCommit raises the commit index to commit, unless it is higher already.
 func (s *hardState) raiseCommit(commit uint64) {
 	if s.exists {
 		s.commit = max(s.commit, commit)
@@ -315,8 +315,8 @@ func appendBatch(b []byte, hs hardState, entries []*raftpb.Entry, offsets []uint
 	return b, offsets
 }
 
-// entryChecksum returns the checksum of an encoded entry. Its initial value is derived from the
-// index: an array for the bytes of the index would be an allocation.
+// entryChecksum returns the checksum of an encoded entry. The initial value is derived from the index,
+// because an array for the bytes of the index would have to be allocated.
 func entryChecksum(index uint64, raw []byte) uint32 {
 	return crc32.Update(uint32(index)^uint32(index>>32), castagnoli, raw[8:])
 }

@@ -37,13 +37,13 @@ type Log struct {
 	options Options
 	lock    io.Closer
 
-	// The state of the writer. writeMu is held during disk operations.
+	// The following fields are the state of the writer. writeMu is held during disk operations.
 	writeMu sync.Mutex
 	failure error // why the log accepts no more writes, or nil
 	active  *segment
-	end     position // of the active segment
+	end     position // the position after the last record of the active segment
 	durable uint64   // number of the last durable record
-	// spare is the next segment, or nil. spareSize is its allocated size.
+	// spare is the file of the next segment, or nil; spareSize is the allocated size of that file.
 	spare     disk.File
 	spareSize int64
 	// noSpace is the error of the last attempt to allocate the next segment, or nil. Appends
@@ -51,9 +51,9 @@ type Log struct {
 	noSpace error
 	retryAt int64
 	buffer  []byte   // the record that is being written
-	offsets []uint32 // of its entries
+	offsets []uint32 // the offsets of the entries in buffer
 
-	// The state for readers. mu is not held during disk operations.
+	// The following fields are the state for readers. mu is not held during disk operations.
 	mu         sync.RWMutex
 	closed     bool
 	segments   []*segment // all segments, ordered by number
@@ -85,8 +85,8 @@ type segment struct {
 
 func (s *segment) last() uint64 { return s.id.first + uint64(s.count) - 1 }
 
-// HardState returns the newest hard state, durable or not, or nil before the first one. Its commit
-// index never decreases and is at least the index through which the log is compacted.
+// HardState returns the newest hard state, which may not be durable yet, or nil before the first one.
+// Its commit index never decreases and is at least the index through which the log is compacted.
 func (l *Log) HardState() *raftpb.HardState {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -140,7 +140,7 @@ func (l *Log) knownTerm(i uint64) uint64 {
 }
 
 // Guard protects entries that are applied: entries through index cannot be replaced by entries of
-// another term any more, as if the hard state contained this commit index. The guard is not stored
+// another term any more, as if index were the commit index of the hard state. The guard is not stored
 // on disk. Guard may be called by any goroutine.
 func (l *Log) Guard(index uint64) {
 	l.mu.Lock()
@@ -239,13 +239,13 @@ func (l *Log) readPart(lo, hi, budget uint64) ([]*raftpb.Entry, uint64, error) {
 	return part, generation, err
 }
 
-// readEntries reads the entries at the given offsets. The last of them ends at end at the latest.
-// The records of the segment end at written.
+// readEntries reads the entries at the given offsets. The last entry ends before or at the offset end.
+// The records of the segment end at the offset written.
 func (s *segment) readEntries(lo uint64, offsets []uint32, end, written int64) ([]*raftpb.Entry, error) {
 	start, last := int64(offsets[0]), int64(offsets[len(offsets)-1])
 	end = min(end, last+lastEntryBytes)
 	buf := make([]byte, end-start)
-	// The file may end before the padding of the last record.
+	// An EOF is not an error here, because the file may end before the padding of the last record.
 	n, err := s.file.ReadAt(buf, start)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, start, err)

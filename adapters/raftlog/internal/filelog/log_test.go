@@ -34,7 +34,8 @@ func TestLog_NewIsEmpty(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// The test fails if nil fields and zero values are confused, with or without the cache.
+// TestLog_EntriesAreRestoredExactly fails if nil fields and zero values are confused, with or without
+// the cache.
 func TestLog_EntriesAreRestoredExactly(t *testing.T) {
 	for _, cache := range []int64{0, -1} {
 		one := uint64(1)

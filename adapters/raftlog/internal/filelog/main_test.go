@@ -265,7 +265,8 @@ func (i image) toDisk(t require.TestingT) *testenv.Disk {
 
 func (i image) sortedNames() []string { return slices.Sorted(maps.Keys(i)) }
 
-// damageRecord passes the record with the given number of the last segment to damage.
+// damageRecord calls damage with the record of the last segment that has the given number, so that
+// damage can change it.
 func (i image) damageRecord(t *testing.T, number uint64, damage func(record []byte)) {
 	names := i.sortedNames()
 	name := names[len(names)-1]

@@ -18,7 +18,7 @@ import (
 const (
 	spareName = "next.tmp" // the next segment, before it is used
 	lockName  = "LOCK"
-	oldPrefix = "old-" // prefix of the directories of segments that Reset has replaced
+	oldPrefix = "old-" // the prefix of the names of directories with segments that Reset has replaced
 )
 
 // Open opens the log in a directory, and creates it if it does not exist, unless Options.ReadOnly
@@ -164,16 +164,16 @@ func (s *segment) readHeader() (segmentHeader, error) {
 // segmentContent is the content of one segment.
 type segmentContent struct {
 	headerNumber uint64 // number of the header
-	chain        uint32 // checksum of the previous segment, according to the header
+	chain        uint32 // the checksum of the previous segment, according to the header
 	end          position
-	offsets      []uint32 // of the valid entries
+	offsets      []uint32 // the offsets of the valid entries
 	last         uint64   // index of the last entry; one less than the first index if there is none
 	terms        termRuns
-	state        hardState // the last one; the commit index is the maximum of all
+	state        hardState // the last hard state, with the maximum of all commit indexes
 	mark         mark
 }
 
-// readContents reads all segments, several of them concurrently.
+// readContents reads all segments, several at the same time.
 func readContents(segments []*segment) ([]*segmentContent, error) {
 	contents := make([]*segmentContent, len(segments))
 	errs := make([]error, len(segments))
@@ -324,8 +324,8 @@ func (l *Log) checkConsistency() error {
 	return nil
 }
 
-// repair prepares the log for appending, and makes the records durable. An earlier process that
-// was killed may have written it without a sync.
+// repair prepares the log for appending, and makes the records durable. They may not be durable,
+// because an earlier process was killed before it synced them.
 func (l *Log) repair(replaced []string) error {
 	s := l.active
 	r, err := s.newReader()
@@ -348,7 +348,7 @@ func (l *Log) repair(replaced []string) error {
 		switch err := s.file.Allocate(l.options.SegmentSize); {
 		case err == nil:
 			s.size = l.options.SegmentSize
-		case !disk.IsFull(err): // if the disk is full, the segment stays as it is
+		case !disk.IsFull(err): // if the disk is full, the sealed segment stays as it is
 			return err
 		}
 	}

@@ -47,9 +47,9 @@ func TestOpen_LocksTheLog(t *testing.T) {
 // execution is the result of operations on a disk that may fail.
 type execution struct {
 	log   *Log
-	acked int   // operations that are known to be durable
-	done  int   // operations that have succeeded; one more may have been executed
-	err   error // of the operation that has failed
+	acked int   // the number of operations that are known to be durable
+	done  int   // the number of operations that have succeeded; one more may have been executed
+	err   error // the error of the operation that has failed
 }
 
 // execute executes operations until one of them fails.
@@ -106,8 +106,8 @@ func (e execution) requireState(t *testing.T, got model, models []model) int {
 	return 0
 }
 
-// The test fails if, after a crash at any operation of the disk, something that was acknowledged is
-// lost, or the log cannot be opened and written.
+// TestOpen_AfterCrashAtEveryOperation fails if, after a crash at any operation of the disk, something
+// that was acknowledged is lost, or the log cannot be opened and written.
 func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -139,8 +139,8 @@ func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// appendAndCrashAgain appends to a log that was opened after a crash, crashes it again, also while
-// it is being opened, and requires that the log is complete.
+// appendAndCrashAgain appends to a log that was opened after a crash, crashes it again, even while it
+// is being opened, and requires that the log is complete.
 func appendAndCrashAgain(t *testing.T, d *testenv.Disk, l *Log, m model) {
 	o := operation{batch: Batch{Entries: entries(m.last()+1, 2, m.term(m.last())+1, 50), Sync: true}}
 	require.NoError(t, o.apply(l))
@@ -182,7 +182,7 @@ func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
 	}
 }
 
-// The test fails if an error of the disk is reported as damage.
+// TestOpen_ReturnsEveryReadError fails if an error of the disk is reported as damage.
 func TestOpen_ReturnsEveryReadError(t *testing.T) {
 	ops, models := randomOperations(4, 60)
 	d := testenv.NewDisk(1)
@@ -253,7 +253,7 @@ func TestOpen_DetectsLostSegment(t *testing.T) {
 	}
 }
 
-// The test fails if Open leaves parts of a torn tail, which could follow later records.
+// TestOpen_RemovesTornTail fails if Open leaves parts of a torn tail, which could follow later records.
 func TestOpen_RemovesTornTail(t *testing.T) {
 	for _, number := range []uint64{4, 5, 6} {
 		for part := range 3 {
@@ -275,7 +275,8 @@ func TestOpen_RemovesTornTail(t *testing.T) {
 	}
 }
 
-// The test fails if a durable record that is damaged is taken for a torn tail.
+// TestOpen_DetectsDamagedDurableRecord fails if a durable record that is damaged is taken for a torn
+// tail.
 func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 	for _, number := range []uint64{2, 3} {
 		for _, damage := range []func(b []byte){
@@ -297,7 +298,7 @@ func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 	}
 }
 
-// The test fails if a log is opened whose newest file was cut off within a record.
+// TestOpen_DetectsTruncatedFile fails if a log is opened whose newest file was cut off within a record.
 func TestOpen_DetectsTruncatedFile(t *testing.T) {
 	files, models := unsyncedTail(t)
 	name := files.sortedNames()[0]
@@ -314,7 +315,7 @@ func TestOpen_DetectsTruncatedFile(t *testing.T) {
 			files[name] = data[:size]
 			d := files.toDisk(t)
 			l, err := Open(d, "log", Options{SegmentSize: smallSegment})
-			if size > 0 && size == begin { // as after a crash while the file was sealed
+			if size > 0 && size == begin { // this is the state after a crash while the file was sealed
 				require.NoError(t, err)
 				require.NoError(t, l.Close())
 				continue
@@ -326,7 +327,8 @@ func TestOpen_DetectsTruncatedFile(t *testing.T) {
 	}
 }
 
-// The test fails if an entry whose data is a part of a log is taken for a record.
+// TestOpen_DataThatLooksLikeRecords fails if an entry whose data is a part of a log is taken for a
+// record.
 func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 	files, _ := unsyncedTail(t)
 	var old []byte
@@ -355,7 +357,7 @@ func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 // durable, because they are a part of the log then.
 func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
 	files, models := unsyncedTail(t)
-	d := files.toDisk(t) // nothing is durable
+	d := files.toDisk(t) // a disk on which nothing is durable
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	require.True(t, models[len(models)-1].equal(readModel(t, l)))
@@ -400,7 +402,8 @@ func firstHeader(id segmentID) (first []byte, crc uint32) {
 	return first, id.sealRecord(first, 0, recordHead{kind: typeHeader, number: 1}, 0)
 }
 
-// placements return the files of a log that contain data, the first two as the payload of a record.
+// placements are functions that return the files of a log that contain data. The first two place it in
+// the payload of a record.
 var placements = []func(id segmentID, kind byte, data []byte) image{
 	func(id segmentID, kind byte, data []byte) image {
 		first, crc := firstHeader(id)

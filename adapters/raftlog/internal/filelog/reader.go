@@ -46,8 +46,8 @@ type segmentReader struct {
 	id   segmentID
 	name string
 	file disk.File
-	size int64    // of the file, or the part of it that is read
-	at   position // after the last record that was read
+	size int64    // the size of the file, or of the part of it that is read
+	at   position // the position after the last record that was read
 
 	record       record
 	buffer       []byte
@@ -66,8 +66,8 @@ func (r *segmentReader) refresh() (err error) {
 	return err
 }
 
-// bytes returns n bytes at the given offset, or fewer if the file is shorter. They are valid
-// until the next call.
+// bytes returns n bytes at the given offset, or fewer if the file is shorter. The bytes are valid until
+// the next call.
 func (r *segmentReader) bytes(offset int64, n int) ([]byte, error) {
 	if i := offset - r.bufferOffset; i >= 0 && i+int64(n) <= int64(len(r.buffer)) {
 		return r.buffer[i : i+int64(n)], nil
@@ -176,7 +176,7 @@ func (r *segmentReader) findTail() (int64, error) {
 			}
 			dirty = offset + int64(i) + alignment
 			if len(b)-i < headSize {
-				continue // checked with the next part, or the file ends here
+				continue // this byte is checked with the next part, or the file ends here
 			}
 			at := offset + int64(i)
 			head, ok := r.id.decodeHead(b[i:i+headSize], at)
@@ -211,10 +211,10 @@ func (r *segmentReader) truncated() error {
 // isZero reports whether all bytes are zero, as in most of the active segment.
 func isZero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
-// verifyTail returns an error that wraps ErrCorrupt if a durable record after r.at is damaged.
-// If another process writes the segment, the record may have become readable since it was read, so
-// it is read again. It was durable when a later record was written; therefore it is readable
-// unless it is damaged.
+// verifyTail returns an error that wraps ErrCorrupt if a durable record after r.at is damaged. If
+// another process writes the segment, the record may have become readable since it was read, so it is
+// read again. The record was durable when a later record was written, so it is readable unless it is
+// damaged.
 func (r *segmentReader) verifyTail() error {
 	for {
 		if err := r.refresh(); err != nil {

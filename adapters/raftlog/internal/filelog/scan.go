@@ -14,7 +14,7 @@ import (
 // RecordKind is the kind of a Record.
 type RecordKind byte
 
-// The kinds of records.
+// These are the kinds of records.
 const (
 	// KindSegment is the beginning of a segment, with the hard state and the compaction mark
 	// at that time.
@@ -31,16 +31,16 @@ type Record struct {
 	File   string
 	Offset int64
 	End    int64 // the offset after all elements that were written together
-	// Number is the same for all elements that were written together: the hard state and the
-	// entries of a batch.
+	// Number is the number of the record that contains the element. All elements of a batch, its hard
+	// state and its entries, have the same number.
 	Number    uint64
-	Index     uint64            // of an entry or a compaction mark
-	Term      uint64            // of an entry or a compaction mark
-	Type      raftpb.EntryType  // of an entry
-	Size      int               // of the data of an entry, in bytes
-	Data      []byte            // of an entry; valid during the call
-	HardState *raftpb.HardState // of a hard state, or of a segment if it has one
-	Reset     bool              // of a segment: it begins a new log
+	Index     uint64            // the index of an entry or a compaction mark
+	Term      uint64            // the term of an entry or a compaction mark
+	Type      raftpb.EntryType  // the type of an entry
+	Size      int               // the size of the data of an entry, in bytes
+	Data      []byte            // the data of an entry; valid during the call of visit
+	HardState *raftpb.HardState // the hard state, if the element is one or is a segment that has one
+	Reset     bool              // reports for a segment that it begins a new log
 }
 
 // Scan calls visit with all elements of a log, in the order in which they were written, including
@@ -152,7 +152,7 @@ func History(fsys disk.FS, dir string, visit func(r Record, committed bool) erro
 	if h.stopped {
 		return h.extent, err
 	}
-	if rest := h.reportAll(); err == nil { // also the entries before a damage
+	if rest := h.reportAll(); err == nil { // report the entries before a damage as well
 		err = rest
 	}
 	return h.extent, err
@@ -163,15 +163,15 @@ type history struct {
 	visit   func(Record, bool) error
 	stopped bool // visit has returned an error
 	extent  Extent
-	newest  Record   // the last reported entry
+	newest  Record   // the entry that was reported last
 	pending []Record // entries that follow newest, which may still be replaced
-	batch   uint64   // number of the current batch
+	batch   uint64   // the number of the current batch
 }
 
 func (h *history) addRecord(r Record) error {
 	if r.Number != h.batch {
-		// The commit index of a batch can refer to its entries, so that they are reported
-		// after the batch.
+		// Report committed entries after the whole batch, because its commit index can refer to its own
+		// entries.
 		if err := h.reportCommitted(); err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (h *history) addEntry(r Record) error {
 		if r.Index == h.newest.Index && r.Term != h.newest.Term {
 			return corrupt(r.File, r.Offset, "entry %d of term %d replaces a committed one of term %d", r.Index, r.Term, h.newest.Term)
 		}
-		return nil // the same entry again
+		return nil // the log contains the same entry again
 	}
 	if h.extent.First == 0 {
 		h.extent.First = r.Index

@@ -41,7 +41,7 @@ func TestScan_VisitsAllElements(t *testing.T) {
 	require.Equal(t, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 9, 10, 11, 12}, indexes)
 
 	names := files.sortedNames()
-	files[names[2]][300] ^= 1 // the first record of the last segment: the same as a torn tail
+	files[names[2]][300] ^= 1 // damage the first record of the last segment, which looks like a torn tail
 	d = files.toDisk(t)
 	require.NoError(t, scan())
 	require.Less(t, len(indexes), 14)
@@ -51,8 +51,8 @@ func TestScan_VisitsAllElements(t *testing.T) {
 	require.ErrorIs(t, Scan(testenv.NewDisk(1), ".", nil), fs.ErrNotExist)
 }
 
-// The test fails if records that another process appends after Scan has read the last segment are
-// taken for the rest of a damaged segment.
+// TestScan_WhileTheLogGrows fails if records that another process appends after Scan has read the last
+// segment are taken for the rest of a damaged segment.
 func TestScan_WhileTheLogGrows(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})

@@ -11,14 +11,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// The next segment is allocated when the active one is filled to three quarters. If the disk is
-// full, entries are written until the reserved part of the active segment is reached. The rest is
-// for compaction marks and for hard states, which contain the votes of this peer. Callers should
-// stop earlier to write entries that can be rejected, see [Log.FreeSpace].
+// The next segment is allocated when the active one is filled to three quarters. If the disk is full,
+// entries are written until the reserved part of the active segment is reached. The rest is for
+// compaction marks and for hard states, which contain the votes of this peer. Callers should reject
+// entries earlier, when [Log.FreeSpace] is not positive.
 const (
-	reservedShare = 64 // divisor: the part of a segment for hard states and marks
+	reservedShare = 64 // the divisor of the segment size for the part that is left for hard states and marks
 	reservedMin   = 1 << 10
-	requiredShare = 8 // divisor: the part of a segment for entries that should not be rejected
+	requiredShare = 8 // the divisor of the segment size for the part that is left for entries that should not be rejected
 	retryShare    = 64
 )
 
@@ -26,11 +26,12 @@ const (
 // compaction marks.
 func reservedSize(limit int64) int64 { return min(max(limit/reservedShare, reservedMin), limit/8) }
 
-// writeLimit returns the offset up to which a segment may be written: its space is allocated.
+// writeLimit returns the offset up to which a segment may be written, because its space is allocated up
+// to there.
 func (s *segment) writeLimit() int64 { return min(s.size, math.MaxUint32) }
 
-// ensureSpace starts the next segment if a payload of that size does not fit into the active one,
-// and allocates the next segment in time.
+// ensureSpace starts the next segment if a payload of that size does not fit into the active one, and
+// allocates the next segment before the active one is full.
 func (l *Log) ensureSpace(size int64, entries []*raftpb.Entry) error {
 	limit, end := l.active.writeLimit(), l.end.end+headSize+size
 	first := l.last + 1
@@ -108,7 +109,7 @@ func (l *Log) tryAllocateSpare(size int64) error {
 	if err = l.failUnlessFull("allocating", name, err); l.failure != nil {
 		return err
 	}
-	// Free the part that was allocated.
+	// The disk is full: free the part of the spare segment that was allocated.
 	f := l.spare
 	l.spare = nil
 	if e := errors.Join(f.Close(), l.fs.Remove(name)); e != nil {

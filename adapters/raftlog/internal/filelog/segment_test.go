@@ -121,7 +121,8 @@ func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// The test fails if a crash at any operation on a full disk loses something that was acknowledged.
+// TestFullDisk_AfterCrashAtEveryOperation fails if a crash at any operation on a full disk loses
+// something that was acknowledged.
 func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 	for at := 1; ; at++ {
 		d, l, m := fullDisk(t)
@@ -129,10 +130,10 @@ func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 		d.CrashAt(d.Ops() + at)
 		crashed := false
 		for i, o := range []operation{
-			appendKiB(m, 1), // rejected
+			appendKiB(m, 1), // rejected, because the disk is full
 			{batch: Batch{HardState: stateMessage(2, 2, 3), Sync: true}},
 			{compact: 3},
-			appendKiB(m, 2), // there is space again
+			appendKiB(m, 2), // accepted, because there is space again
 			{batch: Batch{Entries: entries(m.last()+2, 3, 2, 1000), Sync: true}},
 		} {
 			if i == 3 {
@@ -162,11 +163,11 @@ func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// An error of the disk makes the log fail, also while the disk is full.
+// An error of the disk makes the log fail, even while the disk is full.
 func TestFullDisk_ErrorMakesTheLogFail(t *testing.T) {
 	d, l, m := fullDisk(t)
 	o := appendKiB(m, 1)
-	d.FailAt(d.Ops() + 3) // after create and allocate: remove
+	d.FailAt(d.Ops() + 3) // the third operation, after create and allocate, is remove
 	require.ErrorIs(t, o.apply(l), testenv.ErrIO)
 	d.SetSpace(-1)
 	err := o.apply(l)

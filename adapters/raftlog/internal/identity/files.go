@@ -15,11 +15,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// The names of the files in a peer's directory.
+// These are the names of the files in a peer's directory.
 const (
 	OwnerFile    = "peer.json"  // contains an Owner
 	PeersFile    = "peers.json" // contains the peers of a Registry
-	instanceFile = "instance"   // is in the directory of the log, and contains the instance of the Owner
+	instanceFile = "instance"   // the name of the file in the log's directory that contains the instance of the Owner
 )
 
 // Format is the format of the directory. Formats 1 and 2 are those of versions before the first
@@ -57,7 +57,7 @@ func (o Owner) checksum() uint32 {
 func checksum(v any) uint32 {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // not possible: v contains only strings and numbers
+		panic(err) // impossible, because v contains only strings and numbers
 	}
 	return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))
 }
@@ -85,7 +85,7 @@ func ReadOwner(fsys disk.FS) (o Owner, err error) {
 	case o.Format != Format:
 		return o, fmt.Errorf("%w: format %d; this version supports format %d", ErrFormat, o.Format, Format)
 	case o.Instance == "" || o.Sum != o.checksum():
-		return o, fmt.Errorf("%s: %w: its checksum is wrong", OwnerFile, ErrDamaged)
+		return o, fmt.Errorf("%s: %w: wrong checksum", OwnerFile, ErrDamaged)
 	}
 	return o, nil
 }
@@ -96,7 +96,7 @@ func (o Owner) Write(fsys disk.FS) error {
 	return writeJSON(fsys, OwnerFile, o)
 }
 
-// Claim returns the claim that a process of the owner sends in handshakes.
+// Claim returns the claim that the given process, which uses the directory, sends in handshakes.
 func (o Owner) Claim(process string) link.Claim {
 	return link.Claim{Founding: o.Founding, Founders: o.Founders, Instance: o.Instance, Start: o.Starts, Process: process}
 }
@@ -122,7 +122,7 @@ func ReadPeers(fsys disk.FS) (map[string]Known, error) {
 		return nil, fmt.Errorf("%s: %w: %w", PeersFile, ErrDamaged, err)
 	}
 	if c.Peers == nil || c.Sum == nil || *c.Sum != checksum(c.Peers) {
-		return nil, fmt.Errorf("%s: %w: its checksum is wrong", PeersFile, ErrDamaged)
+		return nil, fmt.Errorf("%s: %w: wrong checksum", PeersFile, ErrDamaged)
 	}
 	return c.Peers, nil
 }

@@ -34,7 +34,7 @@ const size = 16
 // New returns a random identity of an instance or a process.
 func New() string {
 	b := make([]byte, size)
-	rand.Read(b) //nolint:errcheck // it never fails
+	rand.Read(b) //nolint:errcheck // rand.Read never fails
 	return hex.EncodeToString(b)
 }
 

@@ -32,7 +32,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		refusals      []refusal
-		joins, member bool // whether a new peer, or an established member, must stop
+		joins, member bool // report whether a new peer, or an established member, must stop
 	}{
 		"instance, one voter":       {[]refusal{{"b", link.ReasonInstance, 0}}, true, false},
 		"earlier, one voter":        {[]refusal{{"b", link.ReasonEarlier, 0}}, true, false},

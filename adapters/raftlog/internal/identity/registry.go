@@ -70,7 +70,7 @@ func (r *Registry) Meet(id string, c link.Claim) (changed, first bool, refused *
 	if refused := r.Check(id, c); refused != nil {
 		return false, false, refused
 	}
-	if c.Founding == "" { // the peer has not joined yet
+	if c.Founding == "" { // the peer has not joined a cluster yet
 		return false, false, nil
 	}
 	now := Known{Instance: c.Instance, Start: c.Start, Process: c.Process}
@@ -92,8 +92,8 @@ func (r *Registry) Instances() map[string]string {
 }
 
 // Learn adds the instances of unknown peers, which another peer of the cluster has sent. It reports
-// whether the registry has changed, and returns the IDs for which another instance is known. These
-// are not changed.
+// whether the registry has changed, and returns the IDs for which another instance is known. Known
+// instances are not changed.
 func (r *Registry) Learn(instances map[string]string) (changed bool, contradicted []string) {
 	for _, id := range slices.Sorted(maps.Keys(instances)) {
 		known, met := r.Peers[id]

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// secretKind says which secret a process has proven to know.
+// secretKind is the kind of the secret that a process has proven to know.
 type secretKind byte
 
 const (
-	secretNone    secretKind = iota // it has sent no proof
-	secretUnknown                   // its proof is not valid for any secret of this process
+	secretNone    secretKind = iota // the process has sent no proof
+	secretUnknown                   // the proof is not valid for any secret of this process
 	secretOfPeers
 	secretOfClients
 )
@@ -56,7 +56,8 @@ func (a access) checkSecret(shown secretKind, peer bool) Reason {
 }
 
 // checkCertificate decides whether the certificate of a process permits the role and the ID that it
-// claims. The authority of the certificate was verified before. The text describes a rejection.
+// claims. The authority of the certificate was verified before. If it rejects the certificate, the text
+// contains the details.
 func (a access) checkCertificate(c *x509.Certificate, h Hello) (r Reason, text string) {
 	names, list := a.peerNames, "allowed-names"
 	if !h.Peer && len(a.clientNames) > 0 {
@@ -77,9 +78,10 @@ func (a access) checkCertificate(c *x509.Certificate, h Hello) (r Reason, text s
 	switch {
 	case len(addrs) > 0 || a.serverName != "":
 	case len(a.peerNames) > 0:
-		addrs = []string{h.Addr} // the names are those of peers, also of peers that join
+		addrs = []string{h.Addr} // the allowed names are those of peers, including peers that join
 	default:
-		// A client could claim to be a new peer whose ID is a name in its certificate.
+		// Reject the peer, because a client could claim to be a new peer whose ID is a name in its
+		// certificate.
 		return ReasonName, fmt.Sprintf("peer %q is not known here, and without allowed-names its certificate could be that of a client: set allowed-names, or add the peer to peers", h.ID)
 	}
 	if isCertificateOf(c, h.ID, addrs, a.serverName) {
@@ -134,8 +136,8 @@ func alternativeNames(c *x509.Certificate) []string {
 	return names
 }
 
-// secrets contains the secrets of both roles. A process dials with the first one of its role, and
-// accepts all.
+// secrets contains the secrets of both roles. A process dials with the first secret of its role, and
+// accepts all of them.
 type secrets struct{ peers, clients [][]byte }
 
 // of returns the secrets of a role.

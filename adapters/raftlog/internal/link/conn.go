@@ -23,8 +23,8 @@ const (
 	maxHandshakeFrame = 4 << 10
 	readBufferSize    = 16 << 10
 	writeBufferSize   = 64 << 10
-	// maxWrite is the number of bytes that must be written before the write timeout, so that a
-	// slow connection that makes progress does not fail.
+	// maxWrite is the number of bytes of one write, to which the write timeout applies. So a slow
+	// connection that makes progress does not fail.
 	maxWrite = 256 << 10
 	// firstAllocation is the memory that is allocated for a frame before any of its bytes have
 	// been received, and firstReserved that of a connection with FrameLimits.Reserve.
@@ -65,7 +65,7 @@ type Conn struct {
 	readHead    [4]byte
 	limits      FrameLimits
 	inPart      bool      // a part of a frame is being read
-	partEnd     time.Time // when limits.Stall ends for this part; zero until data is missing
+	partEnd     time.Time // when the rest of this part must have arrived; zero until data is missing
 	hasDeadline bool      // stream may still have the read deadline of a part
 	readTimeout atomic.Int64
 
@@ -216,8 +216,8 @@ func (c *Conn) limitPart(read func() error) error {
 	return err
 }
 
-// WriteFrame writes the buffer and a frame. It blocks until the network has accepted them. It does
-// not keep the frame.
+// WriteFrame writes the buffer and a frame. It blocks until the network has accepted them. It does not
+// keep data.
 func (c *Conn) WriteFrame(data []byte) error {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
@@ -227,7 +227,7 @@ func (c *Conn) WriteFrame(data []byte) error {
 	return c.writer.Flush()
 }
 
-// Buffer adds a frame to the buffer, which is written only if it is full. It does not keep the frame.
+// Buffer adds a frame to the buffer, which is written only if it is full. It does not keep data.
 func (c *Conn) Buffer(data []byte) error {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
@@ -253,7 +253,8 @@ func (c *Conn) bufferFrame(data []byte) error {
 	return err
 }
 
-// timedReader sets a deadline before every read, and removes that of a part of a frame.
+// timedReader sets a deadline before every read, and removes the deadline of a part of a frame that is
+// not read any more.
 type timedReader struct{ conn *Conn }
 
 func (r timedReader) Read(p []byte) (int, error) {

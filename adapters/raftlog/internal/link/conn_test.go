@@ -76,7 +76,7 @@ func TestConn_LimitFrames(t *testing.T) {
 			time.Sleep(time.Minute) // an idle connection has no limit
 		}
 		require.Equal(t, []int{8<<10 + 1, 500_000, 500_001, 1 << 20}, reserved)
-		// Each part of a frame must arrive in time, and not only some bytes.
+		// Each part of a frame must arrive completely in time: a single byte does not extend the time.
 		start, done := time.Now(), make(chan struct{})
 		go func() {
 			defer close(done)
@@ -105,14 +105,15 @@ func TestConn_RejectsTooLargeFrame(t *testing.T) {
 	require.NoError(t, d.WriteFrame([]byte("after the rejected frame")))
 	requireFrame(t, a, "after the rejected frame")
 
-	_, err = d.raw.Write([]byte{4, 0, 0, 1}) // a length of 64 MiB and one byte
+	_, err = d.raw.Write([]byte{4, 0, 0, 1}) // announces a frame of 64 MiB and one byte
 	require.NoError(t, err)
 	d.raw.Close()
 	_, err = a.ReadFrame()
 	require.ErrorIs(t, err, ErrFrameTooLarge)
 }
 
-// The test fails if the length of a frame alone makes ReadFrame allocate memory for it.
+// TestConn_AllocatesMemoryAsDataArrives fails if the length of a frame alone makes ReadFrame allocate
+// memory for it.
 func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
 	d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
 	_, err := d.raw.Write([]byte{4, 0, 0, 0, 'x'})
@@ -157,7 +158,7 @@ func TestConn_CloseUnblocksReadsAndWrites(t *testing.T) {
 					_, err := d.ReadFrame()
 					errs <- err
 				}()
-				go func() { errs <- d.WriteFrame(make([]byte, 1<<20)) }() // blocks: the other side does not read
+				go func() { errs <- d.WriteFrame(make([]byte, 1<<20)) }() // blocks, because the other side does not read
 				synctest.Wait()
 				start := time.Now()
 				require.NoError(t, d.Close())
@@ -210,7 +211,8 @@ func TestConn_Timeouts(t *testing.T) {
 	}
 }
 
-// A large frame can take longer than the timeouts if it makes progress.
+// TestConn_SlowFrameDoesNotTimeOut fails if a large frame that takes longer than the timeouts, but
+// makes progress, is not received.
 func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))

@@ -24,11 +24,11 @@ const (
 
 var errHandshakeTimeout = fmt.Errorf("the handshake did not complete within %v", handshakeTimeout)
 
-// Dial executes the handshake on conn, which the caller has dialed, with the peer to, or with any
-// peer at its address if its ID is empty. A certificate of the peer must contain the host of
-// to.Addr. Dial returns an error when ctx is done, and after five seconds at the latest. If one
-// side rejects the other, the error wraps api.ErrRefused and is a RefusedError with the reason. If
-// self is invalid, the error wraps api.ErrInvalid. After an error, conn is closed.
+// Dial executes the handshake on conn, which the caller has dialed. The other side must be the peer
+// with the ID to.ID, or any peer if that is empty. A certificate of the peer must contain the host of
+// to.Addr. Dial returns an error when ctx is done, and after five seconds at the latest. If one side
+// rejects the other, the error wraps api.ErrRefused and is a RefusedError with the reason. If self is
+// invalid, the error wraps api.ErrInvalid. After an error, conn is closed.
 func Dial(ctx context.Context, conn net.Conn, self Identity, to api.Peer, purpose Purpose) (*Conn, error) {
 	err := self.validateDial()
 	switch {
@@ -54,10 +54,11 @@ func Dial(ctx context.Context, conn net.Conn, self Identity, to api.Peer, purpos
 	return c, nil
 }
 
-// Accept executes the handshake on conn, which the caller has accepted. It behaves as Dial. After the
-// other side is authenticated, Accept calls each of the functions accepts. If one returns an error,
-// the connection is rejected with the text of the error, and with its reason if it is a
-// RefusedError. The functions must return within the time limit of the handshake.
+// Accept executes the handshake on conn, which the caller has accepted. Its time limit, its errors and
+// the closing of conn are those of Dial. After the other side is authenticated, Accept calls each of
+// the functions accepts. If one returns an error, the connection is rejected with the text of the
+// error, and with its reason if it is a RefusedError. The functions must return within the time limit
+// of the handshake.
 func Accept(ctx context.Context, conn net.Conn, self Identity, accepts ...func(Hello) error) (*Conn, error) {
 	err := self.validateAccept()
 	var c *Conn
@@ -184,11 +185,11 @@ func (i Identity) checkServer(s tls.ConnectionState) error {
 	if len(i.PeerNames) == 0 || hasName(s.PeerCertificates[0], i.PeerNames) {
 		return nil
 	}
-	return &RefusedError{Reason: ReasonCertificate, Err: fmt.Errorf("it is for %s, which is not one of the allowed names %s",
+	return &RefusedError{Reason: ReasonCertificate, Err: fmt.Errorf("the certificate is for %s, which is not one of the allowed names %s",
 		strings.Join(certificateNames(s.PeerCertificates[0]), ", "), strings.Join(i.PeerNames, ", "))}
 }
 
-// isSentWithoutProof reports whether a process that does not know the secret receives the reason.
+// isSentWithoutProof reports whether this reason is sent to a process that does not know the secret.
 func (r Reason) isSentWithoutProof() bool {
 	return r == ReasonSecret || r == ReasonNoSecret || r == ReasonVersion || r == ReasonNoClients
 }
@@ -248,7 +249,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 	shown, secret := all.shownBy(&g, binding)
 	control := self.access(all, g.hello.ID)
 	if r.reason = control.checkSecret(shown, g.hello.Peer); r.reason != accepted {
-		if secret != nil { // the other side knows a secret, and learns that it is the wrong one
+		if secret != nil { // the other side knows a secret, and may learn that it is the wrong one
 			r.proof = replyProof(secret, g.content, r.encodeContent(), binding)
 		}
 		c.sendRefusal(r)
@@ -259,7 +260,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 	switch {
 	case refused != nil:
 		r.reason, r.text = refused.Reason, refused.Text
-	case g.hello.Peer: // others do not need the claim, with which a process could pretend to be this peer
+	case g.hello.Peer: // only a peer receives the claim, because a process that knows it could pretend to be this peer
 		r.claim = self.Claim
 	}
 	if secret != nil {
@@ -342,8 +343,8 @@ func awaitClose(raw net.Conn) {
 	io.CopyN(io.Discard, raw, 64<<10)
 }
 
-// classifyServerError is the same as classifyError for the accepting side, where crypto/tls returns
-// most errors about certificates without a type.
+// classifyServerError is classifyError for the accepting side. There crypto/tls returns most errors
+// about certificates without a type, so they are recognized by their texts.
 func classifyServerError(err error) error {
 	classified := classifyError(err)
 	var network net.Error

@@ -61,7 +61,7 @@ func TestHandshake_Rejections(t *testing.T) {
 		change  func(dials, accepts *Identity)
 		want    string
 		purpose Purpose
-		secret  bool // only in modes with a secret
+		secret  bool // the case applies only to modes with a secret
 		reason  Reason
 		text    string
 	}{
@@ -190,7 +190,7 @@ func TestHandshake_Versions(t *testing.T) {
 	for name, identity := range modes(t) {
 		for _, test := range []struct {
 			dials, accepts Versions
-			common         byte // 0 if there is none
+			common         byte // the version that both sides use; 0 if there is none
 		}{
 			{Versions{4, 4}, Versions{4, 4}, 4},
 			{Versions{4, 4}, Versions{4, 5}, 4},
@@ -216,8 +216,9 @@ func TestHandshake_Versions(t *testing.T) {
 	}
 }
 
-// TestHandshake_FirstVersions fails if a process of a version without ranges is not recognized.
-func TestHandshake_FirstVersions(t *testing.T) {
+// TestHandshake_NamesVersionsOfEarlyPeer fails if the error for a process of an early version, whose messages
+// contain no range of versions, does not say that the versions differ.
+func TestHandshake_NamesVersionsOfEarlyPeer(t *testing.T) {
 	near, far := memoryPair(t)
 	done := startAccept(t, far, insecureIdentity("b"))
 	c := newConn(near, near)
@@ -247,7 +248,7 @@ func TestHandshake_SlowSender(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/dials %v", name, dials), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					near, far := memoryPair(t)
-					// the beginning of a TLS record, or of a frame
+					// These bytes can begin a TLS record or a frame.
 					bytes := []byte{0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3}
 					if identity("a").Insecure {
 						bytes = []byte{0, 0, 1, 0, 'L', 'E', 'R', 'L', supported.Lowest, supported.Highest, 1, 1, 9}
@@ -307,7 +308,7 @@ func TestHandshake_RejectsLargeFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, dials := range []bool{true, false} {
 			near, far := memoryPair(t)
-			_, err := far.Write([]byte{0, 0, 0x10, 1}) // a length of 4097 bytes
+			_, err := far.Write([]byte{0, 0, 0x10, 1}) // announces a frame of 4097 bytes
 			require.NoError(t, err)
 			start := time.Now()
 			if dials {

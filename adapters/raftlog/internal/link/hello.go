@@ -47,7 +47,8 @@ const magic = "LERL"
 // proofSize is the size of an HMAC-SHA256 in bytes.
 const proofSize = 32
 
-// The roles of the sender of a message. A later version can add roles, which this version rejects.
+// These are the roles of the sender of a message. A later version can add roles, which this version
+// rejects.
 const (
 	roleClient = 0
 	rolePeer   = 1
@@ -62,8 +63,8 @@ var (
 type greeting struct {
 	versions Versions
 	hello    Hello
-	wantedID string // of the other side; empty if any peer is accepted
-	proof    []byte // empty if there is no secret
+	wantedID string // the ID of the other side; empty if any peer is accepted
+	proof    []byte // the proof of knowing the secret; empty if there is no secret
 	content  []byte // the message without the proof, which the proof covers
 }
 
@@ -131,7 +132,7 @@ func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 	switch {
 	case !ok:
 		return m, errNotHandshake
-	case len(rest) > 0 && rest[0] < 4: // such a message contains one version
+	case len(rest) > 0 && rest[0] < 4: // messages of versions below 4 contain one version instead of a range
 		_, err := supported.common(Versions{rest[0], rest[0]})
 		return m, err
 	case len(rest) < 5:

@@ -19,7 +19,7 @@ const MinSecret = 16
 // Purpose is the purpose of a connection.
 type Purpose byte
 
-// The purposes of connections.
+// These are the purposes of connections.
 const (
 	PurposeRaft     Purpose = 1 // messages between peers
 	PurposeSnapshot Purpose = 2 // one snapshot that a peer sends to another peer
@@ -225,11 +225,12 @@ func (i Identity) validateAccept() error {
 func validateServer(c *tls.Config, secret bool) error {
 	switch {
 	case c.GetConfigForClient != nil:
-		return nil // serverTLS validates the returned configurations
+		return nil // serverTLS validates the configurations that the function returns
 	case len(c.Certificates) == 0 && c.GetCertificate == nil:
 		return invalid("TLS has no certificate: set Certificates or GetCertificate")
 	case c.ClientCAs == nil && !hasVerification(c) && !secret:
-		// crypto/tls would use the authorities of the system, which issue certificates to anyone.
+		// Require the authorities, because crypto/tls would use those of the system, which issue
+		// certificates to anyone.
 		return invalid("TLS does not specify the authorities of client certificates: set ClientCAs")
 	}
 	return nil

@@ -85,10 +85,10 @@ func startAccept(t testing.TB, conn net.Conn, self Identity, accepts ...func(Hel
 	}
 }
 
-// pairFunc returns the dialing and the accepting side of a connection, as memoryPair and tcpPair do.
+// pairFunc returns the dialing and the accepting side of a connection, like memoryPair and tcpPair.
 type pairFunc func(testing.TB) (near, far net.Conn)
 
-// pairOf returns these sides of a connection.
+// pairOf returns a pairFunc that returns near and far.
 func pairOf(near, far net.Conn) pairFunc {
 	return func(testing.TB) (net.Conn, net.Conn) { return near, far }
 }

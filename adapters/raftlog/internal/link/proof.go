@@ -9,7 +9,7 @@ import (
 // exporterLabel is the label of the keying material that TLS exports for the proofs.
 const exporterLabel = "leaderelection raftlog v1"
 
-// These texts distinguish the proofs of the two sides.
+// These texts are part of the proofs, so that a proof of one side is not valid for the other.
 const (
 	roleDials   = "dials"
 	roleAccepts = "accepts"

@@ -31,8 +31,8 @@ func startRelay(t *testing.T, a, b net.Conn) {
 	})
 }
 
-// A relay of encrypted bytes is not detected. This is the control of
-// TestProof_DetectsManInTheMiddle.
+// TestProof_AllowsRelay fails if the handshake fails through a relay that does not decrypt. This shows
+// that TestProof_DetectsManInTheMiddle does not fail because of the relay.
 func TestProof_AllowsRelay(t *testing.T) {
 	near, mitmNear := tcpPair(t)
 	mitmFar, far := tcpPair(t)
@@ -58,7 +58,7 @@ func TestProof_DetectsManInTheMiddle(t *testing.T) {
 			cert, err := placeholderCertificate()
 			require.NoError(t, err)
 			if name != "secret" {
-				cert = ours.ca.Issue("b") // a stolen certificate
+				cert = ours.ca.Issue("b") // the man in the middle has a stolen certificate
 			}
 			startRelay(t,
 				tls.Server(mitmNear, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert}),
@@ -147,7 +147,8 @@ func TestProof_DetectsReplay(t *testing.T) {
 	})
 }
 
-// The test fails if the bytes of an encrypted connection contain names, frames or the secret.
+// TestProof_ConnectionIsEncrypted fails if the bytes of an encrypted connection contain names, frames
+// or the secret.
 func TestProof_ConnectionIsEncrypted(t *testing.T) {
 	for name, identity := range modes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +170,7 @@ func TestProof_ConnectionIsEncrypted(t *testing.T) {
 	}
 }
 
-// The test fails if a part of a claim can be changed without invalidating the proof.
+// TestProof_CoversClaim fails if a part of a claim can be changed without invalidating the proof.
 func TestProof_CoversClaim(t *testing.T) {
 	channel := []byte("channel")
 	g := &greeting{versions: supported, hello: Hello{"c1", "a", "a:7", true, PurposeRaft, testClaim("a")}, wantedID: "b"}
@@ -192,7 +193,8 @@ func TestProof_CoversClaim(t *testing.T) {
 	}
 }
 
-// The test fails if a field of the greeting can be changed without invalidating the proof.
+// TestProof_CoversGreeting fails if a field of the greeting can be changed without invalidating the
+// proof.
 func TestProof_CoversGreeting(t *testing.T) {
 	for name, change := range map[string]func(*greeting){
 		"nothing":      func(*greeting) {},
@@ -224,8 +226,8 @@ func TestProof_CoversGreeting(t *testing.T) {
 	}
 }
 
-// forge dials with a greeting that before changes before the proof is computed, and after changes
-// afterwards. It returns the reply.
+// forge dials with a forged greeting, and returns the reply. The function before changes the greeting
+// before the proof is computed, and after changes it afterwards.
 func forge(t *testing.T, raw net.Conn, before, after func(*greeting)) reply {
 	t.Helper()
 	conn := tls.Client(raw, secretIdentity("a").clientTLS(raw, peerB.Addr))

@@ -12,36 +12,37 @@ import (
 // only that, or that the versions differ.
 type Reason byte
 
-// The reasons. Their numbers are a part of the protocol and must not change.
+// These are the reasons. Their numbers are a part of the protocol and must not change.
 const (
-	accepted           Reason = 0
-	ReasonSecret       Reason = 1  // the secrets differ, or there is a man in the middle
-	ReasonNoSecret     Reason = 2  // the accepting side has no secret
-	ReasonCluster      Reason = 3  // the clusters differ
-	ReasonID           Reason = 4  // another peer has the address
-	ReasonSameID       Reason = 5  // both sides have the same ID
-	ReasonPurpose      Reason = 6  // the purpose is not available, or not available to clients
-	ReasonRemoved      Reason = 7  // the peer was removed from the cluster
-	ReasonNotAccepted  Reason = 8  // another reason of the accepting side
-	ReasonVersion      Reason = 9  // the versions of the protocol differ
-	ReasonPlain        Reason = 10 // only the accepting side uses TLS
-	ReasonFounding     Reason = 11 // two clusters with the same name were created separately
-	ReasonRecovered    Reason = 12 // the cluster was recovered from the data of another peer
-	ReasonInstance     Reason = 13 // the peer does not have the data of its ID
-	ReasonEarlier      Reason = 14 // the data of the peer is a copy, or was restored to an earlier state
-	ReasonRunning      Reason = 15 // another process with the same ID is connected
-	ReasonUncommitted  Reason = 16 // as ReasonFounding, and the sender has no committed entry
+	accepted          Reason = 0
+	ReasonSecret      Reason = 1  // the secrets differ, or there is a man in the middle
+	ReasonNoSecret    Reason = 2  // the accepting side has no secret
+	ReasonCluster     Reason = 3  // the clusters differ
+	ReasonID          Reason = 4  // another peer has the address
+	ReasonSameID      Reason = 5  // both sides have the same ID
+	ReasonPurpose     Reason = 6  // the purpose is not available, or not available to clients
+	ReasonRemoved     Reason = 7  // the peer was removed from the cluster
+	ReasonNotAccepted Reason = 8  // another reason of the accepting side
+	ReasonVersion     Reason = 9  // the versions of the protocol differ
+	ReasonPlain       Reason = 10 // only the accepting side uses TLS
+	ReasonFounding    Reason = 11 // two clusters with the same name were created separately
+	ReasonRecovered   Reason = 12 // the cluster was recovered from the data of another peer
+	ReasonInstance    Reason = 13 // the peer does not have the data of its ID
+	ReasonEarlier     Reason = 14 // the data of the peer is a copy, or was restored to an earlier state
+	ReasonRunning     Reason = 15 // another process with the same ID is connected
+	// Two clusters with the same name were created separately, and the sender has no committed entry.
+	ReasonUncommitted  Reason = 16
 	ReasonPeerSecret   Reason = 17 // a client has shown the secret of peers
 	ReasonClientSecret Reason = 18 // a peer has shown the secret of clients
 	ReasonNoClients    Reason = 19 // the accepting side has no secret of clients
 	ReasonName         Reason = 20 // the certificate is not that of the peer, or not an allowed one
-	// The following reasons are not sent.
+	// The following reasons are determined by the receiver, and are not sent.
 	ReasonUnproven    Reason = 128 // the accepting side has not proven that it knows the secret
 	ReasonCertificate Reason = 129 // one side has rejected the certificate of the other
 	ReasonProtocol    Reason = 130 // the other side uses another protocol
 )
 
-// reasonTexts describes the reasons and their remedies.
+// reasonTexts contains descriptions of the reasons with their remedies.
 var reasonTexts = map[Reason]string{
 	ReasonSecret:      "the secret differs, or the connection is intercepted",
 	ReasonNoSecret:    "the other side has no secret: configure it on both sides or on none",

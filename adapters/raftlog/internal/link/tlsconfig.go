@@ -54,7 +54,7 @@ func (i Identity) serverTLS() (*tls.Config, error) {
 			if err != nil {
 				return nil, err
 			}
-			if chosen == nil { // the function has chosen the outer configuration
+			if chosen == nil { // nil means that the function has chosen the outer configuration
 				chosen = i.TLS
 			}
 			chosen = requireClientCertificate(chosen.Clone())
@@ -79,7 +79,7 @@ func hardenTLS(c *tls.Config) *tls.Config {
 	c.MinVersion = tls.VersionTLS13
 	c.SessionTicketsDisabled = true
 	c.ClientSessionCache = nil
-	// Frames are large or flushed, so smaller records at the beginning would not help.
+	// Smaller records at the beginning would not help, because frames are large or flushed.
 	c.DynamicRecordSizingDisabled = true
 	return c
 }

@@ -23,7 +23,7 @@ func TestTLS_Certificates(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change         func(dials, accepts *Identity)
-		dials, accepts Reason // what each side returns; accepted is an ErrRefused whose reason is not checked
+		dials, accepts Reason // the reason that each side returns; accepted means an ErrRefused with any reason
 	}{
 		"another authority's client": {func(d, _ *Identity) {
 			*d = theirs.identity("a")

@@ -1,6 +1,6 @@
 package replica
 
-// The state in a snapshot consists of
+// A snapshot contains the state in this format:
 //
 //	magic, length of the record u32, the record, and the deduplication table of package dedup
 //
@@ -92,7 +92,7 @@ func decodeMembers(d *wire.Decoder) Members {
 	return m
 }
 
-// decodeString removes a string, which may be as long as the rest of the record.
+// decodeString removes a string from d. The string may be as long as the rest of the record.
 func decodeString(d *wire.Decoder) string { return d.String("text", uint64(len(d.B))) }
 
 func (es *Elections) append(b []byte) []byte {
@@ -111,7 +111,7 @@ func (es *Elections) append(b []byte) []byte {
 	return b
 }
 
-// decodeElections removes the elections of a state with the given index. The error wraps
+// decodeElections removes the elections of a state with the given index from d. The error wraps
 // entry.ErrMalformed if they are inconsistent; errors of d remain in d.
 func decodeElections(d *wire.Decoder, index uint64) (Elections, error) {
 	es := newElections()
@@ -149,7 +149,7 @@ func (s *State) Sum() uint64 {
 // View is the state at one index. It may be used by another goroutine while the State changes.
 type View struct {
 	Index, Term uint64
-	state       State // without the IDs, and with the elections by name only
+	state       State // the state without the IDs, and with the elections by name only
 	ids         *IDsView
 }
 

@@ -44,18 +44,18 @@ const (
 type Election struct {
 	Ended       bool
 	EndedAt     uint64      // the index of the entry that ended the election; 0 unless Ended
-	RestartedAt uint64      // the index of the entry that restarted it; 0 if it was never ended
+	RestartedAt uint64      // the index of the entry that restarted the election; 0 if it was never ended
 	Date        time.Time   // the log's time at EndedAt or RestartedAt
-	Candidates  []Candidate // in the order of arrival
+	Candidates  []Candidate // the queue of candidates, in the order of their arrival
 }
 
 // Elections are all elections, and the peers that have candidates in them. The cost of the methods
 // for one peer does not depend on the number of other elections.
 type Elections struct {
 	byName map[string]Election
-	peers  map[uint64]*peerCandidates // only peers that have candidates
-	// transitions are the entries that ended or restarted elections, in ascending order. If an
-	// election was ended or restarted again after an entry, that entry has no effect.
+	peers  map[uint64]*peerCandidates // the peers that have candidates, by their Raft ID
+	// transitions are the entries that ended or restarted elections, in ascending order. An entry has
+	// no effect if the election was ended or restarted again later.
 	transitions []transition
 	forgotten   uint64 // the index up to which transitions were forgotten
 }
@@ -71,7 +71,7 @@ func compareTransitions(a, b transition) int { return cmp.Compare(a.index, b.ind
 
 // peerCandidates counts the candidates of a peer.
 type peerCandidates struct {
-	candidates map[string]int // by election
+	candidates map[string]int // the number of candidates by election
 	heads      int            // the number of elections of which one is the head
 }
 
@@ -116,7 +116,7 @@ func (e Election) Position(id string) int {
 }
 
 // applyOp applies an operation on one election at the given time of the log. The error is the reason
-// why it changes nothing.
+// why the operation changes nothing.
 func (es *Elections) applyOp(op entry.Op, index uint64, clock time.Time) error {
 	e := es.Get(op.Election)
 	switch op.Do {
@@ -162,14 +162,15 @@ var (
 const (
 	// maxTransitions is the maximum number of ended and restarted elections that are stored.
 	maxTransitions = 1 << 17
-	// maxForget is the maximum number of elections that a Forget removes, to limit its duration.
+	// maxForget is the maximum number of elections that a Forget operation removes, to limit its
+	// duration.
 	maxForget = 1000
 )
 
-// Forgettable returns the Through of the next Forget, or 0 if there is nothing to forget. It
-// includes entries before the given time of the log and the oldest entries beyond maxTransitions,
-// up to the first ended election for which over returns false, because a candidate may still have
-// its lease.
+// Forgettable returns the field Through of the next Forget operation, or 0 if there is nothing to
+// forget. The operation includes entries before the given time of the log and the oldest entries beyond
+// maxTransitions, up to the first ended election for which over returns false, because a candidate may
+// still have its lease.
 func (es *Elections) Forgettable(before time.Time, over func(election string) bool) (through uint64) {
 	for i, t := range es.transitions[:min(len(es.transitions), maxForget)] {
 		if !t.date.Before(before) && len(es.transitions)-i <= maxTransitions || es.byName[t.election].EndedAt == t.index && !over(t.election) {
@@ -180,7 +181,7 @@ func (es *Elections) Forgettable(before time.Time, over func(election string) bo
 	return through
 }
 
-// Oldest returns the log's time at the oldest entry that a Forget would include, and whether
+// Oldest returns the log's time at the oldest entry that a Forget operation would include, and whether
 // there are more than maxTransitions entries.
 func (es *Elections) Oldest() (date time.Time, found, tooMany bool) {
 	if len(es.transitions) == 0 {
@@ -189,7 +190,7 @@ func (es *Elections) Oldest() (date time.Time, found, tooMany bool) {
 	return es.transitions[0].date, true, len(es.transitions) > maxTransitions
 }
 
-// forgetThrough applies a Forget and returns the ended elections that it removes.
+// forgetThrough applies a Forget operation and returns the ended elections that it removes.
 func (es *Elections) forgetThrough(op entry.Op, index uint64) (removed []string, err error) {
 	if op.Through >= index {
 		return nil, fmt.Errorf("%w: entry %d cannot forget elections through %d", api.ErrInvalid, index, op.Through)
@@ -209,7 +210,7 @@ func (es *Elections) forgetThrough(op entry.Op, index uint64) (removed []string,
 	return removed, nil
 }
 
-// expirePeer applies an Expire and returns the elections that it changes.
+// expirePeer applies an Expire operation and returns the elections that it changes.
 func (es *Elections) expirePeer(op entry.Op, index uint64) []string {
 	var changed []string
 	for _, name := range es.OfPeer(op.Peer) {
@@ -223,7 +224,8 @@ func (es *Elections) expirePeer(op entry.Op, index uint64) []string {
 	return changed
 }
 
-// withoutCandidates removes candidates, which have left in the given way.
+// withoutCandidates returns the election without the candidates for which removed returns true.
+// departure is how they have left.
 func (e Election) withoutCandidates(departure Departure, removed func(Candidate) bool) Election {
 	left := slices.DeleteFunc(slices.Clone(e.Candidates), removed)
 	if len(left) > 0 && left[0].ID != e.Candidates[0].ID {
@@ -233,9 +235,9 @@ func (e Election) withoutCandidates(departure Departure, removed func(Candidate)
 	return e
 }
 
-// store replaces an election by the result of the entry with the given index. It gives the head of
-// the queue its token. It removes an election without candidates, unless the election was ended
-// before and that is not forgotten.
+// store replaces an election by the result of the entry with the given index. It gives the head of the
+// queue its token. It removes an election without candidates, unless it must still remember that the
+// election was ended.
 func (es *Elections) store(name string, e Election, index uint64) {
 	if len(e.Candidates) > 0 && e.Candidates[0].Token == 0 {
 		e.Candidates = slices.Clone(e.Candidates)

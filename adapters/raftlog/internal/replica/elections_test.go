@@ -42,7 +42,8 @@ func TestElections_Indexed(t *testing.T) {
 	es := newElections()
 	for index := uint64(2); index < 3000; index++ {
 		op := entry.Op{Election: fmt.Sprint("e", r.IntN(4)), Peer: uint64(r.IntN(4)), Through: index}
-		// Candidates of the same peer in one election, and candidates with the same ID at several peers.
+		// The operations include candidates of the same peer in one election, and candidates with the
+		// same ID at several peers.
 		op.Candidate = fmt.Sprint(op.Peer, "/", r.IntN(3))
 		op.Do = []entry.Operation{entry.Join, entry.Join, entry.Join, entry.Leave, entry.Leave, entry.Expire, entry.End, entry.Restart}[r.IntN(8)]
 		if op.Do == entry.Expire {
@@ -126,7 +127,8 @@ func TestElections_Forget(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, through, es.forgotten)
 
-	// If a forgotten election is restarted, its token is greater, and a delayed request does not end it.
+	// The token of a forgotten election that is restarted is greater, and a delayed request does not
+	// end the election.
 	require.NoError(t, join("ended", 17))
 	require.Equal(t, uint64(17), es.Get("ended").Candidates[0].Token)
 	require.ErrorIs(t, endElection(&es, "ended", 1, 18), api.ErrStale)
@@ -136,9 +138,9 @@ func TestElections_Forget(t *testing.T) {
 	require.True(t, es.Get("ended").Ended)
 }
 
-// TestElections_Forgettable fails if elections are not forgotten in the order in which they were
+// TestElections_OldestIsForgottenFirst fails if elections are not forgotten in the order in which they were
 // ended, if they are neither old nor too many, or while a candidate can still lead them.
-func TestElections_Forgettable(t *testing.T) {
+func TestElections_OldestIsForgottenFirst(t *testing.T) {
 	es := newElections()
 	clock := now
 	over := func(string) bool { return true }
@@ -154,7 +156,7 @@ func TestElections_Forgettable(t *testing.T) {
 	require.True(t, found && !tooMany)
 	require.Equal(t, now, date)
 
-	// If an election was restarted, the entry that ended it has no effect.
+	// The entry that ended an election has no effect after the election was restarted.
 	require.NoError(t, es.applyOp(entry.Op{Do: entry.Restart, Election: "5", Through: 1 << 40}, 1<<40, clock))
 	require.Equal(t, uint64(11), es.Forgettable(now.Add(10*time.Second), func(name string) bool { return name != "5" }))
 
@@ -167,9 +169,9 @@ func TestElections_Forgettable(t *testing.T) {
 	require.Zero(t, es.Forgettable(now, func(string) bool { return false }))
 }
 
-// TestElections_Former fails if the head of a queue does not learn how the head before it has left, or learns that a
-// candidate has resigned that has not led.
-func TestElections_Former(t *testing.T) {
+// TestElections_HeadKnowsHowFormerLeft fails if the head of a queue does not learn how the head before
+// it has left, or is told that a candidate has resigned that has not led.
+func TestElections_HeadKnowsHowFormerLeft(t *testing.T) {
 	es, index := newElections(), uint64(1)
 	apply := func(op entry.Op) uint64 {
 		index++

@@ -13,8 +13,8 @@ import (
 )
 
 // maxRecent is the number of recent entries at which the first maxEntries of them are sorted into
-// buckets together. The others are not, so that IDs which are inserted a little later than newer ones
-// do not change a bucket.
+// buckets together. The other entries remain recent, so that an ID that is inserted a little later than
+// newer IDs does not change a bucket.
 const maxRecent = maxEntries + 256
 
 // idEntry is an ID with the index and the CRC32C of its update.
@@ -26,7 +26,7 @@ type idEntry struct {
 
 func compareID(e idEntry, id api.RequestID) int { return bytes.Compare(e.id[:], id[:]) }
 
-// isLess is the same as bytes.Compare(a[:], b[:]) < 0, and faster.
+// isLess returns bytes.Compare(a[:], b[:]) < 0, but is faster.
 func isLess(a, b *api.RequestID) bool {
 	x, y := binary.BigEndian.Uint64(a[:8]), binary.BigEndian.Uint64(b[:8])
 	if x == y {
@@ -35,8 +35,9 @@ func isLess(a, b *api.RequestID) bool {
 	return x < y
 }
 
-// IDs is the table of the request IDs that a log has applied, each with the index of its entry and the CRC32C of its
-// data. It is used to recognize retried updates. It must not be used concurrently. Its views may be.
+// IDs is the table of the request IDs that a log has applied, each with the index of its entry and the
+// CRC32C of its data. It is used to recognize retried updates. It must not be used concurrently. Its
+// views may be used concurrently.
 //
 // Each peer stores all IDs of the deduplication window, which is hours long, in memory: 19 to
 // 24 bytes per ID. A Go map takes more than 45. Each snapshot contains the table, and is written
@@ -62,7 +63,7 @@ func newIDs() *IDs { return &IDs{} }
 func (t *IDs) bucketOf(id api.RequestID) int {
 	startsBefore := func(b *bucket) bool { return bytes.Compare(b.First[:], id[:]) <= 0 }
 	if last := len(t.buckets) - 1; last < 0 || startsBefore(t.buckets[last]) {
-		return max(last, 0) // most IDs are new
+		return max(last, 0) // try the last bucket first, because most IDs are new
 	}
 	return max(sort.Search(len(t.buckets), func(i int) bool { return !startsBefore(t.buckets[i]) })-1, 0)
 }
@@ -129,7 +130,7 @@ func (t *IDs) seal(count int) {
 		if !last {
 			n, _ = slices.BinarySearchFunc(rest, t.buckets[i+1].First, compareID)
 		}
-		old := t.buckets[i:min(i+1, len(t.buckets))] // empty if the table has no buckets
+		old := t.buckets[i:min(i+1, len(t.buckets))] // old is empty if the table has no buckets
 		t.buckets = slices.Replace(t.buckets, i, i+len(old), merge(old, rest[:n], last)...)
 		rest = rest[n:]
 	}
@@ -142,7 +143,7 @@ func merge(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
 	var all []idEntry
 	for _, b := range old {
 		if b.len() == maxEntries && compareID(b.last(), more[0].id) < 0 {
-			packed = append(packed, b) // most entries are new
+			packed = append(packed, b) // extend the bucket, because most entries are new
 			break
 		}
 		if with, ok := b.with(more); ok {
@@ -221,8 +222,8 @@ func (t *IDs) Snapshot() *IDsView {
 	return &IDsView{slices.Clone(t.buckets), t.len}
 }
 
-// IDsView is the content of a table at one time. It may be used concurrently, also with changes
-// of the table.
+// IDsView is the content of a table at one time. It may be used concurrently, even while the table
+// changes.
 type IDsView struct {
 	buckets []*bucket
 	len     int
@@ -231,7 +232,7 @@ type IDsView struct {
 // Len returns the number of IDs.
 func (v *IDsView) Len() int { return v.len }
 
-// Sum returns the Sum of the table at that time.
+// Sum returns the same as the method Sum of the table at the time of the view.
 func (v *IDsView) Sum() uint64 {
 	h := sha256.New()
 	v.WriteTo(h)

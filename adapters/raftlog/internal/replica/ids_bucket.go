@@ -38,7 +38,7 @@ type bucketHeader struct {
 	TimeWidth, IndexWidth uint8
 }
 
-// keySize returns the size of an ID in an entry, and stride that of the entry.
+// keySize returns the size of an ID in an entry, and stride returns the size of an entry.
 func (h *bucketHeader) keySize() int { return int(h.TimeWidth) + len(h.First) - timeBytes }
 func (h *bucketHeader) stride() int  { return h.keySize() + int(h.IndexWidth) + sumBytes }
 
@@ -87,8 +87,8 @@ func (h *bucketHeader) fits(e idEntry) bool {
 		h.Base <= e.index && width(e.index-h.Base) <= h.IndexWidth
 }
 
-// with returns a bucket with the same header that also contains more, which is sorted, or
-// false if that is impossible. It copies the entries without decoding them.
+// with returns a bucket with the same header that also contains the entries more, which are sorted, or
+// false if the header does not permit that. It copies the entries without decoding them.
 func (b *bucket) with(more []idEntry) (*bucket, bool) {
 	if b.len()+len(more) > maxEntries {
 		return nil, false
@@ -133,8 +133,8 @@ func (b *bucket) entry(i int) idEntry {
 
 func (b *bucket) last() idEntry { return b.entry(b.len() - 1) }
 
-// search returns the position of id and whether the bucket contains it. If it does not, the position
-// is the one at which id would be inserted.
+// search returns the position of id and whether the bucket contains id. If it does not, the position is
+// that at which id would be inserted.
 func (b *bucket) search(id api.RequestID) (at int, found bool) {
 	if bytes.Compare(id[:], b.First[:]) < 0 {
 		return 0, false
@@ -144,7 +144,7 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 		return b.len(), false
 	}
 	key, stride := relative[timeBytes-b.TimeWidth:], b.stride()
-	if bytes.Compare(b.data[len(b.data)-stride:][:len(key)], key) < 0 { // most IDs are new
+	if bytes.Compare(b.data[len(b.data)-stride:][:len(key)], key) < 0 { // test the last entry first, because most IDs are new
 		return b.len(), false
 	}
 	low, high := 0, b.len() // entries before low are less than id, and entries from high are not
@@ -161,7 +161,7 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 
 // expired returns the number of IDs with an earlier time.
 func (b *bucket) expired(before time.Time) int {
-	if !b.id(0).Time().Before(before) { // in most calls
+	if !b.id(0).Time().Before(before) { // in most calls no ID has expired
 		return 0
 	}
 	return sort.Search(b.len(), func(i int) bool { return !b.id(i).Time().Before(before) })

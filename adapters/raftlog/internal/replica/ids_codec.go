@@ -1,4 +1,4 @@
-// The format of an IDsView in a snapshot is
+// An IDsView is written to a snapshot in this format:
 //
 //	"raftids" version=2, count u64, buckets, crc u32
 //
@@ -60,7 +60,7 @@ func (v *IDsView) WriteTo(w io.Writer) (int64, error) {
 			entries = entries[:0]
 		}
 	}
-	if err := flush(); err != nil { // writes the header of an empty table
+	if err := flush(); err != nil { // an empty table has only the header
 		return written, err
 	}
 	buf = binary.BigEndian.AppendUint32(buf, crc)
@@ -137,7 +137,7 @@ func readBucket(r io.Reader, n int) (*bucket, error) {
 			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorruptIDs)
 		}
 	}
-	// Only the result of pack is accepted, which excludes overflows.
+	// Accept only what pack returns for these entries, which excludes overflows.
 	packed := pack(entries)
 	if packed.bucketHeader != b.bucketHeader || !bytes.Equal(packed.data, b.data) {
 		return nil, fmt.Errorf("%w: a bucket is not in its shortest form", ErrCorruptIDs)

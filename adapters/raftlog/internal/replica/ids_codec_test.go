@@ -32,7 +32,7 @@ func TestReadIDs_InvalidContent(t *testing.T) {
 	valid := encodeBucket(a, b)
 	_, err := readIDs(bytes.NewReader(encodeFile(2, valid)))
 	require.NoError(t, err)
-	c := idEntry{id: [16]byte{0, 1, 6: 4}} // has the time of a, and is before a
+	c := idEntry{id: [16]byte{0, 1, 6: 4}} // ID c has the time of a, and is before a
 	full := make([]idEntry, maxEntries+1)
 	for i := range full {
 		binary.BigEndian.PutUint32(full[i].id[6:], uint32(i))

@@ -157,9 +157,9 @@ func TestIDs_EqualsModel(t *testing.T) {
 					t.Fatalf("%v is in the table: %v, want %v", id, ok, want)
 				}
 			}
-			// The contents of another table are equal after other calls.
+			// Another table, which other calls have filled, has the same content.
 			other := newIDs()
-			for _, e := range m { // in any order
+			for _, e := range m { // the order of a map is random
 				other.Insert(e.id, e.index, e.sum)
 			}
 			require.Equal(t, table.Sum(), other.Sum())
@@ -180,7 +180,7 @@ func middleID(v *IDsView) api.RequestID {
 func TestIDs_ExpireManyBuckets(t *testing.T) {
 	for i, s := range distributions {
 		if race && i%4 > 0 {
-			continue // the race detector is slow
+			continue // skip the large tables, because the race detector is slow
 		}
 		table := newTable(20_000, i)
 		requireInvariants(t, table)

@@ -17,14 +17,14 @@ import (
 
 // Members are the peers of the cluster. Slices of a Members are not modified, but replaced.
 type Members struct {
-	Index    uint64 // of the entry that made this membership effective
+	Index    uint64 // the index of the entry that made this membership effective
 	Voters   []entry.Peer
 	Outgoing []entry.Peer // the previous voters, while a change is in progress
 	Learners []entry.Peer
 	Removed  []string // the IDs of removed peers
 	// Change is the ID of the newest change of the voters. Changed is the index of the entry that
-	// completed it, and Settled that of the entry by which most of the new voters know that. They
-	// are 0 before.
+	// completed it, and Settled is the index of the entry by which a majority of the new voters knows
+	// that. Both are 0 before.
 	Change           api.RequestID
 	Changed, Settled uint64
 }
@@ -78,7 +78,7 @@ func (m Members) findMember(matches func(entry.Peer) bool) (entry.Peer, bool) {
 	return entry.Peer{}, false
 }
 
-// IsVoter reports whether the peer votes. During a change the voters of both configurations do.
+// IsVoter reports whether the peer votes. During a change, the voters of both configurations vote.
 func (m Members) IsVoter(raft uint64) bool {
 	is := func(p entry.Peer) bool { return p.Raft == raft }
 	return slices.ContainsFunc(m.Voters, is) || slices.ContainsFunc(m.Outgoing, is)
@@ -87,8 +87,8 @@ func (m Members) IsVoter(raft uint64) bool {
 // Joint reports whether a change of the voters is in progress.
 func (m Members) Joint() bool { return len(m.Outgoing) > 0 }
 
-// Unsettled reports whether a change of the voters is complete and most of the new voters may not
-// know that. They still need the previous voters, and would request their votes indefinitely.
+// Unsettled reports whether a change of the voters is complete and most of the new voters may not know
+// that. Until they know it, the new voters need the votes of the previous voters.
 func (m Members) Unsettled() bool { return m.Changed != 0 && m.Settled == 0 }
 
 // IsRemoved reports whether the ID belongs to a removed peer.
@@ -132,7 +132,7 @@ func (m Members) CheckVoters(voters []entry.Peer) error {
 		switch {
 		case p.ID == "" || p.Addr == "":
 			return fmt.Errorf("%w: peer %d has no ID or no address", api.ErrInvalid, i)
-		case !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr): // commands show them as text
+		case !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr): // IDs and addresses are shown as text
 			return fmt.Errorf("%w: the ID or the address of peer %d is not UTF-8: %q at %q", api.ErrInvalid, i, p.ID, p.Addr)
 		case m.IsRemoved(p.ID):
 			return fmt.Errorf("%w: peer %s was removed, and its ID cannot be used again", api.ErrInvalid, p.ID)
@@ -191,7 +191,7 @@ func (s *State) applyConfig(o *Outcome) error {
 		m.Learners = slices.Delete(slices.Clone(m.Learners), i, i+1)
 	case entry.Joint:
 		if m.Joint() {
-			o.Err = fmt.Errorf("%w: it was requested first", api.ErrChanging)
+			o.Err = fmt.Errorf("%w: another change was requested first", api.ErrChanging)
 			if index, known, err := s.CheckID(o.ID, o.Sum, o.Time); known {
 				o.First, o.Err = index, err
 			}
@@ -230,7 +230,7 @@ func (s *State) applyConfig(o *Outcome) error {
 // moveMember changes the address of a member. Two members never have the same address.
 func (m *Members) moveMember(raft uint64, addr string, index uint64) error {
 	if _, member := m.Find(raft); !member {
-		return fmt.Errorf("%w: it is not a member", api.ErrInvalid)
+		return fmt.Errorf("%w: the peer that moves is not a member", api.ErrInvalid)
 	}
 	if other, taken := m.FindAddr(addr); taken && other.Raft != raft {
 		return fmt.Errorf("%w: peer %s has the address %s", api.ErrInvalid, other.ID, addr)
@@ -259,11 +259,11 @@ func (m *Members) withCurrentAddrs(peers []entry.Peer) []entry.Peer {
 	return peers
 }
 
-// recoverAs makes a peer the only voter, whatever the configuration is, and removes all others. It
-// returns the configuration changes to apply to the engine.
+// recoverAs makes a peer the only voter, even if a change is in progress, and removes all other
+// members. It returns the configuration changes to apply to the engine.
 func (m *Members) recoverAs(self entry.Peer) (steps []*raftpb.ConfChangeV2) {
 	if m.Joint() {
-		steps = append(steps, &raftpb.ConfChangeV2{}) // leaves the joint configuration
+		steps = append(steps, &raftpb.ConfChangeV2{}) // this change leaves the joint configuration
 	}
 	change := &raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()}
 	addStep := func(t raftpb.ConfChangeType, raft uint64) {

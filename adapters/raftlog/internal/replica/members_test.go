@@ -31,9 +31,9 @@ func TestMembers_ChangeInProgress(t *testing.T) {
 	require.Equal(t, []entry.Peer{a, b}, s.Members.Voters)
 }
 
-// TestMembers_Move fails if a change of the voters that was requested before a peer has moved
-// restores the old address or removes the peer.
-func TestMembers_Move(t *testing.T) {
+// TestMembers_EarlierChangeDoesNotRevertMove fails if a change of the voters that was requested before
+// a peer has moved restores the old address or removes the peer.
+func TestMembers_EarlierChangeDoesNotRevertMove(t *testing.T) {
 	a, b, c := entry.Peer{ID: "a", Addr: "a:1", Raft: 1}, entry.Peer{ID: "b", Addr: "b:1", Raft: 2}, entry.Peer{ID: "c", Addr: "c:1", Raft: 3}
 	s := newState(a, b)
 	change := func(phase entry.Phase, voters ...entry.Peer) {

@@ -24,7 +24,7 @@ const (
 
 // State is the state at one index of the log. It must not be used concurrently.
 type State struct {
-	Index, Term uint64        // of the last entry that was applied
+	Index, Term uint64        // the index and the term of the last entry that was applied
 	Clock       time.Time     // the newest time of an entry
 	Window      time.Duration // the deduplication window
 	Horizon     time.Time     // IDs with earlier times were removed
@@ -34,10 +34,10 @@ type State struct {
 	Members      Members
 	Elections    Elections
 	IDs          *IDs
-	// Skips are the indexes of State entries that were not applied, in ascending order: their IDs
-	// were known or outside of the window, or their leaderships had ended. There are few, because
-	// a leader writes no entry that it knows to be skipped. Peers whose logs start at different
-	// entries have different Skips; see DropSkips.
+	// Skips are the indexes of State entries that were not applied, in ascending order: their IDs were
+	// known or outside of the window, or their leaderships had ended. There are few, because a leader
+	// writes no entry that it knows to be skipped. Peers whose logs start at different entries have
+	// different Skips.
 	Skips    []uint64
 	skipsSum uint64 // a checksum of all skips, including dropped ones
 	// History is a checksum of all entries that were applied, and of their outcomes. It is the
@@ -95,9 +95,9 @@ func (s *State) CheckID(id api.RequestID, sum uint32, now time.Time) (index uint
 	}
 	switch made := id.Time(); {
 	case made.Before(now.Add(-s.Window)), made.Before(s.Horizon):
-		return 0, false, fmt.Errorf("%w: its time is %v, and the window is %v", api.ErrStale, made.UTC(), s.Window)
+		return 0, false, fmt.Errorf("%w: the time of the request ID is %v, and the window is %v", api.ErrStale, made.UTC(), s.Window)
 	case made.After(now.Add(MaxAhead)):
-		return 0, false, fmt.Errorf("%w: its time is %v, and the time of the leader is %v", api.ErrFuture, made.UTC(), now.UTC())
+		return 0, false, fmt.Errorf("%w: the time of the request ID is %v, and the time of the leader is %v", api.ErrFuture, made.UTC(), now.UTC())
 	}
 	return 0, false, nil
 }
@@ -154,7 +154,7 @@ func (s *State) applyEntry(e *raftpb.Entry) (Outcome, error) {
 		err = s.applyControl(&o)
 	}
 	if before := s.Clock.Add(-s.Window - retentionSlack); before.After(s.Horizon) {
-		s.Horizon = before // it does not decrease if the window is lengthened
+		s.Horizon = before // the horizon does not decrease if the window is lengthened
 		s.IDs.Expire(before)
 	}
 	return o, err
@@ -215,7 +215,7 @@ func (s *State) applyControl(o *Outcome) error {
 		o.Err = s.Members.moveMember(op.Peer, op.Addr, o.Index)
 		o.Moved = o.Err == nil
 	case entry.Window:
-		s.Window = max(s.Window, op.Window) // removed IDs stay removed
+		s.Window = max(s.Window, op.Window) // IDs that were removed before stay removed
 	case entry.Join, entry.Leave, entry.End, entry.Restart:
 		before := s.Elections.Get(op.Election)
 		o.Election = op.Election

@@ -96,7 +96,7 @@ func TestHistory(t *testing.T) {
 		require.False(t, seen[h], i)
 		seen[h] = true
 	}
-	// With a shorter window the same entry is rejected.
+	// The same entry is rejected by a state with a shorter window.
 	stale := api.RequestIDFrom(now.Add(-time.Minute), 1, 0)
 	e := logEntry{1, entry.Encode(entry.Header{Kind: api.KindState, ID: stale, Time: now, Sum: entry.Sum(nil)}, nil)}
 	applied := history(e)

@@ -95,7 +95,7 @@ func (c *Caller) disconnect(reason error) {
 	}
 	c.calls = nil
 	c.mu.Unlock()
-	c.conn.Close() // without the lock: it can block
+	c.conn.Close() // close without the lock, because Close can block
 }
 
 func (c *Caller) receiveReplies() error {
@@ -106,7 +106,7 @@ func (c *Caller) receiveReplies() error {
 		}
 		signal(c.frameReceived)
 		if len(frame) == 0 {
-			continue // the answer to a ping
+			continue // an empty frame is the answer to a ping
 		}
 		if err := c.dispatchReply(frame); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (c *Caller) dispatchReply(frame []byte) error {
 	case number == 0 || number > last:
 		return wire.Violation("a reply to call %d, which was not made", number)
 	case k == nil:
-		return nil // the caller does not wait any more
+		return nil // the caller of the call does not wait any more
 	}
 	r := reply{body: body}
 	switch kind {
@@ -204,7 +204,7 @@ func (c *Caller) sendRequest(ctx context.Context, k *call) error {
 	k.number = c.last
 	setNumber(k.request.frame, k.number)
 	c.calls[k.number] = k
-	c.out.addMessage(&k.request) // with the lock held, so that numbers increase
+	c.out.addMessage(&k.request) // add the message with the lock held, so that the numbers of calls increase
 	return nil
 }
 
@@ -224,9 +224,8 @@ func (c *Caller) abandon(k *call) (inTime, sent bool) {
 	return true, true
 }
 
-// withdrawBefore is the time before the deadline of a change of the peers at which it is
-// withdrawn, at most. In this time the server can reply that nothing was changed. Without a
-// reply the outcome is unknown.
+// withdrawBefore is the maximum time before its deadline at which a change of the peers is withdrawn.
+// In this time the server can reply that nothing was changed. Without a reply the outcome is unknown.
 const withdrawBefore = time.Second
 
 // withdrawalLimit is the time in which the server must confirm that it has withdrawn a request
@@ -355,7 +354,7 @@ func (c *Caller) RequestResign(ctx context.Context, name, candidate string) erro
 	return err
 }
 
-// newRequest returns the frame of a request about an election.
+// newRequest returns the frame of a request that contains names, such as that of an election.
 func newRequest(kind byte, names ...string) ([]byte, error) {
 	frame := newMessage(kind, 0, 0)
 	for _, name := range names {

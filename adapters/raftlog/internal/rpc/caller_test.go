@@ -103,7 +103,7 @@ func TestCaller_CancelReachesServer(t *testing.T) {
 		err := <-result
 		require.ErrorIs(t, err, cause)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
-		<-ended // the context of the server is cancelled as well
+		<-ended // wait until the context of the call at the server is cancelled
 		_, err = h.caller.Propose(ctx, api.NewRequestID(), nil)
 		require.ErrorIs(t, err, cause)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the request was not sent")
@@ -142,7 +142,7 @@ func TestCaller_RequestsThatWereNotSent(t *testing.T) {
 		near, _ := rpctest.Pipe()
 		c := rpc.NewCaller(near)
 		first := startPropose(t.Context(), c)
-		synctest.Wait() // the request is being written
+		synctest.Wait() // wait until the request is being written
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := <-startPropose(short, c)

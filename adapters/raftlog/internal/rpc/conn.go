@@ -53,7 +53,7 @@ type outbox struct {
 	wake chan struct{} // receives a value after an addition; has capacity 1
 
 	mu      sync.Mutex
-	urgent  []*outgoing // written before the queue
+	urgent  []*outgoing // messages that are written before those of the queue
 	queue   []*outgoing
 	ping    bool // an empty frame must be written
 	writing bool // a batch is being written
@@ -62,8 +62,8 @@ type outbox struct {
 // outgoing is a message in an outbox.
 type outgoing struct {
 	frame    []byte
-	taken    bool  // it may have been written
-	reserved int64 // memory to release when it is written
+	taken    bool  // the message may have been written
+	reserved int64 // the memory to release when the message is written
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
@@ -75,8 +75,8 @@ func (o *outbox) addMessage(m *outgoing) {
 	signal(o.wake)
 }
 
-// addUrgent adds a message that is written before those of addMessage, such as a cancellation. The call
-// that it cancels was taken before.
+// addUrgent adds a message that is written before those of addMessage, such as a cancellation. The
+// request of the call that it cancels was taken before.
 func (o *outbox) addUrgent(m *outgoing) {
 	o.mu.Lock()
 	o.urgent = append(o.urgent, m)

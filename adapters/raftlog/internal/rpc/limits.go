@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// The limits of what clients occupy at this peer. docs/raftlog.md lists them.
+// These constants limit what clients occupy at this peer. docs/raftlog.md lists them.
 const (
 	// maxFrame is the maximum size of a frame of a client: an update and its header.
 	maxFrame = wire.MaxData + 1<<20
@@ -23,8 +23,9 @@ const (
 	freeReply = 4 << 10
 	// ownCalls is the number of calls that each connection always may have in progress.
 	ownCalls = 16
-	// A connection that exceeds a limit is served for rejectLimit at most: its first request receives the
-	// reason, unless it is larger than maxRejected. If there are maxRejections of them, it is closed.
+	// A connection that exceeds a limit remains open for rejectLimit at most: its first request
+	// receives the reason, unless the request is larger than maxRejected. If maxRejections such
+	// connections are open already, the connection is closed immediately.
 	rejectLimit   = 2 * time.Second
 	maxRejected   = 64 << 10
 	maxRejections = 64
@@ -39,11 +40,12 @@ const (
 // load is what one client, one address, or all clients occupy.
 type load struct {
 	conns, streams int
-	calls          int   // in progress
-	memory         int64 // of the requests and the replies in progress, in bytes
+	calls          int   // the number of calls in progress
+	memory         int64 // the bytes of the requests and the replies in progress
 }
 
-// The maximum loads. The calls of one connection are limited by maxCalls.
+// These are the maximum loads of one client, of one address and of all clients. The calls of one
+// connection are also limited by maxCalls.
 var (
 	maxConnLoad    = load{memory: 2*maxFrame - 1<<20}
 	maxAddressLoad = load{conns: 256, streams: 64, calls: 4 << 10, memory: 2 * maxFrame}

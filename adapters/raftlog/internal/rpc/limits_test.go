@@ -8,14 +8,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckClient fails if a limit does not apply, or if it prevents a connection without other requests from
-// making a small one.
+// TestCheckClient fails if a limit does not apply, or if it prevents a connection that has no requests
+// in progress from making a small one.
 func TestCheckClient(t *testing.T) {
 	const mib = 1 << 20
 	full := load{conns: 1024, streams: 256, calls: 8 << 10, memory: 64 * mib}
 	for name, c := range map[string]struct {
 		own, address, total, more load
-		exceeds                   string // the text of the error; empty if there is none
+		exceeds                   string // a part of the error; empty if there is no error
 	}{
 		"first":                        {more: load{conns: 1, streams: 1, calls: 1, memory: 17 * mib}},
 		"connection of the address":    {address: load{conns: 256}, more: load{conns: 1}, exceeds: "256 connections of one address"},

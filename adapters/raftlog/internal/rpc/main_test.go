@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The peers of the tests.
+// These are the peers of the tests.
 var peerA, peerB = api.Peer{ID: "a", Addr: "a:1"}, api.Peer{ID: "b", Addr: "b:1"}
 
 // harness is a peer that leads, and a caller that is connected to it.
@@ -74,7 +74,7 @@ func startPropose(ctx context.Context, c *rpc.Caller) <-chan error {
 	return result
 }
 
-// readFrames reads frames without a reply.
+// readFrames reads the given number of frames, and does not reply to them.
 func readFrames(t *testing.T, far *rpctest.End, frames int) {
 	for range frames {
 		_, err := far.ReadFrame()

@@ -8,26 +8,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// The kinds of messages.
+// These are the kinds of messages. The comments list the contents of their bodies.
 const (
-	// Calls.
+	// These kinds are calls.
 	msgPropose       = 1 // request ID, data
 	msgChangePeers   = 2 // request ID, peers
 	msgMembership    = 3
 	msgInfo          = 4
 	msgElection      = 5 // name of an election
 	msgRequestResign = 6 // name of an election, ID of a candidate
-	msgCancel        = 7 // the call with this number is cancelled
+	msgCancel        = 7 // cancels the call with this number
 
-	// Replies to calls. A stream can also end with msgError.
+	// These kinds are replies to calls. A stream can also end with msgError.
 	msgResult = 16
 	msgError  = 17
 
-	// Requests of streams.
+	// These kinds are requests for streams.
 	msgEntries  = 32 // index
 	msgSnapshot = 33
 
-	// Messages of streams.
+	// These kinds are messages of streams.
 	msgEntry          = 48
 	msgProgress       = 49
 	msgSnapshotHeader = 50 // followed by msgChunk until all bytes have been sent

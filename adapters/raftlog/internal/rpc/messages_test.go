@@ -100,7 +100,7 @@ func TestDecode_RoundTrip(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, d.sample, b)
 			for n := range d.sample {
-				if b, err := d.again(d.sample[:n]); err == nil { // a part of the data is valid data
+				if b, err := d.again(d.sample[:n]); err == nil { // a part of a byte sequence is valid as well
 					require.Equal(t, d.sample[:n], b)
 				} else {
 					require.ErrorIs(t, err, wire.ErrProtocol)
@@ -127,8 +127,8 @@ func TestDecode_RoundTrip(t *testing.T) {
 	require.Equal(t, anInfo, i)
 }
 
-// The test fails if a message that exceeds a limit is accepted, or if memory is allocated for elements
-// that it does not contain.
+// TestDecode_Limits fails if a message that exceeds a limit is accepted, or if memory is allocated for
+// elements that it does not contain.
 func TestDecode_Limits(t *testing.T) {
 	huge := binary.AppendUvarint(nil, 1<<40)
 	many := binary.AppendUvarint(nil, wire.MaxPeers+1)

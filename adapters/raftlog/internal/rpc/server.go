@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxCalls is the maximum number of pending calls of one connection. A call is pending
-	// until its reply was written. If there are more, the connection is not read.
+	// maxCalls is the maximum number of pending calls of one connection. A call is pending until its
+	// reply was written. While there are so many, the connection is not read.
 	maxCalls = 1 << 10
 )
 
@@ -41,7 +41,7 @@ func serveConn(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve
 		<-ctx.Done()
 		conn.Close()
 	})
-	cancel(serve(ctx, cancel)) // does nothing if ctx is done
+	cancel(serve(ctx, cancel)) // cancel does nothing if ctx is done
 	goroutines.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) {
 		return fmt.Errorf("serving a client: %w", cause)
@@ -101,7 +101,7 @@ func (s *Server) reject(ctx context.Context, conn Conn, reason error, reply func
 			return reason
 		}
 		if frame := reply(request); frame != nil && conn.Buffer(frame) == nil && conn.Flush() == nil {
-			_, _ = conn.ReadFrame() // the client closes the connection, or the time is over
+			_, _ = conn.ReadFrame() // wait until the client closes the connection, or the time is over
 		}
 		return reason
 	})
@@ -150,7 +150,7 @@ func (v *callServer) readRequests(ctx context.Context) error {
 		last = number
 		more := load{calls: 1}
 		if busy == nil {
-			if len(frame) <= freeFrame { // larger ones were reserved by ReadFrame
+			if len(frame) <= freeFrame { // ReadFrame has reserved the memory of larger frames
 				busy = v.client.occupy(load{memory: int64(len(frame))})
 			}
 			if busy == nil {
@@ -239,8 +239,8 @@ func (v *callServer) decodeCall(kind byte, body []byte) (func(context.Context) (
 	return nil, wire.Violation("unknown kind of call: %d", kind)
 }
 
-// silenceLimit is the interval at which it is checked whether a client that waits for a
-// candidate to resign has sent a frame. Such a client sends pings much more often.
+// silenceLimit is the interval at which the server checks that a client that waits for a candidate to
+// resign has sent a frame. Such a client sends pings much more often.
 const silenceLimit = 20 * time.Second
 
 var errClientSilent = errors.New("the client is silent")
@@ -284,7 +284,8 @@ func (v *callServer) startCall(ctx context.Context, number uint64, occupied load
 		delete(v.calls, number)
 		v.mu.Unlock()
 		var m outgoing
-		if err == nil && len(body) > freeReply { // only calls that change nothing have large results
+		if err == nil && len(body) > freeReply {
+			// A large result may be refused, because only calls that change nothing have one.
 			if err = v.client.occupy(load{memory: int64(len(body))}); err == nil {
 				m.reserved = int64(len(body))
 			}

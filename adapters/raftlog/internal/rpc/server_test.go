@@ -36,7 +36,8 @@ func serveOn(ctx context.Context, stream bool) (near *rpctest.End, served chan e
 	return near, served
 }
 
-// The server of calls, or of a stream, ends with an error if the client violates the protocol.
+// TestServer_ClientViolatesProtocol fails if the server of calls, or of a stream, does not end with an
+// error when the client violates the protocol.
 func TestServer_ClientViolatesProtocol(t *testing.T) {
 	calls := map[string][][]byte{
 		"other service": {[]byte("GET / HTTP/1.1\r\n")},
@@ -103,7 +104,8 @@ func FuzzStream(f *testing.F) {
 	fuzzServer(f, true)
 }
 
-// The server ends a stream whose client sends nothing.
+// TestServer_EndsStreamOfSilentClient fails if the server does not end a stream whose client sends
+// nothing.
 func TestServer_EndsStreamOfSilentClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, served := serveOn(t.Context(), true)
@@ -112,7 +114,8 @@ func TestServer_EndsStreamOfSilentClient(t *testing.T) {
 	})
 }
 
-// The limit of streams does not affect calls and other clients.
+// TestServer_LimitsStreams fails if the number of streams is not limited, or if the limit affects calls
+// or other clients.
 func TestServer_LimitsStreams(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		for i := range 65 {
@@ -136,7 +139,8 @@ func TestServer_LimitsStreams(t *testing.T) {
 	})
 }
 
-// The number of connections is limited. A connection that exceeds the limit receives the reason, and is closed.
+// TestServer_LimitsConnections fails if the number of connections is not limited, or if a connection
+// that exceeds the limit does not receive the reason, or is not closed.
 func TestServer_LimitsConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		connect := func(address string) *rpc.Caller {
@@ -167,7 +171,8 @@ func TestServer_LimitsConnections(t *testing.T) {
 	})
 }
 
-// Connections that exceed a limit, and idle ones, are closed, whatever their clients send.
+// TestServer_ClosesUselessConnections fails if a connection that exceeds a limit, or is idle, is not
+// closed, whatever its client sends.
 func TestServer_ClosesUselessConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		start := time.Now()
@@ -202,7 +207,7 @@ func TestServer_ClosesUselessConnections(t *testing.T) {
 	})
 }
 
-// The replies that a client does not read are limited.
+// TestServer_LimitsReplies fails if the size of the replies that a client does not read is not limited.
 func TestServer_LimitsReplies(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var candidates []api.Candidate
@@ -229,10 +234,10 @@ func TestServer_LimitsReplies(t *testing.T) {
 	})
 }
 
-// If a stream is not read, the server stops reading the log. It continues when the stream is read
-// after a time that exceeds all timeouts.
+// TestServer_BackPressure fails if the server continues to read the log for a stream that is not read,
+// or if the stream does not continue when it is read after a time that exceeds all timeouts.
 func TestServer_BackPressure(t *testing.T) {
-	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // by count, by bytes
+	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // the first case exceeds the limit of the count, and the second that of the bytes
 		runInBubble(t, func(t *testing.T, h *harness) {
 			h.cluster.Append(all, size)
 			events := h.requestEntries(t.Context(), 1)
@@ -255,7 +260,7 @@ func TestServer_BackPressure(t *testing.T) {
 	}
 }
 
-// The size of the pending updates is limited.
+// TestServer_LimitsPendingUpdates fails if the size of the pending updates is not limited.
 func TestServer_LimitsPendingUpdates(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
@@ -268,7 +273,7 @@ func TestServer_LimitsPendingUpdates(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		for _, size := range []int{1 << 20, 8 << 20} { // without and with a reservation before it is received
+		for _, size := range []int{1 << 20, 8 << 20} { // a frame of the second size needs a reservation before it is received
 			_, err := h.caller.Propose(t.Context(), api.NewRequestID(), make([]byte, size))
 			require.ErrorIs(t, err, api.ErrBusy)
 			require.ErrorContains(t, err, "bytes of requests and replies in progress of one connection")
@@ -280,7 +285,8 @@ func TestServer_LimitsPendingUpdates(t *testing.T) {
 	})
 }
 
-// When its context is done, the server cancels calls and closes the connection.
+// TestServer_EndsWhenContextIsDone fails if the server does not cancel calls and close the connection
+// when its context is done.
 func TestServer_EndsWhenContextIsDone(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()

@@ -18,8 +18,8 @@ func (s *Server) Stream(ctx context.Context, conn Conn, address string) error {
 	client, busy := s.usage.open(address, load{conns: 1, streams: 1})
 	defer client.close()
 	conn.LimitFrames(link.FrameLimits{Max: maxStreamRequest, Stall: frameStall})
-	// Writes have no timeout: a slow client does not read for any length of time. A lost client
-	// is detected because it sends nothing.
+	// Writes have no timeout: a slow client may not read for any length of time. A lost client is
+	// detected because it sends nothing.
 	conn.SetTimeouts(streamSilence, 0)
 	if busy != nil {
 		return s.reject(ctx, conn, busy, func([]byte) []byte { return wire.AppendError([]byte{msgError}, busy) })
@@ -41,7 +41,7 @@ func (s *Server) Stream(ctx context.Context, conn Conn, address string) error {
 				return err
 			}
 		}
-		// The client closes the connection after it has received all messages.
+		// Wait until the client, which has received all messages, closes the connection.
 		<-ctx.Done()
 		return nil
 	})
@@ -153,7 +153,7 @@ func (w *streamWriter) writeSnapshot(s *api.SnapshotStream) error {
 			left -= int64(n)
 		}
 		if err != nil && left > 0 {
-			return fmt.Errorf("reading the snapshot at index %d, %d bytes before its end: %w", s.Index, left, err)
+			return fmt.Errorf("read the snapshot at index %d: %d bytes missing: %w", s.Index, left, err)
 		}
 	}
 	return w.flush()

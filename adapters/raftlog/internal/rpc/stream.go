@@ -36,7 +36,7 @@ type Stream struct {
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	goroutines sync.WaitGroup
-	data       *snapshotData // of the last snapshot
+	data       *snapshotData // the data of the last snapshot
 }
 
 // Entries requests the log of the peer at the other end of conn, starting at index from. If
@@ -198,10 +198,10 @@ func (d *snapshotData) receiveChunk() error {
 	kind, body, err := d.stream.readMessage()
 	switch {
 	case errors.Is(err, io.EOF):
-		// The error does not wrap io.EOF: readers would accept a part of the data.
-		return fmt.Errorf("data of the snapshot at index %d ends %d bytes too early: %w: %w", d.index, d.left, ErrLost, io.ErrUnexpectedEOF)
+		// The error must not wrap io.EOF, because readers would accept a part of the data as the whole.
+		return fmt.Errorf("read the snapshot at index %d: %d bytes missing: %w: %w", d.index, d.left, ErrLost, io.ErrUnexpectedEOF)
 	case err != nil:
-		return fmt.Errorf("data of the snapshot at index %d, %d bytes before the end: %w", d.index, d.left, err)
+		return fmt.Errorf("read the snapshot at index %d: %d bytes missing: %w", d.index, d.left, err)
 	case kind != msgChunk || len(body) == 0 || len(body) > maxChunk || int64(len(body)) > d.left:
 		return d.stream.endWith(wire.Violation("invalid data of the snapshot at index %d", d.index))
 	}
@@ -212,7 +212,7 @@ func (d *snapshotData) receiveChunk() error {
 
 func (d *snapshotData) Read(p []byte) (int, error) {
 	if d.closed {
-		return 0, fmt.Errorf("data of the snapshot at index %d: %w", d.index, api.ErrClosed)
+		return 0, fmt.Errorf("read the snapshot at index %d: %w", d.index, api.ErrClosed)
 	}
 	if len(d.chunk) == 0 && len(p) > 0 {
 		if d.left == 0 {

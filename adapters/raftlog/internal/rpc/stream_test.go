@@ -46,7 +46,7 @@ func TestStream_EntriesAndSnapshots(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, &api.Progress{Commit: 15, Term: 1, Leader: peerA, Fresh: true}, event.Progress)
 		}
-		// A second stream skips the data.
+		// A second stream closes the snapshot before it has read all data.
 		other := h.requestEntries(t.Context(), 1)
 		event, err = other.Next()
 		require.NoError(t, err)
@@ -112,7 +112,8 @@ func TestStream_ReasonsOfEnd(t *testing.T) {
 	})
 }
 
-// A server sends less or more data than it has announced.
+// TestSnapshot_InvalidData fails if a snapshot is accepted whose server sends less or more data than it
+// has announced.
 func TestSnapshot_InvalidData(t *testing.T) {
 	for name, c := range map[string]struct {
 		frames [][]byte
@@ -142,7 +143,8 @@ func TestSnapshot_InvalidData(t *testing.T) {
 	}
 }
 
-// A stream ends with an error if the server violates the protocol.
+// TestStream_ServerViolatesProtocol fails if a stream does not end with an error when the server
+// violates the protocol.
 func TestStream_ServerViolatesProtocol(t *testing.T) {
 	for name, message := range map[string][]byte{
 		"result": callFrame(16, 1, 1), "nothing": {}, "no progress": {49}, "chunk": {51, 'x'}, "no error": {17}, "half an entry": {48, 1},

@@ -1,6 +1,6 @@
 package simulation
 
-// Changes of the voters.
+// This file simulates changes of the voters.
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func (c *clients) runChanges() {
 		voters = append(voters, h.peer(v.ID))
 	}
 	if from.core.Replica().Members.Joint() || slices.ContainsFunc(voters, func(p *peer) bool { return p.stopped }) {
-		later() // the leader does not know the last change yet
+		later() // try again later, because the leader does not know the last change yet
 		return
 	}
 	size := 3 + h.rand.IntN(3)
@@ -104,13 +104,14 @@ func (c *clients) changeVoters(id api.RequestID, to []api.Peer, end func()) {
 			again(h.newID())
 		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrNoSpace), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
 			again(id)
-		case errors.Is(r.Err, api.ErrInvalid) && (c.isCurrent(to) || c.containsRemoved(to)): // an attempt with another ID was applied, or another change was first
+		case errors.Is(r.Err, api.ErrInvalid) && (c.isCurrent(to) || c.containsRemoved(to)):
+			// An earlier attempt with another ID was applied, or another change was first.
 			end()
 		default:
 			h.failf("%s: change to %v: %v", p.ID, to, r.Err)
 		}
 	})
-	p.input(func() { p.core.Propose(r) })
+	p.runInput(func() { p.core.Propose(r) })
 }
 
 // containsRemoved reports whether one of the peers was removed.

@@ -1,6 +1,6 @@
 package simulation
 
-// Conditions that must be true at every moment.
+// This file checks the conditions that must be true at every moment.
 
 import (
 	"slices"
@@ -15,10 +15,10 @@ import (
 // checker contains the observations of all peers, with which later observations must agree.
 type checker struct {
 	h          *harness
-	counts     map[string]int           // of events, to show that they have happened
+	counts     map[string]int           // the numbers of events of each kind, which show that the events have happened
 	committed  []committedEntry         // the committed entries, from index 2
 	ids        map[api.RequestID]uint64 // the indexes of applied updates
-	leaders    map[uint64]string        // by term
+	leaders    map[uint64]string        // the leaders of the log by their terms
 	logEntries map[position]logEntry    // entries that any log has contained
 	sums       map[uint64]uint64        // checksums of the replica, by index
 	holders    map[string]holder        // the newest leader of each election
@@ -30,14 +30,14 @@ type checker struct {
 // committedEntry is a committed entry.
 type committedEntry struct {
 	term       uint64
-	newestTerm uint64 // the smallest term of a peer that has applied it: it was committed in that term
+	newestTerm uint64 // the smallest term of a peer that has applied the entry, which is the term in which it was committed
 	kind       api.Kind
 	id         api.RequestID
 	sum, all   uint32
 	skipped    bool
 	first      uint64
 	err        string
-	chain      uint64 // the checksum of the state machine after it
+	chain      uint64 // the checksum of the state machine after the entry
 	chained    bool   // chain is known
 }
 
@@ -59,7 +59,7 @@ type observation struct {
 	isLeader bool
 	ready    bool
 	lease    time.Duration     // when its lease expires, on its clock
-	heads    map[string]holder // its candidates that are heads of their queues, by election
+	heads    map[string]holder // the peer's candidates that are heads of their queues, by election
 }
 
 func (c *checker) init(h *harness) {
@@ -125,7 +125,7 @@ func (c *checker) checkCommitted(p *peer, outcomes []replica.Outcome) {
 	}
 }
 
-// recordEnded records which elections are ended. The replica is at least as new as the entry.
+// recordEnded records which elections are ended. The replica of p is at least as new as the outcome o.
 func (c *checker) recordEnded(p *peer, o replica.Outcome) {
 	for _, name := range append([]string{o.Election}, o.Expired...) {
 		ended := p.core.Replica().Elections.Get(name).Ended
@@ -233,7 +233,7 @@ func (c *checker) checkWrite(p *peer, work *core.Write) {
 		} else if term, err := p.log.Term(at.index - 1); err == nil {
 			written.before = term
 		} else {
-			continue // it is compacted
+			continue // the entry is compacted
 		}
 		if other, known := c.logEntries[at]; known && other != written {
 			c.h.failf("%s writes entry %d of term %d, and another log contains a different entry: %v, %v", p.ID, at.index, at.term, written, other)
@@ -308,7 +308,7 @@ func (c *checker) checkHolder(p *peer) {
 		last := c.holders[name]
 		switch {
 		case last == held:
-		case held.token > last.token: // the candidate may have been expired and have joined again
+		case held.token > last.token: // the candidate may have expired and joined again
 			c.h.tracef("%s: leads %s with %v", p.ID, name, held)
 			c.counts["holders"]++
 			c.holders[name] = held
@@ -325,8 +325,8 @@ func (c *checker) checkElected(p *peer, term uint64) {
 		c.h.failf("%s and %s are the leaders of term %d", p.ID, other, term)
 	}
 	c.leaders[term] = p.ID
-	// It must have everything that was committed in earlier terms. A later leader may have committed
-	// more before this peer learns that it was elected.
+	// The new leader must have everything that was committed in earlier terms. Later leaders may have
+	// committed more entries before this peer learns that it was elected.
 	n := len(c.committed)
 	for n > 0 && c.committed[n-1].newestTerm >= term {
 		n--

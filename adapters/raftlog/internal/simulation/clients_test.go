@@ -1,6 +1,6 @@
 package simulation
 
-// Clients of the cluster: their updates, reads and other requests.
+// This file simulates clients of the cluster: their updates, reads and other requests.
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ var errCrashed = errors.New("the process has crashed")
 // clients are all clients of the cluster.
 type clients struct {
 	h           *harness
-	clockOffset time.Duration // by which wall clocks are ahead of the time that has passed
+	clockOffset time.Duration // the time by which wall clocks are ahead of the virtual time
 	token       uint64
 	calls       map[uint64]call
 	answered    map[uint64]bool // the tokens of calls that have a reply
@@ -93,7 +93,7 @@ func (h *harness) likelyLeader() *peer {
 type update struct {
 	id       api.RequestID
 	data     []byte
-	index    uint64 // 0 if it is not known to be applied
+	index    uint64 // 0 if the update is not known to be applied
 	attempts int
 	unknown  bool // an attempt may still succeed
 	others   *int // the number of updates with the same ID and other data
@@ -153,7 +153,7 @@ func (c *clients) proposeUntilKnown(up *update, end func()) {
 		return
 	}
 	up.attempts++
-	over := false // the client does not wait for this attempt any more
+	over := false // reports that the client does not wait for this attempt any more
 	again := func() {
 		if !over {
 			over = true
@@ -179,7 +179,8 @@ func (c *clients) proposeUntilKnown(up *update, end func()) {
 			}
 		case errors.Is(r.Err, api.ErrTooManyIDs) && h.maxIDs > 0:
 			h.checker.counts["full"]++
-			// A former leader that does not know that it was replaced may not have applied the update.
+			// Check that the peer has applied the update, unless it is a former leader that does not
+			// know that it was replaced.
 			if applied != 0 && !forward && p.observed.term >= h.checker.entryAt(applied).newestTerm {
 				h.failf("%s: update %v was applied by entry %d, and is rejected now: %v", p.ID, up.id, applied, r.Err)
 			}
@@ -203,7 +204,7 @@ func (c *clients) proposeUntilKnown(up *update, end func()) {
 			end()
 		}
 	})
-	p.input(func() { p.core.Propose(r) })
+	p.runInput(func() { p.core.Propose(r) })
 	h.schedule(h.duration(100*time.Millisecond, 600*time.Millisecond), again)
 }
 
@@ -240,7 +241,7 @@ func (c *clients) runReader() {
 
 func (c *clients) readLinearizable(p *peer, ok func()) {
 	h := c.h
-	p.input(func() {
+	p.runInput(func() {
 		if !p.up {
 			return
 		}

@@ -1,6 +1,6 @@
 package simulation
 
-// The clocks of peers.
+// This file simulates the clocks of peers.
 
 import "time"
 
@@ -9,7 +9,7 @@ type clock struct {
 	h      *harness
 	rate   float64
 	origin time.Duration
-	offset time.Duration // of the wall clock
+	offset time.Duration // the error of the wall clock
 }
 
 func newClock(h *harness) clock {

@@ -1,6 +1,6 @@
 package simulation
 
-// The data that a disk must contain after a crash.
+// This file computes the data that a disk must contain after a crash.
 
 import (
 	"slices"
@@ -12,8 +12,8 @@ import (
 
 // durableLog is the durable state of a log, and the later Writes that a crash may undo.
 type durableLog struct {
-	before, term uint64   // of the last compacted entry
-	terms        []uint64 // of the entries after it
+	before, term uint64   // the index and the term of the last compacted entry
+	terms        []uint64 // the terms of the entries after the compacted ones
 	vote         termVote
 	unsynced     []*core.Write
 }
@@ -92,7 +92,7 @@ func (p *peer) checkDurable() {
 			possible.restartAt(w.Snapshot)
 			found = found || possible.equal(&actual)
 		}
-		if w.Compact != 0 && !found { // first the entries, then the compaction
+		if w.Compact != 0 && !found { // a crash can keep the entries of a Write without its compaction
 			part := *w
 			part.Compact = 0
 			possible.applyWrite(&part)

@@ -1,6 +1,6 @@
 package simulation
 
-// Elections: each process has a candidate in each election.
+// This file simulates elections. Each process has a candidate in each election.
 
 import (
 	"errors"
@@ -54,7 +54,7 @@ func (c *clients) requestOp(op entry.Op, end func()) {
 			h.failf("%s: %s %s: %v", p.ID, op.Do, op.Election, r.Err)
 		}
 	})
-	p.input(func() { p.core.Propose(r) })
+	p.runInput(func() { p.core.Propose(r) })
 }
 
 // opNow returns a request to end or restart an election, with the current index of the log.

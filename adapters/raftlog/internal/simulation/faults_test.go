@@ -1,6 +1,6 @@
 package simulation
 
-// Random faults.
+// This file injects random faults.
 
 import (
 	"math/rand/v2"
@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// faultRates contains the mean time between two events of each kind; 0 is never.
+// faultRates contains the mean time between two events of each kind; 0 means that the events do not
+// happen.
 type faultRates struct {
 	badNetwork                                                 time.Duration // changes of the quality of the network
 	partition, pause, crash, blackout, slowDisk, wrongClock    time.Duration
@@ -107,7 +108,8 @@ func (h *harness) injectFaults() {
 	})
 	h.repeatRandomly(h.faults.badDisk, func() {
 		if p := h.faultTarget(); p != nil {
-			p.disk.FailAt(p.disk.Ops() + 1 + h.rand.IntN(8)) // mostly writes and syncs of the log or of a snapshot
+			// Most of these operations are writes and syncs of the log or of a snapshot.
+			p.disk.FailAt(p.disk.Ops() + 1 + h.rand.IntN(8))
 		}
 	})
 	h.repeatRandomly(h.faults.fullDisk, func() {
@@ -122,7 +124,7 @@ func (h *harness) injectFaults() {
 		if p := h.faultTarget(); p != nil {
 			p.offset = h.duration(-10*time.Minute, 10*time.Minute)
 			if h.expireIDs && p.offset > time.Second {
-				p.offset = time.Second // the times of a leader that is further ahead would make the IDs of clients stale
+				p.offset = time.Second // if the clock of a leader were further ahead, the IDs of clients would become stale
 			}
 			h.tracef("%s: wall clock is wrong by %v", p.ID, p.offset)
 			h.schedule(h.duration(0, 2*time.Second), func() { p.offset = 0 })
@@ -132,23 +134,23 @@ func (h *harness) injectFaults() {
 		if p := h.leader(); p != nil {
 			h.tracef("%s: hands over", p.ID)
 			h.checker.counts["handOvers"]++
-			p.input(p.core.HandOver)
+			p.runInput(p.core.HandOver)
 		}
 	})
 	h.repeatRandomly(h.faults.snapshot, func() {
 		if p := h.likelyLeader(); p != nil {
-			p.input(p.core.RequestSnapshot)
+			p.runInput(p.core.RequestSnapshot)
 		}
 	})
 	h.repeatRandomly(h.faults.resign, func() {
 		if p := h.likelyLeader(); p != nil {
 			name := electionName(h.rand.IntN(h.elections))
-			p.input(func() { p.resignElection(name) })
+			p.runInput(func() { p.resignElection(name) })
 		}
 	})
 	h.repeatRandomly(h.faults.endElection, func() {
 		name := electionName(h.rand.IntN(h.elections))
-		if (h.expireIDs || h.noClients) && h.chance(0.3) { // the IDs of clients are not affected
+		if (h.expireIDs || h.noClients) && h.chance(0.3) { // only in runs in which no client needs its request ID
 			c.endAndForget(name)
 			return
 		}
@@ -271,7 +273,7 @@ func (h *harness) partitionNetwork() {
 	case 4:
 		h.cutFor(a, b, d)
 		h.cutFor(b, a, d)
-	case 5: // two halves
+	case 5: // the peers are divided into two halves
 		all := append(slices.Clone(others), a)
 		h.rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, p := range all[:len(all)/2] {

@@ -1,6 +1,7 @@
 package simulation
 
-// Virtual time: events in order, on one goroutine, with randomness from one seed.
+// This file implements virtual time: events are executed in order, on one goroutine, with random
+// numbers from one seed.
 
 import (
 	"container/heap"
@@ -38,8 +39,8 @@ type plan struct {
 	elections     int              // the number of elections
 	changeMembers bool             // the voters change
 	noClients     bool             // no client proposes updates or reads
-	trustAll      bool             // peers do not compare identities
-	syncs         bool             // if it is false, disks report syncs that they have not made
+	trustAll      bool             // reports that peers do not compare identities
+	syncs         bool             // whether disks make the syncs that they report
 	disabled      replica.Disabled // safety checks that are disabled
 	scenario      func(*harness)   // runs instead of random faults
 }
@@ -57,10 +58,10 @@ type harness struct {
 	checker    checker
 	clients    clients
 	lostDisk   *lostDisk
-	recovering bool   // no faults are injected any more
-	hash       uint32 // of everything that has happened
+	recovering bool   // reports that no faults are injected any more
+	hash       uint32 // the hash of everything that has happened
 	steps      int
-	trace      func(format string, args ...any) // nil for no trace
+	trace      func(format string, args ...any) // writes the trace, or nil
 }
 
 type event struct {
@@ -101,8 +102,8 @@ func (h *harness) advance(until time.Duration) {
 	h.now = until
 }
 
-// waitFor lets time pass until ok returns "", and calls it every 10 ms. Otherwise ok returns the reason
-// why the condition is not met.
+// waitFor lets time pass until ok returns "", and calls ok every 10 ms. If the condition is not met, ok
+// must return the reason.
 func (h *harness) waitFor(what string, limit time.Duration, ok func() string) {
 	why := ""
 	for end := h.now + limit; h.now < end; {
@@ -186,7 +187,7 @@ type result struct {
 // runPlan runs a plan. The error is a failure of the cluster.
 func runPlan(t *testing.T, p plan, trace func(string, ...any)) (r result, err error) {
 	t.Helper()
-	cryptotest.SetGlobalRandom(t, p.seed) // the source of the engine's election timeouts
+	cryptotest.SetGlobalRandom(t, p.seed) // the engine derives its election timeouts from this source
 	h := &harness{plan: p, rand: rand.New(rand.NewPCG(p.seed, 0x5eed)), trace: trace}
 	defer func() {
 		switch e := recover().(type) {
@@ -201,7 +202,7 @@ func runPlan(t *testing.T, p plan, trace func(string, ...any)) (r result, err er
 		r = result{h.hash, h.steps, h.checker.counts}
 		for _, p := range h.peers {
 			if p.log != nil {
-				p.log.Close() // fails if its disk has no power
+				p.log.Close() // ignore the error, because Close fails if the disk has no power
 			}
 		}
 	}()

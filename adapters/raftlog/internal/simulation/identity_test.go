@@ -1,6 +1,6 @@
 package simulation
 
-// Peers that must not participate with their data.
+// This file simulates peers that must not participate with the data that they have.
 
 import (
 	"fmt"
@@ -18,12 +18,12 @@ import (
 type identityState struct {
 	instance      string
 	starts        uint64
-	known         identity.Registry // on the disk
-	connected     map[string]bool   // the processes to which this process is connected
-	refusals      identity.Refusals // of this process
-	mustStop      bool              // the peer must stop, because of the fault
-	corrupt       bool              // its history differs from those of the others
-	directoryLost bool              // it has lost its directory by a random fault
+	known         identity.Registry // the registry on the disk
+	connected     map[string]bool   // the processes with which this process has made a handshake
+	refusals      identity.Refusals // the refusals of this process by other peers
+	mustStop      bool              // reports that the peer must stop because of an injected fault
+	corrupt       bool              // reports that its history differs from those of the others
+	directoryLost bool              // reports that a random fault has removed its directory
 }
 
 // startIdentity starts a new process.
@@ -138,7 +138,7 @@ func (p *peer) loseDirectory() {
 	p.known, p.instance, p.starts = identity.Registry{}, fmt.Sprintf("%x", p.h.rand.Uint64()), 0
 }
 
-// directoryLost loses the directory of a peer.
+// directoryLost is the scenario in which a peer loses its directory.
 func directoryLost(h *harness) {
 	h.loseDataWhileAllDown(func(p *peer) {
 		p.loseDirectory()
@@ -146,7 +146,7 @@ func directoryLost(h *harness) {
 	})
 }
 
-// loseVoterDirectory loses the directory of a voter at any time. The other peers recognize that.
+// loseVoterDirectory loses the directory of a voter at any time. The other peers must recognize that.
 func (h *harness) loseVoterDirectory() {
 	l := h.leader()
 	if h.lostDisk != nil || h.clients.changing || l == nil || !l.observed.ready {
@@ -157,7 +157,9 @@ func (h *harness) loseVoterDirectory() {
 	if len(m.Voters) < 3 || m.Joint() || p == l {
 		return
 	}
-	for _, q := range h.peers { // a peer that does not know the voter would not recognize it
+	// All peers must know the voter, because otherwise they would not recognize that its directory is
+	// new.
+	for _, q := range h.peers {
 		if _, known := q.known.Peers[p.ID]; !known && q != p && !q.stopped || q.stopped && m.IsVoter(q.raft) {
 			return
 		}
@@ -171,14 +173,14 @@ func (h *harness) loseVoterDirectory() {
 	p.loseDirectory()
 	if p.isFounder() {
 		p.createFounder(p.seeds)
-	} else if p.createFromSnapshot(l, p.seeds) { // as Open of a node
+	} else if p.createFromSnapshot(l, p.seeds) { // the call of createFromSnapshot does the same as Open of a node
 		p.stopPermanently("the snapshot contains its vote")
 		return
 	}
 	h.schedule(h.duration(time.Millisecond, 50*time.Millisecond), p.start)
 }
 
-// logLost loses the log of a peer.
+// logLost is the scenario in which a peer loses its log.
 func logLost(h *harness) {
 	h.loseDataWhileAllDown(func(p *peer) {
 		p.removeAll(logDir)
@@ -201,8 +203,8 @@ func (p *peer) removeAll(dir string) {
 	}
 }
 
-// loseDataWhileAllDown stops x, lets the other peers acknowledge updates, stops them, and loses the data
-// of v. Then v and x are started: no running peer remembers what v has acknowledged.
+// loseDataWhileAllDown stops x, lets the other peers acknowledge updates, stops them, and loses the
+// data of v. Then it starts v and x, so that no running peer remembers what v has acknowledged.
 func (h *harness) loseDataWhileAllDown(lose func(*peer)) {
 	l, v, x := h.leaderAndOthers()
 	h.advance(h.now + election)
@@ -225,7 +227,8 @@ func (h *harness) loseDataWhileAllDown(lose func(*peer)) {
 	h.replaceVoter(v)
 }
 
-// secondConfiguration starts a peer that founds the cluster with itself as one of the first voters.
+// secondConfiguration is the scenario that starts a peer that founds the cluster with itself as one of
+// the first voters.
 func secondConfiguration(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	d := h.newPeer()
@@ -236,7 +239,7 @@ func secondConfiguration(h *harness) {
 	if d.stopped {
 		return
 	}
-	// Run the majorities of the two configurations, one after the other.
+	// First the majority of one configuration runs, then that of the other one.
 	v.crash()
 	x.crash()
 	h.advance(h.now + 20*election)
@@ -247,7 +250,8 @@ func secondConfiguration(h *harness) {
 	h.advance(h.now + 20*election)
 }
 
-// historyDiffers changes the history of one peer, as if it had applied other entries.
+// historyDiffers is the scenario that changes the history of one peer, as if it had applied other
+// entries.
 func historyDiffers(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	p := []*peer{l, v, x}[h.rand.IntN(3)]
@@ -275,5 +279,5 @@ func (p *peer) recoverFault() {
 	}
 	p.h.checker.counts["diverged"]++
 	p.h.schedule(time.Microsecond, func() { p.stopPermanently(fault.Error()) })
-	p.paused = true // it receives no more inputs
+	p.paused = true // the process receives no more inputs
 }

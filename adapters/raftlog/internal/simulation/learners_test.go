@@ -1,13 +1,13 @@
 package simulation
 
-// Learners that start and stop.
+// This file simulates learners that start and stop.
 
 import "time"
 
-// absentTime is longer than a learner may be silent.
+// absentTime is longer than the time for which a learner may be silent before it is removed.
 const absentTime = 125 * time.Second
 
-// skipTime lets time pass in which nothing happens: the machines do not run, but their clocks do.
+// skipTime lets time pass in which nothing happens: the machines do not run, but their clocks advance.
 func (h *harness) skipTime(d time.Duration) {
 	h.tracef("nothing happens for %v", d)
 	if h.lostDisk != nil {
@@ -74,7 +74,9 @@ func (h *harness) checkLearners() {
 		case !p.learner || p.stopped:
 		case member:
 			returning = p
-		default: // it may know only peers that were stopped: it is started again, with the current voters as seeds
+		default:
+			// The learner may know only peers that were stopped, so it is started again, with the
+			// current voters as seeds.
 			p.crash()
 			p.start()
 		}
@@ -82,7 +84,7 @@ func (h *harness) checkLearners() {
 	if returning != nil {
 		returning.crash()
 	}
-	h.advance(h.now + 3*election) // the engine considers learners active for some time
+	h.advance(h.now + 3*election) // wait, because the engine considers a silent learner active for some time
 	h.skipTime(absentTime)
 	h.waitFor("stopped learners are removed", recoveryLimit, func() string {
 		l := h.leader()

@@ -1,6 +1,6 @@
 package simulation
 
-// Lost disks.
+// This file simulates lost disks.
 
 import (
 	"slices"
@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// lostDisk is a peer that has lost its disk and returns with the same ID. The leader remembers what it
-// has acknowledged, so that it stops. If that leader is lost as well, no peer remembers, which is a
-// limit of the log; then the harness stops the peer before it violates a condition.
+// lostDisk is a peer that has lost its disk and returns with the same ID. The leader remembers what the
+// peer has acknowledged, so that the peer stops. If that leader is lost as well, no peer remembers
+// that, which is a limit of the log; then the harness stops the peer before it violates a condition.
 type lostDisk struct {
 	p, leader *peer
 	term      uint64
@@ -56,7 +56,7 @@ func (h *harness) loseDisk() {
 		p.createFromSnapshot(l, p.seeds)
 	}
 	h.schedule(h.duration(time.Millisecond, 50*time.Millisecond), p.start)
-	h.schedule(election, func() { h.replaceLostDisk(p) }) // after that it could vote
+	h.schedule(election, func() { h.replaceLostDisk(p) }) // stop the peer before it could vote
 }
 
 func (p *peer) isFounder() bool { return slices.Contains(p.seeds, p.Peer) }
@@ -72,7 +72,7 @@ func (h *harness) watchLostDisk(q *peer) {
 	}
 }
 
-// stopLostDisk handles the stop of the peer because of what the leader remembers.
+// stopLostDisk stops the peer because the leader remembers what it has acknowledged.
 func (h *harness) stopLostDisk(p *peer, reason error) {
 	h.tracef("%s: must stop: %v", p.ID, reason)
 	h.checker.counts["lost"]++
@@ -93,7 +93,8 @@ func (h *harness) replaceLostDisk(p *peer) {
 	h.clients.replacePeer(p)
 }
 
-// diskLost loses the disk of a voter while there are no other faults: the voter must stop.
+// diskLost is the scenario that loses the disk of a voter while there are no other faults: the voter
+// must stop.
 func diskLost(h *harness) {
 	h.waitFor("health at the start", recoveryLimit, h.problem)
 	for h.lostDisk == nil {

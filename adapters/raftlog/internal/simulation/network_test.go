@@ -1,13 +1,13 @@
 package simulation
 
-// The network between peers.
+// This file simulates the network between peers.
 
 import (
 	"bytes"
 	"time"
 )
 
-// blocked is a count of cuts with which even frames in flight do not arrive.
+// blocked is a number of cuts that means that even frames in flight do not arrive.
 const blocked = 1 << 20
 
 type pair struct{ from, to string }
@@ -67,14 +67,16 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 		}
 		process, claim := p.process, from.claim()
 		h.schedule(d, func() {
-			if p.hasLostDisk() && p.process != process { // the connection was with the previous process
+			if p.hasLostDisk() && p.process != process {
+				// Drop the frame, because the connection was with the previous process.
 				return
 			}
-			if c := n.cuts[pair{from.ID, to}]; c >= blocked || c > 0 && h.chance(0.8) { // otherwise the frame was in flight when the connection was cut
+			// Some frames arrive although the connection was cut, because they were in flight.
+			if c := n.cuts[pair{from.ID, to}]; c >= blocked || c > 0 && h.chance(0.8) {
 				return
 			}
 			deliver := func() {
-				p.input(func() {
+				p.runInput(func() {
 					if p.connect(from, claim) {
 						p.receive(from.ID, frame)
 					}
@@ -103,11 +105,11 @@ func (h *harness) sendSnapshot(from *peer, to string, index uint64, frame []byte
 	h.schedule(d, func() {
 		if from.process != process || !p.up || p.diskFull || h.net.cuts[pair{from.ID, to}] > 0 {
 			if from.process == process {
-				from.input(func() { from.core.ReportSnapshotSent(to, false) })
+				from.runInput(func() { from.core.ReportSnapshotSent(to, false) })
 			}
 			return
 		}
-		p.input(func() {
+		p.runInput(func() {
 			if !p.connect(from, claim) {
 				return
 			}
@@ -118,7 +120,7 @@ func (h *harness) sendSnapshot(from *peer, to string, index uint64, frame []byte
 			}
 		})
 		if from.process == process {
-			from.input(func() { from.core.ReportSnapshotSent(to, true) })
+			from.runInput(func() { from.core.ReportSnapshotSent(to, true) })
 		}
 	})
 }

@@ -1,6 +1,6 @@
 package simulation
 
-// A peer: its machine, and the process with the core.
+// This file simulates a peer: its machine, and the process with the core.
 
 import (
 	"fmt"
@@ -30,12 +30,12 @@ type peer struct {
 	interrupted     []*core.Write // the Writes in flight when the power failed
 	diskDelay       time.Duration
 	maxIDs          int
-	diskFull        bool // no write completes
-	diskStalled     bool // no write completes
+	diskFull        bool // no write completes, because the disk has no space
+	diskStalled     bool // no write completes, because the disk does not respond
 	waitingForSpace bool // Writes wait for space on the disk
-	stopped         bool // permanently
-	identityState        // its identity, and the identities that it knows
-	learner         bool // it does not become a voter
+	stopped         bool // reports that the peer was stopped permanently
+	identityState        // the peer's identity, and the identities that it knows
+	learner         bool // reports that the peer does not become a voter
 
 	up      bool
 	process int
@@ -45,9 +45,9 @@ type peer struct {
 	core         *core.Core
 	log          *filelog.Log
 	appender     *filelog.Appender
-	writes       []*core.Write     // in flight, in order
+	writes       []*core.Write     // the Writes in flight, in order
 	writing      []*core.Write     // the first of writes, which the disk is writing
-	outcomes     []replica.Outcome // of entries that the core has applied, and that are not checked yet
+	outcomes     []replica.Outcome // the outcomes of entries that the core has applied, and that are not checked yet
 	apply        []core.Apply
 	applying     bool
 	stateMachine stateMachine
@@ -106,7 +106,7 @@ func (p *peer) start() {
 		return
 	}
 	tables.Disabled = h.disabled
-	if l := h.leader(); p.learner && l != nil { // the operator knows the current voters
+	if l := h.leader(); p.learner && l != nil { // the operator configures the current voters
 		p.seeds = l.core.Replica().Members.Membership().Voters
 	}
 	p.outcomes = nil
@@ -128,7 +128,7 @@ func (p *peer) start() {
 	p.handleOutput()
 }
 
-// advanceCore is called about every tick.
+// advanceCore advances the core. It is called about once in each tick.
 func (p *peer) advanceCore() {
 	if p.reserveSpace(); !p.up {
 		return
@@ -137,8 +137,8 @@ func (p *peer) advanceCore() {
 	p.scheduleInput(tick+p.h.duration(0, tick/10), p.advanceCore)
 }
 
-// input calls f for the process: now, or when a paused process continues.
-func (p *peer) input(f func()) {
+// runInput calls f for the process: now, or when a paused process continues.
+func (p *peer) runInput(f func()) {
 	if p.corrupt {
 		defer p.recoverFault()
 	}
@@ -149,7 +149,7 @@ func (p *peer) input(f func()) {
 	default:
 		p.core.SetFreeSpace(p.appender.FreeSpace(), p.waitingForSpace)
 		f()
-		if p.up && !p.h.chance(0.05) { // otherwise with the next input
+		if p.up && !p.h.chance(0.05) { // otherwise the output is handled with the next input
 			p.handleOutput()
 		}
 	}
@@ -160,7 +160,7 @@ func (p *peer) scheduleInput(d time.Duration, f func()) {
 	process := p.process
 	p.h.schedule(d, func() {
 		if p.process == process {
-			p.input(f)
+			p.runInput(f)
 		}
 	})
 }
@@ -194,7 +194,7 @@ func (p *peer) resume() {
 		if each && p.up {
 			p.handleOutput()
 		}
-		if !p.up { // an input has stopped it
+		if !p.up { // an input has stopped the process
 			return
 		}
 	}

@@ -1,6 +1,6 @@
 package simulation
 
-// Conditions that must become true after the faults.
+// This file checks the conditions that must become true after the faults.
 
 import (
 	"fmt"
@@ -28,11 +28,11 @@ func (h *harness) recoverCluster() {
 		p.resume()
 		p.start()
 	}
-	h.advance(h.now + 2*h.net.lateness) // frames in flight arrive
+	h.advance(h.now + 2*h.net.lateness) // wait until the frames in flight have arrived
 	h.waitFor("recovery", recoveryLimit, h.problem)
 	h.checkLearners()
 	h.fillIDs()
-	// The cluster remains healthy.
+	// Check that the cluster remains healthy.
 	l := h.leader()
 	term, holders := l.observed.term, map[string]holder{}
 	for i := range h.elections {
@@ -69,8 +69,8 @@ func (h *harness) recoverCluster() {
 	}
 }
 
-// fillIDs proposes updates until the leader stores its maximum number of IDs and rejects updates. It
-// must accept updates again when time has passed, although no entries are written in between.
+// fillIDs proposes updates until the leader stores its maximum number of IDs and rejects updates. The
+// leader must accept updates again when time has passed, although no entries are written in between.
 func (h *harness) fillIDs() {
 	if h.maxIDs == 0 {
 		return
@@ -100,14 +100,14 @@ func (h *harness) fillIDs() {
 		}
 		return ""
 	})
-	h.clients.clockOffset += 20 * time.Minute // longer than the window, the slack, and the maximum time of an ID in the future
+	h.clients.clockOffset += 20 * time.Minute // a jump of more than the window, the slack, and the maximum time of an ID in the future
 	h.waitFor("space for IDs", recoveryLimit, func() string {
 		if n := l.core.Status().IDs; n > 0 {
 			return fmt.Sprintf("%d are stored", n)
 		}
 		return h.problem()
 	})
-	h.advance(h.now + election) // so that peers receive the wall clocks of others, which have jumped as well
+	h.advance(h.now + election) // time for peers to receive the wall clocks of the others, which have jumped too
 }
 
 // members returns the members according to the leader that were not stopped permanently.
@@ -161,7 +161,7 @@ func (h *harness) problem() string {
 	for i := range h.elections {
 		name := electionName(i)
 		e := state.Elections.Get(name)
-		if e.Ended { // it was restarted, and a delayed request must not end it again
+		if e.Ended { // the election was restarted, and a delayed request must not end it again
 			return name + " is ended"
 		}
 		for _, p := range members {

@@ -1,6 +1,6 @@
 package simulation
 
-// Constructed sequences of faults, which random faults produce rarely.
+// This file contains scenarios: sequences of faults that rarely happen by chance.
 
 import (
 	"testing"
@@ -19,7 +19,8 @@ func scenarioPlan(seed uint64, scenario func(*harness)) plan {
 	}
 }
 
-// waitUntil lets time pass until ok returns true, and calls it very often. It returns false after limit.
+// waitUntil lets time pass until ok returns true, which it calls very often. waitUntil returns false if
+// limit has passed before.
 func (h *harness) waitUntil(limit time.Duration, ok func() bool) bool {
 	for end := h.now + limit; h.now < end; {
 		if ok() {
@@ -69,13 +70,13 @@ func (h *harness) releaseFrames(from, to *peer) {
 	delete(h.net.held, direction)
 }
 
-// waitForLease waits until the leader has just renewed its lease.
+// waitForLease waits until the leader l renews its lease.
 func (h *harness) waitForLease(l *peer) bool {
 	return h.waitUntil(election, func() bool { return l.observed.isLeader && l.observed.lease > l.Now()+election*9/10 })
 }
 
-// voterRestarts lets a follower confirm the leader and restart. Then the leader is partitioned, and the
-// third peer, which has received nothing from the leader for long, requests votes.
+// voterRestarts is the scenario that lets a follower confirm the leader and restart. Then the leader is
+// partitioned, and the third peer, which has received nothing from the leader for long, requests votes.
 func voterRestarts(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	h.block(l, x)
@@ -92,9 +93,9 @@ func voterRestarts(h *harness) {
 	h.advance(h.now + 2*election)
 }
 
-// leaderReceivesNewerTerm lets a peer start a newer term without being elected, while the leader
-// continues with the third peer. Just after the leader has renewed its lease it receives the newer
-// term, steps down, and receives a vote request.
+// leaderReceivesNewerTerm is the scenario that lets a peer start a newer term without being elected,
+// while the leader continues with the third peer. Just after the leader has renewed its lease it
+// receives the newer term, steps down, and receives a vote request.
 func leaderReceivesNewerTerm(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	if !h.raiseTerm(l, v, x) {
@@ -115,8 +116,8 @@ func leaderReceivesNewerTerm(h *harness) {
 }
 
 // followerReceivesNewerTerm lets a peer start a newer term without being elected. A follower requests
-// its vote, then receives messages of the leader again and confirms it. Then it receives the
-// rejection, with the newer term.
+// the vote of that peer, then receives messages of the leader again and confirms the leader. Then the
+// follower receives the rejection, with the newer term.
 func followerReceivesNewerTerm(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	if !h.raiseTerm(l, v, x) {
@@ -213,7 +214,7 @@ func diskStalls(h *harness) {
 	if applied < 20 {
 		h.failf("%d updates are applied while a disk is stalled", applied)
 	}
-	if p.diskStalled = false; h.chance(0.5) { // otherwise the disk continues
+	if p.diskStalled = false; h.chance(0.5) { // crash the peer, or let the disk continue
 		p.crash()
 		p.start()
 		return

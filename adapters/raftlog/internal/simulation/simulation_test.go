@@ -13,7 +13,7 @@ import (
 type runCounts struct {
 	seeds     int
 	faultTime time.Duration
-	replay    int // seeds that run twice
+	replay    int // the number of seeds that run twice
 }
 
 var (

@@ -1,6 +1,6 @@
 package simulation
 
-// The state machine.
+// This file simulates the state machine.
 
 import (
 	"encoding/binary"
@@ -36,7 +36,8 @@ func decodeStateMachine(b []byte) stateMachine {
 	return stateMachine{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}
 }
 
-// applyNow starts the next request to the state machine. It reports whether the core may have output.
+// applyNow starts the next request to the state machine. applyNow reports whether the core may have
+// output after that.
 func (p *peer) applyNow() bool {
 	if p.applying || len(p.apply) == 0 {
 		return false
@@ -118,7 +119,7 @@ func (p *peer) createSnapshot(t *core.CreateSnapshot) {
 		return
 	}
 	p.scheduleInput(p.h.duration(time.Millisecond, 30*time.Millisecond), func() {
-		if t.Index <= p.newest { // a newer one was installed
+		if t.Index <= p.newest { // a newer snapshot was installed in the meantime
 			writer.Abort()
 			p.core.ReportSnapshotFailed()
 			return

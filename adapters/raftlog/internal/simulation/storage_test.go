@@ -1,6 +1,6 @@
 package simulation
 
-// The disk of a peer: the log, the snapshots, crashes and errors.
+// This file simulates the disk of a peer: the log, the snapshots, crashes and errors.
 
 import (
 	"bytes"
@@ -131,7 +131,8 @@ func (p *peer) openDisk() (*replica.State, core.Snapshot, error) {
 	last, err := p.log.LastIndex()
 	p.must(err)
 	if term, err := p.log.Term(m.Index); last < m.Index || err != nil || term != m.Term {
-		// The power failed after a snapshot was installed and before the log was reset.
+		// Reset the log, because the power failed after a snapshot was installed and before the log was
+		// reset.
 		if err := p.log.Reset(m.Index, m.Term); err != nil {
 			p.must(unexpectedError(err))
 			p.log.Close()
@@ -289,7 +290,7 @@ func (p *peer) crash() {
 	}
 	p.h.tracef("%s: crashes", p.ID)
 	p.h.checker.counts["crashes"]++
-	if p.h.chance(0.7) { // in the middle of a Write
+	if p.h.chance(0.7) { // crash in the middle of a Write
 		p.disk.CrashAt(p.disk.Ops() + 1 + p.h.rand.IntN(6))
 		for _, work := range p.writes {
 			if _, err := p.write(work); err != nil {
@@ -307,7 +308,7 @@ func (p *peer) powerOff() {
 	p.up = false
 	p.process++
 	p.disk.CrashAt(p.disk.Ops() + 1)
-	p.log.Close() // which would sync if the disk had power
+	p.log.Close() // Close would sync the log if the disk had power
 	p.log = nil
 	p.disk = p.disk.Crash()
 	p.fs = p.mount()

@@ -1,6 +1,6 @@
 package snapshot
 
-// The format of snapshots:
+// A snapshot file has this format:
 //
 //	"raftsnap", version u32, crc u32, then frames: kind u8, length u32, payload, crc u32
 //	The frames are: one with the metadata, chunks of tables, chunks of data, one end frame
@@ -27,11 +27,11 @@ const (
 	maxChunk      = 64 << 10
 	maxMeta       = 1 << 20
 	fileHeadSize  = len(magic) + 8
-	frameOverhead = 1 + 4 + 4 // size of a frame without its payload
+	frameOverhead = 1 + 4 + 4 // the size of a frame without its payload
 	endSize       = 24
 )
 
-// The kinds of frames, in the order in which they occur.
+// These are the kinds of frames, in the order in which they occur.
 const (
 	kindMeta = iota + 1
 	kindTables
@@ -88,16 +88,16 @@ func decodeMeta(b []byte) (m Meta, ok bool) {
 
 // section is the position of the frames of one kind.
 type section struct {
-	offset int64  // in the file
-	crc    uint32 // of the bytes before the section
-	size   int64  // of all payloads
+	offset int64  // the offset in the file
+	crc    uint32 // the CRC of the bytes before the section
+	size   int64  // the size of all payloads in bytes
 }
 
 // layout describes a snapshot that was read completely.
 type layout struct {
 	meta         Meta
 	tables, data section
-	size         int64 // of the file
+	size         int64 // the size of the file in bytes
 }
 
 // scanner reads a snapshot from the beginning, or the frames of a section. It does not read beyond

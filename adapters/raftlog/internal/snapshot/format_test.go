@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// withChecksums returns a file of the frames in b, each of which is a kind, a length u16 and a
-// payload. Their CRCs are correct, so that the payloads are decoded.
+// withChecksums returns a file of the frames in b, each of which is a kind, a length u16 and a payload.
+// It adds correct CRCs, so that the payloads are decoded.
 func withChecksums(b []byte) []byte {
 	file, crc := appendFileHead(nil)
 	for len(b) >= 3 {
@@ -29,7 +29,7 @@ func withChecksums(b []byte) []byte {
 	return file
 }
 
-// testFrame returns a frame for withChecksums.
+// testFrame returns a frame in the encoding that withChecksums reads.
 func testFrame(kind byte, payload []byte) []byte {
 	return append(binary.LittleEndian.AppendUint16([]byte{kind}, uint16(len(payload))), payload...)
 }
@@ -71,7 +71,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// The test fails if a file whose CRCs are correct and whose frames are invalid is accepted.
+// TestScanner_RejectsInvalidFrames fails if a file whose CRCs are correct and whose frames are invalid
+// is accepted.
 func TestScanner_RejectsInvalidFrames(t *testing.T) {
 	meta, err := metaOf(3).encode()
 	require.NoError(t, err)

@@ -21,11 +21,11 @@ type Reader struct {
 	closed atomic.Bool
 }
 
-// Open opens the newest snapshot in dir. It reads and verifies the whole file. Before, it removes
-// incomplete snapshots that a crash has left; therefore no Writer or Install may be in progress.
-// OpenFile with [Name] in dir does not have this restriction. Errors wrap [io/fs.ErrNotExist] if
-// there is no snapshot, and ErrCorrupt if it is damaged. Then a backup or the snapshot of another
-// peer can be used.
+// Open opens the newest snapshot in dir. It reads and verifies the whole file. It first removes
+// incomplete snapshots that a crash has left; therefore no Writer or Install may be in progress. To
+// read a snapshot while one is, call OpenFile with the file [Name] in dir. Errors wrap
+// [io/fs.ErrNotExist] if there is no snapshot, and ErrCorrupt if it is damaged. Then a backup or the
+// snapshot of another peer can be used.
 func Open(fs disk.FS, dir string) (*Reader, error) {
 	if err := removeTemps(fs, dir); err != nil {
 		return nil, err
@@ -98,8 +98,8 @@ func (r *Reader) Raw() io.ReaderAt { return io.NewSectionReader(r.file, 0, r.lay
 // reader fails with ErrCorrupt instead of returning io.EOF.
 func (r *Reader) Tables() io.Reader { return r.newSection(kindTables, r.layout.tables) }
 
-// Data returns a new reader of the data of the state machine, which behaves as that of Tables.
-// Reading fails after it or r is closed.
+// Data returns a new reader of the data of the state machine. If the file was damaged after it was
+// opened, it fails with ErrCorrupt instead of returning io.EOF. Reading fails after it or r is closed.
 func (r *Reader) Data() io.ReadCloser { return r.newSection(kindData, r.layout.data) }
 
 // Close closes the file. Further calls do nothing.
@@ -121,7 +121,7 @@ func (r *Reader) newSection(kind byte, s section) *sectionReader {
 type sectionReader struct {
 	scanner *scanner
 	kind    byte
-	left    int64 // bytes of the chunks that were not read
+	left    int64 // the bytes of the chunks that were not read yet
 	chunk   []byte
 	name    string
 	err     error

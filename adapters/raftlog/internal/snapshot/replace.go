@@ -27,7 +27,7 @@ func Install(fs disk.FS, dir string, from io.Reader) (*Reader, error) {
 	}
 	if err != nil {
 		f.Close()
-		fs.Remove(name) // if this fails, Open removes it
+		fs.Remove(name) // if the removal fails, Open removes the file later
 		return nil, fmt.Errorf("snapshot: install in %s: %w", dir, err)
 	}
 	return &Reader{layout: l, file: f, name: path.Join(dir, Name)}, nil
@@ -41,7 +41,7 @@ func receiveFile(fs disk.FS, dir string, f disk.File, from io.Reader) (layout, e
 	if err != nil {
 		return layout{}, err
 	}
-	// Reject it before the data is received.
+	// Reject an older or foreign snapshot before its data is received.
 	if _, err := checkReplaceable(fs, dir, m); err != nil {
 		return layout{}, err
 	}
@@ -55,11 +55,11 @@ func receiveFile(fs disk.FS, dir string, f disk.File, from io.Reader) (layout, e
 	return l, f.Sync()
 }
 
-// InstallFile is the same as Install for a file on the same disk, which another program has
-// written. The file is renamed. After an error the file still exists, unless the error concerns the
-// durability of the change.
+// InstallFile makes a snapshot file on the same disk, which another program has written, the newest one
+// in dir. It verifies and replaces as Install does, but renames the file. After an error the file still
+// exists, unless the error concerns the durability of the change.
 func InstallFile(fs disk.FS, dir, name string) (*Reader, error) {
-	f, err := fs.Open(name) // for writing, which Sync requires
+	f, err := fs.Open(name) // open it for writing, which Sync requires
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: install %s: %w", name, err)
 	}
@@ -86,7 +86,7 @@ func InstallFile(fs disk.FS, dir, name string) (*Reader, error) {
 // currentSnapshot describes the snapshot that will be replaced.
 type currentSnapshot struct {
 	exists bool
-	meta   Meta // zero if it is not readable
+	meta   Meta // the metadata; zero if the snapshot is not readable
 }
 
 // checkReplaceable returns an error if a snapshot must not replace the current one in dir.
@@ -107,15 +107,15 @@ func checkReplaceable(fsys disk.FS, dir string, m Meta) (currentSnapshot, error)
 	old, err := newScanner(f, size, section{}).readMeta()
 	switch {
 	case errors.Is(err, ErrCorrupt):
-		// The damaged one is kept as a backup.
+		// The damaged snapshot is kept as a backup.
 		return currentSnapshot{exists: true}, nil
 	case err != nil:
 		return currentSnapshot{}, fmt.Errorf("read the current snapshot %s: %w", name, err)
 	case old.Cluster != m.Cluster:
-		return currentSnapshot{}, fmt.Errorf("%w: the new one is of cluster %q, and %s of %q: move that file away if it does not belong here",
+		return currentSnapshot{}, fmt.Errorf("%w: the new snapshot is of cluster %q, and %s is of cluster %q: move that file away if it does not belong here",
 			ErrOtherCluster, m.Cluster, name, old.Cluster)
 	case old.Index > m.Index:
-		return currentSnapshot{}, fmt.Errorf("%w: index %d, not %d", ErrOlder, m.Index, old.Index)
+		return currentSnapshot{}, fmt.Errorf("%w: the new snapshot has index %d, and the current one %d", ErrOlder, m.Index, old.Index)
 	}
 	return currentSnapshot{exists: true, meta: old}, nil
 }
@@ -140,8 +140,8 @@ func replaceCurrent(fs disk.FS, dir, name string, m Meta) error {
 	return nil
 }
 
-// backUp gives the current snapshot a second name, which contains the time when it was created. If
-// that is unknown, it is the time when the new snapshot was created.
+// backUp gives the current snapshot a second name, which contains the time when it was created. If that
+// time is unknown, the name contains the time when the new snapshot was created.
 func backUp(fsys disk.FS, dir string, old, m Meta) error {
 	created := old.Created
 	if old.Index == 0 {
@@ -156,7 +156,8 @@ func backUp(fsys disk.FS, dir string, old, m Meta) error {
 		if err != nil {
 			return err
 		}
-		// Otherwise a power failure could undo the link and not the rename that follows.
+		// Sync here, because a power failure could otherwise undo the link and keep the rename that
+		// follows.
 		return fsys.SyncDir(dir)
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	contentSize = 66_000 // more than one chunk
+	contentSize = 66_000 // the content has more than one chunk
 	oldIndex    = 5
 	newIndex    = 6
 )
@@ -102,7 +102,7 @@ func failEveryOperation(t *testing.T, arm func(*testenv.Disk, int), check func(t
 					before := d.Ops()
 					arm(d, before+n)
 					err := replacement(t, d, file)
-					last := d.Ops() < before+n // the replacement has fewer operations
+					last := d.Ops() < before+n // the replacement has fewer operations than n
 					if last {
 						require.NoError(t, err)
 					} else {
@@ -129,7 +129,7 @@ func TestReplace_CrashAtEveryOperation(t *testing.T) {
 			if outcome%5 > 0 {
 				continue
 			}
-			// The next snapshot can be written.
+			// The next snapshot can be written after the crash.
 			require.NoError(t, writeSnapshot(found, newIndex+1, contentSize))
 			require.EqualValues(t, newIndex+1, requireIndex(t, found, contentSize))
 			if hadOld {
@@ -204,7 +204,8 @@ func TestInstall_DoesNotReadBeyondTheSnapshot(t *testing.T) {
 	require.Equal(t, "next", string(rest))
 }
 
-// A damaged snapshot can be replaced. It is kept as a backup.
+// TestInstall_ReplacesDamagedSnapshot fails if a damaged snapshot cannot be replaced, or is not kept as
+// a backup.
 func TestInstall_ReplacesDamagedSnapshot(t *testing.T) {
 	d := newDisk(t, 0)
 	createFile(t, d, "data/snap", []byte("damaged"))

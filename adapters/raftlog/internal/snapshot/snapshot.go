@@ -25,7 +25,7 @@ type Meta struct {
 	// Index and Term are the index and the term of the last entry that the snapshot contains.
 	// Index is not 0.
 	Index, Term uint64
-	// Conf is the configuration at that index. nil is the same as an empty one.
+	// Conf is the configuration at that index. A nil Conf means an empty configuration.
 	Conf *raftpb.ConfState
 	// Created is the time when the snapshot was created, by the clock of the leader or of this
 	// peer. It is a part of the name of the backup. Its location and its monotonic reading are

@@ -27,7 +27,7 @@ type Writer struct {
 	offset     int64
 	crc        uint32
 	kind       byte
-	chunk      []byte // bytes of that kind that are not written yet
+	chunk      []byte // the payload of the current kind that is not written yet
 	buffer     []byte // the frame that is being written
 	tablesSize int64
 	dataSize   int64
@@ -181,7 +181,7 @@ func (w *Writer) Commit() error {
 		err = replaceCurrent(w.fs, w.dir, w.name, w.meta)
 	}
 	if err != nil {
-		w.fs.Remove(w.name) // fails if the file was renamed; if it fails otherwise, Open removes the file
+		w.fs.Remove(w.name) // ignore the error: the file was renamed, or Open removes it later
 	}
 	return err
 }

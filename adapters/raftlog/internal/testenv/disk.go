@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	// ErrCrashed is returned by all operations after a crash. [Disk.Crash] returns the disk as
-	// it is afterwards.
+	// ErrCrashed is returned by all operations after a crash. [Disk.Crash] returns the disk as it is
+	// after the crash.
 	ErrCrashed = errors.New("testenv: power has failed")
 	// ErrIO is returned by an operation that FailAt or FailReadAt makes fail.
 	ErrIO = errors.New("testenv: input/output error")
@@ -33,7 +33,7 @@ type Disk struct {
 	mu         sync.Mutex
 	random     *rand.Rand
 	root       *node
-	pending    []dirChange // changes that are not durable, in order
+	pending    []dirChange // changes of directories that are not durable, in order
 	locks      map[string]bool
 	ops        int
 	reads      int
@@ -57,8 +57,8 @@ type node struct {
 	syncFailed      bool
 }
 
-// dirChange is a change of directories that is not durable yet: child loses its old name in from,
-// gets a new name in to, or both.
+// dirChange is a change of directories that is not durable yet: child loses its name in the directory
+// from, gets a name in the directory to, or both.
 type dirChange struct {
 	child            *node
 	from, to         *node
@@ -68,8 +68,8 @@ type dirChange struct {
 // fileWrite is a change of a file that is not durable yet.
 type fileWrite struct {
 	data   []byte // nil if only the length changes
-	offset int64  // of the data, or the new length
-	extend bool   // the length does not decrease
+	offset int64  // the offset of the data, or the new length
+	extend bool   // reports that the length does not decrease
 }
 
 // NewDisk returns an empty disk. Its random source has this seed. The disk and its copies after crashes
@@ -103,7 +103,7 @@ func (d *Disk) Reads() int {
 // operation fails.
 func (d *Disk) FailAt(n int) { d.FailWith(n, ErrIO) }
 
-// FailWith is the same as FailAt, with another error.
+// FailWith makes an operation fail like FailAt, but with err instead of ErrIO.
 func (d *Disk) FailWith(n int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,8 +135,8 @@ func (d *Disk) SetSpace(bytes int64) {
 	d.space = bytes
 }
 
-// countOperation counts an operation. The operation must return the error, if there is one. If
-// crash is true, the operation must be executed nevertheless: it may survive. d.mu is held.
+// countOperation counts an operation. The operation must return the error, if there is one. If crash is
+// true, it must be executed nevertheless, because its change may survive. d.mu is held.
 func (d *Disk) countOperation() (crash bool, err error) {
 	if d.crashed {
 		return false, ErrCrashed
@@ -179,7 +179,7 @@ func (d *Disk) lookUp(name string) *node {
 	return n
 }
 
-// locate returns the directory that contains a name, and the last element of the name.
+// locate returns the directory that contains the named file, and the last element of the name.
 func (d *Disk) locate(op, name string) (*node, string, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return nil, "", pathError(op, name, fs.ErrInvalid)
@@ -309,7 +309,7 @@ func (d *Disk) moveName(op, from, to string, rename bool) error {
 	case n == nil:
 		return pathError(op, from, fs.ErrNotExist)
 	case n.live != nil:
-		return pathError(op, from, syscall.EISDIR) // logs move only files
+		return pathError(op, from, syscall.EISDIR) // only files can be renamed, because a log renames nothing else
 	case !rename && tdir.live[tbase] != nil:
 		return pathError(op, to, fs.ErrExist)
 	case tdir.live[tbase] != nil && tdir.live[tbase].live != nil:
@@ -380,7 +380,7 @@ func (d *Disk) SyncDir(dir string) error {
 	if n == nil || n.live == nil {
 		return pathError("sync", dir, fs.ErrNotExist)
 	}
-	// Earlier changes of the same file in other directories become durable as well.
+	// Earlier changes of the same files in other directories become durable as well.
 	moved := map[*node]bool{}
 	due := make([]bool, len(d.pending))
 	for i, c := range slices.Backward(d.pending) {

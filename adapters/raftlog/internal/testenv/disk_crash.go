@@ -8,9 +8,9 @@ import (
 // sector is the size in bytes of the parts of a write that survive a crash separately.
 const sector = 512
 
-// Crash returns the disk as it is after a crash: the random source decides which changes that were
-// not durable have survived. No lock is held, and no failure is configured. d must not be used any
-// more, except that another call of Crash returns another possible outcome.
+// Crash returns the disk as it is after a crash: the random source decides which changes that were not
+// durable have survived. No lock is held, and no failure is configured. After Crash, d must not be
+// used, except to call Crash again, which returns another possible outcome.
 func (d *Disk) Crash() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -45,7 +45,7 @@ type Network struct {
 	mu         sync.Mutex
 	listeners  map[string]*listener
 	conditions map[direction]condition
-	conns      map[*conn]struct{} // both ends of each
+	conns      map[*conn]struct{} // both ends of each connection
 	changed    chan struct{}      // closed and replaced with every change of conditions
 }
 
@@ -118,7 +118,7 @@ func (n *Network) newConn(ctx context.Context, l *listener, there, back directio
 	select {
 	case l.incoming <- far:
 		select {
-		case <-l.closed: // Close may not have found this connection
+		case <-l.closed: // close the connection, which Close of the listener may not have found
 			far.Close()
 		default:
 		}
@@ -149,8 +149,8 @@ func (n *Network) CutBoth(a, b string) { n.Cut(a, b); n.Cut(b, a) }
 // HealBoth restores both directions.
 func (n *Network) HealBoth(a, b string) { n.Heal(a, b); n.Heal(b, a) }
 
-// Delay sets the time that data needs from one address to another. It does not concern data that was
-// written before. The order of the data does not change.
+// Delay sets the time that data needs from one address to another. The time does not apply to data that
+// was written before. The order of the data does not change.
 func (n *Network) Delay(from, to string, d time.Duration) {
 	n.changeCondition(from, to, func(c *condition) { c.delay = d })
 }

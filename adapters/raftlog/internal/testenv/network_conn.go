@@ -49,7 +49,7 @@ func (c *conn) Close() error {
 // chunk is data that was written together.
 type chunk struct {
 	data    []byte
-	arrival time.Time // the time from which it can be read
+	arrival time.Time // the time from which the data can be read
 }
 
 // stream is one direction of a connection.
@@ -61,7 +61,7 @@ type stream struct {
 	changed       chan struct{} // closed and replaced with every change
 	chunks        []chunk
 	size          int
-	lastArrival   time.Time // of the last chunk
+	lastArrival   time.Time // the arrival of the last chunk
 	readerGone    bool
 	writerGone    bool
 	broken        bool
@@ -129,7 +129,7 @@ func isPast(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().
 
 func (s *stream) readBytes(p []byte) (int, error) {
 	for {
-		// The channel is read before the stream, so that no change is missed.
+		// Get the conditions of the network before looking at the stream, so that no change is missed.
 		now, conditions := s.network.conditionOf(s.direction)
 		s.mu.Lock()
 		switch {
@@ -191,7 +191,7 @@ func (s *stream) writeBytes(p []byte) (written int, err error) {
 			err = net.ErrClosed
 		case s.broken:
 			err = syscall.ECONNRESET
-		case s.readerGone && !reverse.cut: // otherwise the close has not been received
+		case s.readerGone && !reverse.cut: // while the reverse direction is cut, the writer has not received the close
 			err = syscall.EPIPE
 		case isPast(s.writeDeadline):
 			err = os.ErrDeadlineExceeded

@@ -204,7 +204,7 @@ func TestDial_WaitsWhileCut(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, time.Minute+time.Second, time.Since(start))
 
-		require.NoError(t, l.Close()) // the connection was not accepted
+		require.NoError(t, l.Close()) // the listener closes the connection, which was not accepted
 		n.Delay("b", "a", 0)
 		_, err = c.Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF)

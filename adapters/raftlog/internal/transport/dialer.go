@@ -15,7 +15,7 @@ type dialer struct {
 	peer     *peer
 	cancel   context.CancelFunc
 	retryNow chan struct{} // ends a pause
-	addr     string        // of the session peer.dialed
+	addr     string        // the address of the session peer.dialed
 }
 
 // startDialer starts the dialer of a peer. t.mu is held.
@@ -29,8 +29,8 @@ func (t *Transport) startDialer(p *peer) {
 	})
 }
 
-// stopDialer stops the dialer of a peer. If drain is true, its session ends after the queues are sent.
-// Otherwise it returns the session, which the caller must close. t.mu is held.
+// stopDialer stops the dialer of a peer. If drain is true, the session of the dialer ends after the
+// queues are sent. Otherwise stopDialer returns the session, which the caller must close. t.mu is held.
 func (t *Transport) stopDialer(p *peer, drain bool) *session {
 	if p.dialer == nil {
 		return nil
@@ -70,14 +70,14 @@ func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 			clear(reports)
 			t.serveDialed(d, conn, addr)
 			select {
-			case <-d.retryNow: // was sent before this connection was established
+			case <-d.retryNow: // drop a request that was sent before this connection was established
 			default:
 			}
 		} else if i++; ctx.Err() == nil && reports.ShouldReport(addr, err) {
 			t.cfg.Log.Warn("cannot connect to peer", "remote", d.peer.id, "addr", addr, "err", err)
 		}
 		if err != nil && i%len(addrs) != 0 {
-			continue // with the next address
+			continue // try the next address
 		}
 		timer := time.NewTimer(pause/2 + time.Duration(t.cfg.Rand()*float64(pause/2)))
 		select {
@@ -99,7 +99,8 @@ func (t *Transport) serveDialed(d *dialer, conn *link.Conn, addr string) {
 	}
 	t.mu.Lock()
 	if d.peer.dialer != d || d.peer.dialed != nil || d.peer.isOtherProcess(conn.Remote().Claim) {
-		// The peer was removed or has moved, or an earlier connection exists.
+		// Close the connection, because the peer was removed or has moved, or an earlier connection
+		// exists.
 		t.mu.Unlock()
 		t.closeTracked(conn)
 		return

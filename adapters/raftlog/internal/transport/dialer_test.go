@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// A partition is detected although no error is returned, and the connection is restored afterwards.
+// TestDialer_ReconnectsAfterPartition fails if a peer does not detect a partition, which causes no
+// error, or does not restore the connection afterwards.
 func TestDialer_ReconnectsAfterPartition(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", peersOf("a"))
@@ -145,8 +146,9 @@ func TestDialer_TwoAddresses(t *testing.T) {
 	})
 }
 
-// TestListen_BeforeRun fails if a process waits for a handshake with a peer that has not started yet.
-func TestListen_BeforeRun(t *testing.T) {
+// TestListen_AcceptsHandshakesBeforeRun fails if a process waits for a handshake with a peer that has
+// not started yet.
+func TestListen_AcceptsHandshakesBeforeRun(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		l, err := h.network.Listen("b:7")
 		require.NoError(t, err)

@@ -11,8 +11,7 @@ import (
 )
 
 // maxPending is the maximum number of concurrent handshakes. If there are more, the oldest one is
-// cancelled: a handshake takes a short time, and processes that do not complete it must not prevent
-// other connections.
+// cancelled, because processes that do not complete the handshake must not prevent other connections.
 const maxPending = 256
 
 // errOtherProcess rejects a second process with the ID of a connected one. A peer cannot determine which
@@ -141,7 +140,7 @@ func (t *Transport) servePeer(c *link.Conn) {
 	from := c.Remote()
 	t.mu.Lock()
 	p := t.ensurePeer(from.ID)
-	if p.isOtherProcess(from.Claim) { // both handshakes took place at the same time
+	if p.isOtherProcess(from.Claim) { // another process was connected while this handshake took place
 		t.mu.Unlock()
 		t.closeTracked(c)
 		return
@@ -154,14 +153,14 @@ func (t *Transport) servePeer(c *link.Conn) {
 		p.sender = s
 	}
 	if p.dialer != nil && p.dialed == nil {
-		signal(p.dialer.retryNow) // the peer is reachable
+		signal(p.dialer.retryNow) // dial the peer now, because it is reachable
 	}
 	t.mu.Unlock()
 	if old != nil {
 		old.close()
 	}
 	if replaced {
-		t.unreachable.put(p.id) // frames of the replaced session may be lost
+		t.unreachable.put(p.id) // frames that the replaced session has sent may be lost
 	}
 	t.cfg.Log.Info("peer connected", "remote", from.ID, "from", c.RemoteAddr().String())
 	err := s.serve()

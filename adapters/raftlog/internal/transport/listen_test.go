@@ -54,7 +54,7 @@ func TestListen_RejectedPeer(t *testing.T) {
 // change between its handshake and the first frame, or another connection is closed.
 func TestCheckPeers(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
-		var calls, rejectFrom atomic.Int32 // of Accepts for peer a
+		var calls, rejectFrom atomic.Int32 // calls is the number of calls of Accepts for peer a
 		rejectFrom.Store(1000)
 		b := h.startPeer("b", nil, func(c *Config) {
 			c.Accepts = func(h link.Hello) error {
@@ -82,7 +82,8 @@ func TestCheckPeers(t *testing.T) {
 		rejectFrom.Store(0)
 		b.CheckPeers()
 		requireClosed(a)
-		rejectFrom.Store(calls.Load() + 2) // the handshake is the next call
+		// Accept the handshake, which is the next call, and reject the connection after that.
+		rejectFrom.Store(calls.Load() + 2)
 		requireClosed(connect("a"))
 		requireReceipt(t, b, other, "there")
 	})
@@ -125,7 +126,8 @@ func TestListen_ClientsAndSnapshots(t *testing.T) {
 	})
 }
 
-// Many connections that send nothing do not prevent other connections.
+// TestListen_LimitsPendingHandshakes fails if many connections that send nothing prevent other
+// connections.
 func TestListen_LimitsPendingHandshakes(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		b := h.startPeer("b", nil)
@@ -176,15 +178,15 @@ func TestListen_RetriesAfterErrors(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.startPeer("b", nil, func(c *Config) { c.Listener = &brokenListener{c.Listener, 5} })
 		c, err := h.dialAs("a", "b", link.PurposeClient)
-		require.ErrorIs(t, err, api.ErrRefused) // after it was accepted
+		require.ErrorIs(t, err, api.ErrRefused) // the peer was accepted at first, and rejected afterwards
 		require.Nil(t, c)
 		require.Equal(t, 1, h.logs["b"].count("too many open files"))
 	})
 }
 
-// TestSecrets_Removed fails if a connection remains although its secret is not valid any more, or if other
-// connections are closed.
-func TestSecrets_Removed(t *testing.T) {
+// TestSecrets_RemovedSecretClosesConnections fails if a connection remains although its secret is not
+// valid any more, or if other connections are closed.
+func TestSecrets_RemovedSecretClosesConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var current atomic.Pointer[api.Secrets]
 		current.Store(&api.Secrets{Peers: [][]byte{[]byte("of peers")}, Clients: [][]byte{[]byte("old"), []byte("new")}})

@@ -17,8 +17,8 @@ const reportInterval = time.Minute
 // maxReporters is the maximum number of keys that are remembered.
 const maxReporters = 256
 
-// ShouldReport reports whether err differs from the last error of the key, or whether that was
-// reported long ago.
+// ShouldReport reports whether err differs from the last error of the key, or whether the last error
+// was reported more than reportInterval ago.
 func (r Reporters) ShouldReport(key string, err error) bool {
 	now := time.Now()
 	last, found := r[key]

@@ -15,7 +15,7 @@ func TestMailbox_DeliversEachIDOnce(t *testing.T) {
 	id, ok := m.next()
 	require.True(t, ok)
 	require.Equal(t, "a", id)
-	m.put("a") // during the delivery, so it is delivered again
+	m.put("a") // a is being delivered, so it is delivered again
 	for _, want := range []string{"b", "a"} {
 		id, _ = m.next()
 		require.Equal(t, want, id)

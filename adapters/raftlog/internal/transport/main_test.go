@@ -45,7 +45,7 @@ type harness struct {
 	t       *testing.T
 	network *testenv.Network
 	peers   []*Transport
-	logs    map[string]*logRecord // by the IDs of the peers
+	logs    map[string]*logRecord // the logs by the IDs of the peers
 }
 
 // runInBubble calls test in fake time, and closes all peers afterwards.

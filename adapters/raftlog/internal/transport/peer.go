@@ -6,7 +6,8 @@ const (
 	// queueFrames and queueBytes are the limits of each queue of a peer.
 	queueFrames = 4096
 	queueBytes  = 64 << 20
-	// batchBytes is the size of other frames after which urgent frames are sent.
+	// batchBytes is the size of the frames that are not urgent after which newer urgent frames are
+	// sent.
 	batchBytes = 64 << 10
 )
 
@@ -49,7 +50,7 @@ type peer struct {
 	id       string
 	addrs    []string // empty if SetPeers does not contain the peer
 	dialer   *dialer  // nil if addrs is empty or the transport does not run
-	err      error    // of the last attempt to connect, or nil
+	err      error    // the error of the last attempt to connect, or nil
 	dialed   *session // the connection to one of addrs, or nil
 	accepted *session // the connection that the peer has established, or nil
 	// sender is the session that sends frames: the older one of dialed and accepted. It does

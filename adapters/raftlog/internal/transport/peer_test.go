@@ -45,7 +45,8 @@ func TestPeer_EnqueueDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// Each queue is limited in number and in size.
+// TestPeer_QueuesAreLimited fails if a queue is not limited in the number and in the size of its
+// frames.
 func TestPeer_QueuesAreLimited(t *testing.T) {
 	for name, c := range map[string]struct{ size, least, most int }{
 		"number": {16, queueFrames, queueFrames + 4*batchBytes/16},
@@ -84,7 +85,7 @@ func TestPeer_DroppedFrameIsReported(t *testing.T) {
 		requireUnreachable(t, a, "b")
 		require.False(t, a.Send("z", true, []byte("x")), "the peer is unknown")
 		for id := range a.Unreachable() {
-			if id == "z" { // b may be reported again
+			if id == "z" { // ignore b, which may be reported again
 				break
 			}
 		}

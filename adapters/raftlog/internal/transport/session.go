@@ -15,7 +15,7 @@ type session struct {
 	wake      chan struct{}
 	done      chan struct{}
 	once      sync.Once
-	draining  bool // it ends when the queues are empty; guarded by Transport.mu
+	draining  bool // the session ends when the queues are empty; guarded by Transport.mu
 }
 
 func (t *Transport) newSession(p *peer, conn *link.Conn) *session {
@@ -72,7 +72,8 @@ func (t *Transport) CheckPeers() {
 
 // serve receives and sends frames until the session ends. It returns the reason.
 func (s *session) serve() error {
-	s.checkAccepted() // CheckPeers may have been called after the handshake and before the session was known
+	// CheckPeers may have run after the handshake and before the session was known: check again.
+	s.checkAccepted()
 	s.conn.SetTimeouts(readTimeout, writeTimeout)
 	var writer sync.WaitGroup
 	var writeErr error
@@ -104,7 +105,7 @@ func (s *session) receiveFrames() error {
 			return err
 		}
 		if len(data) == 0 {
-			continue // a keepalive
+			continue // an empty frame only keeps the connection alive
 		}
 		if refused := decodeRefusal(data); refused != nil {
 			if s.transport.cfg.OnRefused != nil {

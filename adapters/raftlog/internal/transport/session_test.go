@@ -33,8 +33,8 @@ func TestSession_FramesAreInOrder(t *testing.T) {
 	})
 }
 
-// A heartbeat does not wait for 10 MB of queued entries, but only for the data that was written to
-// the connection before.
+// TestSession_UrgentFrameOvertakes fails if a heartbeat waits for 10 MB of queued entries. It waits
+// only for the data that was written to the connection before.
 func TestSession_UrgentFrameOvertakes(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
@@ -62,7 +62,8 @@ func TestSession_UrgentFrameOvertakes(t *testing.T) {
 	})
 }
 
-// A peer that is not in SetPeers can connect, and receives replies on its connection.
+// TestSession_UnknownPeer fails if a peer that is not in SetPeers cannot connect, or receives no
+// replies on its connection.
 func TestSession_UnknownPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
@@ -79,9 +80,9 @@ func TestSession_UnknownPeer(t *testing.T) {
 	})
 }
 
-// A session that was replaced ends after its peer was removed and has connected again. The test
-// fails if the peer is removed once more, so that frames for it are dropped.
-func TestSession_ReplacedEndsLate(t *testing.T) {
+// TestSession_LateEndOfReplacedKeepsNewPeer fails if a replaced session that ends after its peer was
+// removed and has connected again removes the peer once more, so that frames for it are dropped.
+func TestSession_LateEndOfReplacedKeepsNewPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
 		b := h.startPeer("b", nil, func(c *Config) { c.OnRefused = func(string, *link.RefusedError) { <-release } })
@@ -93,9 +94,10 @@ func TestSession_ReplacedEndsLate(t *testing.T) {
 		}
 		late := connect()
 		defer late.Close()
-		require.NoError(t, late.WriteFrame([]byte{refusalFrame, byte(link.ReasonRunning)})) // its session blocks in OnRefused
+		// The session of late blocks in OnRefused.
+		require.NoError(t, late.WriteFrame([]byte{refusalFrame, byte(link.ReasonRunning)}))
 		waitIdle()
-		require.NoError(t, connect().Close()) // replaces it
+		require.NoError(t, connect().Close()) // a new connection replaces late
 		waitIdle()
 		require.Empty(t, b.peers)
 		requireUnreachable(t, b, "a")
@@ -108,8 +110,8 @@ func TestSession_ReplacedEndsLate(t *testing.T) {
 	})
 }
 
-// If a peer does not read, frames for it are dropped. Send does not block, and frames to and from other
-// peers are not affected.
+// TestSession_PeerThatDoesNotRead fails if a peer that does not read blocks Send, or affects frames to
+// and from other peers. Frames for it are dropped.
 func TestSession_PeerThatDoesNotRead(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b", "c")), h.startPeer("b", peersOf("a"))
@@ -137,7 +139,7 @@ func TestSession_PeerThatDoesNotRead(t *testing.T) {
 		time.Sleep(writeTimeout + time.Second)
 		require.NotZero(t, h.logs["a"].count("peer ended"))
 		requireUnreachable(t, a, "b")
-		// When b reads again, frames are sent again.
+		// Frames are sent again when b reads again.
 		go func() {
 			for range b.Received() {
 			}

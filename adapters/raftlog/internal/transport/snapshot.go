@@ -23,7 +23,7 @@ const (
 	answerTimeout = time.Minute
 	answerRate    = 4 << 20
 	// maxHeader is the maximum size of the first frame of a snapshot, which must arrive within
-	// headerTimeout, and that of the other frames.
+	// headerTimeout, and snapshotChunk is that of the other frames.
 	maxHeader     = 1 << 20
 	headerTimeout = 5 * time.Second
 	// maxRefusal is the maximum length of the reason for which a snapshot is rejected.
@@ -45,7 +45,7 @@ func (t *Transport) Snapshot(ctx context.Context, to string, header []byte, size
 		return api.ErrClosed
 	case p == nil || len(p.addrs) == 0 || size < 0:
 		t.mu.Unlock()
-		return fmt.Errorf("%w: a snapshot of %d bytes for peer %q: its address is not known, or the size is wrong",
+		return fmt.Errorf("%w: send a snapshot of %d bytes to peer %q: the peer has no known address, or the size is negative",
 			api.ErrInvalid, size, to)
 	}
 	addr := p.addrs[0]
@@ -68,7 +68,7 @@ func (t *Transport) Snapshot(ctx context.Context, to string, header []byte, size
 	case t.ctx.Err() != nil: // the connection was closed before ctx was cancelled
 		err = api.ErrClosed
 	}
-	return fmt.Errorf("raftlog: sending a snapshot to peer %q: %w", to, err)
+	return fmt.Errorf("raftlog: send a snapshot to peer %q: %w", to, err)
 }
 
 // sendSnapshot sends a snapshot until ctx is done.
@@ -129,10 +129,10 @@ func ReceiveSnapshot(conn *link.Conn) (*Incoming, error) {
 	conn.SetTimeouts(headerTimeout, writeTimeout)
 	first, err := conn.ReadFrame()
 	if err != nil {
-		return nil, fmt.Errorf("raftlog: receiving a snapshot: %w", err)
+		return nil, fmt.Errorf("raftlog: receive a snapshot: %w", err)
 	}
 	if len(first) < 8 || first[0] > 127 {
-		return nil, errors.New("raftlog: receiving a snapshot: the first frame is invalid")
+		return nil, errors.New("raftlog: receive a snapshot: the first frame is invalid")
 	}
 	conn.SetTimeouts(snapshotTimeout, writeTimeout)
 	size := int64(binary.BigEndian.Uint64(first))
@@ -153,7 +153,7 @@ func (i *Incoming) Read(p []byte) (int, error) {
 		case err != nil:
 			return 0, err
 		case len(frame) == 0 || int64(len(frame)) > i.remaining:
-			return 0, fmt.Errorf("raftlog: receiving a snapshot: a frame of %d bytes, but %d bytes remain", len(frame), i.remaining)
+			return 0, fmt.Errorf("raftlog: receive a snapshot: a frame has %d bytes, but only %d bytes remain", len(frame), i.remaining)
 		}
 		i.unread = frame
 	}
@@ -176,7 +176,7 @@ func (i *Incoming) Finish(err error) error {
 		text = err.Error()
 		text = "refused: " + text[:min(len(text), maxRefusal)]
 	case i.remaining > 0:
-		return fmt.Errorf("raftlog: receiving a snapshot: finished %d bytes before its end", i.remaining)
+		return fmt.Errorf("raftlog: receive a snapshot: Finish was called before the last %d bytes were read", i.remaining)
 	}
 	return i.conn.WriteFrame([]byte(text))
 }

@@ -55,14 +55,14 @@ type Config struct {
 	Listener net.Listener
 	// Dial connects to the address of a peer. It must return when ctx is done.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Log receives the events of connections. By default they are discarded.
+	// Log receives the events of connections. If it is nil, the messages are discarded.
 	Log *slog.Logger
 	// OnClient is called with each connection of a client, in a separate goroutine. It owns the
 	// connection until it returns. Close closes the connection and waits for OnClient. If
 	// OnClient is nil, such connections are rejected.
 	OnClient func(*link.Conn)
-	// OnSnapshot is the same for connections on which a peer sends a snapshot. It should call
-	// ReceiveSnapshot first.
+	// OnSnapshot is called, like OnClient, with each connection on which a peer sends a snapshot. It
+	// should call ReceiveSnapshot first.
 	OnSnapshot func(*link.Conn)
 	// Accepts decides whether a connection is accepted. It is called for processes that have
 	// connected to this one, and for peers to which this one has connected. If it returns an
@@ -94,12 +94,12 @@ type Transport struct {
 	closed      chan struct{} // closed when Close has completed
 
 	mu        sync.Mutex
-	listening bool // acceptConns runs
+	listening bool // reports whether acceptConns runs
 	running   bool
 	closing   bool
 	peers     map[string]*peer
 	tracked   map[io.Closer]struct{}
-	pending   []*pendingConn // oldest first
+	pending   []*pendingConn // connections without a complete handshake, oldest first
 	warnings  throttle
 }
 
@@ -180,7 +180,7 @@ func (t *Transport) checkSecrets() {
 type Connection struct {
 	ID        string
 	Connected bool
-	Err       error // of the last attempt to connect, or nil
+	Err       error // the error of the last attempt to connect, or nil
 }
 
 // Connections returns the connections to the peers of SetPeers, in the order of their IDs.
@@ -196,8 +196,9 @@ func (t *Transport) Connections() (all []Connection) {
 	return all
 }
 
-// Listen accepts connections and closes them, until Run is called. So the other side does not wait for a
-// handshake. The claim of Config.Self may be set until Run, by SetClaim.
+// Listen accepts connections and closes them, until Run is called. So other peers do not wait for a
+// handshake with a peer that is starting. Until Run is called, SetClaim may set the claim of
+// Config.Self.
 func (t *Transport) Listen() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -266,7 +267,7 @@ func (t *Transport) SetPeers(peers []api.Peer) {
 		switch {
 		case slices.Equal(want[id], p.addrs):
 		case p.dialed != nil && p.dialer != nil && slices.Contains(want[id], p.dialer.addr):
-			p.addrs = want[id] // the dialer uses them when the connection has ended
+			p.addrs = want[id] // the dialer uses these addresses when the connection has ended
 		default:
 			if s := t.stopDialer(p, len(want[id]) == 0); s != nil {
 				moved = append(moved, s)
@@ -338,7 +339,7 @@ func (t *Transport) Close() {
 	}
 	t.closing = true
 	t.cancel()
-	open := slices.Collect(maps.Keys(t.tracked)) // complete: track adds nothing any more
+	open := slices.Collect(maps.Keys(t.tracked)) // tracked is complete, because track adds nothing any more
 	t.mu.Unlock()
 	for _, c := range open {
 		c.Close()

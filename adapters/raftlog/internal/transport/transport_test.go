@@ -30,7 +30,7 @@ func TestTransport_CloseDoesNotBlock(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b", "absent")), h.startPeer("b", peersOf("a"))
 		time.Sleep(maxPause)
-		for range 2 * receiveBuffer { // more than b buffers
+		for range 2 * receiveBuffer { // send more than b buffers
 			a.Send("b", false, []byte("x"))
 		}
 		silent, err := h.network.Dial(t.Context(), "x", "b:7")
@@ -86,7 +86,7 @@ func TestTransport_RunRejectsInvalidConfig(t *testing.T) {
 	})
 }
 
-// The test uses sockets and real time: small and large frames, and a snapshot.
+// The test sends small and large frames, and a snapshot, over sockets and in real time.
 func TestTransport_OverTCP(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// The limits of messages. They are checked before a message is sent and when it is decoded.
+// These are the limits of messages. They are checked before a message is sent and when it is decoded.
 const (
 	// MaxData is the maximum size of the data of an update in bytes.
 	MaxData = 16 << 20
@@ -73,7 +73,7 @@ func (d *Decoder) Fail(what string) {
 	d.B = nil
 }
 
-// End returns Err. It fails if bytes are left.
+// End returns Err, and sets it if bytes are left.
 func (d *Decoder) End() error {
 	if d.Err == nil && len(d.B) > 0 {
 		d.Err = Violation("%d bytes after the end of a message", len(d.B))

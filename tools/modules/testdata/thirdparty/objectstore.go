@@ -48,7 +48,7 @@ func (s *objectStore) Create(ctx context.Context, blank changefeed.Record) error
 	return s.runner.Do(ctx, "create", func(ctx context.Context) error {
 		_, err := s.request(ctx, http.MethodPut, blank, "If-None-Match", "*")
 		if errors.Is(err, changefeed.ErrConflict) {
-			return nil // The object exists.
+			return nil // the object exists already
 		}
 		return err
 	})
@@ -76,7 +76,7 @@ func (s *objectStore) request(ctx context.Context, method string, r changefeed.R
 		if err != nil {
 			return changefeed.Record{}, err
 		}
-		body = io.NopCloser(bytes.NewReader(data)) // net/http cannot rewind it, so it does not send the write again.
+		body = io.NopCloser(bytes.NewReader(data)) // net/http cannot rewind this body, so it does not send the write again
 	}
 	request, err := http.NewRequestWithContext(ctx, method, s.url, body)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type bucket struct {
 	mu      sync.Mutex
 	writes  int
-	objects map[string]object // by URL
+	objects map[string]object // the objects by URL
 }
 
 type object struct {

@@ -20,14 +20,14 @@ const PulseEvery = 300 * time.Millisecond
 // Cluster is a log that all peers share, and its leader.
 type Cluster struct {
 	mu       sync.Mutex
-	entries  []*api.Entry // those after the snapshot
+	entries  []*api.Entry // the entries after the snapshot
 	snapshot uint64
-	data     []byte // of the snapshot
+	data     []byte // the data of the snapshot
 	members  api.Membership
 	leader   api.Peer
 	applied  map[api.RequestID]uint64
 	sums     map[api.RequestID]uint32
-	holding  bool // entries are not applied
+	holding  bool // reports that entries are not applied
 	changed  chan struct{}
 	peers    map[string]*Peer
 
@@ -63,7 +63,7 @@ func (c *Cluster) Lead(p api.Peer) { c.update(func() { c.leader = p }) }
 // Hold makes proposals wait after they were appended to the log, until Release.
 func (c *Cluster) Hold() { c.update(func() { c.holding = true }) }
 
-// Release ends Hold.
+// Release applies the entries that wait because of Hold, and ends it.
 func (c *Cluster) Release() { c.update(func() { c.holding = false }) }
 
 // SetMembers changes the membership.
@@ -138,7 +138,7 @@ func (p *Peer) After(f func(ctx context.Context, call string) error) {
 	p.configure(func() { p.after = f })
 }
 
-// Gap changes the indexes of entries and snapshots that are sent.
+// Gap makes the peer send entries and snapshots with the indexes that f returns.
 func (p *Peer) Gap(f func(index uint64) uint64) { p.configure(func() { p.gap = f }) }
 
 // Stale makes the peer report that it has no contact to a leader.

@@ -45,7 +45,7 @@ func (n *Network) Connect(_ context.Context, p api.Peer, purpose link.Purpose) (
 	defer n.mu.Unlock()
 	n.dials[p.ID]++
 	if err := n.down[p.ID]; err != nil {
-		return nil, fmt.Errorf("dialing %v: %w", p, err)
+		return nil, fmt.Errorf("dial %v: %w", p, err)
 	}
 	near, far := Pipe()
 	if n.ends[p.ID] == nil {

@@ -36,12 +36,12 @@ type End struct {
 
 	mu          sync.Mutex
 	buffered    [][]byte
-	size        int // of buffered
+	size        int // the size of the frames in buffered, in bytes
 	written     int
 	readTimeout time.Duration
 }
 
-// Written returns the number of transfers that this end has made.
+// Written returns how often this end has transferred frames.
 func (e *End) Written() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,11 +122,11 @@ func (e *End) Flush() error {
 		e.mu.Unlock()
 		return nil
 	case <-e.closed.done:
-		return fmt.Errorf("writing a frame: %w", io.ErrClosedPipe)
+		return fmt.Errorf("write a frame: %w", io.ErrClosedPipe)
 	}
 }
 
-// WriteFrame calls Buffer and Flush.
+// WriteFrame transfers a frame, after the buffered ones.
 func (e *End) WriteFrame(frame []byte) error {
 	if err := e.Buffer(frame); err != nil {
 		return err
