@@ -145,6 +145,11 @@ func TestTasks(t *testing.T) {
 			today := start(t, server, "cron", "-lock=/jobs/one", "-check=1h")
 			today.waitForLine("the last run began at")
 			today.requireSuccess()
+			failed := start(t, server, "cron", "-lock=/jobs/failed", "false")
+			require.ErrorAs(t, failed.cmd.Wait(), &exit)
+			unfinished := start(t, server, "cron", "-lock=/jobs/failed", "-check=1h")
+			unfinished.waitForLine("the run has not ended, or has failed")
+			require.ErrorAs(t, unfinished.cmd.Wait(), &exit)
 			late := start(t, server, "cron", "-lock=/jobs/one", "-check=1ns")
 			late.waitForLine("no run has begun for")
 			require.ErrorAs(t, late.cmd.Wait(), &exit)
@@ -154,6 +159,9 @@ func TestTasks(t *testing.T) {
 			next := start(t, server, "cron", "-lock=/jobs/one", "-period=1ms", "echo", "the job runs")
 			next.waitForLine("the job runs")
 			next.requireSuccess()
+			again := start(t, server, "cron", "-lock=/jobs/one", "-check=1h")
+			again.waitForLine("the last run began at")
+			again.requireSuccess()
 		},
 		"lock": func(t *testing.T, server string, _ *zk.Conn) {
 			for i := range 2 {

@@ -110,17 +110,17 @@ var examples = map[string]example{
 	"zkCli.sh set /config/limit 20":                                 {testedBy: "TestTasks"},
 
 	"docker build -t elector -f examples/elector/container/Containerfile examples/elector/container": {notRun: needsHost},
-	"docker compose up -d":                                                                          {notRun: needsHost},
-	"docker compose run --rm elector status":                                                        {notRun: needsHost},
-	"docker compose logs -f elector":                                                                {notRun: needsHost},
-	`install -m 0755 "$(go env GOPATH)/bin/elector" /usr/local/bin/elector`:                         {notRun: needsHost},
-	"install -D -m 0644 examples/elector/systemd/report.yaml /etc/elector/report.yaml":              {notRun: needsHost},
-	"install -D -m 0644 examples/elector/systemd/report.service /etc/systemd/system/report.service": {notRun: needsHost},
-	"systemd-analyze verify /etc/systemd/system/report.service":                                     {testedBy: "TestDocuments_Units"},
-	"systemd-analyze verify /etc/systemd/system/invoices.timer":                                     {testedBy: "TestDocuments_Units"},
-	"systemctl enable --now invoices-check.timer":                                                   {notRun: needsHost},
-	"systemctl enable --now invoices.timer":                                                         {notRun: needsHost},
-	"systemctl enable --now report":                                                                 {notRun: needsHost},
+	"docker compose up -d":                                                                           {notRun: needsHost},
+	"docker compose run --rm elector status":                                                         {notRun: needsHost},
+	"docker compose logs -f elector":                                                                 {notRun: needsHost},
+	`install -m 0755 "$(go env GOPATH)/bin/elector" /usr/local/bin/elector`:                          {notRun: needsHost},
+	"install -D -m 0644 examples/elector/systemd/report.yaml /etc/elector/report.yaml":               {notRun: needsHost},
+	"install -D -m 0644 examples/elector/systemd/report.service /etc/systemd/system/report.service":  {notRun: needsHost},
+	"systemd-analyze verify /etc/systemd/system/report.service":                                      {testedBy: "TestDocuments_Units"},
+	"systemd-analyze verify /etc/systemd/system/invoices.service /etc/systemd/system/invoices.timer": {testedBy: "TestDocuments_Units"},
+	"systemctl enable --now invoices-check.timer":                                                    {notRun: needsHost},
+	"systemctl enable --now invoices.timer":                                                          {notRun: needsHost},
+	"systemctl enable --now report":                                                                  {notRun: needsHost},
 }
 
 // commandLine is a line of a document.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
@@ -20,7 +22,7 @@ func main() {
 	servers := flag.String("zk", "127.0.0.1:2181", "ZooKeeper servers, host:port,...")
 	path := flag.String("lock", "", "znode of the lock, one for each job")
 	period := flag.Duration("period", 12*time.Hour, "at most one run in this time")
-	check := flag.Duration("check", 0, "run nothing, and fail if no run has begun in this time")
+	check := flag.Duration("check", 0, "run nothing, and fail if no run has begun in this time, or the last one has not ended")
 	flag.Parse()
 	if *path == "" || (*check == 0) == (flag.NArg() == 0) {
 		log.Fatal("usage: once-a-day -lock ZNODE [-zk SERVERS] [-period DURATION] PROGRAM [ARGUMENTS]\n" +
@@ -31,10 +33,11 @@ func main() {
 		log.Fatal(err)
 	}
 	daily, err := lock.NewPeriod(conn, *path, *period)
+	done := *path + "-done" // a znode that is written when the job has ended
 	if err == nil && *check > 0 {
-		err = checkLastRun(daily, *check)
+		err = checkLastRun(conn, daily, done, *check)
 	} else if err == nil {
-		err = run(daily, flag.Args())
+		err = run(daily, done, flag.Args())
 	}
 	conn.Close()
 	if err != nil {
@@ -42,15 +45,22 @@ func main() {
 	}
 }
 
-func run(daily *lock.Period, job []string) error {
+func run(daily *lock.Period, done string, job []string) error {
 	if _, err := exec.LookPath(job[0]); err != nil {
 		return err // another machine can run it
 	}
-	err := daily.Do(context.Background(), func(ctx context.Context, _ *lock.Hold) error {
+	err := daily.Do(context.Background(), func(ctx context.Context, hold *lock.Hold) error {
 		// The job is killed if another machine may hold the lock.
 		c := exec.CommandContext(ctx, job[0], job[1:]...)
 		c.Stdout, c.Stderr = os.Stdout, os.Stderr
-		return c.Run()
+		if err := c.Run(); err != nil {
+			return err
+		}
+		_, err := hold.Multi(&zk.SetDataRequest{Path: done, Version: -1})
+		if errors.Is(err, zk.ErrNoNode) {
+			_, err = hold.Multi(&zk.CreateRequest{Path: done, Acl: zk.WorldACL(zk.PermAll)})
+		}
+		return err
 	}, lock.WithoutWaiting(), lock.WithWaitLimit(time.Minute))
 	if errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrEarly) {
 		fmt.Println("the job does not run here:", err)
@@ -59,8 +69,8 @@ func run(daily *lock.Period, job []string) error {
 	return err
 }
 
-// checkLastRun returns an error if no run has begun within maxAge, on any machine.
-func checkLastRun(daily *lock.Period, maxAge time.Duration) error {
+// checkLastRun returns an error if no run has begun within maxAge, on any machine, or the last one has not ended.
+func checkLastRun(conn *zk.Conn, daily *lock.Period, done string, maxAge time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	begun, err := daily.Last(ctx)
@@ -74,5 +84,12 @@ func checkLastRun(daily *lock.Period, maxAge time.Duration) error {
 	if age := time.Since(begun); age > maxAge {
 		return fmt.Errorf("no run has begun for %v", age.Round(time.Second))
 	}
-	return nil
+	ended, err := zkdial.Retry(ctx, conn, func() (bool, error) {
+		exists, stat, err := conn.Exists(done)
+		return exists && !time.UnixMilli(stat.Mtime).Before(begun), err
+	})
+	if err == nil && !ended {
+		err = errors.New("the run has not ended, or has failed")
+	}
+	return err
 }
