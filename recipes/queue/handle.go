@@ -112,6 +112,9 @@ func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Conte
 	case errors.Is(over, recipes.ErrReleased): // by f
 	case failure == nil:
 		err = item.Ack()
+		if err != nil && item.Err() == nil && !errors.Is(err, recipes.ErrUnconfirmed) { // it is rejected: the claim would remain
+			err = errors.Join(err, item.Return(Later(backoff(item.Attempt()), err)))
+		}
 	case ctx.Err() != nil && !isRejection(failure):
 		item.d.received.Store(false)
 		q.returnUnread([]*Item{item})
@@ -129,9 +132,16 @@ func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Conte
 // malformed data: the item becomes a dead letter at once, with cause as its reason.
 func Reject(cause error) error { return &rejection{cause} }
 
-type rejection struct{ error }
+type rejection struct{ cause error }
 
-func (r *rejection) Unwrap() error { return r.error }
+func (r *rejection) Error() string {
+	if r.cause == nil {
+		return "rejected"
+	}
+	return r.cause.Error()
+}
+
+func (r *rejection) Unwrap() error { return r.cause }
 
 func isRejection(err error) bool {
 	var r *rejection
