@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +83,7 @@ func (p *Period) Run(ctx context.Context, f func(ctx context.Context, h *Hold) e
 		if err == nil {
 			err = runHolding(ctx, p.mutex.setup, h, f)
 		}
-		if ctx.Err() != nil && (err == nil || errors.Is(err, context.Cause(ctx))) {
+		if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 			return nil
 		}
 		if err != nil {
@@ -146,7 +145,10 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 			return 0, err
 		}
 	}
-	return 0, cmp.Or(context.Cause(ctx), h.Err())
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	return 0, fmt.Errorf("%w: %w", recipes.ErrNotHeld, h.Err())
 }
 
 // storeTime is an attempt of store, given the content of the znode. It adds the time that it may have stored to

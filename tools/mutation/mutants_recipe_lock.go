@@ -117,6 +117,14 @@ var lockMutants = []mutant{
 		tests: "./recipes/lock -run ^TestPeriod$",
 	},
 	{
+		name: "recipe/period-lost", breaks: "Next ends because the hold was lost before the period has begun",
+		file: "recipes/lock/period.go",
+		edits: []edit{
+			{"fmt.Errorf(\"%w: %w\", recipes.ErrNotHeld, h.Err())", "h.Err()"},
+		},
+		tests: "./recipes/lock -run ^TestPeriod_SessionEnds$",
+	},
+	{
 		name: "recipe/period-reply", breaks: "a hold does not begin if the reply to the write of the time was lost",
 		file: "recipes/lock/period.go",
 		edits: []edit{
