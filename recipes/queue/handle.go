@@ -65,7 +65,8 @@ func Backoff(attempt int) time.Duration {
 // item is returned, and the attempt does not count.
 //
 // f may acknowledge or return the item itself, for example by Ack with operations of the same transaction. An item
-// whose acknowledgement or return is not confirmed may be delivered again, and a warning is logged.
+// whose acknowledgement or return is not confirmed may be delivered again, and a warning is logged. An item whose
+// acknowledgement is rejected, for example with [ErrParts], is returned with a delay.
 //
 // Errors are [recipes.ErrInvalid] and those with which a loop over [Queue.Items] ends.
 func (q *Queue) Handle(ctx context.Context, f func(ctx context.Context, i *Item) error, opts ...HandleOption) error {
