@@ -203,7 +203,8 @@ func TestPeriod_SessionEnds(t *testing.T) {
 				h, err := open(conn).Next(t.Context())
 				require.NoError(t, err, "%s, request %d", name, nth)
 				bubble.RequireRun(t, hook)
-				if stored && h.Err() == nil { // otherwise the hold of this period was lost at once
+				require.NoError(t, h.Err())
+				if stored { // the first period has begun without a hold
 					require.GreaterOrEqual(t, time.Since(begin), period-time.Second)
 				} else {
 					require.Less(t, time.Since(begin), time.Minute)
@@ -212,6 +213,35 @@ func TestPeriod_SessionEnds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestPeriod_SameTime fails if a client that has lost the lock takes the time of the next holder for the time that it wanted
+// to store, because both are the same millisecond.
+func TestPeriod_SameTime(t *testing.T) {
+	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+		conn, other := bubble.Connect(t, srv, timeout), open(bubble.Connect(t, srv, timeout))
+		var first *Hold
+		hook := srv.Before(zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Nth: 3}, func(q *zktest.Request) zktest.Verdict {
+			_ = srv.ExpireSession(q.Session)
+			var err error
+			first, err = other.Try(t.Context())
+			require.NoError(t, err)
+			return zktest.Cut(q)
+		})
+		begin := time.Now()
+		next := bubble.Async(func() *Hold {
+			h, err := open(conn).Next(t.Context())
+			require.NoError(t, err)
+			return h
+		})
+		bubble.Advance(time.Minute)
+		bubble.RequireRun(t, hook)
+		require.Empty(t, next, "a second hold in the period")
+		require.NoError(t, first.Release())
+		h := <-next
+		require.GreaterOrEqual(t, time.Since(begin), period-time.Second)
+		require.NoError(t, h.Release())
+	})
 }
 
 // TestPeriod_RunUntilSignal fails if Run returns an error because its context is done, whose cause differs from the error

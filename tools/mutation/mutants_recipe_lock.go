@@ -128,9 +128,17 @@ var lockMutants = []mutant{
 		name: "recipe/period-reply", breaks: "a hold does not begin if the reply to the write of the time was lost",
 		file: "recipes/lock/period.go",
 		edits: []edit{
-			{"		case err == nil && written[string(data)]:", "		case false:"},
+			{"		case err == nil && written[string(data)] && h.Err() == nil:", "		case false:"},
 		},
 		tests: "./recipes/lock -run ^TestPeriod_ReplyLost$",
+	},
+	{
+		name: "recipe/period-same-time", breaks: "a second hold begins in a period, because another client has stored the same time after the lock was lost",
+		file: "recipes/lock/period.go",
+		edits: []edit{
+			{"written[string(data)] && h.Err() == nil:", "written[string(data)]:"},
+		},
+		tests: "./recipes/lock -run ^TestPeriod_SameTime$",
 	},
 	{
 		name: "recipe/do-loss", breaks: "Do hides that the lock was lost while the function ran",
