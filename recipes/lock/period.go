@@ -127,6 +127,7 @@ func (p *Period) begin(ctx context.Context, lock func(context.Context) (*Hold, e
 func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err error) {
 	setup, node := p.mutex.setup, p.node()
 	written := map[string]bool{} // the times that this call may have stored
+	var backoff connection.Backoff
 	for ctx.Err() == nil && h.Err() == nil {
 		data, stat, err := connection.ReadData(ctx, setup.Conn, node)
 		switch {
@@ -140,8 +141,12 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 				return left, err
 			}
 		}
-		// After a lost reply, and after a write of another client without the lock, read again.
-		if err != nil && !errors.Is(err, recipes.ErrUnconfirmed) && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNodeExists) {
+		switch {
+		case err == nil:
+		case errors.Is(err, recipes.ErrUnconfirmed), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists):
+			// After a lost reply, and after a write of another client without the lock, read again.
+			_ = limit.Pause(ctx, backoff.Next()) // the loop ends with ctx
+		default:
 			return 0, err
 		}
 	}

@@ -215,6 +215,25 @@ func TestPeriod_SessionEnds(t *testing.T) {
 	}
 }
 
+// TestPeriod_BusyServer fails if Next repeats its requests without a pause while a server rejects them because it is busy.
+func TestPeriod_BusyServer(t *testing.T) {
+	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+		conn := bubble.Connect(t, srv, timeout)
+		srv.Before(zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID()}, func(q *zktest.Request) zktest.Verdict {
+			time.Sleep(time.Millisecond)
+			if srv.Log().Count(zktest.OpMulti) > 100 {
+				return zktest.Pass(q)
+			}
+			return zktest.Fail(zktest.Code(-127))(q)
+		})
+		begin := time.Now()
+		h, err := open(conn).Next(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, time.Since(begin), 10*time.Second)
+		require.NoError(t, h.Release())
+	})
+}
+
 // TestPeriod_SameTime fails if a client that has lost the lock takes the time of the next holder for the time that it wanted
 // to store, because both are the same millisecond.
 func TestPeriod_SameTime(t *testing.T) {
