@@ -213,6 +213,7 @@ func TestWait_UnreadableItem(t *testing.T) {
 		require.Empty(h, result)
 		item, err := consumer.TryTake(h.Context())
 		require.NoError(h, err)
+		bubble.Advance(time.Second)
 		requireAck(h, item)
 		require.NoError(h, <-result)
 	})
