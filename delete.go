@@ -316,6 +316,8 @@ func (d *deletion) list() (listing, error) {
 		return n, err
 	})
 	switch {
+	case connection.IsCause(d.ctx, err):
+		return listing{}, err
 	case errors.Is(err, zk.ErrNoNode):
 		return listing{}, errDeleted
 	case err != nil:

@@ -193,6 +193,9 @@ func listNames(ctx context.Context, conn *zk.Conn, node string, opts []Option) (
 	}
 	children, err := read(o.limit, conn, func() ([]string, error) {
 		children, _, err := connection.Children(conn, node)
+		if errors.Is(err, zk.ErrNoNode) {
+			err = ErrNoElection
+		}
 		return children, err
 	})
 	if err == nil {
@@ -201,9 +204,6 @@ func listNames(ctx context.Context, conn *zk.Conn, node string, opts []Option) (
 			return o, names, nil
 		}
 		err = ErrElectionOver
-	}
-	if errors.Is(err, zk.ErrNoNode) {
-		err = ErrNoElection
 	}
 	return nil, nil, fmt.Errorf("list candidates at %s: %w", node, connection.Explain(conn, refine(err)))
 }
@@ -233,17 +233,13 @@ func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]Cand
 
 // describe reads the znode of a candidate. It returns nil if the znode does not exist.
 func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
-	info, err := read(o.limit, conn, func() (*CandidateInfo, error) {
+	return read(o.limit, conn, func() (*CandidateInfo, error) {
 		data, stat, err := connection.Get(conn, id)
 		if err != nil && !connection.IsUnreadable(err) {
-			return nil, err
+			return nil, connection.IgnoreNoNode(err)
 		}
 		return newCandidateInfo(id, data, stat), nil
 	})
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	}
-	return info, err
 }
 
 // newCandidateInfo describes a candidate by the data and the Stat of its znode. data is nil if it cannot be

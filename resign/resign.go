@@ -65,7 +65,7 @@ func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 	}
 	r := &resignRequest{conn: conn, node: node, name: name, changing: make(chan struct{}, 1)}
 	err := r.send(ctx)
-	if errors.Is(err, zk.ErrNoNode) {
+	if errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err) {
 		err = leaderelection.ErrNoElection
 	}
 	if err != nil {
@@ -227,6 +227,8 @@ func (r *resignRequest) awaitDeletion(ctx context.Context) error {
 			_, err = candidate.WaitEither(ctx, requests, nil)
 		}
 		switch {
+		case connection.IsCause(ctx, err):
+			return err
 		case errors.Is(err, zk.ErrNoNode), errors.Is(err, ErrNoCandidate):
 			return nil
 		case err != nil:

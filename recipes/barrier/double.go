@@ -108,9 +108,6 @@ func (d *Double) Enter(ctx context.Context) (*Round, error) {
 }
 
 func (d *Double) enter(ctx context.Context) (*Round, error) {
-	if err := connection.MakeZnode(ctx, d.setup.Conn, d.setup.Path, d.setup.ACL, false); err != nil {
-		return nil, err
-	}
 	sub := d.setup.Subscribe()
 	defer sub.Close()
 	return recipe.AcrossSessions(ctx, isLost, func() (*Round, error) { return d.join(ctx, sub) })
@@ -124,6 +121,9 @@ func isLost(err error) bool {
 // join creates a znode, and blocks until a round with it begins. If isLost is true for the error, the znode
 // was removed.
 func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round, error) {
+	if err := connection.MakeZnode(ctx, d.setup.Conn, d.setup.Path, d.setup.ACL, false); err != nil {
+		return nil, err
+	}
 	current, err := d.currentRound(ctx)
 	if err != nil {
 		return nil, err

@@ -547,3 +547,31 @@ func TestDouble_ContextOfLostHold(t *testing.T) {
 		require.ErrorIs(w, err, context.DeadlineExceeded, "the only participant of a barrier of two")
 	})
 }
+
+// TestDouble_NodeIsDeleted fails if Enter ends because the znode of the barrier was deleted together with that of the
+// participant, as by the loss of the servers' data.
+func TestDouble_NodeIsDeleted(t *testing.T) {
+	bubble.Run(t, func(w *bubble.Test) {
+		enter := func() <-chan error {
+			d := newDouble(w, w.Connect(), 2)
+			return bubble.Async(func() error {
+				r, err := d.Enter(w.Context())
+				if err == nil {
+					err = r.Leave(w.Context())
+				}
+				return err
+			})
+		}
+		first, operator := enter(), w.Connect()
+		bubble.Advance(time.Second)
+		names, _, err := operator.Children(node)
+		require.NoError(w, err)
+		require.Len(w, names, 1)
+		_, err = operator.Multi(&zk.DeleteRequest{Path: node + "/" + names[0], Version: -1}, &zk.DeleteRequest{Path: node, Version: -1})
+		require.NoError(w, err)
+		bubble.Advance(time.Second)
+		second := enter()
+		require.NoError(w, <-first)
+		require.NoError(w, <-second)
+	})
+}

@@ -178,8 +178,8 @@ func (u *updater) applyStat(n *node, f *fetch) {
 // filterChildren removes the names from a list of children that the user's filter excludes. The filter may
 // call methods of the cache, so the caller must not hold the mutex of the tree.
 func (u *updater) filterChildren(f *fetch) {
-	if u.filter != nil {
-		f.children = slices.DeleteFunc(f.children, func(name string) bool { return !u.filter(childPath(f.node.path, name)) })
+	if u.filter != nil { // a copy, because other users of the connection share the list
+		f.children = slices.DeleteFunc(slices.Clone(f.children), func(name string) bool { return !u.filter(childPath(f.node.path, name)) })
 	}
 }
 

@@ -1,10 +1,12 @@
 package cache
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -303,6 +305,29 @@ func TestWithFilter(t *testing.T) {
 		require.Empty(h, h.Server.Watches("/a/locks", "/a/locks/1"))
 		for _, e := range h.Server.Log().Requests().Session(cacheSession(h)) {
 			require.NotContains(h, e.Path, "/a/locks")
+		}
+	})
+}
+
+// TestWithFilter_SharedList fails if a filter removes znodes from other caches on the connection, which receive the same
+// list.
+func TestWithFilter_SharedList(t *testing.T) {
+	run(t, func(h *bubble.Test) {
+		create(h, "/a", "/a/data-0", "/a/locks-0")
+		h.Server.Delay(zktest.BothWays, 5*time.Millisecond, cacheSession(h))
+		var caches []*Cache
+		var replicas []*replica
+		for range 4 {
+			openCache(h, "/a", Children, WithFilter(func(path string) bool { return path > "/a/e" }))
+			c, r := fill(h, "/a", Children)
+			caches, replicas = append(caches, c), append(replicas, r)
+		}
+		for i := range 10 {
+			create(h, fmt.Sprint("/a/data-", i+1)) // each cache reads the list
+			bubble.Advance(time.Second)
+		}
+		for i, c := range caches {
+			requireEqual(h, c, replicas[i], Children)
 		}
 	})
 }

@@ -27,7 +27,7 @@
 //
 // # Znodes
 //
-//	<base>                 persistent
+//	<base>                 container
 //	<base>/<name>          container: a service
 //	<base>/<name>/<id>     an instance: JSON; ephemeral if its type is Dynamic
 //

@@ -113,7 +113,7 @@ func (q *lockQueue) requestRelease(ctx context.Context, dir string, c Contender)
 		_, err := q.setup.Conn.Set(c.Path, []byte(releaseRequest), -1)
 		return err
 	})
-	if errors.Is(err, zk.ErrNoNode) {
+	if errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err) {
 		err = recipes.ErrNotHeld
 	}
 	return q.setup.Fail("request the release of", c.Path, err)

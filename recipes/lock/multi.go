@@ -144,7 +144,11 @@ func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (
 			}
 		}
 		if err != nil {
-			_ = release(holds)
+			released := connection.Start(func() (struct{}, error) { return struct{}{}, release(holds) })
+			select {
+			case <-released:
+			case <-ctx.Done():
+			}
 			return nil, err
 		}
 	}

@@ -156,6 +156,32 @@ func TestMultiLock_AllOrNone(t *testing.T) {
 	})
 }
 
+// TestMultiLock_ContextEndsWhileDisconnected fails if Lock waits for the release of the granted locks when its context is
+// done.
+func TestMultiLock_ContextEndsWhileDisconnected(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		held, err := w.at(w.operator, "b").Lock(w.Context())
+		require.NoError(w, err)
+		conn := w.connect()
+		ctx, cancel := context.WithCancelCause(w.Context())
+		failed := bubble.Async(func() error {
+			_, err := w.multi(conn, "a", "b").Lock(ctx)
+			return err
+		})
+		w.pass(time.Second)
+		require.Len(w, w.contenders(), 3)
+		w.isolate(conn)
+		w.requireElapsed(0, func() {
+			cancel(errEnough)
+			require.ErrorIs(w, <-failed, errEnough)
+		})
+		w.reconnect(conn)
+		w.pass(2 * timeout)
+		w.requireContenders(held.Path())
+		require.NoError(w, held.Release())
+	})
+}
+
 // If a granted lock is lost while Lock waits for another, Lock returns.
 func TestMultiLock_LosesLockWhileWaiting(t *testing.T) {
 	runTest(t, 1, func(w *harness) {

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +42,7 @@ func NewPeriod(conn *zk.Conn, path string, d time.Duration, opts ...Option) (*Pe
 
 // Try begins a hold if none has begun in this period, without waiting for other clients. Otherwise it returns
 // [ErrHeld] if a hold is in progress or another client begins one, and [ErrEarly] if not. Other errors are
-// those of [Mutex.TryLock].
+// those of [Mutex.TryLock], and [recipes.ErrNotHeld] or [recipes.ErrUnconfirmed] if the lock was lost before the hold began.
 func (p *Period) Try(ctx context.Context) (*Hold, error) {
 	h, left, err := p.begin(ctx, p.mutex.TryLock)
 	if err == nil && h == nil {
@@ -84,7 +83,7 @@ func (p *Period) Run(ctx context.Context, f func(ctx context.Context, h *Hold) e
 		if err == nil {
 			err = runHolding(ctx, p.mutex.setup, h, f)
 		}
-		if ctx.Err() != nil && (err == nil || errors.Is(err, context.Cause(ctx))) {
+		if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 			return nil
 		}
 		if err != nil {
@@ -128,12 +127,13 @@ func (p *Period) begin(ctx context.Context, lock func(context.Context) (*Hold, e
 func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err error) {
 	setup, node := p.mutex.setup, p.node()
 	written := map[string]bool{} // the times that this call may have stored
+	var backoff connection.Backoff
 	for ctx.Err() == nil && h.Err() == nil {
 		data, stat, err := connection.ReadData(ctx, setup.Conn, node)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			_, err = h.Multi(&zk.CreateRequest{Path: node, Data: []byte("0"), Acl: setup.ACL})
-		case err == nil && written[string(data)]:
+		case err == nil && written[string(data)] && h.Err() == nil: // otherwise another client may have stored the same time
 			return 0, nil
 		case err == nil:
 			left, err = p.storeTime(h, node, data, stat.Version, written)
@@ -141,12 +141,19 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 				return left, err
 			}
 		}
-		// After a lost reply, or after another client has written without the lock, read again.
-		if err != nil && !errors.Is(err, recipes.ErrUnconfirmed) && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNodeExists) {
+		switch {
+		case err == nil:
+		case errors.Is(err, recipes.ErrUnconfirmed), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists):
+			// After a lost reply, and after a write of another client without the lock, read again.
+			_ = limit.Pause(ctx, backoff.Next()) // the loop ends with ctx
+		default:
 			return 0, err
 		}
 	}
-	return 0, cmp.Or(context.Cause(ctx), h.Err())
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	return 0, fmt.Errorf("%w: %w", recipes.ErrNotHeld, h.Err())
 }
 
 // storeTime tries once to store that a period begins now, given the content of the znode. It adds the time

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"regexp"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -171,6 +172,113 @@ func TestPeriod_ReplyLost(t *testing.T) {
 			require.NotZero(t, stat.Version)
 		})
 	}
+}
+
+// TestPeriod_SessionEnds fails if Next ends because the hold is lost before the period begins, or if two holds begin in one
+// period.
+func TestPeriod_SessionEnds(t *testing.T) {
+	expire := func(q *zktest.Request) zktest.Verdict {
+		_ = q.Server.ExpireSession(q.Session)
+		return zktest.Cut(q)
+	}
+	begun := regexp.MustCompile(`period "[1-9]`)
+	for name, fault := range map[string]struct {
+		add func(*zktest.Server, zktest.Match, zktest.HookFunc) *zktest.Hook
+		do  zktest.HookFunc
+	}{
+		"expired before": {(*zktest.Server).Before, expire},
+		"expired after":  {(*zktest.Server).After, expire},
+		"silence": {(*zktest.Server).After, func(q *zktest.Request) zktest.Verdict {
+			q.Server.Blackhole(zktest.BothWays, q.Session)
+			return zktest.Pass(q)
+		}},
+	} {
+		for nth := 1; nth <= 3; nth++ { // create the znode; read the clock; write the time
+			runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+				conn, stored := bubble.Connect(t, srv, timeout), false
+				hook := fault.add(srv, zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Nth: nth}, func(q *zktest.Request) zktest.Verdict {
+					stored = begun.MatchString(srv.Tree())
+					return fault.do(q)
+				})
+				begin := time.Now()
+				h, err := open(conn).Next(t.Context())
+				require.NoError(t, err, "%s, request %d", name, nth)
+				bubble.RequireRun(t, hook)
+				require.NoError(t, h.Err())
+				if stored { // the first period has begun without a hold
+					require.GreaterOrEqual(t, time.Since(begin), period-time.Second)
+				} else {
+					require.Less(t, time.Since(begin), time.Minute)
+				}
+				require.NoError(t, h.Release())
+			})
+		}
+	}
+}
+
+// TestPeriod_BusyServer fails if Next repeats its requests without a pause while a server rejects them because it is busy.
+func TestPeriod_BusyServer(t *testing.T) {
+	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+		conn := bubble.Connect(t, srv, timeout)
+		srv.Before(zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID()}, func(q *zktest.Request) zktest.Verdict {
+			time.Sleep(time.Millisecond)
+			if srv.Log().Count(zktest.OpMulti) > 100 {
+				return zktest.Pass(q)
+			}
+			return zktest.Fail(zktest.Code(-127))(q)
+		})
+		begin := time.Now()
+		h, err := open(conn).Next(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, time.Since(begin), 10*time.Second)
+		require.NoError(t, h.Release())
+	})
+}
+
+// TestPeriod_SameTime fails if a client that has lost the lock takes the time of the next holder for the time that it wanted
+// to store, because both are the same millisecond.
+func TestPeriod_SameTime(t *testing.T) {
+	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+		conn, other := bubble.Connect(t, srv, timeout), open(bubble.Connect(t, srv, timeout))
+		var first *Hold
+		hook := srv.Before(zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Nth: 3}, func(q *zktest.Request) zktest.Verdict {
+			_ = srv.ExpireSession(q.Session)
+			var err error
+			first, err = other.Try(t.Context())
+			require.NoError(t, err)
+			return zktest.Cut(q)
+		})
+		begin := time.Now()
+		next := bubble.Async(func() *Hold {
+			h, err := open(conn).Next(t.Context())
+			require.NoError(t, err)
+			return h
+		})
+		bubble.Advance(time.Minute)
+		bubble.RequireRun(t, hook)
+		require.Empty(t, next, "a second hold in the period")
+		require.NoError(t, first.Release())
+		h := <-next
+		require.GreaterOrEqual(t, time.Since(begin), period-time.Second)
+		require.NoError(t, h.Release())
+	})
+}
+
+// TestPeriod_RunUntilSignal fails if Run returns an error because its context is done, whose cause differs from the error
+// of the context, as with signal.NotifyContext.
+func TestPeriod_RunUntilSignal(t *testing.T) {
+	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
+		for name, returned := range map[string]func(context.Context) error{
+			"error": context.Context.Err, "cause": context.Cause, "nil": func(context.Context) error { return nil },
+		} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(period+time.Minute, func() { cancel(errEnough) })
+			require.NoError(t, open(bubble.Connect(t, srv, timeout)).Run(ctx, func(ctx context.Context, h *Hold) error {
+				<-ctx.Done()
+				return returned(ctx)
+			}), name)
+		}
+	})
 }
 
 // NewPeriod rejects invalid periods, and the methods reject data of other programs.

@@ -65,7 +65,8 @@ func Backoff(attempt int) time.Duration {
 // item is returned, and the attempt does not count.
 //
 // f may acknowledge or return the item itself, for example by Ack with operations of the same transaction. An item
-// whose acknowledgement or return is not confirmed may be delivered again, and a warning is logged.
+// whose acknowledgement or return is not confirmed may be delivered again, and a warning is logged. An item whose
+// acknowledgement is rejected, for example with [ErrParts], is returned with a delay.
 //
 // Errors are [recipes.ErrInvalid] and those with which a loop over [Queue.Items] ends.
 func (q *Queue) Handle(ctx context.Context, f func(ctx context.Context, i *Item) error, opts ...HandleOption) error {
@@ -112,6 +113,9 @@ func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Conte
 	case errors.Is(over, recipes.ErrReleased): // the function f has acknowledged or returned the item
 	case failure == nil:
 		err = item.Ack()
+		if err != nil && item.Err() == nil && !errors.Is(err, recipes.ErrUnconfirmed) { // it is rejected: the claim would remain
+			err = errors.Join(err, item.Return(Later(backoff(item.Attempt()), err)))
+		}
 	case ctx.Err() != nil && !isRejection(failure):
 		item.d.received.Store(false)
 		q.returnUnread([]*Item{item})
@@ -129,9 +133,16 @@ func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Conte
 // malformed data: the item becomes a dead letter at once, with cause as its reason.
 func Reject(cause error) error { return &rejection{cause} }
 
-type rejection struct{ error }
+type rejection struct{ cause error }
 
-func (r *rejection) Unwrap() error { return r.error }
+func (r *rejection) Error() string {
+	if r.cause == nil {
+		return "rejected"
+	}
+	return r.cause.Error()
+}
+
+func (r *rejection) Unwrap() error { return r.cause }
 
 func isRejection(err error) bool {
 	var r *rejection

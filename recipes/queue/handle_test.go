@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
@@ -47,23 +48,27 @@ func TestHandle_ResultCompletesItem(t *testing.T) {
 				return failed
 			case "rejected":
 				return fmt.Errorf("handler: %w", Reject(failed))
+			case "rejected without a cause":
+				return Reject(nil)
 			case "acknowledged by the handler":
 				return errors.Join(failed, i.Ack())
 			}
 			return nil
 		})
-		putItems(h, q, "succeeds", "succeeds second", "fails", "rejected", "acknowledged by the handler")
+		putItems(h, q, "succeeds", "succeeds second", "fails", "rejected", "rejected without a cause", "acknowledged by the handler")
 		bubble.Advance(time.Minute)
 		require.NoError(h, stop())
-		require.Equal(h, map[string]int{"succeeds": 1, "succeeds second": 2, "fails": 3, "rejected": 1, "acknowledged by the handler": 1}, calls)
+		require.Equal(h, map[string]int{
+			"succeeds": 1, "succeeds second": 2, "fails": 3, "rejected": 1, "rejected without a cause": 1, "acknowledged by the handler": 1,
+		}, calls)
 		requireEmpty(h, q)
-		letters := deadLetters(h, q, 2)
+		letters := deadLetters(h, q, 3)
 		dead := map[string]int{}
 		for _, l := range letters {
 			dead[string(l.Parts[0])] = l.Attempts
-			require.Contains(h, l.Reason, "failed")
+			require.Regexp(h, "failed|^rejected$", l.Reason)
 		}
-		require.Equal(h, map[string]int{"fails": 3, "rejected": 1}, dead)
+		require.Equal(h, map[string]int{"fails": 3, "rejected": 1, "rejected without a cause": 1}, dead)
 	})
 }
 
@@ -185,4 +190,35 @@ func TestHandle_StoppedAttemptDoesNotCount(t *testing.T) {
 		require.Equal(h, "rejected", string(letters[0].Parts[0]))
 		require.Equal(h, 1, takeItem(h, q, "interrupted").Attempt())
 	})
+}
+
+// TestHandle_AcknowledgementIsRejected fails if an item remains claimed whose acknowledgement is rejected: it is returned, and
+// becomes a dead letter after the last attempt.
+func TestHandle_AcknowledgementIsRejected(t *testing.T) {
+	for name, test := range map[string]struct {
+		data        []byte
+		child       bool // of another client, which counts as an attempt
+		maxAttempts int
+		reason      string
+	}{
+		"several payloads": {encode([]byte("one"), []byte("two")), false, 2, ErrParts.Error()},
+		"has a child":      {encode([]byte("one")), true, 3, zk.ErrNotEmpty.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *bubble.Test) {
+				q := queueOn(h, h.Connect(), config{maxAttempts: test.maxAttempts})
+				require.NoError(h, q.Create(h.Context()))
+				create(h, "/jobs/queue-0000000000", test.data)
+				if test.child {
+					create(h, "/jobs/queue-0000000000/x", nil)
+				}
+				calls := 0
+				stop := handle(h, q, func(context.Context, *Item) error { calls++; return nil })
+				bubble.Advance(time.Minute)
+				require.Equal(h, 2, calls)
+				require.Contains(h, deadLetters(h, q, 1)[0].Reason, test.reason)
+				require.NoError(h, stop())
+			})
+		})
+	}
 }

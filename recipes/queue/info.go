@@ -68,7 +68,7 @@ func (q *Queue) info(ctx context.Context, id string) (Info, error) {
 		return Info{}, err
 	}
 	i, err := q.readInfo(ctx, e, claim)
-	if errors.Is(err, zk.ErrNoNode) {
+	if errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err) {
 		err = connection.ErrDeleted
 	}
 	return i, err
@@ -188,10 +188,10 @@ func (q *Queue) waitFor(ctx context.Context, id string) error {
 	claim := watch.NewReader(q.conn, sub, q.claimPath(id), watch.DataOrCreation)
 	for czxid := int64(0); ; {
 		found, err := item.Read(ctx)
-		if errors.Is(err, zk.ErrNoNode) || err == nil && czxid != 0 && found.Stat.Czxid != czxid {
+		switch {
+		case errors.Is(err, zk.ErrNoNode), found.Stat != nil && czxid != 0 && found.Stat.Czxid != czxid:
 			return q.outcomeOf(ctx, id, czxid)
-		}
-		if err != nil {
+		case found.Stat == nil: // with a Stat, only the data could not be read
 			return err
 		}
 		czxid = found.Stat.Czxid

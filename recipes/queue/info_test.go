@@ -202,6 +202,23 @@ func TestWait(t *testing.T) {
 	})
 }
 
+// TestWait_UnreadableItem fails if Wait needs the data of the item, which can be larger than the connection accepts.
+func TestWait_UnreadableItem(t *testing.T) {
+	run(t, func(h *bubble.Test) {
+		q, consumer := newQueue(h), queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})
+		id, err := q.Put(h.Context(), make([]byte, 100<<10))
+		require.NoError(h, err)
+		result := bubble.Async(func() error { return q.Wait(h.Context(), id) })
+		bubble.Advance(time.Minute)
+		require.Empty(h, result)
+		item, err := consumer.TryTake(h.Context())
+		require.NoError(h, err)
+		bubble.Advance(time.Second)
+		requireAck(h, item)
+		require.NoError(h, <-result)
+	})
+}
+
 // create creates a znode by the connection of another client.
 func create(h *bubble.Test, path string, data []byte) {
 	h.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
-	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
@@ -56,7 +55,7 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	for {
 		session := w.value.node.Conn.SessionID()
 		found, err := w.reader.Read(ctx)
-		if err != nil && !connection.IsUnreadable(err) {
+		if err != nil && found.Stat == nil { // with a Stat, only the data could not be read
 			return err
 		}
 		current := state{data: found.Data, err: err, session: session}

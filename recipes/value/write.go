@@ -38,6 +38,8 @@ func (v *Value[T]) write(ctx context.Context, old state, data []byte) (state, er
 		switch {
 		case err == nil:
 			return v.writtenState(ctx, old, data, o)
+		case connection.IsCause(ctx, err) && !errors.Is(err, txn.ErrUnknown):
+			return state{}, err
 		case errors.Is(err, txn.ErrUnknown) && ctx.Err() == nil && !connClosed:
 			// The record was deleted, usually together with its session. If the write was not applied, the
 			// next iteration writes again.
@@ -147,7 +149,7 @@ func (v *Value[T]) bindRecord(ctx context.Context, old state) (path string, err 
 	}
 	o, err := v.writer().Confirm(ctx)
 	switch {
-	case errors.Is(err, zk.ErrNoNode):
+	case errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err):
 		return "", ErrChanged
 	case err != nil:
 		return "", err

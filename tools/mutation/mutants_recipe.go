@@ -11,6 +11,22 @@ var recipeMutants = []mutant{
 		tests: "./internal/zk/queue -run ^TestTrap10_SessionMovedDuringCreate$",
 	},
 	{
+		name: "recipe/cause-barrier", breaks: "a client passes a barrier because the cause of its context is that a znode does not exist",
+		file: "recipes/barrier/barrier.go",
+		edits: []edit{
+			{"errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err)", "errors.Is(err, zk.ErrNoNode)"},
+		},
+		tests: "./recipes -run ^TestCause_LikeAnswer$/^barrier,_wait$",
+	},
+	{
+		name: "recipe/cause-znode", breaks: "a znode remains in a session that lives because the cause of a context is taken for its absence",
+		file: "internal/zk/ephemeral/claim.go",
+		edits: []edit{
+			{"		case connection.IsCause(ctx, err):\n			return sent, err\n", ""},
+		},
+		tests: "./recipes -run ^TestCause_LikeAnswer$/^single$",
+	},
+	{
 		name: "removal/queue", breaks: "a znode whose deletion is rejected for a moment blocks a lock as long as its session lives",
 		file: "internal/zk/queue/requests.go",
 		edits: []edit{

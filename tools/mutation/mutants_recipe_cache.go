@@ -19,6 +19,14 @@ var cacheMutants = []mutant{
 		tests: "./recipes/cache -run ^TestWithFilter$",
 	},
 	{
+		name: "recipe/cache-filter-shared", breaks: "a filter removes znodes from other caches on the connection",
+		file: "recipes/cache/apply.go",
+		edits: []edit{
+			{"slices.DeleteFunc(slices.Clone(f.children), ", "slices.DeleteFunc(f.children, "},
+		},
+		tests: "./recipes/cache -run ^TestWithFilter_SharedList$",
+	},
+	{
 		name: "recipe/typed-reject", breaks: "an item that cannot be decoded is delivered again and again",
 		file: "recipes/queue/typed.go",
 		edits: []edit{

@@ -22,7 +22,7 @@ var counterMutants = []mutant{
 		name: "recipe/counter-changes", breaks: "the changes of a counter end if its data cannot be read",
 		file: "recipes/value/watch.go",
 		edits: []edit{
-			{"err != nil && !connection.IsUnreadable(err)", "err != nil || connection.IsUnreadable(err)"},
+			{"err != nil && found.Stat == nil {", "err != nil {"},
 		},
 		tests: "./recipes/value -run ^TestForeignParticipant$/^too_large$",
 	},

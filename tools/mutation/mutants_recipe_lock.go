@@ -117,12 +117,28 @@ var lockMutants = []mutant{
 		tests: "./recipes/lock -run ^TestPeriod_OneHoldPerPeriod$",
 	},
 	{
+		name: "recipe/period-lost", breaks: "Next ends because the hold was lost before the period has begun",
+		file: "recipes/lock/period.go",
+		edits: []edit{
+			{"fmt.Errorf(\"%w: %w\", recipes.ErrNotHeld, h.Err())", "h.Err()"},
+		},
+		tests: "./recipes/lock -run ^TestPeriod_SessionEnds$",
+	},
+	{
 		name: "recipe/period-reply", breaks: "a hold does not begin if the reply to the write of the time was lost",
 		file: "recipes/lock/period.go",
 		edits: []edit{
-			{"		case err == nil && written[string(data)]:", "		case false:"},
+			{"		case err == nil && written[string(data)] && h.Err() == nil:", "		case false:"},
 		},
 		tests: "./recipes/lock -run ^TestPeriod_ReplyLost$",
+	},
+	{
+		name: "recipe/period-same-time", breaks: "a second hold begins in a period, because another client has stored the same time after the lock was lost",
+		file: "recipes/lock/period.go",
+		edits: []edit{
+			{"written[string(data)] && h.Err() == nil:", "written[string(data)]:"},
+		},
+		tests: "./recipes/lock -run ^TestPeriod_SameTime$",
 	},
 	{
 		name: "recipe/do-loss", breaks: "Do hides that the lock was lost while the function ran",

@@ -110,6 +110,14 @@ var workQueueMutants = []mutant{
 		tests: "./recipes/queue -run ^TestHandle_ResultCompletesItem$",
 	},
 	{
+		name: "recipe/queue-ack-rejected", breaks: "an item whose acknowledgement is rejected remains claimed",
+		file: "recipes/queue/handle.go",
+		edits: []edit{
+			{"item.Err() == nil && !errors.Is(err, recipes.ErrUnconfirmed)", "item.Err() == nil && errors.Is(err, recipes.ErrUnconfirmed)"},
+		},
+		tests: "./recipes/queue -run ^TestHandle_AcknowledgementIsRejected$",
+	},
+	{
 		name: "recipe/queue-interrupted", breaks: "an item whose handler is interrupted in its last attempt becomes a dead letter",
 		file: "recipes/queue/handle.go",
 		edits: []edit{

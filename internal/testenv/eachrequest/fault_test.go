@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -54,9 +56,12 @@ func closeConn(r *Run, q *zktest.Request) zktest.Verdict {
 	return zktest.Pass(q)
 }
 
-func cancel(r *Run, q *zktest.Request) zktest.Verdict {
-	r.cancel()
-	return zktest.Pass(q)
+// cancel cancels the context of the client with a cause, which can be an error of ZooKeeper, as in a group of goroutines.
+func cancel(cause error) func(*Run, *zktest.Request) zktest.Verdict {
+	return func(r *Run, q *zktest.Request) zktest.Verdict {
+		r.cancel(cause)
+		return zktest.Pass(q)
+	}
 }
 
 func cut(_ *Run, q *zktest.Request) zktest.Verdict { return zktest.Cut(q) }
@@ -87,10 +92,14 @@ var faults = []Fault{
 	{Name: "expiry after", After: expire, Errors: lost, Ends: true},
 	{Name: "close before", Before: closeConn, Errors: closed, Ends: true, Closes: true},
 	{Name: "close after", After: closeConn, Errors: closed, Ends: true, Closes: true},
-	{Name: "cancel before", Before: cancel, Errors: canceled},
-	{Name: "cancel after", After: cancel, Errors: canceled},
+	{Name: "cancel before", Before: cancel(nil), Errors: canceled},
+	{Name: "cancel after", After: cancel(nil), Errors: canceled},
+	{Name: "cancel, no node", Before: cancel(zk.ErrNoNode), Errors: []error{zk.ErrNoNode}},
+	{Name: "cancel, node exists", Before: cancel(zk.ErrNodeExists), Errors: []error{zk.ErrNodeExists}},
+	{Name: "cancel, bad version", After: cancel(zk.ErrBadVersion), Errors: []error{zk.ErrBadVersion}},
+	{Name: "cancel, no permission", After: cancel(zk.ErrNoAuth), Errors: []error{zk.ErrNoAuth}},
 	{Name: "cancel and lost reply", After: func(r *Run, q *zktest.Request) zktest.Verdict {
-		r.cancel()
+		r.cancel(nil)
 		return zktest.Cut(q)
 	}, Errors: canceled},
 	{Name: "restart", Before: func(r *Run, q *zktest.Request) zktest.Verdict {

@@ -35,7 +35,7 @@ type Run struct {
 	Conn, Other, Operator *zk.Conn
 	// some faults cancel this context
 	Ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 
 	Fault Fault
 
@@ -60,7 +60,7 @@ type grant interface {
 func newRun(t *testing.T, s Script, f Fault, k int) *Run {
 	r := &Run{bubble: currentBubble(), script: s, Fault: f, k: k, Server: zktest.Start(t), holds: map[string][]held{}}
 	r.Conn, r.Other, r.Operator = bubble.Connect(t, r.Server, Timeout), bubble.Connect(t, r.Server, Timeout), bubble.Connect(t, r.Server, Timeout)
-	r.Ctx, r.cancel = context.WithCancel(context.Background())
+	r.Ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r
 }
 
@@ -113,7 +113,7 @@ func (r *Run) run() {
 	r.mu.Lock()
 	counting = false
 	r.mu.Unlock()
-	r.cancel()
+	r.cancel(nil)
 	bubble.Advance(settleTime)
 	if !r.Fault.Closes {
 		r.noEphemerals("although everything was released")

@@ -147,6 +147,9 @@ func (b *balance) add(e event.Event) {
 	case event.Acquired:
 		b.open[key]++
 	case event.Released, event.Returned, event.Rejected, event.Lost:
+		if e.Kind == event.Rejected && e.Token == 0 {
+			return // no consumer has received the item
+		}
 		if b.open[key]--; b.open[key] < 0 {
 			b.r.Violate("unexpected event: %v", e)
 		}

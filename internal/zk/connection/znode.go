@@ -53,6 +53,8 @@ func MakeZnode(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, co
 	for {
 		err := create(ctx, conn, node, acl)
 		switch {
+		case IsCause(ctx, err):
+			return err
 		case errors.Is(err, zk.ErrNodeExists):
 			return nil
 		case !errors.Is(err, zk.ErrNoNode):

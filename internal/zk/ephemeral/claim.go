@@ -168,6 +168,8 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 		}
 		stat, err := c.read(ctx)
 		switch {
+		case connection.IsCause(ctx, err):
+			return sent, err
 		case errors.Is(err, zk.ErrNoNode) && !sent.IsZero():
 			c.mayExist = false
 			return sent, connection.ErrDeleted

@@ -39,7 +39,7 @@ func ListChildren[T any](ctx context.Context, conn *zk.Conn, c ChildConfig[T]) (
 		return nil, err
 	}
 	children := map[string]T{}
-	return children, c.read(c.filter(list), func(name string) (watch.Found, error) {
+	return children, c.read(ctx, c.filter(list), func(name string) (watch.Found, error) {
 		data, stat, err := connection.ReadData(ctx, conn, path.Join(c.Path, name))
 		return watch.Found{Data: data, Stat: stat}, err
 	}, func(name string, value T, _ watch.Found) { children[name] = value })
@@ -54,7 +54,7 @@ func (c *ChildConfig[T]) filter(names []string) []string {
 }
 
 // read reads children concurrently, and calls store for each that exists, one at a time.
-func (c *ChildConfig[T]) read(names []string, read func(name string) (watch.Found, error), store func(name string, value T, found watch.Found)) error {
+func (c *ChildConfig[T]) read(ctx context.Context, names []string, read func(name string) (watch.Found, error), store func(name string, value T, found watch.Found)) error {
 	type result struct {
 		found watch.Found
 		err   error
@@ -67,7 +67,10 @@ func (c *ChildConfig[T]) read(names []string, read func(name string) (watch.Foun
 	})
 	var failure error
 	for i, r := range results {
-		if errors.Is(r.err, zk.ErrNoNode) {
+		switch {
+		case connection.IsCause(ctx, r.err):
+			return r.err
+		case errors.Is(r.err, zk.ErrNoNode):
 			continue // it was deleted after the listing
 		}
 		value, err := c.Parse(names[i], r.found, r.err)
@@ -192,7 +195,7 @@ func (r *ChildReader[T]) readChildren(ctx context.Context, all bool) error {
 			delete(r.children, name) // it is added again if it still exists
 		}
 	}
-	return r.config.read(names, func(name string) (watch.Found, error) {
+	return r.config.read(ctx, names, func(name string) (watch.Found, error) {
 		return watch.Read(ctx, r.setup.Conn, r.query(path.Join(r.config.Path, name), watch.Data))
 	}, func(name string, value T, found watch.Found) {
 		c := &child[T]{value: value, watch: found.Watch}
