@@ -29,8 +29,9 @@ const defaultGrace = 30 * time.Second
 // NewManager returns a manager whose controllers run only while the candidate leads.
 //
 // The manager runs the candidacy: the caller must not call ElectLeader, must not receive from Status
-// (Events and Current may be used), and creates a new candidate for each manager. The other options are those of controller-runtime. LeaderElection must be
-// false. If LeaderElectionResourceLockInterface is set, the controllers run only while the manager
+// (Events and Current may be used), and creates a new candidate for each manager. The other options are those of
+// controller-runtime, but if Controller.EnableWarmup is not set, it is true: controllers fill their caches and queues
+// while the candidate follows. LeaderElection must be false. If LeaderElectionResourceLockInterface is set, the controllers run only while the manager
 // also holds that lock; this is for programs that replace client-go's election. Then
 // LeaderElectionReleaseOnCancel must be false, because client-go would release the lock while
 // controllers still run. The values of BaseContext are kept.
@@ -70,6 +71,10 @@ func NewManager(config *rest.Config, options manager.Options, candidate leaderel
 	m.grace = defaultGrace
 	if options.GracefulShutdownTimeout != nil {
 		m.grace = *options.GracefulShutdownTimeout
+	}
+	if options.Controller.EnableWarmup == nil {
+		warmup := true
+		options.Controller.EnableWarmup = &warmup
 	}
 	base := context.Background()
 	if options.BaseContext != nil {

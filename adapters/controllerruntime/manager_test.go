@@ -13,8 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
@@ -123,6 +127,49 @@ func TestManager_Stop(t *testing.T) {
 	require.Equal(t, controllerruntime.Leadership(later), controllerruntime.Leadership(following))
 	second.stop()
 	require.NoError(t, receive(t, second.ended, "the result of the second Start"))
+}
+
+// TestManager_Warmup fails if controllers do not start their sources while the candidate follows, so that a new leader has
+// to fill its caches first, or if the program cannot disable that.
+func TestManager_Warmup(t *testing.T) {
+	table := memory.NewTable()
+	one, _ := candidateOf(t, table, "one")
+	leader := start(t, one, newOptions(), nil)
+	receive(t, leader.started, "the first controller")
+	skip := true // controllers of earlier runs of this test have the same names
+	for id, enabled := range map[string]*bool{"default": nil, "disabled": new(bool)} {
+		two, _ := candidateOf(t, table, id)
+		options := newOptions()
+		options.Controller.EnableWarmup = enabled
+		m, err := controllerruntime.NewManager(&rest.Config{Host: "http://127.0.0.1:9"}, options, two)
+		require.NoError(t, err)
+		c, err := controller.New(id, m, controller.Options{Reconciler: reconcile.Func(nil), SkipNameValidation: &skip})
+		require.NoError(t, err)
+		started := make(chan struct{}, 1)
+		require.NoError(t, c.Watch(source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			started <- struct{}{}
+			return nil
+		})))
+		following := make(chan struct{}, 1)
+		require.NoError(t, m.Add(alwaysRunning(func(context.Context) error {
+			following <- struct{}{}
+			return nil
+		})))
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- m.Start(ctx) }()
+		if enabled == nil {
+			receive(t, started, "the start of the source")
+		} else {
+			receive(t, following, "a runnable without election")
+			time.Sleep(50 * time.Millisecond) // the manager starts the sources after it
+			require.Empty(t, started)
+		}
+		stop()
+		require.NoError(t, receive(t, ended, "the result of Start"))
+	}
+	leader.stop()
+	require.NoError(t, receive(t, leader.ended, "the result of the leader's Start"))
 }
 
 // alwaysRunning runs while the candidate follows, as a webhook does.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"log"
 	"os"
 	"os/signal"
@@ -56,12 +57,19 @@ func main() {
 	}
 }
 
+var errNotElected = fmt.Errorf("this process holds the old Lease, but has not led the new election for %v", patience)
+
 // report is the work of the leader.
 func report(ctx context.Context, l *leaderelection.Leadership) error {
 	log.Print("leads with token ", l.Token())
 	<-ctx.Done()
 	return nil
 }
+
+// patience is how long a process keeps the old Lease without leading the new election. After that, a process that needs
+// only the Lease can lead, for example if the new backend is down. While a process that does not need the Lease leads,
+// this one is started again each time, which does no harm.
+const patience = time.Minute
 
 // lead calls work while this process holds the old Lease and leads the new election, until ctx is done
 // or either of them is lost for good. Then the program must exit.
@@ -92,11 +100,23 @@ func lead(ctx context.Context, old resourcelock.Interface, newCandidate func() (
 		return nil
 	case holding := <-held:
 		candidate, err := newCandidate()
-		if err == nil {
-			err = elector.Lead(holding, candidate, work)
+		if err != nil {
+			return err
 		}
-		if err == nil && holding.Err() != nil && ctx.Err() == nil {
+		waiting, giveUp := context.WithCancelCause(holding)
+		defer giveUp(nil)
+		limit := time.AfterFunc(patience, func() { giveUp(errNotElected) })
+		err = elector.Lead(waiting, candidate, func(ctx context.Context, l *leaderelection.Leadership) error {
+			limit.Stop()
+			defer limit.Reset(patience)
+			return work(ctx, l)
+		})
+		switch {
+		case err != nil || ctx.Err() != nil:
+		case holding.Err() != nil:
 			err = errors.New("the old Lease was lost")
+		default:
+			err = context.Cause(waiting)
 		}
 		return err
 	}

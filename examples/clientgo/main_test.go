@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/elector"
 )
 
 // lock is a Lease of client-go in memory.
@@ -127,6 +128,31 @@ func TestLead_LeaseLost(t *testing.T) {
 func TestLead_NoCandidate(t *testing.T) {
 	want := errors.New("unsuitable")
 	require.ErrorIs(t, run(t, &lock{}, want, func(func(), <-chan bool) {}), want)
+}
+
+// TestLead_NotElected fails if lead keeps the Lease after it has not led the new election for a minute.
+func TestLead_NotElected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.NewTable()
+		other, err := changefeed.NewElection(table.Store("report"))
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- elector.Lead(ctx, other, func(ctx context.Context, _ *leaderelection.Leadership) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		time.Sleep(time.Minute)
+		begin := time.Now()
+		require.ErrorIs(t, lead(t.Context(), &lock{}, func() (leaderelection.Candidate, error) {
+			return changefeed.NewElection(table.Store("report"))
+		}, report), errNotElected)
+		require.WithinDuration(t, begin.Add(patience), time.Now(), 15*time.Second)
+		stop()
+		require.NoError(t, <-ended)
+	})
 }
 
 // TestClientGo_ReleaseOnCancel fails if client-go, after a failed renewal, cancels the context of the

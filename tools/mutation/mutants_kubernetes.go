@@ -94,6 +94,13 @@ var kubernetesMutants = []mutant{
 		tests:  "./adapters/changefeed/kubernetes -run ^TestLease_Fields$",
 	},
 	{
+		name:   "kubernetes/warmup",
+		breaks: "followers do not fill their caches",
+		file:   "adapters/controllerruntime/manager.go",
+		edits:  []edit{{"if options.Controller.EnableWarmup == nil {", "if false {"}},
+		tests:  "./adapters/controllerruntime -run ^TestManager_Warmup$",
+	},
+	{
 		name:   "kubernetes/M1",
 		breaks: "the controllers are not stopped when the leadership ends",
 		file:   "adapters/controllerruntime/manager.go",

@@ -34,7 +34,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	candidate, err := changefeed.NewElection(store, changefeed.WithID(*id))
+	candidate, err := changefeed.NewElection(store, changefeed.WithID(*id), changefeed.WithLogger(slog.Default()))
 	if err != nil {
 		log.Fatal(err)
 	}
