@@ -27,7 +27,9 @@ func (m *machine) sendNextRequest() {
 	case m.Leaving:
 		m.sendRelease()
 	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring() || m.mustYield()): // R7, R9, R2
-		m.sendRelease()
+		if m.isDue(m.ReleaseAt) {
+			m.sendRelease()
+		}
 	case m.Current.Leader == "" && m.Current.TTL > 0 && m.Current.Term < m.GreatestTerm: // R10
 		next := m.Current
 		next.Term = m.unclaimedTerm()
