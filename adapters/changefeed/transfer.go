@@ -64,7 +64,7 @@ func transfer(ctx context.Context, o *options, store Store, from *Record, id str
 		}
 		return true
 	})
-	for ; err == nil; r, err = tryUpdate(o.ctx, o, store, func(*Record) bool { return false }) {
+	for ; err == nil; r, err = updateRecord(o.ctx, o, store, func(*Record) bool { return false }) {
 		switch {
 		case r.Ended:
 			return leaderelection.ErrElectionOver

@@ -2,6 +2,7 @@ package changefeed_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,29 @@ func TestTransfer(t *testing.T) {
 		token := h.leader().token()
 		h.transfer(h.leader())
 		require.Equal(h, token, h.leader().token())
+	})
+}
+
+// TestTransfer_Errors fails if an error of the store that passes ends a transfer.
+func TestTransfer_Errors(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		h.joinAndLead("first")
+		second := h.newCandidate("second")
+		reads := 0
+		store := &storeFuncs{Store: h.table.Store("election")}
+		store.read = func(ctx context.Context) (changefeed.Record, error) {
+			if reads++; reads > 1 && reads < 10 { // the first one precedes the request
+				return changefeed.Record{}, errors.New("connection reset")
+			}
+			return store.Store.Read(ctx)
+		}
+		transferred := make(chan error, 1)
+		go func() { transferred <- changefeed.Transfer(h.Context(), store, "second") }()
+		synctest.Wait()
+		second.start()
+		require.NoError(h, <-transferred)
+		require.GreaterOrEqual(h, reads, 10)
+		require.Same(h, second, h.leader())
 	})
 }
 
