@@ -14,7 +14,8 @@ import (
 var ErrNotTransferred = leaderelection.ErrNotTransferred
 
 // Transfer requests that the leader hands over to the candidate id, and returns nil when this
-// candidate leads. The other candidates wait for an election timeout before they claim the record
+// candidate leads. A leader whose program calls [Election.ResignRequested], as package elector does, first ends its
+// work. The other candidates wait for an election timeout before they claim the record
 // themselves. If there is no leader, the record is reserved in the same way. Anyone may call
 // Transfer, also the candidate itself, with its [Election.ID].
 //

@@ -2,7 +2,11 @@ package protocol
 
 // sendNextRequest sends the next request, unless one is in flight.
 func (m *machine) sendNextRequest() {
-	if m.Leading && m.isTransferring() {
+	switch {
+	case !m.Leading || !m.isTransferring():
+	case m.in.Listens:
+		m.emit(Action{Kind: RequestResign})
+	default:
 		m.stopLeading(HandedOver)
 	}
 	if m.Leaving && m.hasLeft() {
@@ -81,7 +85,10 @@ func (m *machine) sendClaim() {
 
 func (m *machine) sendHeartbeat() {
 	next := m.Current
-	next.Nominee, next.TTL = "", m.cfg.Lease // The leader itself may be named. Others rely on TTL.
+	next.TTL = m.cfg.Lease // Others rely on it.
+	if next.Nominee == m.cfg.ID {
+		next.Nominee = ""
+	}
 	m.send(Heartbeat, next)
 }
 
