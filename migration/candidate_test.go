@@ -448,13 +448,19 @@ func TestCandidate_TurnLimit(t *testing.T) {
 	})
 }
 
-// TestCandidate_Unreachable fails if the candidacy ends because a backend is unreachable for some time.
+// TestCandidate_Unreachable fails if the candidacy ends because a backend is unreachable for some time, or the candidate
+// joins the old election again and again without a pause.
 func TestCandidate_Unreachable(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.newErr = fmt.Errorf("no answer: %w", leaderelection.ErrUnreachable)
-		p.olds[0].follow("old/1", "")
-		p.olds[0].lead(1, time.Hour)
-		require.Len(p, p.olds, 2)
+		for i := range 3 { // at once, as if no other candidate waited
+			p.olds[i].follow("old/1", "")
+			p.olds[i].lead(1, time.Hour)
+			require.Len(p, p.olds, i+1, "the candidate joins again without a pause")
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Len(p, p.olds, i+2)
+		}
 		p.newErr = nil
 		p.leadBoth()
 		require.Equal(p, leaderelection.Leader, p.Current().Role)
