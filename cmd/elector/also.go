@@ -224,8 +224,9 @@ func (a *also) combine(s *settings, first, second backend) backend {
 		return errors.Join(errs...)
 	}
 	b.newCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
-		// The backends leave a program this part of the session timeout to stop. See leaseMargin.
-		grace := max(first.timeout(s), second.timeout(a.second)) / leaseMargin
+		// A program may use the rest of the lease to stop, and this part of the session timeout. See leaseMargin.
+		timeout := max(first.timeout(s), second.timeout(a.second))
+		grace := timeout + timeout/leaseMargin
 		if second.start != nil {
 			if err := second.start(); err != nil {
 				return nil, err

@@ -189,6 +189,21 @@ func TestAlso_FileErrors(t *testing.T) {
 	}
 }
 
+// TestAlso_EndsEarly fails if an instance of the next version begins while the program of a leader that has lost the first
+// election before its lease still stops.
+func TestAlso_EndsEarly(t *testing.T) {
+	t.Parallel()
+	etcd := dbserver.StartEtcd(t, dbserver.EtcdConfig{})
+	h := newZooKeeperHarness(t)
+	newOnly := []string{"--backend", "etcd", "--etcd-endpoints", etcd.Addr(0), "--election", "/jobs/two"}
+	a := h.lead("a", stubborn, "--also", "etcd", "--also-election", "/jobs/two", "--etcd-endpoints", etcd.Addr(0))
+	b := h.follow("b", stubborn, newOnly...)
+	h.command("end").requireExit(cmdline.OK)
+	a.requireExit(cmdline.Permanent)
+	b.waitForOutput("works")
+	h.requireOrder("a", "b")
+}
+
 // TestAlso_UnreadableFile fails if the error of a file that cannot be read describes its form, or names a backend.
 func TestAlso_UnreadableFile(t *testing.T) {
 	p := start(t, "run", "--zookeeper-servers", "x", "--also", t.TempDir(), "--", "true")
