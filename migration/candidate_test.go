@@ -231,7 +231,9 @@ func TestCandidate_Errors(t *testing.T) {
 		runPair(t, func(p *pair) {
 			p.leadBoth()
 			p.olds[0].Stop(failure)
-			require.ErrorIs(p, <-p.result, failure)
+			err := <-p.result
+			require.ErrorIs(p, err, failure)
+			require.NotErrorIs(p, err, migration.ErrNewElection)
 			require.False(p, p.news[0].resigned.IsZero())
 		})
 	})
@@ -242,6 +244,7 @@ func TestCandidate_Errors(t *testing.T) {
 			p.news[0].Stop(failure)
 			err := <-p.result
 			require.ErrorIs(p, err, failure)
+			require.ErrorIs(p, err, migration.ErrNewElection)
 			require.ErrorContains(p, err, "new election")
 			require.False(p, p.olds[0].resigned.IsZero())
 		})

@@ -241,11 +241,7 @@ func (a *also) combine(s *settings, first, second backend) backend {
 			if err := a.checkDistinct(ctx, first, second); err != nil { // a backend may not have answered before
 				return nil, err
 			}
-			candidate, err := second.newCandidate(ctx)
-			if err != nil {
-				err = secondError{err}
-			}
-			return candidate, err
+			return second.newCandidate(ctx)
 		}, migration.WithGrace(grace), migration.WithLogger(s.electionLog()))
 		if err != nil {
 			return nil, err
@@ -275,14 +271,9 @@ func (a *also) checkDistinct(ctx context.Context, first, second backend) error {
 	return usage("--also %s: its store contains the election of --store: it is the same store by another address, or a copy of it; name another store, or another election, for example in the key %q of the file: %w", a.backend, flagElection, leaderelection.ErrInvalid)
 }
 
-// secondError is an error of the second backend.
-type secondError struct{ error }
-
-func (e secondError) Unwrap() error { return e.error }
-
 // advise adds advice for the user to the error that ended run.
 func (a *also) advise(s *settings, err error) error {
-	if errors.As(err, new(secondError)) {
+	if errors.Is(err, migration.ErrNewElection) {
 		return a.second.advise(err)
 	}
 	return s.advise(err)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
@@ -202,6 +203,20 @@ func TestAlso_EndsEarly(t *testing.T) {
 	a.requireExit(cmdline.Permanent)
 	b.waitForOutput("works")
 	h.requireOrder("a", "b")
+}
+
+// TestAlso_Advice fails if the advice about an error of a candidate of the second backend names settings of the first.
+func TestAlso_Advice(t *testing.T) {
+	t.Parallel()
+	srv := zktest.Start(t)
+	conn, _, err := srv.Connect(session)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Create("/protected", nil, 0, append(zk.DigestACL(zk.PermAll, "user", "password"), zk.WorldACL(zk.PermRead)...))
+	require.NoError(t, err)
+	p := start(t, "run", "--backend", "changefeed", "--store", "redis://"+redisServer.Get(t).Addr(), "--election", "jobs/advice", "--session-timeout", "2s",
+		"--also", "zookeeper", "--also-election", "/protected", "--zookeeper-servers", srv.Addr(), "--", "true")
+	p.requireExit(cmdline.Permanent, "there are no credentials: set ELECTOR_ZOOKEEPER_AUTH")
 }
 
 // TestAlso_UnreadableFile fails if the error of a file that cannot be read describes its form, or names a backend.
