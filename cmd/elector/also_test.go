@@ -190,6 +190,26 @@ func TestAlso_FileErrors(t *testing.T) {
 	}
 }
 
+// TestAlso_RaftlogFile fails if an error about a peer of the second backend does not name the file and the line.
+func TestAlso_RaftlogFile(t *testing.T) {
+	t.Parallel()
+	srv := redisServer.Get(t)
+	for id, c := range map[string]struct {
+		code int
+		text string
+		line string
+	}{
+		"b": {cmdline.Usage, "--peer-id b: not one of --peers", ":3"},
+		"a": {cmdline.Failed, "--peers, --peer-listen: this peer cannot listen on " + srv.Addr(), ":2"}, // the address of the other server
+	} {
+		file := writeConfigFile(t, "backend: raftlog\npeers: [a="+srv.Addr()+"]\npeer-id: "+id+"\ndir: "+t.TempDir()+"\ninsecure: true\nelection: report\n")
+		p := start(t, "run", "--store", "redis://"+srv.Addr(), "--election", "jobs/peers", "--also", file, "--", "true")
+		p.requireExit(c.code, c.text)
+		require.Contains(t, p.log.Text(), "--also "+file+", in which keys replace the flags")
+		require.Contains(t, p.log.Text(), file+c.line)
+	}
+}
+
 // TestAlso_EndsEarly fails if an instance of the next version begins while the program of a leader that has lost the first
 // election before its lease still stops.
 func TestAlso_EndsEarly(t *testing.T) {
