@@ -169,7 +169,7 @@ var commandMutants = []mutant{
 		name: "command/help-unknown", breaks: "the command help accepts unknown commands",
 		file: "cmd/internal/cmdline/cmdline.go",
 		edits: []edit{
-			{"				if found == root && err == nil {\n", "				if false {\n"},
+			{"				if err == nil && found.HasSubCommands() {\n", "				if false {\n"},
 		},
 		tests: "./cmd/internal/cmdline -run ^TestPrepare_RejectsWrongUsage$",
 	},
