@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,7 @@ func (s *scripted) lead(token int64, lease time.Duration) {
 type pair struct {
 	*migration.Candidate
 	*testing.T
+	mu         sync.Mutex  // is held while olds grows
 	olds, news []*scripted // in the order of their creation
 	newErr     error       // the result of the creation of a candidate of the new election
 	result     chan error  // receives the result of ElectLeader
@@ -94,6 +96,8 @@ func runPair(t *testing.T, f func(*pair), opts ...migration.Option) {
 		p := &pair{T: t, result: make(chan error, 1)}
 		var err error
 		p.Candidate, err = migration.NewCandidate(t.Context(), func(context.Context) (leaderelection.Candidate, error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
 			p.olds = append(p.olds, newScripted())
 			return closing{p.olds[len(p.olds)-1]}, nil
 		}, func(ctx context.Context) (leaderelection.Candidate, error) {
@@ -459,7 +463,9 @@ func TestCandidate_Unreachable(t *testing.T) {
 		for i := range 3 { // at once, as if no other candidate waited
 			p.olds[i].follow("old/1", "")
 			p.olds[i].lead(1, time.Hour)
+			p.mu.Lock()
 			require.Len(p, p.olds, i+1, "the candidate joins again without a pause")
+			p.mu.Unlock()
 			time.Sleep(time.Second)
 			synctest.Wait()
 			require.Len(p, p.olds, i+2)
