@@ -180,7 +180,7 @@ func (c *Candidate) run(ctx context.Context) error {
 		if over {
 			return reason
 		}
-		if errors.Is(reason, leaderelection.ErrUnreachable) { // the function of the new election may have failed at once
+		if errors.Is(reason, leaderelection.ErrUnreachable) { // the function of the new election may have failed immediately
 			if err := limit.Pause(ctx, unreachablePause); err != nil {
 				return err
 			}

@@ -460,7 +460,7 @@ func TestCandidate_TurnLimit(t *testing.T) {
 func TestCandidate_Unreachable(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.newErr = fmt.Errorf("no answer: %w", leaderelection.ErrUnreachable)
-		for i := range 3 { // at once, as if no other candidate waited
+		for i := range 3 { // immediately, because no other candidate waits
 			p.olds[i].follow("old/1", "")
 			p.olds[i].lead(1, time.Hour)
 			p.mu.Lock()

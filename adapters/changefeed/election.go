@@ -256,7 +256,7 @@ func (e *Election) ElectLeader() error {
 // ResignRequested returns a channel that is closed when a [Transfer] to another candidate is requested while this
 // candidate leads. From the first call on, the candidate then leads on, so that the program can end its work and then
 // call Resign, after which the other candidate can lead; package elector does so. Without a call, the leadership ends
-// at once. The channel is not closed when the candidacy ends, so callers should also wait until it is over.
+// immediately. The channel is not closed when the candidacy ends, so callers should also wait until it is over.
 func (e *Election) ResignRequested() <-chan struct{} {
 	e.listens.Store(true)
 	return e.requested
