@@ -180,6 +180,11 @@ func (c *Candidate) run(ctx context.Context) error {
 		if over {
 			return reason
 		}
+		if errors.Is(reason, leaderelection.ErrUnreachable) { // the function of the new election may have failed immediately
+			if err := limit.Pause(ctx, unreachablePause); err != nil {
+				return err
+			}
+		}
 		old, err := c.joinAgain(ctx)
 		if err != nil {
 			return err

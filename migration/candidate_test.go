@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,7 @@ func (s *scripted) lead(token int64, lease time.Duration) {
 type pair struct {
 	*migration.Candidate
 	*testing.T
+	mu         sync.Mutex  // is held while olds grows
 	olds, news []*scripted // in the order of their creation
 	newErr     error       // the error with which candidates of the new election cannot be created
 	result     chan error  // receives the result of ElectLeader
@@ -94,6 +96,8 @@ func runPair(t *testing.T, f func(*pair), opts ...migration.Option) {
 		p := &pair{T: t, result: make(chan error, 1)}
 		var err error
 		p.Candidate, err = migration.NewCandidate(t.Context(), func(context.Context) (leaderelection.Candidate, error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
 			p.olds = append(p.olds, newScripted())
 			return closing{p.olds[len(p.olds)-1]}, nil
 		}, func(ctx context.Context) (leaderelection.Candidate, error) {
@@ -233,7 +237,9 @@ func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 		runPair(t, func(p *pair) {
 			p.leadBoth()
 			p.olds[0].Stop(failure)
-			require.ErrorIs(p, <-p.result, failure)
+			err := <-p.result
+			require.ErrorIs(p, err, failure)
+			require.NotErrorIs(p, err, migration.ErrNewElection)
 			require.False(p, p.news[0].resigned.IsZero())
 		})
 	})
@@ -244,6 +250,7 @@ func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 			p.news[0].Stop(failure)
 			err := <-p.result
 			require.ErrorIs(p, err, failure)
+			require.ErrorIs(p, err, migration.ErrNewElection)
 			require.ErrorContains(p, err, "new election")
 			require.False(p, p.olds[0].resigned.IsZero())
 		})
@@ -452,13 +459,21 @@ func TestCandidate_TurnLimit(t *testing.T) {
 	})
 }
 
-// TestCandidate_Unreachable fails if the candidacy ends because a backend is unreachable for some time.
+// TestCandidate_Unreachable fails if the candidacy ends because a backend is unreachable for some time, or the candidate
+// joins the old election again and again without a pause.
 func TestCandidate_Unreachable(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.newErr = fmt.Errorf("no answer: %w", leaderelection.ErrUnreachable)
-		p.olds[0].follow("old/1", "")
-		p.olds[0].lead(1, time.Hour)
-		require.Len(p, p.olds, 2)
+		for i := range 3 { // immediately, because no other candidate waits
+			p.olds[i].follow("old/1", "")
+			p.olds[i].lead(1, time.Hour)
+			p.mu.Lock()
+			require.Len(p, p.olds, i+1, "the candidate joins again without a pause")
+			p.mu.Unlock()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Len(p, p.olds, i+2)
+		}
 		p.newErr = nil
 		p.leadBoth()
 		require.Equal(p, leaderelection.Leader, p.Current().Role)

@@ -35,6 +35,24 @@ type side struct {
 	status leaderelection.Status
 }
 
+// ErrNewElection is wrapped by the errors of the new election: of its NewCandidateFunc, its candidates, and their
+// leaderships. The text of an error also names the election.
+var ErrNewElection = errors.New("migration: error of the new election")
+
+// electionError is an error of one of the two elections.
+type electionError struct {
+	name string // "old" or "new"
+	err  error
+}
+
+func (e *electionError) Error() string {
+	return fmt.Sprintf("migration: %s election: %v", e.name, e.err)
+}
+
+func (e *electionError) Unwrap() error { return e.err }
+
+func (e *electionError) Is(target error) bool { return target == ErrNewElection && e.name == "new" }
+
 var errNoCandidate = fmt.Errorf("%w: NewCandidateFunc returned no candidate", leaderelection.ErrInvalid)
 
 // newSide creates a candidate. ctx limits only the time of the creation.
@@ -48,12 +66,12 @@ func newSide(ctx context.Context, name string, create NewCandidateFunc) (*side, 
 	if err != nil {
 		unlink()
 		cancel()
-		return nil, fmt.Errorf("migration: %s election: %w", name, err)
+		return nil, &electionError{name, err}
 	}
 	s := &side{name: name, candidate: candidate, cancel: cancel, result: make(chan error, 1)}
 	s.leave = sync.OnceValue(s.leaveOnce)
 	if !unlink() { // the candidate may depend on a context that is done now
-		return nil, errors.Join(fmt.Errorf("migration: %s election: %w", name, context.Cause(ctx)), s.resign())
+		return nil, errors.Join(s.describe(context.Cause(ctx)), s.resign())
 	}
 	return s, nil
 }
@@ -123,7 +141,7 @@ func (s *side) describe(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("migration: %s election: %w", s.name, err)
+	return &electionError{s.name, err}
 }
 
 // The following methods accept a nil side. The side of the new election is nil until the candidate leads the

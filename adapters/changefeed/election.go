@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,10 @@ type Election struct {
 	written chan Record
 	// mayHold reports whether the record may still name the candidate after its candidacy.
 	mayHold atomic.Bool
+	// listens reports whether ResignRequested was called. requestResign closes the channel that it returns.
+	listens       atomic.Bool
+	requested     chan struct{}
+	requestResign func()
 	// ready reports whether the candidate could take over from the leader now.
 	ready atomic.Bool
 }
@@ -75,10 +80,11 @@ func NewElection(store Store, opts ...Option) (e *Election, err error) {
 
 func newElection(o *options, store Store) *Election {
 	e := &Election{
-		opts: o, store: store, written: make(chan Record),
+		opts: o, store: store, written: make(chan Record), requested: make(chan struct{}),
 		candidacy: candidacy.New(o.ctx, o.log.With("candidate", o.cfg.ID)),
 	}
 	e.candidacy.SetID(o.cfg.ID)
+	e.requestResign = sync.OnceFunc(func() { close(e.requested) })
 	return e
 }
 
@@ -245,6 +251,15 @@ func (e *Election) ElectLeader() error {
 		limit.Await(r.done, time.Now().Add(limit.Confirm)) // The limit is for a store that does not answer.
 		return nil                                         // The runner has finished the candidacy.
 	})
+}
+
+// ResignRequested returns a channel that is closed when a [Transfer] to another candidate is requested while this
+// candidate leads. From the first call on, the candidate then leads on, so that the program can end its work and then
+// call Resign, after which the other candidate can lead; package elector does so. Without a call, the leadership ends
+// immediately. The channel is not closed when the candidacy ends, so callers should also wait until it is over.
+func (e *Election) ResignRequested() <-chan struct{} {
+	e.listens.Store(true)
+	return e.requested
 }
 
 // Resign implements [leaderelection.Candidate]. If this candidate is the leader, Resign

@@ -203,7 +203,8 @@ func WithoutCreate() Option { return optionFunc(func(o *options) { o.create = fa
 func WithKeepLeading() Option { return optionFunc(func(o *options) { o.keepLeading = true }) }
 
 // WithStopGuard ends a leadership the given time before its lease expires, to give the
-// program time to stop. The default is 0.
+// program time to stop. If a leadership ends earlier, because its feed has failed for example, the record is released
+// when the lease expires, or by Resign. The default is 0.
 func WithStopGuard(d time.Duration) Option { return optionFunc(func(o *options) { o.guard = d }) }
 
 // WithLogger sets the logger. By default nothing is logged. The handler is called on the

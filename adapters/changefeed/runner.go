@@ -119,7 +119,7 @@ func (r *runner) run() {
 // the input.
 func (r *runner) step(in protocol.Input, cause error) {
 	opts := r.e.opts
-	in.Rand = opts.random()
+	in.Rand, in.Listens = opts.random(), r.e.listens.Load()
 	now := opts.clock.Now() // Read the clock first, because leases are measured from before requests are sent.
 	in.Wall = termOf(now)
 	state, actions := protocol.Step(&opts.cfg, r.state, in, now.Sub(r.begin))
@@ -180,6 +180,8 @@ func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 	case protocol.ReportHeartbeat:
 		r.former.renewed = a.Term
 		candidacy.Report(event.Event{Kind: event.Heartbeat, Subject: a.Leader, Token: int64(a.Term)})
+	case protocol.RequestResign:
+		r.e.requestResign()
 	case protocol.Finish:
 		switch a.Reason {
 		case protocol.Ended:

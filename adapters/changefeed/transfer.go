@@ -14,7 +14,8 @@ import (
 var ErrNotTransferred = leaderelection.ErrNotTransferred
 
 // Transfer requests that the leader hands over to the candidate id, and returns nil when this
-// candidate leads. The other candidates wait for an election timeout before they claim the record
+// candidate leads. A leader whose program calls [Election.ResignRequested], as package elector does, first ends its
+// work. The other candidates wait for an election timeout before they claim the record
 // themselves. If there is no leader, the record is reserved in the same way. Anyone may call
 // Transfer, also the candidate itself, with its [Election.ID].
 //
@@ -64,7 +65,7 @@ func transfer(ctx context.Context, o *options, store Store, from *Record, id str
 		}
 		return true
 	})
-	for ; err == nil; r, err = tryUpdate(o.ctx, o, store, func(*Record) bool { return false }) {
+	for ; err == nil; r, err = updateRecord(o.ctx, o, store, func(*Record) bool { return false }) {
 		switch {
 		case r.Ended:
 			return leaderelection.ErrElectionOver

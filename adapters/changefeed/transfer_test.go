@@ -2,6 +2,7 @@ package changefeed_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,56 @@ func TestTransfer(t *testing.T) {
 		token := h.leader().token()
 		h.transfer(h.leader())
 		require.Equal(h, token, h.leader().token())
+	})
+}
+
+// TestTransfer_Listens fails if the leadership of a program that listens to requests ends before the program resigns, or
+// the named candidate does not lead immediately afterwards.
+func TestTransfer_Listens(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		first := h.newCandidate("first")
+		requested := first.ResignRequested()
+		first.start()
+		require.Same(h, first, h.awaitLeader())
+		second := h.join("second")
+		h.join("third")
+		transferred := make(chan error, 1)
+		go func() {
+			transferred <- changefeed.Transfer(h.Context(), h.table.Store("election"), "second")
+		}()
+		<-requested
+		l := first.Current().Leadership
+		h.pass(time.Minute)
+		require.NoError(h, l.Err())
+		require.Equal(h, "second", h.record().Nominee)
+		require.NoError(h, first.Resign())
+		at := time.Now()
+		require.NoError(h, <-transferred)
+		require.LessOrEqual(h, time.Since(at), time.Second/8, "the caller reads the record so often")
+		require.Same(h, second, h.leader())
+	})
+}
+
+// TestTransfer_Errors fails if an error of the store that passes ends a transfer.
+func TestTransfer_Errors(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		h.joinAndLead("first")
+		second := h.newCandidate("second")
+		reads := 0
+		store := &storeFuncs{Store: h.table.Store("election")}
+		store.read = func(ctx context.Context) (changefeed.Record, error) {
+			if reads++; reads > 1 && reads < 10 { // the first one precedes the request
+				return changefeed.Record{}, errors.New("connection reset")
+			}
+			return store.Store.Read(ctx)
+		}
+		transferred := make(chan error, 1)
+		go func() { transferred <- changefeed.Transfer(h.Context(), store, "second") }()
+		synctest.Wait()
+		second.start()
+		require.NoError(h, <-transferred)
+		require.GreaterOrEqual(h, reads, 10)
+		require.Same(h, second, h.leader())
 	})
 }
 

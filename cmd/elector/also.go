@@ -88,7 +88,7 @@ func (a *also) checkFile(s *settings, checkBackend func(*settings) error) error 
 	err = checkBackend(second)
 	switch {
 	case err != nil:
-		return cmdline.Errorf(exitCode(err), "--also %s, in which keys replace the flags of this backend: %w", a.backend, err)
+		return second.nameKeys(err)
 	case sameElection(s, second):
 		return usage("--also %s: it is the election of --backend %s: name one on other servers, or with another name, for example in the key %q of the file", a.backend, s.backend, flagElection)
 	}
@@ -124,6 +124,27 @@ func (a *also) readFile(s *settings) (*settings, error) {
 	second.warnOnce("--"+flagAlso, warning)
 	second.inferBackend()
 	return second, nil
+}
+
+// nameKeys adds the file of --also, if there is one, to an error that names its keys as flags, and their lines.
+func (s *settings) nameKeys(err error) error {
+	if err == nil || s.alsoFile == "" {
+		return err
+	}
+	words := strings.FieldsFunc(err.Error(), func(c rune) bool { return c != '-' && (c < 'a' || c > 'z') })
+	named, places := false, ""
+	s.keys.VisitAll(func(f *pflag.Flag) {
+		if f.Name == flagAlso || !slices.Contains(words, "--"+f.Name) {
+			return
+		}
+		if named = true; cmdline.IsFromFile(f) {
+			places += " (" + cmdline.Source(f) + ")"
+		}
+	})
+	if !named {
+		return err
+	}
+	return cmdline.Errorf(exitCode(err), "--also %s, in which keys replace the flags of this backend: %w%s", s.alsoFile, err, places)
 }
 
 // warnOfVariables logs a warning for each environment variable that differs from its key in the file of --also. The
@@ -172,7 +193,7 @@ func (a *also) openRun(s *settings) (backend, error) {
 	second, err := a.second.openRun()
 	if err != nil {
 		first.close()
-		return backend{}, err
+		return backend{}, a.second.nameKeys(err)
 	}
 	if a.second.alsoFile != "" { // without a separate file, the files of certificates and secrets are those of s
 		stop, closeBackend := a.second.monitorFiles(), second.close
@@ -226,11 +247,12 @@ func (a *also) combine(s *settings, first, second backend) backend {
 		return errors.Join(errs...)
 	}
 	b.newCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
-		// leaseMargin is the part of the session timeout that the backends leave a program to stop.
-		grace := max(first.timeout(s), second.timeout(a.second)) / leaseMargin
+		// A program may use the rest of the lease to stop, and this part of the session timeout. See leaseMargin.
+		timeout := max(first.timeout(s), second.timeout(a.second))
+		grace := timeout + timeout/leaseMargin
 		if second.start != nil {
 			if err := second.start(); err != nil {
-				return nil, err
+				return nil, a.second.nameKeys(err)
 			}
 		}
 		checking, cancel := context.WithTimeout(ctx, distinctLimit)
@@ -243,11 +265,7 @@ func (a *also) combine(s *settings, first, second backend) backend {
 			if err := a.checkDistinct(ctx, first, second); err != nil {
 				return nil, err
 			}
-			candidate, err := second.newCandidate(ctx)
-			if err != nil {
-				err = secondError{err}
-			}
-			return candidate, err
+			return second.newCandidate(ctx)
 		}, migration.WithGrace(grace), migration.WithLogger(s.electionLog()))
 		if err != nil {
 			return nil, err
@@ -277,15 +295,10 @@ func (a *also) checkDistinct(ctx context.Context, first, second backend) error {
 	return usage("--also %s: its store contains the election of --store: it is the same store by another address, or a copy of it; name another store, or another election, for example in the key %q of the file: %w", a.backend, flagElection, leaderelection.ErrInvalid)
 }
 
-// secondError is an error of the second backend.
-type secondError struct{ error }
-
-func (e secondError) Unwrap() error { return e.error }
-
 // advise adds advice for the user to the error that ended run.
 func (a *also) advise(s *settings, err error) error {
-	if errors.As(err, new(secondError)) {
-		return a.second.advise(err)
+	if errors.Is(err, migration.ErrNewElection) {
+		return a.second.nameKeys(a.second.advise(err))
 	}
 	return s.advise(err)
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
@@ -155,15 +156,7 @@ func TestSameElection_ComparesServersAndNames(t *testing.T) {
 		{"etcd", "--etcd-endpoints", "etcd1:2379", "etcd2:2379", false},
 		{"raftlog", "--peers", "a=h1:1,b=h2:1", "c=h2:1", true},
 		{"raftlog", "--peers", "a=h1:1,b=h2:1", "a=h1:2,b=h2:2", false},
-		{"changefeed", "--store", "postgres://a:x@db1,db2/jobs?sslmode=disable", "postgres://b:y@db2/jobs", true},
-		{"changefeed", "--store", "postgres://db/jobs", "postgres://db/other", false},
 		{"changefeed", "--store", "postgres://db/jobs", "postgres://db/jobs?table=new", false},
-		{"changefeed", "--store", "postgres://db/jobs", "postgres://db/jobs?search_path=new", false},
-		{"changefeed", "--store", "postgres://db/jobs", "postgres://db/jobs?options=-csearch_path%3Dnew", false},
-		{"changefeed", "--store", "postgres://a@db", "postgres://b@db", false},
-		{"changefeed", "--store", "postgres://jobs@db", "postgres://b@db/jobs", true},
-		{"changefeed", "--store", "redis://db/0", "redis://db/1", false},
-		{"changefeed", "--store", "kubernetes://jobs?kubeconfig=old", "kubernetes://jobs?kubeconfig=new", false},
 		{"changefeed", "--store", "kubernetes://jobs", "kubernetes://jobs", true},
 	} {
 		first := parsed("--backend", c.backend, "--election", "/jobs", c.flag, c.first)
@@ -189,7 +182,7 @@ func TestAlso_FileErrors(t *testing.T) {
 		"the file contains the key \"also\"":             {cmdline.Usage, "store: redis://db\nelection: jobs\nalso: etcd", nil},
 		"the file contains the key \"also-election\"":    {cmdline.Usage, "store: redis://db\nelection: jobs\nalso-election: jobs", nil},
 		"omit the flag":                                  {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--also-election", "jobs"}},
-		"it is the election of --backend changefeed":     {cmdline.Usage, "store: redis://user@" + addr + "/\nelection: /jobs/files/", nil},
+		"it is the election of --backend changefeed":     {cmdline.Usage, "store: redis://" + addr + "\nelection: jobs/files", nil},
 		"--value: backend changefeed":                    {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--value", "v", "--backend", "zookeeper", "--zookeeper-servers", "127.0.0.1:1", "--election", "/jobs"}},
 		"is store-unsafe: restart":                       {cmdline.Permanent, "store: redis://" + srv.Addr() + "\nelection: jobs", nil},
 	} {
@@ -199,6 +192,55 @@ func TestAlso_FileErrors(t *testing.T) {
 		require.Contains(t, p.log.Text(), file)
 		require.NotContains(t, p.log.Text(), "for example --also etcd")
 	}
+}
+
+// TestAlso_RaftlogFile fails if an error about a peer of the second backend does not name the file and the line.
+func TestAlso_RaftlogFile(t *testing.T) {
+	t.Parallel()
+	srv := redisServer.Get(t)
+	for id, c := range map[string]struct {
+		code int
+		text string
+		line string
+	}{
+		"b": {cmdline.Usage, "--peer-id b: not one of --peers", ":3"},
+		"a": {cmdline.Failed, "--peers, --peer-listen: this peer cannot listen on " + srv.Addr(), ":2"}, // the address of the other server
+	} {
+		file := writeConfigFile(t, "backend: raftlog\npeers: [a="+srv.Addr()+"]\npeer-id: "+id+"\ndir: "+t.TempDir()+"\ninsecure: true\nelection: report\n")
+		p := start(t, "run", "--store", "redis://"+srv.Addr(), "--election", "jobs/peers", "--also", file, "--", "true")
+		p.requireExit(c.code, c.text)
+		require.Contains(t, p.log.Text(), "--also "+file+", in which keys replace the flags")
+		require.Contains(t, p.log.Text(), file+c.line)
+	}
+}
+
+// TestAlso_EndsEarly fails if an instance of the next version begins while the program of a leader that has lost the first
+// election before its lease still stops.
+func TestAlso_EndsEarly(t *testing.T) {
+	t.Parallel()
+	etcd := dbserver.StartEtcd(t, dbserver.EtcdConfig{})
+	h := newZooKeeperHarness(t)
+	newOnly := []string{"--backend", "etcd", "--etcd-endpoints", etcd.Addr(0), "--election", "/jobs/two"}
+	a := h.lead("a", stubborn, "--also", "etcd", "--also-election", "/jobs/two", "--etcd-endpoints", etcd.Addr(0))
+	b := h.follow("b", stubborn, newOnly...)
+	h.command("end").requireExit(cmdline.OK)
+	a.requireExit(cmdline.Permanent)
+	b.waitForOutput("works")
+	h.requireOrder("a", "b")
+}
+
+// TestAlso_Advice fails if the advice about an error of a candidate of the second backend names settings of the first.
+func TestAlso_Advice(t *testing.T) {
+	t.Parallel()
+	srv := zktest.Start(t)
+	conn, _, err := srv.Connect(session)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Create("/protected", nil, 0, append(zk.DigestACL(zk.PermAll, "user", "password"), zk.WorldACL(zk.PermRead)...))
+	require.NoError(t, err)
+	p := start(t, "run", "--backend", "changefeed", "--store", "redis://"+redisServer.Get(t).Addr(), "--election", "jobs/advice", "--session-timeout", "2s",
+		"--also", "zookeeper", "--also-election", "/protected", "--zookeeper-servers", srv.Addr(), "--", "true")
+	p.requireExit(cmdline.Permanent, "there are no credentials: set ELECTOR_ZOOKEEPER_AUTH")
 }
 
 // TestAlso_UnreadableFile fails if the error of a file that cannot be read describes its form, or names

@@ -24,7 +24,7 @@ func init() {
 		functions:      (*changefeedBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.changefeed.register(flags) },
 		servers:        func(s *settings) string { return storeurl.Redacted(s.changefeed.store) },
-		places:         changefeedPlaces,
+		places:         func(s *settings) []string { return s.placesAt([]string{s.changefeed.store}) }, // see also checkDistinct
 		check:          checkChangefeed,
 		open:           openChangefeed,
 		sessionTimeout: (*settings).requestedTimeout,
@@ -63,27 +63,6 @@ func checkChangefeed(s *settings) error {
 		return usage("--store, --%[1]s: %[2]w; for example --store postgres://elector@db1/jobs --%[1]s /jobs/report", s.electionFlag(), err)
 	}
 	return nil
-}
-
-// changefeedPlaces returns a text for each host. The texts of two addresses differ if they name
-// different databases, or different places in one.
-func changefeedPlaces(s *settings) []string {
-	u, err := url.Parse(s.changefeed.store)
-	if err != nil { // impossible, because checkChangefeed has accepted the address
-		return nil
-	}
-	place := strings.Trim(u.Path, "/")
-	if place == "" && strings.HasPrefix(u.Scheme, "postgres") {
-		place = u.User.Username() // the name of the user is the default of the database
-	}
-	for _, parameter := range []string{"table", "bucket", "collection", "db", "kubeconfig", "context", "search_path", "options"} {
-		place += " " + u.Query().Get(parameter)
-	}
-	var all []string
-	for host := range strings.SplitSeq(u.Host, ",") {
-		all = append(all, fmt.Sprintf("%s://%s/%s %s", u.Scheme, strings.ToLower(host), place, strings.Trim(s.election, "/")))
-	}
-	return all
 }
 
 func (s *settings) storeConfig() (c storeurl.Config, err error) {

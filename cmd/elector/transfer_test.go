@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestTransfer fails if the command does not make the named candidate the leader, or does not report that it
-// does not exist, that there is no election, or that its time is over.
+// TestTransfer fails if the command does not make the named candidate the leader, after the program and the end command
+// of the former one, or does not report that it does not exist, that there is no election, or that its time is over.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	// The name differs in each run, for -count 2.
@@ -24,7 +24,7 @@ func TestTransfer(t *testing.T) {
 	none := h.command("transfer", "--to", "b")
 	require.Equal(t, cmdline.NoLeader, none.exitCode())
 	none.waitForLog("record does not exist")
-	a := h.run("a", stubborn)
+	a := h.run("a", stubborn, "--grace", "2s", "--leader-end-command", `echo "a ends" >> "$FILE"`)
 	a.waitForOutput("works")
 	b := h.run("b", stubborn)
 	b.waitForLog("follower")
@@ -32,7 +32,7 @@ func TestTransfer(t *testing.T) {
 	transfer.waitForOutput("b leads")
 	require.Equal(t, cmdline.OK, transfer.exitCode())
 	b.waitForOutput("works")
-	h.requireOrder("a", "b")
+	h.requireOrder("a", "a ends", "b")
 
 	unknown := h.command("transfer", "--to", "c")
 	require.Equal(t, cmdline.NoLeader, unknown.exitCode())

@@ -64,6 +64,38 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed -run TestTransfer_NotTransferred",
 	},
 	{
+		name: "changefeed/transfer-listens", breaks: "the next leader begins while the program of the former one, which hands over itself, still works",
+		file: "adapters/changefeed/internal/protocol/request.go",
+		edits: []edit{
+			{"	case m.in.Listens:\n", "	case false:\n"},
+		},
+		tests: "./adapters/changefeed -run ^TestTransfer_Listens$",
+	},
+	{
+		name: "changefeed/transfer-target", breaks: "the heartbeats of a leader that hands over remove the transfer target",
+		file: "adapters/changefeed/internal/protocol/request.go",
+		edits: []edit{
+			{"// Others rely on it.\n	if next.Nominee == m.cfg.ID {", "// Others rely on it.\n	if true {"},
+		},
+		tests: "./adapters/changefeed -run ^TestTransfer_Listens$",
+	},
+	{
+		name: "changefeed/release-guard", breaks: "the next leader begins while the program of a leader whose feed has failed still stops",
+		file: "adapters/changefeed/internal/protocol/step.go",
+		edits: []edit{
+			{"			m.ReleaseAt = m.Deadline", "			m.ReleaseAt = 0"},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run ^TestFeed_FailureStopsClaimsAndLeadership$",
+	},
+	{
+		name: "changefeed/transfer-errors", breaks: "Transfer ends because of an error that passes, and its request remains",
+		file: "adapters/changefeed/transfer.go",
+		edits: []edit{
+			{"r, err = updateRecord(o.ctx, o, store, func(*Record) bool { return false })", "r, err = tryUpdate(o.ctx, o, store, func(*Record) bool { return false })"},
+		},
+		tests: "./adapters/changefeed -run ^TestTransfer_Errors$",
+	},
+	{
 		name: "changefeed/transfer-replaced", breaks: "Transfer does not notice that another request has replaced its own",
 		file: "adapters/changefeed/transfer.go",
 		edits: []edit{
@@ -339,7 +371,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/own-ttl", breaks: "a leader keeps a TTL that was edited by hand",
 		file: "adapters/changefeed/internal/protocol/request.go",
 		edits: []edit{
-			{"next.Nominee, next.TTL = \"\", m.cfg.Lease", "next.Nominee = \"\""},
+			{"next.TTL = m.cfg.Lease // Others rely on it.", "// Others rely on TTL."},
 		},
 		tests: "./adapters/changefeed/internal/protocol -run TestLeader_ReplacesEditedTTL",
 	},

@@ -110,6 +110,14 @@ var commandMutants = []mutant{
 		tests: "./cmd/elector -run ^TestAlso$",
 	},
 	{
+		name: "command/also-grace", breaks: "an instance that uses only the second backend begins while the program of another one still stops",
+		file: "cmd/elector/also.go",
+		edits: []edit{
+			{"grace := timeout + timeout/leaseMargin", "grace := timeout / leaseMargin"},
+		},
+		tests: "./cmd/elector -run ^TestAlso_EndsEarly$",
+	},
+	{
 		name: "command/also-same", breaks: "an instance of a migration joins one election twice, by equal addresses",
 		file: "cmd/elector/also.go",
 		edits: []edit{
@@ -161,7 +169,7 @@ var commandMutants = []mutant{
 		name: "command/help-unknown", breaks: "the command help accepts unknown commands",
 		file: "cmd/internal/cmdline/cmdline.go",
 		edits: []edit{
-			{"				if found == root && err == nil {\n", "				if false {\n"},
+			{"				if err == nil && found.HasSubCommands() {\n", "				if false {\n"},
 		},
 		tests: "./cmd/internal/cmdline -run ^TestPrepare_RejectsWrongUsage$",
 	},

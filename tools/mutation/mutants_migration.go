@@ -60,6 +60,14 @@ var migrationMutants = []mutant{
 		tests: "./migration -run ^TestCandidate_LosesEitherLeadership$",
 	},
 	{
+		name: "migration/unreachable-pause", breaks: "a candidate joins the old election without a pause while the new backend is unreachable",
+		file: "migration/candidate.go",
+		edits: []edit{
+			{"if errors.Is(reason, leaderelection.ErrUnreachable) {", "if false {"},
+		},
+		tests: "./migration -run ^TestCandidate_Unreachable$",
+	},
+	{
 		name: "migration/join-limit", breaks: "a leader of the old election that does not reach the new backend keeps its place",
 		file: "migration/attempt.go",
 		edits: []edit{

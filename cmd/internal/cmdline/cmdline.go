@@ -27,21 +27,21 @@ const suggestionDistance = 2
 func Prepare(root *cobra.Command, usage func(format string, args ...any) error) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SuggestionsMinimumDistance = suggestionDistance
-	unknown := func(name string) error {
-		if similar := root.SuggestionsFor(name); len(similar) > 0 {
+	unknown := func(cmd *cobra.Command, name string) error {
+		if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
 			return usage("unknown command %q: did you mean %s?", name, strings.Join(similar, " or "))
 		}
-		return usage("unknown command %q (see %s --help)", name, root.Name())
+		return usage("unknown command %q (see %s --help)", name, cmd.CommandPath())
 	}
-	root.Args = func(_ *cobra.Command, args []string) error {
+	root.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return unknown(args[0])
+			return unknown(cmd, args[0])
 		}
 		return nil
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); cmd == root && len(args) > 0 {
-			return unknown(args[0]) // report the command first, which does not exist, while the flag may exist
+			return unknown(root, args[0]) // report the command first, which does not exist, while the flag may exist
 		}
 		if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && len(missing.GetSpecifiedShortnames()) == 0 {
 			name := missing.GetSpecifiedName()
@@ -56,29 +56,36 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 	})
 }
 
-// Execute executes a root command. Unlike cobra, it returns the error for an unknown command even with
-// --help, and for the command help.
+// Execute executes a root command. Its error for an unknown command does not depend on --help, which cobra obeys before
+// it checks arguments, and is that of the commands help and completion as well.
 func Execute(ctx context.Context, root *cobra.Command) error {
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "help" {
+		switch cmd.Name() {
+		case "help":
 			cmd.Run, cmd.RunE = nil, func(_ *cobra.Command, args []string) error {
 				found, rest, err := root.Find(args)
-				if found == root && err == nil {
-					err = root.ValidateArgs(rest)
+				if err == nil && found.HasSubCommands() {
+					err = found.ValidateArgs(rest)
 				}
 				if err != nil {
 					return err
 				}
 				return found.Help()
 			}
+		case "completion": // cobra does not check the arguments of a command without a function
+			cmd.Args, cmd.RunE = root.Args, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			for _, shell := range cmd.Commands() {
+				shell.Args = root.Args
+			}
 		}
 	}
 	var unknown error
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		if cmd == root {
-			unknown = root.ValidateArgs(root.Flags().Args())
+		if cmd.HasSubCommands() {
+			unknown = cmd.ValidateArgs(cmd.Flags().Args())
 		}
 		if unknown == nil {
 			help(cmd, args)

@@ -34,6 +34,7 @@ const (
 	ReportFeedFailure                      // Report that the feed has failed, or is late if Reason is Stale.
 	ReportHeartbeatError                   // Report that a heartbeat has failed.
 	ReportHeartbeat                        // Report a heartbeat of Leader with Term.
+	RequestResign                          // Request the program to hand over.
 	Finish                                 // End the candidacy, because of Reason.
 )
 

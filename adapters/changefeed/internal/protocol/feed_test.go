@@ -105,6 +105,23 @@ func TestFeed_FailureStopsClaimsAndLeadership(t *testing.T) {
 	require.Contains(t, actions, Action{Kind: Demote, Reason: FeedLost})
 	require.Equal(t, Release, request(actions).Op)
 
+	guarded := defaultConfig
+	guarded.Guard = 500 * time.Millisecond
+	c = newLeader(t, guarded)
+	c.step(Input{Kind: FeedDown})
+	c.acknowledge(c.heartbeat())
+	deadline := c.state.Deadline
+	c.now = c.state.FeedDeadline
+	actions = c.tick()
+	require.Contains(t, actions, Action{Kind: Demote, Reason: FeedLost})
+	require.NotEqual(t, Release, request(actions).Op, "the program may still stop")
+	for c.now < deadline {
+		require.LessOrEqual(t, c.state.WakeAt, deadline)
+		c.now = c.state.WakeAt
+		release := request(c.tick()).Op == Release
+		require.Equal(t, c.now >= deadline, release, "%v, the lease expires at %v", c.now, deadline)
+	}
+
 	keeps := defaultConfig
 	keeps.KeepLeading = true
 	c = newLeader(t, keeps)

@@ -40,6 +40,8 @@ type Input struct {
 	Outcome Outcome
 	// Late reports whether, by another clock, the request was sent more than a lease ago.
 	Late bool
+	// Listens reports whether the program ends its work and then resigns when it is requested to hand over.
+	Listens bool
 	// Rand is a random number in [0, 1), which differs for each input.
 	Rand float64
 	// Wall is the time by the wall clock, as a number. Only the terms of unclaimed records depend

@@ -38,6 +38,7 @@ type model struct {
 	resigns     bool  // resigns lets candidates resign.
 	feedsFail   bool  // feedsFail lets feeds fail.
 	forgedHints bool  // forgedHints adds messages that any client could send.
+	listens     bool  // listens lets leaders lead on until they resign, if another candidate is named as transfer target.
 	transfers   uint8 // transfers is the number of transfer requests.
 	losses      uint8 // losses is how often the record is lost.
 	limit       int   // limit is the greatest number of visited states, or 0 for all.
@@ -413,6 +414,7 @@ func (c *checker) callStep(key stepKey) (result stepResult) {
 	if key.kind == observedHint {
 		in.Kind, in.Hint = Observed, !c.trustHints
 	}
+	in.Listens = c.listens
 	in.ByFeed = in.Kind == Observed || in.Kind == Missed
 	s := c.states.values[key.state]
 	if c.leaseFromResponse && in.Kind == Responded {
@@ -482,6 +484,7 @@ func TestModel(t *testing.T) {
 	for name, m := range map[string]model{
 		"TwoCandidates":  {cfg: cfg, candidates: 2, writes: 2, limit: 60_000},
 		"TwoTransfer":    {cfg: cfg, candidates: 2, writes: 2, transfers: 1, limit: 15_000},
+		"TwoListen":      {cfg: cfg, candidates: 2, writes: 2, transfers: 1, resigns: true, listens: true, limit: 15_000},
 		"TwoLateWrites":  {cfg: cfg, candidates: 2, writes: 2, lateWrites: true, limit: 15_000},
 		"TwoThreeWrites": {cfg: cfg, candidates: 2, writes: 3, limit: 15_000},
 		"TwoResign":      {cfg: cfg, candidates: 2, writes: 2, resigns: true, feedsFail: true, limit: 15_000},
@@ -500,6 +503,7 @@ func TestModel_Large(t *testing.T) {
 	for name, m := range map[string]model{
 		"TwoCandidates":      {cfg: cfg, candidates: 2, writes: 2},
 		"TwoTransfer":        {cfg: cfg, candidates: 2, writes: 2, transfers: 1},
+		"TwoListen":          {cfg: cfg, candidates: 2, writes: 2, transfers: 1, resigns: true, listens: true},
 		"TwoLateWrites":      {cfg: cfg, candidates: 2, writes: 2, lateWrites: true},
 		"TwoResign":          {cfg: cfg, candidates: 2, writes: 2, resigns: true, feedsFail: true},
 		"TwoRecordLost":      {cfg: cfg, candidates: 2, writes: 2, losses: 1},

@@ -12,7 +12,7 @@ func (m *machine) observe(r Record) {
 	// Report heartbeats of other candidates only: the candidate's own ones are reported when they are
 	// acknowledged.
 	heartbeat := m.Known && !otherEpoch && r.Session == m.Current.Session && r.Term == m.Current.Term &&
-		r.Nominee == "" && r.Session != m.cfg.Session
+		(r.Nominee == "" || r.Nominee == m.Current.Nominee) && r.Session != m.cfg.Session
 	if m.Epoch != "" && Generation(r.Epoch) > Generation(m.Epoch) {
 		// The election has ended and was restarted, and the candidate has missed the end.
 		m.stopLeading(Ended)

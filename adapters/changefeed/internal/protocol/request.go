@@ -2,7 +2,11 @@ package protocol
 
 // sendNextRequest sends the next request, unless one is in flight.
 func (m *machine) sendNextRequest() {
-	if m.Leading && m.isTransferring() {
+	switch {
+	case !m.Leading || !m.isTransferring():
+	case m.in.Listens:
+		m.emit(Action{Kind: RequestResign})
+	default:
 		m.stopLeading(HandedOver)
 	}
 	if m.Leaving && m.hasLeft() {
@@ -27,7 +31,9 @@ func (m *machine) sendNextRequest() {
 	case m.Leaving:
 		m.sendRelease()
 	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring() || m.mustYield()): // R7, R9, R2
-		m.sendRelease()
+		if m.isDue(m.ReleaseAt) {
+			m.sendRelease()
+		}
 	case m.Current.Leader == "" && m.Current.TTL > 0 && m.Current.Term < m.GreatestTerm: // R10
 		next := m.Current
 		next.Term = m.unclaimedTerm()
@@ -79,9 +85,10 @@ func (m *machine) sendClaim() {
 
 func (m *machine) sendHeartbeat() {
 	next := m.Current
-	// Remove the nominee, which may be the leader itself, and write the lease, on which other
-	// candidates rely.
-	next.Nominee, next.TTL = "", m.cfg.Lease
+	next.TTL = m.cfg.Lease // other candidates rely on it
+	if next.Nominee == m.cfg.ID {
+		next.Nominee = ""
+	}
 	m.send(Heartbeat, next)
 }
 

@@ -59,6 +59,28 @@ func TestTransfer(t *testing.T) {
 	require.Equal(t, Claim, request(c.tick()).Op, "the target has not claimed the record")
 }
 
+// TestTransfer_Listens fails if a leader whose program hands over itself stops before the program resigns, removes
+// the transfer target, or does not leave the record to it.
+func TestTransfer_Listens(t *testing.T) {
+	c := newLeader(t, defaultConfig)
+	r := c.state.Current
+	r.Seq, r.Nominee = r.Seq+1, "q"
+	actions := c.step(Input{Kind: Observed, Record: r, ByFeed: true, Listens: true})
+	require.Contains(t, actions, Action{Kind: RequestResign})
+	for range 5 {
+		c.now += c.cfg.Heartbeat
+		heartbeat := request(c.step(Input{Listens: true}))
+		require.Equal(t, Heartbeat, heartbeat.Op)
+		require.Equal(t, "q", heartbeat.Record.Nominee)
+		c.step(Input{Kind: Responded, Record: heartbeat.Record, Listens: true})
+		c.step(Input{Kind: Observed, Record: heartbeat.Record, ByFeed: true, Listens: true})
+		require.True(t, c.state.Leading)
+	}
+	release := request(c.step(Input{Kind: Resign, Listens: true}))
+	require.True(t, release.Record.Released())
+	require.Equal(t, "q", release.Record.Nominee)
+}
+
 // TestTransfer_ToLeaderOnlyRemovesName fails if a leader that is named as transfer target stops, does
 // not remove its name, or leaves the record to itself when it resigns.
 func TestTransfer_ToLeaderOnlyRemovesName(t *testing.T) {

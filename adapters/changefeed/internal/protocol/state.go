@@ -115,6 +115,9 @@ type State struct {
 	// expired since the last acknowledged heartbeat, at most maxLostClaims.
 	LostClaims uint8
 
+	// ReleaseAt is the time before which a candidate that does not leave releases no record.
+	ReleaseAt Time
+
 	// Leaving reports whether the candidate resigns, and Over whether its candidacy is over.
 	Leaving, Over bool
 

@@ -96,6 +96,9 @@ func (m *machine) stopLeading(r Reason) {
 		if r == Expired || r == RecordLost {
 			m.countLostClaim()
 		}
+		if m.cfg.Guard > 0 {
+			m.ReleaseAt = m.Deadline // The program has as much time to stop after any reason.
+		}
 		m.Leading = false
 		m.emit(Action{Kind: Demote, Reason: r})
 	}
