@@ -66,7 +66,6 @@ type Record struct {
 	mu       sync.Mutex
 	dialed   bool // the dialer is the source
 	facts    Facts
-	polled   polled
 	read     time.Duration // the granted timeout, if the dialer has read it
 	observer func(Event)
 }
@@ -148,13 +147,6 @@ func (r *Record) Facts() Facts {
 	return r.facts
 }
 
-// polled is the state of the client library.
-type polled struct {
-	session int64
-	server  string
-	up      bool
-}
-
 // Poll records the events that follow from the state of a connection that was opened without package
 // zkdial, without calling the observer. They are late by the time between two calls. It does not notice
 // Closing, the reason of a break, and a break before and after which the state is the same.
@@ -165,29 +157,28 @@ func (r *Record) Poll(conn *zk.Conn) {
 	if dialed {
 		return
 	}
-	state := conn.State()
-	now := polled{session: conn.SessionID(), up: state == zk.StateHasSession}
-	if now.up {
+	state, session, server := conn.State(), conn.SessionID(), ""
+	up := state == zk.StateHasSession
+	if up {
 		// While it is not connected, the client library holds the lock that Server needs: see server.
-		now.server = conn.Server()
+		server = conn.Server()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.polled
-	r.polled = now
-	if before.up && now != before {
-		r.apply(Event{Kind: Broken, Server: before.server})
+	f := &r.facts
+	if f.Up && (!up || session != f.Session || server != f.Server) {
+		r.apply(Event{Kind: Broken, Server: f.Server})
 	}
-	r.facts.Session = now.session
+	f.Session = session
 	switch {
-	case now.up && (now != before || !r.facts.Up):
+	case up && !f.Up:
 		// Not caused by the owner: the client library seemed to hang.
-		r.facts.Closed = r.facts.Closed && r.facts.Failure == nil
-		r.apply(Event{Kind: Established, Server: now.server, Session: now.session})
-	case !now.up && state != zk.StateDisconnected:
-		r.facts.Idle = time.Time{}
-	case !now.up && r.facts.Idle.IsZero():
-		r.facts.Idle = time.Now()
+		f.Closed = f.Closed && f.Failure == nil
+		r.apply(Event{Kind: Established, Server: server, Session: session})
+	case !up && state != zk.StateDisconnected:
+		f.Idle = time.Time{}
+	case !up && f.Idle.IsZero():
+		f.Idle = time.Now()
 	}
 }
 
