@@ -73,14 +73,17 @@ func (c *Contender) Leaving() bool { return c.phase >= leaving }
 // Reason returns why the contender has left.
 func (c *Contender) Reason() error { return c.reason }
 
-// Watches reports whether the contender still waits for the event of a watch that was set by a request with
-// this name. The driver drops all other watches.
-func (c *Contender) Watches(name string) bool {
-	return c.phase == queued && (c.queue.predecessor.name == name && c.queue.predecessor.znode == watched || c.queue.before.name == name && c.queue.before.znode == watched)
+// Watches reports whether the contender still waits for the event of a watch. name is that of the earlier
+// contender whose znode an OtherWatch is on. The driver drops all other watches.
+func (c *Contender) Watches(w Watch, name string) bool {
+	switch w {
+	case OtherWatch:
+		return c.phase == queued && (c.queue.predecessor.name == name && c.queue.predecessor.znode == watched || c.queue.before.name == name && c.queue.before.znode == watched)
+	case QueueWatch:
+		return c.phase == queued && c.watches.queue
+	}
+	return true
 }
-
-// WatchesQueue reports whether the contender still waits for the event of the watch on the queue.
-func (c *Contender) WatchesQueue() bool { return c.phase == queued && c.watches.queue }
 
 // Step consumes an input, given the current state of the connection, appends the outputs to out and returns it.
 func (c *Contender) Step(conn connection.State, in *Input, out []Output) []Output {

@@ -161,11 +161,11 @@ func (w *model) step(i int, in *Input) {
 		}
 	}
 	for k := range m.others {
-		if m.others[k].name != "" && !machine.Watches(m.others[k].name) {
+		if m.others[k].name != "" && !machine.Watches(OtherWatch, m.others[k].name) {
 			m.others[k] = handle{}
 		}
 	}
-	if !machine.WatchesQueue() {
+	if !machine.Watches(QueueWatch, "") {
 		m.queue = handle{}
 	}
 	if m.user.proven && before.proven && before.lapses != c.lapses && m.user == before {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // driver executes the outputs of one contender and provides its inputs. It belongs to the goroutine of Run, and
@@ -37,10 +36,8 @@ type driver struct {
 	stopReplace context.CancelFunc
 	waiting     int // the number of requests in other goroutines
 
-	event  zk.Event   // the last event that was received
-	own    watched    // the contender's znode
-	others [2]watched // the predecessor and the contender before it
-	queue  *watch.Watch
+	event   zk.Event // the last event that was received
+	watches [len(watchKinds)]watched
 
 	path    string    // the contender's znode
 	session int64     // its owner
@@ -174,7 +171,7 @@ func (d *driver) receive(r *result) *frame {
 	reply := &r.reply
 	switch kind := r.request.Kind; {
 	case kind == contender.Replace && reply.Err == nil:
-		d.sent, d.own = r.sent, watched{path: r.path, watch: r.watch}
+		d.sent, d.watches[ownSlot] = r.sent, watched{path: r.path, watch: r.watch}
 	case kind == contender.ReadPredecessor && isNoNode(reply.Err):
 		d.observeDeparture()
 	case reply.Err != nil:
@@ -182,7 +179,7 @@ func (d *driver) receive(r *result) *frame {
 		d.path, d.session, d.sent = r.path, reply.Session, r.sent
 	case kind == contender.ReadOwn:
 		d.session = reply.Owner
-		d.own = d.watchedBy(r)
+		d.watches[ownSlot] = d.watchedBy(r)
 		d.observeWatch(r.path)
 	case kind == contender.ReadPredecessor, kind == contender.ReadBefore:
 		w := d.watchedBy(r)
@@ -193,7 +190,7 @@ func (d *driver) receive(r *result) *frame {
 		d.observeWatch(r.path)
 		d.warnOfPersistent(r)
 	case r.watch != nil:
-		d.queue = r.watch
+		d.watches[queueSlot].watch = r.watch
 	}
 	f := input(contender.Replied)
 	f.in.Request, f.in.Reply = r.request, r.reply
@@ -276,7 +273,7 @@ func (d *driver) stateOf(s *contender.State) State {
 
 // pathOf returns the path of a child of the queue, the same string if the driver already keeps it.
 func (d *driver) pathOf(name string) string {
-	for _, known := range [...]string{d.path, d.others[0].path, d.others[1].path} {
+	for _, known := range [...]string{d.path, d.watches[firstSlot].path, d.watches[secondSlot].path} {
 		if nameOf(known) == name {
 			return known
 		}

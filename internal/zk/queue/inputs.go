@@ -24,7 +24,7 @@ func (d *driver) next(ctx context.Context) *frame {
 	default:
 		f = d.wait(ctx)
 	}
-	return d.deliverOwnDeletionFirst(f)
+	return d.deliverOwnDeletionFirst(ctx, f)
 }
 
 // nextReady returns an input that needs no waiting, or nil.
@@ -43,14 +43,14 @@ func (d *driver) nextReady() (f *frame) {
 }
 
 // deliverOwnDeletionFirst returns f, or the event of the contender's znode if it has occurred; then f follows.
-func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
+func (d *driver) deliverOwnDeletionFirst(ctx context.Context, f *frame) *frame {
 	if f.in.Kind == contender.Fired && f.in.Watch == contender.OwnWatch {
 		return f
 	}
 	select {
-	case d.event = <-d.own.watch.C():
+	case d.event = <-d.watches[ownSlot].watch.C():
 		d.deferred = f
-		return d.ownFired()
+		return d.fired(ctx, ownSlot)
 	default:
 		return f
 	}
@@ -66,12 +66,12 @@ func (d *driver) wait(ctx context.Context) *frame {
 	select {
 	case r := <-d.replies:
 		return d.received(r)
-	case d.event = <-d.own.watch.C():
-		return d.ownFired()
-	case d.event = <-d.others[0].watch.C():
-		return d.otherFired(ctx, 0)
-	case d.event = <-d.others[1].watch.C():
-		return d.otherFired(ctx, 1)
+	case d.event = <-d.watches[ownSlot].watch.C():
+		return d.fired(ctx, ownSlot)
+	case d.event = <-d.watches[firstSlot].watch.C():
+		return d.fired(ctx, firstSlot)
+	case d.event = <-d.watches[secondSlot].watch.C():
+		return d.fired(ctx, secondSlot)
 	case <-d.sub.Changed():
 		return d.connChanged(ctx)
 	case <-d.schedule():
@@ -86,14 +86,14 @@ func (d *driver) waitForAll(ctx context.Context) *frame {
 	select {
 	case r := <-d.replies:
 		return d.received(r)
-	case d.event = <-d.own.watch.C():
-		return d.ownFired()
-	case d.event = <-d.others[0].watch.C():
-		return d.otherFired(ctx, 0)
-	case d.event = <-d.others[1].watch.C():
-		return d.otherFired(ctx, 1)
-	case d.event = <-d.queue.C():
-		return d.queueFired()
+	case d.event = <-d.watches[ownSlot].watch.C():
+		return d.fired(ctx, ownSlot)
+	case d.event = <-d.watches[firstSlot].watch.C():
+		return d.fired(ctx, firstSlot)
+	case d.event = <-d.watches[secondSlot].watch.C():
+		return d.fired(ctx, secondSlot)
+	case d.event = <-d.watches[queueSlot].watch.C():
+		return d.fired(ctx, queueSlot)
 	case <-d.sub.Changed():
 		return d.connChanged(ctx)
 	case <-d.schedule():
@@ -110,15 +110,10 @@ func (d *driver) waitForAll(ctx context.Context) *frame {
 // leaves.
 func (d *driver) connChanged(ctx context.Context) *frame {
 	d.checkWatches, d.event = true, zk.Event{}
-	switch {
-	case d.own.watch.Fired():
-		return d.ownFired()
-	case d.others[0].watch.Fired():
-		return d.otherFired(ctx, 0)
-	case d.others[1].watch.Fired():
-		return d.otherFired(ctx, 1)
-	case d.queue.Fired():
-		return d.queueFired()
+	for slot := range d.watches {
+		if d.watches[slot].watch.Fired() {
+			return d.fired(ctx, slot)
+		}
 	}
 	d.checkWatches = false
 	f := input(contender.ConnChanged)
@@ -134,13 +129,6 @@ func (d *driver) renames() <-chan Rename {
 		return nil
 	}
 	return d.cfg.Renames
-}
-
-func (d *driver) queueFired() *frame {
-	f := input(contender.Fired)
-	f.in.Watch, f.in.Err = contender.QueueWatch, watch.Loss(d.queue.Take(d.event))
-	d.queue = nil
-	return f
 }
 
 func (d *driver) timerExpired() *frame {
@@ -182,34 +170,39 @@ func (d *driver) received(r *result) *frame {
 	return d.receive(r)
 }
 
-func (d *driver) ownFired() *frame {
-	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Err = contender.OwnWatch, nameOf(d.own.path), watch.Loss(d.own.watch.Take(d.event))
-	d.own = watched{}
-	return f
+// watched is a znode whose watch the driver waits for.
+type watched struct {
+	path  string // empty for the queue
+	watch *watch.Watch
+	// departure is set if the znode belongs to another contender of the same session.
+	departure *departure
 }
 
-func (d *driver) otherFired(ctx context.Context, i int) *frame {
-	o := d.others[i]
-	d.others[i] = watched{}
-	defer ignoreDeparture(d.cfg.Conn, o.departure)
+// The slots of driver.watches.
+const (
+	ownSlot   = iota // the contender's znode
+	firstSlot        // this and secondSlot: the predecessor and the contender before it, in any order
+	secondSlot
+	queueSlot
+)
+
+// watchKinds are the kinds of the watches in the slots.
+var watchKinds = [...]contender.Watch{contender.OwnWatch, contender.OtherWatch, contender.OtherWatch, contender.QueueWatch}
+
+// fired returns the event of the watch in a slot, and drops the watch.
+func (d *driver) fired(ctx context.Context, slot int) *frame {
+	w := d.watches[slot]
+	d.watches[slot] = watched{}
+	defer ignoreDeparture(d.cfg.Conn, w.departure)
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Err, f.in.Safe = contender.OtherWatch, nameOf(o.path), watch.Loss(o.watch.Take(d.event)), true
+	f.in.Watch, f.in.Name, f.in.Err, f.in.Safe = watchKinds[slot], nameOf(w.path), watch.Loss(w.watch.Take(d.event)), true
 	if errors.Is(f.in.Err, connection.ErrDeleted) {
 		if d.machine.IsPredecessor(f.in.Name) {
 			d.observeDeparture()
 		}
-		f.in.Safe = o.departure == nil || heardDeparture(ctx, d.cfg.Conn, o.departure)
+		f.in.Safe = w.departure == nil || heardDeparture(ctx, d.cfg.Conn, w.departure)
 	}
 	return f
-}
-
-// watched is a znode whose watch the driver waits for.
-type watched struct {
-	path  string
-	watch *watch.Watch
-	// departure is set if the znode belongs to another contender of the same session.
-	departure *departure
 }
 
 // watchedBy returns the znode that a request has read, and makes the name in the request a part of its path:
@@ -225,17 +218,12 @@ func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1
 // keepWatch keeps a watch on another contender. It replaces a watch on the same znode, or else one that is not
 // needed.
 func (d *driver) keepWatch(w watched) {
-	slot := 0
-	for i := range d.others {
-		switch o := &d.others[i]; {
-		case o.path == w.path:
-			slot = i
-		case o.watch == nil && d.others[slot].path != w.path:
-			slot = i
-		}
+	kept := &d.watches[firstSlot]
+	if second := &d.watches[secondSlot]; second.path == w.path || second.watch == nil && kept.path != w.path {
+		kept = second
 	}
-	d.drop(&d.others[slot])
-	d.others[slot] = w
+	d.drop(kept)
+	*kept = w
 }
 
 // drop stops waiting for a watch. It stays in the pool of the connection.
@@ -244,15 +232,12 @@ func (d *driver) drop(w *watched) {
 	*w = watched{}
 }
 
-// dropWatches drops the watches that the state machine does not wait for. They stay in the pool.
+// dropWatches drops the watches that the state machine does not wait for.
 func (d *driver) dropWatches() {
-	for i := range d.others {
-		if o := &d.others[i]; o.watch != nil && !d.machine.Watches(nameOf(o.path)) {
-			d.drop(o)
+	for slot := range d.watches {
+		if w := &d.watches[slot]; w.watch != nil && !d.machine.Watches(watchKinds[slot], nameOf(w.path)) {
+			d.drop(w)
 		}
-	}
-	if d.queue != nil && !d.machine.WatchesQueue() {
-		d.queue = nil
 	}
 }
 
