@@ -33,12 +33,11 @@ type Subscription struct {
 // for the granted one. All subscriptions share the proofs of the lease; a shorter timeout ends the lease
 // earlier for this subscription only.
 func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
-	slot := slots.Of(conn)
-	slot.mu.Lock()
-	defer slot.mu.Unlock()
-	m := slot.monitor
-	if m == nil {
-		m = slot.start(conn, timeout)
+	m := monitors.Of(conn)
+	m.startStop.Lock()
+	defer m.startStop.Unlock()
+	if len(m.subs) == 0 {
+		m.start(conn, timeout)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,8 +67,8 @@ func (o *Options) Subscribe() *Subscription {
 // Close ends the subscription, and with the last one the goroutine of the monitor, for which it waits.
 func (s *Subscription) Close() {
 	m := s.m
-	m.slot.mu.Lock()
-	defer m.slot.mu.Unlock()
+	m.startStop.Lock()
+	defer m.startStop.Unlock()
 	m.mu.Lock()
 	delete(m.subs, s)
 	delete(m.proving, s.path)
@@ -80,17 +79,15 @@ func (s *Subscription) Close() {
 	if !last {
 		return
 	}
-	m.slot.monitor = nil
 	m.record.Observe(nil)
-	if m.timer.Stop() {
-		// The goroutine was not started. The idle monitor must not keep the connection in memory.
-		m.mu.Lock()
-		m.conn, m.slot.idle = nil, m
-		m.mu.Unlock()
-		return
+	if !m.timer.Stop() { // the goroutine was started
+		m.stop()
+		<-m.done
+		m.timer = nil
 	}
-	m.stop()
-	<-m.done
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.conn = nil
 }
 
 // reject records a final answer of a server. The caller holds the mutex of the monitor.
