@@ -39,9 +39,8 @@ type driver struct {
 	event   zk.Event // the last event that was received
 	watches [len(watchKinds)]watched
 
-	path    string    // the contender's znode
-	session int64     // its owner
-	sent    time.Time // when its create, if that was answered, or the last Replace was sent
+	path string    // the contender's znode
+	sent time.Time // when its create, if that was answered, or the last Replace was sent
 
 	timers []deadline
 	timer  *time.Timer // of the first of timers
@@ -176,14 +175,13 @@ func (d *driver) receive(r *result) *frame {
 		d.observeDeparture()
 	case reply.Err != nil:
 	case kind == contender.Create:
-		d.path, d.session, d.sent = r.path, reply.Session, r.sent
+		d.path, d.sent = r.path, r.sent
 	case kind == contender.ReadOwn:
-		d.session = reply.Owner
 		d.watches[ownSlot] = d.watchedBy(r)
 		d.observeWatch(r.path)
 	case kind == contender.ReadPredecessor, kind == contender.ReadBefore:
 		w := d.watchedBy(r)
-		if reply.Owner == d.session {
+		if reply.Owner == d.cfg.Conn.SessionID() {
 			w.departure = expectDeparture(d.cfg.Conn, r.path)
 		}
 		d.keepWatch(w)
