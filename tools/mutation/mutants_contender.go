@@ -267,9 +267,9 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/list/prefixes", breaks: "the orphans of a contender count",
-		file: "internal/zk/contender/wait.go",
+		file: "internal/zk/contender/naming.go",
 		edits: []edit{
-			{"\t\tv.prefixes = c.creates.prefixes //", "\t\tv.prefixes = nil //"},
+			{"\t\treturn c.creates.prefixes\n", "\t\treturn nil\n"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
 	},

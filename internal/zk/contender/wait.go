@@ -232,11 +232,7 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 	if r.Watched && r.Epoch == c.conn.Epoch {
 		c.watches.queue, c.watches.reset = true, false
 	}
-	v := view{known: c.cfg.Admit != nil, tombstone: c.cfg.Tombstone, blocks: c.cfg.Blocks, ignored: c.queue.ignored}
-	if len(c.creates.prefixes) > 1 && c.cfg.Naming.HasGUID() {
-		v.prefixes = c.creates.prefixes // otherwise the contender has one znode, or all contenders have this prefix
-	}
-	n := v.neighborsOf(c.znode.name, reply.Names)
+	n := c.neighborsIn(reply.Names)
 	switch {
 	case n.ended:
 		c.leave(connection.ErrElectionOver, false)
@@ -268,5 +264,5 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 			c.creates.orphans = append(c.creates.orphans, strings.Clone(name))
 		}
 	}
-	c.position(r, reply, &n, &v)
+	c.position(r, reply, &n)
 }
