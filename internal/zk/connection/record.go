@@ -231,9 +231,19 @@ type Table[K comparable, V any] struct {
 	Entries map[K]V
 }
 
-// NewTables returns a Map of tables.
-func NewTables[K comparable, V any]() *Map[*Table[K, V]] {
-	return NewMap(func(*zk.Conn) *Table[K, V] { return &Table[K, V]{Entries: map[K]V{}} })
+// Tables holds one table for each connection. Its methods may be called from any goroutine.
+type Tables[K comparable, V any] struct{ tables *Map[*Table[K, V]] }
+
+// NewTables returns empty tables.
+func NewTables[K comparable, V any]() Tables[K, V] {
+	return Tables[K, V]{NewMap(func(*zk.Conn) *Table[K, V] { return &Table[K, V]{Entries: map[K]V{}} })}
+}
+
+// Lock locks the table of conn and returns it. The caller must unlock it.
+func (t Tables[K, V]) Lock(conn *zk.Conn) *Table[K, V] {
+	table := t.tables.Of(conn)
+	table.Lock()
+	return table
 }
 
 // Len returns the number of connections with a value, for tests, perhaps with unreachable ones.

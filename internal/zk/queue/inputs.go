@@ -269,8 +269,7 @@ var departures = connection.NewTables[string, *departure]()
 
 // expectDeparture waits for the announcement of a contender of the same session until ignoreDeparture.
 func expectDeparture(conn *zk.Conn, path string) *departure {
-	all := departures.Of(conn)
-	all.Lock()
+	all := departures.Lock(conn)
 	defer all.Unlock()
 	d := all.Entries[path]
 	if d == nil {
@@ -286,8 +285,7 @@ func ignoreDeparture(conn *zk.Conn, d *departure) {
 	if d == nil {
 		return
 	}
-	all := departures.Of(conn)
-	all.Lock()
+	all := departures.Lock(conn)
 	defer all.Unlock()
 	if d.waiting--; d.waiting == 0 && all.Entries[d.path] == d {
 		delete(all.Entries, d.path)
@@ -296,8 +294,7 @@ func ignoreDeparture(conn *zk.Conn, d *departure) {
 
 // announceDeparture reports that a contender has deleted its znode while the session was alive.
 func announceDeparture(conn *zk.Conn, path string) {
-	all := departures.Of(conn)
-	all.Lock()
+	all := departures.Lock(conn)
 	defer all.Unlock()
 	if d := all.Entries[path]; d != nil {
 		close(d.announced)

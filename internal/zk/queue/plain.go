@@ -39,8 +39,7 @@ var plainQueues = connection.NewTables[string, *plainQueue]()
 // joinPlain registers a contender. leave must be called when its znodes are removed, or cannot be removed any
 // more.
 func joinPlain(cfg *Config) *plainContender {
-	queues := plainQueues.Of(cfg.Conn)
-	queues.Lock()
+	queues := plainQueues.Lock(cfg.Conn)
 	defer queues.Unlock()
 	p := queues.Entries[cfg.Dir]
 	if p == nil {
@@ -60,8 +59,7 @@ func (c *plainContender) leave() {
 		}
 	}
 	<-p.turn
-	queues := plainQueues.Of(c.cfg.Conn)
-	queues.Lock()
+	queues := plainQueues.Lock(c.cfg.Conn)
 	defer queues.Unlock()
 	if p.users--; p.users == 0 {
 		delete(queues.Entries, c.cfg.Dir)

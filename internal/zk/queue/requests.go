@@ -394,8 +394,7 @@ const maxStampable = 1024
 
 // noteStampable records whether the data of a queue's znode is empty.
 func noteStampable(conn *zk.Conn, dir string, empty bool) {
-	dirs := stampable.Of(conn)
-	dirs.Lock()
+	dirs := stampable.Lock(conn)
 	defer dirs.Unlock()
 	permitted, known := dirs.Entries[dir]
 	switch {
@@ -412,8 +411,7 @@ func noteStampable(conn *zk.Conn, dir string, empty bool) {
 
 // forbidStamp records that the znode of a queue must not be written.
 func forbidStamp(conn *zk.Conn, dir string) {
-	dirs := stampable.Of(conn)
-	dirs.Lock()
+	dirs := stampable.Lock(conn)
 	defer dirs.Unlock()
 	dirs.Entries[dir] = false
 }
@@ -424,8 +422,7 @@ func (cfg *Config) stampVersion() (version int32, ok bool) {
 	if !cfg.Stamp && !cfg.Unused {
 		return 0, false
 	}
-	dirs := stampable.Of(cfg.Conn)
-	dirs.Lock()
+	dirs := stampable.Lock(cfg.Conn)
 	defer dirs.Unlock()
 	permitted, known := dirs.Entries[cfg.Dir]
 	if cfg.Unused {

@@ -223,8 +223,7 @@ var sharedWriters = connection.NewTables[string, *Writer]()
 // Shared returns the Writer of a connection for a directory, for recipes whose handles are not closed: a
 // record for each would remain. The Writer must not be closed, and does not create the directory.
 func Shared(cfg Config) *Writer {
-	shared := sharedWriters.Of(cfg.Conn)
-	shared.Lock()
+	shared := sharedWriters.Lock(cfg.Conn)
 	defer shared.Unlock()
 	key := fmt.Sprint(cfg.Dir, " ", cfg.ACL)
 	w := shared.Entries[key]
