@@ -82,7 +82,7 @@ func (c *Contender) Watches(w Watch, name string) bool {
 	case QueueWatch:
 		return c.phase == queued && c.watches.queue
 	}
-	return true
+	return c.phase < leaving
 }
 
 // Step consumes an input, given the current state of the connection, appends the outputs to out and returns it.

@@ -70,7 +70,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 func (d *driver) finish() error {
 	defer d.close()
 	for !d.machine.Done() {
-		d.step(d.nextReply())
+		d.step(d.next(context.Background()))
 	}
 	if d.err != nil {
 		d.cfg.Log.Warn("could not remove the znode", "path", d.path, "err", d.err)

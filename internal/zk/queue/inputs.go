@@ -15,20 +15,7 @@ import (
 
 // next waits for the next input. The deletion of the contender's znode comes before all others: the server
 // reports deletions in their order, and another input may bring the turn.
-func (d *driver) next(ctx context.Context) *frame {
-	f := d.nextReady()
-	switch {
-	case f != nil:
-	case d.checkWatches:
-		f = d.connChanged(ctx)
-	default:
-		f = d.wait(ctx)
-	}
-	return d.deliverOwnDeletionFirst(ctx, f)
-}
-
-// nextReady returns an input that needs no waiting, or nil.
-func (d *driver) nextReady() (f *frame) {
+func (d *driver) next(ctx context.Context) (f *frame) {
 	switch {
 	case d.deferred != nil:
 		f, d.deferred = d.deferred, nil
@@ -38,8 +25,12 @@ func (d *driver) nextReady() (f *frame) {
 		r := d.answered[0]
 		d.answered = d.answered[:copy(d.answered, d.answered[1:])]
 		f = d.receive(r)
+	case d.checkWatches:
+		f = d.connChanged(ctx)
+	default:
+		f = d.wait(ctx)
 	}
-	return f
+	return d.deliverOwnDeletionFirst(ctx, f)
 }
 
 // deliverOwnDeletionFirst returns f, or the event of the contender's znode if it has occurred; then f follows.
@@ -142,19 +133,6 @@ func leaveInput(ctx context.Context) *frame {
 	f := input(contender.Leave)
 	f.in.Err = context.Cause(ctx)
 	return f
-}
-
-// nextReply waits for the next input of a contender that has left. A reply may be ready.
-func (d *driver) nextReply() *frame {
-	if f := d.nextReady(); f != nil {
-		return f
-	}
-	select {
-	case r := <-d.replies:
-		return d.received(r)
-	case <-d.sub.Changed():
-		return input(contender.ConnChanged)
-	}
 }
 
 // received takes a result from the channel.
