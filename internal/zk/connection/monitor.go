@@ -99,8 +99,8 @@ func (m *monitor) start(conn *zk.Conn, stated time.Duration) {
 	}
 }
 
-// validity returns the state of the lease for s. After Close it is not proven, because a grant that ends
-// may still read it. The caller holds mu.
+// validity returns the state of the lease for s. It is not proven after Close, when a grant that ends may still
+// read it. The caller holds mu.
 func (m *monitor) validity(s *Subscription) *validity {
 	i := slices.IndexFunc(m.validities, func(v validity) bool { return v.stated == s.stated })
 	if i < 0 {
@@ -230,9 +230,9 @@ func (m *monitor) updateProven() {
 	}
 }
 
-// notifyProving notifies the subscriptions that state a timeout and have called Prove, also those whose
-// znode a check has not found, because it may be moving. With other subscriptions' checks a short lease
-// ends after each check, which does not matter to the others. The caller holds mu.
+// notifyProving notifies the subscriptions with this timeout that have called Prove, also those whose znode a check
+// has not found, because it may be moving. The others do not use the lease, which can end after each check if only
+// subscriptions with a longer timeout send checks. The caller holds mu.
 func (m *monitor) notifyProving(stated time.Duration) {
 	for s := range m.subs {
 		if s.stated == stated && s.path != "" {

@@ -24,7 +24,7 @@ const (
 // concurrently.
 type Contender struct {
 	cfg  *Config
-	conn connection.State // as of the current step; the lease is proven only if its renewal began before the step
+	conn connection.State // of the current step; Proven only if an earlier step has started the renewal of the lease
 	out  []Output
 
 	phase   phase
@@ -204,8 +204,8 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 		c.receiveDelete(r, reply)
 	case Notify:
 		if err := reply.Err; c.phase == holding && err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed) {
-			// The follower would wait although leases are free. After the other failures the znode does not
-			// exist any more, and its deletion wakes the follower as well.
+			// The later contender would wait although it may have its turn. In the other cases the znode does not
+			// exist any more, and its deletion wakes that contender as well.
 			c.leave(err, false)
 		}
 	case Replace:

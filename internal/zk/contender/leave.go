@@ -165,8 +165,8 @@ func (c *Contender) noQueue() error {
 	return connection.ErrElectionOver
 }
 
-// noQueueToJoin is noQueue for a contender that has not joined the queue. It is zk.ErrNoNode if the caller
-// finds the queue again.
+// noQueueToJoin is noQueue for a contender that has not joined the queue. It is zk.ErrNoNode instead of the end of
+// the queue if the caller looks for the queue again.
 func (c *Contender) noQueueToJoin(findsAgain bool) error {
 	err := c.noQueue()
 	if findsAgain && errors.Is(err, connection.ErrElectionOver) {
@@ -175,9 +175,9 @@ func (c *Contender) noQueueToJoin(findsAgain bool) error {
 	return err
 }
 
-// joinedOther reports whether a listing of another queue shows that the contender has joined that one, and no
-// create of it may have been applied in the queue that it was to join, which was made again before. Of an
-// unconfirmed queue it is not known when.
+// joinedOther reports whether a listing of another queue shows that the contender has joined that one, so that the
+// configured queue was deleted before. If the contender has sent earlier creates, one of them may have been applied
+// in the configured queue, so it is not known whether it was deleted before, unless it is unconfirmed.
 func (c *Contender) joinedOther(names []string) bool {
 	return slices.Contains(names, c.znode.name) && !slices.Contains(names, c.cfg.Tombstone) &&
 		(c.cfg.QueueUnconfirmed || len(c.creates.prefixes) == 1)

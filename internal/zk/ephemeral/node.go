@@ -29,8 +29,8 @@ type Node struct {
 	grant *connection.Grant
 	stop  context.CancelCauseFunc
 	ended chan struct{}
-	// confirmed receives the result of claim.confirm. Until then, another goroutine uses the claim. It is
-	// nil if there is none.
+	// confirmed receives the result of claim.syncAndVerify, which another goroutine calls: until then only that
+	// goroutine may use the claim. It is nil if no call is in progress.
 	confirmed <-chan connection.Answer[struct{}]
 	// removal is the reason why it is unknown whether the znode was removed, set before ended is closed.
 	removal error

@@ -62,9 +62,9 @@ type result struct {
 
 var results = sync.Pool{New: func() any { return new(result) }}
 
-// perform executes the request of res and stores the reply in it. If a contender that joins again removes its
-// znode, a rejection for a reason that can pass is repeated: it would wait behind the znode as long as the
-// session lives.
+// perform executes the request of res and stores the reply in it. With Config.Rejoins, it repeats the removal of the
+// contender's znode while the servers reject it for a reason that can pass: the contender would join again behind
+// its own znode, which exists as long as the session.
 func (r *requests) perform(res *result) {
 	for {
 		r.try(res)

@@ -18,7 +18,7 @@ type Rotation struct {
 	guid        [16]byte // of the newest contender; zero before the first one
 	predecessor string   // the last predecessor of a contender
 	predicted   string   // the predecessor of the newest contender, until the actual one is known
-	reliable    bool     // the last prediction that could be compared was correct, and none was passed on since
+	reliable    bool     // the last compared prediction was correct, and predict has returned none since
 }
 
 // newGUID returns the GUID of a new contender.
