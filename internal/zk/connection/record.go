@@ -101,16 +101,12 @@ func (r *Record) Push(e Event) {
 	}
 }
 
-// Grant sets the granted timeout, for tests.
-func (r *Record) Grant(timeout time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.read, r.facts.Losing = timeout, false
-}
-
 // apply updates the facts. The caller holds mu.
 func (r *Record) apply(e Event) {
 	f := &r.facts
+	if e.Timeout > 0 {
+		r.read = e.Timeout
+	}
 	switch e.Kind {
 	case Dialing:
 		f.Server, f.Idle = e.Server, time.Time{}
@@ -118,9 +114,6 @@ func (r *Record) apply(e Event) {
 		f.Failure, f.Idle = fmt.Errorf("%s: %w", e.Server, e.Err), time.Now()
 	case Established:
 		f.Session, f.Server, f.Up, f.Idle, f.Failure, f.Losing = e.Session, e.Server, true, time.Time{}, nil, false
-		if e.Timeout > 0 {
-			r.read = e.Timeout
-		}
 	case Expired:
 		if e.Lost {
 			f.Losing = true
@@ -244,13 +237,6 @@ func (t Tables[K, V]) Lock(conn *zk.Conn) *Table[K, V] {
 	table := t.tables.Of(conn)
 	table.Lock()
 	return table
-}
-
-// Len returns the number of connections with a value, for tests, perhaps with unreachable ones.
-func (m *Map[V]) Len() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.entries)
 }
 
 // forget removes the entry of a connection that is unreachable.
