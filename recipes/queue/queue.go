@@ -202,9 +202,7 @@ func (q *Queue) shutDown() {
 		q.dispatcher.sub.Close()
 		q.sub.Close()
 	}
-	q.writer.Close()
-	<-q.writer.Closed()
-	q.closeErr = q.writer.CloseErr()
+	q.closeErr = q.writer.Close()
 }
 
 // startCall adds a call to running, unless the queue is closed.
