@@ -178,7 +178,7 @@ func (d *driver) fired(ctx context.Context, slot int) *frame {
 		if d.machine.IsPredecessor(f.in.Name) {
 			d.observeDeparture()
 		}
-		f.in.Safe = w.departure == nil || heardDeparture(ctx, d.cfg.Conn, w.departure)
+		f.in.Safe = w.departure == nil || heardDeparture(ctx, w.departure)
 	}
 	return f
 }
@@ -281,19 +281,15 @@ func announceDeparture(conn *zk.Conn, path string) {
 }
 
 // heardDeparture reports whether a contender, whose znode was deleted, has announced its departure. The
-// acknowledgement arrives right after the event, so heardDeparture waits for a moment, as long as the
-// connection is up: if its owner closes it, all znodes of the session are deleted, and no request must be sent
+// acknowledgement arrives right after the event, so heardDeparture waits for a moment. In this time the connection
+// goes down if its owner closes it, which deletes all znodes of the session: no request must be sent before
 // (connection.AwaitClosing).
-func heardDeparture(ctx context.Context, conn *zk.Conn, d *departure) bool {
-	const interval = time.Millisecond
-	for end := time.Now().Add(closingTime); conn.State() == zk.StateHasSession && time.Now().Before(end); {
-		select {
-		case <-d.announced:
-			return true
-		case <-time.After(interval):
-		case <-ctx.Done():
-			return false
-		}
+func heardDeparture(ctx context.Context, d *departure) bool {
+	select {
+	case <-d.announced:
+		return true
+	case <-time.After(closingTime):
+	case <-ctx.Done():
 	}
 	return false
 }
