@@ -23,11 +23,10 @@ type driver struct {
 	sub     *connection.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	started  bool       // Start was passed to the machine
 	proved   bool       // the state of the lease may have changed
 	answered []*result  // of requests that this goroutine has executed
 	one      [1]*result // the array of answered while there is one, which avoids an allocation
-	deferred *frame     // an input that the deletion of the contender's znode precedes
+	deferred *frame     // the next input: the first one, or one that the deletion of the contender's znode precedes
 	// checkWatches reports that a watch may have fired whose channel receives nothing.
 	checkWatches bool
 	replies      chan *result // of requests in other goroutines; nil while none is in progress
@@ -54,7 +53,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 	cfg.CanMakeQueue = cfg.MakeDir != nil
 	d := &driver{
 		cfg: cfg, report: report, sub: cfg.Subscribe(),
-		machine: contender.New(&cfg.Config),
+		machine: contender.New(&cfg.Config), deferred: input(contender.Start),
 	}
 	d.answered = d.one[:0]
 	if !cfg.Naming.HasGUID() {
