@@ -165,16 +165,16 @@ func (s *Subscription) Deadline() time.Time {
 	return s.m.deadline(s)
 }
 
-// Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that session.
-// sent is when an acknowledged write of the session was sent, which is the first proof, unless it is zero
-// or older than a third of the timeout. A lease of the session of which a quarter of the timeout is left
-// continues.
+// Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that session, or continues
+// with path if it has replaced the previous znode. sent is when an acknowledged write of the session was sent, which
+// is the first proof, unless it is zero or older than a third of the timeout. A lease of the session of which a
+// quarter of the timeout is left continues.
 func (s *Subscription) Prove(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
 	m.observe()
 	now := time.Now()
-	alone := len(m.proving) == 0
+	alone := len(m.proving) == 0 && s.path == "" // the path is set if a check has missed the previous znode
 	if alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now) {
 		m.lease.clear()
 		m.updateTimeout()
@@ -196,20 +196,6 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 		m.timer.Reset(0)
 	}
 	Signal(m.wake) // the goroutine, if it has started
-}
-
-// Move continues the checks of Prove with another znode, with which an acknowledged transaction, sent at
-// the time sent, has replaced the previous one.
-func (s *Subscription) Move(path string, sent time.Time) {
-	m := s.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.updateProven()
-	m.lease.add(sent, time.Now())
-	delete(m.proving, s.path)
-	s.path, s.missing = path, false
-	m.proving[path] = s
-	m.updateProven()
 }
 
 // StopProving ends the checks that Prove has started.

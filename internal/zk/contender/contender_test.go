@@ -181,8 +181,6 @@ func describe(o *Output) string {
 		words = []string{"prove", o.Name}
 	case Rest:
 		words = []string{"rest"}
-	case Moved:
-		words = []string{"moved", o.Name}
 	case Renamed:
 		words = []string{"renamed", fmt.Sprint(o.Err)}
 	case Departed:
@@ -297,7 +295,7 @@ func TestRename(t *testing.T) {
 	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Err: connection.ErrDeleted, Safe: true}) // by the rename
 	require.True(t, s.c.Holding())
 	s.connect(func(c *connection.State) { c.Missing = true })
-	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
+	s.reply(Replace, Reply{}, "prove renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
 	require.Equal(t, renamed, s.c.Name())
 	s.conn.Missing = false
 	s.fired(OwnWatch, own, Deleted) // reported late

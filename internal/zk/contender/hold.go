@@ -83,7 +83,7 @@ func (c *Contender) receiveReplace(r *Request, reply *Reply) {
 	case reply.Err == nil:
 		c.creates.prefixes = slices.DeleteFunc(c.creates.prefixes, func(prefix string) bool { return !strings.HasPrefix(r.To, prefix) })
 		c.znode.name, c.watches.own, c.conn.Missing = r.To, certain, false
-		c.output(Moved).Name = c.znode.name
+		c.output(Prove).Name = c.znode.name
 		c.hold() // reports the new name first
 	}
 	c.output(Renamed).Err = reply.Err

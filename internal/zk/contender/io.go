@@ -170,13 +170,12 @@ const (
 	Set
 	// Stop stops Timer before it expires.
 	Stop
-	// Prove starts the renewal of the lease by checks of the contender's znode. The create of the znode, if it
-	// was answered, is the first proof. The driver then steps with ConnChanged.
+	// Prove starts the renewal of the lease by checks of the contender's znode, or continues it with the znode of
+	// a Replace. The create of the znode, if it was answered, is the first proof. The driver then steps with
+	// ConnChanged.
 	Prove
 	// Rest ends the renewal of the lease.
 	Rest
-	// Moved continues the renewal with the new znode after Replace.
-	Moved
 	// Renamed reports the result Err of a Rename.
 	Renamed
 	// Departed announces to contenders of the same connection that the contender's client has deleted the znode

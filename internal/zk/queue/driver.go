@@ -169,7 +169,7 @@ func (d *driver) receive(r *result) *frame {
 	reply := &r.reply
 	switch kind := r.request.Kind; {
 	case kind == contender.Replace && reply.Err == nil:
-		d.sent, d.watches[ownSlot] = r.sent, watched{path: r.path, watch: r.watch}
+		d.path, d.sent, d.watches[ownSlot] = r.path, r.sent, watched{path: r.path, watch: r.watch}
 	case kind == contender.ReadPredecessor && isNoNode(reply.Err):
 		d.observeDeparture()
 	case reply.Err != nil:
@@ -233,9 +233,6 @@ func (d *driver) execute(o *contender.Output) {
 		d.proved = true
 	case contender.Rest:
 		d.sub.StopProving()
-	case contender.Moved:
-		d.path = d.pathOf(o.Name)
-		d.sub.Move(d.path, d.sent)
 	case contender.Renamed:
 		d.rename.Done <- o.Err
 		d.rename = nil
