@@ -71,9 +71,8 @@ func start(ctx context.Context, c *claim, data []byte, taken func(*TakenError) e
 		}
 	}
 	n.grant = c.sub.Grant(c.czxid)
-	var maintained context.Context
-	maintained, n.stop = context.WithCancelCause(context.Background())
-	go n.run(maintained)
+	ctx, n.stop = context.WithCancelCause(context.Background())
+	go n.run(ctx)
 	return n, nil
 }
 
@@ -116,16 +115,15 @@ func (n *Node) Done() <-chan struct{} { return n.ended }
 func (n *Node) Err() error { return n.removal }
 
 // run maintains the znode until it is lost, or until the context is done, which is when Remove is called.
-func (n *Node) run(maintained context.Context) {
-	reading, cancelRead := context.WithCancel(maintained)
-	reason := n.awaitLoss(maintained, reading)
+func (n *Node) run(ctx context.Context) {
+	reason := n.awaitLoss(ctx)
+	given := ctx.Err() != nil // by the caller, for whom the reason can be the loss of another znode
 	n.grant.End(connection.Refine(n.claim.setup.Conn, reason))
 	n.claim.sub.StopProving()
-	if cancelRead(); n.confirmed != nil {
-		<-n.confirmed
+	if n.stop(reason); n.confirmed != nil {
+		<-n.confirmed // its context is done
 	}
-	// The caller's reason for Remove, or the cause of its context, can be the loss of another znode.
-	n.end(maintained.Err() != nil || !errors.Is(reason, connection.ErrSessionExpired) && !errors.Is(reason, connection.ErrDeleted))
+	n.end(given || !errors.Is(reason, connection.ErrSessionExpired) && !errors.Is(reason, connection.ErrDeleted))
 }
 
 // end removes the znode, unless it was lost, and releases the path.
@@ -193,8 +191,8 @@ func (n *Node) lossBy(state connection.State) error {
 // time.
 //
 // The checks of the lease find out if no znode exists at the path. If the watch may have missed that the
-// znode was deleted and created again by another client, a read confirms the czxid. reading is its context.
-func (n *Node) awaitLoss(ctx, reading context.Context) error {
+// znode was deleted and created again by another client, a read confirms the czxid.
+func (n *Node) awaitLoss(ctx context.Context) error {
 	c := n.claim
 	lapses := c.sub.State().Lapses
 	for unsure := false; ; {
@@ -217,7 +215,7 @@ func (n *Node) awaitLoss(ctx, reading context.Context) error {
 			}
 			if unsure || state.Up && state.Epoch != c.epoch {
 				unsure, own, doubt = false, nil, nil
-				n.confirmed = connection.Start(func() (struct{}, error) { return struct{}{}, c.syncAndVerify(reading) })
+				n.confirmed = connection.Start(func() (struct{}, error) { return struct{}{}, c.syncAndVerify(ctx) })
 			}
 		}
 		select {
