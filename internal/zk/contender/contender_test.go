@@ -183,8 +183,6 @@ func describe(o *Output) string {
 		words = []string{"rest"}
 	case Renamed:
 		words = []string{"renamed", fmt.Sprint(o.Err)}
-	case Departed:
-		words = []string{"departed", o.Name}
 	case Ignoring:
 		words = []string{fmt.Sprintf("ignoring %d, first", o.Count), o.Name}
 	case Removing:
@@ -300,7 +298,7 @@ func TestRename(t *testing.T) {
 	s.conn.Missing = false
 	s.fired(OwnWatch, own, Deleted) // reported late
 	s.leave(errOther, "report other error", "rest", "send delete renamed-latch-5 last because: other error")
-	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
+	s.reply(Delete, Reply{}, "finish <nil>")
 }
 
 // TestRename_Fails fails if a rejected rename changes the name or ends the hold, or if a missing
@@ -332,7 +330,7 @@ func TestRename_WhileLeaving(t *testing.T) {
 	s.rename("send replace own-latch-5 to renamed-latch-5")
 	s.leave(errOther, "report other error", "rest", "send delete own-latch-5 last because: other error")
 	s.reply(Delete, Reply{Err: zk.ErrNoNode}, "send delete renamed-latch-5 last because: other error")
-	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
+	s.reply(Delete, Reply{}, "finish <nil>")
 }
 
 var requestNames = [...]string{

@@ -178,9 +178,6 @@ const (
 	Rest
 	// Renamed reports the result Err of a Rename.
 	Renamed
-	// Departed announces to contenders of the same connection that the contender's client has deleted the znode
-	// Name.
-	Departed
 	// Ignoring reports that Count children, of which Name is the first, are named like contenders but are not
 	// ephemeral.
 	Ignoring

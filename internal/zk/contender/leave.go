@@ -67,9 +67,6 @@ func (c *Contender) receiveDelete(r *Request, reply *Reply) {
 	case reply.Err != nil && !missing:
 		c.finish(reply.Err)
 	case r.Name == c.znode.name:
-		if !missing {
-			c.output(Departed).Name = c.znode.name
-		}
 		renamed := c.znode.renamingTo
 		c.forget()
 		if missing {

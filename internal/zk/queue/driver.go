@@ -173,6 +173,8 @@ func (d *driver) receive(r *result) *frame {
 	case kind == contender.ReadPredecessor && isNoNode(reply.Err):
 		d.observeDeparture()
 	case reply.Err != nil:
+	case kind == contender.Delete:
+		announceDeparture(d.cfg.Conn, r.path)
 	case kind == contender.Create:
 		d.path, d.sent = r.path, r.sent
 	case kind == contender.ReadOwn:
@@ -236,8 +238,6 @@ func (d *driver) execute(o *contender.Output) {
 	case contender.Renamed:
 		d.rename.Done <- o.Err
 		d.rename = nil
-	case contender.Departed:
-		announceDeparture(d.cfg.Conn, d.pathOf(o.Name))
 	case contender.Ignoring:
 		d.cfg.Log.Warn("ignoring a child that is named like a candidate but is not ephemeral",
 			"path", d.pathOf(o.Name), "children", o.Count)
