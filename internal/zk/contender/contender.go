@@ -102,7 +102,7 @@ func (c *Contender) Step(conn connection.State, in *Input, out []Output) []Outpu
 	case Leave:
 		c.leave(in.Err, true)
 	case Rename:
-		c.rename(in.Name, in.Prefix)
+		c.rename(in.Name)
 	}
 	c.advance()
 	out, c.out = c.out, nil

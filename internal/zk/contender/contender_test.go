@@ -282,7 +282,7 @@ const renamed = "renamed-latch-0000000005"
 // rename asks the contender to take another name.
 func (s *script) rename(want ...string) {
 	s.t.Helper()
-	s.step(Input{Kind: Rename, Name: renamed, Prefix: "renamed-latch-"}, want...)
+	s.step(Input{Kind: Rename, Name: renamed}, want...)
 }
 
 // TestRename fails if a rename ends the hold, or if the deletion of the previous znode is taken for

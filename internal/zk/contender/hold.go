@@ -57,11 +57,11 @@ func (c *Contender) prove(on bool) {
 
 // rename continues under another name, at the same position. While the request is in progress, the absence of
 // either znode means nothing.
-func (c *Contender) rename(to, prefix string) {
+func (c *Contender) rename(to string) {
 	if c.phase != holding || c.znode.renamingTo != "" {
 		return
 	}
-	if !slices.Contains(c.creates.prefixes, prefix) {
+	if prefix := to[:len(to)-digits]; !slices.Contains(c.creates.prefixes, prefix) {
 		c.creates.prefixes = append(c.creates.prefixes, prefix)
 	}
 	c.znode.renamingTo = to

@@ -21,7 +21,7 @@ const (
 	Expired
 	// Leave makes the contender leave for the reason Err.
 	Leave
-	// Rename makes the contender continue under the name Name, which begins with Prefix.
+	// Rename makes the contender continue under the name Name, with the same sequence number.
 	Rename
 )
 
@@ -34,9 +34,8 @@ type Input struct {
 	Name    string  // Fired: the watched znode; Rename: the new name
 	// Safe reports, if the watched contender belongs to the same session and was deleted, that its own client
 	// has deleted it, and not the end of the session. Otherwise it is true.
-	Safe   bool
-	Timer  Timer  // Expired
-	Prefix string // Rename
+	Safe  bool
+	Timer Timer // Expired
 	// Err is the reason of Leave. Of Fired it is nil if data or children have changed, or connection.ErrDeleted,
 	// connection.ErrSessionExpired or connection.ErrConnClosed.
 	Err error

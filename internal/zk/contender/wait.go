@@ -106,9 +106,6 @@ func (c *Contender) succeeds() bool {
 		!c.pending.has(List)
 }
 
-// path returns the path of a child of the queue, for errors.
-func (c *Contender) path(name string) string { return path.Join(c.cfg.Dir, name) }
-
 // receiveFindContender handles the reply to FindContender, the first contender among children with
 // unrecognized names: the predecessor and those before it, or those with the contender's sequence number.
 // ZooKeeper does not assign a number twice, so one of two such znodes was not created as a sequential znode.
@@ -127,7 +124,7 @@ func (c *Contender) receiveFindContender(r *Request, reply *Reply) {
 	switch first := r.Names[0]; {
 	case isTwin(first, c.znode.name) && reply.Name != "":
 		c.leave(fmt.Errorf("%w: %s and %s; delete the one that was not created as a sequential znode",
-			connection.ErrAmbiguous, c.path(c.znode.name), c.path(reply.Name)), false)
+			connection.ErrAmbiguous, path.Join(c.cfg.Dir, c.znode.name), path.Join(c.cfg.Dir, reply.Name)), false)
 	case isTwin(first, c.znode.name):
 		c.listAgain()
 	case first != c.queue.predecessor.name: // a listing has shown another predecessor since

@@ -298,9 +298,8 @@ func (d *driver) startRename(r Rename) *frame {
 		return input(contender.ConnChanged)
 	}
 	d.rename = &r
-	prefix, number := name[:i]+r.To.Base(), name[i+len(base):]
 	f := input(contender.Rename)
-	f.in.Name, f.in.Prefix = prefix+number, prefix
+	f.in.Name = name[:i] + r.To.Base() + name[i+len(base):]
 	return f
 }
 
