@@ -186,6 +186,8 @@ func (p *pool) perform(conn *zk.Conn, k key, r *read) {
 	p.mu.Unlock()
 	var c <-chan zk.Event
 	r.found, c, r.err = send(conn, k, set)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if k.kind == creation && r.found.Stat != nil {
 		k.kind, w = data, nil // the watch on an existing znode is a watch on its data
 	}
@@ -193,8 +195,8 @@ func (p *pool) perform(conn *zk.Conn, k key, r *read) {
 		w = p.add(k, c, r.epoch, r.found.Stat)
 	}
 	if r.err == nil || r.found.Stat != nil {
-		// Without a right to read the znode there is no watch.
-		r.found.Watch, r.found.Doubt = w, p.inDoubt(w, r.epoch) || errors.Is(r.err, zk.ErrNoAuth)
+		// The server may not have a watch that was set before. Without a right to read the znode there is none.
+		r.found.Watch, r.found.Doubt = w, w != nil && w.epoch < r.epoch || errors.Is(r.err, zk.ErrNoAuth)
 	}
 }
 
