@@ -266,6 +266,14 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestJoin_QueueMayVanish$",
 	},
 	{
+		name: "contender/search/queued", breaks: "a queued contender that searches for orphans in a deleted queue leaves with the error of ZooKeeper",
+		file: "internal/zk/contender/join.go",
+		edits: []edit{
+			{"\tcase missing:\n\t\tc.leave(c.noQueue()", "\tcase missing && c.phase == joining:\n\t\tc.leave(c.noQueue()"},
+		},
+		tests: "./internal/zk/contender -run ^TestReceive_Rejections$",
+	},
+	{
 		name: "contender/list/prefixes", breaks: "the orphans of a contender count",
 		file: "internal/zk/contender/naming.go",
 		edits: []edit{

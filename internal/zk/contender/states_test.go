@@ -41,6 +41,12 @@ func TestReceive_Rejections(t *testing.T) {
 			s.do(s.replied(List, names(append(earlier, own)...)))
 		}
 	}
+	searching := func(s *script) { // without a GUID
+		createLost(s)
+		s.do(s.replied(Search, Reply{}))
+		s.do(s.replied(Create, created))
+		s.do(s.replied(List, names(own)))
+	}
 	plain, followed, rejected := electionConfig, lockConfig, lockConfig
 	plain.Naming = Prefix(ownPrefix)
 	followed.Admit = func(Listing) Admission { return Admission{Place: First, Followed: true} }
@@ -73,12 +79,8 @@ func TestReceive_Rejections(t *testing.T) {
 		"read own":         {electionConfig, joined, ReadOwn, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		"read predecessor": {electionConfig, listed(a), ReadPredecessor, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		"find contender":   {electionConfig, listed("n_0000000003"), FindContender, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
-		"search after the second create, no GUID": {plain, func(s *script) {
-			createLost(s)
-			s.do(s.replied(Search, Reply{}))
-			s.do(s.replied(Create, created))
-			s.do(s.replied(List, names(own)))
-		}, Search, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
+		"search after the second create, no GUID":  {plain, searching, Search, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
+		"search, no GUID, and the queue has ended": {plain, searching, Search, Reply{Err: zk.ErrNoNode}, connection.ErrElectionOver},
 		"policy": {rejected, joined, List, names(own), zk.ErrNoAuth},
 		"notify": {followed, listed(), Notify, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		// The contender learns later that it is next, or its follower wakes anyway.
