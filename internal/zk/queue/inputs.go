@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -26,22 +27,22 @@ func (d *driver) next(ctx context.Context) (f *frame) {
 		d.answered = d.answered[:copy(d.answered, d.answered[1:])]
 		f = d.receive(r)
 	case d.checkWatches:
-		f = d.connChanged(ctx)
+		f = d.connChanged()
 	default:
 		f = d.wait(ctx)
 	}
-	return d.deliverOwnDeletionFirst(ctx, f)
+	return d.deliverOwnDeletionFirst(f)
 }
 
 // deliverOwnDeletionFirst returns f, or the event of the contender's znode if it has occurred; then f follows.
-func (d *driver) deliverOwnDeletionFirst(ctx context.Context, f *frame) *frame {
+func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 	if f.in.Kind == contender.Fired && f.in.Watch == contender.OwnWatch {
 		return f
 	}
 	select {
 	case d.event = <-d.watches[ownSlot].watch.C():
 		d.deferred = f
-		return d.fired(ctx, ownSlot)
+		return d.fired(ownSlot)
 	default:
 		return f
 	}
@@ -58,13 +59,13 @@ func (d *driver) wait(ctx context.Context) *frame {
 	case r := <-d.replies:
 		return d.received(r)
 	case d.event = <-d.watches[ownSlot].watch.C():
-		return d.fired(ctx, ownSlot)
+		return d.fired(ownSlot)
 	case d.event = <-d.watches[firstSlot].watch.C():
-		return d.fired(ctx, firstSlot)
+		return d.fired(firstSlot)
 	case d.event = <-d.watches[secondSlot].watch.C():
-		return d.fired(ctx, secondSlot)
+		return d.fired(secondSlot)
 	case <-d.sub.Changed():
-		return d.connChanged(ctx)
+		return d.connChanged()
 	case <-d.schedule():
 		return d.timerExpired()
 	case <-ctx.Done():
@@ -78,15 +79,15 @@ func (d *driver) waitForAll(ctx context.Context) *frame {
 	case r := <-d.replies:
 		return d.received(r)
 	case d.event = <-d.watches[ownSlot].watch.C():
-		return d.fired(ctx, ownSlot)
+		return d.fired(ownSlot)
 	case d.event = <-d.watches[firstSlot].watch.C():
-		return d.fired(ctx, firstSlot)
+		return d.fired(firstSlot)
 	case d.event = <-d.watches[secondSlot].watch.C():
-		return d.fired(ctx, secondSlot)
+		return d.fired(secondSlot)
 	case d.event = <-d.watches[queueSlot].watch.C():
-		return d.fired(ctx, queueSlot)
+		return d.fired(queueSlot)
 	case <-d.sub.Changed():
-		return d.connChanged(ctx)
+		return d.connChanged()
 	case <-d.schedule():
 		return d.timerExpired()
 	case r := <-d.renames():
@@ -99,11 +100,11 @@ func (d *driver) waitForAll(ctx context.Context) *frame {
 // connChanged returns the events of watches that have fired, of which the pool reports lost ones as a change of
 // the connection, and then that change. If a server has given a final answer to the monitor, the contender
 // leaves.
-func (d *driver) connChanged(ctx context.Context) *frame {
+func (d *driver) connChanged() *frame {
 	d.checkWatches, d.event = true, zk.Event{}
 	for slot := range d.watches {
 		if d.watches[slot].watch.Fired() {
-			return d.fired(ctx, slot)
+			return d.fired(slot)
 		}
 	}
 	d.checkWatches = false
@@ -168,7 +169,7 @@ const (
 var watchKinds = [...]contender.Watch{contender.OwnWatch, contender.OtherWatch, contender.OtherWatch, contender.QueueWatch}
 
 // fired returns the event of the watch in a slot, and drops the watch.
-func (d *driver) fired(ctx context.Context, slot int) *frame {
+func (d *driver) fired(slot int) *frame {
 	w := d.watches[slot]
 	d.watches[slot] = watched{}
 	defer ignoreDeparture(d.cfg.Conn, w.departure)
@@ -178,7 +179,10 @@ func (d *driver) fired(ctx context.Context, slot int) *frame {
 		if d.machine.IsPredecessor(f.in.Name) {
 			d.observeDeparture()
 		}
-		f.in.Safe = w.departure == nil || heardDeparture(ctx, w.departure)
+		// The acknowledgement of the deletion arrives right after the event. In the meantime the connection goes
+		// down if its owner closes it, which deletes all znodes of the session, and no request must be sent before
+		// (connection.AwaitClosing).
+		f.in.Safe = w.departure == nil || limit.Await(w.departure.announced, time.Now().Add(closingTime))
 	}
 	return f
 }
@@ -278,18 +282,4 @@ func announceDeparture(conn *zk.Conn, path string) {
 		close(d.announced)
 		delete(all.Entries, path)
 	}
-}
-
-// heardDeparture reports whether a contender, whose znode was deleted, has announced its departure. The
-// acknowledgement arrives right after the event, so heardDeparture waits for a moment. In this time the connection
-// goes down if its owner closes it, which deletes all znodes of the session: no request must be sent before
-// (connection.AwaitClosing).
-func heardDeparture(ctx context.Context, d *departure) bool {
-	select {
-	case <-d.announced:
-		return true
-	case <-time.After(closingTime):
-	case <-ctx.Done():
-	}
-	return false
 }
