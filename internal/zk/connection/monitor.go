@@ -209,7 +209,7 @@ func (m *monitor) close() {
 func (m *monitor) updateProven() {
 	// The servers expire sessions by the granted timeout, so it limits pauses, too.
 	m.lease.paused = m.pauses.last(choose(0, m.granted) / 8)
-	now := time.Now() // read after mu was locked
+	now := time.Now() // not before mu was locked, which can take time
 	for i := range m.validities {
 		v := &m.validities[i]
 		timeout, before := m.timeout(v.stated), v.proven
@@ -218,7 +218,7 @@ func (m *monitor) updateProven() {
 		case deadline.IsZero() || limit.Expired(deadline, now):
 			v.proven = false
 		case !v.proven:
-			// If the lease ends before the next proof can arrive, proven would alternate.
+			// If each lease ended before the next proof arrives, proven would alternate.
 			v.proven = !limit.Expired(deadline.Add(-timeout/4), now)
 		}
 		if before && !v.proven {

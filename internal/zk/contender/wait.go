@@ -145,7 +145,7 @@ func (c *Contender) receiveOwn(r *Request, reply *Reply) {
 	case !c.cfg.Naming.HasGUID() && reply.Err == nil && c.znode.token != 0 && reply.Token != c.znode.token:
 		c.lose() // the znode is another contender's
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.znode.session == 0:
-		c.leave(connection.ErrSessionExpired, false) // it has changed during the create
+		c.leave(connection.ErrSessionExpired, false) // the session has changed during the create
 		c.forget()
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.lose()

@@ -220,7 +220,7 @@ func (d *driver) execute(o *contender.Output) {
 		if o.State.Err != nil {
 			d.cancelReplace()
 		}
-		if d.machine.Leaving() { // a contender that looks for the reason needs its timers
+		if d.machine.Leaving() { // before, the contender looks for the reason, and needs its timers
 			d.timers = d.timers[:0]
 			if d.timer != nil {
 				d.timer.Stop()

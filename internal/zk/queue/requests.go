@@ -353,7 +353,7 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 // exists" means that it was applied before, and a missing old znode that another client, or the session, has
 // deleted it.
 func (r *requests) replaceZnode(res *result) {
-	// The last transaction may outlast this call, and must not use res.
+	// A transaction may outlast this call, and must not use res, which is reused.
 	cfg := r.cfg
 	from, to := res.path, path.Join(cfg.Dir, res.request.To)
 	res.path = to

@@ -139,7 +139,7 @@ func (w *Watch) await() zk.Event {
 	return *w.event
 }
 
-// Fired reports whether the watch has fired. If the event was lost, that of Take does not show what has
+// Fired reports whether the watch has fired. If the event was lost, Take returns one that does not show what has
 // happened.
 func (w *Watch) Fired() bool {
 	if w == nil {
