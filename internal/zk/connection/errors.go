@@ -278,7 +278,7 @@ func Explain(conn *zk.Conn, err error) error {
 		if failure := RecordOf(conn).Facts().Failure; failure != nil {
 			return fmt.Errorf("%w (%v)", err, failure) // not wrapped: it is not the failure of a request
 		}
-		if !errors.Is(err, zk.ErrNoServer) { // this error says that already
+		if !errors.Is(err, zk.ErrNoServer) { // its text says that no server could be reached
 			err = fmt.Errorf("%w (the connection has no session)", err)
 		}
 		return err

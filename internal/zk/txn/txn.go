@@ -119,7 +119,7 @@ func (c *Call) fail(err error) { c.finish(Outcome{Err: err, Failed: -1}) }
 // Writer applies transactions. Its methods may be called from any goroutine. It runs a goroutine while
 // transactions are pending.
 type Writer struct {
-	// cfg.Conn is nil: a shared Writer is a value of a connection.Map.
+	// cfg.Conn is nil, because values of a connection.Map, as a shared Writer, must not refer to the connection.
 	cfg  Config
 	conn weak.Pointer[zk.Conn]
 
