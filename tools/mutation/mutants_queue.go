@@ -22,7 +22,7 @@ var queueMutants = []mutant{
 		name: "queue/plain/search", breaks: "a contender takes the znode of another session with the same name for its own",
 		file: "internal/zk/queue/plain.go",
 		edits: []edit{
-			{"return cfg.isOwnedHere(name)", "return true, nil"},
+			{"return c.cfg.isOwnedHere(name)", "return true, nil"},
 		},
 		tests: "./internal/zk/queue -run ^TestPlain_QueueIsCreatedAgain$",
 	},

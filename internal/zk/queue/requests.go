@@ -326,17 +326,21 @@ func (r *requests) delete(res *result) {
 	res.reply.Err = r.lost(cfg.Conn.Delete(res.path, -1))
 }
 
-// search returns the znodes with one of the prefixes, the first in the queue first, as of a time after the
-// call: without Sync a server that lags behind would not show the newest.
+// search returns the contender's znodes, whose names begin with one of the prefixes, the first in the queue first,
+// as of a time after the call: without Sync a server that lags behind would not show the newest.
 func (r *requests) search(prefixes []string) (names []string, err error) {
-	if r.plain != nil {
-		return r.plain.search(r)
-	}
 	children, err := repeat(r, func() ([]string, error) {
+		if r.plain != nil {
+			r.plain.queue.turn <- struct{}{}
+			defer func() { <-r.plain.queue.turn }()
+		}
 		if _, err := r.cfg.Conn.Sync(r.cfg.Dir); err != nil {
 			return nil, err
 		}
 		found, err := watch.Listing(r.cfg.Conn, r.cfg.Dir)
+		if err == nil && r.plain != nil {
+			return r.plain.own(found.Children)
+		}
 		return found.Children, err
 	})
 	contenders, others, _ := contender.Order(children, r.cfg.Tombstone)
