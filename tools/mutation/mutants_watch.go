@@ -62,7 +62,7 @@ var watchMutants = []mutant{
 		name: "watch/lost/contender", breaks: "a contender does not notice that the watches on the candidates before it were lost",
 		file: "internal/zk/queue/inputs.go",
 		edits: []edit{
-			{"if d.watches[slot].watch.Fired() {", "if watchKinds[slot] != contender.OtherWatch && d.watches[slot].watch.Fired() {"},
+			{"if d.watches[slot].watch.Fired() {", "if d.kind(slot) != contender.OtherWatch && d.watches[slot].watch.Fired() {"},
 		},
 		tests: "./internal/zk/watch -run ^TestLostWatch$",
 	},

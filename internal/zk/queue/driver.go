@@ -36,7 +36,7 @@ type driver struct {
 	waiting     int // the number of requests in other goroutines
 
 	event   zk.Event // the last event that was received
-	watches [len(watchKinds)]watched
+	watches [slots]watched
 
 	path string    // the contender's znode
 	sent time.Time // when its create, if that was answered, or the last Replace was sent
@@ -189,7 +189,7 @@ func (d *driver) receive(r *result) *frame {
 		d.observeWatch(r.path)
 		d.warnOfPersistent(r)
 	case r.watch != nil:
-		d.watches[queueSlot].watch = r.watch
+		d.keepWatch(watched{watch: r.watch})
 	}
 	f := input(contender.Replied)
 	f.in.Request, f.in.Reply = r.request, r.reply

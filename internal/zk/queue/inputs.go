@@ -48,13 +48,8 @@ func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 	}
 }
 
-// wait blocks until there is an input. It omits what only contenders for locks need: idle candidates are
-// numerous, and with the arms of waitForAll in this frame, their stacks would take 8 KiB instead of 4. The rows
-// "memory, stacks" of make bench show the effect.
+// wait blocks until there is an input.
 func (d *driver) wait(ctx context.Context) *frame {
-	if d.cfg.Alone || d.cfg.Admit != nil {
-		return d.waitForAll(ctx)
-	}
 	select {
 	case r := <-d.replies:
 		return d.received(r)
@@ -64,28 +59,6 @@ func (d *driver) wait(ctx context.Context) *frame {
 		return d.fired(firstSlot)
 	case d.event = <-d.watches[secondSlot].watch.C():
 		return d.fired(secondSlot)
-	case <-d.sub.Changed():
-		return d.connChanged()
-	case <-d.schedule():
-		return d.timerExpired()
-	case <-ctx.Done():
-		return leaveInput(ctx)
-	}
-}
-
-// waitForAll is wait for all kinds of inputs.
-func (d *driver) waitForAll(ctx context.Context) *frame {
-	select {
-	case r := <-d.replies:
-		return d.received(r)
-	case d.event = <-d.watches[ownSlot].watch.C():
-		return d.fired(ownSlot)
-	case d.event = <-d.watches[firstSlot].watch.C():
-		return d.fired(firstSlot)
-	case d.event = <-d.watches[secondSlot].watch.C():
-		return d.fired(secondSlot)
-	case d.event = <-d.watches[queueSlot].watch.C():
-		return d.fired(queueSlot)
 	case <-d.sub.Changed():
 		return d.connChanged()
 	case <-d.schedule():
@@ -160,22 +133,28 @@ type watched struct {
 // The slots of driver.watches.
 const (
 	ownSlot   = iota // the contender's znode
-	firstSlot        // this and secondSlot: the predecessor and the contender before it, in any order
+	firstSlot        // this and secondSlot: two of the predecessor, the contender before it and the queue
 	secondSlot
-	queueSlot
+	slots
 )
 
-// watchKinds are the kinds of the watches in the slots.
-var watchKinds = [...]contender.Watch{contender.OwnWatch, contender.OtherWatch, contender.OtherWatch, contender.QueueWatch}
+// kind returns the kind of the watch in a slot.
+func (d *driver) kind(slot int) contender.Watch {
+	switch {
+	case slot == ownSlot:
+		return contender.OwnWatch
+	case d.watches[slot].path == "":
+		return contender.QueueWatch
+	}
+	return contender.OtherWatch
+}
 
 // fired returns the event of the watch in a slot, and drops the watch.
 func (d *driver) fired(slot int) *frame {
 	w := d.watches[slot]
-	d.watches[slot] = watched{}
-	defer ignoreDeparture(d.cfg.Conn, w.departure)
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Err, f.in.Safe = watchKinds[slot], nameOf(w.path), watch.Loss(w.watch.Take(d.event)), true
-	if errors.Is(f.in.Err, connection.ErrDeleted) {
+	f.in.Watch, f.in.Name, f.in.Err, f.in.Safe = d.kind(slot), nameOf(w.path), watch.Loss(w.watch.Take(d.event)), true
+	if f.in.Watch == contender.OtherWatch && errors.Is(f.in.Err, connection.ErrDeleted) {
 		if d.machine.IsPredecessor(f.in.Name) {
 			d.observeDeparture()
 		}
@@ -184,6 +163,7 @@ func (d *driver) fired(slot int) *frame {
 		// (connection.AwaitClosing).
 		f.in.Safe = w.departure == nil || limit.Await(w.departure.announced, time.Now().Add(closingTime))
 	}
+	d.drop(&d.watches[slot])
 	return f
 }
 
@@ -197,11 +177,11 @@ func (d *driver) watchedBy(r *result) watched {
 // nameOf returns the last element of a path, as a part of it.
 func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// keepWatch keeps a watch on another contender. It replaces a watch on the same znode, or else one that is not
-// needed.
+// keepWatch keeps a watch on another contender or on the queue. It replaces a watch on the same znode, or else one
+// that is not needed.
 func (d *driver) keepWatch(w watched) {
-	kept := &d.watches[firstSlot]
-	if second := &d.watches[secondSlot]; second.path == w.path || second.watch == nil && kept.path != w.path {
+	kept, second := &d.watches[firstSlot], &d.watches[secondSlot]
+	if same := kept.watch != nil && kept.path == w.path; !same && (second.watch == nil || second.path == w.path) {
 		kept = second
 	}
 	d.drop(kept)
@@ -217,7 +197,7 @@ func (d *driver) drop(w *watched) {
 // dropWatches drops the watches that the state machine does not wait for.
 func (d *driver) dropWatches() {
 	for slot := range d.watches {
-		if w := &d.watches[slot]; w.watch != nil && !d.machine.Watches(watchKinds[slot], nameOf(w.path)) {
+		if w := &d.watches[slot]; w.watch != nil && !d.machine.Watches(d.kind(slot), nameOf(w.path)) {
 			d.drop(w)
 		}
 	}
