@@ -3,6 +3,7 @@ package connection
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -378,29 +379,22 @@ const checkBytes = 256 << 10
 // checked describes a check that a server has answered: when it was sent, in which session, and which
 // znodes it has not found.
 type checked struct {
-	sent      time.Time
-	acked     time.Time
-	session   int64
-	missing   []string
-	observers map[string]func(Check) // by path
+	sent    time.Time
+	acked   time.Time
+	session int64
+	missing []string
+	proving map[string]*Subscription // those for which it was sent, by path
 }
 
 // check sends a check of the znodes of all subscriptions that require a lease. The caller holds mu.
 func (m *monitor) check(now time.Time) <-chan Answer[checked] {
-	paths := make([]string, 0, len(m.proving))
-	observers := map[string]func(Check){}
-	for path, s := range m.proving {
-		paths = append(paths, path)
-		if s.onCheck != nil {
-			observers[path] = s.onCheck
-		}
-	}
+	proving := maps.Clone(m.proving)
 	m.checkNow, m.lastCheck = false, now
 	session, ctx, conn := m.seen.Session, m.ctx, m.conn
 	return Start(func() (checked, error) {
-		missing, err := confirm(conn, paths)
+		missing, err := confirm(conn, slices.Collect(maps.Keys(proving)))
 		err = Reject(ctx, conn, err)
-		return checked{now, time.Now(), session, missing, observers}, err
+		return checked{now, time.Now(), session, missing, proving}, err
 	})
 }
 

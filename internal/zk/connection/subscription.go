@@ -277,12 +277,14 @@ func (s *Subscription) OnCheck(f func(Check)) { s.onCheck = f }
 
 // report calls the observers of a check that ended with err.
 func (r *checked) report(err error) {
-	for path, onCheck := range r.observers {
+	for path, s := range r.proving {
 		c := Check{r.sent, err}
 		if slices.Contains(r.missing, path) {
 			c.Err = ErrDeleted
 		}
-		onCheck(c)
+		if s.onCheck != nil {
+			s.onCheck(c)
+		}
 	}
 }
 
