@@ -23,7 +23,7 @@ func (c *Contender) join() {
 	case c.cfg.Patience > 0:
 		c.setTimer(PatienceTimer, c.cfg.Patience)
 	}
-	const steps = 1<<Create | 1<<MakeQueue | 1<<Search | 1<<Inspect | 1<<Delete
+	const steps = 1<<Create | 1<<MakeQueue | 1<<Search | 1<<Inspect
 	switch {
 	case c.pending&steps != 0:
 	case len(c.creates.found) > 0:
@@ -82,7 +82,8 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	}
 }
 
-// receiveSearch takes the first of the znodes that the current session owns, and deletes the others.
+// receiveSearch receives the znodes of all creates. A joining contender takes the first one that the current session
+// owns. The others are orphans.
 func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 	missing := errors.Is(reply.Err, zk.ErrNoNode)
 	switch {
@@ -122,6 +123,6 @@ func (c *Contender) receiveStat(name string, reply *Reply) {
 	case c.znode.name == "" && reply.Owner == c.conn.Session:
 		c.znode.name, c.znode.session = name, reply.Owner
 	default:
-		c.send(Delete, name)
+		c.creates.orphans = append(c.creates.orphans, name)
 	}
 }

@@ -170,8 +170,8 @@ type ownZnode struct {
 type creates struct {
 	prefixes   []string // of the names of all znodes of the contender that may exist, with its own
 	unanswered bool     // the last create was not answered: search for its znode
-	found      []string // by a search, and neither taken nor deleted yet
-	orphans    []string // shown by a listing, and not deleted yet
+	found      []string // by a search, and neither inspected while the contender joins, nor deleted while it leaves
+	orphans    []string // not deleted yet
 	searched   bool     // the orphans are known as of the last Search
 	// outlived is a znode whose session has expired, unless its name contains no GUID.
 	outlived string

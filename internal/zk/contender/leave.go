@@ -59,9 +59,11 @@ func (c *Contender) remove() {
 func (c *Contender) receiveDelete(r *Request, reply *Reply) {
 	missing := errors.Is(reply.Err, zk.ErrNoNode)
 	switch {
-	case c.phase < leaving:
-		if reply.Err != nil && !missing {
-			c.failDelete(r, reply.Err)
+	case c.phase < leaving: // the znode is an orphan
+		if errors.Is(reply.Err, ErrLost) {
+			c.creates.orphans = append(c.creates.orphans, r.Name)
+		} else if reply.Err != nil && !missing {
+			c.leave(reply.Err, false)
 		}
 	case errors.Is(reply.Err, ErrLost): // remove retries
 	case reply.Err != nil && !missing:
@@ -76,18 +78,6 @@ func (c *Contender) receiveDelete(r *Request, reply *Reply) {
 		if c.creates.found = c.creates.found[1:]; len(c.creates.found) == 0 {
 			c.finish(nil)
 		}
-	}
-}
-
-// failDelete reacts to a failed deletion of an orphaned znode before the contender leaves.
-func (c *Contender) failDelete(r *Request, err error) {
-	switch {
-	case !errors.Is(err, ErrLost):
-		c.leave(err, false)
-	case c.phase == joining:
-		c.creates.found = append(c.creates.found, r.Name) // inspect it again
-	default:
-		c.creates.orphans = append(c.creates.orphans, r.Name)
 	}
 }
 

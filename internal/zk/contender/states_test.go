@@ -72,8 +72,9 @@ func TestReceive_Rejections(t *testing.T) {
 		}, Inspect, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		"delete an orphan": {lockConfig, func(s *script) {
 			createLost(s)
-			s.do(s.replied(Search, Reply{Names: []string{own}}))
+			s.do(s.replied(Search, Reply{Names: []string{ownPrefix + "0000000004"}}))
 			s.do(s.replied(Inspect, Reply{Owner: 9}))
+			s.do(s.replied(Create, created))
 		}, Delete, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		"list":             {electionConfig, joined, List, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		"read own":         {electionConfig, joined, ReadOwn, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
