@@ -181,25 +181,18 @@ type Rejection struct {
 
 // Error returns the meaning, the code, the server, and what the user can do.
 func (r *Rejection) Error() string {
-	var b strings.Builder
+	text, number := r.Err.Error(), strconv.Itoa(int(r.Code.Number))
+	if wrapping, undefined := strings.CutSuffix(text, unknownPrefix+number); undefined {
+		text = wrapping + r.Code.Meaning
+	}
 	if r.Code.sentinel != nil {
-		b.WriteString(r.Code.sentinel.Error() + ": ")
+		text = r.Code.sentinel.Error() + ": " + text
 	}
-	text := r.Err.Error()
-	number := strconv.Itoa(int(r.Code.Number))
-	if cause := unknownPrefix + number; strings.HasSuffix(text, cause) {
-		text = strings.TrimSuffix(text, cause) + r.Code.Meaning
-	}
-	b.WriteString(text + " (")
-	if r.Code.Name != "" {
-		b.WriteString(r.Code.Name + " ")
-	}
-	b.WriteString(number)
+	origin := strings.TrimSpace(r.Code.Name + " " + number)
 	if r.Server != "" {
-		b.WriteString(" from " + r.Server)
+		origin += " from " + r.Server
 	}
-	b.WriteString("): " + r.Code.Remedy)
-	return b.String()
+	return fmt.Sprintf("%s (%s): %s", text, origin, r.Code.Remedy)
 }
 
 // Unwrap returns the error for users, if there is one, and the error of the client library.
