@@ -233,7 +233,7 @@ func TestTrap16_WriteSentInNextSession(t *testing.T) {
 		h.terms.overlap = true
 		h.create("/register")
 		conn := h.connect()
-		connection.RecordOf(conn).Grant(time.Minute)
+		connection.RecordOf(conn).Push(connection.Event{Timeout: time.Minute})
 		c := h.join(conn, leaderelection.WithSessionTimeout(time.Minute))
 		next := h.join(h.connect())
 		old, session := c.requireLeads(), c.conn.SessionID()

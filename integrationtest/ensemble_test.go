@@ -447,7 +447,7 @@ func testHistoryFindsOverlap(t *testing.T, ens *ensemble.Ensemble) {
 	_, err := other.Sync(node)
 	require.NoError(t, err)
 	h := newHistory()
-	connection.RecordOf(conn.Conn).Grant(time.Minute) // the server has granted 4 s
+	connection.RecordOf(conn.Conn).Push(connection.Event{Timeout: time.Minute}) // the server has granted 4 s
 	c, l := startLeader(t, conn, node, leaderelection.WithSessionTimeout(time.Minute))
 	term := h.addTerm("old", c.ID(), l)
 	next := startFollower(t, other, node, c)

@@ -84,7 +84,7 @@ func TestGranted_DialerHasPrecedence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn := connect(t, srv)
-		connection.RecordOf(conn).Grant(7 * time.Second)
+		connection.RecordOf(conn).Push(connection.Event{Timeout: 7 * time.Second})
 		require.Equal(t, 7*time.Second, Granted(conn))
 	})
 }

@@ -208,6 +208,6 @@ func TestZooKeeper_HealthAfterDataLost(t *testing.T) {
 	require.Equal(t, 200, statusCode(w, "/healthz"))
 	zkconnection.RecordOf(conn).Push(zkconnection.Event{Kind: zkconnection.Expired, Session: 1, Lost: true})
 	require.Equal(t, 503, statusCode(w, "/healthz"))
-	zkconnection.RecordOf(conn).Grant(time.Second)
+	zkconnection.RecordOf(conn).Push(zkconnection.Event{Kind: zkconnection.Established, Session: 2})
 	require.Equal(t, 200, statusCode(w, "/healthz"))
 }

@@ -148,7 +148,9 @@ func (c *client) requireExpectedFailure(err error) {
 
 // setGrantedTimeout makes the library assume that the servers have granted the stated session
 // timeout.
-func (c *client) setGrantedTimeout() { connection.RecordOf(c.conn).Grant(c.stated) }
+func (c *client) setGrantedTimeout() {
+	connection.RecordOf(c.conn).Push(connection.Event{Timeout: c.stated})
+}
 
 // acquire calls lock, records the hold, calls use while the lock is held, and releases it. grant returns the
 // operation that the acquisition is in the history.

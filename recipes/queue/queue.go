@@ -203,9 +203,7 @@ func (q *Queue) shutDown() {
 		q.dispatcher.sub.Close()
 		q.sub.Close()
 	}
-	q.writer.Close()
-	<-q.writer.Closed()
-	q.closeErr = q.writer.CloseErr()
+	q.closeErr = q.writer.Close()
 }
 
 // startCall counts a call that Close must wait for. It returns an error if the queue is closed.

@@ -266,10 +266,18 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestJoin_QueueMayVanish$",
 	},
 	{
-		name: "contender/list/prefixes", breaks: "the orphans of a contender count",
-		file: "internal/zk/contender/wait.go",
+		name: "contender/search/queued", breaks: "a queued contender that searches for orphans in a deleted queue leaves with the error of ZooKeeper",
+		file: "internal/zk/contender/join.go",
 		edits: []edit{
-			{"\t\tv.prefixes = c.creates.prefixes //", "\t\tv.prefixes = nil //"},
+			{"\tcase missing:\n\t\tc.leave(c.noQueue()", "\tcase missing && c.phase == joining:\n\t\tc.leave(c.noQueue()"},
+		},
+		tests: "./internal/zk/contender -run ^TestReceive_Rejections$",
+	},
+	{
+		name: "contender/list/prefixes", breaks: "the orphans of a contender count",
+		file: "internal/zk/contender/naming.go",
+		edits: []edit{
+			{"\t\treturn c.creates.prefixes\n", "\t\treturn nil\n"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
 	},

@@ -126,9 +126,9 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "watch/doubt", breaks: "a watch that was set before a reconnect is trusted",
-		file: "internal/zk/watch/pool.go",
+		file: "internal/zk/watch/read.go",
 		edits: []edit{
-			{"return w != nil && w.epoch < epoch", "return false"},
+			{"w, w != nil && w.epoch < r.epoch ||", "w, false ||"},
 		},
 		tests: "./internal/zk/watch -run TestReader_PooledWatchWasLost",
 	},

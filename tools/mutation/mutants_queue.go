@@ -6,9 +6,9 @@ var queueMutants = []mutant{
 		name: "queue/deferred", breaks: "a reply is lost if the contender leaves because of an event that precedes it",
 		file: "internal/zk/queue/inputs.go",
 		edits: []edit{
-			{"	if f := d.nextReady(); f != nil {\n\t\treturn f\n\t}\n", ""},
+			{"	case d.deferred != nil:", "	case false:"},
 		},
-		tests: "./internal/zk/queue -run ^TestNextReply_AfterEventOfOwnZnode$",
+		tests: "./internal/zk/queue -run ^TestNext_ReplyAfterEventOfOwnZnode$",
 	},
 	{
 		name: "queue/plain/delete", breaks: "a contender deletes the znode of another session with the same name",
@@ -22,7 +22,7 @@ var queueMutants = []mutant{
 		name: "queue/plain/search", breaks: "a contender takes the znode of another session with the same name for its own",
 		file: "internal/zk/queue/plain.go",
 		edits: []edit{
-			{"return cfg.isOwnedHere(name)", "return true, nil"},
+			{"return c.cfg.isOwnedHere(name)", "return true, nil"},
 		},
 		tests: "./internal/zk/queue -run ^TestPlain_QueueIsCreatedAgain$",
 	},

@@ -32,7 +32,7 @@ var lockMutants = []mutant{
 		name: "ephemeral/caller-reason", breaks: "a znode remains if the caller's reason for its removal is the loss of another znode",
 		file: "internal/zk/ephemeral/node.go",
 		edits: []edit{
-			{"if maintained.Err() != nil || !errors.Is(reason, connection.ErrSessionExpired)", "if !errors.Is(reason, connection.ErrSessionExpired)"},
+			{"n.end(given || !errors.Is(reason, connection.ErrSessionExpired)", "n.end(given && false || !errors.Is(reason, connection.ErrSessionExpired)"},
 		},
 		tests: "./internal/zk/ephemeral -run ^TestNode_ReasonOfCaller$",
 	},

@@ -57,7 +57,7 @@ var rejectionMutants = []mutant{
 		name: "rejection/keeper", breaks: "a group member ends because of a condition that passes",
 		file: "internal/zk/ephemeral/keeper.go",
 		edits: []edit{
-			{"case k.retry, k.created && connection.IsPassing(err):", "case k.retry:"},
+			{"case k.cfg.Retry, k.created && connection.IsPassing(err):", "case k.cfg.Retry:"},
 		},
 		tests: "./recipes/group -run ^TestPersistent_QuotaExceeded$",
 	},

@@ -62,8 +62,7 @@ var watchMutants = []mutant{
 		name: "watch/lost/contender", breaks: "a contender does not notice that the watches on the candidates before it were lost",
 		file: "internal/zk/queue/inputs.go",
 		edits: []edit{
-			{"case d.others[0].watch.Fired():", "case false:"},
-			{"case d.others[1].watch.Fired():", "case d.checkWatches == false:"},
+			{"if d.watches[slot].watch.Fired() {", "if d.kind(slot) != contender.OtherWatch && d.watches[slot].watch.Fired() {"},
 		},
 		tests: "./internal/zk/watch -run ^TestLostWatch$",
 	},
@@ -71,7 +70,7 @@ var watchMutants = []mutant{
 		name: "watch/lost/own", breaks: "a candidate does not notice that the watch on its znode was lost",
 		file: "internal/zk/queue/inputs.go",
 		edits: []edit{
-			{"case d.own.watch.Fired():", "case false:"},
+			{"if d.watches[slot].watch.Fired() {", "if slot != ownSlot && d.watches[slot].watch.Fired() {"},
 		},
 		tests: "./internal/zk/watch -run ^TestLostWatch$",
 	},

@@ -111,48 +111,36 @@ var Codes = []Code{
 // unknownPrefix begins the errors of the client library for codes that it does not define.
 const unknownPrefix = "unknown error: "
 
-// CodeOf returns the error code that err wraps, or nil if err is not an answer of a server. A number that
+// CodeOf returns the first error code that err wraps, or nil if err is not an answer of a server. A number that
 // is not in the table is a final code without a name.
 func CodeOf(err error) *Code {
-	if err == nil {
-		return nil
-	}
-	var rejected *Rejection
-	if errors.As(err, &rejected) {
-		return rejected.Code
-	}
-	for i := range Codes {
-		if c := &Codes[i]; c.library != nil && errors.Is(err, c.library) {
-			return c
-		}
-	}
-	return undefinedCode(err)
-}
-
-// undefinedCode returns the code of an error for which the client library has only a text.
-func undefinedCode(err error) *Code {
-	switch wrapper := err.(type) { //nolint:errorlint // it visits the tree
+	switch err := err.(type) { //nolint:errorlint // it visits the tree
 	case nil:
 		return nil
+	case *Rejection:
+		return err.Code
 	case interface{ Unwrap() error }:
-		return undefinedCode(wrapper.Unwrap())
+		return CodeOf(err.Unwrap())
 	case interface{ Unwrap() []error }:
-		for _, err := range wrapper.Unwrap() {
-			if c := undefinedCode(err); c != nil {
+		for _, err := range err.Unwrap() {
+			if c := CodeOf(err); c != nil {
 				return c
 			}
 		}
 		return nil
 	}
-	digits, found := strings.CutPrefix(err.Error(), unknownPrefix)
-	number, failed := strconv.ParseInt(digits, 10, 32)
-	if !found || failed != nil {
-		return nil
+	number, unknown := int64(0), false
+	if digits, found := strings.CutPrefix(err.Error(), unknownPrefix); found {
+		n, failed := strconv.ParseInt(digits, 10, 32)
+		number, unknown = n, failed == nil
 	}
 	for i := range Codes {
-		if c := &Codes[i]; c.Number == int32(number) {
+		if c := &Codes[i]; c.library != nil && err == c.library || unknown && c.Number == int32(number) { //nolint:errorlint // as well
 			return c
 		}
+	}
+	if !unknown {
+		return nil
 	}
 	return &Code{Number: int32(number), Class: ClassFinal, Meaning: "the server rejects the request", Remedy: seeLog}
 }
@@ -200,25 +188,18 @@ type Rejection struct {
 
 // Error returns the meaning, the code, the server, and what the user can do.
 func (r *Rejection) Error() string {
-	var b strings.Builder
+	text, number := r.Err.Error(), strconv.Itoa(int(r.Code.Number))
+	if wrapping, undefined := strings.CutSuffix(text, unknownPrefix+number); undefined {
+		text = wrapping + r.Code.Meaning
+	}
 	if r.Code.sentinel != nil {
-		b.WriteString(r.Code.sentinel.Error() + ": ")
+		text = r.Code.sentinel.Error() + ": " + text
 	}
-	text := r.Err.Error()
-	number := strconv.Itoa(int(r.Code.Number))
-	if cause := unknownPrefix + number; strings.HasSuffix(text, cause) {
-		text = strings.TrimSuffix(text, cause) + r.Code.Meaning
-	}
-	b.WriteString(text + " (")
-	if r.Code.Name != "" {
-		b.WriteString(r.Code.Name + " ")
-	}
-	b.WriteString(number)
+	origin := strings.TrimSpace(r.Code.Name + " " + number)
 	if r.Server != "" {
-		b.WriteString(" from " + r.Server)
+		origin += " from " + r.Server
 	}
-	b.WriteString("): " + r.Code.Remedy)
-	return b.String()
+	return fmt.Sprintf("%s (%s): %s", text, origin, r.Code.Remedy)
 }
 
 // Unwrap returns the error for users, if there is one, and the error of the client library.
@@ -297,7 +278,7 @@ func Explain(conn *zk.Conn, err error) error {
 		if failure := RecordOf(conn).Facts().Failure; failure != nil {
 			return fmt.Errorf("%w (%v)", err, failure) // not wrapped: it is not the failure of a request
 		}
-		if !errors.Is(err, zk.ErrNoServer) { // this error says that already
+		if !errors.Is(err, zk.ErrNoServer) { // its text says that no server could be reached
 			err = fmt.Errorf("%w (the connection has no session)", err)
 		}
 		return err

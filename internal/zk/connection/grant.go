@@ -43,7 +43,7 @@ func (s *Subscription) Grant(token int64) *Grant {
 	return g
 }
 
-// EndOnClose makes a grant of Subscription.Grant also call also when the owner closes the connection.
+// EndOnClose calls also when the owner of the connection closes it, if this is a grant of Subscription.Grant.
 func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
 	if g.sub != nil {
 		g.sub.EndOnClose(func(err error) {

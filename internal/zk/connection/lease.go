@@ -99,9 +99,7 @@ func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Du
 
 // since returns the time from a to b by the monotonic or the wall clock, whichever is shorter. It is for ages that
 // must not be overestimated: the wall clock can be set forward.
-func since(a, b time.Time) time.Duration {
-	return min(b.Sub(a), b.Round(0).Sub(a.Round(0)))
-}
+func since(a, b time.Time) time.Duration { return limit.Left(b, a) }
 
 // maxPollInterval limits the time between two polls. The client library waits for a second before it
 // connects to the same server again, so no break is missed. The breaks of connections of package zkdial are

@@ -3,6 +3,7 @@ package connection
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,56 +14,60 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// slot contains the monitor of one connection, or nil while it has no subscription.
-type slot struct {
-	mu      sync.Mutex
-	monitor *monitor // nil while there are no subscriptions
-	// idle is a monitor whose goroutine was never started. The next subscription uses it, so that a lock
-	// that is held briefly allocates none.
-	idle *monitor
-}
-
-var slots = NewMap(func(*zk.Conn) *slot { return &slot{} })
+var monitors = NewMap(func(conn *zk.Conn) *monitor {
+	m := &monitor{
+		subs: map[*Subscription]struct{}{}, proving: map[string]*Subscription{}, wake: make(chan struct{}, 1),
+		record: RecordOf(conn), pauses: pauseMonitors.Of(conn),
+	}
+	m.observer = m.notice
+	return m
+})
 
 // epochs is the last State.Epoch of all connections.
 var epochs atomic.Uint64
 
-// monitor contains the state of one connection. Its goroutine starts when the first poll or check is due,
-// so that a lock that is held for a millisecond needs none, and ends with the last subscription.
+// monitor contains the state of one connection. Its goroutine starts when the first poll or check is due, so that a
+// lock that is held for a millisecond needs none, and ends with the last subscription.
 type monitor struct {
-	slot  *slot
-	conn  *zk.Conn
-	ctx   context.Context    // of the goroutine
+	startStop sync.Mutex // held while the first subscription starts the monitor, or the last one stops it
+
+	// ctx, stop, timer and done are those of the goroutine. A goroutine that was not started before the last
+	// subscription was closed is that of the next one, so that a lock that is held briefly allocates none.
+	ctx   context.Context
 	stop  context.CancelFunc // ends it
-	timer *time.Timer        // starts the goroutine
+	timer *time.Timer        // starts it; nil if there is no such goroutine
 	done  chan struct{}
 	wake  chan struct{} // capacity 1; has an element after Prove and after an event
-
-	mu         sync.Mutex
-	subs       map[*Subscription]struct{}
-	proving    map[string]*Subscription // those that require a lease, by path
-	seen       Facts
-	epoch      uint64
-	closed     bool // the connection is over, or its owner ends the session
-	lease      lease
-	validities []validity    // one for each timeout that subscriptions state
-	began      time.Time     // when the session was first seen
-	short      int           // the number of consecutive sessions that ended shortly after they began
-	idle       time.Time     // the newest Facts.Idle
-	idleTicks  int           // the number of ticks since it was first seen
-	downSince  time.Time     // when the goroutine first saw the connection down; zero if it is up
-	warned     bool          // a warning about downSince was logged
-	granted    time.Duration // the granted timeout, 0 if it is not known
-	checkNow   bool          // send the next check before it is due
-	lastCheck  time.Time     // when the last check was sent
-
-	logs []func() // log messages that the goroutine writes
 
 	record   *Record
 	observer func(Event) // the method notice, which record calls
 	pauses   *pauseMonitor
 
-	checking bool // a check is outstanding; used only by the goroutine
+	mu      sync.Mutex
+	subs    map[*Subscription]struct{}
+	proving map[string]*Subscription // those that require a lease, by path
+	monitored
+	validities []validity // one for each timeout that subscriptions state
+}
+
+// monitored is what a monitor knows since the first of the present subscriptions.
+type monitored struct {
+	conn      *zk.Conn // nil while there is no subscription, so that the monitor does not keep it in memory
+	seen      Facts
+	epoch     uint64
+	closed    bool // the connection is over, or its owner ends the session
+	lease     lease
+	granted   time.Duration // the granted timeout, 0 if it is not known
+	checkNow  bool          // send the next check before it is due
+	lastCheck time.Time     // when the last check was sent
+
+	began     time.Time // when the session was first seen
+	short     int       // the number of consecutive sessions that ended shortly after they began
+	idle      time.Time // the newest Facts.Idle
+	idleTicks int       // the number of ticks since it was first seen
+	downSince time.Time // when the goroutine first saw the connection down; zero if it is up
+	warned    bool      // a warning about downSince was logged
+	logs      []func()  // log messages that the goroutine writes
 }
 
 // validity is the state of the lease for the subscriptions that state the same timeout. With a shorter
@@ -74,44 +79,29 @@ type validity struct {
 	lapses uint64
 }
 
-// start starts a monitor for a first subscription with this timeout. The caller holds mu.
-func (slot *slot) start(conn *zk.Conn, stated time.Duration) *monitor {
-	m := slot.idle
-	slot.idle = nil
-	created := m == nil
-	if created {
-		m = &monitor{
-			slot: slot, done: make(chan struct{}), wake: make(chan struct{}, 1),
-			subs: map[*Subscription]struct{}{}, proving: map[string]*Subscription{},
-			record: RecordOf(conn), pauses: pauseMonitors.Of(conn),
-		}
-		m.ctx, m.stop = context.WithCancel(context.Background())
-		m.observer = m.notice
-	}
+// start starts the monitor for a first subscription with this timeout. The caller holds startStop.
+func (m *monitor) start(conn *zk.Conn, stated time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.conn, m.granted = conn, 0
 	m.record.Observe(m.observer)
 	m.record.Poll(conn)
-	m.epoch, m.seen, m.began, m.short = epochs.Add(1), m.record.Facts(), time.Time{}, 0
-	m.closed = m.seen.Closed
-	m.lease, m.checkNow, m.lastCheck = lease{}, false, time.Time{}
-	m.downSince, m.warned, m.logs, m.idle = time.Time{}, false, nil, time.Time{}
-	if m.seen.Up {
+	seen := m.record.Facts()
+	m.monitored = monitored{conn: conn, epoch: epochs.Add(1), seen: seen, closed: seen.Closed}
+	if seen.Up {
 		m.granted = m.record.Granted(conn)
 	}
 	m.updateTimeout()
-	slot.monitor = m
-	if after := pollInterval(m.timeout(stated)); created {
-		m.timer = time.AfterFunc(after, m.run)
-	} else {
+	if after := pollInterval(m.timeout(stated)); m.timer != nil {
 		m.timer.Reset(after)
+	} else {
+		m.ctx, m.stop = context.WithCancel(context.Background())
+		m.done = make(chan struct{})
+		m.timer = time.AfterFunc(after, m.run)
 	}
-	return m
 }
 
-// validity returns the state of the lease for s. After Close it is not proven, because a grant that ends
-// may still read it. The caller holds mu.
+// validity returns the state of the lease for s. It is not proven after Close, when a grant that ends may still
+// read it. The caller holds mu.
 func (m *monitor) validity(s *Subscription) *validity {
 	i := slices.IndexFunc(m.validities, func(v validity) bool { return v.stated == s.stated })
 	if i < 0 {
@@ -220,7 +210,7 @@ func (m *monitor) close() {
 func (m *monitor) updateProven() {
 	// The servers expire sessions by the granted timeout, so it limits pauses, too.
 	m.lease.paused = m.pauses.last(choose(0, m.granted) / 8)
-	now := time.Now() // read after mu was locked
+	now := time.Now() // not before mu was locked, which can take time
 	for i := range m.validities {
 		v := &m.validities[i]
 		timeout, before := m.timeout(v.stated), v.proven
@@ -229,7 +219,7 @@ func (m *monitor) updateProven() {
 		case deadline.IsZero() || limit.Expired(deadline, now):
 			v.proven = false
 		case !v.proven:
-			// If the lease ends before the next proof can arrive, proven would alternate.
+			// If each lease ended before the next proof arrives, proven would alternate.
 			v.proven = !limit.Expired(deadline.Add(-timeout/4), now)
 		}
 		if before && !v.proven {
@@ -241,9 +231,9 @@ func (m *monitor) updateProven() {
 	}
 }
 
-// notifyProving notifies the subscriptions that state a timeout and have called Prove, also those whose
-// znode a check has not found, because it may be moving. With other subscriptions' checks a short lease
-// ends after each check, which does not matter to the others. The caller holds mu.
+// notifyProving notifies the subscriptions with this timeout that have called Prove, also those whose znode a check
+// has not found, because it may be moving. The others do not use the lease, which can end after each check if only
+// subscriptions with a longer timeout send checks. The caller holds mu.
 func (m *monitor) notifyProving(stated time.Duration) {
 	for s := range m.subs {
 		if s.stated == stated && s.path != "" {
@@ -277,7 +267,7 @@ func (m *monitor) run() {
 			ticked = true
 		case <-m.wake:
 		case r := <-results:
-			m.checking = false
+			results = nil
 			r.Value.report(m.apply(r.Value, r.Err))
 		case a := <-down:
 			down = nil
@@ -307,7 +297,7 @@ func (m *monitor) run() {
 		if downFor > 1 && down == nil {
 			down = m.detectClose(ctx)
 		}
-		if possible := !m.checking && m.seen.Up && len(m.proving) > 0; possible && (m.checkNow || m.due(now)) {
+		if possible := results == nil && m.seen.Up && len(m.proving) > 0; possible && (m.checkNow || m.due(now)) {
 			results = m.check(now)
 		}
 		next := m.sleep(now)
@@ -389,29 +379,22 @@ const checkBytes = 256 << 10
 // checked describes a check that a server has answered: when it was sent, in which session, and which
 // znodes it has not found.
 type checked struct {
-	sent      time.Time
-	acked     time.Time
-	session   int64
-	missing   []string
-	observers map[string]func(Check) // by path
+	sent    time.Time
+	acked   time.Time
+	session int64
+	missing []string
+	proving map[string]*Subscription // those for which it was sent, by path
 }
 
 // check sends a check of the znodes of all subscriptions that require a lease. The caller holds mu.
 func (m *monitor) check(now time.Time) <-chan Answer[checked] {
-	paths := make([]string, 0, len(m.proving))
-	observers := map[string]func(Check){}
-	for path, s := range m.proving {
-		paths = append(paths, path)
-		if s.onCheck != nil {
-			observers[path] = s.onCheck
-		}
-	}
-	m.checking, m.checkNow, m.lastCheck = true, false, now
+	proving := maps.Clone(m.proving)
+	m.checkNow, m.lastCheck = false, now
 	session, ctx, conn := m.seen.Session, m.ctx, m.conn
 	return Start(func() (checked, error) {
-		missing, err := confirm(conn, paths)
+		missing, err := confirm(conn, slices.Collect(maps.Keys(proving)))
 		err = Reject(ctx, conn, err)
-		return checked{now, time.Now(), session, missing, observers}, err
+		return checked{now, time.Now(), session, missing, proving}, err
 	})
 }
 

@@ -66,7 +66,6 @@ type Record struct {
 	mu       sync.Mutex
 	dialed   bool // the dialer is the source
 	facts    Facts
-	polled   polled
 	read     time.Duration // the granted timeout, if the dialer has read it
 	observer func(Event)
 }
@@ -102,16 +101,12 @@ func (r *Record) Push(e Event) {
 	}
 }
 
-// Grant sets the granted timeout, for tests.
-func (r *Record) Grant(timeout time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.read, r.facts.Losing = timeout, false
-}
-
 // apply updates the facts. The caller holds mu.
 func (r *Record) apply(e Event) {
 	f := &r.facts
+	if e.Timeout > 0 {
+		r.read = e.Timeout
+	}
 	switch e.Kind {
 	case Dialing:
 		f.Server, f.Idle = e.Server, time.Time{}
@@ -119,9 +114,6 @@ func (r *Record) apply(e Event) {
 		f.Failure, f.Idle = fmt.Errorf("%s: %w", e.Server, e.Err), time.Now()
 	case Established:
 		f.Session, f.Server, f.Up, f.Idle, f.Failure, f.Losing = e.Session, e.Server, true, time.Time{}, nil, false
-		if e.Timeout > 0 {
-			r.read = e.Timeout
-		}
 	case Expired:
 		if e.Lost {
 			f.Losing = true
@@ -148,13 +140,6 @@ func (r *Record) Facts() Facts {
 	return r.facts
 }
 
-// polled is the state of the client library.
-type polled struct {
-	session int64
-	server  string
-	up      bool
-}
-
 // Poll records the events that follow from the state of a connection that was opened without package
 // zkdial, without calling the observer. They are late by the time between two calls. It does not notice
 // Closing, the reason of a break, and a break before and after which the state is the same.
@@ -165,29 +150,28 @@ func (r *Record) Poll(conn *zk.Conn) {
 	if dialed {
 		return
 	}
-	state := conn.State()
-	now := polled{session: conn.SessionID(), up: state == zk.StateHasSession}
-	if now.up {
+	state, session, server := conn.State(), conn.SessionID(), ""
+	up := state == zk.StateHasSession
+	if up {
 		// While it is not connected, the client library holds the lock that Server needs: see server.
-		now.server = conn.Server()
+		server = conn.Server()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.polled
-	r.polled = now
-	if before.up && now != before {
-		r.apply(Event{Kind: Broken, Server: before.server})
+	f := &r.facts
+	if f.Up && (!up || session != f.Session || server != f.Server) {
+		r.apply(Event{Kind: Broken, Server: f.Server})
 	}
-	r.facts.Session = now.session
+	f.Session = session
 	switch {
-	case now.up && (now != before || !r.facts.Up):
+	case up && !f.Up:
 		// Not caused by the owner: the client library seemed to hang.
-		r.facts.Closed = r.facts.Closed && r.facts.Failure == nil
-		r.apply(Event{Kind: Established, Server: now.server, Session: now.session})
-	case !now.up && state != zk.StateDisconnected:
-		r.facts.Idle = time.Time{}
-	case !now.up && r.facts.Idle.IsZero():
-		r.facts.Idle = time.Now()
+		f.Closed = f.Closed && f.Failure == nil
+		r.apply(Event{Kind: Established, Server: server, Session: session})
+	case !up && state != zk.StateDisconnected:
+		f.Idle = time.Time{}
+	case !up && f.Idle.IsZero():
+		f.Idle = time.Now()
 	}
 }
 
@@ -240,16 +224,19 @@ type Table[K comparable, V any] struct {
 	Entries map[K]V
 }
 
-// NewTables returns a Map of tables.
-func NewTables[K comparable, V any]() *Map[*Table[K, V]] {
-	return NewMap(func(*zk.Conn) *Table[K, V] { return &Table[K, V]{Entries: map[K]V{}} })
+// Tables holds one table for each connection. Its methods may be called from any goroutine.
+type Tables[K comparable, V any] struct{ tables *Map[*Table[K, V]] }
+
+// NewTables returns empty tables.
+func NewTables[K comparable, V any]() Tables[K, V] {
+	return Tables[K, V]{NewMap(func(*zk.Conn) *Table[K, V] { return &Table[K, V]{Entries: map[K]V{}} })}
 }
 
-// Len returns the number of connections with a value, for tests, perhaps with unreachable ones.
-func (m *Map[V]) Len() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.entries)
+// Lock locks the table of conn and returns it. The caller must unlock it.
+func (t Tables[K, V]) Lock(conn *zk.Conn) *Table[K, V] {
+	table := t.tables.Of(conn)
+	table.Lock()
+	return table
 }
 
 // forget removes the entry of a connection that is unreachable.

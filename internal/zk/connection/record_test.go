@@ -39,6 +39,13 @@ func TestGranted_ByReflection(t *testing.T) {
 	})
 }
 
+// Len returns the number of connections with a value, perhaps with unreachable ones.
+func (m *Map[V]) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.entries)
+}
+
 // All calls for one connection return the same value, and other connections have different values.
 func TestOf(t *testing.T) {
 	created := 0

@@ -97,8 +97,8 @@ func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, er
 // MaxRejectionPause limits the pause before a rejected request is sent again.
 const MaxRejectionPause = 5 * time.Second
 
-// Insist calls f after growing pauses until the servers do not reject the request: the removal of a znode
-// that others wait for, in the background.
+// Insist calls f, which sends a request, after growing pauses until the servers do not reject it. It is for the
+// removal, in the background, of a znode that others wait for.
 func Insist(f func() error) {
 	backoff := Backoff{Max: MaxRejectionPause}
 	for rejected := true; rejected; rejected = IsRejection(f()) {

@@ -33,12 +33,11 @@ type Subscription struct {
 // for the granted one. All subscriptions share the proofs of the lease; a shorter timeout ends the lease
 // earlier for this subscription only.
 func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
-	slot := slots.Of(conn)
-	slot.mu.Lock()
-	defer slot.mu.Unlock()
-	m := slot.monitor
-	if m == nil {
-		m = slot.start(conn, timeout)
+	m := monitors.Of(conn)
+	m.startStop.Lock()
+	defer m.startStop.Unlock()
+	if len(m.subs) == 0 {
+		m.start(conn, timeout)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,8 +67,8 @@ func (o *Options) Subscribe() *Subscription {
 // Close ends the subscription, and with the last one the goroutine of the monitor, for which it waits.
 func (s *Subscription) Close() {
 	m := s.m
-	m.slot.mu.Lock()
-	defer m.slot.mu.Unlock()
+	m.startStop.Lock()
+	defer m.startStop.Unlock()
 	m.mu.Lock()
 	delete(m.subs, s)
 	delete(m.proving, s.path)
@@ -80,17 +79,15 @@ func (s *Subscription) Close() {
 	if !last {
 		return
 	}
-	m.slot.monitor = nil
 	m.record.Observe(nil)
-	if m.timer.Stop() {
-		// The goroutine was not started. The idle monitor must not keep the connection in memory.
-		m.mu.Lock()
-		m.conn, m.slot.idle = nil, m
-		m.mu.Unlock()
-		return
+	if !m.timer.Stop() { // the goroutine was started
+		m.stop()
+		<-m.done
+		m.timer = nil
 	}
-	m.stop()
-	<-m.done
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.conn = nil
 }
 
 // reject records a final answer of a server. The caller holds the mutex of the monitor.
@@ -168,16 +165,16 @@ func (s *Subscription) Deadline() time.Time {
 	return s.m.deadline(s)
 }
 
-// Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that session.
-// sent is when an acknowledged write of the session was sent, which is the first proof, unless it is zero
-// or older than a third of the timeout. A lease of the session of which a quarter of the timeout is left
-// continues.
+// Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that session, or continues
+// with path if it has replaced the previous znode. sent is when an acknowledged write of the session was sent, which
+// is the first proof, unless it is zero or older than a third of the timeout. A lease of the session of which a
+// quarter of the timeout is left continues.
 func (s *Subscription) Prove(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
 	m.observe()
 	now := time.Now()
-	alone := len(m.proving) == 0
+	alone := len(m.proving) == 0 && s.path == "" // the path is set if a check has missed the previous znode
 	if alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now) {
 		m.lease.clear()
 		m.updateTimeout()
@@ -199,20 +196,6 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 		m.timer.Reset(0)
 	}
 	Signal(m.wake) // the goroutine, if it has started
-}
-
-// Move continues the checks of Prove with another znode, with which an acknowledged transaction, sent at
-// the time sent, has replaced the previous one.
-func (s *Subscription) Move(path string, sent time.Time) {
-	m := s.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.updateProven()
-	m.lease.add(sent, time.Now())
-	delete(m.proving, s.path)
-	s.path, s.missing = path, false
-	m.proving[path] = s
-	m.updateProven()
 }
 
 // StopProving ends the checks that Prove has started.
@@ -294,12 +277,14 @@ func (s *Subscription) OnCheck(f func(Check)) { s.onCheck = f }
 
 // report calls the observers of a check that ended with err.
 func (r *checked) report(err error) {
-	for path, onCheck := range r.observers {
+	for path, s := range r.proving {
 		c := Check{r.sent, err}
 		if slices.Contains(r.missing, path) {
 			c.Err = ErrDeleted
 		}
-		onCheck(c)
+		if s.onCheck != nil {
+			s.onCheck(c)
+		}
 	}
 }
 

@@ -293,8 +293,7 @@ func (o *Options) CheckedZnode(node string, czxid int64) bool {
 	if !Protects(o.ACL) {
 		return true
 	}
-	checked, key := checkedZnodes.Of(o.Conn), o.key(node)
-	checked.Lock()
+	key, checked := o.key(node), checkedZnodes.Lock(o.Conn)
 	defer checked.Unlock()
 	known, ok := checked.Entries[key]
 	return ok && (czxid == 0 || czxid == known)
@@ -302,8 +301,7 @@ func (o *Options) CheckedZnode(node string, czxid int64) bool {
 
 // note records that the znode was checked, and returns false if that was known.
 func (o *Options) note(node string, czxid int64) bool {
-	checked, key := checkedZnodes.Of(o.Conn), o.key(node)
-	checked.Lock()
+	key, checked := o.key(node), checkedZnodes.Lock(o.Conn)
 	defer checked.Unlock()
 	if known, ok := checked.Entries[key]; ok && known == czxid {
 		return false

@@ -13,14 +13,14 @@ type Config struct {
 	// CanMakeQueue reports that the znode of the queue is created if it does not exist. Otherwise its absence
 	// means that the queue has ended.
 	CanMakeQueue bool
-	// QueueMayVanish means that the caller creates the znode of the queue again if it is deleted before the
-	// contender joins, because it can be a container. A contender that finds no queue to join, or has joined
-	// another queue instead, then leaves with zk.ErrNoNode. If a create without a reply may have been applied,
-	// the queue was not empty, and has ended.
+	// QueueMayVanish means that the znode of the queue can be a container, which the servers delete while it is
+	// empty, and that the caller creates it again. A contender that finds no queue, or another one, then leaves
+	// with zk.ErrNoNode. If it may have created a znode in the queue before, a client has deleted the queue, and
+	// the queue has ended.
 	QueueMayVanish bool
-	// QueueUnconfirmed means that the server that has shown the znode of the queue may have lagged behind. A
-	// contender that has joined another queue at the path then leaves with zk.ErrNoNode, so that the caller
-	// finds the queue again.
+	// QueueUnconfirmed means that QueueCzxid may be that of an earlier queue, because the server that has shown
+	// it may have lagged behind. A contender that has joined another queue then leaves with zk.ErrNoNode, so
+	// that the caller reads the znode again.
 	QueueUnconfirmed bool
 	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same path is another
 	// queue.
@@ -77,7 +77,7 @@ const (
 
 	next      // it waits for its predecessor only, which cannot be replaced; not with Policy.Admit
 	unlisted  // no listing has shown the place yet
-	predicted // unlisted, and the contender waits for its predicted predecessor
+	predicted // the same, and the contender waits for its predicted predecessor
 )
 
 func (p Place) waitsForAny() bool { return p == BehindAny || p == BehindHolders }

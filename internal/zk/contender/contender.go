@@ -24,7 +24,7 @@ const (
 // concurrently.
 type Contender struct {
 	cfg  *Config
-	conn connection.State // as of the current step; the lease is proven only if its renewal began before the step
+	conn connection.State // of the current step; Proven only if an earlier step has started the renewal of the lease
 	out  []Output
 
 	phase   phase
@@ -73,14 +73,17 @@ func (c *Contender) Leaving() bool { return c.phase >= leaving }
 // Reason returns why the contender has left.
 func (c *Contender) Reason() error { return c.reason }
 
-// Watches reports whether the contender still waits for the event of a watch that was set by a request with
-// this name. The driver drops all other watches.
-func (c *Contender) Watches(name string) bool {
-	return c.phase == queued && (c.queue.predecessor.name == name && c.queue.predecessor.znode == watched || c.queue.before.name == name && c.queue.before.znode == watched)
+// Watches reports whether the contender still waits for the event of a watch. name is that of the earlier
+// contender whose znode an OtherWatch is on. The driver drops all other watches.
+func (c *Contender) Watches(w Watch, name string) bool {
+	switch w {
+	case OtherWatch:
+		return c.phase == queued && (c.queue.predecessor.name == name && c.queue.predecessor.znode == watched || c.queue.before.name == name && c.queue.before.znode == watched)
+	case QueueWatch:
+		return c.phase == queued && c.watches.queue
+	}
+	return c.phase < leaving
 }
-
-// WatchesQueue reports whether the contender still waits for the event of the watch on the queue.
-func (c *Contender) WatchesQueue() bool { return c.phase == queued && c.watches.queue }
 
 // Step consumes an input, given the current state of the connection, appends the outputs to out and returns it.
 func (c *Contender) Step(conn connection.State, in *Input, out []Output) []Output {
@@ -99,7 +102,7 @@ func (c *Contender) Step(conn connection.State, in *Input, out []Output) []Outpu
 	case Leave:
 		c.leave(in.Err, true)
 	case Rename:
-		c.rename(in.Name, in.Prefix)
+		c.rename(in.Name)
 	}
 	c.advance()
 	out, c.out = c.out, nil
@@ -201,8 +204,8 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 		c.receiveDelete(r, reply)
 	case Notify:
 		if err := reply.Err; c.phase == holding && err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed) {
-			// The follower would wait although leases are free. After the other failures the znode does not
-			// exist any more, and its deletion wakes the follower as well.
+			// The later contender would wait although it may have its turn. In the other cases the znode does not
+			// exist any more, and its deletion wakes that contender as well.
 			c.leave(err, false)
 		}
 	case Replace:

@@ -181,12 +181,8 @@ func describe(o *Output) string {
 		words = []string{"prove", o.Name}
 	case Rest:
 		words = []string{"rest"}
-	case Moved:
-		words = []string{"moved", o.Name}
 	case Renamed:
 		words = []string{"renamed", fmt.Sprint(o.Err)}
-	case Departed:
-		words = []string{"departed", o.Name}
 	case Ignoring:
 		words = []string{fmt.Sprintf("ignoring %d, first", o.Count), o.Name}
 	case Removing:
@@ -286,7 +282,7 @@ const renamed = "renamed-latch-0000000005"
 // rename asks the contender to take another name.
 func (s *script) rename(want ...string) {
 	s.t.Helper()
-	s.step(Input{Kind: Rename, Name: renamed, Prefix: "renamed-latch-"}, want...)
+	s.step(Input{Kind: Rename, Name: renamed}, want...)
 }
 
 // TestRename fails if a rename ends the hold, or if the deletion of the previous znode is taken for
@@ -297,12 +293,12 @@ func TestRename(t *testing.T) {
 	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Err: connection.ErrDeleted, Safe: true}) // by the rename
 	require.True(t, s.c.Holding())
 	s.connect(func(c *connection.State) { c.Missing = true })
-	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
+	s.reply(Replace, Reply{}, "prove renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
 	require.Equal(t, renamed, s.c.Name())
 	s.conn.Missing = false
 	s.fired(OwnWatch, own, Deleted) // reported late
 	s.leave(errOther, "report other error", "rest", "send delete renamed-latch-5 last because: other error")
-	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
+	s.reply(Delete, Reply{}, "finish <nil>")
 }
 
 // TestRename_Fails fails if a rejected rename changes the name or ends the hold, or if a missing
@@ -334,7 +330,7 @@ func TestRename_WhileLeaving(t *testing.T) {
 	s.rename("send replace own-latch-5 to renamed-latch-5")
 	s.leave(errOther, "report other error", "rest", "send delete own-latch-5 last because: other error")
 	s.reply(Delete, Reply{Err: zk.ErrNoNode}, "send delete renamed-latch-5 last because: other error")
-	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
+	s.reply(Delete, Reply{}, "finish <nil>")
 }
 
 var requestNames = [...]string{

@@ -30,5 +30,5 @@
 // still existed. To know this in time, a contender watches the contender before its predecessor as well, and
 // when that is deleted lists the queue and renews its lease, because it is probably next. A deletion thus wakes
 // at most two contenders. Without [Config.Lookahead] a contender does so only after it has waited for some
-// time, because short holds end before it could know.
+// time: while turns are short, the preparation would come too late.
 package contender

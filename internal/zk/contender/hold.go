@@ -57,11 +57,11 @@ func (c *Contender) prove(on bool) {
 
 // rename continues under another name, at the same position. While the request is in progress, the absence of
 // either znode means nothing.
-func (c *Contender) rename(to, prefix string) {
+func (c *Contender) rename(to string) {
 	if c.phase != holding || c.znode.renamingTo != "" {
 		return
 	}
-	if !slices.Contains(c.creates.prefixes, prefix) {
+	if prefix := to[:len(to)-digits]; !slices.Contains(c.creates.prefixes, prefix) {
 		c.creates.prefixes = append(c.creates.prefixes, prefix)
 	}
 	c.znode.renamingTo = to
@@ -83,7 +83,7 @@ func (c *Contender) receiveReplace(r *Request, reply *Reply) {
 	case reply.Err == nil:
 		c.creates.prefixes = slices.DeleteFunc(c.creates.prefixes, func(prefix string) bool { return !strings.HasPrefix(r.To, prefix) })
 		c.znode.name, c.watches.own, c.conn.Missing = r.To, certain, false
-		c.output(Moved).Name = c.znode.name
+		c.output(Prove).Name = c.znode.name
 		c.hold() // reports the new name first
 	}
 	c.output(Renamed).Err = reply.Err

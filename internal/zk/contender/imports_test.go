@@ -25,7 +25,7 @@ func TestImports(t *testing.T) {
 	identifier := regexp.MustCompile(`\b(connection|time|zk)\.[A-Z]\w*`)
 	allowed := []string{
 		"connection.DoubtDelay", "connection.ErrAmbiguous", "connection.ErrConnClosed", "connection.ErrDeleted", "connection.ErrElectionOver",
-		"connection.ErrNodeExhausted", "connection.ErrSessionExpired", "connection.ErrUnreachable", "connection.State",
+		"connection.ErrNodeExhausted", "connection.ErrSessionExpired", "connection.ErrUnreachable", "connection.IgnoreNoNode", "connection.State",
 		"time.Duration", "time.Millisecond", "time.Second", "zk.ErrNoNode", "zk.ErrNodeExists",
 	}
 	for _, file := range p.GoFiles {

@@ -21,7 +21,7 @@ const (
 	Expired
 	// Leave makes the contender leave for the reason Err.
 	Leave
-	// Rename makes the contender continue under the name Name, which begins with Prefix.
+	// Rename makes the contender continue under the name Name, with the same sequence number.
 	Rename
 )
 
@@ -34,9 +34,8 @@ type Input struct {
 	Name    string  // Fired: the watched znode; Rename: the new name
 	// Safe reports, if the watched contender belongs to the same session and was deleted, that its own client
 	// has deleted it, and not the end of the session. Otherwise it is true.
-	Safe   bool
-	Timer  Timer  // Expired
-	Prefix string // Rename
+	Safe  bool
+	Timer Timer // Expired
 	// Err is the reason of Leave. Of Fired it is nil if data or children have changed, or connection.ErrDeleted,
 	// connection.ErrSessionExpired or connection.ErrConnClosed.
 	Err error
@@ -170,18 +169,14 @@ const (
 	Set
 	// Stop stops Timer before it expires.
 	Stop
-	// Prove starts the renewal of the lease by checks of the contender's znode. The create of the znode, if it
-	// was answered, is the first proof. The driver then steps with ConnChanged.
+	// Prove starts the renewal of the lease by checks of the contender's znode, or continues it with the znode of
+	// a Replace. The create of the znode, if it was answered, is the first proof. The driver then steps with
+	// ConnChanged.
 	Prove
 	// Rest ends the renewal of the lease.
 	Rest
-	// Moved continues the renewal with the new znode after Replace.
-	Moved
 	// Renamed reports the result Err of a Rename.
 	Renamed
-	// Departed announces to contenders of the same connection that the contender's client has deleted the znode
-	// Name.
-	Departed
 	// Ignoring reports that Count children, of which Name is the first, are named like contenders but are not
 	// ephemeral.
 	Ignoring

@@ -23,7 +23,7 @@ func (c *Contender) join() {
 	case c.cfg.Patience > 0:
 		c.setTimer(PatienceTimer, c.cfg.Patience)
 	}
-	const steps = 1<<Create | 1<<MakeQueue | 1<<Search | 1<<Inspect | 1<<Delete
+	const steps = 1<<Create | 1<<MakeQueue | 1<<Search | 1<<Inspect
 	switch {
 	case c.pending&steps != 0:
 	case len(c.creates.found) > 0:
@@ -82,38 +82,28 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	}
 }
 
-// receiveSearch takes the first of the znodes that the current session owns, and deletes the others.
+// receiveSearch receives the znodes of all creates. A joining contender takes the first one that the current session
+// owns. The others are orphans.
 func (c *Contender) receiveSearch(r *Request, reply *Reply) {
-	switch c.phase {
-	case joining:
-		switch {
-		case errors.Is(reply.Err, zk.ErrNoNode) && c.cfg.CanMakeQueue: // nothing was created
-		case errors.Is(reply.Err, zk.ErrNoNode):
-			c.leave(c.noQueue(), false) // the create may have been applied
-		case reply.Err != nil:
-			c.leave(reply.Err, false)
-		default:
-			c.creates.found = reply.Names
+	missing := errors.Is(reply.Err, zk.ErrNoNode)
+	switch {
+	case c.phase == leaving && r.Last:
+		if c.creates.found = reply.Names; len(reply.Names) == 0 {
+			c.finish(connection.IgnoreNoNode(reply.Err))
 		}
-	case queued: // receiveList has asked which orphans exist
-		if reply.Err != nil {
-			c.leave(reply.Err, false)
-			return
-		}
+	case c.phase > queued: // it was sent before
+	case missing && c.phase == joining && c.cfg.CanMakeQueue: // nothing was created
+	case missing:
+		c.leave(c.noQueue(), false) // the create may have been applied
+	case reply.Err != nil:
+		c.leave(reply.Err, false)
+	case c.phase == queued: // receiveList has asked which orphans exist
 		c.creates.orphans = slices.DeleteFunc(reply.Names, func(name string) bool { return name == c.znode.name })
 		c.exclude(c.creates.orphans)
 		c.creates.searched = true
 		c.listAgain()
-	case leaving:
-		switch {
-		case !r.Last: // sent before the contender left
-		case errors.Is(reply.Err, zk.ErrNoNode), reply.Err == nil && len(reply.Names) == 0:
-			c.finish(nil)
-		case reply.Err != nil:
-			c.finish(reply.Err)
-		default:
-			c.creates.found = reply.Names
-		}
+	default:
+		c.creates.found = reply.Names
 	}
 }
 
@@ -133,6 +123,6 @@ func (c *Contender) receiveStat(name string, reply *Reply) {
 	case c.znode.name == "" && reply.Owner == c.conn.Session:
 		c.znode.name, c.znode.session = name, reply.Owner
 	default:
-		c.send(Delete, name)
+		c.creates.orphans = append(c.creates.orphans, name)
 	}
 }

@@ -85,7 +85,7 @@ func (c *Contender) sendList(n need) {
 }
 
 // position records the contender's position according to a listing.
-func (c *Contender) position(r *Request, reply *Reply, n *neighbors, v *view) {
+func (c *Contender) position(r *Request, reply *Reply, n *neighbors) {
 	if n.predecessor != c.queue.predecessor.name {
 		if n.predecessor == c.queue.before.name {
 			c.queue.predecessor = c.queue.before
@@ -95,7 +95,7 @@ func (c *Contender) position(r *Request, reply *Reply, n *neighbors, v *view) {
 	}
 	c.queue.unverified = nil
 	if n.predecessor != "" && !c.queue.predecessor.verified && c.mustInspect(n.predecessor) {
-		c.queue.unverified = v.unverified(c.znode.name, n.predecessor, reply.Names, c.mustInspect)
+		c.queue.unverified = c.unverified(n.predecessor, reply.Names)
 	}
 	if !c.looksAhead() || !Recognized(n.before) {
 		n.before = ""
@@ -109,9 +109,10 @@ func (c *Contender) position(r *Request, reply *Reply, n *neighbors, v *view) {
 	c.queue.blocking, c.queue.epoch = int32(n.blocking), r.Epoch
 	switch {
 	case c.cfg.Admit != nil:
+		prefixes := c.orphanPrefixes()
 		a := c.cfg.Admit(Listing{
 			Own: c.znode.name, Predecessor: c.queue.predecessor.name, Names: reply.Names,
-			Counts: func(name string) bool { return name == c.znode.name || !HasAnyPrefix(name, v.prefixes) },
+			Counts: func(name string) bool { return name == c.znode.name || !HasAnyPrefix(name, prefixes) },
 		})
 		c.queue.place, c.queue.notify = a.Place, a.Followed
 		if a.Err != nil {
@@ -169,8 +170,8 @@ type ownZnode struct {
 type creates struct {
 	prefixes   []string // of the names of all znodes of the contender that may exist, with its own
 	unanswered bool     // the last create was not answered: search for its znode
-	found      []string // by a search, and neither taken nor deleted yet
-	orphans    []string // shown by a listing, and not deleted yet
+	found      []string // by a search, and neither inspected while the contender joins, nor deleted while it leaves
+	orphans    []string // not deleted yet
 	searched   bool     // the orphans are known as of the last Search
 	// outlived is a znode whose session has expired, unless its name contains no GUID.
 	outlived string

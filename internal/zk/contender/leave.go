@@ -59,17 +59,16 @@ func (c *Contender) remove() {
 func (c *Contender) receiveDelete(r *Request, reply *Reply) {
 	missing := errors.Is(reply.Err, zk.ErrNoNode)
 	switch {
-	case c.phase < leaving:
-		if reply.Err != nil && !missing {
-			c.failDelete(r, reply.Err)
+	case c.phase < leaving: // the znode is an orphan
+		if errors.Is(reply.Err, ErrLost) {
+			c.creates.orphans = append(c.creates.orphans, r.Name)
+		} else if reply.Err != nil && !missing {
+			c.leave(reply.Err, false)
 		}
 	case errors.Is(reply.Err, ErrLost): // remove retries
 	case reply.Err != nil && !missing:
 		c.finish(reply.Err)
 	case r.Name == c.znode.name:
-		if !missing {
-			c.output(Departed).Name = c.znode.name
-		}
 		renamed := c.znode.renamingTo
 		c.forget()
 		if missing {
@@ -79,18 +78,6 @@ func (c *Contender) receiveDelete(r *Request, reply *Reply) {
 		if c.creates.found = c.creates.found[1:]; len(c.creates.found) == 0 {
 			c.finish(nil)
 		}
-	}
-}
-
-// failDelete reacts to a failed deletion of an orphaned znode before the contender leaves.
-func (c *Contender) failDelete(r *Request, err error) {
-	switch {
-	case !errors.Is(err, ErrLost):
-		c.leave(err, false)
-	case c.phase == joining:
-		c.creates.found = append(c.creates.found, r.Name) // inspect it again
-	default:
-		c.creates.orphans = append(c.creates.orphans, r.Name)
 	}
 }
 
@@ -165,8 +152,8 @@ func (c *Contender) noQueue() error {
 	return connection.ErrElectionOver
 }
 
-// noQueueToJoin is noQueue for a contender that has not joined the queue. It is zk.ErrNoNode if the caller
-// finds the queue again.
+// noQueueToJoin is noQueue for a contender that has not joined the queue. It is zk.ErrNoNode instead of the end of
+// the queue if the caller looks for the queue again.
 func (c *Contender) noQueueToJoin(findsAgain bool) error {
 	err := c.noQueue()
 	if findsAgain && errors.Is(err, connection.ErrElectionOver) {
@@ -175,9 +162,9 @@ func (c *Contender) noQueueToJoin(findsAgain bool) error {
 	return err
 }
 
-// joinedOther reports whether a listing of another queue shows that the contender has joined that one, and no
-// create of it may have been applied in the queue that it was to join, which was made again before. Of an
-// unconfirmed queue it is not known when.
+// joinedOther reports whether a listing of another queue shows that the contender has joined that one, so that the
+// configured queue was deleted before. If the contender has sent earlier creates, one of them may have been applied
+// in the configured queue, so it is not known whether it was deleted before, unless it is unconfirmed.
 func (c *Contender) joinedOther(names []string) bool {
 	return slices.Contains(names, c.znode.name) && !slices.Contains(names, c.cfg.Tombstone) &&
 		(c.cfg.QueueUnconfirmed || len(c.creates.prefixes) == 1)

@@ -161,11 +161,11 @@ func (w *model) step(i int, in *Input) {
 		}
 	}
 	for k := range m.others {
-		if m.others[k].name != "" && !machine.Watches(m.others[k].name) {
+		if m.others[k].name != "" && !machine.Watches(OtherWatch, m.others[k].name) {
 			m.others[k] = handle{}
 		}
 	}
-	if !machine.WatchesQueue() {
+	if !machine.Watches(QueueWatch, "") {
 		m.queue = handle{}
 	}
 	if m.user.proven && before.proven && before.lapses != c.lapses && m.user == before {
@@ -206,14 +206,6 @@ func (w *model) execute(m *member, i int, o *Output) {
 		w.prove(m, o)
 	case Rest:
 		m.proving = ""
-	case Departed:
-		for _, j := range w.on(m.conn) {
-			for k := range w.members[j].others {
-				if h := &w.member(j).others[k]; h.name == o.Name && h.sameSession {
-					h.departed = true
-				}
-			}
-		}
 	case Bury:
 		c.deleting = append(c.deleting, o.Name)
 	case Finish:
@@ -309,13 +301,19 @@ func (w *model) takeReply(i, k int) {
 	case q.Kind == Create && reply.Err != nil:
 		m.fresh = false
 	case reply.Err != nil:
-	case q.Kind == Create:
-		m.session = reply.Session
+	case q.Kind == Delete:
+		for _, j := range w.on(m.conn) {
+			for k := range w.members[j].others {
+				if h := &w.member(j).others[k]; h.name == q.Name && h.sameSession {
+					h.departed = true
+				}
+			}
+		}
 	case q.Kind == ReadOwn:
-		m.session, m.own = reply.Owner, r.watch
+		m.own = r.watch
 	case q.Kind == ReadPredecessor, q.Kind == ReadBefore:
 		h := r.watch
-		h.sameSession = reply.Owner == m.session
+		h.sameSession = reply.Owner == w.conns[m.conn].session
 		m.keep(h)
 	case q.Kind == List && q.Watched:
 		m.queue = r.watch

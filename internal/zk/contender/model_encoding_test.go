@@ -225,7 +225,7 @@ func compareKeys(a, b *watchKey) int {
 
 func (e *encoder) member(w *model, m *member) {
 	c := w.conns[m.conn]
-	e.byte(byte(m.ended), m.attempts, byte(len(m.calls)), byte(len(m.inbox)), m.timers, byte(m.session), m.wakes)
+	e.byte(byte(m.ended), m.attempts, byte(len(m.calls)), byte(len(m.inbox)), m.timers, m.wakes)
 	e.bools(m.proved, m.notified, m.missing, m.fresh, m.created, m.createIsLate, m.asked, m.exempt, m.user.next, m.user.first, m.user.proven,
 		m.user.proven && m.user.lapses != c.lapses)
 	e.byte(byte(m.user.session), byte(m.user.token), m.headed)

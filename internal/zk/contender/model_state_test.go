@@ -191,7 +191,6 @@ type member struct {
 	missing bool
 
 	attempts     uint8
-	session      int64 // the owner of the znode, as the driver knows it
 	fresh        bool  // the create was sent recently enough to be a proof
 	created      bool  // a create was applied
 	createIsLate bool  // a create was applied after the contender had left

@@ -347,51 +347,39 @@ type neighbors struct {
 	ended       bool     // the tombstone exists
 }
 
-// view determines how a contender interprets a listing.
-type view struct {
-	// known excludes contenders whose names no known library assigns.
-	known     bool
-	prefixes  []string // of all znodes that this contender may have created
-	tombstone string
-	// blocks reports whether an earlier contender must be waited for; nil means all.
-	blocks func(name string) bool
-	// ignored are children that are named like contenders but are not contenders, sorted.
-	ignored []string
-}
-
-// neighborsOf evaluates a listing for the contender own.
-func (v *view) neighborsOf(own string, children []string) neighbors {
-	number := sequenceOfAny
-	if v.known {
+// neighborsIn evaluates a listing.
+func (c *Contender) neighborsIn(children []string) neighbors {
+	number, prefixes := sequenceOfAny, c.orphanPrefixes()
+	if c.cfg.Admit != nil {
 		number = Sequence
 	}
 	var n neighbors
-	ownSequence, _ := number(own)
-	var last, lastButOne int32 // the distances of these contenders to own, which are negative
+	own, _ := number(c.znode.name)
+	var last, lastButOne int32 // the distances of these contenders to the own one, which are negative
 	for _, name := range children {
-		if name == own {
+		if name == c.znode.name {
 			n.present = true
 			continue
 		}
 		sequence, ok := number(name)
 		switch {
-		case HasAnyPrefix(name, v.prefixes):
+		case HasAnyPrefix(name, prefixes):
 			n.orphans = append(n.orphans, name)
 			continue
 		case !ok:
-			n.ended = n.ended || v.tombstone != "" && name == v.tombstone
+			n.ended = n.ended || c.cfg.Tombstone != "" && name == c.cfg.Tombstone
 			continue
-		case v.ignores(name):
+		case c.ignores(name):
 			continue
 		}
-		distance := sequence - ownSequence
+		distance := sequence - own
 		if distance >= 0 {
 			if distance == 0 {
 				n.twins = append(n.twins, name)
 			}
 			continue
 		}
-		if v.blocks != nil && !v.blocks(name) {
+		if c.cfg.Blocks != nil && !c.cfg.Blocks(name) {
 			continue
 		}
 		n.blocking++
@@ -406,20 +394,29 @@ func (v *view) neighborsOf(own string, children []string) neighbors {
 	return n
 }
 
-func (v *view) ignores(name string) bool {
-	_, found := slices.BinarySearch(v.ignored, name)
+// orphanPrefixes returns the prefixes of the names of the contender's znodes if it may have orphaned ones, unless all
+// contenders have this prefix.
+func (c *Contender) orphanPrefixes() []string {
+	if len(c.creates.prefixes) > 1 && c.cfg.Naming.HasGUID() {
+		return c.creates.prefixes
+	}
+	return nil
+}
+
+func (c *Contender) ignores(name string) bool {
+	_, found := slices.BinarySearch(c.queue.ignored, name)
 	return found
 }
 
-// unverified returns the predecessor of the contender own and the children before it, the last one first, up to
-// the first one whose znode does not have to be inspected.
-func (v *view) unverified(own, predecessor string, children []string, mustInspect func(name string) bool) []string {
-	names := []string{predecessor}
-	ordered, _, _ := Order(children, v.tombstone)
-	for _, name := range slices.Backward(ordered[:max(0, slices.Index(ordered, own))]) {
+// unverified returns the predecessor and the children before it, the last one first, up to the first one whose
+// znode does not have to be inspected.
+func (c *Contender) unverified(predecessor string, children []string) []string {
+	names, prefixes := []string{predecessor}, c.orphanPrefixes()
+	ordered, _, _ := Order(children, c.cfg.Tombstone)
+	for _, name := range slices.Backward(ordered[:max(0, slices.Index(ordered, c.znode.name))]) {
 		switch {
-		case name == predecessor, isTwin(name, own), HasAnyPrefix(name, v.prefixes), v.ignores(name), v.blocks != nil && !v.blocks(name):
-		case !mustInspect(name):
+		case name == predecessor, isTwin(name, c.znode.name), HasAnyPrefix(name, prefixes), c.ignores(name), c.cfg.Blocks != nil && !c.cfg.Blocks(name):
+		case !c.mustInspect(name):
 			return names
 		default:
 			names = append(names, name)

@@ -170,11 +170,18 @@ func TestOrder_AcrossTheOverflow(t *testing.T) {
 	got, _, _ := Order(shuffled, tombstone)
 	require.Equal(t, want, got)
 	for i, own := range want {
-		require.Equal(t, expected(want, i), (&view{tombstone: tombstone}).neighborsOf(own, shuffled))
+		require.Equal(t, expected(want, i), withZnode(own, Config{Tombstone: tombstone}).neighborsIn(shuffled))
 	}
 }
 
-// expected returns the neighbors that neighborsOf must find for the i-th of ordered if it recognizes all names.
+// withZnode returns a contender with this znode.
+func withZnode(name string, cfg Config) *Contender {
+	c := New(&cfg)
+	c.znode.name = name
+	return c
+}
+
+// expected returns the neighbors that neighborsIn must find for the i-th of ordered if it recognizes all names.
 func expected(ordered []string, i int) neighbors {
 	n := neighbors{present: true, blocking: i}
 	if i > 0 {
@@ -186,31 +193,34 @@ func expected(ordered []string, i int) neighbors {
 	return n
 }
 
-// TestNeighborsOf fails if a contender finds another predecessor, or counts its orphans, ignored
+// TestNeighborsIn fails if a contender finds another predecessor, or counts its orphans, ignored
 // children or the tombstone as contenders.
-func TestNeighborsOf(t *testing.T) {
+func TestNeighborsIn(t *testing.T) {
 	first, second, third, own, last := latch(1), latch(3), latch(4), latch(7), latch(8)
 	prefix := CuratorLatch.NamePrefix(guid())
 	orphan := prefix + "0000000005"
-	ours := view{tombstone: tombstone, prefixes: []string{prefix}}
+	ours := withZnode(own, Config{Tombstone: tombstone})
+	ours.creates.prefixes = []string{prefix, "other-"}
 
-	n := ours.neighborsOf(own, []string{last, "config", own, orphan, third, first, second})
+	n := ours.neighborsIn([]string{last, "config", own, orphan, third, first, second})
 	require.Equal(t, neighbors{present: true, predecessor: third, before: second, blocking: 3, orphans: []string{orphan}}, n)
 
-	n = ours.neighborsOf(own, []string{own, orphan, first})
+	n = ours.neighborsIn([]string{own, orphan, first})
 	require.Equal(t, neighbors{present: true, predecessor: first, blocking: 1, orphans: []string{orphan}}, n, "an orphan of the contender does not count")
 
-	n = (&view{tombstone: tombstone}).neighborsOf(own, []string{"0", tombstone})
+	n = withZnode(own, Config{Tombstone: tombstone}).neighborsIn([]string{"0", tombstone})
 	require.Equal(t, neighbors{ended: true}, n)
 
-	n = (&view{ignored: []string{second}}).neighborsOf(own, []string{first, second, own})
+	ignoring := withZnode(own, Config{})
+	ignoring.queue.ignored = []string{second}
+	n = ignoring.neighborsIn([]string{first, second, own})
 	require.Equal(t, neighbors{present: true, predecessor: first, blocking: 1}, n)
 
-	n = (&view{blocks: func(name string) bool { return name != third }}).neighborsOf(own, []string{third, first, own, second})
+	n = withZnode(own, Config{Policy: Policy{Blocks: func(name string) bool { return name != third }}}).neighborsIn([]string{third, first, own, second})
 	require.Equal(t, neighbors{present: true, predecessor: second, before: first, blocking: 2}, n)
 
 	twin := latch(7)
-	n = (&view{}).neighborsOf(own, []string{twin, own})
+	n = withZnode(own, Config{}).neighborsIn([]string{twin, own})
 	require.Equal(t, []string{twin}, n.twins)
 }
 
@@ -218,20 +228,20 @@ func TestNeighborsOf(t *testing.T) {
 // recognized name must be, except for ignored children and the contender's own znodes.
 func TestUnverified(t *testing.T) {
 	own, prefix := latch(9), "own-latch-"
-	v := view{prefixes: []string{prefix}, ignored: []string{"n_0000000006"}}
-	uncertain := func(name string) bool { return !Recognized(name) }
-	got := v.unverified(own, "n_0000000008", []string{
+	c := withZnode(own, Config{})
+	c.creates.prefixes, c.queue.ignored = []string{prefix, "other-"}, []string{"n_0000000006"}
+	got := c.unverified("n_0000000008", []string{
 		"n_0000000001", latch(2), "n_0000000003", prefix + "0000000004", "n_0000000005", "n_0000000006", own,
 		"n_0000000007", "n_0000000008", "n_0000000009", "n_0000000010", "config",
-	}, uncertain)
+	})
 	require.Equal(t, []string{"n_0000000008", "n_0000000007", "n_0000000005", "n_0000000003"}, got)
 
 	// If two znodes have the number of the predecessor, the predecessor comes first.
-	got = v.unverified(own, "a_0000000008", []string{"a_0000000008", "b_0000000008", own}, uncertain)
+	got = c.unverified("a_0000000008", []string{"a_0000000008", "b_0000000008", own})
 	require.Equal(t, []string{"a_0000000008", "b_0000000008"}, got)
 
-	v.blocks = func(name string) bool { return name != "n_0000000002" }
-	got = v.unverified(own, "n_0000000003", []string{"n_0000000001", "n_0000000002", "n_0000000003", own}, uncertain)
+	c.cfg.Blocks = func(name string) bool { return name != "n_0000000002" }
+	got = c.unverified("n_0000000003", []string{"n_0000000001", "n_0000000002", "n_0000000003", own})
 	require.Equal(t, []string{"n_0000000003", "n_0000000001"}, got)
 }
 
@@ -258,7 +268,7 @@ func FuzzOrder(f *testing.F) {
 			return
 		}
 		own := contenders[uint(i)%uint(len(contenders))]
-		n := (&view{tombstone: "DONE"}).neighborsOf(own, children)
+		n := withZnode(own, Config{Tombstone: "DONE"}).neighborsIn(children)
 		require.True(t, n.present)
 		require.Equal(t, ended, n.ended)
 		sequence, _ := sequenceOfAny(own)

@@ -19,7 +19,6 @@ const (
 	loses      = "report znode was deleted by another client"
 	reports    = "report other error"
 	deletesOwn = "send delete own-latch-5 last because: other error"
-	departed   = "departed own-latch-5"
 	finishes   = "finish <nil>"
 )
 
@@ -41,6 +40,12 @@ func TestReceive_Rejections(t *testing.T) {
 			s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77, Ephemeral: true}))
 			s.do(s.replied(List, names(append(earlier, own)...)))
 		}
+	}
+	searching := func(s *script) { // without a GUID
+		createLost(s)
+		s.do(s.replied(Search, Reply{}))
+		s.do(s.replied(Create, created))
+		s.do(s.replied(List, names(own)))
 	}
 	plain, followed, rejected := electionConfig, lockConfig, lockConfig
 	plain.Naming = Prefix(ownPrefix)
@@ -67,19 +72,16 @@ func TestReceive_Rejections(t *testing.T) {
 		}, Inspect, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		"delete an orphan": {lockConfig, func(s *script) {
 			createLost(s)
-			s.do(s.replied(Search, Reply{Names: []string{own}}))
+			s.do(s.replied(Search, Reply{Names: []string{ownPrefix + "0000000004"}}))
 			s.do(s.replied(Inspect, Reply{Owner: 9}))
+			s.do(s.replied(Create, created))
 		}, Delete, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		"list":             {electionConfig, joined, List, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		"read own":         {electionConfig, joined, ReadOwn, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		"read predecessor": {electionConfig, listed(a), ReadPredecessor, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		"find contender":   {electionConfig, listed("n_0000000003"), FindContender, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
-		"search after the second create, no GUID": {plain, func(s *script) {
-			createLost(s)
-			s.do(s.replied(Search, Reply{}))
-			s.do(s.replied(Create, created))
-			s.do(s.replied(List, names(own)))
-		}, Search, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
+		"search after the second create, no GUID":  {plain, searching, Search, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
+		"search, no GUID, and the queue has ended": {plain, searching, Search, Reply{Err: zk.ErrNoNode}, connection.ErrElectionOver},
 		"policy": {rejected, joined, List, names(own), zk.ErrNoAuth},
 		"notify": {followed, listed(), Notify, Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 		// The contender learns later that it is next, or its follower wakes anyway.
@@ -196,7 +198,7 @@ func TestJoin_NextSession(t *testing.T) {
 	t.Run("another queue", func(t *testing.T) {
 		s := joinNext(t)
 		s.reply(List, Reply{Names: []string{own}, QueueCzxid: 71}, "report session expired", "send delete own-latch-5 last because: session expired")
-		s.reply(Delete, Reply{}, departed, finishes)
+		s.reply(Delete, Reply{}, finishes)
 	})
 	// The session changes during the create, and the owner of the znode is not known yet.
 	joinUnknown := func(t *testing.T) *script {
@@ -209,7 +211,7 @@ func TestJoin_NextSession(t *testing.T) {
 	t.Run("another queue, owner unknown", func(t *testing.T) {
 		s := joinUnknown(t)
 		s.reply(List, Reply{Names: []string{own}, QueueCzxid: 71}, "report session expired", "send delete own-latch-5 last because: session expired")
-		s.reply(Delete, Reply{}, departed, finishes)
+		s.reply(Delete, Reply{}, finishes)
 	})
 	t.Run("no queue in the third session, owner unknown", func(t *testing.T) {
 		s := joinUnknown(t)

@@ -106,9 +106,6 @@ func (c *Contender) succeeds() bool {
 		!c.pending.has(List)
 }
 
-// path returns the path of a child of the queue, for errors.
-func (c *Contender) path(name string) string { return path.Join(c.cfg.Dir, name) }
-
 // receiveFindContender handles the reply to FindContender, the first contender among children with
 // unrecognized names: the predecessor and those before it, or those with the contender's sequence number.
 // ZooKeeper does not assign a number twice, so one of two such znodes was not created as a sequential znode.
@@ -127,7 +124,7 @@ func (c *Contender) receiveFindContender(r *Request, reply *Reply) {
 	switch first := r.Names[0]; {
 	case isTwin(first, c.znode.name) && reply.Name != "":
 		c.leave(fmt.Errorf("%w: %s and %s; delete the one that was not created as a sequential znode",
-			connection.ErrAmbiguous, c.path(c.znode.name), c.path(reply.Name)), false)
+			connection.ErrAmbiguous, path.Join(c.cfg.Dir, c.znode.name), path.Join(c.cfg.Dir, reply.Name)), false)
 	case isTwin(first, c.znode.name):
 		c.listAgain()
 	case first != c.queue.predecessor.name: // a listing has shown another predecessor since
@@ -148,7 +145,7 @@ func (c *Contender) receiveOwn(r *Request, reply *Reply) {
 	case !c.cfg.Naming.HasGUID() && reply.Err == nil && c.znode.token != 0 && reply.Token != c.znode.token:
 		c.lose() // the znode is another contender's
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.znode.session == 0:
-		c.leave(connection.ErrSessionExpired, false) // it has changed during the create
+		c.leave(connection.ErrSessionExpired, false) // the session has changed during the create
 		c.forget()
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.lose()
@@ -232,11 +229,7 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 	if r.Watched && r.Epoch == c.conn.Epoch {
 		c.watches.queue, c.watches.reset = true, false
 	}
-	v := view{known: c.cfg.Admit != nil, tombstone: c.cfg.Tombstone, blocks: c.cfg.Blocks, ignored: c.queue.ignored}
-	if len(c.creates.prefixes) > 1 && c.cfg.Naming.HasGUID() {
-		v.prefixes = c.creates.prefixes // otherwise the contender has one znode, or all contenders have this prefix
-	}
-	n := v.neighborsOf(c.znode.name, reply.Names)
+	n := c.neighborsIn(reply.Names)
 	switch {
 	case n.ended:
 		c.leave(connection.ErrElectionOver, false)
@@ -268,5 +261,5 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 			c.creates.orphans = append(c.creates.orphans, strings.Clone(name))
 		}
 	}
-	c.position(r, reply, &n, &v)
+	c.position(r, reply, &n)
 }

@@ -97,8 +97,7 @@ func (c *claim) acquire() {
 	if c.acquired {
 		return
 	}
-	paths := claimedPaths.Of(c.setup.Conn)
-	paths.Lock()
+	paths := claimedPaths.Lock(c.setup.Conn)
 	defer paths.Unlock()
 	if released := paths.Entries[c.path]; released != nil {
 		c.released = released
@@ -121,8 +120,7 @@ func (c *claim) release() {
 	if !c.acquired {
 		return
 	}
-	paths := claimedPaths.Of(c.setup.Conn)
-	paths.Lock()
+	paths := claimedPaths.Lock(c.setup.Conn)
 	defer paths.Unlock()
 	close(paths.Entries[c.path])
 	delete(paths.Entries, c.path)

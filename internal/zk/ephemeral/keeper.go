@@ -62,14 +62,12 @@ type State struct {
 // Keeper maintains a znode until it is closed: it creates the znode again if it is deleted or the session
 // expires, and writes its data. Its methods may be called from any goroutine.
 type Keeper struct {
-	claim  *claim
-	retry  bool
-	report func(State)
-	events func(event.Event)
-	ctx    context.Context
-	stop   context.CancelCauseFunc
-	wake   chan struct{} // contains an element if data may have to be written
-	ended  chan struct{}
+	cfg   Config
+	claim *claim
+	ctx   context.Context
+	stop  context.CancelCauseFunc
+	wake  chan struct{} // contains an element if data may have to be written
+	ended chan struct{}
 
 	// The following are used only by the goroutine.
 	created bool  // the znode has existed
@@ -92,8 +90,7 @@ type Keeper struct {
 func Keep(s *recipe.Setup, c Config) *Keeper {
 	ctx, stop := context.WithCancelCause(context.Background())
 	k := &Keeper{
-		claim: newClaim(s, c.Path, c.Static), retry: c.Retry, report: c.Report, events: c.Events, ctx: ctx, stop: stop,
-		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		cfg: c, claim: newClaim(s, c.Path, c.Static), ctx: ctx, stop: stop, wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		data: c.Data, wanted: 1, changed: make(chan struct{}),
 	}
 	go k.run()
@@ -222,7 +219,7 @@ func (k *Keeper) keep() error {
 			k.setState(State{Err: err})
 			// If the owner closes the connection, the servers delete the znode first.
 			connection.AwaitClosing(k.ctx, k.claim.setup.Conn, connection.ClosingTime)
-		case k.retry, k.created && connection.IsPassing(err):
+		case k.cfg.Retry, k.created && connection.IsPassing(err):
 			_, wanted := k.wantedData()
 			k.reject(wanted, err)
 			k.setState(State{Err: err})
@@ -276,7 +273,7 @@ func (k *Keeper) keepOne() error {
 			case rejection == nil:
 				tried, pause = wanted, 0
 				k.setWritten(wanted)
-			case k.retry:
+			case k.cfg.Retry:
 				pause = min(2*pause+minPause, connection.MaxRejectionPause)
 				retry, state.Err = time.After(pause), rejection
 				k.reject(wanted, rejection)
@@ -377,14 +374,14 @@ func (k *Keeper) setState(s State) {
 	k.notifyWaiters()
 	k.mu.Unlock()
 	if !same {
-		k.report(s)
+		k.cfg.Report(s)
 		k.reportEvents(s)
 	}
 }
 
 // reportEvents reports the events that follow from a new state.
 func (k *Keeper) reportEvents(s State) {
-	if k.events == nil || s.Present && s.Czxid == k.joined {
+	if k.cfg.Events == nil || s.Present && s.Czxid == k.joined {
 		return
 	}
 	if k.joined != 0 {
@@ -393,11 +390,11 @@ func (k *Keeper) reportEvents(s State) {
 			e.Kind, e.Err = event.Released, k.removal
 		}
 		k.joined = 0
-		k.events(e)
+		k.cfg.Events(e)
 	}
 	if s.Present {
 		k.joined = s.Czxid
-		k.events(event.Event{Kind: event.Joined, Subject: k.claim.path, Token: s.Czxid})
+		k.cfg.Events(event.Event{Kind: event.Joined, Subject: k.claim.path, Token: s.Czxid})
 	}
 }
 

@@ -25,12 +25,11 @@ import (
 // znode is lost or removed. Its methods may be called from any goroutine.
 type Node struct {
 	claim *claim
-	taken func(*TakenError) error // see Acquire
 	grant *connection.Grant
 	stop  context.CancelCauseFunc
 	ended chan struct{}
-	// confirmed receives the result of claim.confirm. Until then, another goroutine uses the claim. It is
-	// nil if there is none.
+	// confirmed receives the result of claim.syncAndVerify, which another goroutine calls: until then only that
+	// goroutine may use the claim. It is nil if no call is in progress.
 	confirmed <-chan connection.Answer[struct{}]
 	// removal is the reason why it is unknown whether the znode was removed, set before ended is closed.
 	removal error
@@ -59,22 +58,22 @@ func Acquire(ctx context.Context, s *recipe.Setup, path string, data []byte, tak
 	return start(ctx, c, data, taken)
 }
 
-// start starts the goroutine of a Node, and blocks as Create does.
+// start creates the znode as Create does, and starts the goroutine of the Node.
 func start(ctx context.Context, c *claim, data []byte, taken func(*TakenError) error) (*Node, error) {
-	maintained, stop := context.WithCancelCause(context.Background())
-	n := &Node{claim: c, taken: taken, stop: stop, ended: make(chan struct{})}
-	created := make(chan error, 1)
-	go n.run(ctx, maintained, data, created)
-	select {
-	case err := <-created:
-		if err != nil {
+	n := &Node{claim: c, ended: make(chan struct{})}
+	if err := n.create(ctx, data, taken); err != nil {
+		go n.end(true)
+		select {
+		case <-n.ended: // so that the caller can claim the path again
 			return nil, err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
-		return n, nil
-	case <-ctx.Done():
-		stop(context.Cause(ctx))
-		return nil, context.Cause(ctx)
 	}
+	n.grant = c.sub.Grant(c.czxid)
+	ctx, n.stop = context.WithCancelCause(context.Background())
+	go n.run(ctx)
+	return n, nil
 }
 
 // Path returns the path of the znode.
@@ -115,42 +114,30 @@ func (n *Node) Done() <-chan struct{} { return n.ended }
 // Err returns, after Done is closed, why the removal is not confirmed, or nil if it is.
 func (n *Node) Err() error { return n.removal }
 
-// run creates the znode, and maintains it until it is removed or lost. The context creating is that
-// of Create, maintained is done when Remove is called.
-func (n *Node) run(creating, maintained context.Context, data []byte, created chan<- error) {
-	var failed error // of the creation
-	defer close(n.ended)
-	defer func() {
-		if failed != nil {
-			created <- failed // after the claim is closed, so that the caller can claim the path again
-		}
-	}()
-	defer n.claim.close()
-	ctx, cancel := context.WithCancelCause(creating)
-	defer cancel(nil)
-	defer context.AfterFunc(maintained, func() { cancel(context.Cause(maintained)) })()
-	if failed = n.create(ctx, data); failed != nil {
-		n.removal = n.claim.remove()
-		return
-	}
-	n.grant = n.claim.sub.Grant(n.claim.czxid)
-	created <- nil
-	reading, cancelRead := context.WithCancel(maintained)
-	reason := n.awaitLoss(maintained, reading)
+// run maintains the znode until it is lost, or until the context is done, which is when Remove is called.
+func (n *Node) run(ctx context.Context) {
+	reason := n.awaitLoss(ctx)
+	given := ctx.Err() != nil // by the caller, for whom the reason can be the loss of another znode
 	n.grant.End(connection.Refine(n.claim.setup.Conn, reason))
 	n.claim.sub.StopProving()
-	if cancelRead(); n.confirmed != nil {
-		<-n.confirmed
+	if n.stop(reason); n.confirmed != nil {
+		<-n.confirmed // its context is done
 	}
-	// The caller's reason for Remove, or the cause of its context, can be the loss of another znode.
-	if maintained.Err() != nil || !errors.Is(reason, connection.ErrSessionExpired) && !errors.Is(reason, connection.ErrDeleted) {
+	n.end(given || !errors.Is(reason, connection.ErrSessionExpired) && !errors.Is(reason, connection.ErrDeleted))
+}
+
+// end removes the znode, unless it was lost, and releases the path.
+func (n *Node) end(remove bool) {
+	defer close(n.ended)
+	defer n.claim.close()
+	if remove {
 		n.removal = n.claim.remove()
 	}
 }
 
 // create creates the znode and blocks until the session is confirmed.
-func (n *Node) create(ctx context.Context, data []byte) error {
-	sent, err := n.obtain(ctx, data)
+func (n *Node) create(ctx context.Context, data []byte, taken func(*TakenError) error) error {
+	sent, err := n.obtain(ctx, data, taken)
 	if err != nil {
 		return err
 	}
@@ -169,14 +156,14 @@ func (n *Node) create(ctx context.Context, data []byte) error {
 }
 
 // obtain is obtain of the claim, again whenever the znode of another client was deleted.
-func (n *Node) obtain(ctx context.Context, data []byte) (time.Time, error) {
+func (n *Node) obtain(ctx context.Context, data []byte, taken func(*TakenError) error) (time.Time, error) {
 	for {
 		sent, err := n.claim.obtain(ctx, data)
-		var taken *TakenError
-		if !errors.As(err, &taken) {
+		var other *TakenError
+		if !errors.As(err, &other) {
 			return sent, err
 		}
-		if err := n.taken(taken); err != nil {
+		if err := taken(other); err != nil {
 			return sent, err
 		}
 		if _, err := n.claim.reader.Wait(ctx, n.claim.released); err != nil {
@@ -204,8 +191,8 @@ func (n *Node) lossBy(state connection.State) error {
 // time.
 //
 // The checks of the lease find out if no znode exists at the path. If the watch may have missed that the
-// znode was deleted and created again by another client, a read confirms the czxid. reading is its context.
-func (n *Node) awaitLoss(ctx, reading context.Context) error {
+// znode was deleted and created again by another client, a read confirms the czxid.
+func (n *Node) awaitLoss(ctx context.Context) error {
 	c := n.claim
 	lapses := c.sub.State().Lapses
 	for unsure := false; ; {
@@ -228,7 +215,7 @@ func (n *Node) awaitLoss(ctx, reading context.Context) error {
 			}
 			if unsure || state.Up && state.Epoch != c.epoch {
 				unsure, own, doubt = false, nil, nil
-				n.confirmed = connection.Start(func() (struct{}, error) { return struct{}{}, c.syncAndVerify(reading) })
+				n.confirmed = connection.Start(func() (struct{}, error) { return struct{}{}, c.syncAndVerify(ctx) })
 			}
 		}
 		select {

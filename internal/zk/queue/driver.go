@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // driver executes the outputs of one contender and provides its inputs. It belongs to the goroutine of Run, and
@@ -24,11 +23,10 @@ type driver struct {
 	sub     *connection.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	started  bool       // Start was passed to the machine
 	proved   bool       // the state of the lease may have changed
 	answered []*result  // of requests that this goroutine has executed
 	one      [1]*result // the array of answered while there is one, which avoids an allocation
-	deferred *frame     // an input that the deletion of the contender's znode precedes
+	deferred *frame     // the next input: the first one, or one that the deletion of the contender's znode precedes
 	// checkWatches reports that a watch may have fired whose channel receives nothing.
 	checkWatches bool
 	replies      chan *result // of requests in other goroutines; nil while none is in progress
@@ -37,14 +35,11 @@ type driver struct {
 	stopReplace context.CancelFunc
 	waiting     int // the number of requests in other goroutines
 
-	event  zk.Event   // the last event that was received
-	own    watched    // the contender's znode
-	others [2]watched // the predecessor and the contender before it
-	queue  *watch.Watch
+	event   zk.Event // the last event that was received
+	watches [slots]watched
 
-	path    string    // the contender's znode
-	session int64     // its owner
-	sent    time.Time // when its create, if that was answered, or the last Replace was sent
+	path string    // the contender's znode
+	sent time.Time // when its create, if that was answered, or the last Replace was sent
 
 	timers []deadline
 	timer  *time.Timer // of the first of timers
@@ -58,7 +53,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 	cfg.CanMakeQueue = cfg.MakeDir != nil
 	d := &driver{
 		cfg: cfg, report: report, sub: cfg.Subscribe(),
-		machine: contender.New(&cfg.Config),
+		machine: contender.New(&cfg.Config), deferred: input(contender.Start),
 	}
 	d.answered = d.one[:0]
 	if !cfg.Naming.HasGUID() {
@@ -74,7 +69,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 func (d *driver) finish() error {
 	defer d.close()
 	for !d.machine.Done() {
-		d.step(d.nextReply())
+		d.step(d.next(context.Background()))
 	}
 	if d.err != nil {
 		d.cfg.Log.Warn("could not remove the znode", "path", d.path, "err", d.err)
@@ -174,26 +169,27 @@ func (d *driver) receive(r *result) *frame {
 	reply := &r.reply
 	switch kind := r.request.Kind; {
 	case kind == contender.Replace && reply.Err == nil:
-		d.sent, d.own = r.sent, watched{path: r.path, watch: r.watch}
+		d.path, d.sent, d.watches[ownSlot] = r.path, r.sent, watched{path: r.path, watch: r.watch}
 	case kind == contender.ReadPredecessor && isNoNode(reply.Err):
 		d.observeDeparture()
 	case reply.Err != nil:
+	case kind == contender.Delete:
+		announceDeparture(d.cfg.Conn, r.path)
 	case kind == contender.Create:
-		d.path, d.session, d.sent = r.path, reply.Session, r.sent
+		d.path, d.sent = r.path, r.sent
 	case kind == contender.ReadOwn:
-		d.session = reply.Owner
-		d.own = d.watchedBy(r)
+		d.watches[ownSlot] = d.watchedBy(r)
 		d.observeWatch(r.path)
 	case kind == contender.ReadPredecessor, kind == contender.ReadBefore:
 		w := d.watchedBy(r)
-		if reply.Owner == d.session {
+		if reply.Owner == d.cfg.Conn.SessionID() {
 			w.departure = expectDeparture(d.cfg.Conn, r.path)
 		}
 		d.keepWatch(w)
 		d.observeWatch(r.path)
 		d.warnOfPersistent(r)
 	case r.watch != nil:
-		d.queue = r.watch
+		d.keepWatch(watched{watch: r.watch})
 	}
 	f := input(contender.Replied)
 	f.in.Request, f.in.Reply = r.request, r.reply
@@ -224,7 +220,7 @@ func (d *driver) execute(o *contender.Output) {
 		if o.State.Err != nil {
 			d.cancelReplace()
 		}
-		if d.machine.Leaving() { // a contender that looks for the reason needs its timers
+		if d.machine.Leaving() { // before, the contender looks for the reason, and needs its timers
 			d.timers = d.timers[:0]
 			if d.timer != nil {
 				d.timer.Stop()
@@ -239,14 +235,9 @@ func (d *driver) execute(o *contender.Output) {
 		d.proved = true
 	case contender.Rest:
 		d.sub.StopProving()
-	case contender.Moved:
-		d.path = d.pathOf(o.Name)
-		d.sub.Move(d.path, d.sent)
 	case contender.Renamed:
 		d.rename.Done <- o.Err
 		d.rename = nil
-	case contender.Departed:
-		announceDeparture(d.cfg.Conn, d.pathOf(o.Name))
 	case contender.Ignoring:
 		d.cfg.Log.Warn("ignoring a child that is named like a candidate but is not ephemeral",
 			"path", d.pathOf(o.Name), "children", o.Count)
@@ -276,7 +267,7 @@ func (d *driver) stateOf(s *contender.State) State {
 
 // pathOf returns the path of a child of the queue, the same string if the driver already keeps it.
 func (d *driver) pathOf(name string) string {
-	for _, known := range [...]string{d.path, d.others[0].path, d.others[1].path} {
+	for _, known := range [...]string{d.path, d.watches[firstSlot].path, d.watches[secondSlot].path} {
 		if nameOf(known) == name {
 			return known
 		}
@@ -307,9 +298,8 @@ func (d *driver) startRename(r Rename) *frame {
 		return input(contender.ConnChanged)
 	}
 	d.rename = &r
-	prefix, number := name[:i]+r.To.Base(), name[i+len(base):]
 	f := input(contender.Rename)
-	f.in.Name, f.in.Prefix = prefix+number, prefix
+	f.in.Name = name[:i] + r.To.Base() + name[i+len(base):]
 	return f
 }
 

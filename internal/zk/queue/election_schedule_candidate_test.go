@@ -103,7 +103,7 @@ func (r *scheduleRun) connection(n int) *sharedConn {
 		r.Violate("cannot connect: %v", err)
 	}
 	if r.reported != r.Timeout {
-		connection.RecordOf(conn).Grant(r.reported)
+		connection.RecordOf(conn).Push(connection.Event{Timeout: r.reported})
 	}
 	c := &sharedConn{Conn: conn, name: fmt.Sprintf("connection %d", len(r.conns))}
 	r.conns = append(r.conns, c)

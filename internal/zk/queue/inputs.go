@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -15,20 +16,7 @@ import (
 
 // next waits for the next input. The deletion of the contender's znode comes before all others: the server
 // reports deletions in their order, and another input may bring the turn.
-func (d *driver) next(ctx context.Context) *frame {
-	f := d.nextReady()
-	switch {
-	case f != nil:
-	case d.checkWatches:
-		f = d.connChanged(ctx)
-	default:
-		f = d.wait(ctx)
-	}
-	return d.deliverOwnDeletionFirst(f)
-}
-
-// nextReady returns an input that needs no waiting, or nil.
-func (d *driver) nextReady() (f *frame) {
+func (d *driver) next(ctx context.Context) (f *frame) {
 	switch {
 	case d.deferred != nil:
 		f, d.deferred = d.deferred, nil
@@ -38,8 +26,12 @@ func (d *driver) nextReady() (f *frame) {
 		r := d.answered[0]
 		d.answered = d.answered[:copy(d.answered, d.answered[1:])]
 		f = d.receive(r)
+	case d.checkWatches:
+		f = d.connChanged()
+	default:
+		f = d.wait(ctx)
 	}
-	return f
+	return d.deliverOwnDeletionFirst(f)
 }
 
 // deliverOwnDeletionFirst returns f, or the event of the contender's znode if it has occurred; then f follows.
@@ -48,54 +40,27 @@ func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 		return f
 	}
 	select {
-	case d.event = <-d.own.watch.C():
+	case d.event = <-d.watches[ownSlot].watch.C():
 		d.deferred = f
-		return d.ownFired()
+		return d.fired(ownSlot)
 	default:
 		return f
 	}
 }
 
-// wait blocks until there is an input. It omits what only contenders for locks need: idle candidates are
-// numerous, and with the arms of waitForAll in this frame, their stacks would take 8 KiB instead of 4. The rows
-// "memory, stacks" of make bench show the effect.
+// wait blocks until there is an input.
 func (d *driver) wait(ctx context.Context) *frame {
-	if d.cfg.Alone || d.cfg.Admit != nil {
-		return d.waitForAll(ctx)
-	}
 	select {
 	case r := <-d.replies:
 		return d.received(r)
-	case d.event = <-d.own.watch.C():
-		return d.ownFired()
-	case d.event = <-d.others[0].watch.C():
-		return d.otherFired(ctx, 0)
-	case d.event = <-d.others[1].watch.C():
-		return d.otherFired(ctx, 1)
+	case d.event = <-d.watches[ownSlot].watch.C():
+		return d.fired(ownSlot)
+	case d.event = <-d.watches[firstSlot].watch.C():
+		return d.fired(firstSlot)
+	case d.event = <-d.watches[secondSlot].watch.C():
+		return d.fired(secondSlot)
 	case <-d.sub.Changed():
-		return d.connChanged(ctx)
-	case <-d.schedule():
-		return d.timerExpired()
-	case <-ctx.Done():
-		return leaveInput(ctx)
-	}
-}
-
-// waitForAll is wait for all kinds of inputs.
-func (d *driver) waitForAll(ctx context.Context) *frame {
-	select {
-	case r := <-d.replies:
-		return d.received(r)
-	case d.event = <-d.own.watch.C():
-		return d.ownFired()
-	case d.event = <-d.others[0].watch.C():
-		return d.otherFired(ctx, 0)
-	case d.event = <-d.others[1].watch.C():
-		return d.otherFired(ctx, 1)
-	case d.event = <-d.queue.C():
-		return d.queueFired()
-	case <-d.sub.Changed():
-		return d.connChanged(ctx)
+		return d.connChanged()
 	case <-d.schedule():
 		return d.timerExpired()
 	case r := <-d.renames():
@@ -108,17 +73,12 @@ func (d *driver) waitForAll(ctx context.Context) *frame {
 // connChanged returns the events of watches that have fired, of which the pool reports lost ones as a change of
 // the connection, and then that change. If a server has given a final answer to the monitor, the contender
 // leaves.
-func (d *driver) connChanged(ctx context.Context) *frame {
+func (d *driver) connChanged() *frame {
 	d.checkWatches, d.event = true, zk.Event{}
-	switch {
-	case d.own.watch.Fired():
-		return d.ownFired()
-	case d.others[0].watch.Fired():
-		return d.otherFired(ctx, 0)
-	case d.others[1].watch.Fired():
-		return d.otherFired(ctx, 1)
-	case d.queue.Fired():
-		return d.queueFired()
+	for slot := range d.watches {
+		if d.watches[slot].watch.Fired() {
+			return d.fired(slot)
+		}
 	}
 	d.checkWatches = false
 	f := input(contender.ConnChanged)
@@ -136,13 +96,6 @@ func (d *driver) renames() <-chan Rename {
 	return d.cfg.Renames
 }
 
-func (d *driver) queueFired() *frame {
-	f := input(contender.Fired)
-	f.in.Watch, f.in.Err = contender.QueueWatch, watch.Loss(d.queue.Take(d.event))
-	d.queue = nil
-	return f
-}
-
 func (d *driver) timerExpired() *frame {
 	f := input(contender.Expired)
 	f.in.Timer = d.firstTimer().timer
@@ -154,19 +107,6 @@ func leaveInput(ctx context.Context) *frame {
 	f := input(contender.Leave)
 	f.in.Err = context.Cause(ctx)
 	return f
-}
-
-// nextReply waits for the next input of a contender that has left. A reply may be ready.
-func (d *driver) nextReply() *frame {
-	if f := d.nextReady(); f != nil {
-		return f
-	}
-	select {
-	case r := <-d.replies:
-		return d.received(r)
-	case <-d.sub.Changed():
-		return input(contender.ConnChanged)
-	}
 }
 
 // received takes a result from the channel.
@@ -182,34 +122,49 @@ func (d *driver) received(r *result) *frame {
 	return d.receive(r)
 }
 
-func (d *driver) ownFired() *frame {
-	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Err = contender.OwnWatch, nameOf(d.own.path), watch.Loss(d.own.watch.Take(d.event))
-	d.own = watched{}
-	return f
-}
-
-func (d *driver) otherFired(ctx context.Context, i int) *frame {
-	o := d.others[i]
-	d.others[i] = watched{}
-	defer ignoreDeparture(d.cfg.Conn, o.departure)
-	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Err, f.in.Safe = contender.OtherWatch, nameOf(o.path), watch.Loss(o.watch.Take(d.event)), true
-	if errors.Is(f.in.Err, connection.ErrDeleted) {
-		if d.machine.IsPredecessor(f.in.Name) {
-			d.observeDeparture()
-		}
-		f.in.Safe = o.departure == nil || heardDeparture(ctx, d.cfg.Conn, o.departure)
-	}
-	return f
-}
-
 // watched is a znode whose watch the driver waits for.
 type watched struct {
-	path  string
+	path  string // empty for the queue
 	watch *watch.Watch
 	// departure is set if the znode belongs to another contender of the same session.
 	departure *departure
+}
+
+// The slots of driver.watches.
+const (
+	ownSlot   = iota // the contender's znode
+	firstSlot        // this and secondSlot: two of the predecessor, the contender before it and the queue
+	secondSlot
+	slots
+)
+
+// kind returns the kind of the watch in a slot.
+func (d *driver) kind(slot int) contender.Watch {
+	switch {
+	case slot == ownSlot:
+		return contender.OwnWatch
+	case d.watches[slot].path == "":
+		return contender.QueueWatch
+	}
+	return contender.OtherWatch
+}
+
+// fired returns the event of the watch in a slot, and drops the watch.
+func (d *driver) fired(slot int) *frame {
+	w := d.watches[slot]
+	f := input(contender.Fired)
+	f.in.Watch, f.in.Name, f.in.Err, f.in.Safe = d.kind(slot), nameOf(w.path), watch.Loss(w.watch.Take(d.event)), true
+	if f.in.Watch == contender.OtherWatch && errors.Is(f.in.Err, connection.ErrDeleted) {
+		if d.machine.IsPredecessor(f.in.Name) {
+			d.observeDeparture()
+		}
+		// The acknowledgement of the deletion arrives right after the event. In the meantime the connection goes
+		// down if its owner closes it, which deletes all znodes of the session, and no request must be sent before
+		// (connection.AwaitClosing).
+		f.in.Safe = w.departure == nil || limit.Await(w.departure.announced, time.Now().Add(closingTime))
+	}
+	d.drop(&d.watches[slot])
+	return f
 }
 
 // watchedBy returns the znode that a request has read, and makes the name in the request a part of its path:
@@ -222,20 +177,15 @@ func (d *driver) watchedBy(r *result) watched {
 // nameOf returns the last element of a path, as a part of it.
 func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// keepWatch keeps a watch on another contender. It replaces a watch on the same znode, or else one that is not
-// needed.
+// keepWatch keeps a watch on another contender or on the queue. It replaces a watch on the same znode, or else one
+// that is not needed.
 func (d *driver) keepWatch(w watched) {
-	slot := 0
-	for i := range d.others {
-		switch o := &d.others[i]; {
-		case o.path == w.path:
-			slot = i
-		case o.watch == nil && d.others[slot].path != w.path:
-			slot = i
-		}
+	kept, second := &d.watches[firstSlot], &d.watches[secondSlot]
+	if same := kept.watch != nil && kept.path == w.path; !same && (second.watch == nil || second.path == w.path) {
+		kept = second
 	}
-	d.drop(&d.others[slot])
-	d.others[slot] = w
+	d.drop(kept)
+	*kept = w
 }
 
 // drop stops waiting for a watch. It stays in the pool of the connection.
@@ -244,15 +194,12 @@ func (d *driver) drop(w *watched) {
 	*w = watched{}
 }
 
-// dropWatches drops the watches that the state machine does not wait for. They stay in the pool.
+// dropWatches drops the watches that the state machine does not wait for.
 func (d *driver) dropWatches() {
-	for i := range d.others {
-		if o := &d.others[i]; o.watch != nil && !d.machine.Watches(nameOf(o.path)) {
-			d.drop(o)
+	for slot := range d.watches {
+		if w := &d.watches[slot]; w.watch != nil && !d.machine.Watches(d.kind(slot), nameOf(w.path)) {
+			d.drop(w)
 		}
-	}
-	if d.queue != nil && !d.machine.WatchesQueue() {
-		d.queue = nil
 	}
 }
 
@@ -284,8 +231,7 @@ var departures = connection.NewTables[string, *departure]()
 
 // expectDeparture waits for the announcement of a contender of the same session until ignoreDeparture.
 func expectDeparture(conn *zk.Conn, path string) *departure {
-	all := departures.Of(conn)
-	all.Lock()
+	all := departures.Lock(conn)
 	defer all.Unlock()
 	d := all.Entries[path]
 	if d == nil {
@@ -301,8 +247,7 @@ func ignoreDeparture(conn *zk.Conn, d *departure) {
 	if d == nil {
 		return
 	}
-	all := departures.Of(conn)
-	all.Lock()
+	all := departures.Lock(conn)
 	defer all.Unlock()
 	if d.waiting--; d.waiting == 0 && all.Entries[d.path] == d {
 		delete(all.Entries, d.path)
@@ -311,29 +256,10 @@ func ignoreDeparture(conn *zk.Conn, d *departure) {
 
 // announceDeparture reports that a contender has deleted its znode while the session was alive.
 func announceDeparture(conn *zk.Conn, path string) {
-	all := departures.Of(conn)
-	all.Lock()
+	all := departures.Lock(conn)
 	defer all.Unlock()
 	if d := all.Entries[path]; d != nil {
 		close(d.announced)
 		delete(all.Entries, path)
 	}
-}
-
-// heardDeparture reports whether a contender, whose znode was deleted, has announced its departure. The
-// acknowledgement arrives right after the event, so heardDeparture waits for a moment, as long as the
-// connection is up: if its owner closes it, all znodes of the session are deleted, and no request must be sent
-// (connection.AwaitClosing).
-func heardDeparture(ctx context.Context, conn *zk.Conn, d *departure) bool {
-	const interval = time.Millisecond
-	for end := time.Now().Add(closingTime); conn.State() == zk.StateHasSession && time.Now().Before(end); {
-		select {
-		case <-d.announced:
-			return true
-		case <-time.After(interval):
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return false
 }

@@ -13,10 +13,10 @@ import (
 
 // A reply that the event of the contender's znode has preceded is not lost if the contender leaves because
 // of the event: the removal of its other znodes waits for it.
-func TestNextReply_AfterEventOfOwnZnode(t *testing.T) {
+func TestNext_ReplyAfterEventOfOwnZnode(t *testing.T) {
 	reply := input(contender.Replied)
 	d := &driver{deferred: reply}
-	require.Same(t, reply, d.nextReply())
+	require.Same(t, reply, d.next(t.Context()))
 	require.Nil(t, d.deferred)
 }
 

@@ -39,8 +39,7 @@ var plainQueues = connection.NewTables[string, *plainQueue]()
 // joinPlain registers a contender. leave must be called when its znodes are removed, or cannot be removed any
 // more.
 func joinPlain(cfg *Config) *plainContender {
-	queues := plainQueues.Of(cfg.Conn)
-	queues.Lock()
+	queues := plainQueues.Lock(cfg.Conn)
 	defer queues.Unlock()
 	p := queues.Entries[cfg.Dir]
 	if p == nil {
@@ -60,8 +59,7 @@ func (c *plainContender) leave() {
 		}
 	}
 	<-p.turn
-	queues := plainQueues.Of(c.cfg.Conn)
-	queues.Lock()
+	queues := plainQueues.Lock(c.cfg.Conn)
 	defer queues.Unlock()
 	if p.users--; p.users == 0 {
 		delete(queues.Entries, c.cfg.Dir)
@@ -80,43 +78,30 @@ func (c *plainContender) create(prefix string) (string, error) {
 	return created, err
 }
 
-// search returns the znodes of a contender, the first in the queue first, as of a time after the call, and
-// registers them. It is repeated until it succeeds.
-func (c *plainContender) search(r *requests) (names []string, err error) {
-	p, cfg := c.queue, c.cfg
-	prefix, _ := cfg.Naming.Plain()
-	return repeat(r, func() ([]string, error) {
-		p.turn <- struct{}{}
-		defer func() { <-p.turn }()
-		if _, err := cfg.Conn.Sync(cfg.Dir); err != nil {
-			return nil, err
+// own returns those of the children of the queue that are the contender's znodes, the first in the queue first, and
+// registers them. The caller holds the turn.
+func (c *plainContender) own(children []string) (names []string, err error) {
+	prefix, _ := c.cfg.Naming.Plain()
+	contenders, _, _ := contender.Order(children, c.cfg.Tombstone)
+	own, err := connection.Each(contenders, connection.InFlight, func(_ int, name string) (bool, error) {
+		switch owner := c.queue.owner[name]; {
+		case owner == c:
+			return c.cfg.isOwnedHere(name)
+		case owner == nil && strings.HasPrefix(name, prefix) && len(name) >= len(prefix)+len("0000000000"):
+			return c.cfg.isCreatedHere(name)
 		}
-		children, _, err := connection.Children(cfg.Conn, cfg.Dir)
-		if err != nil {
-			return nil, err
-		}
-		contenders, _, _ := contender.Order(children, cfg.Tombstone)
-		own, err := connection.Each(contenders, connection.InFlight, func(_ int, name string) (bool, error) {
-			switch owner := p.owner[name]; {
-			case owner == c:
-				return cfg.isOwnedHere(name)
-			case owner == nil && strings.HasPrefix(name, prefix) && len(name) >= len(prefix)+len("0000000000"):
-				return cfg.isCreatedHere(name)
-			}
-			return false, nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		var found []string
-		for i, name := range contenders {
-			if own[i] {
-				found = append(found, name)
-				p.owner[strings.Clone(name)] = c
-			}
-		}
-		return found, nil
+		return false, nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range contenders {
+		if own[i] {
+			names = append(names, name)
+			c.queue.owner[strings.Clone(name)] = c
+		}
+	}
+	return names, nil
 }
 
 // delete deletes a znode of the contender. If the znode is not the contender's, it returns zk.ErrNoNode.

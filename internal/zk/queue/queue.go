@@ -116,10 +116,6 @@ func Join(cfg *Config, report func(State)) *Member {
 // the contender's znode is not noticed in the meantime.
 func (m *Member) RunUntil(ctx context.Context, stop func() bool) (left bool) {
 	d := m.driver
-	if !d.started {
-		d.started = true
-		d.step(input(contender.Start))
-	}
 	for !d.machine.Leaving() {
 		if stop() {
 			return false

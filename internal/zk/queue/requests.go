@@ -62,9 +62,9 @@ type result struct {
 
 var results = sync.Pool{New: func() any { return new(result) }}
 
-// perform executes the request of res and stores the reply in it. If a contender that joins again removes its
-// znode, a rejection for a reason that can pass is repeated: it would wait behind the znode as long as the
-// session lives.
+// perform executes the request of res and stores the reply in it. With Config.Rejoins, it repeats the removal of the
+// contender's znode while the servers reject it for a reason that can pass: the contender would join again behind
+// its own znode, which exists as long as the session.
 func (r *requests) perform(res *result) {
 	for {
 		r.try(res)
@@ -326,17 +326,21 @@ func (r *requests) delete(res *result) {
 	res.reply.Err = r.lost(cfg.Conn.Delete(res.path, -1))
 }
 
-// search returns the znodes with one of the prefixes, the first in the queue first, as of a time after the
-// call: without Sync a server that lags behind would not show the newest.
+// search returns the contender's znodes, whose names begin with one of the prefixes, the first in the queue first,
+// as of a time after the call: without Sync a server that lags behind would not show the newest.
 func (r *requests) search(prefixes []string) (names []string, err error) {
-	if r.plain != nil {
-		return r.plain.search(r)
-	}
 	children, err := repeat(r, func() ([]string, error) {
+		if r.plain != nil {
+			r.plain.queue.turn <- struct{}{}
+			defer func() { <-r.plain.queue.turn }()
+		}
 		if _, err := r.cfg.Conn.Sync(r.cfg.Dir); err != nil {
 			return nil, err
 		}
 		found, err := watch.Listing(r.cfg.Conn, r.cfg.Dir)
+		if err == nil && r.plain != nil {
+			return r.plain.own(found.Children)
+		}
 		return found.Children, err
 	})
 	contenders, others, _ := contender.Order(children, r.cfg.Tombstone)
@@ -353,7 +357,7 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 // exists" means that it was applied before, and a missing old znode that another client, or the session, has
 // deleted it.
 func (r *requests) replaceZnode(res *result) {
-	// The last transaction may outlast this call, and must not use res.
+	// A transaction may outlast this call, and must not use res, which is reused.
 	cfg := r.cfg
 	from, to := res.path, path.Join(cfg.Dir, res.request.To)
 	res.path = to
@@ -394,8 +398,7 @@ const maxStampable = 1024
 
 // noteStampable records whether the data of a queue's znode is empty.
 func noteStampable(conn *zk.Conn, dir string, empty bool) {
-	dirs := stampable.Of(conn)
-	dirs.Lock()
+	dirs := stampable.Lock(conn)
 	defer dirs.Unlock()
 	permitted, known := dirs.Entries[dir]
 	switch {
@@ -412,8 +415,7 @@ func noteStampable(conn *zk.Conn, dir string, empty bool) {
 
 // forbidStamp records that the znode of a queue must not be written.
 func forbidStamp(conn *zk.Conn, dir string) {
-	dirs := stampable.Of(conn)
-	dirs.Lock()
+	dirs := stampable.Lock(conn)
 	defer dirs.Unlock()
 	dirs.Entries[dir] = false
 }
@@ -424,8 +426,7 @@ func (cfg *Config) stampVersion() (version int32, ok bool) {
 	if !cfg.Stamp && !cfg.Unused {
 		return 0, false
 	}
-	dirs := stampable.Of(cfg.Conn)
-	dirs.Lock()
+	dirs := stampable.Lock(cfg.Conn)
 	defer dirs.Unlock()
 	permitted, known := dirs.Entries[cfg.Dir]
 	if cfg.Unused {

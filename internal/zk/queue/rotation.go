@@ -18,7 +18,7 @@ type Rotation struct {
 	guid        [16]byte // of the newest contender; zero before the first one
 	predecessor string   // the last predecessor of a contender
 	predicted   string   // the predecessor of the newest contender, until the actual one is known
-	reliable    bool     // the last prediction that could be compared was correct, and none was passed on since
+	reliable    bool     // the last compared prediction was correct, and predict has returned none since
 }
 
 // newGUID returns the GUID of a new contender.
@@ -32,10 +32,10 @@ func (r *Rotation) newGUID() string {
 	return contender.GUIDOf(r.guid)
 }
 
-// predict returns the name that the predecessor of the new contender own probably has, or an empty name: behind
-// a single other contender, because a listing shows then that this one is next, so that its turn comes without
-// a further request; and if own does not wait for it according to blocks, unless that is nil: the last
-// predecessor may be that of a contender of another kind.
+// predict returns the name that the predecessor of the new contender own probably has, or an empty name. Behind
+// a single other contender it predicts none: a listing shows then that own is next, so that its turn comes without
+// a further request. blocks, unless it is nil, reports whether own waits for a contender with this name; otherwise
+// the last predecessor was that of a contender of another kind.
 func (r *Rotation) predict(own string, others int32, blocks func(name string) bool) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -210,7 +210,7 @@ func TestTrap16_StoppedHolderWrites(t *testing.T) {
 		h.allowOverlap = true
 		h.create("/register")
 		conn := h.connect()
-		connection.RecordOf(conn).Grant(time.Minute)
+		connection.RecordOf(conn).Push(connection.Event{Timeout: time.Minute})
 		c := h.prepareFor(conn, time.Minute)
 		c.start()
 		h.advance(0)

@@ -149,9 +149,9 @@ func (s *Setup) Report(name string, e event.Event) {
 	}
 }
 
-// AcrossSessions calls join until it succeeds or fails with an error that is not the loss of what a waiting
-// caller had, as isLost reports, so that the wait survives the session. The cause of ctx can be the same
-// error, for example the loss of another hold, and ends the wait.
+// AcrossSessions calls join again while it fails because the caller's znode was lost, which isLost reports, so that
+// a wait continues in the next session. It also returns if ctx is done, whose cause can be such an error: that of
+// another znode.
 func AcrossSessions[T any](ctx context.Context, isLost func(error) bool, join func() (T, error)) (T, error) {
 	for {
 		if v, err := join(); ctx.Err() != nil || !isLost(err) {

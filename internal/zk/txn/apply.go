@@ -18,7 +18,7 @@ import (
 // It does not use connection.Read: after a lost reply the record decides whether the batch is sent again,
 // and a call that has failed is removed from the batch.
 func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
-	ctx := context.Background() // only the owner of the connection ends this, by closing it
+	ctx := context.Background() // the requests end at the latest when the owner closes the connection
 	for len(batch) > 0 {
 		if batch[0].t.CreatesDir && w.record == nil {
 			if err := w.createDir(ctx, conn, batch[0]); err != nil {

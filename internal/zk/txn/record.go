@@ -36,14 +36,10 @@ func (r *record) nextID() []byte {
 	return strconv.AppendUint(nil, r.id, 10)
 }
 
-// newRecord returns a record with a unique name.
-func (w *Writer) newRecord() *record {
-	return &record{path: path.Join(w.cfg.Dir, w.cfg.prefix+connection.RandomUUID())}
-}
-
-// createOps returns the operations that create the znode with an ID.
-func (w *Writer) createOps(r *record) []any {
-	return []any{
+// newRecord returns a record with a unique name, and the operations that create its znode with an ID.
+func (w *Writer) newRecord() (*record, []any) {
+	r := &record{path: path.Join(w.cfg.Dir, w.cfg.prefix+connection.RandomUUID())}
+	return r, []any{
 		&zk.CreateRequest{Path: r.path, Acl: w.cfg.ACL, Flags: zk.FlagEphemeral},
 		&zk.SetDataRequest{Path: r.path, Data: r.nextID()},
 	}
@@ -72,8 +68,7 @@ func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 		sent time.Time
 	}
 	for {
-		r := w.newRecord()
-		ops := w.createOps(r)
+		r, ops := w.newRecord()
 		created, err := connection.Read(ctx, conn, func() (reply, error) {
 			sent := time.Now()
 			responses, err := conn.Multi(ops...)
@@ -106,8 +101,8 @@ func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 // It finishes the call unless it returns an error. After a lost reply it sends the transaction again only
 // if the record shows that it was not applied.
 func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error {
-	r := w.newRecord()
-	ops := append(slices.Clone(call.t.Ops), w.createOps(r)...)
+	r, ops := w.newRecord()
+	ops = append(slices.Clone(call.t.Ops), ops...)
 	lost := false // the reply to an earlier request was lost
 	var session int64
 	for {
@@ -223,8 +218,7 @@ var sharedWriters = connection.NewTables[string, *Writer]()
 // Shared returns the Writer of a connection for a directory, for recipes whose handles are not closed: a
 // record for each would remain. The Writer must not be closed, and does not create the directory.
 func Shared(cfg Config) *Writer {
-	shared := sharedWriters.Of(cfg.Conn)
-	shared.Lock()
+	shared := sharedWriters.Lock(cfg.Conn)
 	defer shared.Unlock()
 	key := fmt.Sprint(cfg.Dir, " ", cfg.ACL)
 	w := shared.Entries[key]

@@ -76,7 +76,7 @@ func TestRecord_CreatedOnceIfMessagesAreLost(t *testing.T) {
 				hook(h.Server, zktest.Match{Op: zktest.OpMulti, Nth: 2}, zktest.Cut)
 				h.apply(createItem())
 				require.Equal(h, 1, h.count("client-"), "%s", h.Server.Tree())
-				h.close()
+				_ = h.w.Close()
 				require.Zero(h, h.count("client-"))
 			})
 		})
@@ -94,8 +94,7 @@ func TestRecord_CreatedInExpiredSession(t *testing.T) {
 		session := h.apply(createItem()).Session
 		require.Equal(h, h.Conn.SessionID(), session)
 		require.Equal(h, 1, h.items())
-		h.close()
-		require.NoError(h, h.w.CloseErr())
+		require.NoError(h, h.w.Close())
 		require.Zero(h, h.count("client-"))
 	})
 }

@@ -119,7 +119,7 @@ func (c *Call) fail(err error) { c.finish(Outcome{Err: err, Failed: -1}) }
 // Writer applies transactions. Its methods may be called from any goroutine. It runs a goroutine while
 // transactions are pending.
 type Writer struct {
-	// cfg.Conn is nil: a shared Writer is a value of a connection.Map.
+	// cfg.Conn is nil, because values of a connection.Map, as a shared Writer, must not refer to the connection.
 	cfg  Config
 	conn weak.Pointer[zk.Conn]
 
@@ -236,22 +236,18 @@ func (w *Writer) RecordOf(session int64) string {
 	return w.record.path
 }
 
-// Close applies the transactions that were started, rejects others, and deletes the record. It does not
-// block: Closed and CloseErr report the result. It may be called repeatedly.
-func (w *Writer) Close() {
+// Close applies the transactions that were started, rejects others, and deletes the record. It blocks until that is
+// done or the connection is closed, and returns why the record may still exist, or nil. It may be called repeatedly.
+func (w *Writer) Close() error {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if !w.closing {
 		w.closing = true
 		w.startGoroutine()
 	}
+	w.mu.Unlock()
+	<-w.closed
+	return w.closeErr
 }
-
-// Closed returns a channel that is closed when Close is over.
-func (w *Writer) Closed() <-chan struct{} { return w.closed }
-
-// CloseErr returns, after Closed, the reason why the record may still exist, or nil.
-func (w *Writer) CloseErr() error { return w.closeErr }
 
 // LeaderTime returns the present time by the clock of the ensemble's leader and by the local clock. The
 // leader's is not known (ok is false) without a reply in the last ten minutes, and if the local clock was

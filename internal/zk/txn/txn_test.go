@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -153,8 +154,7 @@ func TestWriter_ConnectionIsClosed(t *testing.T) {
 		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, connection.ErrConnClosed)
 		_, err := h.w.Confirm(h.Context())
 		require.ErrorIs(h, err, connection.ErrConnClosed)
-		h.close()
-		require.ErrorIs(h, h.w.CloseErr(), connection.ErrConnClosed)
+		require.ErrorIs(h, h.w.Close(), connection.ErrConnClosed)
 	})
 }
 
@@ -166,17 +166,17 @@ func TestWriter_CloseWhileDisconnected(t *testing.T) {
 		h.Server.DropConnections()
 		synctest.Wait()
 		call := h.w.Start(createItem())
-		h.w.Close()
-		h.w.Close()
+		closed, again := bubble.Async(h.w.Close), bubble.Async(h.w.Close)
 		time.Sleep(time.Second)
 		select {
-		case <-h.w.Closed():
+		case <-closed:
 			h.Fatal("closed although no server has answered")
 		default:
 		}
 		h.Server.Refuse(false)
 		require.NoError(h, call.Outcome().Err)
-		<-h.w.Closed()
+		require.NoError(h, <-closed)
+		require.NoError(h, <-again)
 	})
 }
 

@@ -47,8 +47,7 @@ func runWithRecord(t *testing.T, f func(h *writerTest)) {
 	run(t, func(h *writerTest) {
 		require.NoError(h, h.w.Start(Transaction{}).Outcome().Err)
 		f(h)
-		h.close()
-		require.NoError(h, h.w.CloseErr())
+		require.NoError(h, h.w.Close())
 		require.Zero(h, h.count("client-"), "%s", h.Server.Tree())
 		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, ErrClosed)
 	})
@@ -72,11 +71,6 @@ func (h *writerTest) apply(t Transaction) Outcome {
 	o := h.w.Start(t).Outcome()
 	require.NoError(h, o.Err)
 	return o
-}
-
-func (h *writerTest) close() {
-	h.w.Close()
-	<-h.w.Closed()
 }
 
 // count returns how many znodes have a name with a prefix.

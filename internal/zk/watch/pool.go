@@ -139,7 +139,7 @@ func (w *Watch) await() zk.Event {
 	return *w.event
 }
 
-// Fired reports whether the watch has fired. If the event was lost, that of Take does not show what has
+// Fired reports whether the watch has fired. If the event was lost, Take returns one that does not show what has
 // happened.
 func (w *Watch) Fired() bool {
 	if w == nil {
@@ -172,10 +172,8 @@ func (p *pool) of(k key) *Watch {
 }
 
 // add records the watch on k that a request has set, given the channel and the Stat of its reply, and returns
-// the shared Watch. epoch is the epoch of the connection before the request was sent.
+// the shared Watch. epoch is the epoch of the connection before the request was sent. The caller holds mu.
 func (p *pool) add(k key, c <-chan zk.Event, epoch uint64, stat *zk.Stat) *Watch {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if w := p.of(k); w != nil {
 		w.channels++
 		w.epoch = max(w.epoch, epoch)
@@ -190,13 +188,6 @@ func (p *pool) add(k key, c <-chan zk.Event, epoch uint64, stat *zk.Stat) *Watch
 		p.sweep = max(minSweep, 2*len(p.watches))
 	}
 	return w
-}
-
-// inDoubt reports whether the server may not have w: no request has set it in that epoch or later.
-func (p *pool) inDoubt(w *Watch, epoch uint64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return w != nil && w.epoch < epoch
 }
 
 // OnData reports whether the connection has a watch on the data of a znode, or a read in progress that may

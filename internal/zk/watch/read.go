@@ -133,8 +133,7 @@ func (p *pool) read(conn *zk.Conn, k key, q Query) (Found, error) {
 		r := &read{epoch: q.Epoch, reset: q.Reset, done: make(chan struct{})}
 		p.begin(all, r)
 		p.mu.Unlock()
-		p.perform(conn, k, r)
-		p.ended(conn, k, all)
+		p.perform(conn, k, all)
 		if r.shared {
 			return r.found.clone(), r.err
 		}
@@ -161,41 +160,33 @@ func (p *pool) begin(all *reads, r *read) {
 	r.number = p.started
 }
 
-// ended starts the next read, if there are callers that wait for it.
-func (p *pool) ended(conn *zk.Conn, k key, all *reads) {
+// perform sends the request of the current read, and starts the next one if there are callers that wait for it.
+func (p *pool) perform(conn *zk.Conn, k key, all *reads) {
+	p.mu.Lock()
+	r, w, watched := all.current, p.of(k), k
+	set := k.kind != nothing && (w == nil || w.epoch < r.epoch && r.reset && w.channels < MaxChannels)
+	p.mu.Unlock()
+	defer close(r.done)
+	var c <-chan zk.Event
+	r.found, c, r.err = send(conn, k, set)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := all.next
-	if r == nil {
+	if k.kind == creation && r.found.Stat != nil {
+		watched.kind, w = data, nil // the watch on an existing znode is a watch on its data
+	}
+	if c != nil {
+		w = p.add(watched, c, r.epoch, r.found.Stat)
+	}
+	if r.err == nil || r.found.Stat != nil {
+		// The server may not have a watch that was set before. Without a right to read the znode there is none.
+		r.found.Watch, r.found.Doubt = w, w != nil && w.epoch < r.epoch || errors.Is(r.err, zk.ErrNoAuth)
+	}
+	if all.next == nil {
 		delete(p.reads, k)
 		return
 	}
-	p.begin(all, r)
-	go func() {
-		p.perform(conn, k, r)
-		p.ended(conn, k, all)
-	}()
-}
-
-// perform sends the request of r.
-func (p *pool) perform(conn *zk.Conn, k key, r *read) {
-	defer close(r.done)
-	p.mu.Lock()
-	w := p.of(k)
-	set := k.kind != nothing && (w == nil || w.epoch < r.epoch && r.reset && w.channels < MaxChannels)
-	p.mu.Unlock()
-	var c <-chan zk.Event
-	r.found, c, r.err = send(conn, k, set)
-	if k.kind == creation && r.found.Stat != nil {
-		k.kind, w = data, nil // the watch on an existing znode is a watch on its data
-	}
-	if c != nil {
-		w = p.add(k, c, r.epoch, r.found.Stat)
-	}
-	if r.err == nil || r.found.Stat != nil {
-		// Without a right to read the znode there is no watch.
-		r.found.Watch, r.found.Doubt = w, p.inDoubt(w, r.epoch) || errors.Is(r.err, zk.ErrNoAuth)
-	}
+	p.begin(all, all.next)
+	go p.perform(conn, k, all)
 }
 
 // send sends one request, with or without setting a watch.

@@ -29,7 +29,7 @@ func NewReader(conn *zk.Conn, sub *connection.Subscription, path string, what Wh
 }
 
 // Read reads the znode and sets a watch, unless there is one. It returns the errors of the function Read.
-// After an error of connection.IsUnreadable because of the data Wait waits for a change.
+// After an error of connection.IsUnreadable with which it lacks only the data, Wait waits for a change.
 func (r *Reader) Read(ctx context.Context) (Found, error) {
 	q, now := r.query, time.Now()
 	q.Epoch = r.sub.State().Epoch
