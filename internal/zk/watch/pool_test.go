@@ -99,9 +99,11 @@ func TestVerify_ManyZnodes(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		p := pools.Of(w.Conn)
 		u := follow(w, "/none", DataOrCreation)
+		p.mu.Lock()
 		for i := range 10_000 {
 			p.add(key{fmt.Sprint("/", i), data}, nil, 0, nil)
 		}
+		p.mu.Unlock()
 		time.Sleep(maxRound)
 		countReads(w)
 		time.Sleep(time.Minute)
