@@ -49,9 +49,10 @@ func sessionLife(t *testing.T, servers int, d time.Duration, cut func(s *zktest.
 	return 0
 }
 
-// TestActivity_ReportedWithPings fails if a session expires too late. A follower reports packets only
-// with its answer to the leader's next ping, half a tick after the previous one. So a session with
-// the shortest timeout can expire a quarter of its timeout early if the follower is cut off.
+// TestActivity_ReportedWithPings fails if zktest does not expire a session at the same time as ZooKeeper. A follower
+// reports the packets of its clients to the leader only in its answer to a ping, twice per tick. If it is cut off
+// before that, the last packets do not count, and a session with the shortest timeout expires up to a quarter
+// of its timeout early.
 func TestActivity_ReportedWithPings(t *testing.T) {
 	const tick, toTick = reportTick, reportTick / 64
 	for name, c := range map[string]struct {

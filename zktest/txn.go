@@ -15,9 +15,9 @@ type txn struct {
 	overflowed map[string]int32
 }
 
-// childCount returns the number of children that were ever created below parent, including those of
+// childrenEverCreated returns the number of children that were ever created below parent, including those of
 // this transaction.
-func (t *txn) childCount(parent *node) int32 {
+func (t *txn) childrenEverCreated(parent *node) int32 {
 	if n, ok := t.overflowed[parent.path]; ok {
 		return n
 	}

@@ -174,7 +174,7 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	if !parent.acl.allows(permCreate, c.ids) {
 		return codeNoAuth
 	}
-	made := t.childCount(parent)
+	made := t.childrenEverCreated(parent)
 	if mode == modeSequential || mode == modeEphemeralSequential || mode == modeSequentialTTL {
 		path = fmt.Sprintf("%s%010d", path, made)
 	}

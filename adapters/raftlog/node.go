@@ -51,7 +51,7 @@ type Node struct {
 	idle      sync.Pool           // *loopRequests that can be used again
 	writes    *mailbox[writeTask] // what runWriter must write
 	apply     *mailbox[applyTask] // what runApplier must apply
-	completed *completions        // the results of runWriter and runApplier, for the loop
+	completed *completions        // what runWriter and runApplier have done, and the loop has not processed yet
 
 	loop       *loopState                // used by the goroutine of the loop only
 	staged     map[uint64]string         // received snapshots that are not installed, by index; used by the goroutine of the loop only

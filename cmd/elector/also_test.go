@@ -251,9 +251,9 @@ func TestAlso_UnreadableFile(t *testing.T) {
 	require.NotRegexp(t, "the form of --config|for example", p.log.Text())
 }
 
-// TestAlso_Variables fails without a warning about each variable that would replace a key of the file
+// TestAlso_WarnsOfVariablesThatOverrideFile fails without a warning about each variable that would replace a key of the file
 // in the next version, and for warnings about other variables or with values.
-func TestAlso_Variables(t *testing.T) {
+func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	file := writeConfigFile(t, "etcd-endpoints: [etcd1:2379, etcd2:2379]\nelection: /jobs/new\nsession-timeout: 5s\n")
 	t.Setenv("ELECTOR_KEY", "/jobs/old")
 	t.Setenv("ELECTOR_ETCD_ENDPOINTS", "etcd1:2379,etcd2:2379")

@@ -115,9 +115,8 @@ func TestPage_Escapes(t *testing.T) {
 	}
 }
 
-// TestPage_ListsRarely fails if many viewers cause many requests to the backend, if the number of
-// requests does not depend on the length of the queue, or if a client that disconnects interrupts the
-// list, so that other clients do not see the queue or cause another list.
+// TestPage_ListsRarely fails if many viewers cause many requests for the list of candidates, if a long list is not
+// requested less often than a short one, or if a viewer that disconnects cancels a request on which other viewers wait.
 func TestPage_ListsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists, length := 0, 1

@@ -172,10 +172,10 @@ func TestServe_AllowedNames(t *testing.T) {
 	h.requireFailure(cmdline.Usage, "", "propose", "no", "-k", secret, "--allowed-names", "other")
 }
 
-// TestServe_StolenSecrets performs the steps of docs/raftlog.md after the theft of a machine that was a
+// TestServe_StolenSecretsAreReplaced performs the steps of docs/raftlog.md after the theft of a machine that was a
 // peer. It fails if updates are lost or rejected in between, a step needs a restart, or if the machine
 // still has access after the steps, as a peer or as a client.
-func TestServe_StolenSecrets(t *testing.T) {
+func TestServe_StolenSecretsAreReplaced(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c", "d")
 	h.waitForLeader()

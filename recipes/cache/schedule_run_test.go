@@ -69,7 +69,7 @@ func (x *scheduleRun) End() {
 	x.verifyState("after all faults")
 	x.changeEverything()
 	x.verifyState("after later changes")
-	x.verifyChannels()
+	x.requireWatchChannels()
 	x.closeCache()
 }
 
@@ -264,9 +264,9 @@ func (x *scheduleRun) changeEverything() {
 	}
 }
 
-// verifyChannels verifies that the client library stores few channels of watches. If it could not set its
+// requireWatchChannels verifies that the client library stores few channels of watches. If it could not set its
 // watches again, channels of deleted znodes may remain.
-func (x *scheduleRun) verifyChannels() {
+func (x *scheduleRun) requireWatchChannels() {
 	if slices.ContainsFunc(x.Steps, func(s faultschedule.Step) bool { return s.Kind == faultschedule.RejectWatches }) {
 		return
 	}

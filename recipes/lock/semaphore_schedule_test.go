@@ -38,7 +38,7 @@ func leaseModel(limit int) porcupine.Model {
 // semaphoreSchedule is a schedule of programs that acquire and release leases.
 type semaphoreSchedule struct {
 	schedule
-	limit   int // the largest limit during the schedule
+	limit   int // the largest number of leases that the semaphore allows during the test
 	changes bool
 	options []Option
 	grants  atomic.Int64

@@ -153,7 +153,7 @@ type delivery struct {
 	partsRead atomic.Bool
 	// received is set when Take or Items returns the item.
 	received   atomic.Bool
-	receivedAt time.Time // set before received is set
+	receivedAt time.Time // when Take or Items returned the item; valid if received is true
 	// assigned is set when the item is assigned to a request. lapses is connection.State.Lapses at that time:
 	// how often the lease had expired. The mutex of the queue guards both.
 	assigned bool

@@ -187,7 +187,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"	second.warnOfVariables()\n", ""},
 		},
-		tests: "./cmd/elector -run ^TestAlso_Variables$",
+		tests: "./cmd/elector -run ^TestAlso_WarnsOfVariablesThatOverrideFile$",
 	},
 	{
 		name: "command/also-start", breaks: "the peers of a Raft log to which an election moves run only when their instances lead",

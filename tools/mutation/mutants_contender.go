@@ -458,6 +458,6 @@ var contenderMutants = []mutant{
 		edits: []edit{
 			{"!c.cfg.Naming.HasGUID() && reply.Err == nil && c.znode", "false && reply.Err == nil && c.znode"},
 		},
-		tests: "./internal/zk/contender -run ^TestHold_PlainName$",
+		tests: "./internal/zk/contender -run ^TestHold_LostIfNameIsUsedAgain$",
 	},
 }

@@ -69,7 +69,7 @@ var contenderEndMutants = []mutant{
 		edits: []edit{
 			{"	c.confirmOwn()\n", ""},
 		},
-		tests: "./internal/zk/contender -run ^TestHold_PlainName$",
+		tests: "./internal/zk/contender -run ^TestHold_LostIfNameIsUsedAgain$",
 	},
 	{
 		name: "contender/leave/plain", breaks: "a znode of an earlier session is deleted by a name that another contender can have",

@@ -96,10 +96,10 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 			_, err = s.query(ctx, r.DBCreate(s.database))
 		case kind == noTable:
 			if _, err = s.query(ctx, r.DB(s.database).TableCreate(s.table)); err == nil {
-				err = s.removeDuplicates(ctx)
+				err = s.removeDuplicateTables(ctx)
 			}
 		case kind == ambiguousTable && !s.withoutCreate:
-			err = s.removeDuplicates(ctx)
+			err = s.removeDuplicateTables(ctx)
 		case isUnavailable(err): // A table that was just created has no primary replica yet.
 		default:
 			return err

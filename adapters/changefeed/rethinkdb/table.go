@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// removeDuplicates keeps the table with the lowest ID among those that have the store's name, and
+// removeDuplicateTables keeps the table with the lowest ID among those that have the store's name, and
 // removes the others. Clients that do so at the same time keep the same table.
-func (s *Store) removeDuplicates(ctx context.Context) error {
+func (s *Store) removeDuplicateTables(ctx context.Context) error {
 	config := r.DB("rethinkdb").Table("table_config")
 	raw, err := s.query(ctx, config.Filter(map[string]any{"db": s.database, "name": s.table}).
 		OrderBy("id").Field("id").CoerceTo("array"))

@@ -18,7 +18,7 @@ import (
 var stores = []struct {
 	directory string   // directory is the name of its package, below adapters/changefeed.
 	name      string   // name is the name of the database in documents.
-	schemes   []string // schemes are the schemes of its addresses.
+	schemes   []string // schemes are the URL schemes of the store's addresses.
 	driver    string   // driver is the beginning of the import paths of its driver.
 }{
 	{"kubernetes", "Kubernetes", []string{"kubernetes"}, "k8s.io/"},

@@ -217,7 +217,7 @@ func useRequests(r *Run) {
 		// expired by force before the client notices that.
 		r.Held(path, 2, true, h)
 		<-requested
-		// In a new session, the contender has a new znode.
+		// The contender has another znode if its session has expired, so the list may lack the one that was asked to leave.
 		r.Try("contenders", func(ctx context.Context) error {
 			_, err := client.Contenders(ctx)
 			return err

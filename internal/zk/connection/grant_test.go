@@ -45,7 +45,7 @@ func TestErr_LeaseExpiresByTheClock(t *testing.T) {
 	})
 }
 
-// The deadline advances with the lease, and does not change when the lease is not proven any more.
+// The deadline advances while the lease is renewed, and keeps its last value when the lease has ended.
 func TestDeadline_AdvancesUntilTheEnd(t *testing.T) {
 	now := time.Now()
 	proven := now.Add(time.Minute)

@@ -147,7 +147,7 @@ const (
 	PatienceTimer Timer = iota
 	// ReasonTimer repeats the report that the contender's znode was deleted.
 	ReasonTimer
-	// PrepareTimer starts the lookahead of a contender that has waited for some time.
+	// PrepareTimer makes a contender that has waited for some time prepare for its turn.
 	PrepareTimer
 	// OwnTimer sets the watch on the contender's znode during a hold.
 	OwnTimer

@@ -336,9 +336,9 @@ func TestExplore_Locks(t *testing.T) {
 	)
 }
 
-// TestExplore_Permits fails if contenders with the configuration of a semaphore violate an
+// TestExplore_SemaphoreContenders fails if contenders with the configuration of a semaphore violate an
 // invariant.
-func TestExplore_Permits(t *testing.T) {
+func TestExplore_SemaphoreContenders(t *testing.T) {
 	permits := func(n int, s scenario) scenario {
 		s.permits = n
 		s.config = func(c *Config) {

@@ -504,7 +504,7 @@ func TestHold_EarlierLease(t *testing.T) {
 
 // Without a GUID, another contender can have the name of the contender's znode after the queue was
 // created again, and the checks of the lease do not notice that.
-func TestHold_PlainName(t *testing.T) {
+func TestHold_LostIfNameIsUsedAgain(t *testing.T) {
 	cfg := electionConfig
 	cfg.Naming = Prefix("own-latch-")
 	lost := []string{loses, "set reason 10ms", "send find reason reset"}

@@ -223,7 +223,8 @@ func runRecursiveWatches(p *pair) {
 	p.compare(0, false, request(wire.RemoveWatches, "/", withFlags(3)))
 }
 
-// runFilteredEvents compares the events of a client that may not read the znode.
+// runFilteredEvents verifies that ZooKeeper and zktest send the same watch events to a client that the ACL of the
+// watched znode does not permit to read it.
 func runFilteredEvents(p *pair) {
 	p.compare(0, false, request(wire.Auth, "", func(r *wire.Request) { r.Scheme, r.Data = "digest", []byte("me:pw") }))
 	p.compare(0, false, request(wire.Create, "/f", withACL(secret)), request(wire.GetData, "/f", withWatch), request(wire.GetChildren, "/f", withWatch))

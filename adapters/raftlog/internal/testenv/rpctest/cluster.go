@@ -168,7 +168,7 @@ func (p *Peer) Read() (n uint64) {
 	return n
 }
 
-func (p *Peer) startCall(ctx context.Context, call string) error {
+func (p *Peer) recordCall(ctx context.Context, call string) error {
 	var before func(context.Context, string) error
 	p.configure(func() {
 		p.calls[call]++
@@ -181,7 +181,7 @@ func (p *Peer) startCall(ctx context.Context, call string) error {
 }
 
 func (p *Peer) propose(ctx context.Context, call string, id api.RequestID, data []byte, kind api.Kind) (uint64, error) {
-	if err := p.startCall(ctx, call); err != nil {
+	if err := p.recordCall(ctx, call); err != nil {
 		return 0, err
 	}
 	c := p.cluster
@@ -243,7 +243,7 @@ func (p *Peer) ChangePeers(ctx context.Context, id api.RequestID, voters []api.P
 
 // Membership implements rpc.Service.
 func (p *Peer) Membership(ctx context.Context) (api.Membership, error) {
-	if err := p.startCall(ctx, "Membership"); err != nil {
+	if err := p.recordCall(ctx, "Membership"); err != nil {
 		return api.Membership{}, err
 	}
 	p.cluster.mu.Lock()
@@ -253,7 +253,7 @@ func (p *Peer) Membership(ctx context.Context) (api.Membership, error) {
 
 // Election implements rpc.Service.
 func (p *Peer) Election(ctx context.Context, name string) (api.Election, error) {
-	if err := p.startCall(ctx, "Election"); err != nil {
+	if err := p.recordCall(ctx, "Election"); err != nil {
 		return api.Election{}, err
 	}
 	p.cluster.mu.Lock()
@@ -263,7 +263,7 @@ func (p *Peer) Election(ctx context.Context, name string) (api.Election, error) 
 
 // RequestResign implements rpc.Service. It removes the candidate from the election.
 func (p *Peer) RequestResign(ctx context.Context, name, candidate string) error {
-	if err := p.startCall(ctx, "RequestResign"); err != nil {
+	if err := p.recordCall(ctx, "RequestResign"); err != nil {
 		return err
 	}
 	p.cluster.mu.Lock()
@@ -285,7 +285,7 @@ func (c *Cluster) SetElection(name string, e api.Election) {
 
 // Info implements rpc.Service.
 func (p *Peer) Info(ctx context.Context) (api.Info, error) {
-	if err := p.startCall(ctx, "Info"); err != nil {
+	if err := p.recordCall(ctx, "Info"); err != nil {
 		return api.Info{}, err
 	}
 	c := p.cluster
@@ -296,7 +296,7 @@ func (p *Peer) Info(ctx context.Context) (api.Info, error) {
 
 // Snapshot implements rpc.Service.
 func (p *Peer) Snapshot(ctx context.Context) (api.SnapshotStream, error) {
-	if err := p.startCall(ctx, "Snapshot"); err != nil {
+	if err := p.recordCall(ctx, "Snapshot"); err != nil {
 		return api.SnapshotStream{}, err
 	}
 	p.cluster.mu.Lock()
@@ -313,7 +313,7 @@ const maxEvents = 200
 
 // Entries implements rpc.Service.
 func (p *Peer) Entries(ctx context.Context, from uint64, send func([]api.Event) error) error {
-	if err := p.startCall(ctx, "Entries"); err != nil {
+	if err := p.recordCall(ctx, "Entries"); err != nil {
 		return err
 	}
 	e := &cursor{peer: p, nextIndex: max(from, 1)}
