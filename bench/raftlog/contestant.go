@@ -53,5 +53,6 @@ func allContestants() []contestant {
 		hashicorp{},
 		hashicorp{tuned: true},
 		etcd{},
+		etcdRaft{},
 	}
 }

@@ -31,6 +31,9 @@
 // loopback, and reply when it is on their disks. So it is the least that any log with the same
 // guarantees does.
 //
+// Another bound is etcd's raft on etcd's write-ahead log with a minimal transport: it shows what the
+// engine and the files allow without the rest of a server.
+//
 // # What an update costs
 //
 // A table contains the processor time, system calls, context switches and allocations of all nodes and clients for

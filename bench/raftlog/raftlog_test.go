@@ -40,7 +40,7 @@ func TestRunBenchmark_MeasuresEveryContestant(t *testing.T) {
 		require.Positive(t, f.P50, line.Name)
 		require.GreaterOrEqual(t, f.P99, f.P50, line.Name)
 	}
-	require.Len(t, r.FailOvers, 3, "one line for each library")
+	require.Len(t, r.FailOvers, 4, "one line for each library")
 	for _, line := range r.FailOvers {
 		require.Greater(t, line.Times[0], 50.0, "%s: the leader must not transfer leadership", line.Name)
 	}

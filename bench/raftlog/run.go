@@ -21,7 +21,7 @@ type entrant interface {
 
 // isPeer reports whether this library is compared with the library of that name.
 func isPeer(name string) bool {
-	return name != baselineName && name != boundName && name != libraryName
+	return name == hashicorpName || name == etcdName
 }
 
 // cell is a measurement that is repeated in every round.
