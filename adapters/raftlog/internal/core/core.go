@@ -142,8 +142,9 @@ const (
 	maxWritesInFlight = 2       // Writes of the leader's own entries
 
 	// maxInflightBytes is the size of the entries from which the leader sends no more to a peer
-	// before that peer has stored some. So it limits what a peer with a stalled disk has to write.
-	maxInflightBytes = 64 << 20
+	// before that peer has stored some. So it limits what a peer with a stalled disk has to write, and
+	// how long the engine reads entries for a peer that is behind, during which it does nothing else.
+	maxInflightBytes = 4 << 20
 )
 
 // New returns a peer with the data on its disk.
