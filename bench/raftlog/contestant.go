@@ -94,7 +94,7 @@ func (c captured) WriteTo(w io.Writer) (written int64, err error) {
 	return written, err
 }
 
-// restore replaces the state by one that was captured. Without any data it is empty.
+// restore replaces the state by a captured state. Without data, the state is empty.
 func (c *counted) restore(r io.Reader) error {
 	var n [8]byte
 	_, err := io.ReadFull(r, n[:])

@@ -36,7 +36,7 @@
 //
 // # A slow disk
 //
-// strace delays each sync of the process, whoever calls it, and so also those of the baseline and of
+// strace delays all syncs of the process, and so also those of the baseline and of
 // the measurement of the disk:
 //
 //	go build -o /tmp/bench-raftlog ./raftlog
