@@ -1,12 +1,22 @@
 package main
 
-import "context"
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"sync/atomic"
+	"time"
+)
 
 // nodes is the number of nodes of a cluster.
 const nodes = 3
 
 // updateSize is the size of the data of an update in bytes.
 const updateSize = 256
+
+// shortWindow is the deduplication window of adapters/raftlog where operations are measured, so that a
+// compaction can remove something.
+const shortWindow = time.Minute
 
 // timeouts selects the election timeout of a cluster.
 type timeouts int
@@ -53,5 +63,46 @@ func allContestants() []contestant {
 		hashicorp{},
 		hashicorp{tuned: true},
 		etcd{},
+		etcdRaft{},
 	}
+}
+
+// operableContestants returns the logs whose clusters are operable.
+func operableContestants() []contestant {
+	return []contestant{library{window: shortWindow}, hashicorp{tuned: true}, etcd{}}
+}
+
+// counted is the state of the state machines of the benchmark: the number of updates. To make snapshots
+// larger, they contain size bytes in addition.
+type counted struct{ n, size atomic.Uint64 }
+
+// capture returns the current state.
+func (c *counted) capture() captured { return captured{c.n.Load(), c.size.Load()} }
+
+// captured is a state of counted at one moment.
+type captured struct{ n, size uint64 }
+
+// WriteTo implements io.WriterTo.
+func (c captured) WriteTo(w io.Writer) (written int64, err error) {
+	n, err := w.Write(binary.BigEndian.AppendUint64(nil, c.n))
+	written = int64(n)
+	data := newData(1 << 20)
+	for left := c.size; left > 0 && err == nil; left -= min(left, uint64(len(data))) {
+		n, err = w.Write(data[:min(left, uint64(len(data)))])
+		written += int64(n)
+	}
+	return written, err
+}
+
+// restore replaces the state by a captured state. Without data, the state is empty.
+func (c *counted) restore(r io.Reader) error {
+	var n [8]byte
+	_, err := io.ReadFull(r, n[:])
+	if err != nil && err != io.EOF {
+		return err
+	}
+	size, err := io.Copy(io.Discard, r)
+	c.n.Store(binary.BigEndian.Uint64(n[:]))
+	c.size.Store(uint64(size))
+	return err
 }

@@ -31,6 +31,22 @@
 // loopback, and reply when it is on their disks. So it is the least that any log with the same
 // guarantees does.
 //
+// Another bound is etcd's raft on etcd's write-ahead log with a minimal transport: it shows what the
+// engine and the files allow without the rest of a server.
+//
+// # A slow disk
+//
+// strace delays all syncs of the process, and so also those of the baseline and of
+// the measurement of the disk:
+//
+//	go build -o /tmp/bench-raftlog ./raftlog
+//	GODEBUG=asyncpreemptoff=1 strace -f --seccomp-bpf -qq -o /dev/null -e trace=fsync,fdatasync \
+//		-e inject=fsync,fdatasync:delay_enter=2ms /tmp/bench-raftlog -failovers 0
+//
+// A file system or a block device that delays writes would need root and a kernel with that module; a
+// hook in each library would delay different things. With --seccomp-bpf only syncs stop at the
+// tracer, and other system calls keep their speed.
+//
 // # What an update costs
 //
 // A table contains the processor time, system calls, context switches and allocations of all nodes and clients for
@@ -41,4 +57,19 @@
 // The election timeout is 200 ms and the cluster is idle. The leader is stopped without a transfer
 // of leadership, at a random moment between two heartbeats. The duration starts just before that
 // and ends when another node has committed its first update.
+//
+// # Operations
+//
+// With -operations, the libraries are measured in the operations of a log that runs for long. The size
+// of the state and of the log is that of -size.
+//
+//   - snapshot: the leader writes a snapshot while 16 clients propose updates. etcd copies its database.
+//   - large log: a log is filled with updates of 1 KiB. Then a follower is restarted, until it has applied
+//     them again, or with etcd has read its database. Then a learner joins while 16 clients propose
+//     updates, until it has applied all updates that were 100 ms old.
+//   - reads: linearizable reads at the leader and at a follower, each of which waits until the state of the
+//     node contains all updates that were committed before. All libraries confirm the leadership by
+//     a majority for that (read index); none has reads that rely on a lease.
+//   - space: heap and files of a node in bytes for each update of 256 bytes, after a million of them, and
+//     after a compaction. The deduplication window of adapters/raftlog has passed before.
 package main

@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.uber.org/zap"
 )
 
@@ -26,9 +30,10 @@ func (etcd) name() string     { return etcdName }
 func (etcd) settings() string { return "defaults" }
 
 type etcdCluster struct {
-	nodes [nodes]*embed.Etcd
-	halts [nodes]sync.Once
-	puts  atomic.Uint64
+	configs [nodes]*embed.Config
+	nodes   [nodes]*embed.Etcd
+	halts   [nodes]*sync.Once
+	puts    atomic.Uint64
 }
 
 func (e etcd) start(ctx context.Context, dir string, t timeouts) (cluster, error) {
@@ -40,22 +45,32 @@ func (e etcd) start(ctx context.Context, dir string, t timeouts) (cluster, error
 	// Nodes start one after another: each of them queries the members whose ports are open, and would
 	// wait for their responses.
 	for i := range c.nodes {
-		if c.nodes[i], err = embed.StartEtcd(e.config(i, dir, addresses, t)); err != nil {
+		c.configs[i] = e.config(i, dir, addresses, t)
+		c.halts[i] = new(sync.Once)
+		if c.nodes[i], err = embed.StartEtcd(c.configs[i]); err != nil {
 			return nil, errors.Join(fmt.Errorf("start node %d: %w", i, err), c.stop())
 		}
 	}
 	for i, node := range c.nodes {
-		select {
-		case <-node.Server.ReadyNotify():
-		case err := <-node.Err():
+		if err := waitReady(ctx, node); err != nil {
 			return nil, errors.Join(fmt.Errorf("node %d: %w", i, err), c.stop())
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("node %d is not ready: %w", i, context.Cause(ctx)), c.stop())
 		}
 	}
 	return c, nil
 }
 
+func waitReady(ctx context.Context, node *embed.Etcd) error {
+	select {
+	case <-node.Server.ReadyNotify():
+		return nil
+	case err := <-node.Err():
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("not ready: %w", context.Cause(ctx))
+	}
+}
+
+// config returns the configuration of node i of all those that have an address.
 func (etcd) config(i int, dir string, addresses []string, t timeouts) *embed.Config {
 	c := embed.NewConfig()
 	c.Name, c.Dir = fmt.Sprint(i), filepath.Join(dir, fmt.Sprint(i))
@@ -70,6 +85,7 @@ func (etcd) config(i int, dir string, addresses []string, t timeouts) *embed.Con
 	}
 	c.InitialCluster, c.InitialClusterToken = strings.Join(members, ","), dir
 	c.QuotaBackendBytes = 8 << 30 // a long run must not exceed the quota
+	c.StrictReconfigCheck = false // otherwise no learner can join in the first 5 s after a restart of a node
 	if t == shortTimeouts {
 		c.TickMs, c.ElectionMs = 20, 200
 	}
@@ -126,6 +142,103 @@ func (c *etcdCluster) stop() error {
 		}
 		return c.halt(i)
 	})
+}
+
+// grow adds keys: the snapshot of a node is a copy of its database.
+func (c *etcdCluster) grow(ctx context.Context, node int, size int64) error {
+	const part = 1 << 20
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	var failure atomic.Pointer[error]
+	for range loadClients {
+		wg.Go(func() {
+			data := newData(part)
+			for n := next.Add(1); n <= size/part && failure.Load() == nil; n = next.Add(1) {
+				_, err := c.nodes[node].Server.Put(ctx, &pb.PutRequest{Key: fmt.Appendf(nil, "large %d", n), Value: data})
+				if err != nil {
+					failure.Store(&err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// snapshot does what etcdctl snapshot save does, without a client connection.
+func (c *etcdCluster) snapshot(_ context.Context, node int) (err error) {
+	f, err := os.Create(filepath.Join(c.configs[node].Dir, "copy"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	backend := c.nodes[node].Server.Backend()
+	backend.ForceCommit()
+	s := backend.Snapshot()
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if _, err := s.WriteTo(f); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func (c *etcdCluster) restart(ctx context.Context, node int) (err error) {
+	if err := c.halt(node); err != nil {
+		return err
+	}
+	c.halts[node] = new(sync.Once)
+	if c.nodes[node], err = embed.StartEtcd(c.configs[node]); err != nil {
+		return err
+	}
+	return waitReady(ctx, c.nodes[node])
+}
+
+func (c *etcdCluster) join(ctx context.Context) (*learner, error) {
+	var addresses []string
+	for _, config := range c.configs {
+		addresses = append(addresses, config.ListenPeerUrls[0].Host)
+	}
+	own, err := freeAddresses(1)
+	if err != nil {
+		return nil, err
+	}
+	config := etcd{}.config(nodes, filepath.Dir(c.configs[0].Dir), append(addresses, own...), defaultTimeouts)
+	config.TickMs, config.ElectionMs = c.configs[0].TickMs, c.configs[0].ElectionMs
+	config.InitialClusterToken, config.ClusterState = c.configs[0].InitialClusterToken, embed.ClusterStateFlagExisting
+	leader, _ := findLeader(c, -1)
+	now := time.Now()
+	member := membership.NewMemberAsLearner("", types.URLs(config.AdvertisePeerUrls), config.InitialClusterToken, &now)
+	if _, err := c.nodes[leader].Server.AddMember(ctx, *member); err != nil {
+		return nil, err
+	}
+	node, err := embed.StartEtcd(config)
+	if err != nil {
+		return nil, err
+	}
+	return &learner{
+		func() uint64 { return uint64(node.Server.KV().Rev()) - 1 },
+		func() error {
+			node.Server.HardStop()
+			node.Close()
+			return nil
+		},
+	}, nil
+}
+
+func (c *etcdCluster) read(ctx context.Context, node int) error {
+	return c.nodes[node].Server.LinearizableReadNotify(ctx)
+}
+
+// compact removes the history of keys. Defragment makes the file of the database smaller.
+func (c *etcdCluster) compact(ctx context.Context) error {
+	server := c.nodes[0].Server
+	if _, err := server.Compact(ctx, &pb.CompactionRequest{Revision: server.KV().Rev(), Physical: true}); err != nil {
+		return err
+	}
+	return forAllNodes(func(i int) error { return c.nodes[i].Server.Defragment() })
 }
 
 // forAllNodes calls f for every node in parallel and waits for all calls.

@@ -80,6 +80,10 @@ func TestReport_PrintsMarkdown(t *testing.T) {
 			newSeries("this", "defaults", 1, 125, 125, 125), newSeries("peer", "defaults", 16, 1000),
 		},
 		FailOvers: []*failOvers{{Name: "peer", Settings: "quick", Times: []float64{200, 300, 400}}, {Name: "this", Times: []float64{150}}},
+		Operations: []*operationSeries{
+			{Operation: "restart", Columns: []string{"s", "ratio"}, Name: "peer", Settings: "tuned", Values: [][]float64{{2, 10}, {3, 30}, {4, 20}}},
+			{Operation: "restart", Columns: []string{"s", "ratio"}, Name: "other"},
+		},
 	}
 	r.Series[3].Figures[1].Failed = 2
 	var text strings.Builder
@@ -93,9 +97,12 @@ func TestReport_PrintsMarkdown(t *testing.T) {
 		"Calls that failed at 1: this with defaults, 2.",
 		"| peer | quick | 3 | 300 (250–350) | 400 | 1.00 |",
 		"| this |  | 1 | 150 (150–150) | 150 | 0.50 |",
+		"| contestant | settings | n | s | ratio |",
+		"| peer | tuned | 3 | 3 (2.5–3.5) | 20 (15–25) |",
 	} {
 		require.Contains(t, strings.Split(text.String(), "\n"), line)
 	}
+	require.NotContains(t, text.String(), "| other |")
 }
 
 // TestParseClients fails if an invalid number of clients is accepted.

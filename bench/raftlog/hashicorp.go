@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -37,6 +37,7 @@ func (h hashicorp) config(node int, t timeouts) *raft.Config {
 	if h.tuned {
 		c.MaxAppendEntries, c.BatchApplyCh = 512, true
 	}
+	c.SnapshotThreshold = math.MaxUint64 // only the benchmark requests snapshots
 	if t == shortTimeouts {
 		c.HeartbeatTimeout, c.ElectionTimeout = 200*time.Millisecond, 200*time.Millisecond
 		c.LeaderLeaseTimeout, c.CommitTimeout = 100*time.Millisecond, 20*time.Millisecond
@@ -46,64 +47,92 @@ func (h hashicorp) config(node int, t timeouts) *raft.Config {
 
 // hashicorpCluster contains the parts of its nodes. A node that failed to start is nil.
 type hashicorpCluster struct {
-	nodes  [nodes]*raft.Raft
-	counts [nodes]counter
-	closes []func() error
+	hashicorp
+	dir      string
+	timeouts timeouts
+	members  raft.Configuration
+	nodes    [nodes]*raft.Raft
+	counts   [nodes]counter
+	closes   [nodes][]func() error
 }
 
 func (h hashicorp) start(_ context.Context, dir string, t timeouts) (cluster, error) {
-	c := new(hashicorpCluster)
-	if err := c.startNodes(h, dir, t); err != nil {
+	c := &hashicorpCluster{hashicorp: h, dir: dir, timeouts: t}
+	if err := c.startNodes(); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
 	return c, nil
 }
 
-func (c *hashicorpCluster) startNodes(h hashicorp, dir string, t timeouts) error {
-	var members raft.Configuration
+func (c *hashicorpCluster) startNodes() error {
 	var transports [nodes]*raft.NetworkTransport
 	for i := range nodes {
-		transport, err := raft.NewTCPTransport("127.0.0.1:0", nil, nodes, 10*time.Second, io.Discard)
+		transport, closeTransport, err := newTransport("127.0.0.1:0")
 		if err != nil {
 			return fmt.Errorf("listen for node %d: %w", i, err)
 		}
 		transports[i] = transport
-		c.closes = append(c.closes, func() error {
-			transport.CloseStreams() // Close of the transport does not close its streams
-			return transport.Close()
-		})
-		members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(fmt.Sprint(i)), Address: transport.LocalAddr()})
+		c.closes[i] = append(c.closes[i], closeTransport)
+		c.members.Servers = append(c.members.Servers, raft.Server{ID: raft.ServerID(fmt.Sprint(i)), Address: transport.LocalAddr()})
 	}
 	for i, transport := range transports {
-		if err := c.startNode(i, h, filepath.Join(dir, fmt.Sprint(i)), t, transport, members); err != nil {
-			return fmt.Errorf("start node %d: %w", i, err)
+		if err := c.startMember(i, transport, true); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (c *hashicorpCluster) startNode(i int, h hashicorp, dir string, t timeouts, transport raft.Transport, members raft.Configuration) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
+func newTransport(addr string) (*raft.NetworkTransport, func() error, error) {
+	transport, err := raft.NewTCPTransport(addr, nil, nodes, 10*time.Second, io.Discard)
+	if err != nil {
+		return nil, nil, err
+	}
+	return transport, func() error {
+		transport.CloseStreams() // Close does not close them
+		return transport.Close()
+	}, nil
+}
+
+// startMember starts a member. found creates the cluster in its directory.
+func (c *hashicorpCluster) startMember(i int, transport raft.Transport, found bool) error {
+	node, closes, err := c.startNode(i, &c.counts[i], transport, found)
+	c.nodes[i], c.closes[i] = node, append(c.closes[i], closes...)
+	if err != nil {
+		return fmt.Errorf("start node %d: %w", i, err)
+	}
+	return nil
+}
+
+func (c *hashicorpCluster) startNode(i int, machine *counter, transport raft.Transport, found bool) (_ *raft.Raft, closes []func() error, err error) {
+	dir := filepath.Join(c.dir, fmt.Sprint(i))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, nil, err
 	}
 	meta := new(metadb.BoltMetaDB) // created here, because raft-wal does not close a store that it creates itself
 	log, err := wal.Open(dir, wal.WithLogger(hclog.NewNullLogger()), wal.WithMetaStore(meta))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	c.closes = append(c.closes, log.Close, meta.Close)
+	closes = []func() error{log.Close, meta.Close}
 	var entries raft.LogStore = log
-	if h.tuned {
+	if c.tuned {
 		if entries, err = raft.NewLogCache(1024, log); err != nil {
-			return err
+			return nil, closes, err
 		}
 	}
-	config, snapshots := h.config(i, t), raft.NewDiscardSnapshotStore()
-	if err := raft.BootstrapCluster(config, entries, log, snapshots, transport, members); err != nil {
-		return err
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 1, hclog.NewNullLogger())
+	if err != nil {
+		return nil, closes, err
 	}
-	c.nodes[i], err = raft.NewRaft(config, &c.counts[i], entries, log, snapshots, transport)
-	return err
+	config := c.config(i, c.timeouts)
+	if found {
+		if err := raft.BootstrapCluster(config, entries, log, snapshots, transport, c.members); err != nil {
+			return nil, closes, err
+		}
+	}
+	node, err := raft.NewRaft(config, machine, entries, log, snapshots, transport)
+	return node, closes, err
 }
 
 func (c *hashicorpCluster) isLeader(node int) bool { return c.nodes[node].State() == raft.Leader }
@@ -124,19 +153,88 @@ func (c *hashicorpCluster) halt(node int) error { return c.nodes[node].Shutdown(
 
 func (c *hashicorpCluster) stop() error {
 	var err error
-	for i, node := range c.nodes {
-		if node != nil {
-			err = errors.Join(err, c.halt(i))
-		}
-	}
-	for _, closePart := range c.closes {
-		err = errors.Join(err, closePart())
+	for i := range nodes {
+		err = errors.Join(err, c.stopNode(i))
 	}
 	return err
 }
 
+func (c *hashicorpCluster) stopNode(i int) error {
+	var err error
+	if c.nodes[i] != nil {
+		err = c.halt(i)
+	}
+	for _, closePart := range c.closes[i] {
+		err = errors.Join(err, closePart())
+	}
+	c.closes[i] = nil
+	return err
+}
+
+func (c *hashicorpCluster) grow(_ context.Context, node int, size int64) error {
+	c.counts[node].size.Add(uint64(size))
+	return nil
+}
+
+func (c *hashicorpCluster) snapshot(_ context.Context, node int) error {
+	return c.nodes[node].Snapshot().Error()
+}
+
+func (c *hashicorpCluster) restart(_ context.Context, node int) error {
+	if err := c.stopNode(node); err != nil {
+		return err
+	}
+	transport, closeTransport, err := newTransport(string(c.members.Servers[node].Address))
+	if err != nil {
+		return err
+	}
+	c.closes[node] = append(c.closes[node], closeTransport)
+	c.counts[node].n.Store(0)
+	return c.startMember(node, transport, false)
+}
+
+func (c *hashicorpCluster) join(context.Context) (*learner, error) {
+	transport, closeTransport, err := newTransport("127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	machine := new(counter)
+	node, closes, err := c.startNode(nodes, machine, transport, false)
+	l := &learner{machine.n.Load, func() (err error) {
+		if node != nil {
+			err = node.Shutdown().Error()
+		}
+		for _, closePart := range append(closes, closeTransport) {
+			err = errors.Join(err, closePart())
+		}
+		return err
+	}}
+	if err != nil {
+		return l, err
+	}
+	leader, _ := findLeader(c, -1)
+	return l, c.nodes[leader].AddNonvoter(raft.ServerID(fmt.Sprint(nodes)), transport.LocalAddr(), 0, patience).Error()
+}
+
+// read confirms the leadership by a round of heartbeats, for which concurrent reads wait together.
+func (c *hashicorpCluster) read(_ context.Context, node int) error {
+	r := c.nodes[node]
+	if r.State() != raft.Leader {
+		return fmt.Errorf("%w: only the leader can read", errors.ErrUnsupported)
+	}
+	index := r.CommitIndex()
+	if err := r.VerifyLeader().Error(); err != nil || r.AppliedIndex() >= index {
+		return err
+	}
+	return r.Barrier(0).Error()
+}
+
+func (c *hashicorpCluster) compact(ctx context.Context) error {
+	return forAllNodes(func(i int) error { return c.snapshot(ctx, i) })
+}
+
 // counter is a state machine that counts the updates.
-type counter struct{ n atomic.Uint64 }
+type counter struct{ counted }
 
 func (c *counter) Apply(*raft.Log) any { return c.n.Add(1) }
 
@@ -151,7 +249,20 @@ func (c *counter) ApplyBatch(logs []*raft.Log) []any {
 	return results
 }
 
-func (c *counter) Snapshot() (raft.FSMSnapshot, error) { return c, nil }
-func (c *counter) Restore(from io.ReadCloser) error    { return from.Close() }
-func (c *counter) Persist(to raft.SnapshotSink) error  { return to.Close() }
-func (c *counter) Release()                            {}
+func (c *counter) Snapshot() (raft.FSMSnapshot, error) { return persisted{c.capture()}, nil }
+
+func (c *counter) Restore(from io.ReadCloser) error {
+	return errors.Join(c.restore(from), from.Close())
+}
+
+// persisted is the snapshot of a counter.
+type persisted struct{ captured }
+
+func (p persisted) Persist(to raft.SnapshotSink) error {
+	if _, err := p.WriteTo(to); err != nil {
+		return errors.Join(err, to.Cancel())
+	}
+	return to.Close()
+}
+
+func (persisted) Release() {}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
@@ -16,9 +16,12 @@ import (
 )
 
 // library is adapters/raftlog. Every update has a different request ID, by which the log detects
-// duplicates; the other libraries do not do this. Without secret, connections are not encrypted, as in
-// the other libraries. With secret they use TLS 1.3 and a secret, as production systems do.
-type library struct{ secret bool }
+// duplicates; the other libraries do not do this. Without secret, connections are not encrypted, as
+// in the other libraries. With secret they use TLS 1.3 and a secret, as in production.
+type library struct {
+	secret bool
+	window time.Duration // 0 is the default
+}
 
 const libraryName = "adapters/raftlog"
 
@@ -28,43 +31,52 @@ func (l library) settings() string {
 	if l.secret {
 		return "TLS 1.3 and a secret"
 	}
+	if l.window > 0 {
+		return fmt.Sprintf("plain TCP, a window of %v", l.window)
+	}
 	return "plain TCP"
 }
 
 type libraryCluster struct {
+	library
+	dir      string
+	timeouts timeouts
+	peers    []api.Peer
 	nodes    [nodes]*raftlog.Node
 	networks [nodes]*network
 	counts   [nodes]updates
 }
 
 func (l library) start(_ context.Context, dir string, t timeouts) (cluster, error) {
-	c := new(libraryCluster)
-	var peers []api.Peer
+	c := &libraryCluster{library: l, dir: dir, timeouts: t}
 	for i := range nodes {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		var err error
+		if c.networks[i], err = listen("127.0.0.1:0"); err != nil {
 			return nil, errors.Join(err, c.stop())
 		}
-		c.networks[i] = &network{Listener: listener, conns: map[net.Conn]struct{}{}}
-		peers = append(peers, api.Peer{ID: fmt.Sprint(i), Addr: listener.Addr().String()})
+		c.peers = append(c.peers, api.Peer{ID: fmt.Sprint(i), Addr: c.networks[i].Addr().String()})
 	}
-	for i, p := range peers {
-		cfg := raftlog.Config{
-			Cluster: "bench", ID: p.ID, Addr: p.Addr, Peers: peers, Dir: filepath.Join(dir, p.ID), StateMachine: &c.counts[i],
-			Insecure: !l.secret, Listener: c.networks[i], Dial: c.networks[i].dial,
-		}
-		if l.secret {
-			cfg.Secret = []byte("at least sixteen bytes")
-		}
-		if t == shortTimeouts {
-			cfg.ElectionTimeout, cfg.Heartbeat = 200*time.Millisecond, 70*time.Millisecond
-		}
+	for i, p := range c.peers {
 		var err error
-		if c.nodes[i], err = raftlog.Open(cfg); err != nil {
+		if c.nodes[i], err = c.open(p, c.networks[i], &c.counts[i]); err != nil {
 			return nil, errors.Join(err, c.stop())
 		}
 	}
 	return c, nil
+}
+
+func (c *libraryCluster) open(p api.Peer, n *network, machine *updates) (*raftlog.Node, error) {
+	cfg := raftlog.Config{
+		Cluster: "bench", ID: p.ID, Addr: p.Addr, Peers: c.peers, Dir: filepath.Join(c.dir, p.ID), StateMachine: machine,
+		Insecure: !c.secret, Listener: n, Dial: n.dial, Window: c.window,
+	}
+	if c.secret {
+		cfg.Secret = []byte("at least sixteen bytes")
+	}
+	if c.timeouts == shortTimeouts {
+		cfg.ElectionTimeout, cfg.Heartbeat = 200*time.Millisecond, 70*time.Millisecond
+	}
+	return raftlog.Open(cfg)
 }
 
 func (c *libraryCluster) isLeader(node int) bool { return c.nodes[node].Info().Role == "leader" }
@@ -93,6 +105,68 @@ func (c *libraryCluster) stop() error {
 		}
 	}
 	return err
+}
+
+func (c *libraryCluster) grow(_ context.Context, node int, size int64) error {
+	c.counts[node].size.Add(uint64(size))
+	return nil
+}
+
+func (c *libraryCluster) snapshot(ctx context.Context, node int) error {
+	_, err := c.nodes[node].Compact(ctx)
+	return err
+}
+
+func (c *libraryCluster) restart(_ context.Context, node int) error {
+	if err := c.halt(node); err != nil {
+		return err
+	}
+	p := c.peers[node]
+	n, err := listen(p.Addr)
+	if err != nil {
+		return err
+	}
+	c.counts[node].n.Store(0)
+	c.networks[node] = n
+	c.nodes[node], err = c.open(p, n, &c.counts[node])
+	return err
+}
+
+func (c *libraryCluster) join(context.Context) (*learner, error) {
+	n, err := listen("127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	machine := new(updates)
+	node, err := c.open(api.Peer{ID: "learner", Addr: n.Addr().String()}, n, machine)
+	if err != nil {
+		return nil, err
+	}
+	return &learner{machine.n.Load, node.Close}, nil
+}
+
+func (c *libraryCluster) read(ctx context.Context, node int) error { return c.nodes[node].Sync(ctx) }
+
+func (c *libraryCluster) compact(ctx context.Context) error {
+	return forAllNodes(func(i int) error {
+		if err := c.snapshot(ctx, i); err != nil {
+			return err
+		}
+		var err error
+		for _, name := range c.nodes[i].PrunableFiles() {
+			err = errors.Join(err, os.Remove(filepath.Join(c.dir, c.peers[i].ID, name)))
+		}
+		return err
+	})
+}
+
+// listen returns the network of a node.
+func listen(addr string) (*network, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &network{Listener: l, conns: map[net.Conn]struct{}{}}, nil
 }
 
 // network is the listener and the connections of a node, which can be disconnected.
@@ -146,7 +220,7 @@ func (n *network) disconnect() {
 }
 
 // updates is a state machine that counts the updates.
-type updates struct{ n atomic.Uint64 }
+type updates struct{ counted }
 
 func (*updates) LastApplied() (uint64, error) { return 0, nil }
 
@@ -155,6 +229,5 @@ func (u *updates) Apply(entries []api.Entry, _ uint64) error {
 	return nil
 }
 
-func (u *updates) Snapshot() (io.WriterTo, error) { return u, nil }
-func (*updates) WriteTo(io.Writer) (int64, error) { return 0, nil }
-func (*updates) Restore(uint64, io.Reader) error  { return nil }
+func (u *updates) Snapshot() (io.WriterTo, error)      { return u.capture(), nil }
+func (u *updates) Restore(_ uint64, r io.Reader) error { return u.restore(r) }

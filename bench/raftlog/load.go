@@ -143,9 +143,11 @@ func runClient(ctx context.Context, c cluster, w *window) {
 	}
 }
 
-// newUpdate returns random data, which cannot be compressed.
-func newUpdate() []byte {
-	data := make([]byte, updateSize)
+func newUpdate() []byte { return newData(updateSize) }
+
+// newData returns random data, which cannot be compressed.
+func newData(size int) []byte {
+	data := make([]byte, size)
 	for i := range data {
 		data[i] = byte(rand.Uint32())
 	}

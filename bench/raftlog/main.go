@@ -16,27 +16,32 @@ import (
 
 // settings are the values of the flags, and those that only tests change.
 type settings struct {
-	rounds    int
-	period    benchmark.Period
-	clients   []int
-	failOvers int
-	only      *regexp.Regexp
-	dir       string
-	seed      uint64
-	json      string
-	limit     time.Duration
+	rounds     int
+	period     benchmark.Period
+	clients    []int
+	failOvers  int
+	operations int
+	size       int64 // bytes
+	only       *regexp.Regexp
+	dir        string
+	seed       uint64
+	json       string
+	limit      time.Duration
 
-	timeouts timeouts      // the timeouts of the clusters whose throughput is measured
-	syncs    int           // the number of syncs that measure the disk
-	pause    time.Duration // the pause between cells, in which pending writes reach the disk
+	timeouts timeouts      // of the clusters whose throughput is measured
+	syncs    int           // number of syncs that measure the disk
+	pause    time.Duration // between cells, so that pending writes reach the disk
+	window   time.Duration // before a compaction, so that the log forgets IDs
 }
 
 func parseFlags() (settings, error) {
-	s := settings{syncs: 500, pause: 250 * time.Millisecond}
+	s := settings{syncs: 500, pause: 250 * time.Millisecond, window: shortWindow + 2*time.Second}
 	flag.IntVar(&s.rounds, "rounds", 5, "`number` of rounds of every cell")
 	seconds := flag.Float64("seconds", 5, "`seconds` in which a cell is measured, after a warm-up of a quarter of that")
 	clients := flag.String("clients", "1,16,256", "`numbers` of concurrent clients")
 	flag.IntVar(&s.failOvers, "failovers", 15, "`number` of fail-overs of each library")
+	flag.IntVar(&s.operations, "operations", 0, "`number` of rounds of snapshots, restarts, learners, reads and compactions")
+	flag.Int64Var(&s.size, "size", 1<<30, "`bytes` of the state and of the log in these")
 	only := flag.String("only", "", "measure only cells whose name matches this `pattern`, such as \"etcd.*, 16 clients\" or fail-over")
 	flag.StringVar(&s.dir, "dir", os.TempDir(), "`directory` on a real disk, for the files of the nodes")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "`seed` of the order of cells")
@@ -46,8 +51,8 @@ func parseFlags() (settings, error) {
 	if flag.NArg() > 0 {
 		return s, fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
-	if s.rounds < 1 || *seconds <= 0 || s.failOvers < 0 {
-		return s, errors.New("-rounds must be 1 or more, -seconds more than 0, and -failovers 0 or more")
+	if s.rounds < 0 || *seconds <= 0 || s.failOvers < 0 || s.operations < 0 || s.size < 1<<20 {
+		return s, errors.New("-rounds must be 0 or more, -seconds more than 0, -failovers and -operations 0 or more, and -size 1 MiB or more")
 	}
 	s.period.Length = time.Duration(*seconds * float64(time.Second))
 	s.period.Warmup = s.period.Length / 4

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,7 +43,7 @@ func TestRunBenchmark_MeasuresEveryContestant(t *testing.T) {
 		require.Positive(t, f.P50, line.Name)
 		require.GreaterOrEqual(t, f.P99, f.P50, line.Name)
 	}
-	require.Len(t, r.FailOvers, 3, "one line for each library")
+	require.Len(t, r.FailOvers, 4, "one line for each library")
 	for _, line := range r.FailOvers {
 		require.Greater(t, line.Times[0], 50.0, "%s: the leader must not transfer leadership", line.Name)
 	}
@@ -55,6 +58,86 @@ func TestRunBenchmark_MeasuresEveryContestant(t *testing.T) {
 	var decoded report
 	require.NoError(t, json.Unmarshal(text, &decoded))
 	require.Equal(t, r, &decoded)
+}
+
+// TestRunBenchmark_MeasuresOperations fails if an operation of a library fails or does not measure what
+// its columns name, or if an unsupported one is printed.
+func TestRunBenchmark_MeasuresOperations(t *testing.T) {
+	s := shortSettings(t, ", (snapshot|large log|reads.*|space)$")
+	s.failOvers, s.operations, s.size = 0, 1, 1<<20
+	r, err := runBenchmark(t.Context(), s, nil)
+	require.NoError(t, err)
+	require.Len(t, r.Operations, 5*len(operableContestants()))
+	for _, line := range r.Operations {
+		if line.Name == hashicorpName && line.Operation == "reads at a follower" {
+			require.Empty(t, line.Values)
+			continue
+		}
+		require.Len(t, line.Values, 1, line)
+		require.Len(t, line.Values[0], len(line.Columns), line)
+		for i, value := range line.Values[0] {
+			if line.Operation != "space" { // a heap and files can become smaller
+				require.Positive(t, value, "%s: %s, %s", line.Name, line.Operation, line.Columns[i])
+			}
+		}
+	}
+	left, err := os.ReadDir(s.dir)
+	require.NoError(t, err)
+	require.Empty(t, left, "directories must be removed")
+}
+
+// TestPercentile_SelectsOverlapping fails if the latencies of updates that ended before, or began after
+// a time count for it, or if one that overlaps with it does not.
+func TestPercentile_SelectsOverlapping(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	spans := []span{{at(0), at(90)}, {at(90), at(110)}, {at(195), at(235)}, {at(200), at(500)}}
+	require.InDelta(t, 39.8, percentile(spans, at(100), at(200)), 1e-9, "updates of 20 and 40 ms overlap")
+}
+
+// TestRunUntil_RepeatsFailedUpdates fails if the time of a failed proposal does not count, or if clients
+// continue after the end.
+func TestRunUntil_RepeatsFailedUpdates(t *testing.T) {
+	c := &failing{forgetful: forgetful{keeps: true, leader: true}}
+	var n atomic.Int64
+	require.NoError(t, runUntil(t.Context(), c, 1, 1, func() bool { return n.Load() == 2 }, func(from, to time.Time) {
+		n.Add(1)
+		require.GreaterOrEqual(t, to.Sub(from), time.Millisecond)
+	}))
+	require.EqualValues(t, 2, n.Load())
+	require.EqualValues(t, 5, c.calls.Load(), "one to find the leader, and two for each update")
+}
+
+// failing is a cluster in which every second proposal fails.
+type failing struct {
+	forgetful
+	calls atomic.Int64
+}
+
+func (f *failing) propose(context.Context, int, []byte) error {
+	if f.calls.Add(1)%2 == 0 {
+		return errors.New("no leader")
+	}
+	return nil
+}
+
+// TestCounted_RestoresWhatItCaptured fails if a snapshot does not have the requested size, or if the number
+// of updates changes.
+func TestCounted_RestoresWhatItCaptured(t *testing.T) {
+	var c, restored counted
+	c.n.Store(7)
+	c.size.Store(3<<20 + 5)
+	captured := c.capture()
+	c.n.Store(8)
+	var b bytes.Buffer
+	n, err := captured.WriteTo(&b)
+	require.NoError(t, err)
+	require.EqualValues(t, 8+3<<20+5, n)
+	require.EqualValues(t, n, b.Len())
+	require.NoError(t, restored.restore(&b))
+	require.EqualValues(t, 7, restored.n.Load())
+	require.EqualValues(t, 3<<20+5, restored.size.Load())
+	require.NoError(t, restored.restore(&b), "the snapshot of a new cluster has no data")
+	require.Zero(t, restored.n.Load())
 }
 
 // forgetful is a contestant and its cluster. The cluster acknowledges all updates. Node 2 does not

@@ -11,11 +11,12 @@ import (
 
 // report is the result of a run. Its JSON contains every value.
 type report struct {
-	Environment environment  `json:"environment"`
-	Seed        uint64       `json:"seed"`
-	Seconds     float64      `json:"seconds"`
-	Series      []*series    `json:"series"`
-	FailOvers   []*failOvers `json:"fail_overs,omitempty"`
+	Environment environment        `json:"environment"`
+	Seed        uint64             `json:"seed"`
+	Seconds     float64            `json:"seconds"`
+	Series      []*series          `json:"series"`
+	FailOvers   []*failOvers       `json:"fail_overs,omitempty"`
+	Operations  []*operationSeries `json:"operations,omitempty"`
 }
 
 // print writes the report as Markdown.
@@ -25,6 +26,7 @@ func (r *report) print(w io.Writer, isPeer func(name string) bool) {
 	r.printRates(w, isPeer)
 	r.printCosts(w)
 	r.printFailOvers(w, isPeer)
+	r.printOperations(w)
 }
 
 func (r *report) printRates(w io.Writer, isPeer func(name string) bool) {
@@ -123,7 +125,31 @@ func (r *report) printFailOvers(w io.Writer, isPeer func(name string) bool) {
 	}
 }
 
-// clientNumbers returns the numbers of clients in the order of the flag -clients.
+// printOperations prints a table for each operation.
+func (r *report) printOperations(w io.Writer) {
+	operation := ""
+	for _, s := range r.Operations {
+		if len(s.Values) == 0 {
+			continue // the library does not support it
+		}
+		if s.Operation != operation {
+			operation = s.Operation
+			fmt.Fprintf(w, "\nOperation: %s. Medians and quartiles.\n\n| contestant | settings | n | %s |\n| --- | --- |%s\n",
+				operation, strings.Join(s.Columns, " | "), strings.Repeat(" ---: |", 1+len(s.Columns)))
+		}
+		fmt.Fprintf(w, "| %s | %s | %d |", s.Name, s.Settings, len(s.Values))
+		for i := range s.Columns {
+			var values []float64
+			for _, row := range s.Values {
+				values = append(values, row[i])
+			}
+			fmt.Fprintf(w, " %s |", benchmark.Spread("%.4g", values))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// clientNumbers returns the numbers of clients in the order of the flag.
 func (r *report) clientNumbers() []int {
 	var numbers []int
 	for _, s := range r.Series {

@@ -21,7 +21,7 @@ type entrant interface {
 
 // isPeer reports whether name is that of another library with which this library is compared.
 func isPeer(name string) bool {
-	return name != baselineName && name != boundName && name != libraryName
+	return name == hashicorpName || name == etcdName
 }
 
 // cell is a measurement that is repeated in every round.
@@ -48,12 +48,18 @@ func runBenchmark(ctx context.Context, s settings, contestants []contestant) (*r
 	if err := s.measureRounds(ctx, s.failOverCells(r, contestants, random), s.failOvers, random); err != nil {
 		return nil, err
 	}
+	if err := s.measureRounds(ctx, s.operationCells(r, operableContestants()), s.operations, random); err != nil {
+		return nil, err
+	}
 	r.Environment.Machine.LoadAfter = benchmark.Load()
 	return r, nil
 }
 
 // throughputCells returns the cells that count updates. It adds their series to r.
 func (s settings) throughputCells(r *report, contestants []contestant) []cell {
+	if s.rounds == 0 {
+		return nil
+	}
 	entrants := []entrant{baseline{}, bound{}}
 	for _, c := range contestants {
 		entrants = append(entrants, throughput{c, s.timeouts})

@@ -141,9 +141,10 @@ const (
 	maxKeptData       = 1 << 10 // bytes of an entry whose memory the next batch uses again
 	maxWritesInFlight = 2       // Writes of the leader's own entries
 
-	// maxInflightBytes is the size of the entries from which the leader sends no more to a peer before
-	// that peer has stored some. This limits what a peer with a stalled disk has to write.
-	maxInflightBytes = 64 << 20
+	// maxInflightBytes is the size of the entries from which the leader sends no more to a peer
+	// before that peer has stored some. So it limits what a peer with a stalled disk has to write, and
+	// how long the engine reads entries for a peer that is behind, during which it does nothing else.
+	maxInflightBytes = 4 << 20
 )
 
 // New returns a peer with the data on its disk.

@@ -66,10 +66,32 @@ func createTemp(fsys disk.FS, dir string) (string, disk.File, error) {
 	for n := 1; ; n++ {
 		name := path.Join(dir, fmt.Sprint(tempPrefix, n))
 		f, err := fsys.Create(name)
+		if err == nil {
+			f = &steadyFile{File: f}
+		}
 		if !errors.Is(err, fs.ErrExist) {
 			return name, f, err
 		}
 	}
+}
+
+// syncInterval is the number of bytes after which a file is synced while it is written. Otherwise the
+// system collects writes, and a sync of the log waits until gigabytes of a snapshot are on the disk.
+const syncInterval = 1 << 20
+
+// steadyFile is a file that is synced after every syncInterval bytes.
+type steadyFile struct {
+	disk.File
+	unsynced int
+}
+
+func (f *steadyFile) WriteAt(p []byte, offset int64) (int, error) {
+	n, err := f.File.WriteAt(p, offset)
+	if f.unsynced += n; err == nil && f.unsynced >= syncInterval {
+		f.unsynced = 0
+		err = f.Sync()
+	}
+	return n, err
 }
 
 // isTemp reports whether createTemp creates files with that name.

@@ -1,10 +1,14 @@
 package snapshot
 
 import (
+	"bytes"
+	"errors"
 	"io/fs"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
 func TestWriter_RejectsTablesAfterData(t *testing.T) {
@@ -41,4 +45,56 @@ func TestWriter_FailsAfterCommitAndAbort(t *testing.T) {
 	w.Abort()
 	require.ErrorIs(t, w.Commit(), fs.ErrClosed)
 	require.Equal(t, []string{"snap"}, listNames(t, d))
+}
+
+// countingDisk counts the bytes that were written to the files and are not synced.
+type countingDisk struct {
+	disk.FS
+	unsynced, most int
+	failure        error // is returned by Sync
+}
+
+func (d *countingDisk) Create(name string) (disk.File, error) {
+	f, err := d.FS.Create(name)
+	return countingFile{f, d}, err
+}
+
+type countingFile struct {
+	disk.File
+	disk *countingDisk
+}
+
+func (f countingFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.disk.unsynced += len(p)
+	f.disk.most = max(f.disk.most, f.disk.unsynced)
+	return f.File.WriteAt(p, offset)
+}
+
+func (f countingFile) Sync() error {
+	f.disk.unsynced = 0
+	return errors.Join(f.disk.failure, f.File.Sync())
+}
+
+// TestWriter_SyncsWhileItWrites fails if the system can collect a whole snapshot in memory, for which
+// syncs of the log would wait, while it is written or received, or if the error of such a sync is ignored.
+func TestWriter_SyncsWhileItWrites(t *testing.T) {
+	const most = syncInterval + 4*maxChunk
+	d := &countingDisk{FS: newDisk(t, 0)}
+	require.NoError(t, writeSnapshot(d, 1, 2*syncInterval))
+	require.Greater(t, d.most, maxChunk)
+	require.LessOrEqual(t, d.most, most)
+
+	received := &countingDisk{FS: newDisk(t, 0)}
+	r, err := Install(received, testDir, bytes.NewReader(encodedSnapshot(t, 1, 2*syncInterval)))
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	require.Greater(t, received.most, maxChunk)
+	require.LessOrEqual(t, received.most, most)
+
+	d.failure = errors.New("broken disk")
+	w, err := Create(d, testDir, metaOf(2))
+	require.NoError(t, err)
+	_, err = w.Data().Write(make([]byte, 2*syncInterval))
+	require.ErrorIs(t, err, d.failure)
+	w.Abort()
 }
