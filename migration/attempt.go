@@ -51,7 +51,8 @@ type attempt struct {
 // run receives the statuses of both candidates until a leadership is lost, or the candidacy is over. It
 // returns the reason.
 func (a *attempt) run(ctx context.Context) (reason error, over bool) {
-	a.old.start()
+	a.start(a.old)
+	listening := a.listening
 	for {
 		select {
 		case <-ctx.Done():
@@ -66,6 +67,10 @@ func (a *attempt) run(ctx context.Context) (reason error, over bool) {
 			return a.new.describe(a.new.status.Leadership.Err()), false
 		case <-a.joinTimeout():
 			return errNotJoined, false
+		case <-listening:
+			listening = nil
+			a.old.listen()
+			a.new.listen()
 		case <-a.old.requests():
 			a.old.requested = nil
 			a.request()
@@ -80,6 +85,16 @@ func (a *attempt) run(ctx context.Context) (reason error, over bool) {
 			return reason, over
 		}
 	}
+}
+
+// start starts the candidacy of one side. It listens to requests from the beginning if the program already does.
+func (a *attempt) start(s *side) {
+	select {
+	case <-a.listening:
+		s.listen()
+	default:
+	}
+	s.start()
 }
 
 // receive stores a status of one side; open is false if its channel is closed. It returns the reason if the
@@ -164,7 +179,7 @@ func (a *attempt) joinNew(ctx context.Context) (reason error, over bool) {
 		a.new = s
 		a.set(a.old, s)
 		if reason == nil {
-			s.start()
+			a.start(s)
 		}
 	}
 	return reason, over

@@ -27,6 +27,8 @@ type Candidate struct {
 	candidacy                candidacy.Candidacy
 	requested                chan struct{} // closed when the candidate is requested to resign
 	request                  func()        // closes requested in its first call
+	listening                chan struct{} // closed by listen, when ResignRequested is called
+	listen                   func()
 
 	mu       sync.Mutex
 	old, new *side // the newest sides; new is nil before it is created
@@ -62,11 +64,12 @@ func NewCandidate(ctx context.Context, oldElection, newElection NewCandidateFunc
 	if err != nil {
 		return nil, err
 	}
-	requested := make(chan struct{})
+	requested, listening := make(chan struct{}), make(chan struct{})
 	return &Candidate{
 		oldElection: oldElection, newElection: newElection, options: o,
 		candidacy: candidacy.New(context.Background(), o.log),
-		requested: requested, request: sync.OnceFunc(func() { close(requested) }), old: old,
+		requested: requested, request: sync.OnceFunc(func() { close(requested) }),
+		listening: listening, listen: sync.OnceFunc(func() { close(listening) }), old: old,
 	}, nil
 }
 
@@ -85,8 +88,13 @@ func (c *Candidate) Current() leaderelection.Status { return c.candidacy.Current
 func (c *Candidate) Events() <-chan event.Event { return c.candidacy.Events() }
 
 // ResignRequested returns a channel that is closed when the candidate is requested to resign in one of the
-// two elections. Candidates without a method ResignRequested do not receive requests.
-func (c *Candidate) ResignRequested() <-chan struct{} { return c.requested }
+// two elections. The program should then end its work and call Resign. Candidates without a method ResignRequested
+// do not receive requests. The methods of the others are called only after the first call, because some backends
+// wait for a program that listens, and end the leadership of one that does not.
+func (c *Candidate) ResignRequested() <-chan struct{} {
+	c.listen()
+	return c.requested
+}
 
 // Leaderships returns the leaderships in the two elections of which l consists, or nil if l does not have the
 // token of the newest leadership of this candidate. A program that fences its writes registers both tokens during the

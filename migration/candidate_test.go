@@ -26,7 +26,8 @@ import (
 type scripted struct {
 	candidacy.Candidacy
 	requested chan struct{}
-	resigned  time.Time // when Resign was called first
+	listened  atomic.Bool // whether ResignRequested was called
+	resigned  time.Time   // when Resign was called first
 	closed    bool
 	endErr    error
 	resignErr error // the error that Resign returns
@@ -56,7 +57,10 @@ func (s *scripted) EndElection() error {
 	return s.End("end", func() error { return s.endErr })
 }
 
-func (s *scripted) ResignRequested() <-chan struct{} { return s.requested }
+func (s *scripted) ResignRequested() <-chan struct{} {
+	s.listened.Store(true)
+	return s.requested
+}
 
 // closing is a scripted candidate with a method Close.
 type closing struct{ *scripted }
@@ -266,7 +270,8 @@ func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 }
 
 // TestCandidate_ResignRequested fails if a request to resign in one of the elections does not close the
-// channel of ResignRequested.
+// channel of ResignRequested, or if the candidate listens to requests in an election before the program
+// does, or does not listen afterwards.
 func TestCandidate_ResignRequested(t *testing.T) {
 	for name, request := range map[string]func(*pair){
 		"old":  func(p *pair) { close(p.olds[0].requested) },
@@ -276,9 +281,18 @@ func TestCandidate_ResignRequested(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runPair(t, func(p *pair) {
 				p.leadBoth()
+				require.False(p, p.olds[0].listened.Load() || p.news[0].listened.Load())
 				request(p)
 				<-p.ResignRequested()
 				require.Equal(p, leaderelection.Leader, p.Current().Role)
+				synctest.Wait()
+				require.True(p, p.olds[0].listened.Load() && p.news[0].listened.Load())
+				p.olds[0].Revoke(errors.New("lost"))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				p.leadBoth()
+				require.Len(p, p.olds, 2)
+				require.True(p, p.olds[1].listened.Load() && p.news[1].listened.Load())
 			})
 		})
 	}

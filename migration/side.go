@@ -29,7 +29,7 @@ type side struct {
 
 	started   bool            // start was called
 	result    chan error      // receives the result of ElectLeader
-	requested <-chan struct{} // closed when the candidate is requested to resign; nil if it cannot be
+	requested <-chan struct{} // closed when the candidate is requested to resign; nil before listen, or if it cannot be
 	err       error           // the result of ElectLeader, nil after a resignation; set by leave
 
 	status leaderelection.Status
@@ -79,9 +79,6 @@ func newSide(ctx context.Context, name string, create NewCandidateFunc) (*side, 
 // start starts the candidacy.
 func (s *side) start() {
 	s.started = true
-	if c, ok := s.candidate.(interface{ ResignRequested() <-chan struct{} }); ok {
-		s.requested = c.ResignRequested()
-	}
 	go func() { s.result <- s.candidate.ElectLeader() }()
 }
 
@@ -146,6 +143,16 @@ func (s *side) describe(err error) error {
 
 // The following methods accept a nil side. The side of the new election is nil until the candidate leads the
 // old one.
+
+// listen makes requests return a channel if the candidate can be requested to resign.
+func (s *side) listen() {
+	if s == nil {
+		return
+	}
+	if c, ok := s.candidate.(interface{ ResignRequested() <-chan struct{} }); ok {
+		s.requested = c.ResignRequested()
+	}
+}
 
 // statuses returns the channel of statuses of the candidate, or nil.
 func (s *side) statuses() <-chan leaderelection.Status {

@@ -19,9 +19,10 @@ var ErrNotTransferred = leaderelection.ErrNotTransferred
 // themselves. If there is no leader, the record is reserved in the same way. Anyone may call
 // Transfer, also the candidate itself, with its [Election.ID].
 //
-// Transfer blocks until the outcome is known. If ctx is done first, Transfer withdraws the request,
-// which takes at most two seconds, and returns the cause of ctx. Options that concern only candidates
-// have no effect; [WithHeartbeat] should be that of the candidates.
+// Transfer blocks until the outcome is known, and tries again after errors of the store that pass. If ctx is done
+// first, Transfer withdraws the request, which takes at most two seconds, and returns the cause of ctx. A program that
+// has learned of the request from ResignRequested ends its work and resigns nevertheless, and then any candidate leads.
+// Options that concern only candidates have no effect; [WithHeartbeat] should be that of the candidates.
 //
 // Other errors: [ErrNotTransferred] if the candidate has not claimed the record within the election
 // timeout, because it does not exist or cannot reach the store, if another request has replaced this

@@ -26,7 +26,8 @@ last, and join again behind it. One that does not listen to requests is waited f
 
 Exit codes: 0 the candidate leads; 1 the backend does not answer; 2 wrong usage, or the backend does not
 support transfers; 4 the backend refuses access; 5 the candidate did not take over, for example because
-it does not exist, or there is no election; 6 it does not lead within --timeout. Then the request is withdrawn.`,
+it does not exist, or there is no election; 6 it does not lead within --timeout. Then the request is withdrawn,
+but a candidate that has received it continues to stop.`,
 		Example: `  elector transfer --store postgres://elector@db1/jobs --election /jobs/report --to web-2
   elector transfer --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --to web-2 --timeout 10s`,
 		Args: noArguments,

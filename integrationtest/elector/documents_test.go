@@ -87,6 +87,7 @@ var examples = map[string]example{
 	"elector run --config postgres.yaml -- report --serve":                           {testedBy: "TestAlso_File"},
 	"elector run --config postgres.yaml --also redis.yaml -- report --serve":         {testedBy: "TestAlso_File"},
 	"elector run --config redis.yaml -- report --serve":                              {testedBy: "TestAlso_File"},
+	"kubectl apply --dry-run=server --validate=strict -k DIRECTORY":                  {testedBy: "TestManifests_Accepted"},
 	"kubectl rollout status deployment/report":                                       {notRun: needsCluster},
 	"kubectl wait --for=delete pod --selector='app=report,version!=2' --timeout=10m": {notRun: needsCluster},
 

@@ -113,9 +113,10 @@ func (d *Double) enter(ctx context.Context) (*Round, error) {
 	return recipe.AcrossSessions(ctx, isLost, func() (*Round, error) { return d.join(ctx, sub) })
 }
 
-// isLost reports whether err means that the znode of a participant does not exist any more.
+// isLost reports whether err means that the znode of a participant does not exist any more. zk.ErrNoNode means that the
+// znode of the barrier does not exist, and so has no children.
 func isLost(err error) bool {
-	return errors.Is(err, connection.ErrSessionExpired) || errors.Is(err, connection.ErrLeaseExpired) || errors.Is(err, connection.ErrDeleted)
+	return errors.Is(err, zk.ErrNoNode) || errors.Is(err, connection.ErrSessionExpired) || errors.Is(err, connection.ErrLeaseExpired) || errors.Is(err, connection.ErrDeleted)
 }
 
 // join creates a znode, and blocks until a round with it begins. If isLost is true for the error, the znode
@@ -137,7 +138,7 @@ func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round
 		return &Round{d, number, node}, nil
 	}
 	removing, cancel := ctx, func() {}
-	if !isLost(err) {
+	if ctx.Err() != nil || !isLost(err) {
 		removing, cancel = context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
 	}
 	defer cancel()

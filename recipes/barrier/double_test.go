@@ -549,11 +549,16 @@ func TestDouble_ContextOfLostHold(t *testing.T) {
 }
 
 // TestDouble_NodeIsDeleted fails if Enter ends because the znode of the barrier was deleted together with that of the
-// participant, as by the loss of the servers' data.
+// participant, as by the loss of the servers' data, also while the participant is disconnected.
 func TestDouble_NodeIsDeleted(t *testing.T) {
+	t.Run("connected", func(t *testing.T) { testNodeIsDeleted(t, false) })
+	t.Run("disconnected", func(t *testing.T) { testNodeIsDeleted(t, true) })
+}
+
+func testNodeIsDeleted(t *testing.T, disconnected bool) {
 	bubble.Run(t, func(w *bubble.Test) {
-		enter := func() <-chan error {
-			d := newDouble(w, w.Connect(), 2)
+		enter := func(conn *zk.Conn) <-chan error {
+			d := newDouble(w, conn, 2)
 			return bubble.Async(func() error {
 				r, err := d.Enter(w.Context())
 				if err == nil {
@@ -562,15 +567,19 @@ func TestDouble_NodeIsDeleted(t *testing.T) {
 				return err
 			})
 		}
-		first, operator := enter(), w.Connect()
+		conn, operator := w.Connect(), w.Connect()
+		first := enter(conn)
 		bubble.Advance(time.Second)
 		names, _, err := operator.Children(node)
 		require.NoError(w, err)
 		require.Len(w, names, 1)
+		if disconnected {
+			require.Equal(w, 1, w.Server.DropConnections(conn.SessionID()))
+		}
 		_, err = operator.Multi(&zk.DeleteRequest{Path: node + "/" + names[0], Version: -1}, &zk.DeleteRequest{Path: node, Version: -1})
 		require.NoError(w, err)
 		bubble.Advance(time.Second)
-		second := enter()
+		second := enter(w.Connect())
 		require.NoError(w, <-first)
 		require.NoError(w, <-second)
 	})

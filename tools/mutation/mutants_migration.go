@@ -44,6 +44,14 @@ var migrationMutants = []mutant{
 		tests: "./migration -run ^TestCandidate_LosesEitherLeadership$",
 	},
 	{
+		name: "migration/listens", breaks: "a backend waits for the resignation of a program that does not listen to requests",
+		file: "migration/attempt.go",
+		edits: []edit{
+			{"	default:\n	}\n	s.start()", "	default:\n		s.listen()\n	}\n	s.start()"},
+		},
+		tests: "./migration -run ^TestCandidate_ResignRequested$",
+	},
+	{
 		name: "migration/grace", breaks: "the other leadership is resigned at once",
 		file: "migration/attempt.go",
 		edits: []edit{

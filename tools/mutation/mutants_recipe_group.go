@@ -35,10 +35,18 @@ var groupMutants = []mutant{
 		tests: "./recipes/barrier -run ^TestDouble_OrderOfArrival$",
 	},
 	{
+		name: "recipe/barrier-deleted", breaks: "a participant does not enter again after the znode of the barrier was deleted",
+		file: "recipes/barrier/double.go",
+		edits: []edit{
+			{"return errors.Is(err, zk.ErrNoNode) || ", "return "},
+		},
+		tests: "./recipes/barrier -run ^TestDouble_NodeIsDeleted$",
+	},
+	{
 		name: "recipe/barrier-twice", breaks: "a participant whose lease has expired counts twice",
 		file: "recipes/barrier/double.go",
 		edits: []edit{
-			{"if !isLost(err) {\n		removing", "if true {\n		removing"},
+			{"if ctx.Err() != nil || !isLost(err) {\n		removing", "if true {\n		removing"},
 			{"		if isLost(err) {\n			return nil, removal // do not join again: two znodes would count as two participants\n		}\n", ""},
 		},
 		tests: "./recipes/barrier -run ^TestDouble_LeaseExpiresBeforeTheRound$",
