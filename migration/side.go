@@ -35,8 +35,7 @@ type side struct {
 	status leaderelection.Status
 }
 
-// ErrNewElection is wrapped by the errors of the new election: of its NewCandidateFunc, its candidates, and their
-// leaderships. The text of an error also names the election.
+// ErrNewElection is wrapped by the errors of the new election: of its NewCandidateFunc and of its candidates. The text of an error also names the election.
 var ErrNewElection = errors.New("migration: error of the new election")
 
 // electionError is an error of one of the two elections.

@@ -33,7 +33,7 @@ but a candidate that has received it continues to stop.`,
 		Args: noArguments,
 	}
 	to := cmd.Flags().String("to", "", "the candidate: its instance name; except on changefeed also its ID as printed by elector status, or the last element of the ID (required)")
-	timeout := cmd.Flags().Duration("timeout", time.Minute, "time limit for the candidate to lead")
+	timeout := cmd.Flags().Duration("timeout", time.Minute, "time limit for the candidate to lead, longer than the program of the leader needs to stop")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.requireSupport("transfer"); err != nil {
 			return err
