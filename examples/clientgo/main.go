@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -42,7 +43,9 @@ func main() {
 	}
 	old := &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: *namespace, Name: "report"}, Client: client,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: *id},
+		// A process that has exited, because it could not lead the new election, must not take the Lease again at once
+		// under the same identity.
+		LockConfig: resourcelock.ResourceLockConfig{Identity: *id + "_" + rand.Text()},
 	}
 	store, err := kubernetes.NewStore(config, *namespace, "report-election") // not the name of the old Lease
 	if err != nil {
