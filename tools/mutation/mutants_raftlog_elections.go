@@ -11,6 +11,22 @@ var raftlogElectionMutants = []mutant{
 		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
 	},
 	{
+		name: "raftlog/read-earlier", breaks: "a read uses the reply to a request that was sent before its call",
+		file: "adapters/raftlog/internal/core/lease.go",
+		edits: []edit{
+			{"if r.index == 0 && seq > r.after {", "if r.index == 0 && seq >= r.after {"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestRead_ReadersShareRequests",
+	},
+	{
+		name: "raftlog/read-shared", breaks: "each of several concurrent reads sends a request",
+		file: "adapters/raftlog/internal/core/lease.go",
+		edits: []edit{
+			{"found && now-newest.at < c.cfg.Tick {", "found && now-newest.at < 0 {"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestRead_ReadersShareRequests",
+	},
+	{
 		name: "raftlog/token", breaks: "an update is rejected before its leadership is applied",
 		file: "adapters/raftlog/internal/core/propose.go",
 		edits: []edit{

@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -116,6 +117,7 @@ func (l *lease) receiveReadStates(c *Core, states []raft.ReadState) {
 	}
 	if len(states) > 0 {
 		l.applyGrants(c)
+		l.requestForReaders(c)
 	}
 }
 
@@ -181,8 +183,19 @@ func (c *Core) addReader(r reader) {
 		l.answerReaders(c)
 		return
 	}
-	if len(l.requests) < maxLeaseRequests/2 {
-		l.requestLease(c, c.now())
+	l.requestForReaders(c)
+}
+
+// requestForReaders sends a lease request if readers need a later one than the newest. While that is in flight, they
+// wait for its reply, and then share the next one. If it is lost, they share the request of the next heartbeat, or of a
+// reader that comes a tick later.
+func (l *lease) requestForReaders(c *Core) {
+	now := c.now()
+	if newest, found := l.requests[l.seq]; found && now-newest.at < c.cfg.Tick {
+		return
+	}
+	if slices.ContainsFunc(l.readers, func(r reader) bool { return r.index == 0 && r.after == l.seq }) {
+		l.requestLease(c, now)
 	}
 }
 

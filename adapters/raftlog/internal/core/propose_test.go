@@ -47,6 +47,30 @@ func TestPropose(t *testing.T) {
 	require.Equal(t, index, l.replies[h.token].Index)
 }
 
+// TestRead_ReadersShareRequests fails if each of several concurrent readers sends a request, or if a reader does not get
+// the reply to a request that was sent after its call.
+func TestRead_ReadersShareRequests(t *testing.T) {
+	h, l := startCluster(t)
+	for _, p := range append(h.others(l), l) {
+		h.advance(p.core.cfg.Heartbeat) // requests of the lease are answered
+		before, first := p.core.lease.seq, h.token+1
+		for range 5 {
+			h.token++
+			p.core.Read(h.token, 0, h.now+time.Second)
+		}
+		p.handleOutput()
+		require.Equal(t, before+1, p.core.lease.seq, "the others wait for the reply")
+		require.Empty(t, p.replies[first])
+		h.advance(20 * time.Millisecond)
+		require.GreaterOrEqual(t, p.core.lease.seq, before+2, "the first request was sent before the other calls")
+		require.LessOrEqual(t, p.core.lease.seq, before+3, "one for the first, one for the others, and one of a heartbeat")
+		for token := first; token <= h.token; token++ {
+			require.Contains(t, p.replies, token)
+			require.NoError(t, p.replies[token].Err)
+		}
+	}
+}
+
 // TestPropose_ReusedMemoryKeepsEarlierUpdate fails if an update contains data of an earlier update,
 // whose memory it uses: because the engine refers to the entries that are proposed to it, or because
 // the memory was not cleared.
