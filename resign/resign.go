@@ -65,7 +65,7 @@ func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 	}
 	r := &resignRequest{conn: conn, node: node, name: name, changing: make(chan struct{}, 1)}
 	err := r.send(ctx)
-	if errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err) {
+	if connection.IsNoNode(ctx, err) {
 		err = leaderelection.ErrNoElection
 	}
 	if err != nil {

@@ -81,7 +81,7 @@ func (b *Barrier) wait(ctx context.Context) error {
 	node := watch.NewReader(b.setup.Conn, sub, b.setup.Path, watch.Data)
 	for {
 		_, err := readConfirmed(ctx, b.setup, node)
-		if errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err) {
+		if connection.IsNoNode(ctx, err) {
 			return nil
 		}
 		if err == nil {

@@ -71,7 +71,7 @@ func (d *Double) awaitEnd(ctx context.Context, sub *connection.Subscription, num
 // readRound returns the participants of a round that has begun. It returns nil if the round has ended.
 func (d *Double) readRound(ctx context.Context, ready *watch.Reader) ([]string, error) {
 	found, err := readConfirmed(ctx, d.setup, ready)
-	if errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err) {
+	if connection.IsNoNode(ctx, err) {
 		return nil, nil
 	}
 	return strings.Split(string(found.Data), "\n"), err

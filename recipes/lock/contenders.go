@@ -2,12 +2,9 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
@@ -113,7 +110,7 @@ func (q *lockQueue) requestRelease(ctx context.Context, dir string, c Contender)
 		_, err := q.setup.Conn.Set(c.Path, []byte(releaseRequest), -1)
 		return err
 	})
-	if errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err) {
+	if connection.IsNoNode(ctx, err) {
 		err = recipes.ErrNotHeld
 	}
 	return q.setup.Fail("request the release of", c.Path, err)

@@ -25,7 +25,7 @@ func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 		return limit, s.setup.Fail("read the limit of", s.setup.Path, err)
 	}
 	children, _, err := s.listNewest(ctx)
-	if err != nil && (!errors.Is(err, zk.ErrNoNode) || connection.IsCause(ctx, err)) {
+	if err != nil && !connection.IsNoNode(ctx, err) {
 		return 0, s.setup.Fail("read the limit of", s.setup.Path, err)
 	}
 	return s.limitOf(children), nil

@@ -89,7 +89,7 @@ func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 // constructor otherwise. Like kazoo, it ignores data that is not a number.
 func (c *mutexProtocol) limit(ctx context.Context) (int, error) {
 	limit, err := c.readLimit(ctx)
-	if errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err) {
+	if connection.IsNoNode(ctx, err) {
 		return c.given.limit, nil
 	}
 	return limit, err

@@ -97,7 +97,7 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 		switch letter, err := q.readDeadLetter(ctx, name); {
 		case err == nil:
 			letters = append(letters, letter)
-		case !errors.Is(err, zk.ErrNoNode) || connection.IsCause(ctx, err):
+		case !connection.IsNoNode(ctx, err):
 			return nil, q.wrapError("read dead letters of", err)
 		}
 	}
@@ -133,7 +133,7 @@ func (q *Queue) readDeadLetter(ctx context.Context, name string) (DeadLetter, er
 		l.Since = time.UnixMilli(data.stat.Ctime)
 	}
 	if err == nil && r.InPlace {
-		if data, err = q.readContent(ctx, q.itemPath(r.Item)); errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err) {
+		if data, err = q.readContent(ctx, q.itemPath(r.Item)); connection.IsNoNode(ctx, err) {
 			l.Err = connection.ErrDeleted
 			return l, nil
 		}
@@ -225,7 +225,7 @@ func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any
 		&zk.DeleteRequest{Path: dir, Version: -1},
 	}
 	switch r, err := q.readReason(ctx, l.ID); {
-	case errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err):
+	case connection.IsNoNode(ctx, err):
 		return connection.ErrDeleted
 	case err != nil:
 		return err

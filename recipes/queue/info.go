@@ -68,7 +68,7 @@ func (q *Queue) info(ctx context.Context, id string) (Info, error) {
 		return Info{}, err
 	}
 	i, err := q.readInfo(ctx, e, claim)
-	if errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err) {
+	if connection.IsNoNode(ctx, err) {
 		err = connection.ErrDeleted
 	}
 	return i, err

@@ -149,7 +149,7 @@ func (v *Value[T]) bindRecord(ctx context.Context, old state) (path string, err 
 	}
 	o, err := v.writer().Confirm(ctx)
 	switch {
-	case errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err):
+	case connection.IsNoNode(ctx, err):
 		return "", ErrChanged
 	case err != nil:
 		return "", err

@@ -12,9 +12,9 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/cause-barrier", breaks: "a client passes a barrier because the cause of its context is that a znode does not exist",
-		file: "recipes/barrier/barrier.go",
+		file: "internal/zk/connection/errors.go",
 		edits: []edit{
-			{"errors.Is(err, zk.ErrNoNode) && !connection.IsCause(ctx, err)", "errors.Is(err, zk.ErrNoNode)"},
+			{"return errors.Is(err, zk.ErrNoNode) && !IsCause(ctx, err)", "return errors.Is(err, zk.ErrNoNode)"},
 		},
 		tests: "./recipes -run ^TestCause_LikeAnswer$/^barrier,_wait$",
 	},

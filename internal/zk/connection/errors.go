@@ -161,6 +161,11 @@ func IsCause(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
 }
 
+// IsNoNode reports whether a server has answered a request that ends with ctx that the znode does not exist.
+func IsNoNode(ctx context.Context, err error) bool {
+	return errors.Is(err, zk.ErrNoNode) && !IsCause(ctx, err)
+}
+
 // IsPassing reports whether err wraps an answer of ClassPassing.
 func IsPassing(err error) bool {
 	c := CodeOf(err)
