@@ -301,8 +301,8 @@ func TestEvents_EndedIfCandidateCannotJoin(t *testing.T) {
 	})
 }
 
-// TestEvents_EachCheckIsReported fails if a check of the leader is not reported, or if one that is lost with its
-// connection is reported without an error.
+// TestEvents_EachCheckIsReported verifies that each check of the leader is reported, and with an error when its
+// connection breaks before the answer.
 func TestEvents_EachCheckIsReported(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record()

@@ -109,7 +109,7 @@ func (r *runCommand) childCommand(args []string, l *leaderelection.Leadership, e
 }
 
 // runScript runs a shell command, unless it is empty. While this process exits, runScript starts
-// nothing, and only waits until ctx is done: if nobody reads the log, the process exits a second after
+// nothing, and only waits until ctx is done: if no program reads the log, the process exits a second after
 // the signal, and the program may exit in that second.
 func (r *runCommand) runScript(ctx context.Context, name, script string, l *leaderelection.Leadership, env []string) error {
 	if script == "" {

@@ -355,7 +355,7 @@ func (c *Contender) neighborsIn(children []string) neighbors {
 	}
 	var n neighbors
 	own, _ := number(c.znode.name)
-	var last, lastButOne int32 // the distances of these contenders to the own one, which are negative
+	var last, lastButOne int32 // how far these contenders are from c in the queue, as negative numbers
 	for _, name := range children {
 		if name == c.znode.name {
 			n.present = true

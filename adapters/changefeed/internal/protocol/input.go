@@ -29,7 +29,7 @@ const (
 // Input is an event that a candidate handles.
 type Input struct {
 	Kind InputKind
-	// Record is set if Kind is Observed, or if Kind is Responded and Outcome is OK.
+	// Record is set for Kind Observed, and for Kind Responded with Outcome OK.
 	Record Record
 	// ByFeed reports whether the feed has delivered an input of kind Observed or Missed.
 	ByFeed bool

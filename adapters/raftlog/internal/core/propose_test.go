@@ -47,8 +47,8 @@ func TestPropose(t *testing.T) {
 	require.Equal(t, index, l.replies[h.token].Index)
 }
 
-// TestRead_ReadersShareRequests fails if each of several concurrent readers sends a request, or if a reader does not get
-// the reply to a request that was sent after its call.
+// TestRead_ReadersShareRequests verifies that concurrent readers share a request, and that each gets the reply to a request
+// that was sent after its call.
 func TestRead_ReadersShareRequests(t *testing.T) {
 	h, l := startCluster(t)
 	for _, p := range append(h.others(l), l) {
