@@ -51,7 +51,7 @@ manuals:
 SITE = $(CURDIR)/site
 
 site:
-	cd tools && GOWORK=off $(GO) run ./site -o $(SITE) $(SITEFLAGS)
+	cd tools && GOWORK=off $(GO) run ./repository site -o $(SITE) $(SITEFLAGS)
 
 # api writes docs/api.txt, the exported API of all packages. Its difference shows what a change does to users.
 api:
@@ -240,7 +240,7 @@ lint:
 		(cd $$module && export GOWORK=off && $(GO) vet ./... && $$staticcheck ./...) || exit 1; \
 	done
 	for platform in 'linux/386 -tests' windows/amd64 darwin/arm64; do \
-		(cd tools && GOWORK=off $(GO) run ./typecheck -platform $$platform $(filter-out $(CONTROLLERS),$(ALL))) || exit 1; \
+		(cd tools && GOWORK=off $(GO) run ./repository types -platform $$platform $(filter-out $(CONTROLLERS),$(ALL))) || exit 1; \
 	done
 
 # cross compiles everything for platforms other than this one, and on 32-bit Linux the tests as well,
@@ -317,12 +317,12 @@ bench-figures: prepare
 
 # tidy runs go mod tidy in every module of the workspace.
 tidy:
-	cd tools && GOWORK=off $(GO) run ./modules tidy
+	cd tools && GOWORK=off $(GO) run ./repository tidy
 
 # modules builds every module as its users get it, counts what it requires of them, and builds older
 # modules and a store of another author with the core module. It needs a module proxy.
 modules:
-	cd tools && GOWORK=off $(GO) run ./modules check
+	cd tools && GOWORK=off $(GO) run ./repository check
 
 # rehearsal makes the next release in a clone in REHEARSAL, which must be empty, installs and runs it as its
 # users will, and prints the command that publishes it. REHEARSALFLAGS=quick does less. It needs a module

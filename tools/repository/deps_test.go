@@ -1,4 +1,4 @@
-package repository
+package main
 
 import (
 	"go/parser"
@@ -75,7 +75,7 @@ func TestWalls(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			own, isOwn := strings.CutPrefix(imported, module+"/")
+			own, isOwn := strings.CutPrefix(imported, core+"/")
 			if !isOwn || !strings.Contains("/"+own+"/", "/internal/") {
 				continue
 			}
@@ -101,13 +101,13 @@ func TestDependencies(t *testing.T) {
 		packages := linked(t, name)
 		require.Contains(t, packages, "github.com/go-zookeeper/zk")
 		for _, p := range packages {
-			own, isOwn := strings.CutPrefix(p, module)
+			own, isOwn := strings.CutPrefix(p, core)
 			switch {
 			case p == "github.com/go-zookeeper/zk":
 			case isOwn && (own == name || isBase(own)):
 			case isOwn && strings.HasPrefix(name, "/adapters/changefeed") && slices.Contains(changefeedPackages, own):
 			default:
-				t.Errorf("%s links %s", module+name, p)
+				t.Errorf("%s links %s", core+name, p)
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func TestDependencies(t *testing.T) {
 // client library, the election, its dialer and the embedded servers.
 func TestDemoDependencies(t *testing.T) {
 	for _, p := range linked(t, "/demo") {
-		switch own, isOwn := strings.CutPrefix(p, module); {
+		switch own, isOwn := strings.CutPrefix(p, core); {
 		case p == "github.com/go-zookeeper/zk":
 		case isOwn && (isBase(own) || own == "/demo" || own == "/zkdial" || own == "/internal/wire" || strings.HasPrefix(own, "/zktest")):
 		default:
@@ -141,9 +141,7 @@ var changefeedPackages = []string{"/adapters/changefeed", "/adapters/changefeed/
 // standard library.
 func linked(t *testing.T, name string) []string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+name).Output()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", core+name).Output()
 	require.NoError(t, err)
 	return strings.Fields(string(out))
 }
-
-const module = "github.com/go-leaderelection/leaderelection"

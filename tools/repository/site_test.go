@@ -20,9 +20,9 @@ func TestLinkRepository(t *testing.T) {
 
 // TestNavigation fails if a page of docs is not in the navigation.
 func TestNavigation(t *testing.T) {
-	config, err := os.ReadFile("mkdocs.yml")
+	config, err := os.ReadFile("tools/repository/mkdocs.yml")
 	require.NoError(t, err)
-	docs := os.DirFS("../../docs")
+	docs := os.DirFS("docs")
 	require.NoError(t, fs.WalkDir(docs, ".", func(name string, _ fs.DirEntry, err error) error {
 		if path.Ext(name) == ".md" {
 			require.Regexp(t, "(?m)^ +- (.*: )?"+regexp.QuoteMeta(name)+"$", string(config))
