@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
@@ -145,7 +145,7 @@ func (g *Group) Watch(ctx context.Context) <-chan Map {
 	go func() {
 		defer close(maps)
 		for c := range changes {
-			latest.Send(maps, Map{Plan: c.Value, Cause: c.Cause, Err: c.Err})
+			limit.SendNewest(maps, Map{Plan: c.Value, Cause: c.Cause, Err: c.Err})
 		}
 	}()
 	return maps

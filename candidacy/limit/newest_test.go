@@ -1,28 +1,26 @@
-package latest_test
+package limit
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 )
 
-// TestSend fails if Send blocks, or if the receiver gets an older value.
-func TestSend(t *testing.T) {
+// TestSendNewest fails if SendNewest blocks, or if the receiver gets an older value.
+func TestSendNewest(t *testing.T) {
 	c := make(chan int, 1)
 	for i := range 3 {
-		latest.Send(c, i)
+		SendNewest(c, i)
 	}
 	require.Equal(t, 2, <-c)
 	require.Empty(t, c)
-	latest.Send(c, 3)
+	SendNewest(c, 3)
 	require.Equal(t, 3, <-c)
 }
 
 // TestChanges fails if Add reports an equal value as a change, or does not report a change.
 func TestChanges(t *testing.T) {
-	var c latest.Changes[int]
+	var c Changes[int]
 	for _, step := range []struct {
 		value   int
 		changed bool
