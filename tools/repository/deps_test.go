@@ -129,7 +129,7 @@ func TestDemoDependencies(t *testing.T) {
 // isBase reports whether a package of this module is part of every election.
 func isBase(name string) bool {
 	switch name {
-	case "", "/event", "/candidacy", "/candidacy/limit", "/candidacy/record", "/transport", "/internal/grant":
+	case "", "/event", "/candidacy", "/candidacy/limit", "/candidacy/record", "/transport":
 		return true
 	}
 	return strings.HasPrefix(name, "/internal/zk/")
