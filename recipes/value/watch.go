@@ -13,7 +13,7 @@ type Change[T any] struct {
 	Value T
 	// Version is the version of the value, or the zero Version if the znode does not exist.
 	Version Version
-	// Cause is [codec.ErrFormat], [recipes.ErrTooLarge] or [recipes.ErrPermission] if the data
+	// Cause is [recipes.ErrFormat], [recipes.ErrTooLarge] or [recipes.ErrPermission] if the data
 	// cannot be read. Other changes may follow.
 	Cause error
 	// Err is set only in the last element, and is the reason why the channel was closed:
