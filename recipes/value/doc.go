@@ -30,7 +30,7 @@
 //
 // # Znodes
 //
-//	<path>              persistent; the data is the value, as its [recipes.Codec] encodes it, or the number
+//	<path>              persistent; the data is the value, as its recipes.Codec encodes it, or the number
 //	<path>/_r_<id>      ephemeral: the idempotency record of a session that writes
 //
 // The data of a counter is that of Curator's DistributedAtomicLong, 8 bytes, big-endian. With
