@@ -244,17 +244,6 @@ tenant-07: worker [1356], with token [0-9]+`, demonstration.output.Text())
 			demonstration.waitForLine("/config/limit 30")
 			demonstration.interrupt()
 		},
-		"observe": func(t *testing.T, server string, _ *zk.Conn) {
-			addr := freeAddr(t)
-			candidate := start(t, server, "leader", "-name=first", "-listen="+addr, "-addr="+addr)
-			candidate.waitForLine("first leads")
-			observer := start(t, server, "observe", "-limit=1ms")
-			assert.Contains(t, observer.waitForLine("first leads with token"), " at "+addr)
-			candidate.interrupt()
-			observer.waitForLine("no leader")
-			observer.waitForLine("WARNING: no leader for 1ms")
-			observer.interrupt()
-		},
 		"metrics": func(t *testing.T, server string, conn *zk.Conn) {
 			addr := freeAddr(t)
 			leader := start(t, server, "leader", "-listen="+addr)

@@ -44,7 +44,7 @@ func TestCodeOfDocuments(t *testing.T) {
 			"examples/tasks/leader/main.go", "examples/tasks/leader/deployment.yaml", "examples/tasks/leader/report.service",
 		},
 		"docs/tasks/lock.md":      {"examples/tasks/lock/main.go"},
-		"docs/tasks/observe.md":   {"examples/tasks/observe/main.go", "examples/tasks/leader/main.go"},
+		"docs/tasks/observe.md":   {"example_test.go", "examples/tasks/leader/main.go"},
 		"docs/tasks/shards.md":    {"examples/tasks/shards/main.go"},
 		"docs/tasks/workqueue.md": {"examples/tasks/workqueue/main.go"},
 	} {
