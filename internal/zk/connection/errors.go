@@ -173,12 +173,6 @@ func IsRejection(err error) bool {
 	return c != nil && (c.Class == ClassPassing || c.Class == ClassFinal)
 }
 
-// isUnimplemented reports whether err wraps the answer of a server that does not implement the operation.
-func isUnimplemented(err error) bool {
-	c := CodeOf(err)
-	return c != nil && c.Number == -6
-}
-
 // Rejection is an error with which a server has rejected a request.
 type Rejection struct {
 	Code   *Code

@@ -246,15 +246,6 @@ func GetW(conn *zk.Conn, path string, watched bool) (data []byte, stat *zk.Stat,
 // ReadData is Get, which it repeats as Read does. The Stat is nil unless the servers have returned it, so it
 // distinguishes an error of IsUnreadable from a cause of the context that wraps the same error.
 func ReadData(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
-	return readData(ctx, conn, path, func(err error) error { return err })
-}
-
-// ReadExisting is ReadData, and returns a nil Stat and no error if the znode does not exist.
-func ReadExisting(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
-	return readData(ctx, conn, path, IgnoreNoNode)
-}
-
-func readData(ctx context.Context, conn *zk.Conn, path string, answer func(error) error) ([]byte, *zk.Stat, error) {
 	type content struct {
 		data       []byte
 		stat       *zk.Stat
@@ -263,7 +254,7 @@ func readData(ctx context.Context, conn *zk.Conn, path string, answer func(error
 	c, err := Read(ctx, conn, func() (content, error) {
 		data, stat, err := Get(conn, path)
 		if err != nil && !IsUnreadable(err) {
-			return content{}, answer(err)
+			return content{}, err
 		}
 		return content{data, stat, err}, nil
 	})
@@ -271,6 +262,15 @@ func readData(ctx context.Context, conn *zk.Conn, path string, answer func(error
 		return nil, nil, err
 	}
 	return c.data, c.stat, c.unreadable
+}
+
+// ReadExisting is ReadData, and returns a nil Stat and no error if the znode does not exist.
+func ReadExisting(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
+	data, stat, err := ReadData(ctx, conn, path)
+	if IsNoNode(ctx, err) {
+		err = nil
+	}
+	return data, stat, err
 }
 
 // ReadStat returns the Stat of a znode, which is empty if the znode does not exist. It repeats the request as
@@ -298,10 +298,11 @@ func List(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
 
 // ListExisting is List, and returns no names if the znode does not exist.
 func ListExisting(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
-	return Read(ctx, conn, func() ([]string, error) {
-		names, _, err := Children(conn, path)
-		return names, IgnoreNoNode(err)
-	})
+	names, err := List(ctx, conn, path)
+	if IsNoNode(ctx, err) {
+		err = nil
+	}
+	return names, err
 }
 
 // ChildrenW is conn.ChildrenW, or conn.Children if watched is false. With ErrTooLarge no watch is set.

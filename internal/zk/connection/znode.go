@@ -53,11 +53,9 @@ func MakeZnode(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, co
 	for {
 		err := create(ctx, conn, node, acl)
 		switch {
-		case IsCause(ctx, err):
-			return err
-		case errors.Is(err, zk.ErrNodeExists):
+		case errors.Is(err, zk.ErrNodeExists) && !IsCause(ctx, err):
 			return nil
-		case !errors.Is(err, zk.ErrNoNode):
+		case !IsNoNode(ctx, err):
 			return err
 		}
 		if err := MakeZnode(ctx, conn, path.Dir(node), acl, true); err != nil {
@@ -98,10 +96,10 @@ func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL
 		_, err := Do(ctx, func() (string, error) {
 			return conn.CreateContainer(node, nil, zk.FlagContainer, acl)
 		})
-		switch {
+		switch code := CodeOf(err); {
 		case err == nil:
 			return nil
-		case isUnimplemented(err):
+		case code != nil && code.Name == "UNIMPLEMENTED":
 			broken = maxBroken
 			continue
 		case errors.Is(err, zk.ErrConnectionClosed):
