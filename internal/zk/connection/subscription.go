@@ -79,7 +79,6 @@ func (s *Subscription) Close() {
 	if !last {
 		return
 	}
-	m.record.Observe(nil)
 	if !m.timer.Stop() { // the goroutine was started
 		m.stop()
 		<-m.done
