@@ -43,7 +43,7 @@ func TestGranted_ByReflection(t *testing.T) {
 func (m *Map[V]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.entries)
+	return len(m.values)
 }
 
 // All calls for one connection return the same value, and other connections have different values.

@@ -245,9 +245,6 @@ func (e *OpenError) Error() string {
 
 func (e *OpenError) Unwrap() error { return ErrPermission }
 
-// maxChecks limits the number of znodes that are remembered.
-const maxChecks = 1024
-
 // checkedZnodes contains the czxids of the znodes that were checked, by path and Options.
 var checkedZnodes = NewTables[string, int64]()
 
@@ -304,10 +301,7 @@ func (o *Options) note(node string, czxid int64) bool {
 	if known, ok := checked.Entries[key]; ok && known == czxid {
 		return false
 	}
-	if len(checked.Entries) >= maxChecks {
-		clear(checked.Entries)
-	}
-	checked.Entries[key] = czxid
+	checked.Remember(key, czxid)
 	return true
 }
 
