@@ -21,10 +21,10 @@ type Subscription struct {
 	missing bool   // a check has not found path
 	// rejected is the final answer of a server to a request of the monitor, or nil.
 	rejected error
-	onCheck  func(Check)
+	onCheck  func(sent time.Time, err error)
 	first    time.Time               // when the write of Prove was sent
 	every    time.Duration           // Options.CheckInterval
-	stated   time.Duration           // the session timeout that was passed to Subscribe
+	stated   time.Duration           // Options.Timeout
 	log      *slog.Logger            // nil for none
 	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
 }
@@ -262,27 +262,20 @@ func (m *monitor) warn(s *Subscription) {
 	}
 }
 
-// Check is the result of a check, for one subscription.
-type Check struct {
-	Sent time.Time
-	// Err is nil if the check has renewed the lease.
-	Err error
-}
-
 // OnCheck sets a function that is called after each check of the subscription's znode, on the goroutine of
-// the monitor. It must be set before Prove, and must not block. It may be called during Close, and after it
-// if other subscriptions use the connection.
-func (s *Subscription) OnCheck(f func(Check)) { s.onCheck = f }
+// the monitor: with nil if the check has renewed the lease. It must be set before Prove, and must not block. It
+// may be called during Close, and after it if other subscriptions use the connection.
+func (s *Subscription) OnCheck(f func(sent time.Time, err error)) { s.onCheck = f }
 
 // report calls the observers of a check that ended with err.
 func (r *checked) report(err error) {
 	for path, s := range r.proving {
-		c := Check{r.sent, err}
-		if slices.Contains(r.missing, path) {
-			c.Err = ErrDeleted
-		}
-		if s.onCheck != nil {
-			s.onCheck(c)
+		switch {
+		case s.onCheck == nil:
+		case slices.Contains(r.missing, path):
+			s.onCheck(r.sent, ErrDeleted)
+		default:
+			s.onCheck(r.sent, err)
 		}
 	}
 }
