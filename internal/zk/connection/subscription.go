@@ -29,38 +29,33 @@ type Subscription struct {
 	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
 }
 
-// Subscribe starts to monitor conn, and sends no request. timeout is the configured session timeout, or 0
-// for the granted one. All subscriptions share the proofs of the lease; a shorter timeout ends the lease
-// earlier for this subscription only.
+// Subscribe is Subscribe of Options that have only a timeout.
 func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
-	m := monitors.Of(conn)
+	return (&Options{Conn: conn, Timeout: timeout}).Subscribe()
+}
+
+// Subscribe starts to monitor the connection, and sends no request. All subscriptions share the proofs of the
+// lease; a shorter timeout ends the lease earlier for this subscription only.
+func (o *Options) Subscribe() *Subscription {
+	m := monitors.Of(o.Conn)
 	m.startStop.Lock()
 	defer m.startStop.Unlock()
 	if len(m.subs) == 0 {
-		m.start(conn, timeout)
+		m.start(o.Conn, o.Timeout)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &Subscription{m: m, changed: make(chan struct{}, 1), stated: timeout}
+	s := &Subscription{m: m, changed: make(chan struct{}, 1), stated: o.Timeout, every: o.CheckInterval, log: o.Log}
 	m.subs[s] = struct{}{}
-	if !slices.ContainsFunc(m.validities, func(v validity) bool { return v.stated == timeout }) {
-		m.validities = append(m.validities, validity{stated: timeout})
+	if !slices.ContainsFunc(m.validities, func(v validity) bool { return v.stated == o.Timeout }) {
+		m.validities = append(m.validities, validity{stated: o.Timeout})
 		m.updateTimeout()
 		if len(m.subs) > 1 && m.timer.Stop() {
 			m.timer.Reset(0) // it may be needed earlier than for the other timeouts
 		}
 	}
 	m.validity(s).subs++
-	return s
-}
-
-// Subscribe returns a subscription with these options, for whose warnings the monitor uses the logger.
-func (o *Options) Subscribe() *Subscription {
-	s := Subscribe(o.Conn, o.Timeout)
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	s.every, s.log = o.CheckInterval, o.Log
-	s.m.warn(s)
+	m.warn(s)
 	return s
 }
 
