@@ -113,25 +113,22 @@ type pauseMonitor struct {
 	mu      sync.Mutex
 	running time.Time // when the process was last known to run
 	paused  time.Time // when a pause was last detected
-	timer   *time.Timer
 }
 
 var pauseMonitors = NewMap(func(conn *zk.Conn) *pauseMonitor {
 	p := &pauseMonitor{running: time.Now()}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	reference := weak.Make(conn)
-	p.timer = time.AfterFunc(pollInterval(SessionTimeout(conn, 0)), func() {
-		if conn := reference.Value(); conn != nil {
-			timeout := SessionTimeout(conn, 0)
-			p.last(timeout / 8)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.timer.Reset(pollInterval(timeout))
-		}
-	})
+	p.poll(weak.Make(conn))
 	return p
 })
+
+// poll detects a pause since the last call, and calls itself again.
+func (p *pauseMonitor) poll(reference weak.Pointer[zk.Conn]) {
+	if conn := reference.Value(); conn != nil {
+		timeout := SessionTimeout(conn, 0)
+		p.last(timeout / 8)
+		time.AfterFunc(pollInterval(timeout), func() { p.poll(reference) })
+	}
+}
 
 // DetectPauses starts to detect pauses of the process, until conn is garbage collected.
 func DetectPauses(conn *zk.Conn) { pauseMonitors.Of(conn) }
