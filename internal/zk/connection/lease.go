@@ -14,10 +14,7 @@ import (
 // docs/design.md derives the rule ("Never two leaders").
 //
 // A proof is an acknowledged quorum write. It counts from the time at which it was sent. Two proofs form a
-// chain if the first was acknowledged a quarter of the timeout before the second was sent. That is half a tick
-// at least: then the activity of the first has been reported to the leader of the ensemble, and the session
-// lives for one timeout from when the first was sent. An eighth of the timeout, and a twelfth before there is a
-// chain, is reserved for clock rates and for the notification of the end.
+// chain if the first was acknowledged a quarter of the timeout before the second was sent.
 type lease struct {
 	timeout time.Duration
 	proofs  []proof   // what the deadline follows from, oldest first

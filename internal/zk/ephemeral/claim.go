@@ -275,7 +275,7 @@ func (c *claim) verify(ctx context.Context) error {
 	return nil
 }
 
-// syncAndVerify is verify after a Sync: the server of a new connection may lag behind the previous one.
+// syncAndVerify is verify after a Sync.
 func (c *claim) syncAndVerify(ctx context.Context) error {
 	if err := c.setup.Sync(ctx, c.path); err != nil {
 		return err
