@@ -302,7 +302,7 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 			return false, connection.ErrConnClosed
 		case state.Up && !k.claim.static && state.Session != k.claim.owner:
 			return false, connection.ErrSessionExpired
-		case state.Epoch != k.claim.epoch:
+		case state.Epoch != k.claim.reader.Epoch():
 			k.setState(State{Present: true, Unsure: true, Owner: k.claim.owner, Czxid: k.claim.czxid})
 			if state.Up {
 				return true, nil

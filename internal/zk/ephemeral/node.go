@@ -213,7 +213,7 @@ func (n *Node) awaitLoss(ctx context.Context) error {
 				}
 				unsure = true
 			}
-			if unsure || state.Up && state.Epoch != c.epoch {
+			if unsure || state.Up && state.Epoch != c.reader.Epoch() {
 				unsure, own, doubt = false, nil, nil
 				n.confirmed = connection.Start(func() (struct{}, error) { return struct{}{}, c.syncAndVerify(ctx) })
 			}
