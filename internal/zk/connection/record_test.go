@@ -112,3 +112,14 @@ func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
 	require.Equal(t, 1, m.Len())
 	runtime.KeepAlive(kept)
 }
+
+// A table that is full forgets all entries before it remembers the next one.
+func TestTable_Remember(t *testing.T) {
+	table := newTable[int, bool]()
+	for i := range maxRemembered {
+		table.Remember(i, true)
+	}
+	require.Len(t, table.Entries, maxRemembered)
+	table.Remember(-1, true)
+	require.Equal(t, map[int]bool{-1: true}, table.Entries)
+}
