@@ -109,9 +109,6 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 		if !lost {
 			session = conn.SessionID()
 		}
-		if call.t.Sending != nil {
-			call.t.Sending()
-		}
 		sent := time.Now()
 		responses, err := conn.Multi(ops...)
 		if err == nil {
