@@ -197,10 +197,10 @@ func (e *Election) queueObserver() *queue.Observer {
 	return &queue.Observer{
 		Watched: func(path string) { e.candidacy.Report(event.Event{Kind: event.Watched, Subject: path}) },
 		Vacated: e.candidacy.Vacated,
-		Checked: func(c connection.Check) {
-			checked := event.Event{Kind: event.Checked, Duration: time.Since(c.Sent)}
-			if c.Err != nil {
-				checked.Duration, checked.Err = 0, refine(c.Err)
+		Checked: func(sent time.Time, err error) {
+			checked := event.Event{Kind: event.Checked, Duration: time.Since(sent)}
+			if err != nil {
+				checked.Duration, checked.Err = 0, refine(err)
 			}
 			e.candidacy.Report(checked)
 		},

@@ -293,10 +293,6 @@ func (d *driver) deleteOutlived(path string) {
 func (d *driver) startRename(r Rename) *frame {
 	name, base := d.machine.Name(), d.cfg.Naming.Base()
 	i := strings.LastIndex(name, base)
-	if i < 0 {
-		r.Done <- errors.New("the znode is of another kind now")
-		return input(contender.ConnChanged)
-	}
 	d.rename = &r
 	f := input(contender.Rename)
 	f.in.Name = name[:i] + r.To.Base() + name[i+len(base):]

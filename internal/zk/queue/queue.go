@@ -61,7 +61,7 @@ type Observer struct {
 	// Vacated is called on the goroutine of Run when the predecessor's znode was deleted.
 	Vacated func()
 	// Checked is called as by connection.Subscription.OnCheck, perhaps after Run has returned.
-	Checked func(connection.Check)
+	Checked func(sent time.Time, err error)
 }
 
 // Rename is a request to continue under a name of another kind at the same position, such as a reader's.

@@ -393,9 +393,6 @@ func (r *requests) replaceZnode(res *result) {
 // permitted.
 var stampable = connection.NewTables[string, bool]()
 
-// maxStampable limits the number of queues that are remembered.
-const maxStampable = 1024
-
 // noteStampable records whether the data of a queue's znode is empty.
 func noteStampable(conn *zk.Conn, dir string, empty bool) {
 	dirs := stampable.Lock(conn)
@@ -406,10 +403,7 @@ func noteStampable(conn *zk.Conn, dir string, empty bool) {
 		delete(dirs.Entries, dir)
 	case known && !permitted:
 	default:
-		if len(dirs.Entries) >= maxStampable {
-			clear(dirs.Entries)
-		}
-		dirs.Entries[dir] = true
+		dirs.Remember(dir, true)
 	}
 }
 

@@ -1,15 +1,6 @@
-// Package watch shares the watches of a connection among all of its users.
-//
-// The client library cannot remove a watch, and keeps a channel for each call that sets one until the watch
-// fires. So all users of a connection share one watch for each znode and kind. It stays in the pool without
-// users, and the next read uses it. Only RemoveFromData removes one, by a write.
-//
-// After a reconnect the client library sets its watches again, and does not retry if that fails. So a watch
-// is in doubt in every epoch of the connection (connection.State) but the one in which a request has last
-// set it. A reader that waits for a watch in doubt reads again, and sets it again.
-//
-// An event can be lost without any break. So the pool compares each watched znode with its watch every few
-// minutes, by one request for all users. If the event was lost, the watch fires.
+// Package watch shares the watches of a connection among all of its users, because the client library cannot
+// remove a watch. docs/design.md says when a watch is in doubt, and how the pool notices lost events ("Watches").
+// Only RemoveFromData removes a watch, by a write.
 package watch
 
 import (
