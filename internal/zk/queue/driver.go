@@ -23,19 +23,18 @@ type driver struct {
 	sub     *connection.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	proved   bool       // the state of the lease may have changed
-	answered []*result  // of requests that this goroutine has executed
-	one      [1]*result // the array of answered while there is one, which avoids an allocation
-	deferred *frame     // the next input: the first one, or one that the deletion of the contender's znode precedes
+	proved bool // the state of the lease may have changed
 	// checkWatches reports that a watch may have fired whose channel receives nothing.
 	checkWatches bool
+	waiting      uint8        // the number of requests in other goroutines
+	answered     []*result    // of requests that this goroutine has executed
+	one          [1]*result   // the array of answered while there is one, which avoids an allocation
+	deferred     *frame       // the next input: the first one, or one that the deletion of the contender's znode precedes
 	replies      chan *result // of requests in other goroutines; nil while none is in progress
 	requests     *requests    // nil while none is in progress, unless a request has failed
 	// stopReplace stops retrying a Replace; nil if none is in progress.
 	stopReplace context.CancelFunc
-	waiting     int // the number of requests in other goroutines
 
-	event   zk.Event // the last event that was received
 	watches [slots]watched
 
 	path string    // the contender's znode
