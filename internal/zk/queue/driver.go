@@ -80,7 +80,7 @@ func (d *driver) finish() error {
 func (d *driver) close() {
 	d.sub.Close()
 	if d.requests != nil {
-		d.requests.over()
+		d.requests.end()
 	}
 	d.cancelReplace()
 	if d.plain != nil {
@@ -146,7 +146,7 @@ func (d *driver) send(q *contender.Request, last bool) {
 		res.ctx, d.stopReplace = context.WithCancel(context.Background())
 	}
 	if d.requests == nil {
-		d.requests = newRequests(d.cfg, d.plain)
+		d.requests = &requests{cfg: d.cfg, plain: d.plain}
 	}
 	if d.cfg.Alone && last && !d.machine.Holding() {
 		d.requests.perform(res)
@@ -157,10 +157,8 @@ func (d *driver) send(q *contender.Request, last bool) {
 		d.replies = make(chan *result, 4)
 	}
 	d.waiting++
-	go func(requests *requests, replies chan<- *result) {
-		requests.perform(res)
-		replies <- res
-	}(d.requests, d.replies)
+	res.requests, res.replies = d.requests, d.replies
+	go res.run()
 }
 
 // receive records the result of a request, and returns it as an input.
@@ -192,7 +190,7 @@ func (d *driver) receive(r *result) *frame {
 	}
 	f := input(contender.Replied)
 	f.in.Request, f.in.Reply = r.request, r.reply
-	*r = result{}
+	*r = result{run: r.run}
 	results.Put(r)
 	return f
 }

@@ -50,6 +50,9 @@ func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 
 // wait blocks until there is an input.
 func (d *driver) wait(ctx context.Context) *frame {
+	if d.waiting == 0 && d.requests != nil && !d.requests.hasFailed() {
+		d.replies, d.requests = nil, nil // idle contenders are numerous
+	}
 	select {
 	case r := <-d.replies:
 		return d.received(r)
@@ -111,14 +114,7 @@ func leaveInput(ctx context.Context) *frame {
 
 // received takes a result from the channel.
 func (d *driver) received(r *result) *frame {
-	if d.waiting--; d.waiting == 0 && !d.cfg.Alone {
-		// Idle candidates are numerous.
-		d.replies = nil
-		if !d.requests.hasFailed() {
-			d.requests.over()
-			d.requests = nil
-		}
-	}
+	d.waiting--
 	return d.receive(r)
 }
 

@@ -21,28 +21,48 @@ type requests struct {
 	cfg   *Config
 	plain *plainContender // nil unless the names contain no GUID
 
-	// ctx is done when the contender is over, and results do not matter any more.
-	ctx  context.Context
-	over context.CancelFunc
+	mu     sync.Mutex
+	over   bool               // the contender is over, and results do not matter any more
+	ctx    context.Context    // see context
+	cancel context.CancelFunc // ends ctx; nil without ctx
 	// turn, of capacity 1, holds an element while a request pauses after a failure, so that several failing
-	// requests do not cause more retries than one.
+	// requests do not cause more retries than one. It is created with ctx.
 	turn    chan struct{}
 	backoff connection.Backoff
 }
 
-func newRequests(cfg *Config, plain *plainContender) *requests {
-	ctx, over := context.WithCancel(context.Background())
-	return &requests{cfg: cfg, plain: plain, ctx: ctx, over: over, turn: make(chan struct{}, 1)}
+// context returns a context that is done when the contender is over. Most requests need none.
+func (r *requests) context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx == nil {
+		r.ctx, r.cancel = context.WithCancel(context.Background())
+		r.turn = make(chan struct{}, 1)
+		if r.over {
+			r.cancel()
+		}
+	}
+	return r.ctx
+}
+
+// end makes requests in progress return, because the contender is over.
+func (r *requests) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over = true; r.cancel != nil {
+		r.cancel()
+	}
 }
 
 // pause pauses after a failure, or until the contender is over.
 func (r *requests) pause() error {
+	ctx := r.context()
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
-		return limit.Pause(r.ctx, r.backoff.Next())
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
+		return limit.Pause(ctx, r.backoff.Next())
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -58,9 +78,22 @@ type result struct {
 	sent    time.Time       // when the request was sent
 	watch   *watch.Watch    // the watch that the request has set, or nil
 	ctx     context.Context // ends the retries of a Replace; nil for other requests
+
+	// For a request in its own goroutine: what executes it, and what receives the result. run, which is set once,
+	// does that: an expression with arguments after "go" would allocate memory.
+	requests *requests
+	replies  chan<- *result
+	run      func()
 }
 
-var results = sync.Pool{New: func() any { return new(result) }}
+var results = sync.Pool{New: func() any {
+	res := new(result)
+	res.run = func() {
+		res.requests.perform(res)
+		res.replies <- res
+	}
+	return res
+}}
 
 // perform executes the request of res and stores the reply in it. With Config.Rejoins, it repeats the removal of the
 // contender's znode while the servers reject it for a reason that can pass: the contender would join again behind
@@ -101,7 +134,7 @@ func (r *requests) try(res *result) {
 	case contender.Create:
 		r.create(res)
 	case contender.MakeQueue:
-		res.reply.Err = cfg.MakeDir(r.ctx)
+		res.reply.Err = cfg.MakeDir(r.context())
 	case contender.Search:
 		res.reply.Names, res.reply.Err = r.search(q.Prefixes)
 	case contender.List:
@@ -114,7 +147,7 @@ func (r *requests) try(res *result) {
 		stat, err := r.stat(res.path)
 		res.setStat(stat, err)
 	case contender.FindContender:
-		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.ctx, cfg.Conn, cfg.Dir, q.Names)
+		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.context(), cfg.Conn, cfg.Dir, q.Names)
 	case contender.FindReason:
 		r.findReason(res)
 	case contender.Delete:
@@ -180,7 +213,7 @@ func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 		if err == nil {
 			return value, nil
 		}
-		if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
+		if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
 			return value, final
 		}
 		if err := r.pause(); err != nil {
@@ -233,7 +266,7 @@ func (r *requests) stat(path string) (*zk.Stat, error) {
 func (r *requests) findReason(res *result) {
 	cfg := r.cfg
 	// Close deletes the znode as well, and a request could make it hang.
-	connection.AwaitClosing(r.ctx, cfg.Conn, closingTime)
+	connection.AwaitClosing(r.context(), cfg.Conn, closingTime)
 	if cfg.Tombstone != "" {
 		_, err := r.stat(path.Join(cfg.Dir, cfg.Tombstone))
 		if !isNoNode(err) {
@@ -299,7 +332,7 @@ func (r *requests) lost(err error) error {
 	if err == nil {
 		return nil
 	}
-	if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
+	if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
 		return final
 	}
 	// The state of the connection may not yet show the failure.
