@@ -79,7 +79,7 @@ func (d *driver) finish() error {
 // close releases what the contender shares with others on the connection.
 func (d *driver) close() {
 	d.sub.Close()
-	if d.requests != nil {
+	if d.waiting > 0 {
 		d.requests.end()
 	}
 	d.cancelReplace()

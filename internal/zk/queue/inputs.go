@@ -55,7 +55,8 @@ func (d *driver) wait(ctx context.Context) *frame {
 	}
 	select {
 	case r := <-d.replies:
-		return d.received(r)
+		d.waiting--
+		return d.receive(r)
 	case event := <-d.watches[ownSlot].watch.C():
 		return d.fired(ownSlot, event)
 	case event := <-d.watches[firstSlot].watch.C():
@@ -110,12 +111,6 @@ func leaveInput(ctx context.Context) *frame {
 	f := input(contender.Leave)
 	f.in.Err = context.Cause(ctx)
 	return f
-}
-
-// received takes a result from the channel.
-func (d *driver) received(r *result) *frame {
-	d.waiting--
-	return d.receive(r)
 }
 
 // watched is a znode whose watch the driver waits for.

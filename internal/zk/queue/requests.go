@@ -21,37 +21,28 @@ type requests struct {
 	cfg   *Config
 	plain *plainContender // nil unless the names contain no GUID
 
-	mu     sync.Mutex
-	over   bool               // the contender is over, and results do not matter any more
-	ctx    context.Context    // see context
-	cancel context.CancelFunc // ends ctx; nil without ctx
-	// turn, of capacity 1, holds an element while a request pauses after a failure, so that several failing
-	// requests do not cause more retries than one. It is created with ctx.
+	// context sets ctx, which end ends, and turn: most requests need neither. turn, of capacity 1, holds an element
+	// while a request pauses after a failure, so that several failing requests do not cause more retries than one.
+	once    sync.Once
+	ctx     context.Context
+	cancel  context.CancelFunc
 	turn    chan struct{}
 	backoff connection.Backoff
 }
 
-// context returns a context that is done when the contender is over. Most requests need none.
+// context returns a context that is done when the contender is over, and results do not matter any more.
 func (r *requests) context() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ctx == nil {
+	r.once.Do(func() {
 		r.ctx, r.cancel = context.WithCancel(context.Background())
 		r.turn = make(chan struct{}, 1)
-		if r.over {
-			r.cancel()
-		}
-	}
+	})
 	return r.ctx
 }
 
 // end makes requests in progress return, because the contender is over.
 func (r *requests) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over = true; r.cancel != nil {
-		r.cancel()
-	}
+	r.context()
+	r.cancel()
 }
 
 // pause pauses after a failure, or until the contender is over.
@@ -79,8 +70,7 @@ type result struct {
 	watch   *watch.Watch    // the watch that the request has set, or nil
 	ctx     context.Context // ends the retries of a Replace; nil for other requests
 
-	// For a request in its own goroutine: what executes it, and what receives the result. run, which is set once,
-	// does that: an expression with arguments after "go" would allocate memory.
+	// run, which is set once, executes the request by requests in a new goroutine, and sends the result to replies.
 	requests *requests
 	replies  chan<- *result
 	run      func()
