@@ -62,13 +62,16 @@ type Watch struct {
 
 	// The rest is guarded by the mutex of the pool.
 
-	event *zk.Event // nil until it was received
-	// firedAt is the number of reads that were started when the event was received: later ones follow the
-	// event.
-	firedAt  uint64
-	epoch    uint64 // in which a request has last set it
-	channels int    // that the client library holds for it
-	state    int64  // of the znode when the watch was set: see key.state
+	event    *received // nil until it was received
+	epoch    uint64    // in which a request has last set it
+	channels int       // that the client library holds for it
+	state    int64     // of the znode when the watch was set: see key.state
+}
+
+// received is an event that was received.
+type received struct {
+	zk.Event
+	after uint64 // the number of reads that were started before: later ones follow the event
 }
 
 // New returns a watch on a channel, for tests of other packages.
@@ -92,10 +95,10 @@ func (w *Watch) C() <-chan zk.Event {
 }
 
 // Take returns the event of the watch, given the value received from C.
-func (w *Watch) Take(received zk.Event) zk.Event {
+func (w *Watch) Take(event zk.Event) zk.Event {
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
-	w.take(received)
+	w.take(event)
 	return w.await()
 }
 
@@ -115,9 +118,9 @@ func Loss(event zk.Event) error {
 }
 
 // take records the event, if that was received. The caller holds mu.
-func (w *Watch) take(received zk.Event) {
-	if received != (zk.Event{}) {
-		w.event, w.firedAt = &received, w.pool.started
+func (w *Watch) take(event zk.Event) {
+	if event != (zk.Event{}) {
+		w.event = &received{event, w.pool.started}
 		w.pool.taken.Broadcast()
 	}
 }
@@ -127,7 +130,7 @@ func (w *Watch) await() zk.Event {
 	for w.event == nil {
 		w.pool.taken.Wait()
 	}
-	return *w.event
+	return w.event.Event
 }
 
 // Fired reports whether the watch has fired. If the event was lost, Take returns one that does not show what has
