@@ -72,9 +72,10 @@ RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 # it, and the race detector crashes if two goroutines do so at the same time (Go 1.26.8: the
 # timers of a bubble share one context of the detector). So tests in bubbles use one processor
 # each. The detector finds races by the happens-before order, for which one processor is enough.
-# The packages of all modules are written as directories: PACKAGES=./recipes/... selects some.
-ALL     = $(sort $(patsubst $(shell GOWORK=off $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES))))
-BUBBLES = $(filter-out $(CONTROLLERS),$(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime|bubble\.Run' . | xargs -n 1 dirname | sort -u),$(ALL)))
+# The packages of all modules are written as directories: PACKAGES=./recipes/... selects some. The first use of such a
+# variable replaces it by its value, because the commands take seconds.
+ALL     = $(eval ALL := $(sort $(patsubst $(shell GOWORK=off $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES)))))$(ALL)
+BUBBLES = $(eval BUBBLES := $(filter-out $(CONTROLLERS),$(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.WithFakeTime|bubble\.Run' . | xargs -n 1 dirname | sort -u),$(ALL))))$(BUBBLES)
 
 # At the end of each process, the detector waits for a second for races of goroutines that still run. Tests
 # check that none run then.
@@ -83,10 +84,10 @@ export GORACE = atexit_sleep_ms=0
 # Tests that use one goroutine have no race, and the detector makes them up to thirteen times as slow. So the
 # packages that start no goroutine are tested without it.
 STARTS     = (^|[[:space:]])go (func|[a-z][A-Za-z.]*)\(|[.]Go\(|Parallel\(|"(testing/synctest|os/exec|net/http/httptest)"|testenv/(ensemble|dbserver)"
-SEQUENTIAL = $(filter-out $(BUBBLES) $(CONTROLLERS) $(shell grep -rlE --include=*.go '$(STARTS)' . | xargs -n 1 dirname | sort -u),$(filter $(shell find . -name '*_test.go' | xargs -n 1 dirname | sort -u),$(ALL)))
+SEQUENTIAL = $(eval SEQUENTIAL := $(filter-out $(BUBBLES) $(CONTROLLERS) $(shell grep -rlE --include=*.go '$(STARTS)' . | xargs -n 1 dirname | sort -u),$(filter $(shell find . -name '*_test.go' | xargs -n 1 dirname | sort -u),$(ALL))))$(SEQUENTIAL)
 
 # Tests of random faults make one of eight runs with the detector (bubble.Runs), and all of them without it.
-RANDOM      = $(filter $(shell grep -rlE --include=*_test.go 'faultschedule[.]Run|bubble[.]Runs' . | xargs -n 1 dirname | sort -u),$(ALL))
+RANDOM      = $(eval RANDOM := $(filter $(shell grep -rlE --include=*_test.go 'faultschedule[.]Run|bubble[.]Runs' . | xargs -n 1 dirname | sort -u),$(ALL)))$(RANDOM)
 RANDOMTESTS = Schedules|Linearizable|RandomFaults
 
 # The go command starts the tests of packages in the order of its arguments. Those that take longest are first, so
@@ -112,7 +113,7 @@ STORES = ./adapters/changefeed/storeurl
 # make test PACKAGES=./adapters/controllerruntime CONTROLLERS=
 CONTROLLERS = ./adapters/controllerruntime ./examples/clientgo ./examples/tasks/kubernetes ./integrationtest/kubernetes
 
-SERVED     = $(filter-out $(BUBBLES) $(SEQUENTIAL) $(CONTROLLERS),$(ALL))
+SERVED     = $(eval SERVED := $(filter-out $(BUBBLES) $(SEQUENTIAL) $(CONTROLLERS),$(ALL)))$(SERVED)
 
 # test runs everything: lint, unit and integration tests, with the race detector.
 # With ZKTEST_REAL=required, a test fails, and is not skipped, if a server or client that it needs
@@ -130,7 +131,7 @@ tested: prepare
 # Two go commands that run at the same time compile each package that the cache lacks twice. So bubbles and served begin
 # when everything is compiled for both of them, and the groups without the race detector follow go vet.
 compiled:
-	$(if $(BUBBLES)$(SERVED),$(GO) list $(RACE) -export -deps -test -f '{{.Export}}' $(BUBBLES) $(SERVED) >/dev/null)
+	$(if $(BUBBLES)$(SERVED),$(GO) list $(RACE) -export -test -f '{{.Export}}' $(BUBBLES) $(SERVED) >/dev/null)
 
 vetted:
 	$(GO) vet work
@@ -161,8 +162,8 @@ checks:
 # needs no root. With -short, it makes one of eight random runs, explores the first 8000 states of each scenario
 # of the contender, and does not run the simulation of the raft log: make test does all of this. Some packages wait
 # for processes, so it tests one package more at a time than there are cores.
-WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
-UNITS        = $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
+WITH_SERVERS = $(eval WITH_SERVERS := $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver)"' . | xargs -n 1 dirname | sort -u),$(ALL)))$(WITH_SERVERS)
+UNITS        = $(eval UNITS := $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL)))$(UNITS)
 
 unit:
 	@tools/progress.sh 20 $(MAKE) --no-print-directory --jobs=2 --keep-going units checks
