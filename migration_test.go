@@ -249,8 +249,8 @@ func (m *migrated) crash() {
 }
 
 // TestMigration_RollingUpgrade replaces three instances one after another by the new version, and then by the
-// old version again. The instances end in all ways in which an instance can end. It fails if there are two
-// leaders, or no leader for some time.
+// old version again. The instances end in all ways in which an instance can end. There must be one leader at
+// a time, and never no leader for long.
 func TestMigration_RollingUpgrade(t *testing.T) {
 	for _, s := range schemes {
 		for _, leaderFirst := range []bool{true, false} {
@@ -320,8 +320,8 @@ func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
 	require.GreaterOrEqual(t, f.elected, 4)
 }
 
-// TestMigration_DefaultNames fails if a candidate with the default names does not wait for earlier
-// hand-written candidates.
+// TestMigration_DefaultNames checks that a candidate with the default names waits for earlier hand-written
+// candidates.
 func TestMigration_DefaultNames(t *testing.T) {
 	for _, s := range schemes {
 		synctest.Test(t, func(t *testing.T) {
@@ -349,8 +349,8 @@ func TestMigration_DefaultNames(t *testing.T) {
 	}
 }
 
-// TestMigration_ZkLock fails if programs that use zk.Lock do not wait for candidates and mutexes of this
-// library, or if these do not wait for zk.Lock.
+// TestMigration_ZkLock checks that programs that use zk.Lock wait for candidates and mutexes of this library,
+// and that these wait for zk.Lock.
 func TestMigration_ZkLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

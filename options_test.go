@@ -18,8 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithRejoin_ManySessions fails if a candidate does not join again after session expiry, or if
-// it does not wait for ZooKeeper.
+// TestWithRejoin_ManySessions checks that a candidate joins again after session expiry, and waits for ZooKeeper.
 func TestWithRejoin_ManySessions(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -124,8 +123,8 @@ func TestWithStrictACL(t *testing.T) {
 	})
 }
 
-// TestWithACL_AllZnodes fails if a znode does not have the ACL of the option, or if a client
-// without permission can read or change the election.
+// TestWithACL_AllZnodes checks that each znode has the ACL of the option, and that a client without
+// permission can neither read nor change the election.
 func TestWithACL_AllZnodes(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		member := h.connect()
@@ -162,8 +161,7 @@ func TestWithACL_AllZnodes(t *testing.T) {
 	})
 }
 
-// TestWithContext_Done fails if a candidate does not resign when its context is done, before or after it has
-// joined.
+// TestWithContext_Done checks that a candidate resigns when its context is done, before or after it has joined.
 func TestWithContext_Done(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
@@ -193,7 +191,7 @@ func TestWithContext_Done(t *testing.T) {
 	})
 }
 
-// TestWithContext_Registrations fails if a call that fails, or a candidacy that is over, remains
+// TestWithContext_Registrations checks that neither a call that fails nor a candidacy that is over remains
 // registered with the context of WithContext.
 func TestWithContext_Registrations(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -208,8 +206,7 @@ func TestWithContext_Registrations(t *testing.T) {
 	})
 }
 
-// TestWithContext_Unanswered fails if a call waits for the reply to a request after its context is
-// done.
+// TestWithContext_Unanswered checks that a call does not wait for the reply to a request after its context is done.
 func TestWithContext_Unanswered(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -233,8 +230,8 @@ func TestWithContext_Unanswered(t *testing.T) {
 	})
 }
 
-// TestWithLogger_Messages fails if a change of the status or the end of the candidacy is not logged, if a
-// message does not name the candidate, or if anything is logged without WithLogger.
+// TestWithLogger_Messages checks that changes of the status and the end of the candidacy are logged, that
+// each message names the candidate, and that nothing is logged without WithLogger.
 func TestWithLogger_Messages(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var global, out testenv.Buffer
@@ -261,8 +258,8 @@ func TestWithLogger_Messages(t *testing.T) {
 	})
 }
 
-// TestTrap46_OneDeadlineForWholeCall fails if a deadline does not limit the whole call, however many requests
-// it sends. kazoo and Curator's MultiLock apply a timeout to each of their waits.
+// TestTrap46_OneDeadlineForWholeCall checks that a deadline limits the whole call, however many requests it
+// sends. kazoo and Curator's MultiLock apply a timeout to each of their waits.
 func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	slow := func(h *harness) *zk.Conn {
@@ -316,8 +313,7 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	})
 }
 
-// TestOptions_Invalid fails if an invalid option is accepted, or if options are checked only after the
-// connection.
+// TestOptions_Invalid checks that an invalid option is rejected, before the connection is checked.
 func TestOptions_Invalid(t *testing.T) {
 	var noContext context.Context
 	conn := new(zk.Conn) // a connection over which nothing can be sent, because no request must be sent
@@ -347,8 +343,7 @@ func TestOptions_Invalid(t *testing.T) {
 	}
 }
 
-// TestWithSessionTimeout_LongerThanGranted fails if a timeout is accepted that is longer than the
-// granted one.
+// TestWithSessionTimeout_LongerThanGranted checks that a timeout is rejected that is longer than the granted timeout.
 func TestWithSessionTimeout_LongerThanGranted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn, _, err := h.srv.Connect(time.Minute)

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap30_SlowReader fails if a reader that receives its first status, and the next one long
-// after, blocks the candidacy or receives old statuses (CURATOR-344, TN1, marathon #4640).
+// TestTrap30_SlowReader checks that a reader that receives its first status, and the next status long after,
+// does not block the candidacy and does not receive old statuses (CURATOR-344, TN1, marathon #4640).
 func TestTrap30_SlowReader(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -58,7 +58,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 	})
 }
 
-// TestStatus_String fails if the text of a status for logs changes.
+// TestStatus_String checks that the text of a status for logs does not change.
 func TestStatus_String(t *testing.T) {
 	require.Equal(t, "follower", leaderelection.Role(0).String())
 	require.Equal(t, "Role(9)", leaderelection.Role(9).String())
@@ -73,8 +73,8 @@ func TestStatus_String(t *testing.T) {
 		leaderelection.Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: leaderelection.ErrSessionExpired}.String())
 }
 
-// TestStatus_NextIsSecondCandidate fails if another candidate than the second one is next, if a candidate becomes next without
-// a status, or if a break of the connection changes Next.
+// TestStatus_NextIsSecondCandidate checks that only the second candidate is next, that a candidate becomes
+// next with a status, and that a break of the connection does not change Next.
 func TestStatus_NextIsSecondCandidate(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		var all []*candidate
@@ -118,8 +118,7 @@ func TestStatus_NextIsSecondCandidate(t *testing.T) {
 	})
 }
 
-// TestLeadership_DoneBeforeSuspended fails if the status Suspended is published before Done is
-// closed.
+// TestLeadership_DoneBeforeSuspended checks that the status Suspended is not published before Done is closed.
 func TestLeadership_DoneBeforeSuspended(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var leadership atomic.Pointer[leaderelection.Leadership]
@@ -144,8 +143,8 @@ func TestLeadership_DoneBeforeSuspended(t *testing.T) {
 	})
 }
 
-// TestTrap42_LeadershipsDoNotOverlap fails if a leadership begins before the previous one has ended
-// (druid PR 17546).
+// TestTrap42_LeadershipsDoNotOverlap checks that a leadership does not begin before the previous one has
+// ended (druid PR 17546).
 func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c := h.join(h.connect(), leaderelection.WithRejoin())
@@ -179,8 +178,8 @@ func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// TestLease_EndsWithSession fails if a lease that was confirmed in one session is still valid in the
-// next session of the connection.
+// TestLease_EndsWithSession checks that a lease that was confirmed in one session is not valid in the next
+// session of the connection.
 func TestLease_EndsWithSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn := h.connect()
@@ -209,10 +208,9 @@ func TestLease_EndsWithSession(t *testing.T) {
 	})
 }
 
-// TestTrap17_LeaseExpiresByEitherClock fails if a lease is valid although one of the clocks has
-// passed its deadline. The monotonic clock stops while a virtual machine is suspended
-// (golang/go#24595), and a wall clock can be set back. This test uses real time, because a bubble
-// has only one clock.
+// TestTrap17_LeaseExpiresByEitherClock checks that a lease is not valid when one of the clocks has passed its
+// deadline. The monotonic clock stops while a virtual machine is suspended (golang/go#24595), and a wall
+// clock can be set back. This test uses real time, because a bubble has only one clock.
 func TestTrap17_LeaseExpiresByEitherClock(t *testing.T) {
 	for name, deadline := range map[string]time.Time{
 		"the monotonic clock has stopped": withMonotonic(time.Now().Add(-time.Second), time.Hour),
@@ -237,8 +235,8 @@ func withMonotonic(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestTrap23_LeaseIgnoresServerClock fails if a lease depends on the server's clock, which here stops and then
-// jumps. kazoo's NonBlockingLease compares the clocks of two machines.
+// TestTrap23_LeaseIgnoresServerClock checks that a lease does not depend on the server's clock, which here
+// stops and then jumps. kazoo's NonBlockingLease compares the clocks of two machines.
 func TestTrap23_LeaseIgnoresServerClock(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())
@@ -286,8 +284,8 @@ func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leaders
 	require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestTrap13_ReconnectsToOtherServer fails if a leader does not resume when its client connects to
-// another server before the session expires (CURATOR-444).
+// TestTrap13_ReconnectsToOtherServer checks that a leader resumes when its client connects to another server
+// before the session expires (CURATOR-444).
 func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
@@ -303,7 +301,7 @@ func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 	})
 }
 
-// TestTrap21_FlappingConnection fails if a connection that breaks repeatedly makes the leader
+// TestTrap21_FlappingConnection checks that a connection that breaks repeatedly does not make the leader
 // change (FLINK-10052, CURATOR-87, CURATOR-505).
 func TestTrap21_FlappingConnection(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
@@ -328,7 +326,7 @@ func TestTrap21_FlappingConnection(t *testing.T) {
 	})
 }
 
-// TestTrap21_SlowConnection fails if the role changes repeatedly because each reply is so late that
+// TestTrap21_SlowConnection checks that the role does not change repeatedly when each reply is so late that
 // it extends the lease only for a moment (FLINK-10052).
 func TestTrap21_SlowConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {

@@ -39,7 +39,7 @@ func requireClosed(t *testing.T, f *statusFeed) {
 	}
 }
 
-// TestStatusFeed_SlowReaderReceivesNewest fails if a slow reader does not receive the newest status.
+// TestStatusFeed_SlowReaderReceivesNewest checks that a slow reader receives the newest status.
 func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(Status{NowFollowing: "a"})
@@ -52,7 +52,7 @@ func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 	requireClosed(t, f)
 }
 
-// TestStatusFeed_LossIsDelivered fails if the loss of a leadership that the reader has received is
+// TestStatusFeed_LossIsDelivered checks that the loss of a leadership that the reader has received is not
 // replaced by a later status.
 func TestStatusFeed_LossIsDelivered(t *testing.T) {
 	f := newStatusFeed()
@@ -74,7 +74,7 @@ func TestStatusFeed_LossIsDelivered(t *testing.T) {
 	require.Equal(t, third, receiveStatus(t, f))
 }
 
-// TestStatusFeed_FinalStatusIsLast fails if the last status that the reader receives is not the final one.
+// TestStatusFeed_FinalStatusIsLast checks that the last status that the reader receives is the final status.
 func TestStatusFeed_FinalStatusIsLast(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
@@ -90,7 +90,7 @@ func TestStatusFeed_FinalStatusIsLast(t *testing.T) {
 	require.ErrorIs(t, f.Current().Err, ErrSessionExpired)
 }
 
-// TestStatusFeed_Withdraw fails if the reader receives an unread status after Withdraw.
+// TestStatusFeed_Withdraw checks that the reader does not receive an unread status after Withdraw.
 func TestStatusFeed_Withdraw(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
@@ -99,8 +99,8 @@ func TestStatusFeed_Withdraw(t *testing.T) {
 	require.Equal(t, Follower, f.Current().Role)
 }
 
-// TestStatusFeed_Retract fails if the reader receives an unread status after Retract, or the status that was
-// passed to it.
+// TestStatusFeed_Retract checks that after Retract the reader receives neither an unread status nor the
+// status that was passed to it.
 func TestStatusFeed_Retract(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
@@ -111,8 +111,8 @@ func TestStatusFeed_Retract(t *testing.T) {
 	require.Equal(t, "a", receiveStatus(t, f).NowFollowing)
 }
 
-// TestStatusFeed_RandomOrder publishes and receives in random orders. It fails if a reader receives two
-// leaderships without another status between them, or does not receive the newest status last.
+// TestStatusFeed_RandomOrder publishes and receives in random orders. A reader must not receive two
+// leaderships without another status between them, and must receive the newest status last.
 func TestStatusFeed_RandomOrder(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -149,8 +149,8 @@ func TestStatusFeed_RandomOrder(t *testing.T) {
 	}
 }
 
-// TestStatusFeed_ConcurrentReader fails if a reader that receives while statuses are replaced receives
-// two leaderships without another status between them.
+// TestStatusFeed_ConcurrentReader checks that a reader that receives while statuses are replaced does not
+// receive two leaderships without another status between them.
 func TestStatusFeed_ConcurrentReader(t *testing.T) {
 	f := newStatusFeed()
 	received := make(chan error, 1)
@@ -189,8 +189,8 @@ func missed(events []event.Event) (n int) {
 	return n
 }
 
-// TestEventStream_DropsOldest fails if other events than the oldest ones are dropped, or if a dropped event
-// is not counted exactly once, even when the event that has counted it is dropped as well.
+// TestEventStream_DropsOldest checks that only the oldest events are dropped, and that a dropped event is
+// counted exactly once, even when the event that has counted it is dropped as well.
 func TestEventStream_DropsOldest(t *testing.T) {
 	for _, dropped := range []int{10, 4*maxEvents + 3} {
 		s := newEventStream(nil)
@@ -210,7 +210,7 @@ func TestEventStream_DropsOldest(t *testing.T) {
 	}
 }
 
-// TestEventStream_DropsFrequentEventsFirst fails if other events are dropped because of frequent events.
+// TestEventStream_DropsFrequentEventsFirst checks that frequent events do not make other events be dropped.
 func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	for _, kind := range []event.Kind{event.Checked, event.Watched, event.Heartbeat} {
 		s := newEventStream(nil)
@@ -229,8 +229,8 @@ func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	}
 }
 
-// TestEventStream_Leadership fails if the events of a leadership do not alternate between suspended and
-// resumed, or if its loss is not reported once.
+// TestEventStream_Leadership checks that the events of a leadership alternate between suspended and resumed,
+// and that its loss is reported once.
 func TestEventStream_Leadership(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
@@ -267,7 +267,7 @@ func TestEventStream_Leadership(t *testing.T) {
 	}, events)
 }
 
-// TestEventStream_Close fails if events that wait are lost, or if events are added after Close.
+// TestEventStream_Close checks that events that wait are not lost, and that no events are added after Close.
 func TestEventStream_Close(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
@@ -282,7 +282,7 @@ func TestEventStream_Close(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEventStream_End fails if a leadership is not reported as lost before the end, or twice.
+// TestEventStream_End checks that a leadership is reported as lost once, at the end and not before.
 func TestEventStream_End(t *testing.T) {
 	failed := errors.New("failed")
 	for _, reported := range []bool{false, true} {
@@ -309,8 +309,8 @@ func TestEventStream_End(t *testing.T) {
 	}
 }
 
-// TestEventStream_CreatedDuringLeadership fails if events after the first call of Events have a wrong token. The events
-// before it were not delivered.
+// TestEventStream_CreatedDuringLeadership checks that events after the first call of Events have the right
+// token. The events before it were not delivered.
 func TestEventStream_CreatedDuringLeadership(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error {
@@ -332,8 +332,8 @@ func TestEventStream_CreatedDuringLeadership(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEventStream_ConcurrentReader fails if a concurrent reader receives events in the wrong order, or if an
-// event is neither delivered nor counted as dropped.
+// TestEventStream_ConcurrentReader checks that a concurrent reader receives events in the right order, and
+// that each event is either delivered or counted as dropped.
 func TestEventStream_ConcurrentReader(t *testing.T) {
 	const n = 100_000
 	s := newEventStream(nil)
@@ -353,7 +353,7 @@ func TestEventStream_ConcurrentReader(t *testing.T) {
 	require.Equal(t, n, count)
 }
 
-// TestEventStream_WithoutReader fails if events use memory although Events was not called.
+// TestEventStream_WithoutReader checks that events use no memory when Events was not called.
 func TestEventStream_WithoutReader(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	c.SetID("a")

@@ -24,8 +24,8 @@ func around(name, unit string, first, second float64) samples {
 
 func compareOne(old, now samples) comparison { return compare([]samples{old}, []samples{now})[0] }
 
-// TestCompare_MarksChangesBeyondTheNoise fails if a change that is not larger than the difference between
-// the halves is marked, if a larger one is not, or if the direction of rates is wrong.
+// TestCompare_MarksChangesBeyondTheNoise checks that only a change that is larger than the difference between
+// the halves is marked, and that a greater rate is not marked as worse.
 func TestCompare_MarksChangesBeyondTheNoise(t *testing.T) {
 	multiple := recordedUnits[unitMillis]
 	old := around("row", multiple, 1.00, 1.04)
@@ -41,7 +41,8 @@ func TestCompare_MarksChangesBeyondTheNoise(t *testing.T) {
 	require.Equal(t, better, compareOne(around("row", share, 0.6, 0.61), around("row", share, 0.8, 0.81)).verdict)
 }
 
-// TestCompare_UsesTheNoiseOfAllRows fails if a row whose halves are equal by accident has no noise.
+// TestCompare_UsesTheNoiseOfAllRows checks that a row whose halves are equal by accident is compared with the
+// noise of all rows.
 func TestCompare_UsesTheNoiseOfAllRows(t *testing.T) {
 	multiple := recordedUnits[unitMillis]
 	old := []samples{around("lucky", multiple, 1, 1), around("a", multiple, 1, 1.2), around("b", multiple, 1, 1.2)}
@@ -53,8 +54,8 @@ func TestCompare_UsesTheNoiseOfAllRows(t *testing.T) {
 	require.Equal(t, same, all[0].verdict)
 }
 
-// TestCompare_CountsHaveLittleNoise fails if counts have the noise of times, or if a difference is
-// required to be confirmed by a test that has too few values to do so.
+// TestCompare_CountsHaveLittleNoise checks that counts do not have the noise of times, and that a test
+// confirms a difference only when it has enough values to do so.
 func TestCompare_CountsHaveLittleNoise(t *testing.T) {
 	count := func(values ...float64) samples {
 		return samples{name: "count", unit: recordedUnits[unitNumber], halves: [2][]float64{halfOf(values, 0), halfOf(values, 1)}}
@@ -72,7 +73,7 @@ func TestCompare_CountsHaveLittleNoise(t *testing.T) {
 	require.Equal(t, better, verdictOf(count(2, 2), count(0, 0)))
 }
 
-// TestCompare_ConfirmsChangesByTest fails if a change of medians of widely spread values is marked.
+// TestCompare_ConfirmsChangesByTest checks that a change of medians of widely spread values is not marked.
 func TestCompare_ConfirmsChangesByTest(t *testing.T) {
 	spread := func(values ...float64) samples {
 		return samples{name: "row", unit: recordedUnits[unitMillis], halves: [2][]float64{values, values}}
@@ -82,8 +83,8 @@ func TestCompare_ConfirmsChangesByTest(t *testing.T) {
 	require.Equal(t, same, c.verdict)
 }
 
-// TestRecording_RoundTrip fails if a recording loses a value or the machine, or if a file of another kind
-// is accepted.
+// TestRecording_RoundTrip checks that a recording keeps each value and the machine, and that a file of
+// another kind is rejected.
 func TestRecording_RoundTrip(t *testing.T) {
 	r := report{Delay: "0s", Environment: environment{ZooKeeper: "3.8.0", Machine: benchmark.Environment{
 		CPUs: 2, Platform: "linux/amd64", Go: "go1.26.8", Processor: "Some(R) Processor: 2 GHz",

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurves fails if a curve cannot be measured, or if requests, watches or time are not divided by
-// the number of units.
+// TestCurves checks that every curve can be measured, and that requests, watches and time are divided by the
+// number of units.
 func TestCurves(t *testing.T) {
 	b := newTestBench(t, "")
 	baseline, library := b.contestants[0], b.contestants[1]
@@ -47,7 +47,7 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// TestRunCurve fails if a size that would take too long is measured, or if an unknown name is accepted.
+// TestRunCurve checks that a size that would take too long is not measured, and that an unknown name is rejected.
 func TestRunCurve(t *testing.T) {
 	b := newTestBench(t, "")
 	var out strings.Builder
@@ -56,7 +56,7 @@ func TestRunCurve(t *testing.T) {
 	require.ErrorContains(t, b.runCurve(t.Context(), &out, "hands"), `-curve "hands" does not exist`)
 }
 
-// TestPredict_ContinuesGrowth fails if linear growth is predicted as quadratic, so that sizes are
+// TestPredict_ContinuesGrowth checks that linear growth is not predicted as quadratic, so that sizes are
 // skipped, or the reverse.
 func TestPredict_ContinuesGrowth(t *testing.T) {
 	points := func(took ...time.Duration) (all []point) {

@@ -18,9 +18,9 @@ func newTestRow(u unit, g goal, values map[string][]float64) *row {
 	return r
 }
 
-// TestRow_PrintsMultiplesOfTheBaseline fails if values are divided by the baseline although their
-// unit is absolute, if the baseline is not printed in its unit, or if a quantile counts from the
-// worst value.
+// TestRow_PrintsMultiplesOfTheBaseline checks that values are not divided by the baseline when their unit is
+// absolute, that the baseline is printed in its unit, and that a quantile does not count from the worst
+// value.
 func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
 	values := map[string][]float64{baselineName: {1, 2, 3}, libraryName: {3, 2, 4}}
 	r := newTestRow(unitMillis, goal{}, values)
@@ -43,8 +43,8 @@ func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
 		"a row without a baseline has no multiples")
 }
 
-// TestRow_ComparesWithGoal fails if a goal counts as met although the printed value misses it, if it
-// counts as missed although the printed value meets it, or if rates have a maximum.
+// TestRow_ComparesWithGoal checks that a goal counts as met exactly when the printed value meets it, and that
+// rates have no maximum.
 func TestRow_ComparesWithGoal(t *testing.T) {
 	verdict := func(u unit, limitValue, baseline, library float64) string {
 		return newTestRow(u, limit(limitValue), map[string][]float64{baselineName: {baseline}, libraryName: {library}}).verdict()
@@ -61,8 +61,8 @@ func TestRow_ComparesWithGoal(t *testing.T) {
 	require.Empty(t, newTestRow(unitNumber, goal{}, nil).verdict())
 }
 
-// TestRow_WithholdsDisturbedTimes fails if a time or rate has a result although other programs used a core,
-// if the option does not override that, or if counts are withheld, which do not depend on the load.
+// TestRow_WithholdsDisturbedTimes checks that a time or rate has no result when other programs used a core,
+// unless the option overrides that, and that counts, which do not depend on the load, are printed.
 func TestRow_WithholdsDisturbedTimes(t *testing.T) {
 	values := map[string][]float64{baselineName: {1}, libraryName: {1}}
 	r := newTestRow(unitMillis, limit(1.15), values)
@@ -85,7 +85,8 @@ func TestRow_WithholdsDisturbedTimes(t *testing.T) {
 	require.Equal(t, "≤ 1 met", count.verdict())
 }
 
-// TestRow_ComparesWithPeers fails if the baseline counts as a peer, or if the direction is wrong.
+// TestRow_ComparesWithPeers checks that the baseline does not count as a peer, and that greater rates and
+// smaller times are better.
 func TestRow_ComparesWithPeers(t *testing.T) {
 	values := map[string][]float64{baselineName: {1}, libraryName: {2}, zkLockName: {3}, kazooName: {4}}
 	require.Equal(t, "best: met", newTestRow(unitMillis, beatPeers, values).verdict())
@@ -93,9 +94,9 @@ func TestRow_ComparesWithPeers(t *testing.T) {
 	require.Equal(t, "best", newTestRow(unitRate, beatPeers, nil).verdict())
 }
 
-// TestInterleave_ExcludesContestantsThatFail fails if a contestant that failed keeps some of its
-// values or participates again, if warm-up rounds count, or if a contestant that lacks a recipe counts
-// as failed.
+// TestInterleave_ExcludesContestantsThatFail checks that a contestant that failed loses all of its values and
+// does not participate again, that warm-up rounds do not count, and that a contestant that lacks a recipe
+// does not count as failed.
 func TestInterleave_ExcludesContestantsThatFail(t *testing.T) {
 	calls := map[string]int{}
 	always := func(name string, values []float64, err func(call int) error) turn {

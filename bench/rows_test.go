@@ -37,7 +37,7 @@ func newTestBench(t *testing.T, only string) *bench {
 	return b
 }
 
-// TestMeasureAll fails if a row cannot be measured, or lacks a contestant. Memory is not measured,
+// TestMeasureAll checks that every row can be measured, and lacks no contestant. Memory is not measured,
 // because that runs the program again; TestMeasureRequests measures requests, because that starts the
 // contestants in other languages.
 func TestMeasureAll(t *testing.T) {
@@ -60,7 +60,7 @@ func TestMeasureAll(t *testing.T) {
 	require.Len(t, b.results, 47)
 }
 
-// TestShortRows fails if a name in shortRows, the rows of the flag -short, matches no row.
+// TestShortRows checks that each name in shortRows, the rows of the flag -short, matches a row.
 func TestShortRows(t *testing.T) {
 	for _, pattern := range shortRows {
 		b := &bench{settings: settings{only: regexp.MustCompile(pattern)}}
@@ -68,8 +68,8 @@ func TestShortRows(t *testing.T) {
 	}
 }
 
-// TestMeasureRequests fails if the baseline sends more than one request per succession, or if messages
-// between successions count.
+// TestMeasureRequests checks that the baseline sends one request per succession, and that messages between
+// successions do not count.
 func TestMeasureRequests(t *testing.T) {
 	b := newTestBench(t, "")
 	requests, watches := newRow("requests", unitNumber, goal{}), newRow("watches", unitNumber, goal{})
@@ -83,8 +83,8 @@ func TestMeasureRequests(t *testing.T) {
 	require.Equal(t, "delete 1.00", requests.Details[baselineName])
 }
 
-// TestMeasureIdle fails if the rows contain transactions of idle candidates of contestants without leases, or lack those
-// that renew the lease of this library's leader.
+// TestMeasureIdle checks that the rows do not contain transactions of idle candidates of contestants without
+// leases, and contain those that renew the lease of this library's leader.
 func TestMeasureIdle(t *testing.T) {
 	b := newTestBench(t, "")
 	rows := []*row{newRow("leader", unitPerMinute, goal{}), newRow("second", unitPerMinute, goal{}), newRow("third", unitPerMinute, goal{})}

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCountMessages fails if pings, handshakes or replies count as requests, or replies as events.
+// TestCountMessages checks that pings, handshakes and replies do not count as requests, and replies not as events.
 func TestCountMessages(t *testing.T) {
 	requests, events := countMessages([]zkproxy.Record{
 		{Kind: zkproxy.Request, Op: zktest.OpConnect},
@@ -29,7 +29,7 @@ func TestCountMessages(t *testing.T) {
 	require.Equal(t, "deleted 1.00, data changed 0.50", events.String())
 }
 
-// TestNewestConnection fails if idle transactions are counted for the wrong candidate.
+// TestNewestConnection checks that idle transactions are counted for the right candidate.
 func TestNewestConnection(t *testing.T) {
 	require.Equal(t, 7, newestConnection([]zkproxy.Record{
 		{Kind: zkproxy.Request, Op: zktest.OpConnect, Conn: 7}, {Kind: zkproxy.Request, Op: zktest.OpPing, Conn: 9},

@@ -93,7 +93,7 @@ func requirePicture(t *testing.T, text string) {
 	}
 }
 
-// TestRunDemo_EmbeddedServers fails if a step does not have the expected result.
+// TestRunDemo_EmbeddedServers checks that each step has the expected result.
 func TestRunDemo_EmbeddedServers(t *testing.T) {
 	t.Parallel()
 	text, err := runAndRead(t.Context(), t, options{session: testSession})
@@ -105,8 +105,8 @@ func TestRunDemo_EmbeddedServers(t *testing.T) {
 	assert.Contains(t, text, "stopped the servers")
 }
 
-// TestRunDemo_InterruptedDuringPartition fails if the demo cannot clean up while a server is partitioned. TestMain
-// detects goroutines that are still running.
+// TestRunDemo_InterruptedDuringPartition checks that the demo can clean up while a server is partitioned.
+// TestMain detects goroutines that are still running.
 func TestRunDemo_InterruptedDuringPartition(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -118,7 +118,7 @@ func TestRunDemo_InterruptedDuringPartition(t *testing.T) {
 	assert.Contains(t, out.text.String(), "stopped the servers")
 }
 
-// TestRunDemo_UserServers fails if a step on real servers does not have the expected result, or if znodes remain.
+// TestRunDemo_UserServers checks that each step on real servers has the expected result, and that no znodes remain.
 func TestRunDemo_UserServers(t *testing.T) {
 	t.Parallel()
 	e, err := ensemble.Start(t.Context(), ensemble.Config{Backend: ensemble.Process, Servers: 3, TickTime: testSession / 10})
@@ -163,7 +163,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 	})
 }
 
-// TestRunDemo_NoServer fails if the demo does not stop when its context is done.
+// TestRunDemo_NoServer checks that the demo stops when its context is done.
 func TestRunDemo_NoServer(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("timeout of the test"))
 	defer cancel()
@@ -171,7 +171,7 @@ func TestRunDemo_NoServer(t *testing.T) {
 	require.ErrorContains(t, err, "no ZooKeeper session")
 }
 
-// TestOptions fails if a flag is ignored, or if an invalid value is accepted.
+// TestOptions checks that no flag is ignored, and that invalid values are rejected.
 func TestOptions(t *testing.T) {
 	for line, want := range map[string]options{
 		"":                                 {servers: []string{}, session: 2 * time.Second, pause: 3 * time.Second},

@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExitCodes fails if the exit code of the demo does not tell success, failure, wrong usage and an
-// interrupt apart.
+// TestExitCodes checks that the exit codes of the demo tell success, failure, wrong usage and an interrupt apart.
 func TestExitCodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		args string

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestBegin_Hangs fails if a Begin that ignores its context is not logged and abandoned.
+// TestBegin_Hangs checks that a Begin that ignores its context is logged and abandoned.
 func TestBegin_Hangs(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Begin, log = h.hang("begin"), h.captureLog() }, func(h *harness) {
@@ -34,7 +34,7 @@ func TestBegin_Hangs(t *testing.T) {
 	})
 }
 
-// TestBegin_HangsAfterTimeout fails if a Begin that ignores BeginTimeout is not abandoned.
+// TestBegin_HangsAfterTimeout checks that a Begin that ignores BeginTimeout is abandoned.
 func TestBegin_HangsAfterTimeout(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.hang("begin") }, func(h *harness) {
 		h.lead()
@@ -45,7 +45,7 @@ func TestBegin_HangsAfterTimeout(t *testing.T) {
 	})
 }
 
-// TestWork_Hangs fails if Run waits for a Work that ignores its context.
+// TestWork_Hangs checks that Run does not wait for a Work that ignores its context.
 func TestWork_Hangs(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work, h.elector.Grace = h.hang("work"), time.Second }, func(h *harness) {
 		h.lead()
@@ -58,7 +58,7 @@ func TestWork_Hangs(t *testing.T) {
 	})
 }
 
-// TestWork_HangsAfterLoss fails if a candidate whose Work hangs can be elected again while End runs.
+// TestWork_HangsAfterLoss checks that a candidate whose Work hangs cannot be elected again while End runs.
 func TestWork_HangsAfterLoss(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = h.hang("work")
@@ -77,7 +77,7 @@ func TestWork_HangsAfterLoss(t *testing.T) {
 	})
 }
 
-// TestEnd_Hangs fails if an End that hangs is called again, or if Run waits for it.
+// TestEnd_Hangs checks that an End that hangs is not called again, and that Run does not wait for it.
 func TestEnd_Hangs(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.hang("end") }, func(h *harness) {
 		h.lead()
@@ -90,7 +90,7 @@ func TestEnd_Hangs(t *testing.T) {
 	})
 }
 
-// TestError_Hangs fails if Run waits for an Error that ignores its context.
+// TestError_Hangs checks that Run does not wait for an Error that ignores its context.
 func TestError_Hangs(t *testing.T) {
 	runElector(t, func(h *harness) {
 		hang := h.hang("error")
@@ -104,7 +104,7 @@ func TestError_Hangs(t *testing.T) {
 	})
 }
 
-// TestWork_UsesGrace fails if a handler that is still running during its grace is logged as an error.
+// TestWork_UsesGrace checks that a handler that is still running during its grace is not logged as an error.
 func TestWork_UsesGrace(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Work, log = h.hang("work"), h.captureLog() }, func(h *harness) {

@@ -131,8 +131,8 @@ func (r *randomRun) backendEvent() {
 	}
 }
 
-// TestElector_RandomEvents fails if handlers overlap or are called in a wrong order, if End is skipped, if a
-// candidate remains after Run, or if the Elector does not lead after failures have stopped.
+// TestElector_RandomEvents checks that handlers do not overlap and are called in the right order, that End is
+// not skipped, that no candidate remains after Run, and that the Elector leads after failures have stopped.
 func TestElector_RandomEvents(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {

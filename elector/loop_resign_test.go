@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestResignRequested_Leader fails if a leader that is requested to resign releases the leadership before
-// End, or if its next candidacy does not start immediately.
+// TestResignRequested_Leader checks that a leader that is requested to resign does not release the leadership
+// before End, and that its next candidacy starts immediately.
 func TestResignRequested_Leader(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = sleep(time.Second, h.handler("end"))
@@ -38,8 +38,7 @@ func TestResignRequested_Leader(t *testing.T) {
 	})
 }
 
-// TestResignRequested_Follower fails if a follower that is requested to resign does not move to the back of
-// the queue.
+// TestResignRequested_Follower checks that a follower that is requested to resign moves to the back of the queue.
 func TestResignRequested_Follower(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		first := h.backend.newest()
@@ -51,7 +50,8 @@ func TestResignRequested_Follower(t *testing.T) {
 	})
 }
 
-// TestResignRequested_DuringBegin fails if a request to resign during Begin is lost, or interrupts Begin.
+// TestResignRequested_DuringBegin checks that a request to resign during Begin is not lost, and does not
+// interrupt Begin.
 func TestResignRequested_DuringBegin(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Begin = sleep(time.Second, h.handler("begin"))
@@ -64,8 +64,8 @@ func TestResignRequested_DuringBegin(t *testing.T) {
 	})
 }
 
-// TestResignRequested_ContextDone fails if a candidate that was requested to resign joins again although the
-// context of Run is done.
+// TestResignRequested_ContextDone checks that a candidate that was requested to resign does not join again
+// when the context of Run is done.
 func TestResignRequested_ContextDone(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }
@@ -80,8 +80,8 @@ func TestResignRequested_ContextDone(t *testing.T) {
 	})
 }
 
-// TestResignRequested_EndFails fails if the next candidacy after a request to resign starts without ErrorWait
-// although End has failed.
+// TestResignRequested_EndFails checks that the next candidacy after a request to resign starts with ErrorWait
+// when End has failed.
 func TestResignRequested_EndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
 		h.lead()
@@ -93,7 +93,7 @@ func TestResignRequested_EndFails(t *testing.T) {
 	})
 }
 
-// TestResignRequested_Lead fails if Lead does not return after a request to resign.
+// TestResignRequested_Lead checks that Lead returns after a request to resign.
 func TestResignRequested_Lead(t *testing.T) {
 	runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }, func(h *harness) {
 		h.lead()
@@ -103,8 +103,8 @@ func TestResignRequested_Lead(t *testing.T) {
 	})
 }
 
-// TestResignRequested_OnZooKeeper fails if a leader that is requested to resign does not join again behind
-// the other candidates.
+// TestResignRequested_OnZooKeeper checks that a leader that is requested to resign joins again behind the
+// other candidates.
 func TestResignRequested_OnZooKeeper(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a, b := join(h, srv, "a", nil), join(h, srv, "b", nil)
@@ -123,8 +123,8 @@ func TestResignRequested_OnZooKeeper(t *testing.T) {
 	})
 }
 
-// TestResignRequested_BackendFails fails if an error of the backend is ignored while End runs because of a
-// request to resign.
+// TestResignRequested_BackendFails checks that an error of the backend is reported while End runs because of
+// a request to resign.
 func TestResignRequested_BackendFails(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestErrors_NoPermission fails if a request for an election node with the digest ACL of another user
-// does not end with ErrPermission.
+// TestErrors_NoPermission checks that a request for an election node with the digest ACL of another user ends
+// with ErrPermission.
 func TestErrors_NoPermission(t *testing.T) {
 	t.Parallel()
 	owner, conn := connect(t), connect(t)

@@ -288,9 +288,9 @@ func (s *faultSchedule) waitRegained() error {
 	}
 }
 
-// TestRandomFaults fails if terms of the candidates of one election overlap, or if no candidate becomes leader
-// after a fault, while servers are killed, paused, and cut off, connections break, and sessions expire at
-// random.
+// TestRandomFaults checks that terms of the candidates of one election do not overlap, and that a candidate
+// becomes leader after each fault, while servers are killed, paused, and cut off, connections break, and
+// sessions expire at random.
 func TestRandomFaults(t *testing.T) {
 	t.Parallel()
 	seed := *faultsSeed

@@ -132,8 +132,8 @@ func (p *pair) leadBoth() *leaderelection.Leadership {
 	return p.Current().Leadership
 }
 
-// TestCandidate_Phases fails if the candidate joins the new election before it leads the old one, leads before
-// it leads both, or has another token or deadline than the old election.
+// TestCandidate_Phases checks that the candidate joins the new election only when it leads the old election,
+// leads only when it leads both, and has the token and the deadline of the old election.
 func TestCandidate_Phases(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.olds[0].follow("old/1", "old/0")
@@ -157,8 +157,8 @@ func TestCandidate_Phases(t *testing.T) {
 	})
 }
 
-// TestCandidate_NextInEitherElection fails if Status.Next is not true when the candidate is next in the election in which it
-// waits.
+// TestCandidate_NextInEitherElection checks that Status.Next is true when the candidate is next in the
+// election in which it waits.
 func TestCandidate_NextInEitherElection(t *testing.T) {
 	runPair(t, func(p *pair) {
 		old := p.olds[0]
@@ -181,9 +181,9 @@ func TestCandidate_NextInEitherElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_LosesEitherLeadership fails if the leadership continues after the loss of one of the two leaderships,
-// if the candidate resigns from the other election before the time of WithGrace, or if it does not join
-// again.
+// TestCandidate_LosesEitherLeadership checks that the leadership ends after the loss of one of the two
+// leaderships, that the candidate does not resign from the other election before the time of WithGrace, and
+// that it joins again.
 func TestCandidate_LosesEitherLeadership(t *testing.T) {
 	reason := errors.New("lost")
 	for name, lose := range map[string]func(*pair){
@@ -216,8 +216,8 @@ func TestCandidate_LosesEitherLeadership(t *testing.T) {
 	}
 }
 
-// TestCandidate_JoinLimit fails if a leader of the old election that does not reach the new backend prevents
-// other candidates from leading.
+// TestCandidate_JoinLimit checks that a leader of the old election that does not reach the new backend does
+// not prevent other candidates from leading.
 func TestCandidate_JoinLimit(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.olds[0].follow("old/1", "")
@@ -234,7 +234,8 @@ func TestCandidate_JoinLimit(t *testing.T) {
 	}, migration.WithJoinLimit(20*time.Second))
 }
 
-// TestCandidate_EndsWithErrorOfEitherElection fails if an error of the candidacy in one election does not end the candidacy in both.
+// TestCandidate_EndsWithErrorOfEitherElection checks that an error of the candidacy in one election ends the
+// candidacy in both.
 func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 	failure := errors.New("failure")
 	t.Run("old", func(t *testing.T) {
@@ -269,9 +270,8 @@ func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignRequested fails if a request to resign in one of the elections does not close the
-// channel of ResignRequested, or if the candidate listens to requests in an election before the program
-// does, or does not listen afterwards.
+// TestCandidate_ResignRequested checks that a request to resign in one of the elections closes the channel of
+// ResignRequested, and that the candidate listens to requests exactly when the program does.
 func TestCandidate_ResignRequested(t *testing.T) {
 	for name, request := range map[string]func(*pair){
 		"old":  func(p *pair) { close(p.olds[0].requested) },
@@ -298,7 +298,7 @@ func TestCandidate_ResignRequested(t *testing.T) {
 	}
 }
 
-// TestCandidate_EndElection fails if EndElection does not end both elections, or does not return an error.
+// TestCandidate_EndElection checks that EndElection ends both elections, and returns the error of either.
 func TestCandidate_EndElection(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.olds[0].follow("old/1", "")
@@ -314,7 +314,7 @@ func TestCandidate_EndElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignDuringCreation fails if Resign waits for a candidate whose creation hangs.
+// TestCandidate_ResignDuringCreation checks that Resign does not wait for a candidate whose creation hangs.
 func TestCandidate_ResignDuringCreation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := newScripted()
@@ -335,7 +335,7 @@ func TestCandidate_ResignDuringCreation(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignBeforeStart fails if Resign of a candidate that was not started does not resign the
+// TestCandidate_ResignBeforeStart checks that Resign of a candidate that was not started resigns the
 // candidate of the old election.
 func TestCandidate_ResignBeforeStart(t *testing.T) {
 	old := newScripted()
@@ -348,8 +348,7 @@ func TestCandidate_ResignBeforeStart(t *testing.T) {
 	require.NoError(t, c.ElectLeader())
 }
 
-// TestNewCandidate_Invalid fails if NewCandidate accepts invalid arguments, or does not return the error of a
-// creation.
+// TestNewCandidate_Invalid checks that NewCandidate rejects invalid arguments, and returns the error of a creation.
 func TestNewCandidate_Invalid(t *testing.T) {
 	failure := errors.New("failure")
 	valid := func(context.Context) (leaderelection.Candidate, error) { return newScripted(), nil }
@@ -389,8 +388,8 @@ func (h *blockingHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// TestCandidate_StaleStatus fails if the candidate leads because of a status that was sent before the
-// leadership in the other election ended.
+// TestCandidate_StaleStatus checks that the candidate does not lead because of a status that was sent before
+// the leadership in the other election ended.
 func TestCandidate_StaleStatus(t *testing.T) {
 	for range 20 { // the select chooses one of two ready cases at random
 		h := &blockingHandler{}
@@ -416,8 +415,8 @@ func TestCandidate_StaleStatus(t *testing.T) {
 	}
 }
 
-// TestCandidate_ConnectionIsClosed fails if the leadership continues for an instant after the owner of the connection of
-// either election has closed it.
+// TestCandidate_ConnectionIsClosed checks that the leadership does not continue, even for an instant, after
+// the owner of the connection of either election has closed it.
 func TestCandidate_ConnectionIsClosed(t *testing.T) {
 	for name, closed := range map[string]int{"old": 0, "new": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -457,8 +456,8 @@ func TestCandidate_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestCandidate_TurnLimit fails if a leader of the old election that has joined the new one, but does not
-// become its leader, stays the leader of the old one forever.
+// TestCandidate_TurnLimit checks that a leader of the old election that has joined the new election, but does
+// not become its leader, does not stay the leader of the old election forever.
 func TestCandidate_TurnLimit(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.olds[0].follow("old/1", "")
@@ -473,8 +472,8 @@ func TestCandidate_TurnLimit(t *testing.T) {
 	})
 }
 
-// TestCandidate_Unreachable fails if the candidacy ends because a backend is unreachable for some time, or the candidate
-// joins the old election again and again without a pause.
+// TestCandidate_Unreachable checks that the candidacy does not end when a backend is unreachable for some
+// time, and that the candidate does not join the old election again and again without a pause.
 func TestCandidate_Unreachable(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.newErr = fmt.Errorf("no answer: %w", leaderelection.ErrUnreachable)
@@ -494,8 +493,8 @@ func TestCandidate_Unreachable(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignUnconfirmed fails if Resign does not return an error for each resignation that is not
-// confirmed, including those of earlier attempts, or returns one for a resignation that is confirmed.
+// TestCandidate_ResignUnconfirmed checks that Resign returns an error for each resignation that is not
+// confirmed, including those of earlier attempts, and none for a resignation that is confirmed.
 func TestCandidate_ResignUnconfirmed(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.leadBoth()

@@ -110,7 +110,7 @@ func cutBoth(p *program) (heal func()) {
 	return func() { healOld(); healNew() }
 }
 
-// TestCandidate_Contract fails if a candidate of two elections does not satisfy the contract of candidates,
+// TestCandidate_Contract checks that a candidate of two elections satisfies the contract of candidates,
 // whichever backend it loses.
 func TestCandidate_Contract(t *testing.T) {
 	for name, cut := range map[string]func(*program) func(){"old": cutOld, "new": cutNew, "both": cutBoth} {

@@ -195,8 +195,8 @@ func (f *fleet) awaitLeader() {
 	}
 }
 
-// TestMigration_RollingWithFaults fails if two instances work at the same time, or none, while a fleet is
-// migrated and its instances crash and lose their backends.
+// TestMigration_RollingWithFaults checks that exactly one instance works at a time while a fleet is migrated
+// and its instances crash and lose their backends.
 func TestMigration_RollingWithFaults(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -227,7 +227,7 @@ func TestWithStrictACL(t *testing.T) {
 	}
 }
 
-// TestWithStrictACL_CreatedAfterCheck fails if a recipe uses a znode that did not exist when its
+// TestWithStrictACL_CreatedAfterCheck checks that a recipe does not use a znode that did not exist when its
 // ACL was read, and that another client has then created with permissions for everyone.
 func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 	for _, name := range []string{"mutex", "single", "semaphore", "counter", "queue, put", "queue, claims", "queue, dead letter", "group", "service"} {
@@ -246,8 +246,8 @@ func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 	}
 }
 
-// TestWithACL_Unreadable fails if a client that is not permitted to read the ACL of a znode
-// receives no warning, or no error with WithStrictACL.
+// TestWithACL_Unreadable checks that a client that is not permitted to read the ACL of a znode receives a
+// warning, or an error with WithStrictACL.
 func TestWithACL_Unreadable(t *testing.T) {
 	for _, name := range []string{
 		"mutex", "single", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",

@@ -152,9 +152,10 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 	},
 }
 
-// TestCause_LikeAnswer fails if a call takes the cause of its context for an answer of the servers: a group of goroutines
-// cancels all others with the error of the first, which can be the answer that the call does not wait for. The context
-// ends before the call, or while the servers process the n-th request.
+// TestCause_LikeAnswer checks that a call does not take the cause of its context for an answer of the
+// servers: a group of goroutines cancels all others with the error of the first, which can be the answer that
+// the call does not wait for. The context ends before the call, or while the servers process the n-th
+// request.
 func TestCause_LikeAnswer(t *testing.T) {
 	for name, prepare := range cancellable {
 		for _, cause := range []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth} {

@@ -55,7 +55,7 @@ func (l *eventLog) take() (found []string) {
 	return found
 }
 
-// TestEvents_Locks fails if a kind of lock does not report the events of a hold.
+// TestEvents_Locks checks that every kind of lock reports the events of a hold.
 func TestEvents_Locks(t *testing.T) {
 	type acquire func(ctx context.Context) (*lock.Hold, error)
 	for name, open := range map[string]func(conn *zk.Conn, options ...lock.Option) acquire{
@@ -135,7 +135,7 @@ func TestEvents_Locks(t *testing.T) {
 	}
 }
 
-// TestEvents_Queue fails if a queue does not report what happens to an item.
+// TestEvents_Queue checks that a queue reports what happens to an item.
 func TestEvents_Queue(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
@@ -293,7 +293,7 @@ func TestEvents_Queue_InvalidItem(t *testing.T) {
 	})
 }
 
-// TestEvents_Cache fails if a cache does not report when it becomes fresh or stale.
+// TestEvents_Cache checks that a cache reports when it becomes fresh or stale.
 func TestEvents_Cache(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
@@ -378,7 +378,7 @@ func TestEvents_Double(t *testing.T) {
 	})
 }
 
-// TestWithEvents_Nil fails if WithEvents accepts nil.
+// TestWithEvents_Nil checks that WithEvents rejects nil.
 func TestWithEvents_Nil(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		_, err := lock.NewMutex(h.Connect(), "/app/lock", recipes.WithEvents(nil))

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUsesTLS fails if UsesTLS accepts addresses that contradict each other or the options, or returns false
-// although an address or an option requires TLS.
+// TestUsesTLS checks that UsesTLS rejects addresses that contradict each other or the options, and returns
+// true when an address or an option requires TLS.
 func TestUsesTLS(t *testing.T) {
 	none, plain, secure := Address{"a:1", Unspecified}, Address{"http://b:1", Plain}, Address{"https://c:1", TLS}
 	const rejected, without, with = "rejected", "without TLS", "with TLS"
@@ -49,8 +49,8 @@ func TestUsesTLS(t *testing.T) {
 	}
 }
 
-// TestLogin_Check fails if Check permits a credential to be sent without TLS to another machine although the
-// user has not chosen that, or rejects another login.
+// TestLogin_Check checks that Check does not permit a credential to be sent without TLS to another machine
+// unless the user has chosen that, and does not reject another login.
 func TestLogin_Check(t *testing.T) {
 	for _, hosts := range []struct {
 		names []string
@@ -91,7 +91,7 @@ func TestLogin_Check(t *testing.T) {
 	}
 }
 
-// TestHost fails if Host returns a port or brackets, or removes another part.
+// TestHost checks that Host removes a port and brackets, and no other part.
 func TestHost(t *testing.T) {
 	for address, host := range map[string]string{
 		"h:1": "h", "h": "h", "h:": "h", ":1": "", "": "", "127.0.0.1:1": "127.0.0.1", "127.0.0.1": "127.0.0.1",

@@ -50,8 +50,7 @@ func established(t *testing.T, conn *zk.Conn) *zk.Conn {
 	return conn
 }
 
-// TestGranted fails if the granted timeout is not known for a connection of this package or of
-// zk.Connect.
+// TestGranted checks that the granted timeout is known for a connection of this package and of zk.Connect.
 func TestGranted(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, *zktest.Server) *zk.Conn{
 		"by Connect": func(t *testing.T, srv *zktest.Server) *zk.Conn {
@@ -78,7 +77,7 @@ func TestGranted(t *testing.T) {
 	}
 }
 
-// TestGranted_DialerHasPrecedence fails if the private field of the client library is read although the
+// TestGranted_DialerHasPrecedence checks that the private field of the client library is not read when the
 // dialer knows the granted timeout from the handshake.
 func TestGranted_DialerHasPrecedence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +88,7 @@ func TestGranted_DialerHasPrecedence(t *testing.T) {
 	})
 }
 
-// TestConnect_InvalidArguments fails if an argument that cannot work is accepted.
+// TestConnect_InvalidArguments checks that an argument that cannot work is rejected.
 func TestConnect_InvalidArguments(t *testing.T) {
 	for name, c := range map[string]struct {
 		servers []string
@@ -111,7 +110,7 @@ func TestConnect_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestConnect_LongestTimeout fails if the longest timeout that is accepted does not work.
+// TestConnect_LongestTimeout checks that the longest timeout that is accepted works.
 func TestConnect_LongestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 10*time.Second))
@@ -120,7 +119,7 @@ func TestConnect_LongestTimeout(t *testing.T) {
 	})
 }
 
-// TestWait_ErrorNamesTheServer fails if the error of a wait contains neither the server nor the cause.
+// TestWait_ErrorNamesTheServer checks that the error of a wait contains the server and the cause.
 func TestWait_ErrorNamesTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -139,7 +138,7 @@ func TestWait_ErrorNamesTheServer(t *testing.T) {
 	})
 }
 
-// TestConnect_TLS fails if TLS connections do not work, or if an unknown authority is trusted.
+// TestConnect_TLS checks that TLS connections work, and that an unknown authority is not trusted.
 func TestConnect_TLS(t *testing.T) {
 	srv := zktest.Start(t)
 	a := testenv.NewAuthority(t)
@@ -152,7 +151,7 @@ func TestConnect_TLS(t *testing.T) {
 	require.ErrorContains(t, err, "certificate")
 }
 
-// TestConnect_ForeignServer fails if the client library waits for a packet of 1 GiB that a program
+// TestConnect_ForeignServer checks that the client library does not wait for a packet of 1 GiB that a program
 // which is not a ZooKeeper server announces.
 func TestConnect_ForeignServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

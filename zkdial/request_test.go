@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRetry fails if a broken connection ends a request, if a final error is followed by another attempt,
-// or if Retry blocks after its context is done or the connection was closed.
+// TestRetry checks that a broken connection does not end a request, that a final error is not followed by
+// another attempt, and that Retry does not block after its context is done or the connection was closed.
 func TestRetry(t *testing.T) {
 	server := zktest.Start(t)
 	conn := open(t, []string{server.Addr()}, 4*time.Second)
@@ -46,7 +46,7 @@ func TestRetry(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestChildren fails if the names of children are not returned, or if a missing znode is not reported.
+// TestChildren checks that the names of children are returned, and that a missing znode is reported.
 func TestChildren(t *testing.T) {
 	server := zktest.Start(t)
 	conn := open(t, []string{server.Addr()}, 4*time.Second)
@@ -57,8 +57,8 @@ func TestChildren(t *testing.T) {
 	require.ErrorIs(t, err, zk.ErrNoNode)
 }
 
-// TestFailure fails if the reason of a failed attempt to connect is missing, or remains when there is a
-// session.
+// TestFailure checks that the reason of a failed attempt to connect is reported, and does not remain when
+// there is a session.
 func TestFailure(t *testing.T) {
 	server := zktest.Start(t)
 	server.Stop()

@@ -14,8 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestHook_Match fails if a hook runs for a request that does not match, or more often than once with
-// Nth.
+// TestHook_Match checks that a hook runs only for a request that matches, and only once with Nth.
 func TestHook_Match(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -52,8 +51,8 @@ func TestHook_Match(t *testing.T) {
 	})
 }
 
-// TestHook_ChangesServer fails if a hook cannot change the server, or if the client receives the
-// event of that change before the reply.
+// TestHook_ChangesServer checks that a hook can change the server, and that the client receives the event of
+// that change after the reply.
 func TestHook_ChangesServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -71,8 +70,7 @@ func TestHook_ChangesServer(t *testing.T) {
 	})
 }
 
-// TestHook_FailClientErrors fails if a client receives another error than the one that was passed to
-// Fail.
+// TestHook_FailClientErrors checks that a client receives exactly the error that was passed to Fail.
 func TestHook_FailClientErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -89,8 +87,8 @@ func TestHook_FailClientErrors(t *testing.T) {
 	})
 }
 
-// TestHook_Goexit fails if the connection stays open, or the server is damaged, when a hook ends its
-// goroutine, or if Ran is not closed.
+// TestHook_Goexit checks that the connection is closed, and the server is not damaged, when a hook ends its
+// goroutine, and that Ran is closed.
 func TestHook_Goexit(t *testing.T) {
 	exit := func(*zktest.Request) zktest.Verdict {
 		runtime.Goexit()
@@ -115,8 +113,7 @@ func TestHook_Goexit(t *testing.T) {
 	}
 }
 
-// TestHook_Fail fails if the client does not receive the error of the hook, or the log has a wrong
-// fate.
+// TestHook_Fail checks that the client receives the error of the hook, and that the log has the right fate.
 func TestHook_Fail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -146,7 +143,7 @@ func TestHook_Fail(t *testing.T) {
 	})
 }
 
-// TestHook_Blocks fails if a hook that blocks delays another client.
+// TestHook_Blocks checks that a hook that blocks does not delay another client.
 func TestHook_Blocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -169,8 +166,8 @@ func TestHook_Blocks(t *testing.T) {
 	})
 }
 
-// TestHook_Cut fails if a request is applied although a Before hook cuts the connection, or is not
-// applied before an After hook does.
+// TestHook_Cut checks that a request is not applied when a Before hook cuts the connection, and is applied
+// before an After hook cuts it.
 func TestHook_Cut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -194,7 +191,7 @@ func TestHook_Cut(t *testing.T) {
 	})
 }
 
-// TestHook_CloseSession fails if a hook cannot delay the reply to closeSession.
+// TestHook_CloseSession checks that a hook can delay the reply to closeSession.
 func TestHook_CloseSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

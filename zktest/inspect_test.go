@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestInspect_Methods fails if a method that returns the state or the log is wrong.
+// TestInspect_Methods checks that each method that returns the state or the log is right.
 func TestInspect_Methods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLog_Limit fails if the log keeps other entries than the newest.
+// TestLog_Limit checks that the log keeps only the newest entries.
 func TestLog_Limit(t *testing.T) {
 	s := zktest.Start(t, zktest.WithLogLimit(10))
 	c, _ := connect(t, s, 10*time.Second)

@@ -15,8 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestPacket_SASL fails if a token is not answered with success and a null token, as by a real server
-// without SASL.
+// TestPacket_SASL checks that a token is answered with success and a null token, as by a real server without SASL.
 func TestPacket_SASL(t *testing.T) {
 	for name, body := range map[string]string{"token": "\x00\x00\x00\x05token", "empty": "\x00\x00\x00\x00"} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +41,7 @@ func TestPacket_SASL(t *testing.T) {
 	}
 }
 
-// TestPacket_Malformed fails if malformed packets have an effect on another client.
+// TestPacket_Malformed checks that malformed packets have no effect on another client.
 func TestPacket_Malformed(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 30*time.Second)
@@ -82,7 +81,7 @@ func TestPacket_Malformed(t *testing.T) {
 	}
 }
 
-// FuzzConnection fails if bytes after a handshake have an effect on another client.
+// FuzzConnection checks that bytes after a handshake have no effect on another client.
 func FuzzConnection(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00\x0b"))
 	f.Add([]byte("\x00\x00\x00\x0f\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x02/a\x01"))

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestPause_Resume fails if requests are lost, or sessions expire, during a pause.
+// TestPause_Resume checks that no requests are lost, and no sessions expire, during a pause.
 func TestPause_Resume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

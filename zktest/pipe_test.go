@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPipe_Errors fails if an error of an in-memory connection differs from that of a TCP connection.
+// TestPipe_Errors checks that an error of an in-memory connection equals that of a TCP connection.
 func TestPipe_Errors(t *testing.T) {
 	tcp := func() (client, server net.Conn) {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")

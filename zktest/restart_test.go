@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRestart_LosesDataOfArgument fails if a restart keeps or loses other data than its argument indicates.
+// TestRestart_LosesDataOfArgument checks that a restart keeps and loses exactly the data that its argument indicates.
 func TestRestart_LosesDataOfArgument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -41,8 +41,8 @@ func TestRestart_LosesDataOfArgument(t *testing.T) {
 	})
 }
 
-// TestEnsembleRestart_Loss fails if the restart of an ensemble keeps or loses other data than its
-// argument indicates, or if a server does not serve clients after it.
+// TestEnsembleRestart_Loss checks that the restart of an ensemble keeps and loses exactly the data that its
+// argument indicates, and that each server serves clients after it.
 func TestEnsembleRestart_Loss(t *testing.T) {
 	for loss, want := range map[zktest.Loss]struct {
 		node, session, connects bool
@@ -91,7 +91,7 @@ func TestEnsembleRestart_Loss(t *testing.T) {
 	}
 }
 
-// TestEnsembleRestart_TCP fails if the ports of the servers change.
+// TestEnsembleRestart_TCP checks that the ports of the servers do not change.
 func TestEnsembleRestart_TCP(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	addrs := e.Addrs()

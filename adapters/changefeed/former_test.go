@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestElection_FormerErr fails if a leader does not learn whether the former leader has released the record, or
-// reports an end that it cannot know.
+// TestElection_FormerErr checks that a leader learns whether the former leader has released the record, and
+// reports no end that it cannot know.
 func TestElection_FormerErr(t *testing.T) {
 	const long = 5 * time.Second // long enough for a heartbeat that all candidates observe
 	for name, c := range map[string]struct {
@@ -46,8 +46,7 @@ func TestElection_FormerErr(t *testing.T) {
 	}
 }
 
-// TestElection_FormerErrIgnoresOwnClaim fails if a claim that was not acknowledged counts as a
-// leadership.
+// TestElection_FormerErrIgnoresOwnClaim checks that a claim that was not acknowledged does not count as a leadership.
 func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
@@ -72,7 +71,7 @@ func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 	})
 }
 
-// TestElection_Next fails if a candidate does not learn that it is the target of a transfer, or others do.
+// TestElection_Next checks that only the target of a transfer learns that it is the target.
 func TestElection_Next(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestOptions_Invalid fails if an invalid option is accepted, the error does not describe it, or the
-// store is changed nevertheless.
+// TestOptions_Invalid checks that an invalid option is rejected with an error that describes it, and that the
+// store does not change.
 func TestOptions_Invalid(t *testing.T) {
 	var nilContext context.Context
 	store := memory.NewTable().Store("election")
@@ -59,8 +59,8 @@ func TestOptions_Invalid(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestOptions_UsedTwice fails if NewElection changes options, so that they have another effect when
-// they are used again.
+// TestOptions_UsedTwice checks that NewElection does not change options, so that they have the same effect
+// when they are used again.
 func TestOptions_UsedTwice(t *testing.T) {
 	opts := []changefeed.Option{
 		changefeed.WithHeartbeat(50 * time.Millisecond), changefeed.WithElectionTimeout(300*time.Millisecond, 900*time.Millisecond),

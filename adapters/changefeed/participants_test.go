@@ -161,8 +161,8 @@ func (h *harness) passWithLeaders(d time.Duration, candidates []*candidate) (lon
 	return longest
 }
 
-// TestElection_BrokenParticipant fails if one candidate whose store is broken prevents that there is a
-// leader. The healthy leaders resign, because then the broken candidate can interfere.
+// TestElection_BrokenParticipant checks that one candidate whose store is broken does not prevent the
+// election of a leader. The healthy leaders resign, because then the broken candidate can interfere.
 func TestElection_BrokenParticipant(t *testing.T) {
 	for name, damage := range breakages() {
 		t.Run(name, func(t *testing.T) {
@@ -194,8 +194,8 @@ func TestElection_BrokenParticipant(t *testing.T) {
 	}
 }
 
-// TestElection_EditedRecord fails if a record that was edited by hand leaves the candidates without
-// a leader for longer than after a crash.
+// TestElection_EditedRecord checks that a record that was edited by hand does not leave the candidates
+// without a leader for longer than a crash does.
 func TestElection_EditedRecord(t *testing.T) {
 	for name, edit := range map[string]func(r *changefeed.Record){
 		"Nothing":         func(*changefeed.Record) {},

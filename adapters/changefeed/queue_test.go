@@ -46,8 +46,9 @@ func (h *harness) joinAndPrefer(id string) (c *candidate, stop func()) {
 	return c, c.prefer()
 }
 
-// TestQueue_Prefer fails if the candidate with the highest priority does not lead in the end, a leader
-// is replaced before it has led for a period, or one of the highest priority is.
+// TestQueue_Prefer checks that the candidate with the highest priority leads after some time, that a leader
+// is not replaced before it has led for a period, and that a leader with the highest priority is not
+// replaced.
 func TestQueue_Prefer(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
@@ -75,8 +76,8 @@ func TestQueue_Prefer(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferWaitsAgainAfterNewLeadership fails if a leadership is replaced before it has lasted
-// for a period, because the candidate with the same ID has led before.
+// TestQueue_PreferWaitsAgainAfterNewLeadership checks that a leadership is not replaced before it has lasted
+// for a period, even when the candidate with the same ID has led before.
 func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
@@ -96,8 +97,8 @@ func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferOnlyWithWorkingFeed fails if a candidate that could not lead, because its feed is
-// broken, requests the leadership: there would be no leader for an election timeout, in each period.
+// TestQueue_PreferOnlyWithWorkingFeed checks that a candidate that could not lead, because its feed is
+// broken, does not request the leadership: there would be no leader for an election timeout, in each period.
 func TestQueue_PreferOnlyWithWorkingFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
@@ -121,8 +122,8 @@ func TestQueue_PreferOnlyWithWorkingFeed(t *testing.T) {
 	})
 }
 
-// TestQueue_RequestReplacesOnlyGivenLeader fails if a request replaces another leader than the given
-// one, or the target of a transfer.
+// TestQueue_RequestReplacesOnlyGivenLeader checks that a request replaces only the given leader, and not
+// another leader or the target of a transfer.
 func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
@@ -157,8 +158,8 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 	})
 }
 
-// TestQueue_Candidates fails if the queue lacks the leader or a candidate that can take over, contains
-// a candidate that cannot, or returns an error that ends Prefer although it may pass.
+// TestQueue_Candidates checks that the queue contains the leader and exactly the candidates that can take
+// over, and that it does not return a transient error, which would end Prefer.
 func TestQueue_Candidates(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		two := h.newCandidate("2")
@@ -220,9 +221,9 @@ func (s *nominating) Heartbeat(ctx context.Context, prev, next changefeed.Record
 	return r, err
 }
 
-// TestQueue_Simulation runs elections with faults in which each candidate prefers itself by its
-// priority. It fails if there are two leaders, the leadership is requested more than once in a period,
-// or the candidate with the highest priority does not lead when the faults are over, or is replaced.
+// TestQueue_Simulation runs elections with faults in which each candidate prefers itself by its priority.
+// There must be one leader at a time, and at most one request for the leadership in a period. When the faults
+// are over, the candidate with the highest priority must lead and must not be replaced.
 func TestQueue_Simulation(t *testing.T) {
 	requests := 0
 	for seed := uint64(1); seed <= max(10, *seeds/10); seed++ {

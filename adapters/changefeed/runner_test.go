@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// TestElection_FirstLeader fails if the creator of a record becomes its leader without waiting, an old
-// record counts as a heartbeat, or the time of the record is not the store's.
+// TestElection_FirstLeader checks that the creator of a record waits before it becomes the leader, that an
+// old record does not count as a heartbeat, and that the time of the record is the store's.
 func TestElection_FirstLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		begin := time.Now()
@@ -40,8 +40,8 @@ func TestElection_FirstLeader(t *testing.T) {
 	})
 }
 
-// TestElection_ConcurrentClaims fails if several candidates that claim the record at the same time
-// become leaders.
+// TestElection_ConcurrentClaims checks that only one of several candidates that claim the record at the same
+// time becomes the leader.
 func TestElection_ConcurrentClaims(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		sameTime := changefeed.WithRandom(func() float64 { return 0.5 })
@@ -56,8 +56,8 @@ func TestElection_ConcurrentClaims(t *testing.T) {
 	})
 }
 
-// TestElection_NoHeartbeatAfterDemotion fails if a leader that is demoted while a heartbeat is in
-// flight continues to write.
+// TestElection_NoHeartbeatAfterDemotion checks that a leader that is demoted while a heartbeat is in flight
+// stops writing.
 func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		first := h.join("first")
@@ -76,8 +76,8 @@ func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 	})
 }
 
-// TestElection_PartitionedLeaderStops fails if a leader whose writes are not answered is still leader
-// when another candidate becomes leader.
+// TestElection_PartitionedLeaderStops checks that a leader whose writes are not answered has stopped when
+// another candidate becomes the leader.
 func TestElection_PartitionedLeaderStops(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
@@ -100,8 +100,8 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 	})
 }
 
-// TestElection_LeadsOnIfFeedIsReplaced fails if a leadership ends although each of its feeds that fails is
-// replaced within the lease.
+// TestElection_LeadsOnIfFeedIsReplaced checks that a leadership continues when each of its feeds that fails
+// is replaced within the lease.
 func TestElection_LeadsOnIfFeedIsReplaced(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
@@ -117,9 +117,9 @@ func TestElection_LeadsOnIfFeedIsReplaced(t *testing.T) {
 	})
 }
 
-// TestElection_LeaderWithoutFeedReleasesRecord fails if a leader whose feed does not return within the
-// lease does not release the record immediately, it writes again, the reason of the end does not
-// contain the error of the feed, or it does not contend again when its feed works.
+// TestElection_LeaderWithoutFeedReleasesRecord checks that a leader whose feed does not return within the
+// lease releases the record immediately and stops writing, that the reason of the end contains the error of
+// the feed, and that it contends again when its feed works.
 func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
@@ -147,8 +147,8 @@ func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 	})
 }
 
-// TestElection_KeepLeading fails if a leader with WithKeepLeading stops when its feed fails, or does
-// not stop although another candidate has claimed the record.
+// TestElection_KeepLeading checks that a leader with WithKeepLeading continues when its feed fails, and stops
+// when another candidate has claimed the record.
 func TestElection_KeepLeading(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one", changefeed.WithKeepLeading())
@@ -164,7 +164,7 @@ func TestElection_KeepLeading(t *testing.T) {
 	})
 }
 
-// TestElection_SilentFeed fails if a feed that delivers nothing is not replaced.
+// TestElection_SilentFeed checks that a feed that delivers nothing is replaced.
 func TestElection_SilentFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("leader")
@@ -182,7 +182,7 @@ func TestElection_SilentFeed(t *testing.T) {
 	})
 }
 
-// TestElection_OnlyOneFeedIsOpen fails if a program that starts one candidacy after the other has more than one
+// TestElection_OnlyOneFeedIsOpen checks that a program that starts one candidacy after the other has only one
 // open feed.
 func TestElection_OnlyOneFeedIsOpen(t *testing.T) {
 	runInBubble(t, func(h *harness) {
@@ -198,8 +198,8 @@ func TestElection_OnlyOneFeedIsOpen(t *testing.T) {
 	})
 }
 
-// TestElection_RecordNamesCandidateThatDidNotClaim fails if a candidate is leader because the record
-// contains its ID, as leader or as transfer target, although it has not claimed the record.
+// TestElection_RecordNamesCandidateThatDidNotClaim checks that a candidate is not the leader merely because
+// the record contains its ID, as leader or as transfer target, when it has not claimed the record.
 func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
@@ -219,8 +219,7 @@ func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 	})
 }
 
-// TestElection_ReportsLeaders fails if a candidate does not report the first leader, itself or the
-// next leader.
+// TestElection_ReportsLeaders checks that a candidate reports the first leader, itself and the next leader.
 func TestElection_ReportsLeaders(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("one")
@@ -238,8 +237,8 @@ func TestElection_ReportsLeaders(t *testing.T) {
 	})
 }
 
-// TestElection_ReportsHeartbeats fails if the leader or a follower does not report heartbeats, or
-// another candidate than the leader reports checks.
+// TestElection_ReportsHeartbeats checks that the leader and the followers report heartbeats, and that only
+// the leader reports checks.
 func TestElection_ReportsHeartbeats(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("one")
@@ -258,8 +257,8 @@ func TestElection_ReportsHeartbeats(t *testing.T) {
 	})
 }
 
-// TestElection_OldestUnreadEventsAreDropped fails if other events than the oldest unread ones are
-// dropped, or their number is wrong.
+// TestElection_OldestUnreadEventsAreDropped checks that only the oldest unread events are dropped, and that
+// the number of dropped events is right.
 func TestElection_OldestUnreadEventsAreDropped(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.newCandidate("one")
@@ -285,8 +284,8 @@ func TestElection_OldestUnreadEventsAreDropped(t *testing.T) {
 	})
 }
 
-// TestElection_Deadline fails if the deadline does not leave the safety margin, is not measured from
-// before the request, or does not move with each heartbeat.
+// TestElection_Deadline checks that the deadline leaves the safety margin, is measured from before the
+// request, and moves with each heartbeat.
 func TestElection_Deadline(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.newCandidate("one", changefeed.WithStopGuard(100*time.Millisecond))
@@ -309,9 +308,9 @@ func TestElection_Deadline(t *testing.T) {
 	})
 }
 
-// TestElection_SuspendedMachine fails if a leadership does not end when the wall clock reaches its
-// deadline: the monotonic clock stops while a machine is suspended. The wait of a follower must count
-// by the monotonic clock alone. The test runs in real time, because a bubble has no monotonic clock.
+// TestElection_SuspendedMachine checks that a leadership ends when the wall clock reaches its deadline: the
+// monotonic clock stops while a machine is suspended. The wait of a follower must count by the monotonic
+// clock alone. The test runs in real time, because a bubble has no monotonic clock.
 func TestElection_SuspendedMachine(t *testing.T) {
 	var suspension atomic.Int64
 	begin := time.Now()
@@ -343,8 +342,8 @@ func TestElection_SuspendedMachine(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestElection_RecordLost fails if the leader does not stop immediately when the record is deleted,
-// another candidate becomes leader before all possible leases have expired, or terms do not increase.
+// TestElection_RecordLost checks that the leader stops immediately when the record is deleted, that no other
+// candidate becomes leader before all possible leases have expired, and that terms increase.
 func TestElection_RecordLost(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
@@ -361,8 +360,8 @@ func TestElection_RecordLost(t *testing.T) {
 	})
 }
 
-// TestElection_TokensIncreaseDespiteSmallerTerm fails if tokens decrease because the record was created
-// again by a program whose wall clock is behind.
+// TestElection_TokensIncreaseDespiteSmallerTerm checks that tokens do not decrease when the record was
+// created again by a program whose wall clock is behind.
 func TestElection_TokensIncreaseDespiteSmallerTerm(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.newCandidate("creator")
@@ -379,8 +378,8 @@ func TestElection_TokensIncreaseDespiteSmallerTerm(t *testing.T) {
 	})
 }
 
-// TestElection_TokensAfterLoss fails if tokens do not increase after a loss of the record: with a
-// candidate that knows the last token, without such a candidate, and in an ended election.
+// TestElection_TokensAfterLoss checks that tokens increase after a loss of the record: with a candidate that
+// knows the last token, without such a candidate, and in an ended election.
 func TestElection_TokensAfterLoss(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := int64(0)
@@ -413,8 +412,8 @@ func TestElection_TokensAfterLoss(t *testing.T) {
 	})
 }
 
-// TestElection_RestoredStore fails if there is no leader after the store has returned to an older
-// state, by a failover or from a backup, or a new leader does not have a greater token.
+// TestElection_RestoredStore checks that there is a leader with a greater token after the store has returned
+// to an older state, by a failover or from a backup.
 func TestElection_RestoredStore(t *testing.T) {
 	for lost, restore := range map[string]func(leader *changefeed.Record){
 		"heartbeats":     func(r *changefeed.Record) { r.Seq -= 3 },
@@ -446,8 +445,8 @@ func TestElection_RestoredStore(t *testing.T) {
 	}
 }
 
-// TestElection_DamagedRecord fails if a damaged record ends the candidacy, it does not end the
-// leadership, or there is no leader after the record was repaired.
+// TestElection_DamagedRecord checks that a damaged record ends the leadership but not the candidacy, and that
+// there is a leader after the record was repaired.
 func TestElection_DamagedRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.joinAndLead("one")
@@ -469,8 +468,8 @@ func TestElection_DamagedRecord(t *testing.T) {
 	})
 }
 
-// TestElection_GreatestTermEndsCandidacy fails if a record with the greatest possible term does not end
-// the candidacy, or it is written.
+// TestElection_GreatestTermEndsCandidacy checks that a record with the greatest possible term ends the
+// candidacy, and that it is not written.
 func TestElection_GreatestTermEndsCandidacy(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 1<<53 - 1}
@@ -503,8 +502,8 @@ func rejectingStore(s changefeed.Store, err func() error) *storeFuncs {
 	}
 }
 
-// TestElection_RejectedRequests fails if a store that rejects requests for some time ends the
-// candidacy, the rejections are not reported, or requests are not retried at a low rate.
+// TestElection_RejectedRequests checks that a store that rejects requests for some time does not end the
+// candidacy, that the rejections are reported, and that requests are retried at a low rate.
 func TestElection_RejectedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rejects atomic.Bool
@@ -550,7 +549,7 @@ func TestElection_RejectedRequests(t *testing.T) {
 	})
 }
 
-// TestElection_FailuresLogged fails if the log does not contain why a candidate does not lead.
+// TestElection_FailuresLogged checks that the log contains why a candidate does not lead.
 func TestElection_FailuresLogged(t *testing.T) {
 	errFull := errors.New("maximum bytes exceeded")
 	for request, fail := range map[string]func(h *harness, s *storeFuncs){
@@ -581,8 +580,8 @@ func TestElection_FailuresLogged(t *testing.T) {
 	}
 }
 
-// TestElection_ConnectionClosed fails if a store whose connection was closed, which cannot recover,
-// does not end the candidacy.
+// TestElection_ConnectionClosed checks that a store whose connection was closed, which cannot recover, ends
+// the candidacy.
 func TestElection_ConnectionClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Bool
@@ -603,8 +602,8 @@ func TestElection_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestElection_ForgedHint fails if a hint of a feed that the election has ended, which any client
-// could have sent, ends the election.
+// TestElection_ForgedHint checks that a hint of a feed that the election has ended, which any client could
+// have sent, does not end the election.
 func TestElection_ForgedHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, forged := memory.NewTable().Store("election"), make(chan changefeed.Event, 1)

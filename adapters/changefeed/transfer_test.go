@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestTransfer fails if the named candidate does not become leader immediately.
+// TestTransfer checks that the named candidate becomes leader immediately.
 func TestTransfer(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for _, id := range []string{"one", "two", "three"} {
@@ -35,8 +35,8 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// TestTransfer_Listens fails if the leadership of a program that listens to requests ends before the program resigns, or
-// the named candidate does not lead immediately afterwards.
+// TestTransfer_Listens checks that the leadership of a program that listens to requests lasts until the
+// program resigns, and that the named candidate leads immediately afterwards.
 func TestTransfer_Listens(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		first := h.newCandidate("first")
@@ -62,7 +62,7 @@ func TestTransfer_Listens(t *testing.T) {
 	})
 }
 
-// TestTransfer_Errors fails if an error of the store that passes ends a transfer.
+// TestTransfer_Errors checks that a transient error of the store does not end a transfer.
 func TestTransfer_Errors(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.joinAndLead("first")
@@ -85,8 +85,8 @@ func TestTransfer_Errors(t *testing.T) {
 	})
 }
 
-// TestTransfer_NotTransferred fails if there is no leader after a transfer to a candidate that does not
-// exist, the caller does not learn of the outcome, or a later request does not replace an earlier one.
+// TestTransfer_NotTransferred checks that there is a leader after a transfer to a candidate that does not
+// exist, that the caller learns the outcome, and that a later request replaces an earlier one.
 func TestTransfer_NotTransferred(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
@@ -109,7 +109,7 @@ func TestTransfer_NotTransferred(t *testing.T) {
 	})
 }
 
-// TestTransfer_Canceled fails if the request remains in the record after its context is done.
+// TestTransfer_Canceled checks that the request does not remain in the record after its context is done.
 func TestTransfer_Canceled(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
@@ -122,8 +122,7 @@ func TestTransfer_Canceled(t *testing.T) {
 	})
 }
 
-// TestTransfer_BeforeElectLeader fails if a candidate cannot be named, by its random ID, before its
-// candidacy.
+// TestTransfer_BeforeElectLeader checks that a candidate can be named, by its random ID, before its candidacy.
 func TestTransfer_BeforeElectLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("first")
@@ -144,8 +143,8 @@ func TestTransfer_BeforeElectLeader(t *testing.T) {
 	})
 }
 
-// TestTransfer_LongestID fails if Transfer accepts an ID that is too long for stores or empty, changes the
-// record nevertheless, or rejects the longest ID.
+// TestTransfer_LongestID checks that Transfer rejects an ID that is too long for stores or empty, without
+// changing the record, and accepts the longest ID.
 func TestTransfer_LongestID(t *testing.T) {
 	longest := strings.Repeat("x", changefeed.MaxID)
 	store := memory.NewTable().Store("election")

@@ -88,8 +88,9 @@ func receive[T any](t testing.TB, from <-chan T, what string) T {
 	}
 }
 
-// TestManager_Stop fails if the controllers run while the candidate follows, if a reconciler does not receive
-// the leadership, or if the next manager leads before the controllers of the first have stopped.
+// TestManager_Stop checks that the controllers do not run while the candidate follows, that a reconciler
+// receives the leadership, and that the next manager leads only after the controllers of the first have
+// stopped.
 func TestManager_Stop(t *testing.T) {
 	table := memory.NewTable()
 	one, _ := candidateOf(t, table, "one")
@@ -129,8 +130,8 @@ func TestManager_Stop(t *testing.T) {
 	require.NoError(t, receive(t, second.ended, "the result of the second Start"))
 }
 
-// TestManager_Warmup fails if controllers do not start their sources while the candidate follows, so that a new leader has
-// to fill its caches first, or if the program cannot disable that.
+// TestManager_Warmup checks that controllers start their sources while the candidate follows, so that a new
+// leader does not have to fill its caches first, and that the program can disable that.
 func TestManager_Warmup(t *testing.T) {
 	skip := true // controllers of earlier runs of this test have the same names
 	for id, enabled := range map[string]*bool{"default": nil, "disabled": new(bool)} {
@@ -184,8 +185,8 @@ func hanging() (run func(context.Context) error, release, returned chan struct{}
 	}, release, returned
 }
 
-// TestManager_CutOff fails if a manager whose candidate is cut off does not stop its controllers before
-// the next one starts, or if a runnable that does not stop delays that, or makes Start wait.
+// TestManager_CutOff checks that a manager whose candidate is cut off stops its controllers before the next
+// manager starts, and that a runnable that does not stop neither delays that nor makes Start wait.
 func TestManager_CutOff(t *testing.T) {
 	table := memory.NewTable()
 	one, network := candidateOf(t, table, "one")
@@ -210,7 +211,7 @@ func TestManager_CutOff(t *testing.T) {
 	require.NoError(t, one.Resign()) // Resign for the program, whose process has exited by now.
 }
 
-// TestManager_HungController fails if a candidate resigns although the manager has not waited for a controller.
+// TestManager_HungController checks that a candidate resigns only after the manager has waited for its controllers.
 func TestManager_HungController(t *testing.T) {
 	for name, timeout := range map[string]time.Duration{"Limited": 50 * time.Millisecond, "None": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -232,8 +233,8 @@ func TestManager_HungController(t *testing.T) {
 	}
 }
 
-// TestManager_LostOtherLock fails if a candidate resigns although the manager has lost the other lock, and so has
-// not waited for a controller, or has waited without success and does not report that.
+// TestManager_LostOtherLock checks that a candidate does not resign when the manager has lost the other lock,
+// and so has not waited for a controller, and that it reports when it has waited without success.
 func TestManager_LostOtherLock(t *testing.T) {
 	for name, stop := range map[string]bool{"Running": false, "Stopping": true} {
 		t.Run(name, func(t *testing.T) {
@@ -260,7 +261,7 @@ func TestManager_LostOtherLock(t *testing.T) {
 	}
 }
 
-// TestManager_ControllerTimeout fails if a candidate does not resign because a controller has failed with a
+// TestManager_ControllerTimeout checks that a candidate resigns even when a controller has failed with a
 // timeout of its own.
 func TestManager_ControllerTimeout(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
@@ -270,8 +271,8 @@ func TestManager_ControllerTimeout(t *testing.T) {
 	require.ErrorIs(t, controllerruntime.Leadership(ctx).Err(), leaderelection.ErrResigned)
 }
 
-// TestManager_SlowResignation fails if Start waits for a resignation after the leadership has ended: the program
-// must exit before another candidate leads.
+// TestManager_SlowResignation checks that Start does not wait for a resignation after the leadership has
+// ended: the program must exit before another candidate leads.
 func TestManager_SlowResignation(t *testing.T) {
 	c, network := candidateOf(t, memory.NewTable(), "one")
 	allowed := make(chan struct{})
@@ -295,7 +296,7 @@ func (c slowResigner) Resign() error {
 	return c.Candidate.Resign()
 }
 
-// TestManager_CandidacyEnds fails if Start does not return when the candidacy ends without a leadership.
+// TestManager_CandidacyEnds checks that Start returns when the candidacy ends without a leadership.
 func TestManager_CandidacyEnds(t *testing.T) {
 	table := memory.NewTable()
 	over, _ := candidateOf(t, table, "one")
@@ -317,7 +318,7 @@ func TestManager_CandidacyEnds(t *testing.T) {
 	require.NoError(t, used.Resign())
 }
 
-// TestManager_ResignRequested fails if a request to resign does not stop the manager, in order.
+// TestManager_ResignRequested checks that a request to resign stops the manager gracefully.
 func TestManager_ResignRequested(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	requested := make(chan struct{})
@@ -336,7 +337,7 @@ type requestable struct {
 
 func (c requestable) ResignRequested() <-chan struct{} { return c.requested }
 
-// TestManager_OtherLock fails if the controllers start before the manager holds the other lock, or before the
+// TestManager_OtherLock checks that the controllers start only when the manager holds the other lock and the
 // candidate leads.
 func TestManager_OtherLock(t *testing.T) {
 	table := memory.NewTable()
@@ -392,7 +393,7 @@ func (*otherLock) RecordEvent(string) {}
 func (*otherLock) Identity() string   { return "one" }
 func (*otherLock) Describe() string   { return "other" }
 
-// TestNewManager_Invalid fails if NewManager accepts arguments that cannot be used, or Start a second call.
+// TestNewManager_Invalid checks that NewManager rejects arguments that cannot be used, and Start a second call.
 func TestNewManager_Invalid(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	_, err := controllerruntime.NewManager(&rest.Config{}, newOptions(), nil)

@@ -12,10 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestElection_DataLost fails if candidates or observers wait indefinitely after etcd was restored from a
-// backup or emptied, and has older revisions, if no warning is logged, or if another candidate leads
-// while the leader, which is cut off, cannot know of the loss. The candidates request a shorter TTL than
-// etcd grants.
+// TestElection_DataLost checks that candidates and observers do not wait indefinitely after etcd was restored
+// from a backup or emptied, and has older revisions, that a warning is logged, and that no other candidate
+// leads while the leader, which is cut off, cannot know of the loss. The candidates request a shorter TTL
+// than etcd grants.
 func TestElection_DataLost(t *testing.T) {
 	for _, c := range []struct {
 		name              string
@@ -99,8 +99,8 @@ func TestElection_DataLost(t *testing.T) {
 	}
 }
 
-// TestElection_LeaseRevoked fails if a follower whose lease has ended before its TTL leads while the
-// leader, which is cut off, cannot know that its lease has ended as well: etcd can have lost data and
+// TestElection_LeaseRevoked checks that a follower whose lease has ended before its TTL does not lead while
+// the leader, which is cut off, cannot know that its lease has ended as well: etcd can have lost data and
 // reached the former revision again.
 func TestElection_LeaseRevoked(t *testing.T) {
 	srv := startServers(t, 1)

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestJoin_LostResponse fails if a candidate creates a second key after the response to its put was
-// lost, or does not use the revision of the first key.
+// TestJoin_LostResponse checks that a candidate does not create a second key after the response to its put
+// was lost, and uses the revision of the first key.
 func TestJoin_LostResponse(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
@@ -39,8 +39,8 @@ func TestJoin_LostResponse(t *testing.T) {
 	require.Equal(t, got.Kvs[0].CreateRevision, l.Token())
 }
 
-// TestLease_KeepaliveOfEarlierTerm fails if keepalives that a member of an earlier term has
-// acknowledged extend the lease.
+// TestLease_KeepaliveOfEarlierTerm checks that keepalives that a member of an earlier term has acknowledged
+// do not extend the lease.
 func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
@@ -54,8 +54,8 @@ func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
 	require.Equal(t, l.Token(), c.waitForLeadership().Token())
 }
 
-// TestLease_IsMeasuredFromSending fails if the lease is measured from when a response was received,
-// or from when a later keepalive was sent.
+// TestLease_IsMeasuredFromSending checks that the lease is measured from when the keepalive was sent that the
+// server has answered.
 func TestLease_IsMeasuredFromSending(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{delay: 500 * time.Millisecond}
@@ -73,8 +73,8 @@ func TestLease_IsMeasuredFromSending(t *testing.T) {
 	}
 }
 
-// TestKeepalive_Authentication fails if idle candidates with passwords authenticate again and again,
-// which costs the servers more than everything else.
+// TestKeepalive_Authentication checks that idle candidates with passwords do not authenticate again and
+// again, which would cost the servers more than everything else.
 func TestKeepalive_Authentication(t *testing.T) {
 	candidates, idle := 3, 3*time.Second
 	if *complete {
@@ -105,8 +105,8 @@ func TestKeepalive_Authentication(t *testing.T) {
 	}
 }
 
-// TestLease_LeaderIsCutOff fails if a leader that is cut off still leads when etcd can expire its
-// lease. The leader measures the lease from when the last keepalive was sent.
+// TestLease_LeaderIsCutOff checks that a leader that is cut off stops before etcd can expire its lease. The
+// leader measures the lease from when the last keepalive was sent.
 func TestLease_LeaderIsCutOff(t *testing.T) {
 	srv := startServers(t, 1)
 	p := newProxiedClient(t, srv)
@@ -127,8 +127,8 @@ func TestLease_LeaderIsCutOff(t *testing.T) {
 	c.waitForError(leaderelection.ErrSessionExpired)
 }
 
-// TestFollower_LeaseExpires fails if a follower whose lease has expired waits indefinitely, or
-// becomes leader when its predecessor leaves (etcd#22387, etcd#19597).
+// TestFollower_LeaseExpires checks that a follower whose lease has expired does not wait indefinitely, and
+// does not become the leader when its predecessor leaves (etcd#22387, etcd#19597).
 func TestFollower_LeaseExpires(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -142,8 +142,7 @@ func TestFollower_LeaseExpires(t *testing.T) {
 	rejoining.waitForPredecessor(first.ID())
 }
 
-// TestLeader_KeyDeleted fails if a leader whose key was deleted is not notified by its watch, or
-// does not report the reason.
+// TestLeader_KeyDeleted checks that a leader whose key was deleted is notified by its watch, and reports the reason.
 func TestLeader_KeyDeleted(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -161,9 +160,9 @@ func TestLeader_KeyDeleted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestLeader_KeyDetached fails if a leader continues to lead, or its transactions are applied, after
-// another client has written its key without its lease, which others do not regard as a candidate. It
-// also fails if the key remains.
+// TestLeader_KeyDetached checks that a leader stops, and its transactions are rejected, after another client
+// has written its key without its lease, because others do not regard such a key as a candidate. The key must
+// not remain.
 func TestLeader_KeyDetached(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -199,7 +198,7 @@ func TestLeader_KeyDetached(t *testing.T) {
 	require.NoError(t, etcd.DeleteElection(client, node))
 }
 
-// TestLeader_KeyDetachedWhileCutOff fails if another candidate leads before a leader, whose key another
+// TestLeader_KeyDetachedWhileCutOff checks that no other candidate leads before a leader, whose key another
 // client has detached from its lease, can have learned of it.
 func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
 	srv := startServers(t, 1)
@@ -220,7 +219,7 @@ func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
 	require.NoError(t, etcd.DeleteElection(client, node), "the former leader has not deleted its key")
 }
 
-// TestLease_UnknownToServer fails if a candidate trusts a server that does not know its lease,
+// TestLease_UnknownToServer checks that a candidate does not trust a server that does not know its lease,
 // which a server that lags behind returns for a valid lease.
 func TestLease_UnknownToServer(t *testing.T) {
 	srv := startServers(t, 1)
@@ -244,8 +243,8 @@ func TestLease_UnknownToServer(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-// TestKeepalive_PausesAfterFailure fails if a candidate retries without a pause while its server
-// rejects requests immediately.
+// TestKeepalive_PausesAfterFailure checks that a candidate pauses between retries while its server rejects
+// requests immediately.
 func TestKeepalive_PausesAfterFailure(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
@@ -269,7 +268,7 @@ func TestKeepalive_PausesAfterFailure(t *testing.T) {
 	f.reject = nil
 }
 
-// TestWatch_Compacted fails if a follower waits indefinitely after etcd has ended its watch because
+// TestWatch_Compacted checks that a follower does not wait indefinitely after etcd has ended its watch when
 // the revision was compacted.
 func TestWatch_Compacted(t *testing.T) {
 	srv := startServers(t, 1)
@@ -293,8 +292,8 @@ func TestWatch_Compacted(t *testing.T) {
 	follower.waitForLeadership()
 }
 
-// TestResign_EndsLeadershipBeforeRevocation fails if Done is still open when the lease is revoked:
-// then another candidate can lead.
+// TestResign_EndsLeadershipBeforeRevocation checks that Done is closed when the lease is revoked: from then
+// on another candidate can lead.
 func TestResign_EndsLeadershipBeforeRevocation(t *testing.T) {
 	srv := startServers(t, 1)
 	var f faults

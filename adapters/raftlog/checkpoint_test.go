@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckpoint_CommitsEarlierEntries fails if an update that only a restarted leader has is not
-// committed when the other peers return, until another update is proposed. This is the scenario in the
-// README of ØMQ Raft. The numbers in the comments below are the numbers of its steps.
+// TestCheckpoint_CommitsEarlierEntries checks that an update that only a restarted leader has is committed
+// when the other peers return, without another update. This is the scenario in the README of ØMQ Raft. The
+// numbers in the comments below are the numbers of its steps.
 func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a := h.waitForLeader(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestClose_LeaderHandsOverLog fails if the other peers wait for an election timeout when the leader of
-// the log is closed.
+// TestClose_LeaderHandsOverLog checks that the other peers do not wait for an election timeout when the
+// leader of the log is closed.
 func TestClose_LeaderHandsOverLog(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 4 {
@@ -33,8 +33,8 @@ func TestClose_LeaderHandsOverLog(t *testing.T) {
 	})
 }
 
-// TestClose_PendingCalls fails if a concurrent or repeated Close does not end calls, candidates,
-// subscriptions and snapshots in progress, or if they return other errors.
+// TestClose_PendingCalls checks that a concurrent or repeated Close ends calls, candidates, subscriptions and
+// snapshots in progress, and that they return the documented errors.
 func TestClose_PendingCalls(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -82,7 +82,7 @@ func TestClose_PendingCalls(t *testing.T) {
 	})
 }
 
-// TestClose_AfterOpen fails if a peer cannot be closed before it has contacted other peers.
+// TestClose_AfterOpen checks that a peer can be closed before it has contacted other peers.
 func TestClose_AfterOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -97,8 +97,8 @@ func TestClose_AfterOpen(t *testing.T) {
 	})
 }
 
-// TestClose_TwoPeersHandOverOnce fails if two peers that are closed at the same time hand over to each
-// other more than once.
+// TestClose_TwoPeersHandOverOnce checks that two peers that are closed at the same time hand over to each
+// other only once.
 func TestClose_TwoPeersHandOverOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -122,8 +122,8 @@ func TestClose_TwoPeersHandOverOnce(t *testing.T) {
 	})
 }
 
-// TestClose_KeepsOtherLeaderships fails if the log is handed over to a peer whose candidate leads an
-// election, which would suspend it, although there is a third peer.
+// TestClose_KeepsOtherLeaderships checks that the log is not handed over to a peer whose candidate leads an
+// election, which would suspend it, when there is a third peer.
 func TestClose_KeepsOtherLeaderships(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 6 {

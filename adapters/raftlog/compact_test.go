@@ -57,8 +57,8 @@ func (h *harness) peerBehindSnapshot(t *testing.T, release chan struct{}, opts .
 	return p, heal, done
 }
 
-// TestCompact_ReturnsWhenLeaderSentNewerSnapshot fails if Compact waits for its own snapshot when the
-// leader has sent a newer one.
+// TestCompact_ReturnsWhenLeaderSentNewerSnapshot checks that Compact does not wait for its own snapshot when
+// the leader has sent a newer snapshot.
 func TestCompact_ReturnsWhenLeaderSentNewerSnapshot(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
@@ -71,8 +71,8 @@ func TestCompact_ReturnsWhenLeaderSentNewerSnapshot(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestCompact_ReturnsIfCoreLacksNewerSnapshot fails if Compact does not return when a newer snapshot was
-// installed that the core does not know yet.
+// TestCompact_ReturnsIfCoreLacksNewerSnapshot checks that Compact returns when a newer snapshot was installed
+// that the core does not know yet.
 func TestCompact_ReturnsIfCoreLacksNewerSnapshot(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
@@ -93,8 +93,8 @@ func TestCompact_ReturnsIfCoreLacksNewerSnapshot(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestCompact fails if the log does not start after the snapshot, if it lacks an entry whose ID is
-// within the window, or if a file is deleted.
+// TestCompact checks that the log starts after the snapshot, except for entries whose IDs are within the
+// window, and that no file is deleted.
 func TestCompact(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
@@ -142,8 +142,8 @@ func TestCompact(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestCompact_WriteFails fails if an error of writing a snapshot is not returned, or if the previous
-// snapshot is lost.
+// TestCompact_WriteFails checks that an error of writing a snapshot is returned, and that the previous
+// snapshot is kept.
 func TestCompact_WriteFails(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
@@ -162,7 +162,7 @@ func TestCompact_WriteFails(t *testing.T) {
 	})
 }
 
-// TestCompact_DoesNotBlock fails if updates, or readers of the previous snapshot, wait while a
+// TestCompact_DoesNotBlock checks that updates and readers of the previous snapshot do not wait while a
 // snapshot is written.
 func TestCompact_DoesNotBlock(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {

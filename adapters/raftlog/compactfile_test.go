@@ -50,8 +50,7 @@ func exists(t testing.TB, name string) bool {
 	return true
 }
 
-// TestCompactFile fails if a peer does not install a newer snapshot of the same history, or installs
-// another snapshot.
+// TestCompactFile checks that a peer installs a newer snapshot of the same history, and no other snapshot.
 func TestCompactFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	watches := func(c *raftlog.Config) { c.CompactFile = file }
@@ -123,9 +122,9 @@ func (n noDescriptors) Create(name string) (disk.File, error) {
 	return n.FS.Create(name)
 }
 
-// TestCompactFile_UnreadableFileIsRenamed fails unless a file that cannot be opened or copied is
-// renamed, and one message contains the reason. A file that is not a snapshot must not be copied, and
-// no part of it may be logged, because another user could have chosen the file.
+// TestCompactFile_UnreadableFileIsRenamed checks that a file that cannot be opened or copied is renamed, and
+// that one message contains the reason. A file that is not a snapshot must not be copied, and no part of it
+// may be logged, because another user could have chosen the file.
 func TestCompactFile_UnreadableFileIsRenamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	for reason, create := range map[string]func(t *testing.T, h *harness){

@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestOpen_EarlierFormat fails if a node opens a directory of an earlier format, whose records it
-// cannot decode, or if the error does not name the cause.
+// TestOpen_EarlierFormat checks that a node does not open a directory of an earlier format, whose records it
+// cannot decode, and that the error names the cause.
 func TestOpen_EarlierFormat(t *testing.T) {
 	for _, format := range []string{"1", "2", "4"} {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
@@ -38,9 +38,9 @@ func TestOpen_EarlierFormat(t *testing.T) {
 	}
 }
 
-// TestOpen_BrokenFileStopsOnlyItsPeer fails if a broken file of one peer makes others stop, or that
-// peer does not do what it must: start, or return an error with the file and the remedy after it may
-// have lost what it has acknowledged.
+// TestOpen_BrokenFileStopsOnlyItsPeer checks that a broken file of one peer does not make others stop, and
+// that this peer does what it must: start, or return an error with the file and the remedy after it may have
+// lost what it has acknowledged.
 func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	const segment = "SEGMENT" // a placeholder for the name of the first segment of the log
 	write := func(name string, content []byte) func(t *testing.T, h *harness, d *testenv.Disk) {
@@ -230,8 +230,7 @@ func otherSnapshot(t *testing.T, _ *harness, d *testenv.Disk) {
 	require.NoError(t, w.Commit())
 }
 
-// TestOpen_RejectsDirectoryOfOtherPeer fails if the directory of another peer, or of a running peer, is
-// accepted.
+// TestOpen_RejectsDirectoryOfOtherPeer checks that the directory of another peer, or of a running peer, is rejected.
 func TestOpen_RejectsDirectoryOfOtherPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.peers[0]

@@ -22,8 +22,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestElections_HaveSeparateLeaders fails if elections depend on each other, or on the leader of the
-// log.
+// TestElections_HaveSeparateLeaders checks that elections do not depend on each other, or on the leader of the log.
 func TestElections_HaveSeparateLeaders(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		names := []string{"a", "b", "c"}
@@ -60,7 +59,7 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 	})
 }
 
-// TestTokens_Increase fails if a later leadership has no greater token, after any kind of change.
+// TestTokens_Increase checks that a later leadership has a greater token, after any kind of change.
 func TestTokens_Increase(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := int64(0)
@@ -92,8 +91,8 @@ func TestTokens_Increase(t *testing.T) {
 	})
 }
 
-// TestRestart_RemovesCandidateOfFormerProcess fails if the candidate of the previous process of a peer
-// is not removed soon after the peer was restarted.
+// TestRestart_RemovesCandidateOfFormerProcess checks that the candidate of the previous process of a peer is
+// removed soon after the peer was restarted.
 func TestRestart_RemovesCandidateOfFormerProcess(t *testing.T) {
 	for _, stop := range []func(*harness, api.Peer){
 		func(h *harness, p api.Peer) { h.crashPeer(p) },
@@ -121,7 +120,7 @@ func TestRestart_RemovesCandidateOfFormerProcess(t *testing.T) {
 	}
 }
 
-// TestElection_FormerErr fails if the successor of a leader does not learn whether that has resigned.
+// TestElection_FormerErr checks that the successor of a leader learns whether the leader has resigned.
 func TestElection_FormerErr(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		all := []*candidate{startLeader(t, h.node(h.peers[0]), "e")}
@@ -141,8 +140,8 @@ func TestElection_FormerErr(t *testing.T) {
 	})
 }
 
-// TestDeleteElection fails if an election does not end for all candidates, if candidates return after
-// it was restarted, or if the caller does not learn that the end is not confirmed.
+// TestDeleteElection checks that an election ends for all candidates, that no candidates return after it was
+// restarted, and that the caller learns when the end is not confirmed.
 func TestDeleteElection(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var all []*candidate
@@ -181,8 +180,8 @@ func TestDeleteElection(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_CanBeJoinedAgainAfterWindow fails if a new candidate cannot lead an ended election
-// after the window, even at a restarted peer, or if the second call of DeleteElection writes an entry.
+// TestDeleteElection_CanBeJoinedAgainAfterWindow checks that a new candidate can lead an ended election after
+// the window, even at a restarted peer, and that the second call of DeleteElection writes no entry.
 func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
 	const window = 2 * time.Minute
 	briefly := func(c *raftlog.Config) { c.Window = window }
@@ -212,8 +211,8 @@ func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
 	}, slowElections, briefly)
 }
 
-// TestDeleteElection_StaleRequestHasUnknownOutcome fails if the caller is not told that the outcome is
-// unknown when its request is rejected as too old: an earlier attempt may have been applied.
+// TestDeleteElection_StaleRequestHasUnknownOutcome checks that the caller is told that the outcome is unknown
+// when its request is rejected as too old: an earlier attempt may have been applied.
 func TestDeleteElection_StaleRequestHasUnknownOutcome(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		err := raftlog.ChangeError(t.Context(), h.node(h.peers[0]), fmt.Errorf("%w", api.ErrStale))
@@ -222,8 +221,8 @@ func TestDeleteElection_StaleRequestHasUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_AfterUnknownRestart fails if an election that was restarted is not ended by a
-// call at a peer that does not know the restart yet.
+// TestDeleteElection_AfterUnknownRestart checks that an election that was restarted is ended by a call at a
+// peer that does not know the restart yet.
 func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
@@ -239,8 +238,8 @@ func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_BlockedStateMachine fails if an election cannot be ended at a peer whose state
-// machine is blocked, or if that is confirmed before the state machine continues.
+// TestDeleteElection_BlockedStateMachine checks that an election can be ended at a peer whose state machine
+// is blocked, and that this is not confirmed before the state machine continues.
 func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
@@ -267,8 +266,8 @@ func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_RestartedBeforeNoticed fails if the candidacy does not end when the election was
-// ended and restarted before the candidate's peer has noticed.
+// TestDeleteElection_RestartedBeforeNoticed checks that the candidacy ends when the election was ended and
+// restarted before the candidate's peer has noticed.
 func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
@@ -282,9 +281,8 @@ func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 	})
 }
 
-// TestLeadership_ExpiresWhileLoopIsBlocked fails if a leadership does not expire in time while the loop
-// of its node is blocked, or if the candidate does not lead again, with its token, when the loop
-// continues in time.
+// TestLeadership_ExpiresWhileLoopIsBlocked checks that a leadership expires in time while the loop of its
+// node is blocked, and that the candidate leads again, with its token, when the loop continues in time.
 func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
@@ -317,8 +315,8 @@ func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	})
 }
 
-// TestFailover_Duration fails if a fail-over takes too long, in fake time with election timeouts of
-// 200 ms.
+// TestFailover_Duration checks that a fail-over is not slower than the documented limit, in fake time with
+// election timeouts of 200 ms.
 func TestFailover_Duration(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		for range 4 {
@@ -349,7 +347,7 @@ func TestFailover_Duration(t *testing.T) {
 	})
 }
 
-// TestResign_BeforeJoining fails if a candidate that has not requested to join waits for its removal.
+// TestResign_BeforeJoining checks that a candidate that has not requested to join does not wait for its removal.
 func TestResign_BeforeJoining(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
@@ -364,8 +362,8 @@ func TestResign_BeforeJoining(t *testing.T) {
 	})
 }
 
-// TestResign_UnconfirmedIfCandidateMayBeQueuedAgain fails if Resign returns nil although the candidate,
-// which had expired, is queued afterwards: its peer has requested that before.
+// TestResign_UnconfirmedIfCandidateMayBeQueuedAgain checks that Resign does not return nil when the
+// candidate, which had expired, can be queued afterwards because its peer has requested that before.
 func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		l := h.waitForLeader(t)
@@ -391,9 +389,9 @@ func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 	}, func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = 4*time.Second, 400*time.Millisecond })
 }
 
-// TestResign_WithoutMajority fails if Resign does not return ErrUnconfirmed in time while there is no
-// majority and other candidates change the queue: the request to join may still be applied. It also
-// fails if Resign does not confirm it later.
+// TestResign_WithoutMajority checks that Resign returns ErrUnconfirmed in time while there is no majority and
+// other candidates change the queue: the request to join may still be applied. A later Resign must confirm
+// it.
 func TestResign_WithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
@@ -420,8 +418,8 @@ func TestResign_WithoutMajority(t *testing.T) {
 	})
 }
 
-// TestCandidates_NotDelayedByBlockedStateMachine fails if a blocked state machine delays a resignation, or the
-// notification that an election has ended, at its peer.
+// TestCandidates_NotDelayedByBlockedStateMachine checks that a blocked state machine does not delay a
+// resignation, or the notification that an election has ended, at its peer.
 func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
@@ -450,8 +448,8 @@ func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 	})
 }
 
-// TestNewElection_InvalidArguments fails if an argument that cannot be used or stored is accepted, or if
-// an entry is written for it.
+// TestNewElection_InvalidArguments checks that an argument that cannot be used or stored is rejected, and
+// that no entry is written for it.
 func TestNewElection_InvalidArguments(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		n := h.node(h.waitForLeader(t))
@@ -491,8 +489,7 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 	}, slowElections)
 }
 
-// TestCandidate_EndsAtRemovedPeer fails if the candidacy at a removed peer does not end, or no other
-// candidate leads.
+// TestCandidate_EndsAtRemovedPeer checks that the candidacy at a removed peer ends, and that another candidate leads.
 func TestCandidate_EndsAtRemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		removed := h.peers[0]
@@ -508,9 +505,8 @@ func TestCandidate_EndsAtRemovedPeer(t *testing.T) {
 	})
 }
 
-// TestStopGuard_LeadershipEndsBeforeLease fails if a leadership does not end when the remaining lease
-// is as long as the stop guard, or if the candidate does not lead again when a lease that has not
-// expired is renewed.
+// TestStopGuard_LeadershipEndsBeforeLease checks that a leadership ends when the remaining lease is as long
+// as the stop guard, and that the candidate leads again when a lease that has not expired is renewed.
 func TestStopGuard_LeadershipEndsBeforeLease(t *testing.T) {
 	const guard = 400 * time.Millisecond
 	runCluster(t, 3, func(t *testing.T, h *harness) {

@@ -17,7 +17,7 @@ func founders(peers ...api.Peer) func(*raftlog.Config) {
 	return func(c *raftlog.Config) { c.Peers = peers }
 }
 
-// TestFounding_UnreachablePeers fails if a founding peer waits long for peers that cannot be reached.
+// TestFounding_UnreachablePeers checks that a founding peer does not wait long for peers that cannot be reached.
 func TestFounding_UnreachablePeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -28,8 +28,8 @@ func TestFounding_UnreachablePeers(t *testing.T) {
 	})
 }
 
-// TestFounding_WrongPeersCanBeCorrected fails if a peer that was started with a wrong list of peers stops
-// others, does not report both lists, or cannot be started with the right list.
+// TestFounding_WrongPeersCanBeCorrected checks that a peer that was started with a wrong list of peers does
+// not stop others, reports both lists, and can be started with the right list.
 func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -67,8 +67,8 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 	})
 }
 
-// TestFounding_AllPeersWithWrongListCanBeCorrected fails if peers that were all started with a wrong
-// list cannot be started with the right one, one after another.
+// TestFounding_AllPeersWithWrongListCanBeCorrected checks that peers that were all started with a wrong list
+// can be started with the right list, one after another.
 func TestFounding_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -86,8 +86,8 @@ func TestFounding_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
 	})
 }
 
-// TestFounding_NotRepeatedWithLaterPeers fails if a founding peer that has received nothing founds the
-// cluster again because its configuration lists later peers.
+// TestFounding_NotRepeatedWithLaterPeers checks that a founding peer that has received nothing does not found
+// the cluster again because its configuration lists later peers.
 func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -105,8 +105,8 @@ func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
 	})
 }
 
-// TestFounding_CompletesAfterKill fails if a founding peer that is killed at any time, while it founds the
-// cluster again, does not belong to the cluster at the next start.
+// TestFounding_CompletesAfterKill checks that a founding peer that is killed at any time, while it founds the
+// cluster again, belongs to the cluster at the next start.
 func TestFounding_CompletesAfterKill(t *testing.T) {
 	for op := 1; ; op++ {
 		complete := false
@@ -140,7 +140,7 @@ func TestFounding_CompletesAfterKill(t *testing.T) {
 	}
 }
 
-// TestListen_BeforeFounding fails if a peer that cannot listen at its address founds the cluster.
+// TestListen_BeforeFounding checks that a peer that cannot listen at its address does not found the cluster.
 func TestListen_BeforeFounding(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

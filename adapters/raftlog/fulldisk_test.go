@@ -35,8 +35,8 @@ func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string
 	return nil
 }
 
-// TestFullDisks fails if disks that are full at the same time, because they have the same size, stop
-// peers or elections, or if updates are not accepted again when there is space.
+// TestFullDisks checks that disks that are full at the same time, because they have the same size, do not
+// stop peers or elections, and that updates are accepted again when there is space.
 func TestFullDisks(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -75,7 +75,7 @@ func TestFullDisks(t *testing.T) {
 	})
 }
 
-// TestFullDisk_OfLeader fails if a full disk of the leader stops the leader, or if updates are not
+// TestFullDisk_OfLeader checks that a full disk of the leader does not stop the leader, and that updates are
 // rejected.
 func TestFullDisk_OfLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -90,8 +90,8 @@ func TestFullDisk_OfLeader(t *testing.T) {
 	})
 }
 
-// TestFullDisk_OfFollower fails if a follower whose disk is full stops, delays the others, or does
-// not vote; or if it does not receive the missing entries when there is space.
+// TestFullDisk_OfFollower checks that a follower whose disk is full does not stop, does not delay the others,
+// and votes, and that it receives the missing entries when there is space.
 func TestFullDisk_OfFollower(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -128,9 +128,8 @@ func TestFullDisk_OfFollower(t *testing.T) {
 	})
 }
 
-// TestFullDisk_PeerStartsWhenThereIsSpace fails if a peer that starts while its disk is full reports
-// damaged data, or anything else that an operator would not repeat, or if it does not start when there
-// is space.
+// TestFullDisk_PeerStartsWhenThereIsSpace checks that a peer that starts while its disk is full returns
+// ErrNoSpace and does not report damaged data, and that it starts when there is space.
 func TestFullDisk_PeerStartsWhenThereIsSpace(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)

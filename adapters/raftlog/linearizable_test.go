@@ -43,8 +43,8 @@ var updateListModel = porcupine.Model{
 	},
 }
 
-// TestHistories_Linearizable fails if updates that clients retry across leaders are not applied
-// exactly once in an order that all reads agree with.
+// TestHistories_Linearizable checks that updates that clients retry across leaders are applied exactly once
+// in an order that all reads agree with.
 func TestHistories_Linearizable(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

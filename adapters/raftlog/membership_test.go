@@ -36,8 +36,7 @@ func membershipOf(t testing.TB, n *raftlog.Node) api.Membership {
 	return m
 }
 
-// TestJoin fails if a peer that is not a voter does not receive the log, is not a learner, or
-// requests votes.
+// TestJoin checks that a peer that is not a voter receives the log, is a learner, and does not request votes.
 func TestJoin(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
@@ -64,8 +63,7 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// TestJoin_WithoutPeers fails if Open of a joining peer does not return after JoinTimeout, or logs
-// each attempt.
+// TestJoin_WithoutPeers checks that Open of a joining peer returns after JoinTimeout, and does not log each attempt.
 func TestJoin_WithoutPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -82,8 +80,8 @@ func TestJoin_WithoutPeers(t *testing.T) {
 	})
 }
 
-// TestJoin_LogsThatShorterWindowIsIgnored fails if a peer whose window is shorter than that of the
-// cluster does not log that it is ignored, or another peer logs it.
+// TestJoin_LogsThatShorterWindowIsIgnored checks that only a peer whose window is shorter than that of the
+// cluster logs that it is ignored.
 func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
@@ -97,8 +95,7 @@ func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 	})
 }
 
-// TestJoin_UnresponsivePeer fails if a peer does not join because the first of Peers does not
-// answer.
+// TestJoin_UnresponsivePeer checks that a peer joins even when the first of Peers does not answer.
 func TestJoin_UnresponsivePeer(t *testing.T) {
 	for name, dial := range map[string]func(context.Context, api.Peer) (net.Conn, error){
 		"before it accepts": func(ctx context.Context, _ api.Peer) (net.Conn, error) {
@@ -143,8 +140,8 @@ func TestJoin_UnresponsivePeer(t *testing.T) {
 	}
 }
 
-// TestChangePeers_UnreachablePeer fails if a caller whose context is done before the deadline of the
-// leader does not learn that nothing was changed, or if the change is made later.
+// TestChangePeers_UnreachablePeer checks that a caller whose context is done before the deadline of the
+// leader learns that nothing was changed, and that the change is not made later.
 func TestChangePeers_UnreachablePeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -169,7 +166,7 @@ func TestChangePeers_UnreachablePeer(t *testing.T) {
 	})
 }
 
-// TestChangePeers_ReplaceOne fails if a leader or a follower cannot be replaced.
+// TestChangePeers_ReplaceOne checks that a leader and a follower can be replaced.
 func TestChangePeers_ReplaceOne(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "before")
@@ -193,8 +190,8 @@ func TestChangePeers_ReplaceOne(t *testing.T) {
 	})
 }
 
-// TestChangePeers_ReplaceAll fails if clients do not find the new voters after all voters were
-// replaced, or if removed peers disturb the new ones.
+// TestChangePeers_ReplaceAll checks that clients find the new voters after all voters were replaced, and that
+// removed peers do not disturb the new voters.
 func TestChangePeers_ReplaceAll(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		old := h.others()
@@ -252,7 +249,7 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 	})
 }
 
-// TestChangePeers_Invalid fails if an invalid change is accepted.
+// TestChangePeers_Invalid checks that an invalid change is rejected.
 func TestChangePeers_Invalid(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -287,7 +284,7 @@ func TestChangePeers_Invalid(t *testing.T) {
 	})
 }
 
-// TestJoin_RemovedPeer fails if a removed peer joins again under its ID.
+// TestJoin_RemovedPeer checks that a removed peer does not join again under its ID.
 func TestJoin_RemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.startPeer(peerInfo(3))
@@ -301,7 +298,7 @@ func TestJoin_RemovedPeer(t *testing.T) {
 	})
 }
 
-// TestChangePeers_Concurrent fails if a change is accepted while another change is in progress.
+// TestChangePeers_Concurrent checks that a change is rejected while another change is in progress.
 func TestChangePeers_Concurrent(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
@@ -319,9 +316,9 @@ func TestChangePeers_Concurrent(t *testing.T) {
 	})
 }
 
-// TestChangePeers_LeaderCrashes fails if a change whose leader crashes at any moment is neither
-// completed by the next leader nor without effect, or if the caller does not learn the outcome. This
-// covers defect Z10 of ØMQ Raft.
+// TestChangePeers_LeaderCrashes checks that a change whose leader crashes at any moment is either completed
+// by the next leader or without effect, and that the caller learns the outcome. This covers defect Z10 of ØMQ
+// Raft.
 func TestChangePeers_LeaderCrashes(t *testing.T) {
 	for after := range 8 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -364,8 +361,8 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 	}
 }
 
-// TestIdentity_WipedVoter fails if a voter that has lost its disk, and so its votes and
-// acknowledgements, participates with its previous ID.
+// TestIdentity_WipedVoter checks that a voter that has lost its disk, and so its votes and acknowledgements,
+// does not participate with its previous ID.
 func TestIdentity_WipedVoter(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -388,8 +385,7 @@ func TestIdentity_WipedVoter(t *testing.T) {
 	})
 }
 
-// TestMove_OtherPeersUseNewAddress fails if other peers do not learn the new address of a peer, or do
-// not reach it there.
+// TestMove_OtherPeersUseNewAddress checks that other peers learn the new address of a peer, and reach it there.
 func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -427,8 +423,8 @@ func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 // movedTo returns the peer with another address.
 func movedTo(p api.Peer, i int) api.Peer { return api.Peer{ID: p.ID, Addr: fmt.Sprintf("host%d:1", i)} }
 
-// TestMove_AllPeersAtOnce fails if peers that have all moved at the same time do not become a cluster
-// again, or if they do not know their new addresses after that.
+// TestMove_AllPeersAtOnce checks that peers that have all moved at the same time become a cluster again, and
+// know their new addresses after that.
 func TestMove_AllPeersAtOnce(t *testing.T) {
 	for name, stays := range map[string]int{"all of three": 0, "two of three": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -460,8 +456,8 @@ func TestMove_AllPeersAtOnce(t *testing.T) {
 	}
 }
 
-// TestJoin_TakenAddress fails if a peer with the address of a member is admitted, if it does not report
-// the reason, or if the leader reports it again and again.
+// TestJoin_TakenAddress checks that a peer with the address of a member is not admitted, that it reports the
+// reason, and that the leader does not report it again and again.
 func TestJoin_TakenAddress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)

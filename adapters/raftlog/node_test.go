@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestDisk_WriteFails fails if a peer does not stop when a write or sync fails, if its candidate has
-// no final status, or if a confirmed update is lost.
+// TestDisk_WriteFails checks that a peer stops when a write or sync fails, that its candidate has a final
+// status, and that no confirmed update is lost.
 func TestDisk_WriteFails(t *testing.T) {
 	for _, atLeader := range []bool{true, false} {
 		for op := range 6 { // writes and syncs alternate
@@ -54,7 +54,7 @@ func TestDisk_WriteFails(t *testing.T) {
 	}
 }
 
-// TestDisk_ReadFails fails if a read error crashes the process or stops other peers.
+// TestDisk_ReadFails checks that a read error neither crashes the process nor stops other peers.
 func TestDisk_ReadFails(t *testing.T) {
 	for op := 12; op < 28; op++ {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -109,7 +109,7 @@ func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candi
 	require.False(t, c.isLeader())
 }
 
-// TestStateMachine_Fails fails if a peer does not stop when its state machine returns an error.
+// TestStateMachine_Fails checks that a peer stops when its state machine returns an error.
 func TestStateMachine_Fails(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
@@ -125,7 +125,7 @@ func TestStateMachine_Fails(t *testing.T) {
 	})
 }
 
-// TestEngine_Panics fails if a panic of the engine ends the process. The test sends a message that
+// TestEngine_Panics checks that a panic of the engine does not end the process. The test sends a message that
 // the engine never sends, and that makes it panic.
 func TestEngine_Panics(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
@@ -150,7 +150,7 @@ func TestEngine_Panics(t *testing.T) {
 	})
 }
 
-// TestStateMachine_Panics fails if a panic of a state machine does not end the process.
+// TestStateMachine_Panics checks that a panic of a state machine ends the process.
 func TestStateMachine_Panics(t *testing.T) {
 	if os.Getenv("RAFTLOG_PANIC") != "" {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
@@ -170,7 +170,7 @@ type panickingMachine struct{ failingRestore }
 
 func (panickingMachine) Apply([]api.Entry, uint64) error { panic("the state machine failed") }
 
-// TestOpen_StateMachineFails fails if a peer is opened although its snapshot cannot be restored.
+// TestOpen_StateMachineFails checks that a peer whose snapshot cannot be restored is not opened.
 func TestOpen_StateMachineFails(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestObserve fails if an observer misses the newest leader, the absence of a leader or that the
-// election has ended, or receives an observation although the leader has not changed.
+// TestObserve checks that an observer receives the newest leader, the absence of a leader and that the
+// election has ended, and no observation while the leader has not changed.
 func TestObserve(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
@@ -93,8 +93,7 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// TestObserve_NodeCloses fails if an observer that has read nothing does not receive the reason why
-// its node has stopped.
+// TestObserve_NodeCloses checks that an observer that has read nothing receives the reason why its node has stopped.
 func TestObserve_NodeCloses(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
@@ -111,7 +110,7 @@ func TestObserve_NodeCloses(t *testing.T) {
 	})
 }
 
-// TestObserve_RemovedPeer fails if an observer at a removed peer does not receive the reason.
+// TestObserve_RemovedPeer checks that an observer at a removed peer receives the reason.
 func TestObserve_RemovedPeer(t *testing.T) {
 	runCluster(t, 4, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]

@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 )
 
-// TestPropose_AtAnyPeer fails if an update cannot be proposed at a peer, or if Propose returns before
+// TestPropose_AtAnyPeer checks that an update can be proposed at each peer, and that Propose returns after
 // that peer has applied it.
 func TestPropose_AtAnyPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -33,7 +33,7 @@ func TestPropose_AtAnyPeer(t *testing.T) {
 	})
 }
 
-// TestPropose_Concurrent fails if concurrent updates are lost, or are applied in different orders.
+// TestPropose_Concurrent checks that concurrent updates are not lost, and are applied in one order.
 func TestPropose_Concurrent(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		const n = 300
@@ -52,8 +52,8 @@ func TestPropose_Concurrent(t *testing.T) {
 	})
 }
 
-// TestPropose_RetryIsAppliedOnce fails if an update that is retried is applied again, at any peer, after
-// restarts, snapshots and power failures.
+// TestPropose_RetryIsAppliedOnce checks that an update that is retried is not applied again, at any peer,
+// after restarts, snapshots and power failures.
 func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := api.NewRequestID()
@@ -84,8 +84,8 @@ func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 	})
 }
 
-// TestPropose_RetriedAtNewPeer fails if a peer that has joined by a snapshot does not know earlier
-// request IDs as the leader.
+// TestPropose_RetriedAtNewPeer checks that a peer that has joined by a snapshot knows earlier request IDs as
+// the leader.
 func TestPropose_RetriedAtNewPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := api.NewRequestID()
@@ -101,8 +101,8 @@ func TestPropose_RetriedAtNewPeer(t *testing.T) {
 	})
 }
 
-// TestPropose_Rejects fails if an invalid, stale or future ID, or too much data, is accepted or written to
-// the log, or a valid update rejected.
+// TestPropose_Rejects checks that an invalid, stale or future ID, and too much data, are rejected and not
+// written to the log, and that valid updates are accepted.
 func TestPropose_Rejects(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -131,7 +131,7 @@ func TestPropose_Rejects(t *testing.T) {
 	}, func(c *raftlog.Config) { c.MaxData = 100 })
 }
 
-// TestMaxData_LimitsUpdatesOnly fails if a small MaxData limits elections or changes of the voters.
+// TestMaxData_LimitsUpdatesOnly checks that a small MaxData does not limit elections or changes of the voters.
 func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	small := func(c *raftlog.Config) { c.MaxData = 1 }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -143,8 +143,8 @@ func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	}, small)
 }
 
-// TestMaxRequestIDs fails if updates are not rejected when the maximum number of IDs is within the
-// window, or are not accepted when an ID has left it, although nothing is written in between.
+// TestMaxRequestIDs checks that updates are rejected when the maximum number of IDs is within the window, and
+// accepted when an ID has left it, although nothing is written in between.
 func TestMaxRequestIDs(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, first := h.peers[0], api.NewRequestID()
@@ -177,8 +177,8 @@ func TestMaxRequestIDs(t *testing.T) {
 	}, slowElections, func(c *raftlog.Config) { c.MaxRequestIDs, c.Window = 3, 4*time.Minute })
 }
 
-// TestPropose_UnknownOutcome fails if the outcome of an update in flight is reported as known when
-// the leader is lost, or is not known after a retry.
+// TestPropose_UnknownOutcome checks that the outcome of an update in flight is not reported as known when the
+// leader is lost, and is known after a retry.
 func TestPropose_UnknownOutcome(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -205,7 +205,7 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestPropose_WithoutLeader fails if Propose does not wait for a leader until its context is done.
+// TestPropose_WithoutLeader checks that Propose waits for a leader until its context is done.
 func TestPropose_WithoutLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
@@ -230,8 +230,7 @@ func TestPropose_WithoutLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_PowerFailures fails if a confirmed update is lost in power failures of leaders or of
-// all peers.
+// TestPropose_PowerFailures checks that a confirmed update is not lost in power failures of leaders or of all peers.
 func TestPropose_PowerFailures(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var want []string
@@ -263,8 +262,8 @@ func TestPropose_PowerFailures(t *testing.T) {
 	})
 }
 
-// TestPropose_AfterClose fails if calls do not return when their node is closed, or report an unknown
-// outcome although they were made after the close.
+// TestPropose_AfterClose checks that calls return when their node is closed, and do not report an unknown
+// outcome when they were made after the close.
 func TestPropose_AfterClose(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		n := h.node(h.waitForLeader(t))
@@ -299,7 +298,7 @@ func TestPropose_AfterClose(t *testing.T) {
 	})
 }
 
-// TestPropose_RejectsUpdateLargerThanFrame fails if an update that exceeds the limit of frames is sent
+// TestPropose_RejectsUpdateLargerThanFrame checks that an update that exceeds the limit of frames is not sent
 // to the leader.
 func TestPropose_RejectsUpdateLargerThanFrame(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -311,7 +310,7 @@ func TestPropose_RejectsUpdateLargerThanFrame(t *testing.T) {
 	})
 }
 
-// TestPropose_SyncsOncePerPeer fails if an update needs more than one write and one sync at each peer. The
+// TestPropose_SyncsOncePerPeer checks that an update needs only one write and one sync at each peer. The
 // commit index is written with the next update, or when the peer is closed.
 func TestPropose_SyncsOncePerPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -343,8 +342,8 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 	})
 }
 
-// TestElectionPropose fails if an update that a leadership guards is applied after another candidate
-// has become the head, or if it is not recognized when a later leader retries it.
+// TestElectionPropose checks that an update that a leadership guards is not applied after another candidate
+// has become the head, and that it is recognized when a later leader retries it.
 func TestElectionPropose(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := startLeader(t, h.node(h.peers[0]), "e")
@@ -368,7 +367,7 @@ func TestElectionPropose(t *testing.T) {
 	})
 }
 
-// TestElectionPropose_LaterLeadership fails if an update of a former leadership is applied because the
+// TestElectionPropose_LaterLeadership checks that an update of a former leadership is not applied when the
 // same candidate leads again.
 func TestElectionPropose_LaterLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -410,8 +409,8 @@ func (s steppedMachine) Apply(entries []api.Entry, through uint64) error {
 	return s.StateMachine.Apply(entries, through)
 }
 
-// TestSync_WaitsForEarlierEntries fails if Sync waits for entries that were committed after the call,
-// or not for earlier ones.
+// TestSync_WaitsForEarlierEntries checks that Sync waits for earlier entries, and not for entries that were
+// committed after the call.
 func TestSync_WaitsForEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]

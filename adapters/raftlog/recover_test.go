@@ -20,8 +20,8 @@ func (h *harness) recoverOffline(t testing.TB, p api.Peer, dry bool) raftlog.Rec
 	return r
 }
 
-// TestRecoverOffline fails if a recovered peer loses an entry that it has, if other peers are
-// accepted when they return, or if new peers cannot join.
+// TestRecoverOffline checks that a recovered peer keeps every entry that it has, that the peers of the lost
+// majority are rejected when they return, and that new peers can join.
 func TestRecoverOffline(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -76,8 +76,8 @@ func TestRecoverOffline(t *testing.T) {
 	})
 }
 
-// TestRecoverOffline_AnyPeer fails if a learner, or a peer in the middle of a change, cannot be
-// recovered, or not repeatedly.
+// TestRecoverOffline_AnyPeer checks that a learner, and a peer in the middle of a change, can be recovered,
+// also repeatedly.
 func TestRecoverOffline_AnyPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		d := peerInfo(3)
@@ -105,8 +105,8 @@ func TestRecoverOffline_AnyPeer(t *testing.T) {
 	})
 }
 
-// TestRestoreOffline fails if a new cluster does not continue from an exported snapshot, with greater
-// indexes, or if a gap is accepted with which later indexes overflow.
+// TestRestoreOffline checks that a new cluster continues from an exported snapshot, with greater indexes, and
+// that a gap is rejected with which later indexes would overflow.
 func TestRestoreOffline(t *testing.T) {
 	dir := t.TempDir()
 	open := func(name string) *raftlog.Node {

@@ -34,9 +34,8 @@ func (c *candidate) waitForQueue(t *testing.T) *candidate {
 	return c
 }
 
-// TestClient_Elections fails if a client does not read the candidates of an election, or if its
-// request to resign is not delivered to the candidate, is delivered to another candidate, or is not
-// withdrawn when its context is done.
+// TestClient_Elections checks that a client reads the candidates of an election, and that its request to
+// resign is delivered to the candidate and to no other candidate, and is withdrawn when its context is done.
 func TestClient_Elections(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := startCandidate(t, h.node(h.peers[0]), "report", raftlog.WithName("zero"), raftlog.WithValue("10.0.0.1:80")).waitForQueue(t)
@@ -89,8 +88,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestClient_ElectionWithoutMajority fails if a client reads an election at a peer that has no
-// majority.
+// TestClient_ElectionWithoutMajority checks that a client does not read an election at a peer that has no majority.
 func TestClient_ElectionWithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		c := h.newClient(t, h.peers[0])
@@ -105,7 +103,7 @@ func TestClient_ElectionWithoutMajority(t *testing.T) {
 	})
 }
 
-// TestRequestResign_LostClient fails if the request of a client that was partitioned is not withdrawn.
+// TestRequestResign_LostClient checks that the request of a client that was partitioned is withdrawn.
 func TestRequestResign_LostClient(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		e := startCandidate(t, h.node(h.peers[0]), "report").waitForQueue(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestSending_NewerSnapshotCancelsOlder fails if the snapshot that a newer one for the same peer replaces
-// is not cancelled, or its result counts as that of the newer one.
+// TestSending_NewerSnapshotCancelsOlder checks that a snapshot is cancelled when a newer snapshot for the
+// same peer replaces it, and that its result does not count as that of the newer snapshot.
 func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	s := sending{}
 	first, _, endFirst := s.begin(t.Context(), "b")
@@ -32,7 +32,7 @@ func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	require.True(t, endThird())
 }
 
-// TestCopyTo_Errors fails if the wrong errors are reported as a full disk, or space is not reserved first.
+// TestCopyTo_Errors checks that only the right errors are reported as a full disk, and that space is reserved first.
 func TestCopyTo_Errors(t *testing.T) {
 	for failure, full := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EIO: false, syscall.EPERM: false} {
 		for operation := 2; operation <= 4; operation++ { // Allocate, WriteAt and Sync, after Create

@@ -42,8 +42,7 @@ func (h *harness) listFiles(t testing.TB, p api.Peer, dir, prefix string) []stri
 
 func shortWindow(c *raftlog.Config) { c.Window = time.Minute }
 
-// TestRestart_DurableStateMachine fails if a state machine that stores its state receives an update
-// twice.
+// TestRestart_DurableStateMachine checks that a state machine that stores its state does not receive an update twice.
 func TestRestart_DurableStateMachine(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
@@ -69,9 +68,8 @@ func TestRestart_DurableStateMachine(t *testing.T) {
 	})
 }
 
-// TestRestart_StateMachineAhead fails if a peer does not start when its state machine includes
-// entries that its log lacks: other peers have stored them, and they were not on this peer's disk
-// when the power failed.
+// TestRestart_StateMachineAhead checks that a peer starts when its state machine includes entries that its
+// log lacks: other peers have stored them, and they were not on this peer's disk when the power failed.
 func TestRestart_StateMachineAhead(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
@@ -121,8 +119,8 @@ func (d *durableMachine) Restore(index uint64, r io.Reader) error {
 	return d.recorder.Restore(index, r)
 }
 
-// TestSnapshot_ForDisconnectedPeer fails if a peer that needs entries before the start of the log
-// does not receive a snapshot, or if its subscribers do not continue.
+// TestSnapshot_ForDisconnectedPeer checks that a peer that needs entries before the start of the log receives
+// a snapshot, and that its subscribers continue.
 func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -152,9 +150,9 @@ func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestSnapshot_BrokenWhileRunning fails if a peer with a broken snapshot file makes others stop, if it
-// does not report the file, or if a peer that needs the snapshot does not receive the next one. A broken
-// snapshot is replaced by the next one, unless it is that of another cluster.
+// TestSnapshot_BrokenWhileRunning checks that a peer with a broken snapshot file does not make others stop
+// and reports the file, and that a peer that needs the snapshot receives the next snapshot. A broken snapshot
+// is replaced by the next one, unless it is that of another cluster.
 func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 	for name, c := range map[string]struct {
 		breakFile func(d *testenv.Disk) error
@@ -207,7 +205,7 @@ func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 	}
 }
 
-// TestSnapshot_ReceiverCrashes fails if a crash at any moment of receiving a snapshot prevents the
+// TestSnapshot_ReceiverCrashes checks that a crash at any moment of receiving a snapshot does not prevent the
 // peer from receiving it later.
 func TestSnapshot_ReceiverCrashes(t *testing.T) {
 	for seed := range 5 {
@@ -233,8 +231,8 @@ func TestSnapshot_ReceiverCrashes(t *testing.T) {
 	}
 }
 
-// TestSnapshot_RejectedUnlessAsAnnounced fails if a snapshot that differs from the announced one is installed
-// or stops a peer.
+// TestSnapshot_RejectedUnlessAsAnnounced checks that a snapshot that differs from the announced snapshot is
+// not installed, and does not stop a peer.
 func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -280,7 +278,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestSnapshot_OnlyOneIsReceivedAtATime fails if two snapshots are received at the same time.
+// TestSnapshot_OnlyOneIsReceivedAtATime checks that two snapshots are not received at the same time.
 func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)

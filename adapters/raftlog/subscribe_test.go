@@ -87,7 +87,7 @@ func (r *streamReader) readUntil(t testing.TB, s *raftlog.Subscription, update s
 	}
 }
 
-// TestSubscribe fails if a subscriber at any peer misses an entry, from any index.
+// TestSubscribe checks that a subscriber at any peer receives every entry, from any index.
 func TestSubscribe(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := numbered("a", 20)
@@ -118,8 +118,8 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// TestSubscribe_Compacted fails if a subscription, or a peer that joins, does not continue after a
-// snapshot when its entries were compacted. This covers defect Z1 of ØMQ Raft.
+// TestSubscribe_Compacted checks that a subscription, or a peer that joins, continues after a snapshot when
+// its entries were compacted. This covers defect Z1 of ØMQ Raft.
 func TestSubscribe_Compacted(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		n := h.node(h.peers[0])
@@ -160,7 +160,7 @@ func TestSubscribe_Compacted(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestSubscribe_SlowReader fails if a slow reader delays the peer or misses entries.
+// TestSubscribe_SlowReader checks that a slow reader does not delay the peer, and misses no entries.
 func TestSubscribe_SlowReader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		s := h.node(h.peers[0]).Subscribe(t.Context(), 1)
@@ -180,9 +180,9 @@ func TestSubscribe_SlowReader(t *testing.T) {
 	})
 }
 
-// TestSubscribe_RepeatedIDIsSkipped fails if an entry that repeats a request ID is applied, or is not
-// marked as skipped, even after a snapshot. Two leaders can write such entries. A leader that knows the
-// first entry does not write the second one, so the test writes it to the log.
+// TestSubscribe_RepeatedIDIsSkipped checks that an entry that repeats a request ID is not applied, and is
+// marked as skipped, even after a snapshot. Two leaders can write such entries. A leader that knows the first
+// entry does not write the second one, so the test writes it to the log.
 func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, id := h.peers[0], api.NewRequestID()
@@ -220,8 +220,8 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 	})
 }
 
-// TestSubscribe_Progress fails if progress is not reported twice a second, or if it is reported as
-// fresh while the peer has no contact with a leader, and only then.
+// TestSubscribe_Progress checks that progress is reported twice a second, and is not reported as fresh while
+// the peer has no contact with a leader.
 func TestSubscribe_Progress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -243,8 +243,8 @@ func TestSubscribe_Progress(t *testing.T) {
 	})
 }
 
-// TestSubscription_Ends fails if a subscription does not end with its context, its Close or its node,
-// or reports another reason.
+// TestSubscription_Ends checks that a subscription ends with its context, its Close or its node, and reports
+// this reason.
 func TestSubscription_Ends(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
@@ -272,8 +272,8 @@ func TestSubscription_Ends(t *testing.T) {
 	})
 }
 
-// TestSubscription_EndsBeforeClose fails if Close of the node returns while a subscription reads
-// files, or a subscription of a closed node is not closed immediately.
+// TestSubscription_EndsBeforeClose checks that Close of the node does not return while a subscription reads
+// files, and that a subscription of a closed node is closed immediately.
 func TestSubscription_EndsBeforeClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 1)
@@ -306,7 +306,7 @@ func TestSubscription_EndsBeforeClose(t *testing.T) {
 	})
 }
 
-// TestSubscription_ErrAfterEvents fails if Err returns nil after Events was closed.
+// TestSubscription_ErrAfterEvents checks that Err does not return nil after Events was closed.
 func TestSubscription_ErrAfterEvents(t *testing.T) {
 	h := newHarness(t, 1)
 	n := h.startPeer(h.peers[0])
@@ -349,8 +349,8 @@ func (f countedFile) Close() error {
 	return f.File.Close()
 }
 
-// TestSubscription_ClosesSnapshot fails if a snapshot that is not delivered, because the subscription
-// ends, is not closed.
+// TestSubscription_ClosesSnapshot checks that a snapshot that is not delivered, because the subscription
+// ends, is closed.
 func TestSubscription_ClosesSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 1)

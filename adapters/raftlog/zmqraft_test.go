@@ -23,7 +23,7 @@ import (
 // Z3: the tool that changes the peers repeated its request without end after it had succeeded. See the
 // tests of command raftlog.
 
-// TestZ4_FailedWritesReturn fails if callers wait forever after a write has failed.
+// TestZ4_FailedWritesReturn checks that callers do not wait forever after a write has failed.
 func TestZ4_FailedWritesReturn(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, broken := h.peers[0], errors.New("broken")
@@ -38,7 +38,7 @@ func TestZ4_FailedWritesReturn(t *testing.T) {
 
 // Z5: a request that was rejected was applied. See TestPropose_Rejects and TestChangePeers_Invalid.
 
-// TestZ6_LeaderWithoutMajorityStepsDown fails if a leader without a majority remains the leader.
+// TestZ6_LeaderWithoutMajorityStepsDown checks that a leader without a majority does not remain the leader.
 func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -52,9 +52,9 @@ func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 	})
 }
 
-// TestZ7_ReadsAndReturns fails if a partitioned peer completes a linearizable read, or causes an
-// election when it returns. TestClose_LeaderHandsOverLog and TestSubscribe cover the other parts of Z7: there
-// was no hand-over, and followers served no entries.
+// TestZ7_ReadsAndReturns checks that a partitioned peer does not complete a linearizable read, and does not
+// cause an election when it returns. TestClose_LeaderHandsOverLog and TestSubscribe cover the other parts of
+// Z7: there was no hand-over, and followers served no entries.
 func TestZ7_ReadsAndReturns(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
@@ -75,8 +75,8 @@ func TestZ7_ReadsAndReturns(t *testing.T) {
 // Z8: one of two callers that proposed the same update received no reply. See TestPropose of
 // internal/core.
 
-// TestZ9_DifferentLogsConverge fails if the first different entry of two logs is found by comparing
-// entries one by one.
+// TestZ9_DifferentLogsConverge checks that the first different entry of two logs is found without a
+// comparison of all entries.
 func TestZ9_DifferentLogsConverge(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "a")
@@ -115,8 +115,8 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 // Z12: the secret was sent unencrypted as a label. See TestSecret, TestCertificates, and the tests of
 // internal/link.
 
-// TestZ13_ContradictionStopsOnlyTheNode fails if a peer whose log lacks entries that it has
-// acknowledged ends its process, or stops other peers.
+// TestZ13_ContradictionStopsOnlyTheNode checks that a peer whose log lacks entries that it has acknowledged
+// neither ends its process nor stops other peers.
 func TestZ13_ContradictionStopsOnlyTheNode(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)

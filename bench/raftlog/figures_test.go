@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// TestFigure_CountsUpdatesOfTheWindow fails if an update counts that completed during the warm-up or
-// after the window, or if the rate is not relative to the length of the window.
+// TestFigure_CountsUpdatesOfTheWindow checks that an update that completed during the warm-up or after the
+// window does not count, and that the rate is relative to the length of the window.
 func TestFigure_CountsUpdatesOfTheWindow(t *testing.T) {
 	p := benchmark.Period{Warmup: time.Second, Length: 2 * time.Second}
 	w := newWindow(p)
@@ -41,8 +41,8 @@ func newSeries(name, settings string, clients int, rates ...float64) *series {
 	return s
 }
 
-// TestSelectBest_ComparesMedians fails if the settings of a library are selected by their highest or
-// latest rate, or if settings are lost.
+// TestSelectBest_ComparesMedians checks that the settings of a library are selected by their median rate, and
+// not by the highest or latest rate, and that no settings are lost.
 func TestSelectBest_ComparesMedians(t *testing.T) {
 	a := newSeries("one", "defaults", 1, 10, 100, 20)
 	b := newSeries("one", "tuned", 1, 30, 30, 30)
@@ -57,8 +57,8 @@ func TestSelectBest_ComparesMedians(t *testing.T) {
 	require.Zero(t, highestRate(chosen, func(name string) bool { return false }))
 }
 
-// TestShortestFailOver_ComparesMediansOfPeers fails if libraries that are not peers count, or if a
-// library without fail-overs counts as the fastest.
+// TestShortestFailOver_ComparesMediansOfPeers checks that libraries that are not peers do not count, and that
+// a library without fail-overs does not count as the fastest.
 func TestShortestFailOver_ComparesMediansOfPeers(t *testing.T) {
 	all := []*failOvers{
 		{Name: "one", Times: []float64{300, 200, 900}},
@@ -70,8 +70,7 @@ func TestShortestFailOver_ComparesMediansOfPeers(t *testing.T) {
 	require.Zero(t, shortestFailOver(all, func(name string) bool { return name == "four" }))
 }
 
-// TestReport_PrintsMarkdown fails if a value is printed in the wrong column or relative to the wrong
-// library.
+// TestReport_PrintsMarkdown checks that each value is printed in the right column and relative to the right library.
 func TestReport_PrintsMarkdown(t *testing.T) {
 	r := &report{
 		Environment: environment{Machine: benchmark.Environment{CPUs: 2}}, Seed: 7, Seconds: 3,
@@ -105,7 +104,7 @@ func TestReport_PrintsMarkdown(t *testing.T) {
 	require.NotContains(t, text.String(), "| other |")
 }
 
-// TestParseClients fails if an invalid number of clients is accepted.
+// TestParseClients checks that an invalid number of clients is rejected.
 func TestParseClients(t *testing.T) {
 	got, err := parseClients("1, 16,256")
 	require.NoError(t, err)

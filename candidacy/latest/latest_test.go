@@ -8,7 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 )
 
-// TestSend fails if Send blocks, or if the receiver gets an older value.
+// TestSend checks that Send does not block, and that the receiver does not get an older value.
 func TestSend(t *testing.T) {
 	c := make(chan int, 1)
 	for i := range 3 {
@@ -20,7 +20,7 @@ func TestSend(t *testing.T) {
 	require.Equal(t, 3, <-c)
 }
 
-// TestChanges fails if Add reports an equal value as a change, or does not report a change.
+// TestChanges checks that Add reports each change, and does not report an equal value as a change.
 func TestChanges(t *testing.T) {
 	var c latest.Changes[int]
 	for _, step := range []struct {

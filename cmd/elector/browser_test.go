@@ -37,8 +37,8 @@ const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
 })();
 </script></body>`
 
-// TestBrowser fails if a web page of another origin can change a dev-server or read its data. It needs a
-// browser: "make browser" runs it.
+// TestBrowser checks that a web page of another origin cannot change a dev-server or read its data. It needs
+// a browser: "make browser" runs it.
 func TestBrowser(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")
@@ -86,8 +86,8 @@ func runBrowser(t *testing.T, profile, url string) string {
 	return string(out)
 }
 
-// TestBrowser_Page fails if the page of --listen does not update itself, if the browser does not apply its style, or if it
-// executes or loads a text of a candidate.
+// TestBrowser_Page checks that the page of --listen updates itself, that the browser applies its style, and
+// that it neither executes nor loads a text of a candidate.
 func TestBrowser_Page(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")

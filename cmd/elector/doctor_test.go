@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDoctor fails if a check is wrong on a server, or if doctor leaves a znode behind.
+// TestDoctor checks that each check is right on a server, and that doctor does not leave a znode behind.
 func TestDoctor(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	args := func(more ...string) []string { return append(append([]string{"doctor"}, h.flags...), more...) }
@@ -62,8 +62,8 @@ func TestDoctor(t *testing.T) {
 	require.Equal(t, cmdline.NotFound, exitCode(err))
 }
 
-// TestDoctor_LostReply fails if doctor leaves a container whose creation was not confirmed, or reports that containers
-// are not supported because it could not delete another znode.
+// TestDoctor_LostReply checks that doctor does not leave a container whose creation was not confirmed, and
+// does not report that containers are not supported because it could not delete another znode.
 func TestDoctor_LostReply(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	tree := h.srv.Tree()
@@ -80,7 +80,7 @@ func TestDoctor_LostReply(t *testing.T) {
 	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
 }
 
-// TestDoctor_SettingsOfMigration fails if doctor accepts settings of a migration that run rejects.
+// TestDoctor_SettingsOfMigration checks that doctor rejects settings of a migration that run rejects.
 func TestDoctor_SettingsOfMigration(t *testing.T) {
 	for _, program := range [][]string{nil, {"--", "true"}} {
 		_, err := executeLine(append([]string{"doctor", "--zookeeper-servers", "127.0.0.1:1", "--also", "zookeeper"}, program...)...)
@@ -89,7 +89,7 @@ func TestDoctor_SettingsOfMigration(t *testing.T) {
 	}
 }
 
-// TestDoctor_NoServers fails if doctor does not report servers that do not answer.
+// TestDoctor_NoServers checks that doctor reports servers that do not answer.
 func TestDoctor_NoServers(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
@@ -100,7 +100,7 @@ func TestDoctor_NoServers(t *testing.T) {
 	require.Contains(t, out, "error    session         ")
 }
 
-// TestDoctor_Assessments fails if a finding has the wrong severity.
+// TestDoctor_Assessments checks that each finding has the right severity.
 func TestDoctor_Assessments(t *testing.T) {
 	now := time.UnixMilli(1700000000000)
 	answer := func(text string) serverAnswer {

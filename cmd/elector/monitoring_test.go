@@ -81,8 +81,8 @@ func dashboardQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
-// TestMonitoring_Metrics fails if an alert or the dashboard uses a metric that elector does not export, if the
-// dashboard lacks a metric, or if an alert is not documented or has no test.
+// TestMonitoring_Metrics checks that alerts and the dashboard use only metrics that elector exports, that the
+// dashboard shows all metrics, and that each alert is documented and has a test.
 func TestMonitoring_Metrics(t *testing.T) {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
@@ -123,7 +123,7 @@ func TestMonitoring_Metrics(t *testing.T) {
 	}
 }
 
-// TestMonitoring_Queries fails if Prometheus does not accept the rules, or if a query of the dashboard has an error or no
+// TestMonitoring_Queries checks that Prometheus accepts the rules, and that each query of the dashboard has a
 // result. It needs Prometheus: "make monitoring" runs it.
 func TestMonitoring_Queries(t *testing.T) {
 	if *prometheusServer == "" {

@@ -177,8 +177,8 @@ func processEvents(t *testing.T) map[string][]processEvent {
 	}
 }
 
-// TestProcess fails if an event does not have the effect that the table in docs/elector.md describes, or if
-// a row of the table has no test.
+// TestProcess checks that each event has the effect that the table in docs/elector.md describes, and that
+// each row of the table has a test.
 func TestProcess(t *testing.T) {
 	testenv.RunEvents(t, "../../docs/elector.md", "| event | program | leadership |", processEvents, testProcessEvent)
 }
@@ -211,7 +211,7 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	}
 }
 
-// TestRun_ReservesDescriptors fails if elector reserves no descriptors for the start of commands without --listen.
+// TestRun_ReservesDescriptors checks that elector reserves descriptors for the start of commands without --listen.
 func TestRun_ReservesDescriptors(t *testing.T) {
 	p := newZooKeeperHarness(t).run("a", graceful)
 	p.waitForOutput("started")

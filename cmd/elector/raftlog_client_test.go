@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRaftlog_Commands fails if commands, which are not peers, show wrong candidates or cannot request the leader to
-// resign.
+// TestRaftlog_Commands checks that commands, which are not peers, show the right candidates and can request
+// the leader to resign.
 func TestRaftlog_Commands(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)

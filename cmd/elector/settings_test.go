@@ -22,7 +22,7 @@ func parse(t *testing.T, args ...string) (*settings, *runCommand, error) {
 	return s, r, root.Execute()
 }
 
-// TestInstanceID fails if the generated name is empty or not unique.
+// TestInstanceID checks that the generated name is unique and not empty.
 func TestInstanceID(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "")
 	host, err := os.Hostname()
@@ -37,7 +37,7 @@ func TestInstanceID(t *testing.T) {
 	require.Len(t, ids, 3, "the names are not unique: %v", ids)
 }
 
-// TestEarlierNames fails if a name of an earlier version is ignored, or has precedence over the current name.
+// TestEarlierNames checks that a name of an earlier version is accepted, and that the current name has precedence.
 func TestEarlierNames(t *testing.T) {
 	t.Setenv("ELECTOR_KEY", "/from/key")
 	t.Setenv("ELECTOR_START_COMMAND", "start")

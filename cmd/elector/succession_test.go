@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSuccession fails if a time is wrong, or known although observations are missing.
+// TestSuccession checks that times are right, and unknown when observations are missing.
 func TestSuccession(t *testing.T) {
 	var s succession
 	observe := func(second int, token int64) time.Time {

@@ -68,7 +68,7 @@ func (s *screen) waitForRow(texts ...string) {
 	require.Fail(s.t, fmt.Sprintf("no row: %q", texts), "%s", text)
 }
 
-// TestTop fails if a change of an election, or a key, does not change the screen.
+// TestTop checks that a change of an election, or a key, changes the screen.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -109,7 +109,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestTop_InvalidArguments fails if wrong arguments, or an output that is not a terminal, are accepted.
+// TestTop_InvalidArguments checks that wrong arguments, and an output that is not a terminal, are rejected.
 func TestTop_InvalidArguments(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	for _, args := range [][]string{{}, {"--under", "/a", "/b"}, {"--interval", "1ms"}, {"--under", "jobs"}, {"jobs"}} {
@@ -124,8 +124,8 @@ func TestTop_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestPoller_Messages fails if a result of the backend is shown in another way: an election that does not exist or has
-// ended is not an outage.
+// TestPoller_Messages checks that each result of the backend is shown in its own way: an election that does
+// not exist or has ended is not an outage.
 func TestPoller_Messages(t *testing.T) {
 	failure := errors.New("connection lost")
 	results := map[string]error{

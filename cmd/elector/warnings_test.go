@@ -21,8 +21,8 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestWarnWhileWaiting fails if a command is silent for more than two seconds while servers do not answer, if
-// the pause between its warnings does not double, or if a warning does not name the servers.
+// TestWarnWhileWaiting checks that a command is not silent for more than two seconds while servers do not
+// answer, that the pause between its warnings doubles, and that each warning names the servers.
 func TestWarnWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := make(lineWriter, 10)
@@ -40,7 +40,7 @@ func TestWarnWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestWarningHistory fails if the pause between repeated warnings does not double, or if new warnings are dropped.
+// TestWarningHistory checks that the pause between repeated warnings doubles, and that new warnings are not dropped.
 func TestWarningHistory(t *testing.T) {
 	h, now := newWarningHistory(), time.Now()
 	var logged, dropped []int
@@ -66,7 +66,7 @@ func TestWarningHistory(t *testing.T) {
 	require.LessOrEqual(t, len(h.warnings), maxWarnings)
 }
 
-// TestLimitedLog fails if attributes are ignored, or if other messages than warnings are dropped.
+// TestLimitedLog checks that attributes are kept, and that only warnings are dropped.
 func TestLimitedLog(t *testing.T) {
 	out := &bytes.Buffer{}
 	s := &settings{log: slog.New(slog.NewTextHandler(out, nil))}

@@ -22,9 +22,9 @@ const (
 	clientSecretVariable = "RAFTLOG_CLIENT_SECRET"
 )
 
-// TestSecrets fails if the flags, the environment and the configuration file do not override each other
-// in this order, if a client requires or uses the secret of peers, or if an error does not name the
-// setting that is missing.
+// TestSecrets checks that the flags, the environment and the configuration file override each other in this
+// order, that a client neither requires nor uses the secret of peers, and that errors name the setting that
+// is missing.
 func TestSecrets(t *testing.T) {
 	inFile := writeFile(t, "of the secret file\r\n")
 	file := "-c " + writeFile(t, "secret: given in the config\n")
@@ -81,8 +81,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestClientFlags_Mode fails if a file that others can write is accepted, or nothing warns about a secret
-// in a file that all users can read.
+// TestClientFlags_Mode checks that a file that others can write is rejected, and that there is a warning
+// about a secret in a file that all users can read.
 func TestClientFlags_Mode(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	secret := writeFile(t, strings.Repeat("s", 16))

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestCompact_TargetExists fails if compact queries a peer before it rejects a target that exists. No
-// peer is running.
+// TestCompact_TargetExists checks that compact rejects a target that exists before it queries a peer. No peer
+// is running.
 func TestCompact_TargetExists(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
@@ -29,8 +29,8 @@ func TestCompact_TargetExists(t *testing.T) {
 	require.Contains(t, log.String(), "peer.json exists")
 }
 
-// TestCompact_EndToEnd fails if a running peer does not install the snapshot of compact, if a new
-// peer does not receive it, or if the commands for files do not work with or without running peers.
+// TestCompact_EndToEnd checks that a running peer installs the snapshot of compact, that a new peer receives
+// it, and that the commands for files work with and without running peers.
 func TestCompact_EndToEnd(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")

@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestPlanVoters fails if the planned voters are wrong, or an impossible change is accepted.
+// TestPlanVoters checks that the planned voters are right, and that an impossible change is rejected.
 func TestPlanVoters(t *testing.T) {
 	a, b, c := api.Peer{ID: "a", Addr: "h:1"}, api.Peer{ID: "b", Addr: "h:2"}, api.Peer{ID: "h:3", Addr: "h:3"}
 	now := []api.Peer{a, b, c}
@@ -43,8 +43,8 @@ func TestPlanVoters(t *testing.T) {
 	require.False(t, isInEffect(now, nil, []string{"x", "b"}))
 }
 
-// TestConfig_EndToEnd fails if peers cannot be added and removed, a repeated change is made twice,
-// or an invalid change is accepted.
+// TestConfig_EndToEnd checks that peers can be added and removed, that a repeated change is made once, and
+// that an invalid change is rejected.
 func TestConfig_EndToEnd(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")

@@ -17,7 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestExitCode fails if the exit code for an error is wrong, or the help texts of the commands lack a code.
+// TestExitCode checks that the exit code for each error is right, and that the help texts of the commands
+// contain all codes.
 func TestExitCode(t *testing.T) {
 	for want, errs := range map[int][]error{
 		0:                 {nil},

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestPrintEntry fails if an entry is printed incorrectly, or with control characters.
+// TestPrintEntry checks that entries are printed correctly, and without control characters.
 func TestPrintEntry(t *testing.T) {
 	e := api.Entry{
 		Index: 7, Term: 2, Kind: api.KindState, ID: api.RequestIDFrom(time.UnixMilli(1_700_000_000_000), 1, 2),

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestParseRanges fails if a range does not contain its indexes, or an invalid range is accepted.
+// TestParseRanges checks that a range contains its indexes, and that an invalid range is rejected.
 func TestParseRanges(t *testing.T) {
 	r, err := parseRanges("1-3,20,30-")
 	require.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRecover_EndToEnd fails if a peer cannot be recovered after the loss of a majority, if a lost
-// peer participates again, or if new peers cannot join.
+// TestRecover_EndToEnd checks that a peer can be recovered after the loss of a majority, that a lost peer
+// does not participate again, and that new peers can join.
 func TestRecover_EndToEnd(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")
@@ -44,8 +44,7 @@ func TestRecover_EndToEnd(t *testing.T) {
 	h.requireLog("tail", "--once")
 }
 
-// TestExportAndRestore fails if an exported snapshot does not start a new cluster with the request
-// IDs and larger indexes.
+// TestExportAndRestore checks that an exported snapshot starts a new cluster with the request IDs and larger indexes.
 func TestExportAndRestore(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")

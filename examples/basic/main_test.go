@@ -33,8 +33,8 @@ func logTo(t *testing.T, w io.Writer) {
 	})
 }
 
-// TestRunThreeCandidates fails if a candidate works without leading, or if the order of the leaders is wrong. It uses
-// fake time, so that no event coincides with a change of the leader.
+// TestRunThreeCandidates checks that candidates work only while they lead, and that the order of the leaders
+// is right. It uses fake time, so that no event coincides with a change of the leader.
 func TestRunThreeCandidates(t *testing.T) {
 	var out bytes.Buffer
 	logTo(t, &out)
@@ -75,7 +75,7 @@ func TestRunThreeCandidates(t *testing.T) {
 	}, events)
 }
 
-// TestRunThreeCandidates_Interrupted fails if the candidates do not stop when the context is done.
+// TestRunThreeCandidates_Interrupted checks that the candidates stop when the context is done.
 func TestRunThreeCandidates_Interrupted(t *testing.T) {
 	logTo(t, io.Discard)
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestRunThreeCandidates_Interrupted(t *testing.T) {
 	})
 }
 
-// TestRunCandidate fails if a candidate on a server, as with --zk, does not lead or does not resign.
+// TestRunCandidate checks that a candidate on a server, as with --zk, leads and resigns.
 func TestRunCandidate(t *testing.T) {
 	server := zktest.Start(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -97,7 +97,8 @@ func TestRunCandidate(t *testing.T) {
 	assert.Equal(t, "/\n  deep container\n    election\n", server.Tree())
 }
 
-// TestRunCandidate_ResignationUnconfirmed fails if a resignation that ZooKeeper has not received is reported as done.
+// TestRunCandidate_ResignationUnconfirmed checks that a resignation that ZooKeeper has not received is not
+// reported as done.
 func TestRunCandidate_ResignationUnconfirmed(t *testing.T) {
 	server := zktest.Start(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -110,7 +111,7 @@ func TestRunCandidate_ResignationUnconfirmed(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 }
 
-// TestRunCandidate_NoServer fails if a candidate does not stop on Ctrl-C while it waits for a server.
+// TestRunCandidate_NoServer checks that a candidate stops on Ctrl-C while it waits for a server.
 func TestRunCandidate_NoServer(t *testing.T) {
 	logTo(t, io.Discard)
 	ctx, interrupt := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRunElection fails if the example does not show two transfers of leadership. It runs in fake time,
-// because a busy machine would cause more changes of state.
+// TestRunElection checks that the example shows two transfers of leadership. It runs in fake time, because a
+// busy machine would cause more changes of state.
 func TestRunElection(t *testing.T) {
 	var out strings.Builder
 	synctest.Test(t, func(t *testing.T) {

@@ -43,7 +43,7 @@ func report(ctx context.Context, l *leaderelection.Leadership) error {
 	return nil
 }
 
-// TestReadmeLead fails if the function in README.md does not lead, or does not end.
+// TestReadmeLead checks that the function in README.md leads, and ends.
 func TestReadmeLead(t *testing.T) {
 	srv := zktest.Start(t)
 	token := int64(0)
@@ -87,7 +87,7 @@ var errNotElected = errors.New("not elected within 100 s")
 
 func work(l *leaderelection.Leadership) { <-l.Done() }
 
-// TestReadmeLoop fails if a healthy leader of the loop in docs/elections.md ends.
+// TestReadmeLoop checks that a healthy leader of the loop in docs/elections.md does not end.
 func TestReadmeLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestRun fails if the tenants are not divided evenly among the workers that run.
+// TestRun checks that the tenants are divided evenly among the workers that run.
 func TestRun(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, run(t.Context(), "", &out))

@@ -40,7 +40,7 @@ func accessBlocks(t *testing.T, section string) (protect []string, instance stri
 	return protect[:len(protect)-1], strings.Replace(instance, "elector run", "exec elector run", 1)
 }
 
-// TestDocuments_Access fails if the commands of the page about permissions do not protect an election: an
+// TestDocuments_Access checks that the commands of the page about permissions protect an election: an
 // instance with the credentials must lead, and a client without credentials must not end the election.
 func TestDocuments_Access(t *testing.T) {
 	bin := newBin(t)

@@ -165,8 +165,8 @@ func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
 	return lines
 }
 
-// TestDocuments_Listed fails if a command line of the documentation is neither tested nor listed with
-// the reason, or if a line of the table does not occur in the documentation.
+// TestDocuments_Listed checks that each command line of the documentation is either tested or listed with the
+// reason, and that each line of the table occurs in the documentation.
 func TestDocuments_Listed(t *testing.T) {
 	missing := maps.Clone(examples)
 	programs := []string{"elector", "raftlog", "id=$(raftlog", "curl", "zkCli.sh", "docker", "install", "systemctl", "systemd-analyze", "psql", "kubectl", "etcdctl", "redis-cli"}
@@ -197,8 +197,8 @@ func TestDocuments_Listed(t *testing.T) {
 	}
 }
 
-// TestDocuments_GoLines fails if a line for make or for the Go command names a target, a package or a
-// test that does not exist.
+// TestDocuments_GoLines checks that each line for make or for the Go command names a target, a package or a
+// test that exists.
 func TestDocuments_GoLines(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
@@ -237,8 +237,8 @@ func TestDocuments_GoLines(t *testing.T) {
 	}
 }
 
-// TestDocuments_Units fails if systemd rejects a unit of the documentation, or an example of a
-// configuration is not one that elector accepts.
+// TestDocuments_Units checks that systemd accepts each unit of the documentation, and elector each example of
+// a configuration.
 func TestDocuments_Units(t *testing.T) {
 	bin := newBin(t)
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -418,8 +418,8 @@ func newStoreBackend(url string) documentBackend {
 	return newDocumentBackend("jobs", "--backend changefeed --election jobs --store ", "'"+url+"' --store-unsafe failover,power-loss,restart")
 }
 
-// TestDocuments_Commands fails if a command line of the documentation does not do what the page
-// describes, on one of the backends for which the page claims it.
+// TestDocuments_Commands checks that each command line of the documentation does what the page describes, on
+// one of the backends for which the page claims it.
 func TestDocuments_Commands(t *testing.T) {
 	bin := newBin(t)
 	for name, start := range documentBackends {
@@ -487,8 +487,7 @@ func (e example) run(s *shell, line string) {
 	require.Contains(s, r.output(), e.prints, line)
 }
 
-// TestDocuments_DevServer fails if the lines for the server for development do not work, in the order
-// of the page.
+// TestDocuments_DevServer checks that the lines for the server for development work, in the order of the page.
 func TestDocuments_DevServer(t *testing.T) {
 	bin := newBin(t)
 	pid := os.Getpid()
@@ -516,7 +515,7 @@ func TestDocuments_DevServer(t *testing.T) {
 	server.terminate()
 }
 
-// TestDocuments_Raftlog fails if the lines for raftlog do not work with three peers.
+// TestDocuments_Raftlog checks that the lines for raftlog work with three peers.
 func TestDocuments_Raftlog(t *testing.T) {
 	file, dir := filepath.Join(t.TempDir(), "raftlog.yaml"), t.TempDir()
 	for _, name := range []string{"secret", "client-secret"} {

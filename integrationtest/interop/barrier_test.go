@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 )
 
-// TestBarrier_AllLibraries fails if a barrier does not block the clients of the other libraries, or if
-// they cannot remove it. A barrier is a znode, so Go, Curator and kazoo can use it together.
+// TestBarrier_AllLibraries checks that a barrier blocks the clients of the other libraries, and that they can
+// remove it. A barrier is a znode, so Go, Curator and kazoo can use it together.
 func TestBarrier_AllLibraries(t *testing.T) {
 	curator.requirePeer(t)
 	kazoo.requirePeer(t)

@@ -108,8 +108,7 @@ func forBothPeers(t *testing.T, kind string, open func(*peer) func(*testing.T, *
 
 type opener = func(*testing.T, *zk.Conn, string) acquireFunc
 
-// TestMutex_Peers fails if a mutex of Go and one of a peer do not exclude each other, or do not wait
-// for each other.
+// TestMutex_Peers checks that a mutex of Go and a mutex of a peer exclude each other, and wait for each other.
 func TestMutex_Peers(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) opener { return p.newMutex }, func(t *testing.T, m contest) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 20) })
@@ -117,16 +116,16 @@ func TestMutex_Peers(t *testing.T) {
 	})
 }
 
-// TestMutex_LeaderSelector fails if a mutex of Go and Curator's LeaderSelector, which uses a mutex, do
-// not exclude each other.
+// TestMutex_LeaderSelector checks that a mutex of Go and Curator's LeaderSelector, which uses a mutex,
+// exclude each other.
 func TestMutex_LeaderSelector(t *testing.T) {
 	m := contest{peer: curator, kind: "selector", open: curator.newMutex}
 	t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 5) })
 	t.Run("hand-over", m.testHandOver)
 }
 
-// TestElection_Peers fails if a candidate of Go and one of a peer are leaders at the same time, or do
-// not lead one after another.
+// TestElection_Peers checks that a candidate of Go and a candidate of a peer are not leaders at the same
+// time, and lead one after another.
 func TestElection_Peers(t *testing.T) {
 	forBothPeers(t, "latch", func(p *peer) opener { return p.newLeadership }, func(t *testing.T, m contest) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 10) })
@@ -134,8 +133,8 @@ func TestElection_Peers(t *testing.T) {
 	})
 }
 
-// TestMonitor_FindsOverlap fails if the monitor does not detect that two participants hold a mutex at
-// the same time. The peer uses another path, so that it is not excluded.
+// TestMonitor_FindsOverlap checks that the monitor detects that two participants hold a mutex at the same
+// time. The peer uses another path, so that it is not excluded.
 func TestMonitor_FindsOverlap(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) opener { return p.newMutex }, func(t *testing.T, m contest) {
 		m.peer.requirePeer(t)

@@ -84,7 +84,7 @@ var programs = map[string]map[string]string{
 	"shards": {"kazoo": "shards.py"},
 }
 
-// TestPrograms fails if a program that docs/recipes/peers.md counts does not do its work.
+// TestPrograms checks that each program that docs/recipes/peers.md counts does its work.
 func TestPrograms(t *testing.T) {
 	ours := map[string]program{"lock": lockProgram, "queue": queueProgram, "shards": shardsProgram}
 	for purpose, theirs := range programs {
@@ -156,7 +156,7 @@ func runProgram(t *testing.T, p *peer, file, path string, n int) (lines []string
 	return lines
 }
 
-// TestPrograms_Lines fails if docs/recipes/peers.md does not contain the numbers of lines of the programs.
+// TestPrograms_Lines checks that docs/recipes/peers.md contains the numbers of lines of the programs.
 func TestPrograms_Lines(t *testing.T) {
 	document, err := os.ReadFile("../../docs/recipes/peers.md")
 	require.NoError(t, err)

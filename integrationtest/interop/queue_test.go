@@ -36,9 +36,9 @@ func (p *peer) startConsumer(t *testing.T, r *resource, path string) (stop func(
 	return func() { p.runCommand(t, "close", handle) }
 }
 
-// TestQueue_BothConsume fails if an item is lost or taken twice when Go and a peer put and consume
-// items. The first items are held until both have taken one. The consumers of the peers claim items:
-// Curator's DistributedQueue with a lock path, and kazoo's LockingQueue.
+// TestQueue_BothConsume checks that no item is lost or taken twice when Go and a peer put and consume items.
+// The first items are held until both have taken one. The consumers of the peers claim items: Curator's
+// DistributedQueue with a lock path, and kazoo's LockingQueue.
 func TestQueue_BothConsume(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
 		want := map[string]bool{}
@@ -95,7 +95,7 @@ func TestQueue_BothConsume(t *testing.T) {
 	})
 }
 
-// TestQueue_Order fails if items are not taken in the order in which the other library has put them.
+// TestQueue_Order checks that items are taken in the order in which the other library has put them.
 func TestQueue_Order(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
 		items := []any{"a", "b", "c"}
@@ -120,8 +120,8 @@ func TestQueue_Order(t *testing.T) {
 	})
 }
 
-// TestQueue_Claim fails if an item that Go has taken is delivered to the peer, or if the peer does not
-// receive it after Go has returned it.
+// TestQueue_Claim checks that an item that Go has taken is not delivered to the peer, and that the peer
+// receives it after Go has returned it.
 func TestQueue_Claim(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
 		p.runCommand(t, "put", path, "first", "second")
@@ -143,7 +143,7 @@ func TestQueue_Claim(t *testing.T) {
 	})
 }
 
-// TestQueue_Shared fails if an item is lost or taken twice when Go and a peer put many items and consume
+// TestQueue_Shared checks that no item is lost or taken twice when Go and a peer put many items and consume
 // them at the same time, with each kind of Curator's queues.
 func TestQueue_Shared(t *testing.T) {
 	for _, c := range []struct {
@@ -209,8 +209,8 @@ func TestQueue_Shared(t *testing.T) {
 	}
 }
 
-// TestQueue_ReturnedWithDelay fails if a peer takes an item that Go has returned with a delay, or if Go
-// does not take it afterwards.
+// TestQueue_ReturnedWithDelay checks that a peer does not take an item that Go has returned with a delay, and
+// that Go takes it afterwards.
 func TestQueue_ReturnedWithDelay(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
 		ctx := testenv.ContextOf(t)

@@ -30,8 +30,8 @@ func (p *peer) semaphoreOpener(limit int) opener {
 	}
 }
 
-// TestSemaphore_Peers fails if Go and a peer together hold more leases than the limit, or do not wait
-// for each other.
+// TestSemaphore_Peers checks that Go and a peer together do not hold more leases than the limit, and wait for
+// each other.
 func TestSemaphore_Peers(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
@@ -82,8 +82,8 @@ func testLeasesTogether(t *testing.T, m contest) {
 	second()
 }
 
-// TestSemaphore_SharedCount fails if a changed limit of Curator's SharedCount does not admit a waiting program in Go or
-// in Java.
+// TestSemaphore_SharedCount checks that a changed limit of Curator's SharedCount admits a waiting program in
+// Go and in Java.
 func TestSemaphore_SharedCount(t *testing.T) {
 	curator.requirePeer(t)
 	path := testenv.NewPath(t)

@@ -41,7 +41,7 @@ func (s *apiServer) newStore(t testing.TB, c *rest.Config, name string, opts ...
 	return st
 }
 
-// TestLease fails if a store on Leases violates its contract. It runs the tests of stores and of
+// TestLease checks that a store on Leases satisfies its contract. It runs the tests of stores and of
 // elections on a real API server.
 func TestLease(t *testing.T) {
 	s := startAPIServer(t)
@@ -49,7 +49,7 @@ func TestLease(t *testing.T) {
 	t.Run("Election", func(t *testing.T) { storetest.RunElection(t, s.factory) })
 }
 
-// TestLease_Chaos fails if a leader still acts when the next one starts, while leaders are cut off and
+// TestLease_Chaos checks that a leader has stopped when the next leader starts, while leaders are cut off and
 // the API server is killed for the duration of the flag.
 func TestLease_Chaos(t *testing.T) {
 	s := startAPIServer(t)
@@ -103,9 +103,9 @@ func TestLease_PreferredHolder(t *testing.T) {
 	require.EqualValues(t, 2, *now.Spec.LeaseDurationSeconds)
 }
 
-// TestLease_OldVersion fails if the API server applies a patch with the version of a Lease that was
-// deleted, or changed meanwhile. storetest requires this of all stores; this test checks the answers of
-// the API server.
+// TestLease_OldVersion checks that the API server rejects a patch with the version of a Lease that was
+// deleted, or changed meanwhile. storetest requires this of all stores; this test checks the answers of the
+// API server.
 func TestLease_OldVersion(t *testing.T) {
 	s := startAPIServer(t)
 	leases := s.client(adminToken, coordination.SchemeGroupVersion)

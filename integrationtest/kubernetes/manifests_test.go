@@ -46,7 +46,7 @@ func objects(t testing.TB, file string) []*unstructured.Unstructured {
 	}
 }
 
-// TestManifests_Kustomization fails if a kustomization does not list the files of its directory.
+// TestManifests_Kustomization checks that the kustomizations list the files of their directories.
 func TestManifests_Kustomization(t *testing.T) {
 	kustomizations, err := filepath.Glob(manifests + "/*/kustomization.yaml")
 	require.NoError(t, err)
@@ -91,8 +91,8 @@ func sidecar(t testing.TB) *unstructured.Unstructured {
 	return o
 }
 
-// TestManifests_Sidecar fails if the patch of the sidecar leaves the command of the base in the program's
-// container.
+// TestManifests_Sidecar checks that the patch of the sidecar does not leave the command of the base in the
+// program's container.
 func TestManifests_Sidecar(t *testing.T) {
 	containers, _, err := unstructured.NestedSlice(sidecar(t).Object, "spec", "template", "spec", "containers")
 	require.NoError(t, err)
@@ -136,8 +136,8 @@ func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun boo
 	require.NoError(t, request.Body(body).Do(context.Background()).Error(), "%s %s", o.GetKind(), o.GetName())
 }
 
-// TestManifests_Accepted fails if the API server rejects a manifest, in a dry run with strict validation of its
-// fields.
+// TestManifests_Accepted checks that the API server accepts each manifest, in a dry run with strict
+// validation of its fields.
 func TestManifests_Accepted(t *testing.T) {
 	s := startAPIServer(t)
 	kinds := map[string]bool{}
@@ -161,7 +161,7 @@ func files(t testing.TB) []string {
 	return all
 }
 
-// TestManifests_Fields fails if a manifest contains a field that its kind does not have.
+// TestManifests_Fields checks that a manifest contains only fields that its kind has.
 func TestManifests_Fields(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	for _, file := range files(t) {
@@ -174,8 +174,8 @@ func TestManifests_Fields(t *testing.T) {
 	}
 }
 
-// TestManifests_ControllerRole fails if candidates of the controller have other rights than those of the base, which
-// TestManifests_Role tests on an API server.
+// TestManifests_ControllerRole checks that candidates of the controller have the same rights as those of the
+// base, which TestManifests_Role tests on an API server.
 func TestManifests_ControllerRole(t *testing.T) {
 	rules := func(directory, name string) []rbac.PolicyRule {
 		for _, o := range objects(t, manifests+"/"+directory+"/rbac.yaml") {
@@ -197,8 +197,7 @@ func TestManifests_ControllerRole(t *testing.T) {
 	require.Equal(t, want, rules("controller", "labeler"))
 }
 
-// TestManifests_Role fails if an election lacks a verb that the role does not grant, or works without one that it
-// grants.
+// TestManifests_Role checks that an election needs exactly the verbs that the role grants.
 func TestManifests_Role(t *testing.T) {
 	s := startAPIServer(t)
 	var role *unstructured.Unstructured

@@ -88,9 +88,9 @@ func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop fu
 	}
 }
 
-// TestMigration_ClientGo fails if two replicas work at the same time, or if none works in the end,
-// while the replicas of version 1 are replaced by those of version 2, one after the other, and then by
-// those of version 3.
+// TestMigration_ClientGo checks that two replicas do not work at the same time, and that one of them works in
+// the end, while the replicas of version 1 are replaced by those of version 2, one after the other, and then
+// by those of version 3.
 func TestMigration_ClientGo(t *testing.T) {
 	s := startAPIServer(t)
 	f := &fleet{}
@@ -118,7 +118,7 @@ func TestMigration_ClientGo(t *testing.T) {
 	t.Logf("%d terms, 0 overlaps", f.terms.Load())
 }
 
-// TestController fails if a follower reconciles, or if it does not reconcile with a greater token after
+// TestController checks that a follower does not reconcile, and that it reconciles with a greater token after
 // the leader has stopped. It runs a controller of ConfigMaps on two managers.
 func TestController(t *testing.T) {
 	s := startAPIServer(t)

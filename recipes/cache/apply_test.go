@@ -169,8 +169,8 @@ func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
 	})
 }
 
-// TestTrap29_ListBeforeOlderReply fails if an older reply, which says that a child does not exist, removes
-// the child after a newer list contains it.
+// TestTrap29_ListBeforeOlderReply checks that an older reply, which says that a child does not exist, does
+// not remove the child after a newer list contains it.
 func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	runManual(t, func(m *manual) {
 		older := m.completeAbsent(m.start("/a/b", fetchData))
@@ -183,8 +183,8 @@ func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	})
 }
 
-// TestTrap29_ListAfterNewerReply fails if an older list without a child removes the child, which was created
-// again after the list.
+// TestTrap29_ListAfterNewerReply checks that an older list without a child does not remove the child, which
+// was created again after the list.
 func TestTrap29_ListAfterNewerReply(t *testing.T) {
 	runManual(t, func(m *manual) {
 		older := m.start("/a", fetchList)
@@ -281,8 +281,8 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 	})
 }
 
-// TestTrap29_DeferredParentConfirmsNoChild fails if a parent confirms its children although its own reply is deferred, until
-// the parent above it was read again.
+// TestTrap29_DeferredParentConfirmsNoChild checks that a parent does not confirm its children while its own
+// reply is deferred, until the parent above it was read again.
 func TestTrap29_DeferredParentConfirmsNoChild(t *testing.T) {
 	runManual(t, func(m *manual) {
 		m.read("/a/b", fetchList, 2, 2, 3, "c")

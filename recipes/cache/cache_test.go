@@ -181,7 +181,7 @@ func TestCache_NoPermission(t *testing.T) {
 	})
 }
 
-// TestCache_ChildrenOfContainers fails if the children of a container are not cached because its Stat
+// TestCache_ChildrenOfContainers checks that the children of a container are cached although its Stat
 // contains an owner: 0 on Apache's servers, and the smallest int64 on ClickHouse Keeper.
 func TestCache_ChildrenOfContainers(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
@@ -245,7 +245,7 @@ func TestCache_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestCache_Root fails if a cache of the root does not contain the znodes below it, or misses their changes.
+// TestCache_Root checks that a cache of the root contains the znodes below it, and does not miss their changes.
 func TestCache_Root(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		createWith(h, "/a", "1")
@@ -278,8 +278,8 @@ func TestCache_Root(t *testing.T) {
 	})
 }
 
-// TestWithFilter fails if a cache keeps, reads or watches an excluded znode or its descendants, or omits a znode that is
-// not excluded.
+// TestWithFilter checks that a cache does not keep, read or watch an excluded znode or its descendants, and
+// omits no other znode.
 func TestWithFilter(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/locks", "/a/locks/1", "/a/data", "/a/data/locks")
@@ -309,8 +309,8 @@ func TestWithFilter(t *testing.T) {
 	})
 }
 
-// TestWithFilter_SharedList fails if a filter removes znodes from other caches on the connection, which receive the same
-// list.
+// TestWithFilter_SharedList checks that a filter does not remove znodes from other caches on the connection,
+// which receive the same list.
 func TestWithFilter_SharedList(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/data-0", "/a/locks-0")

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKind_String fails if the text of a Kind changes.
+// TestKind_String checks that the text of a Kind does not change.
 func TestKind_String(t *testing.T) {
 	names := []string{}
 	for k := range Fresh + 2 {

@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
-// TestTyped fails if a znode or an event does not have the value of its data, or if one in another format is lost.
+// TestTyped checks that znodes and events have the value of their data, and that those in another format are
+// not lost.
 func TestTyped(t *testing.T) {
 	type limit struct{ Max int }
 	run(t, func(h *bubble.Test) {

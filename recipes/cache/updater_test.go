@@ -125,8 +125,8 @@ func TestTrap27_WatchesAreNotRestored(t *testing.T) {
 	})
 }
 
-// TestTrap28_RecreatedWithSameVersion fails if a znode that is deleted and created again, with the
-// same versions as before, is not reported as deleted and created.
+// TestTrap28_RecreatedWithSameVersion checks that a znode that is deleted and created again, with the same
+// versions as before, is reported as deleted and created.
 func TestTrap28_RecreatedWithSameVersion(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		createWith(h, "/a", "same")

@@ -16,8 +16,8 @@ func requireRoundTrip[T any](t *testing.T, c Codec[T], value T, data string) {
 	require.Equal(t, value, decoded)
 }
 
-// TestCodecs fails if a codec changes a value, if its format changes, or if the JSON codec accepts invalid
-// data.
+// TestCodecs checks that a codec does not change a value, that its format does not change, and that the JSON
+// codec rejects invalid data.
 func TestCodecs(t *testing.T) {
 	requireRoundTrip(t, JSON[[]string](), []string{"one"}, `["one"]`)
 	requireRoundTrip(t, String(), "one", "one")

@@ -20,8 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestStrategy_Pick fails if a strategy does not choose the instances in its order, or as often as
-// it should.
+// TestStrategy_Pick checks that a strategy chooses the instances in its order, and as often as it should.
 func TestStrategy_Pick(t *testing.T) {
 	three := []Instance{instance("a"), instance("b"), instance("c")}
 	pick := func(s Strategy, from []Instance) string { return from[s.Pick(from)].ID }
@@ -51,8 +50,8 @@ func TestStrategy_Pick(t *testing.T) {
 	require.NotPanics(t, func() { pick(stick, three) })
 }
 
-// TestChoose_SendsNoRequest fails if Choose sends a request, or if a list is not read once with a watch for
-// each znode.
+// TestChoose_SendsNoRequest checks that Choose does not send a request, and that a list is read once with a
+// watch for each znode.
 func TestChoose_SendsNoRequest(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -83,7 +82,7 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 	})
 }
 
-// TestChanges_DeliversTheNewestList fails if a change of the instances is not delivered.
+// TestChanges_DeliversTheNewestList checks that a change of the instances is delivered.
 func TestChanges_DeliversTheNewestList(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p := newProvider(w, connect(w))
@@ -113,8 +112,8 @@ func TestChanges_DeliversTheNewestList(t *testing.T) {
 	})
 }
 
-// TestReport_InstancesAreSkipped fails if an instance is not skipped after two reports, or is skipped for
-// longer than DownTimeout.
+// TestReport_InstancesAreSkipped checks that an instance is skipped after two reports, and for no longer than
+// DownTimeout.
 func TestReport_InstancesAreSkipped(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -138,8 +137,8 @@ func TestReport_InstancesAreSkipped(t *testing.T) {
 	})
 }
 
-// TestTrap34_UnrecognizedChildren fails if a child that is not an instance is not reported, or affects the
-// instances.
+// TestTrap34_UnrecognizedChildren checks that a child that is not an instance is reported, and does not
+// affect the instances.
 func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -167,8 +166,8 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	})
 }
 
-// TestTrap25_WatchesDoNotAddUp fails if breaks of the connection and expired sessions leave more watches
-// behind, or lose one.
+// TestTrap25_WatchesDoNotAddUp checks that breaks of the connection and expired sessions neither leave more
+// watches behind nor lose a watch.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -193,8 +192,8 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap28_CreatedAgainWithTheSameVersion fails if an instance that was deleted and created again while the
-// client was disconnected, with the same version, is not read again.
+// TestTrap28_CreatedAgainWithTheSameVersion checks that an instance that was deleted and created again while
+// the client was disconnected, with the same version, is read again.
 func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 	for _, withService := range []bool{false, true} {
 		t.Run(fmt.Sprint("with its service ", withService), func(t *testing.T) {
@@ -224,7 +223,7 @@ func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 	}
 }
 
-// TestTrap30_SlowReader fails if a user that does not read the channel blocks the provider.
+// TestTrap30_SlowReader checks that a user that does not read the channel does not block the provider.
 func TestTrap30_SlowReader(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -248,7 +247,7 @@ func (s *reentrant) Pick(from []Instance) int {
 	return 0
 }
 
-// TestTrap30_StrategyIsCalledWithoutALock fails if a strategy is called while a mutex is held.
+// TestTrap30_StrategyIsCalledWithoutALock checks that a strategy is not called while a mutex is held.
 func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -288,8 +287,8 @@ func TestProvider_WatchTwice(t *testing.T) {
 	})
 }
 
-// TestTrap37_ListTooLong fails if a list that is larger than the receive buffer of the connection ends the
-// provider.
+// TestTrap37_ListTooLong checks that a list that is larger than the receive buffer of the connection does not
+// end the provider.
 func TestTrap37_ListTooLong(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		small := connect(w, zk.WithMaxBufferSize(8<<10))
@@ -321,8 +320,8 @@ func TestTrap37_ListTooLong(t *testing.T) {
 	})
 }
 
-// TestProvider_ContextIsDoneFirst fails if a read of a server that does not answer does not return
-// when its context is done.
+// TestProvider_ContextIsDoneFirst checks that a read of a server that does not answer returns when its
+// context is done.
 func TestProvider_ContextIsDoneFirst(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -340,8 +339,8 @@ func TestProvider_ContextIsDoneFirst(t *testing.T) {
 	})
 }
 
-// TestProvider_InstanceTooLarge fails if an instance whose data the connection cannot receive is not
-// reported, or is not used when it has become smaller.
+// TestProvider_InstanceTooLarge checks that an instance whose data the connection cannot receive is reported,
+// and is used when it has become smaller.
 func TestProvider_InstanceTooLarge(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		big := connect(w, zk.WithMaxBufferSize(0))
@@ -372,8 +371,8 @@ func TestProvider_InstanceTooLarge(t *testing.T) {
 	})
 }
 
-// TestTrap27_PooledWatchesAreLost fails if providers that were closed leave more than one watch for each
-// znode behind, or if a provider misses changes because these watches were lost at a reconnect.
+// TestTrap27_PooledWatchesAreLost checks that providers that were closed leave only one watch for each znode
+// behind, and that a provider misses no changes when these watches were lost at a reconnect.
 func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)

@@ -20,8 +20,7 @@ const one = dir + "/one"
 
 const empty = "/\n  app container\n    workers container\n"
 
-// TestPersistent_ExistsUntilItIsClosed fails if the znode does not exist, with its newest data, from Await
-// until Close.
+// TestPersistent_ExistsUntilItIsClosed checks that the znode exists, with its newest data, from Await until Close.
 func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -116,8 +115,8 @@ func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 	})
 }
 
-// TestTrap24_25_OneWatchOnTheZnodeOfAnother fails if waiting for the deletion of another znode sets more than
-// one watch, even if the connection breaks repeatedly (CURATOR-107, kazoo #175).
+// TestTrap24_25_OneWatchOnTheZnodeOfAnother checks that waiting for the deletion of another znode sets only
+// one watch, even when the connection breaks repeatedly (CURATOR-107, kazoo #175).
 func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		other := keepPresent(w, w.Connect())
@@ -136,8 +135,9 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	})
 }
 
-// TestTrap28_ReplacedWhileDisconnected fails if a Persistent takes the znode of another client for its own,
-// which has replaced its znode while it was disconnected and has the same version (CURATOR-391).
+// TestTrap28_ReplacedWhileDisconnected checks that a Persistent does not take the znode of another client for
+// its own, when that client has replaced the znode while the Persistent was disconnected, with the same
+// version (CURATOR-391).
 func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
@@ -156,7 +156,7 @@ func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 	})
 }
 
-// TestTrap36_ParentIsDeleted fails if the parent, which was deleted before the create, is not created again
+// TestTrap36_ParentIsDeleted checks that the parent, which was deleted before the create, is created again
 // (CURATOR-724).
 func TestTrap36_ParentIsDeleted(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -174,8 +174,8 @@ func TestTrap36_ParentIsDeleted(t *testing.T) {
 	})
 }
 
-// TestTrap30_StatusIsNotRead fails if a user that does not read the status blocks the Persistent, or does not
-// receive the newest state later.
+// TestTrap30_StatusIsNotRead checks that a user that does not read the status does not block the Persistent,
+// and receives the newest state later.
 func TestTrap30_StatusIsNotRead(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
@@ -190,8 +190,8 @@ func TestTrap30_StatusIsNotRead(t *testing.T) {
 	})
 }
 
-// TestSet_RequestOrReplyLost fails if Set does not write the data because its request or reply is lost, or
-// because another client has written the znode.
+// TestSet_RequestOrReplyLost checks that Set writes the data when its request or reply is lost, and when
+// another client has written the znode.
 func TestSet_RequestOrReplyLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -212,8 +212,8 @@ func TestSet_RequestOrReplyLost(t *testing.T) {
 	})
 }
 
-// TestPersistent_ConnectionClosedOrNoPermission fails if the Persistent continues after the connection was
-// closed, or without permission.
+// TestPersistent_ConnectionClosedOrNoPermission checks that the Persistent ends after the connection was
+// closed, and without permission.
 func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -235,8 +235,8 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	})
 }
 
-// TestPersistent_QuotaExceeded fails if the Persistent ends because of a quota that is exceeded only for some
-// time, although it has created the znode before, or continues if it has not.
+// TestPersistent_QuotaExceeded checks that the Persistent does not end because of a quota that is exceeded
+// only for some time after it has created the znode, and that it ends before that.
 func TestPersistent_QuotaExceeded(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()

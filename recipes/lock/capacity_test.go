@@ -30,8 +30,8 @@ func listingOf(own, predecessor string, names ...string) contender.Listing {
 	return contender.Listing{Own: own, Predecessor: predecessor, Names: append(names, own), Counts: func(string) bool { return true }}
 }
 
-// TestCapacity_Admit fails if a contender is admitted beyond the limit, or waits although the limit
-// permits its leases.
+// TestCapacity_Admit checks that a contender is not admitted beyond the limit, and does not wait when the
+// limit permits its leases.
 func TestCapacity_Admit(t *testing.T) {
 	one, two, three := contenderOf(1, 1), contenderOf(2, 2), contenderOf(3, 3)
 	own, ownTwo := contenderOf(1, 5), contenderOf(2, 5)
@@ -71,7 +71,7 @@ func TestCapacity_Admit(t *testing.T) {
 	}
 }
 
-// TestCapacity_Admit_IgnoresOrphans fails if orphaned znodes of the contender itself count as leases.
+// TestCapacity_Admit_IgnoresOrphans checks that orphaned znodes of the contender itself do not count as leases.
 func TestCapacity_Admit_IgnoresOrphans(t *testing.T) {
 	orphan, own := contenderOf(1, 1), contenderOf(1, 5)
 	l := listingOf(own, "", orphan)
@@ -79,8 +79,8 @@ func TestCapacity_Admit_IgnoresOrphans(t *testing.T) {
 	require.Equal(t, contender.First, capacity{1, 1}.admit(l).Place)
 }
 
-// TestCapacity_Admit_SumDoesNotOverflow fails if the sum of many large requests overflows, so that they seem
-// to be within the limit.
+// TestCapacity_Admit_SumDoesNotOverflow checks that the sum of many large requests does not overflow, because
+// they would then seem to be within the limit.
 func TestCapacity_Admit_SumDoesNotOverflow(t *testing.T) {
 	var names []string
 	for i := range int32(10) {
@@ -90,7 +90,7 @@ func TestCapacity_Admit_SumDoesNotOverflow(t *testing.T) {
 	require.NotEqual(t, contender.First, capacity{1, contender.MaxCount}.admit(listingOf(own, names[9], names...)).Place)
 }
 
-// TestAllChildren_Admit fails if a child does not count because of its name, or if an orphan counts.
+// TestAllChildren_Admit checks that children count whatever their name is, and orphans do not count.
 func TestAllChildren_Admit(t *testing.T) {
 	own := curatorContender(2)
 	admit := allChildren(2)
@@ -104,8 +104,7 @@ func TestAllChildren_Admit(t *testing.T) {
 	require.Equal(t, turn, admit(l), "an orphan does not count")
 }
 
-// TestLeases fails if leases does not return the number in a contender's name, or another number than 1 for a
-// name without one.
+// TestLeases checks that leases returns the number in a contender's name, and 1 for a name without a number.
 func TestLeases(t *testing.T) {
 	for _, n := range []int{1, 2, 10, contender.MaxCount} {
 		name := contenderOf(n, 7)
@@ -121,13 +120,13 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestLeasesOf fails if leasesOf counts a child that is not a contender, or omits a contender.
+// TestLeasesOf checks that leasesOf counts exactly the children that are contenders.
 func TestLeasesOf(t *testing.T) {
 	require.EqualValues(t, 6, leasesOf([]string{contenderOf(2, 1), "config", curatorContender(2), contenderOf(3, 3), limitOf(9, 4)}))
 	require.Zero(t, leasesOf(nil))
 }
 
-// TestStoredLimit fails if storedLimit does not return the newest limit, or takes another child for a limit.
+// TestStoredLimit checks that storedLimit returns the newest limit, and does not take another child for a limit.
 func TestStoredLimit(t *testing.T) {
 	_, _, stored := storedLimit([]string{
 		contenderOf(1, 1), "limit", "limit-", "limit-3", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001",

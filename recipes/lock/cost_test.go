@@ -67,7 +67,7 @@ func (w *harness) isHeld(lock func(context.Context) (*Hold, error)) func() error
 	}
 }
 
-// TestCost_UncontendedLocks fails if a lock that no other client uses costs more or fewer requests than documented.
+// TestCost_UncontendedLocks checks that a lock that no other client uses costs exactly the documented requests.
 func TestCost_UncontendedLocks(t *testing.T) {
 	for name, steps := range map[string]func(w *harness, conn *zk.Conn, k *kept) []step{
 		"Mutex": func(w *harness, conn *zk.Conn, k *kept) []step {
@@ -180,8 +180,8 @@ func TestCost_UncontendedLocks(t *testing.T) {
 	}
 }
 
-// TestCost_SemaphoreOfOtherLibrary fails if a semaphore with the protocol of Curator or kazoo costs more
-// round trips than documented.
+// TestCost_SemaphoreOfOtherLibrary checks that a semaphore with the protocol of Curator or kazoo costs no
+// more round trips than documented.
 func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +245,7 @@ func (w *harness) sentSince(begin int, conn *zk.Conn) zktest.Log {
 	})
 }
 
-// TestCost_ContendedMutex fails if waiting for a mutex, or its hand-over, costs more requests.
+// TestCost_ContendedMutex checks that waiting for a mutex, and its hand-over, cost no more requests than documented.
 func TestCost_ContendedMutex(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		holder := w.lock(w.operator)

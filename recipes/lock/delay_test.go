@@ -82,8 +82,8 @@ func TestLockDelay_LeaseExpires(t *testing.T) {
 	})
 }
 
-// TestLockDelay_ReleaseAfterExpiryIsLoss fails if a Release after the lease has expired cancels the delay,
-// for example in a process that was paused.
+// TestLockDelay_ReleaseAfterExpiryIsLoss checks that a Release after the lease has expired does not cancel
+// the delay, for example in a process that was paused.
 func TestLockDelay_ReleaseAfterExpiryIsLoss(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)
@@ -151,8 +151,8 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 	})
 }
 
-// TestLockDelay_RepliesLost fails if a marker remains, or the lock is not acquired, because the
-// reply to the transaction that creates the marker, or to the release, is lost.
+// TestLockDelay_RepliesLost checks that no marker remains, and the lock is acquired, when the reply to the
+// transaction that creates the marker, or to the release, is lost.
 func TestLockDelay_RepliesLost(t *testing.T) {
 	forEachLoss(t, briefLosses, 3, func(w *harness, l bubble.Fault) {
 		for k := 1; k <= 2; k++ { // the 1st transaction creates the marker, the 2nd one releases the lock
@@ -265,8 +265,8 @@ func TestLockDelay_MarkerRemainsAfterDowngrade(t *testing.T) {
 	})
 }
 
-// TestLockDelay_ManyStaleMarkers fails if stale markers remain when their deletion in one transaction would
-// be larger than a server accepts.
+// TestLockDelay_ManyStaleMarkers checks that no stale markers remain when their deletion in one transaction
+// would be larger than a server accepts.
 func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		dir := "/" + strings.Repeat("d", 4000)
@@ -288,8 +288,7 @@ func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	})
 }
 
-// TestStaleMarkers fails if staleMarkers returns a marker whose holder still exists, or omits one whose
-// holder does not.
+// TestStaleMarkers checks that staleMarkers returns exactly the markers whose holders do not exist.
 func TestStaleMarkers(t *testing.T) {
 	const a, b, c = "0000000a-0000-0000-0000-000000000000", "0000000b-0000-0000-0000-000000000000", "0000000c-0000-0000-0000-000000000000"
 	children := []string{"held-w-" + a, "held-r-" + b, "held-w-" + c, "_c_" + c + "-__READ__0000000001", "held", "held-w"}

@@ -166,7 +166,8 @@ func TestDo_OptionsLimitWait(t *testing.T) {
 	}
 }
 
-// TestDo_Reentrant fails if a function that Do calls waits forever when it acquires the lock that Do holds.
+// TestDo_Reentrant checks that a function that Do calls does not wait forever when it acquires the lock that
+// Do holds.
 func TestDo_Reentrant(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		m := w.mutex(w.connect())

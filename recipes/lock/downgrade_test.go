@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDowngrade fails if a downgrade ends the hold, changes its position, or does not admit the
-// readers that follow.
+// TestDowngrade checks that a downgrade does not end the hold or change its position, and admits the readers
+// that follow.
 func TestDowngrade(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		runTest(t, 1, func(w *harness) {
@@ -92,8 +92,8 @@ func TestDowngrade_ByCurator(t *testing.T) {
 	})
 }
 
-// TestDowngrade_ReplyLost fails if a Downgrade is applied twice because its reply was lost, or if it succeeds
-// after the lease has ended.
+// TestDowngrade_ReplyLost checks that a Downgrade is applied once when its reply was lost, and does not
+// succeed after the lease has ended.
 func TestDowngrade_ReplyLost(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, 1, func(w *harness, l bubble.Fault) {
 		x := w.write(w.connect())
@@ -249,7 +249,7 @@ func TestDowngrade_RejectedAndDeleted(t *testing.T) {
 	})
 }
 
-// TestDowngrade_LockIsLost fails if Downgrade of a lost hold waits, or does not return ErrNotHeld.
+// TestDowngrade_LockIsLost checks that Downgrade of a lost hold does not wait, and returns ErrNotHeld.
 func TestDowngrade_LockIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
@@ -306,9 +306,8 @@ func TestDowngrade_ReplyLostAndRetryRejected(t *testing.T) {
 	})
 }
 
-// TestTrap48_DowngradeKeepsPosition fails if a downgrade loses the position in the queue, so that a
-// waiting writer acquires the lock before the reader that the holder has become (CURATOR-621,
-// CURATOR-276).
+// TestTrap48_DowngradeKeepsPosition checks that a downgrade keeps the position in the queue, so that no
+// waiting writer acquires the lock before the reader that the holder has become (CURATOR-621, CURATOR-276).
 func TestTrap48_DowngradeKeepsPosition(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		x := w.write(w.connect())

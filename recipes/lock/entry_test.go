@@ -53,9 +53,8 @@ func TestTrap06_ContextCauseFromAnotherConnection(t *testing.T) {
 	})
 }
 
-// TestTrap36_QueueRemovedBeforeCreate fails if Lock returns an error because the lock's znode, a
-// container, was removed before the create of the contender's znode (CURATOR-724, CURATOR-180,
-// kazoo #563).
+// TestTrap36_QueueRemovedBeforeCreate checks that Lock does not return an error when the lock's znode, a
+// container, was removed before the create of the contender's znode (CURATOR-724, CURATOR-180, kazoo #563).
 func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -114,8 +113,8 @@ func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
 	})
 }
 
-// TestTrap45_FailedAttemptLeavesNoZnode fails if the znode of an attempt that fails makes other
-// attempts fail for a moment (CURATOR-376).
+// TestTrap45_FailedAttemptLeavesNoZnode checks that the znode of an attempt that fails does not make other
+// attempts fail, even for a moment (CURATOR-376).
 func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 	for base, trier := range map[string]func(w *harness, conn *zk.Conn) func(context.Context) (*Hold, error){
 		"-lock-": func(w *harness, conn *zk.Conn) func(context.Context) (*Hold, error) { return w.mutex(conn).TryLock },
@@ -154,8 +153,8 @@ func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 	}
 }
 
-// TestTrap46_OneDeadlineForWholeCall fails if the deadline of the context does not apply to the
-// whole call. In kazoo and in Curator's MultiLock, a timeout applies to each wait separately.
+// TestTrap46_OneDeadlineForWholeCall checks that the deadline of the context applies to the whole call. In
+// kazoo and in Curator's MultiLock, a timeout applies to each wait separately.
 func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	const path = "/a/b/c/d"
@@ -217,8 +216,8 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	}
 }
 
-// TestTrap32_SequenceNumbersOfRWMutexExhausted fails if a reader or a writer is not rejected after
-// the sequence numbers are exhausted, or if those that have joined before lose their order.
+// TestTrap32_SequenceNumbersOfRWMutexExhausted checks that readers and writers are rejected after the
+// sequence numbers are exhausted, and that those that have joined before keep their order.
 func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()
@@ -237,9 +236,9 @@ func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 	})
 }
 
-// TestTrap41_BreakAtEachRequest fails if a contender does not recover after its connection breaks at any one
-// of its requests (CURATOR-518, helix #2815). It covers the requests of locks; TestTrap41_AnyRequestFails
-// covers those of the shared queue.
+// TestTrap41_BreakAtEachRequest checks that a contender recovers after its connection breaks at any one of
+// its requests (CURATOR-518, helix #2815). It covers the requests of locks; TestTrap41_AnyRequestFails covers
+// those of the shared queue.
 func TestTrap41_BreakAtEachRequest(t *testing.T) {
 	for _, kind := range []string{"delay", "read", "write"} {
 		for _, l := range bubble.LostReplies {
@@ -301,9 +300,8 @@ func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 	return bubble.HasRun(broken)
 }
 
-// TestTrap15_LostHoldLeavesNoState fails if a Mutex whose hold was lost by session expiry still
-// acts as its holder, as Curator's InterProcessMutex does, which stores in the process which thread
-// holds it.
+// TestTrap15_LostHoldLeavesNoState checks that a Mutex whose hold was lost by session expiry does not act as
+// its holder, unlike Curator's InterProcessMutex, which stores in the process which thread holds it.
 func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		conn := w.connect()
@@ -325,8 +323,8 @@ func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 	})
 }
 
-// TestTrap22_ClosedConnection fails if a call on a connection that was closed before does not
-// return ErrConnClosed (kazoo #482).
+// TestTrap22_ClosedConnection checks that a call on a connection that was closed before returns ErrConnClosed
+// (kazoo #482).
 func TestTrap22_ClosedConnection(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()

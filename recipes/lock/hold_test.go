@@ -102,9 +102,9 @@ type grantHandle interface {
 	Err() error
 }
 
-// TestTrap54_HoldsAreValues fails if a hold belongs to a goroutine instead of being a value that
-// any goroutine can use. Users of kazoo misunderstand which thread holds a lock, and whether it can
-// be acquired again (kazoo #291, #134, #315).
+// TestTrap54_HoldsAreValues checks that a hold is a value that any goroutine can use, and does not belong to
+// a goroutine. Users of kazoo misunderstand which thread holds a lock, and whether it can be acquired again
+// (kazoo #291, #134, #315).
 func TestTrap54_HoldsAreValues(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()

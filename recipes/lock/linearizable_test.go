@@ -273,8 +273,8 @@ func (c *client) downgradeHold(h *WriteHold) {
 	c.pauseRandomly(h.Context())
 }
 
-// TestLinearizable fails if the calls of clients under random faults are not linearizable: for example, two
-// clients hold the lock, or a former holder writes.
+// TestLinearizable checks that the calls of clients under random faults are linearizable: for example, two
+// clients must not hold the lock, and a former holder must not write.
 func TestLinearizable(t *testing.T) {
 	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
 		t.Run(name, func(t *testing.T) {
@@ -306,8 +306,8 @@ func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	t.Logf("%d histories with two holders at a time", found)
 }
 
-// TestLinearizable_LockModel fails if the model of the lock accepts an impossible history, or
-// rejects a possible one.
+// TestLinearizable_LockModel checks that the model of the lock rejects an impossible history, and accepts a
+// possible history.
 func TestLinearizable_LockModel(t *testing.T) {
 	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 3, 4), op(acquire{2}, 2, 5))
 	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 3, never), op(acquire{2}, 2, 5))
@@ -323,8 +323,8 @@ func TestLinearizable_LockModel(t *testing.T) {
 	requireIllegal(t, lockModel, op(acquire{1}, 1, 2), op(downgrade{1, false}, 3, 4), op(acquire{2}, 1, 5), op(yield{1}, 6, 7))
 }
 
-// TestLinearizable_RegisterModel fails if the model of the register accepts an impossible history,
-// or rejects a possible one.
+// TestLinearizable_RegisterModel checks that the model of the register rejects an impossible history, and
+// accepts a possible history.
 func TestLinearizable_RegisterModel(t *testing.T) {
 	requireLegal(t, registerModel, op(write{1, 7, false}, 1, 2), op(read{7}, 3, 4))
 	requireIllegal(t, registerModel, op(write{1, 7, false}, 1, 2), op(read{0}, 3, 4))

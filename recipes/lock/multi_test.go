@@ -33,8 +33,7 @@ func (w *harness) multi(conn *zk.Conn, names ...string) *MultiLock {
 	return m
 }
 
-// TestMultiLock fails if a MultiLock does not acquire all its locks in the order of the paths, or
-// does not release them all.
+// TestMultiLock checks that a MultiLock acquires all its locks in the order of the paths, and releases them all.
 func TestMultiLock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.create("/register")
@@ -90,7 +89,7 @@ func TestMultiHold_OneLockIsLost(t *testing.T) {
 	}
 }
 
-// TestMultiHold_LeaseExpires fails if a MultiHold outlives the lease of its connection.
+// TestMultiHold_LeaseExpires checks that a MultiHold does not outlive the lease of its connection.
 func TestMultiHold_LeaseExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -126,8 +125,8 @@ func TestMultiHold_Deadline(t *testing.T) {
 	}
 }
 
-// TestMultiLock_AllOrNone fails if a MultiLock requests further locks after a failure, as Curator's
-// InterProcessMultiLock does, or does not release the granted ones.
+// TestMultiLock_AllOrNone checks that a MultiLock does not request further locks after a failure, unlike
+// Curator's InterProcessMultiLock, and releases the granted locks.
 func TestMultiLock_AllOrNone(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		held, err := w.at(w.operator, "b").Lock(w.Context())
@@ -156,8 +155,8 @@ func TestMultiLock_AllOrNone(t *testing.T) {
 	})
 }
 
-// TestMultiLock_ContextEndsWhileDisconnected fails if Lock waits for the release of the granted locks when its context is
-// done.
+// TestMultiLock_ContextEndsWhileDisconnected checks that Lock does not wait for the release of the granted
+// locks when its context is done.
 func TestMultiLock_ContextEndsWhileDisconnected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		held, err := w.at(w.operator, "b").Lock(w.Context())
@@ -202,7 +201,7 @@ func TestMultiLock_LosesLockWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestMultiLock_DoesNotDeadlock fails if clients that name common locks in different orders wait
+// TestMultiLock_DoesNotDeadlock checks that clients that name common locks in different orders do not wait
 // for each other.
 func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
@@ -236,8 +235,8 @@ func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 	})
 }
 
-// TestMultiLock_ReadersAndWriters fails if two MultiLocks that share a lock only for reading
-// exclude each other, or if a writer is not excluded.
+// TestMultiLock_ReadersAndWriters checks that two MultiLocks that share a lock only for reading do not
+// exclude each other, and that a writer is excluded.
 func TestMultiLock_ReadersAndWriters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		sides := func(conn *zk.Conn) (read, write Part) {
@@ -272,7 +271,7 @@ func TestMultiLock_ReadersAndWriters(t *testing.T) {
 	})
 }
 
-// TestNewMultiLock_InvalidParts fails if parts that cannot be acquired together are accepted.
+// TestNewMultiLock_InvalidParts checks that parts that cannot be acquired together are rejected.
 func TestNewMultiLock_InvalidParts(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		rw := w.rw(w.operator)

@@ -65,7 +65,7 @@ func TestWithNamePrefix(t *testing.T) {
 	}
 }
 
-// TestWithNamePrefix_Invalid fails if WithNamePrefix is accepted with an invalid prefix, or with an
+// TestWithNamePrefix_Invalid checks that WithNamePrefix is rejected with an invalid prefix, and with an
 // option that requires other names.
 func TestWithNamePrefix_Invalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,8 +25,8 @@ func revoked(h *Hold) bool {
 	}
 }
 
-// TestReleaseRequested fails if a holder does not receive a request to release, or takes another
-// write for one.
+// TestReleaseRequested checks that a holder receives a request to release, and does not take another write
+// for a request.
 func TestReleaseRequested(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
@@ -218,7 +218,7 @@ func TestReleaseRequested_DowngradeLosesEarlierRequest(t *testing.T) {
 	}
 }
 
-// TestTrap25_RevocationHasOneWatch fails if a holder that waits for requests to release leaves
+// TestTrap25_RevocationHasOneWatch checks that a holder that waits for requests to release does not leave
 // further watches after reconnects or repeated calls.
 func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 	runTest(t, 3, func(w *harness) {

@@ -34,7 +34,7 @@ func TestRWMutex_BothLayouts(t *testing.T) {
 	})
 }
 
-// TestRWMutex_TryRLock fails if TryRLock waits for readers, or overtakes a waiting writer.
+// TestRWMutex_TryRLock checks that TryRLock does not wait for readers, and does not overtake a waiting writer.
 func TestRWMutex_TryRLock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -86,8 +86,8 @@ func writing(m *RWMutex) func(context.Context) (*Hold, error) {
 	}
 }
 
-// TestRWMutex_ReaderDoesNotWaitForPredictedReader fails if a reader waits for another reader, because that
-// reader was the predecessor when the same RWMutex acquired the lock for writing.
+// TestRWMutex_ReaderDoesNotWaitForPredictedReader checks that a reader does not wait for another reader that
+// was its predecessor when the same RWMutex acquired the lock for writing.
 func TestRWMutex_ReaderDoesNotWaitForPredictedReader(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		runTest(t, 1, func(w *harness) {
@@ -107,7 +107,7 @@ func TestRWMutex_ReaderDoesNotWaitForPredictedReader(t *testing.T) {
 	}
 }
 
-// TestRWMutex_UpgradeIsRejected fails if a reader that calls Lock waits for its own read lock.
+// TestRWMutex_UpgradeIsRejected checks that a reader that calls Lock does not wait for its own read lock.
 func TestRWMutex_UpgradeIsRejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -191,9 +191,9 @@ func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
 	})
 }
 
-// TestTrap47_AllQueuesOfReadersAndWriters fails if a contender waits without an earlier contender
-// that excludes it, or does not wait for one, in any queue of five contenders, with two orders of
-// releases. In kazoo #649 a reader waits for itself, or a writer does not notice readers.
+// TestTrap47_AllQueuesOfReadersAndWriters checks that a contender waits exactly for the earlier contenders
+// that exclude it, in any queue of five contenders, with two orders of releases. In kazoo #649 a reader waits
+// for itself, or a writer does not notice readers.
 func TestTrap47_AllQueuesOfReadersAndWriters(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		for kinds := range 1 << 5 {

@@ -23,8 +23,8 @@ func (w *harness) describeContenders(s *Semaphore) (found []string) {
 	return found
 }
 
-// TestSemaphore_Contenders fails if Contenders does not show the holders, the numbers of their
-// leases, and the contenders that wait.
+// TestSemaphore_Contenders checks that Contenders shows the holders, the numbers of their leases, and the
+// contenders that wait.
 func TestSemaphore_Contenders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.semaphore(w.operator, 3)
@@ -117,7 +117,7 @@ func TestSemaphore_RequestRelease(t *testing.T) {
 	})
 }
 
-// TestSemaphore_RequestRelease_DataIsOverwritten fails if a request to release is lost because another
+// TestSemaphore_RequestRelease_DataIsOverwritten checks that a request to release is not lost when another
 // client writes the data of the znode between the write and the read that follows.
 func TestSemaphore_RequestRelease_DataIsOverwritten(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
@@ -138,8 +138,8 @@ func TestSemaphore_RequestRelease_DataIsOverwritten(t *testing.T) {
 	})
 }
 
-// TestSemaphore_Join fails if Position counts children that are not contenders, or if Wait does not
-// return the hold.
+// TestSemaphore_Join checks that Position does not count children that are not contenders, and that Wait
+// returns the hold.
 func TestSemaphore_Join(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)

@@ -189,8 +189,7 @@ func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
 	}
 }
 
-// TestSetLimit_Unconfirmed fails if SetLimit does not say whether a change may still be
-// applied after its context is done.
+// TestSetLimit_Unconfirmed checks that SetLimit says whether a change may still be applied after its context is done.
 func TestSetLimit_Unconfirmed(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.setLimit(2)

@@ -29,8 +29,8 @@ func eachLayout(t *testing.T, f func(w *harness, layout Option, contend func(lim
 	}
 }
 
-// TestSemaphoreMutex_GrantsUpToLimitInOrder fails if a semaphore with another library's protocol grants more leases than
-// its limit, or not in order.
+// TestSemaphoreMutex_GrantsUpToLimitInOrder checks that a semaphore with another library's protocol grants no
+// more leases than its limit, and in order.
 func TestSemaphoreMutex_GrantsUpToLimitInOrder(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		a, b := contend(3, 1), contend(3, 2)
@@ -67,7 +67,7 @@ func TestSemaphoreMutex_RejectedRequestAllocatesNothing(t *testing.T) {
 	})
 }
 
-// TestSemaphoreMutex_ZnodesOfOtherLibrary fails if the znodes are not those of the other library.
+// TestSemaphoreMutex_ZnodesOfOtherLibrary checks that the znodes are those of the other library.
 func TestSemaphoreMutex_ZnodesOfOtherLibrary(t *testing.T) {
 	for name, tree := range map[string]string{
 		"Curator": `^/
@@ -161,8 +161,7 @@ func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
 	})
 }
 
-// TestSemaphoreMutex_RepliesLost fails if an acquisition or a release does not succeed because one reply is
-// lost.
+// TestSemaphoreMutex_RepliesLost checks that acquisitions and releases succeed when one reply is lost.
 func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 	for name, layout := range otherLayouts {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
@@ -211,8 +210,8 @@ func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 	}
 }
 
-// TestTrap03_SemaphoreMutexLeaseAppearsLate fails if a contender takes the znode of its own late create for
-// the lease of another client, or does not remove it.
+// TestTrap03_SemaphoreMutexLeaseAppearsLate checks that a contender does not take the znode of its own late
+// create for the lease of another client, and removes it.
 func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
@@ -257,8 +256,8 @@ func TestSemaphoreMutex_HolderIsCutOff(t *testing.T) {
 	})
 }
 
-// TestSemaphoreMutex_KazooLimit fails if the limit that kazoo has stored in the data of the znode
-// is not used, or if other data there is taken for one.
+// TestSemaphoreMutex_KazooLimit checks that the limit that kazoo has stored in the data of the znode is used,
+// and that other data there is not taken for a limit.
 func TestSemaphoreMutex_KazooLimit(t *testing.T) {
 	for data, limit := range map[string]int{"2": 2, " 2\n": 2, "": 1, "no number": 1, "0": 0} {
 		runTest(t, 1, func(w *harness) {
@@ -296,9 +295,9 @@ func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
 	})
 }
 
-// TestTrap11_SemaphoreMutexLeaseOfOtherSession fails if a contender is granted a lease that it has
-// created in the session after that of its mutex. The mutex does not protect this lease: kazoo,
-// which counts before it creates a lease, does not see it.
+// TestTrap11_SemaphoreMutexLeaseOfOtherSession checks that a contender is not granted a lease that it has
+// created in the session after that of its mutex. The mutex does not protect this lease: kazoo, which counts
+// before it creates a lease, does not see it.
 func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.acquire(w.semaphore(w.connect(), 1, otherLayouts["kazoo"]), 1).release()
@@ -337,8 +336,8 @@ func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 	})
 }
 
-// TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost fails if a transaction of a holder is
-// applied after one of its leases was deleted, although the holder has not noticed that.
+// TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost checks that a transaction of a holder is not applied
+// after one of its leases was deleted, although the holder has not noticed that.
 func TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		c := contend(2, 2)

@@ -195,8 +195,8 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 	}
 }
 
-// TestSemaphoreSchedules fails if, under random faults, the leases exceed the limit or a client never
-// acquires its leases.
+// TestSemaphoreSchedules checks that, under random faults, the leases do not exceed the limit and each client
+// acquires its leases after some time.
 func TestSemaphoreSchedules(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
 // TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules with the protocols of other
@@ -213,7 +213,7 @@ func TestSemaphoreSchedules_SharedCount(t *testing.T) {
 	runSemaphoreSchedules(t, 30, []Option{WithCuratorLayout(), WithSharedCount("/limit")})
 }
 
-// TestSemaphoreSchedules_ModelDetectsExcessLeases fails if the checker accepts a history in which leases
+// TestSemaphoreSchedules_ModelDetectsExcessLeases checks that the checker rejects a history in which leases
 // exceed the limit.
 func TestSemaphoreSchedules_ModelDetectsExcessLeases(t *testing.T) {
 	op := func(n int, call, ret int64) porcupine.Operation { return op(leaseOp(n), call, ret) }

@@ -56,8 +56,8 @@ func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
 	})
 }
 
-// TestSemaphore_SeveralLeases fails if a contender overtakes an earlier one that waits for more
-// leases.
+// TestSemaphore_SeveralLeases checks that a contender does not overtake an earlier contender that waits for
+// more leases.
 func TestSemaphore_SeveralLeases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(5, 3), w.contend(5, 2)
@@ -76,8 +76,8 @@ func TestSemaphore_SeveralLeases(t *testing.T) {
 	})
 }
 
-// TestSemaphore_OverLimit fails if a contender waits for more leases than the limit, or if an
-// invalid number is accepted.
+// TestSemaphore_OverLimit checks that a contender does not wait for more leases than the limit, and that an
+// invalid number is rejected.
 func TestSemaphore_OverLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 3).requireFails(ErrOverLimit)
@@ -151,8 +151,8 @@ func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
 	})
 }
 
-// TestTrap24_SemaphorePredecessorIsDeleted fails if a contender never wakes because its predecessor
-// is deleted before it is watched (CURATOR-107, helix #44).
+// TestTrap24_SemaphorePredecessorIsDeleted checks that a contender wakes when its predecessor is deleted
+// before it is watched (CURATOR-107, helix #44).
 func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
@@ -170,9 +170,8 @@ func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 	})
 }
 
-// TestTrap26_SemaphoreUnrelatedEvents fails if a watch is not set again after an unrelated event
-// has consumed it, or if the data that an operator writes is taken for a limit (CURATOR-258,
-// CURATOR-329).
+// TestTrap26_SemaphoreUnrelatedEvents checks that a watch is set again after an unrelated event has consumed
+// it, and that the data that an operator writes is not taken for a limit (CURATOR-258, CURATOR-329).
 func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		all := []*call{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
@@ -195,9 +194,9 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 	})
 }
 
-// TestTrap32_SemaphoreSequenceNumbersExhausted fails if contenders lose their order when the
-// sequence numbers are exhausted, or if new ones are not rejected, to all of which servers since
-// 3.6 assign the same number (ZOOKEEPER-2944, ZOOKEEPER-4706).
+// TestTrap32_SemaphoreSequenceNumbersExhausted checks that contenders keep their order when the sequence
+// numbers are exhausted, and that new contenders are rejected, to all of which servers since 3.6 assign the
+// same number (ZOOKEEPER-2944, ZOOKEEPER-4706).
 func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 1).release()
@@ -222,7 +221,7 @@ func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 	})
 }
 
-// TestTrap36_SemaphoreRemovedBeforeSetLimit fails if SetLimit returns an error because the znode of
+// TestTrap36_SemaphoreRemovedBeforeSetLimit checks that SetLimit does not return an error when the znode of
 // the semaphore is removed before it writes (CURATOR-724, kazoo #563).
 func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
@@ -237,9 +236,8 @@ func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
 	})
 }
 
-// TestTrap49_SemaphoreCountsExistingLeases fails if leases without a holder are counted, or if more
-// leases are granted than the limit (CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo
-// #213).
+// TestTrap49_SemaphoreCountsExistingLeases checks that leases without a holder are not counted, and that no
+// more leases are granted than the limit (CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo #213).
 func TestTrap49_SemaphoreCountsExistingLeases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for range 20 {

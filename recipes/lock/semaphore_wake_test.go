@@ -171,7 +171,7 @@ func TestSemaphoreWake_HolderMayNotWriteItsZnode(t *testing.T) {
 	})
 }
 
-// TestSemaphoreWake_PredecessorOfOtherLibrary fails if a contender is not admitted because its predecessor
+// TestSemaphoreWake_PredecessorOfOtherLibrary checks that a contender is admitted when its predecessor
 // belongs to another library, which does not write its znode when it is admitted.
 func TestSemaphoreWake_PredecessorOfOtherLibrary(t *testing.T) {
 	runTest(t, 1, func(w *harness) {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWaiter_PositionAndWait fails if Position does not return the number of contenders ahead, or if Wait does not
-// return the hold.
+// TestWaiter_PositionAndWait checks that Position returns the number of contenders ahead, and that Wait
+// returns the hold.
 func TestWaiter_PositionAndWait(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
@@ -47,8 +47,7 @@ func TestWaiter_PositionAndWait(t *testing.T) {
 	})
 }
 
-// TestWaiter_GivesUp fails if a contender whose context is done leaves its znode, or if Wait
-// returns another error than the cause.
+// TestWaiter_GivesUp checks that a contender whose context is done leaves no znode, and that Wait returns the cause.
 func TestWaiter_GivesUp(t *testing.T) {
 	t.Run("while the contender waits", func(t *testing.T) {
 		runTest(t, 1, func(w *harness) {

@@ -383,8 +383,8 @@ func TestTrap08_AckReplyLost(t *testing.T) {
 	})
 }
 
-// TestTrap08_AckReplyLostWithSession fails if Ack returns nil although the session ended before the reply
-// arrived. If the item does not exist any more, it is unknown which consumer has deleted it.
+// TestTrap08_AckReplyLostWithSession checks that Ack does not return nil when the session ended before the
+// reply arrived. If the item does not exist any more, it is unknown which consumer has deleted it.
 func TestTrap08_AckReplyLostWithSession(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		t.Run(fmt.Sprint(applied), func(t *testing.T) {

@@ -192,8 +192,8 @@ func TestHandle_StoppedAttemptDoesNotCount(t *testing.T) {
 	})
 }
 
-// TestHandle_AcknowledgementIsRejected fails if an item remains claimed whose acknowledgement is rejected: it is returned, and
-// becomes a dead letter after the last attempt.
+// TestHandle_AcknowledgementIsRejected checks that an item whose acknowledgement is rejected does not remain
+// claimed: it is returned, and becomes a dead letter after the last attempt.
 func TestHandle_AcknowledgementIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		data        []byte

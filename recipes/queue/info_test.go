@@ -202,7 +202,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWait_UnreadableItem fails if Wait needs the data of the item, which can be larger than the connection accepts.
+// TestWait_UnreadableItem checks that Wait does not need the data of the item, which can be larger than the
+// connection accepts.
 func TestWait_UnreadableItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, consumer := newQueue(h), queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})

@@ -150,8 +150,8 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 	}
 }
 
-// TestTrap27_WatchIsLostDuringListing fails if a consumer whose watch was lost notices an urgent item only
-// after all items that it has listed.
+// TestTrap27_WatchIsLostDuringListing checks that a consumer whose watch was lost notices an urgent item
+// before it has delivered all items that it has listed.
 func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, producer := newQueue(h), newQueue(h)

@@ -72,7 +72,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 	})
 }
 
-// TestQueue_Create fails if a program that puts items only by transactions cannot create the queue first.
+// TestQueue_Create checks that a program that puts items only by transactions can create the queue first.
 func TestQueue_Create(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -245,8 +245,8 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 	})
 }
 
-// TestQueue_ConnectionIsClosed fails if a call or a delivery does not end with ErrConnClosed when
-// the owner closes the connection before the queue.
+// TestQueue_ConnectionIsClosed checks that calls and deliveries end with ErrConnClosed when the owner closes
+// the connection before the queue.
 func TestQueue_ConnectionIsClosed(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, other := h.Context(), newQueue(h), newQueue(h)

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
-// TestTyped fails if a handler does not receive the value that was put, an item in another format reaches it or is lost,
-// or a value that cannot be encoded is put.
+// TestTyped checks that a handler receives the value that was put, that an item in another format does not
+// reach it and is not lost, and that a value that cannot be encoded is not put.
 func TestTyped(t *testing.T) {
 	type job struct{ Tenant string }
 	run(t, func(h *bubble.Test) {

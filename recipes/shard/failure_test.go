@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_Crash fails if the shards of a crashed member have no new owner soon after its session has expired.
-// One of the crashed members is the leader, m0.
+// TestRun_Crash checks that the shards of a crashed member have a new owner soon after its session has
+// expired. One of the crashed members is the leader, m0.
 func TestRun_Crash(t *testing.T) {
 	for _, crashes := range [][]int{{0}, {1}, {0, 1, 2}} {
 		t.Run(fmt.Sprint(crashes), func(t *testing.T) {
@@ -63,8 +63,9 @@ func TestRun_Crash(t *testing.T) {
 	}
 }
 
-// TestTrap51_MembersJoinAndLeaveRepeatedly fails if two members own a shard while a member joins and leaves,
-// or if members that stay lose more shards than necessary (kazoo #271, #283, #298, #392).
+// TestTrap51_MembersJoinAndLeaveRepeatedly checks that two members do not own the same shard while a member
+// joins and leaves, and that members that stay lose no more shards than necessary (kazoo #271, #283, #298,
+// #392).
 func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -91,7 +92,7 @@ func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 	})
 }
 
-// TestRun_NoLeader fails if the members do not divide the shards evenly without a leader.
+// TestRun_NoLeader checks that the members divide the shards evenly without a leader.
 func TestRun_NoLeader(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		foreign, err := lock.NewMutex(connect(w), dir+"/leader")
@@ -127,8 +128,8 @@ func TestRun_NoLeader(t *testing.T) {
 	})
 }
 
-// TestRun_RollingRestart fails if a shard changes its owner while 20 members restart one after another, or if
-// a member runs a shard whose owner is away.
+// TestRun_RollingRestart checks that no shard changes its owner while 20 members restart one after another,
+// and that no member runs a shard whose owner is away.
 func TestRun_RollingRestart(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -168,8 +169,8 @@ func TestRun_RollingRestart(t *testing.T) {
 	})
 }
 
-// TestRun_MaxMoves fails if more shards have no owner than MaxMoves permits, or if a member that cannot lock
-// its shards stops all moves.
+// TestRun_MaxMoves checks that no more shards have no owner than MaxMoves permits, and that a member that
+// cannot lock its shards does not stop all moves.
 func TestRun_MaxMoves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -213,8 +214,8 @@ func TestRun_MaxMoves(t *testing.T) {
 	})
 }
 
-// TestRun_ForeignProgram fails if members lose their shards because another program deletes or overwrites the
-// plan or the Spec or creates a znode beside the members, or if the leader does not repair the plan.
+// TestRun_ForeignProgram checks that members keep their shards when another program deletes or overwrites the
+// plan or the Spec or creates a znode beside the members, and that the leader repairs the plan.
 func TestRun_ForeignProgram(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -265,7 +266,7 @@ func TestRun_ForeignProgram(t *testing.T) {
 	})
 }
 
-// TestMember_ConnectionClosed fails if a member does not end when the connection is closed.
+// TestMember_ConnectionClosed checks that a member ends when the connection is closed.
 func TestMember_ConnectionClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 3)
@@ -285,8 +286,8 @@ func TestMember_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestGroup_Watch fails if a router does not see the changes of the plan, if it sets more watches when there
-// are more shards or members, or if members that have left leave watches behind.
+// TestGroup_Watch checks that a router sees the changes of the plan, that it sets no more watches when there
+// are more shards or members, and that members that have left leave no watches behind.
 func TestGroup_Watch(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -315,8 +316,8 @@ func TestGroup_Watch(t *testing.T) {
 	})
 }
 
-// TestGroup_CostAtRest fails if an idle member sends more requests when there are more shards. Reads that
-// verify watches do not count.
+// TestGroup_CostAtRest checks that an idle member does not send more requests when there are more shards.
+// Reads that verify watches do not count.
 func TestGroup_CostAtRest(t *testing.T) {
 	costs := map[int]float64{}
 	for _, shards := range []int{10, 200} {
@@ -352,7 +353,7 @@ func TestGroup_CostAtRest(t *testing.T) {
 	require.InDelta(t, costs[10], costs[200], 1)
 }
 
-// TestUpdate_UnchangedSpecIsNotWritten fails if Update writes although its function changes nothing.
+// TestUpdate_UnchangedSpecIsNotWritten checks that Update does not write when its function changes nothing.
 func TestUpdate_UnchangedSpecIsNotWritten(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 3)
@@ -380,8 +381,8 @@ func TestUpdate_UnchangedSpecIsNotWritten(t *testing.T) {
 	})
 }
 
-// TestRun_InvalidName fails if a member ends because another program has written a name of a shard that
-// cannot be locked, or if Update accepts such a name.
+// TestRun_InvalidName checks that a member does not end because another program has written a name of a shard
+// that cannot be locked, and that Update rejects such a name.
 func TestRun_InvalidName(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -406,7 +407,7 @@ func TestRun_InvalidName(t *testing.T) {
 	})
 }
 
-// TestRun_LeaderCannotWrite fails if a leader that cannot write plans does not follow the plan that all other
+// TestRun_LeaderCannotWrite checks that a leader that cannot write plans follows the plan that all other
 // members compute.
 func TestRun_LeaderCannotWrite(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -422,8 +423,8 @@ func TestRun_LeaderCannotWrite(t *testing.T) {
 	})
 }
 
-// TestGroup_CompareIgnoresForeignZnodes fails if a plan counts as outdated forever because a znode beside the
-// members is not that of a member.
+// TestGroup_CompareIgnoresForeignZnodes checks that a plan does not count as outdated forever when a znode
+// beside the members is not that of a member.
 func TestGroup_CompareIgnoresForeignZnodes(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -442,8 +443,8 @@ func TestGroup_CompareIgnoresForeignZnodes(t *testing.T) {
 	})
 }
 
-// TestRun_IDTakenByOtherProcess fails if a process contends for shards while another process is the member
-// with its ID, or does not continue afterwards.
+// TestRun_IDTakenByOtherProcess checks that a process does not contend for shards while another process is
+// the member with its ID, and continues afterwards.
 func TestRun_IDTakenByOtherProcess(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -470,8 +471,8 @@ func TestRun_IDTakenByOtherProcess(t *testing.T) {
 	})
 }
 
-// TestMember_LostShardsAreNotOwned fails if Owned contains shards that are lost, for which no release was
-// confirmed.
+// TestMember_LostShardsAreNotOwned checks that Owned does not contain shards that are lost, for which no
+// release was confirmed.
 func TestMember_LostShardsAreNotOwned(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 2)

@@ -88,9 +88,9 @@ func (m *model) requireEven(t testing.TB) {
 	}
 }
 
-// TestNext_Sizes fails if the numbers of shards of two members differ by more than one, or if more
-// shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as
-// many sizes.
+// TestNext_Sizes checks that the numbers of shards of two members differ by at most one, and that no more
+// shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as many
+// sizes.
 func TestNext_Sizes(t *testing.T) {
 	sizes := []int{4, 5, 7, 16, 63, 64, 100, 257}
 	step := 13
@@ -129,7 +129,7 @@ func TestNext_Sizes(t *testing.T) {
 	t.Logf("%d combinations, %d moves, the least possible are %d", combinations, moves, least)
 }
 
-// TestNext_LargePlanIsFast fails if next takes long for a large plan. The limit is far above the usual time.
+// TestNext_LargePlanIsFast checks that next is fast for a large plan. The limit is far above the usual time.
 func TestNext_LargePlanIsFast(t *testing.T) {
 	m := newModel(10_000, 99)
 	m.settle(t)
@@ -143,7 +143,7 @@ func TestNext_LargePlanIsFast(t *testing.T) {
 	m.requireEven(t)
 }
 
-// TestNext_Weights fails if a member has more shards than its share by weight, rounded up.
+// TestNext_Weights checks that a member does not have more shards than its share by weight, rounded up.
 func TestNext_Weights(t *testing.T) {
 	m := newModel(100, 0)
 	m.members = map[string]record{"a": {Weight: 1}, "b": {Weight: 2}, "c": {Weight: 4}}
@@ -154,8 +154,8 @@ func TestNext_Weights(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 25, "b": 50, "c": 25}, m.plan.loads())
 }
 
-// TestNext_Zones fails if the members of a zone together have more than their share. Without the rule for
-// zones, all shares that are rounded up can be in one zone.
+// TestNext_Zones checks that the members of a zone together do not have more than their share. Without the
+// rule for zones, all shares that are rounded up can be in one zone.
 func TestNext_Zones(t *testing.T) {
 	m := newModel(0, 0)
 	for i, id := range names("m", 12) {
@@ -175,7 +175,7 @@ func TestNext_Zones(t *testing.T) {
 	}
 }
 
-// TestNext_RollingRestart fails if a shard moves although each member returns within the delay.
+// TestNext_RollingRestart checks that no shard moves when each member returns within the delay.
 func TestNext_RollingRestart(t *testing.T) {
 	m := newModel(1000, 20)
 	m.spec.RestartDelay = time.Minute
@@ -196,8 +196,8 @@ func TestNext_RollingRestart(t *testing.T) {
 	require.Empty(t, m.plan.Moves)
 }
 
-// TestNext_RestartTooLong fails if the shards of a member that does not return remain without an owner, or
-// remain so longer because of a leader with a wrong clock.
+// TestNext_RestartTooLong checks that the shards of a member that does not return get another owner, and not
+// later because of a leader with a wrong clock.
 func TestNext_RestartTooLong(t *testing.T) {
 	m := newModel(10, 2)
 	m.spec.RestartDelay = time.Minute
@@ -217,8 +217,8 @@ func TestNext_RestartTooLong(t *testing.T) {
 	}
 }
 
-// TestNext_MaxMoves fails if more moves are in progress than MaxMoves permits, or if moves wait although
-// earlier ones are confirmed.
+// TestNext_MaxMoves checks that no more moves are in progress than MaxMoves permits, and that moves do not
+// wait when earlier moves are confirmed.
 func TestNext_MaxMoves(t *testing.T) {
 	m := newModel(100, 1)
 	m.settle(t)
@@ -241,7 +241,7 @@ func TestNext_MaxMoves(t *testing.T) {
 	require.Equal(t, 100, m.plan.loads()["m00001"])
 }
 
-// TestNext_SettingsOfSpec fails if a setting of the Spec does not have exactly the documented effect.
+// TestNext_SettingsOfSpec checks that each setting of the Spec has exactly the documented effect.
 func TestNext_SettingsOfSpec(t *testing.T) {
 	m := newModel(12, 3)
 	change := func(f func(*Spec)) {
@@ -289,8 +289,8 @@ func TestNext_SettingsOfSpec(t *testing.T) {
 	require.Equal(t, Left, m.plan.Moves[0].Reason)
 }
 
-// TestNext_Priorities fails if shards with greater priority do not leave a drained member first, or are not
-// the last ones that move for the balance.
+// TestNext_Priorities checks that shards with greater priority leave a drained member first, and are the last
+// shards that move for the balance.
 func TestNext_Priorities(t *testing.T) {
 	m := newModel(10, 1)
 	m.spec.MaxMoves, m.spec.Priorities = 1, map[string]int{"s00007": 1, "s00009": 1}
@@ -499,7 +499,7 @@ func runRandomPlans(r *rand.Rand, steps int) string {
 	return ""
 }
 
-// TestNext_Random fails if a plan violates a rule after random changes.
+// TestNext_Random checks that a plan violates no rule after random changes.
 func TestNext_Random(t *testing.T) {
 	seeds := uint64(30)
 	if *full {
@@ -520,8 +520,8 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// FuzzDecodePlan fails if decodePlan panics for data of another program, or if a decoded plan is not the same
-// after it is encoded and decoded again.
+// FuzzDecodePlan checks that decodePlan does not panic for data of another program, and that a decoded plan
+// is the same after it is encoded and decoded again.
 func FuzzDecodePlan(f *testing.F) {
 	m := newModel(5, 2)
 	m.step()

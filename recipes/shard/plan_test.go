@@ -9,8 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestPlan_LargestPlanFits fails if a plan does not fit into a znode in which 10,000 shards with long names
-// all move.
+// TestPlan_LargestPlanFits checks that a plan fits into a znode in which 10,000 shards with long names all move.
 func TestPlan_LargestPlanFits(t *testing.T) {
 	m := newModel(10_000, 0)
 	for i := range m.spec.Shards {
@@ -33,8 +32,7 @@ func TestPlan_LargestPlanFits(t *testing.T) {
 	require.True(t, decoded.equal(m.plan))
 }
 
-// TestSpec_Normalize fails if normalize does not sort the shards and remove duplicates, or accepts an invalid
-// Spec.
+// TestSpec_Normalize checks that normalize sorts the shards and removes duplicates, and rejects an invalid Spec.
 func TestSpec_Normalize(t *testing.T) {
 	s := Spec{Shards: []string{"b", "a", "b"}}
 	require.NoError(t, s.normalize())
@@ -52,8 +50,8 @@ func TestSpec_Normalize(t *testing.T) {
 	}
 }
 
-// TestPlan_FitKeepsMovesByChoice fails if fit omits moves by choice, which MaxMoves limits, although it is
-// sufficient to omit others.
+// TestPlan_FitKeepsMovesByChoice checks that fit does not omit moves by choice, which MaxMoves limits, when
+// it is sufficient to omit others.
 func TestPlan_FitKeepsMovesByChoice(t *testing.T) {
 	p := Plan{Owners: map[string]string{}, Moves: []Move{{Shard: "s", From: "a", To: "b", Reason: Drained}}}
 	for _, name := range names(strings.Repeat("x", 60), 20_000) {
@@ -66,7 +64,7 @@ func TestPlan_FitKeepsMovesByChoice(t *testing.T) {
 	require.Len(t, p.Moves, 20_001)
 }
 
-// TestPlan_RejectsLastVersion fails if decodePlan accepts a plan after whose version no other is possible.
+// TestPlan_RejectsLastVersion checks that decodePlan rejects a plan after whose version no other is possible.
 func TestPlan_RejectsLastVersion(t *testing.T) {
 	for _, text := range []string{`{"version":-1}`, `{"version":1152921504606846976}`} {
 		_, err := decodePlan([]byte(text))

@@ -56,7 +56,7 @@ func TestCounter_Formats(t *testing.T) {
 	})
 }
 
-// TestNewCounter_InvalidArguments fails if invalid arguments are accepted.
+// TestNewCounter_InvalidArguments checks that invalid arguments are rejected.
 func TestNewCounter_InvalidArguments(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		_, err := NewCounter(nil, node)

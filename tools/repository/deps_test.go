@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWorkflows fails if a workflow uses an action by a tag, which its owner can move, a tool whose
+// TestWorkflows checks that no workflow uses an action by a tag, which its owner can move, a tool whose
 // version is not fixed, or a checkout that keeps the token of the workflow.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob(".github/workflows/*.yml")
@@ -39,9 +39,9 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-// TestWalls fails if a file that is not a test imports an internal package of another module. The modules
-// are released separately, and a program can raise one of them alone, so what another module imports
-// must be a public package. The modules that are never released may import the servers of tests.
+// TestWalls checks that no file that is not a test imports an internal package of another module. The modules
+// are released separately, and a program can raise one of them alone, so what another module imports must be
+// a public package. The modules that are never released may import the servers of tests.
 func TestWalls(t *testing.T) {
 	var modules []string // the directories of the modules
 	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -93,9 +93,9 @@ func neverReleased(module string) bool {
 	return module == "integrationtest" || module == "bench" || strings.HasPrefix(module, "bench/") || module == "tools"
 }
 
-// TestDependencies fails if a program that imports one of the packages in the table links anything
-// except the standard library, this module and the ZooKeeper client. The other requirements of the
-// module are those of tests.
+// TestDependencies checks that a program that imports one of the packages in the table links only the
+// standard library, this module and the ZooKeeper client. The other requirements of the module are those of
+// tests.
 func TestDependencies(t *testing.T) {
 	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
 		packages := linked(t, name)
@@ -113,8 +113,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestDemoDependencies fails if the demo, which new users compile first, links anything except the
-// client library, the election, its dialer and the embedded servers.
+// TestDemoDependencies checks that the demo, which new users compile first, links only the client library,
+// the election, its dialer and the embedded servers.
 func TestDemoDependencies(t *testing.T) {
 	for _, p := range linked(t, "/demo") {
 		switch own, isOwn := strings.CutPrefix(p, module); {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCodeOfDocuments fails if a block of Go code in one of the documents of the table is not part of a
-// file that is compiled and tested, or a block of a configuration is not part of a file that is tested.
+// TestCodeOfDocuments checks that each block of Go code in one of the documents of the table is part of a
+// file that is compiled and tested, and each block of a configuration part of a file that is tested.
 func TestCodeOfDocuments(t *testing.T) {
 	block := regexp.MustCompile("(?s)```(?:go|yaml|ini)\n(.*?)```")
 	for document, files := range map[string][]string{
@@ -68,8 +68,7 @@ func TestCodeOfDocuments(t *testing.T) {
 	}
 }
 
-// TestLinksOfDocuments fails if a link between documents leads to a file or heading that does not
-// exist.
+// TestLinksOfDocuments checks that each link between documents leads to a file or heading that exists.
 func TestLinksOfDocuments(t *testing.T) {
 	var (
 		code    = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$")
@@ -107,8 +106,8 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 }
 
-// TestReadingTimes fails if a section of docs/README.md that states how long its pages take to read is wrong by more
-// than a tenth. The time is that of 200 words of prose a minute; blocks of code do not count.
+// TestReadingTimes checks that the sections of docs/README.md that state how long their pages take to read
+// are right within a tenth. The time is that of 200 words of prose a minute; blocks of code do not count.
 func TestReadingTimes(t *testing.T) {
 	const wordsPerMinute = 200
 	var (
@@ -143,7 +142,7 @@ func TestReadingTimes(t *testing.T) {
 	assert.Equal(t, 5, stated, "sections that state a time")
 }
 
-// TestTestsOfDocuments fails if a document names a test that does not exist.
+// TestTestsOfDocuments checks that documents name only tests that exist.
 func TestTestsOfDocuments(t *testing.T) {
 	out, err := exec.Command("git", "grep", "-hoE", "func Test[A-Z][A-Za-z0-9_]*", "--", "*_test.go", "*_test.go.txt").Output()
 	if err != nil {

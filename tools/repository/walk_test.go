@@ -65,8 +65,9 @@ func TestCandidate(t *testing.T) {
 }
 `
 
-// TestWalk fails if one candidate that joins, leads and resigns executes code in more packages or files than the
-// limits below. It measures this with the coverage of candidateTest. go test -v prints the packages and files.
+// TestWalk checks that one candidate that joins, leads and resigns does not execute code in more packages or
+// files than the limits below. It measures this with the coverage of candidateTest. go test -v prints the
+// packages and files.
 func TestWalk(t *testing.T) {
 	source, profile := filepath.Join(t.TempDir(), "candidate_test.go"), filepath.Join(t.TempDir(), "profile")
 	require.NoError(t, os.WriteFile(source, []byte(candidateTest), 0o600))

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLinkRepository fails if a link to a file outside of docs remains, or if another link changes.
+// TestLinkRepository checks that no link to a file outside of docs remains, and that other links do not change.
 func TestLinkRepository(t *testing.T) {
 	text := "[a](lock.md#b) [b](../design.md) [c](../../zktest/doc.go) [d](https://example.com/../x) [e](#f) [g](../../README.md#h)"
 	require.Equal(t, "[a](lock.md#b) [b](../design.md) [c]("+browse+"zktest/doc.go) [d](https://example.com/../x) [e](#f) [g]("+browse+"README.md#h)",
 		linkRepository("docs/tasks/job.md", text))
 }
 
-// TestNavigation fails if a page of docs is not in the navigation.
+// TestNavigation checks that each page of docs is in the navigation.
 func TestNavigation(t *testing.T) {
 	config, err := os.ReadFile("mkdocs.yml")
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestNavigation(t *testing.T) {
 	}))
 }
 
-// TestCheckLinks fails if broken links are accepted, or valid links are rejected.
+// TestCheckLinks checks that broken links are rejected, and valid links are accepted.
 func TestCheckLinks(t *testing.T) {
 	page := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	others, problems, err := checkLinks(fstest.MapFS{

@@ -28,7 +28,7 @@ func TestElections(t *testing.T) {
 	fixture.RunElections(t, newFactory(startStandIn), newFactory(startStandIn))
 }
 
-// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
 func TestNewStore_InvalidArguments(t *testing.T) {
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
 	for name, create := range map[string]func() (*kubernetes.Store, error){
@@ -50,8 +50,7 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestLease_Fields fails if kubectl does not show the leader, or if the fields of a Lease do not follow
-// from the record.
+// TestLease_Fields checks that kubectl shows the leader, and that the fields of a Lease follow from the record.
 func TestLease_Fields(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -91,7 +90,7 @@ func TestLease_Fields(t *testing.T) {
 	require.Equal(t, first.Spec.AcquireTime, server.lease(name).Spec.AcquireTime)
 }
 
-// TestLease_OtherMetadata fails if a heartbeat removes what other programs have added to the Lease.
+// TestLease_OtherMetadata checks that a heartbeat does not remove what other programs have added to the Lease.
 func TestLease_OtherMetadata(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -117,8 +116,7 @@ func TestLease_OtherMetadata(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrConflict, "another Lease has the same record")
 }
 
-// TestLease_ManyChanges fails if a heartbeat is repeated without a limit because other programs change
-// the Lease.
+// TestLease_ManyChanges checks that a heartbeat is not repeated without a limit when other programs change the Lease.
 func TestLease_ManyChanges(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -135,7 +133,7 @@ func TestLease_ManyChanges(t *testing.T) {
 	require.Equal(t, 4, patches)
 }
 
-// TestStore_ClientCertificate fails if goroutines remain when a store with files of a client
+// TestStore_ClientCertificate checks that no goroutines remain when a store with files of a client
 // certificate is closed.
 func TestStore_ClientCertificate(t *testing.T) {
 	before := goleak.IgnoreCurrent()
@@ -148,7 +146,7 @@ func TestStore_ClientCertificate(t *testing.T) {
 	require.Empty(t, config.CertData, "the config is changed")
 }
 
-// TestErrors_ContainNoPassword fails if an error contains the password of the address.
+// TestErrors_ContainNoPassword checks that an error does not contain the password of the address.
 func TestErrors_ContainNoPassword(t *testing.T) {
 	for _, host := range []string{"http://user:secret@127.0.0.1:1", "user:secret@127.0.0.1:1"} {
 		s := newStore(t, &rest.Config{Host: host}, "x")
@@ -158,7 +156,7 @@ func TestErrors_ContainNoPassword(t *testing.T) {
 	}
 }
 
-// TestLease_OtherHolder fails if a Lease that client-go's election has changed is used although a
+// TestLease_OtherHolder checks that a Lease that client-go's election has changed is not used while a
 // candidate of client-go leads.
 func TestLease_OtherHolder(t *testing.T) {
 	name := newName()
@@ -180,7 +178,7 @@ func TestLease_OtherHolder(t *testing.T) {
 	fixture.RequireUnsuitable(t, newStore(t, server.config(), other).Start(fixture.Context(t)), "annotation")
 }
 
-// TestWithoutCreate fails if the store creates a Lease, or does not accept an empty one.
+// TestWithoutCreate checks that the store does not create a Lease, and accepts an empty Lease.
 func TestWithoutCreate(t *testing.T) {
 	server, name := startStandIn(t), newName()
 	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -200,7 +198,7 @@ func TestWithoutCreate(t *testing.T) {
 	require.Equal(t, r, fixture.Read(t, s))
 }
 
-// TestErrors fails if an error of the API server has another meaning than documented.
+// TestErrors checks that each error of the API server has the documented meaning.
 func TestErrors(t *testing.T) {
 	_, s, r := createRecord(t, newName())
 	for name, c := range map[string]struct {
@@ -246,7 +244,7 @@ func TestErrors(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestStart_NoNamespace fails if Start accepts a namespace that does not exist.
+// TestStart_NoNamespace checks that Start rejects a namespace that does not exist.
 func TestStart_NoNamespace(t *testing.T) {
 	s, err := kubernetes.NewStore(startStandIn(t).config(), "missing", "x")
 	require.NoError(t, err)
@@ -255,7 +253,7 @@ func TestStart_NoNamespace(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "namespace does not exist")
 }
 
-// TestStart_WritesNothing fails if Start creates or changes a Lease.
+// TestStart_WritesNothing checks that Start does not create or change a Lease.
 func TestStart_WritesNothing(t *testing.T) {
 	server, name := startStandIn(t), newName()
 	s := newStore(t, server.config(), name)
@@ -267,7 +265,7 @@ func TestStart_WritesNothing(t *testing.T) {
 	require.Equal(t, before, server.lease(name))
 }
 
-// TestSafety fails if Start accepts other deployments than the documentation states.
+// TestSafety checks that Start accepts only the deployments that the documentation states.
 func TestSafety(t *testing.T) {
 	server := startStandIn(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
@@ -281,14 +279,14 @@ func TestSafety(t *testing.T) {
 	})
 }
 
-// TestDependencies fails if a program that imports this store links the driver of another store, or all APIs
-// of Kubernetes.
+// TestDependencies checks that a program that imports this store links neither the driver of another store
+// nor all APIs of Kubernetes.
 func TestDependencies(t *testing.T) {
 	fixture.RequireOneDriver(t, "k8s.io/client-go/rest")
 	require.False(t, linksClientset(t), "the clientset of client-go is linked")
 }
 
-// FuzzDecode decodes arbitrary annotations. It fails if the result is a record without an epoch.
+// FuzzDecode decodes arbitrary annotations. The result must not be a record without an epoch.
 func FuzzDecode(f *testing.F) {
 	valid, err := store.Encode(fixture.Blank())
 	require.NoError(f, err)

@@ -31,7 +31,7 @@ func TestElections_FakeServer(t *testing.T) {
 	fixture.RunElections(t, newFactory(useFakeServer), newFactory(useFakeServer))
 }
 
-// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
 func TestNewStore_InvalidArguments(t *testing.T) {
 	coll := func(name string) *mongo.Collection {
 		return connect(t, "mongodb://127.0.0.1:1", nil).Database("d").Collection(name)
@@ -53,8 +53,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestStore_KeepsClient fails if the store disconnects the client, or if it does not report that
-// the caller has disconnected it, with the names of the servers.
+// TestStore_KeepsClient checks that the store does not disconnect the client, and that it reports, with the
+// names of the servers, that the caller has disconnected it.
 func TestStore_KeepsClient(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	require.NoError(t, s.Close())
@@ -69,7 +69,7 @@ func TestStore_KeepsClient(t *testing.T) {
 	fixture.RequireUnsuitable(t, err, " at db1,db2: ")
 }
 
-// TestDependencies fails if a program that imports this store links the driver of another store.
+// TestDependencies checks that a program that imports this store does not link the driver of another store.
 func TestDependencies(t *testing.T) {
 	fixture.RequireOneDriver(t, "go.mongodb.org/mongo-driver/v2/mongo")
 }

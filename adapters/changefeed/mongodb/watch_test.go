@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestFeed_WithoutReads fails if followers read the record although events contain it.
+// TestFeed_WithoutReads checks that followers do not read the record when events contain it.
 func TestFeed_WithoutReads(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
@@ -27,7 +27,7 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.Equal(t, 20, server.count("findAndModify"))
 }
 
-// TestFeed_OldEvents fails if a feed delivers an event that is older than the record that it has
+// TestFeed_OldEvents checks that a feed does not deliver an event that is older than the record that it has
 // read. The stream is opened first, and the record is deleted and created again before it is read.
 func TestFeed_OldEvents(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
@@ -60,8 +60,7 @@ func TestFeed_OldEvents(t *testing.T) {
 	}
 }
 
-// TestFeed_CollectionDropped fails if a feed does not end when its collection is dropped, with an
-// event or without one.
+// TestFeed_CollectionDropped checks that a feed ends when its collection is dropped, with an event or without one.
 func TestFeed_CollectionDropped(t *testing.T) {
 	for _, withEvent := range []bool{true, false} {
 		server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
@@ -88,8 +87,7 @@ func TestFeed_CollectionDropped(t *testing.T) {
 	}
 }
 
-// TestFeed_HistoryLost fails if a feed does not end when its stream cannot be resumed, or if the
-// next feed does not work.
+// TestFeed_HistoryLost checks that a feed ends when its stream cannot be resumed, and that the next feed works.
 func TestFeed_HistoryLost(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	f := fixture.SubscribeTo(t, s, r)
@@ -100,7 +98,7 @@ func TestFeed_HistoryLost(t *testing.T) {
 	fixture.SubscribeTo(t, s, r)
 }
 
-// TestFeed_ClientTimeout fails if the client's Timeout ends a stream without events.
+// TestFeed_ClientTimeout checks that the client's Timeout does not end a stream without events.
 func TestFeed_ClientTimeout(t *testing.T) {
 	t.Parallel()
 	_, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetTimeout(2 * time.Second) }, mongodb.WithQuiet(time.Hour))
@@ -122,8 +120,8 @@ func TestFeed_ClientTimeout(t *testing.T) {
 	fixture.AwaitRecord(t, f, r)
 }
 
-// TestFeed_ServerDown fails if a feed does not detect an outage that the driver hides: it tries to
-// resume the stream for 30 seconds by default, without reporting an error.
+// TestFeed_ServerDown checks that a feed detects an outage that the driver hides: it tries to resume the
+// stream for 30 seconds by default, without reporting an error.
 func TestFeed_ServerDown(t *testing.T) {
 	t.Parallel()
 	server, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },
@@ -135,9 +133,8 @@ func TestFeed_ServerDown(t *testing.T) {
 	require.Less(t, time.Since(start), fixture.Patience)
 }
 
-// TestFeed_LateStream fails if a feed does not deliver writes that its stream does not report, or
-// reports late, as in a sharded cluster with an idle shard. The feed must read the record, and replace
-// the stream.
+// TestFeed_LateStream checks that a feed delivers writes that its stream does not report, or reports late, as
+// in a sharded cluster with an idle shard. The feed must read the record, and replace the stream.
 func TestFeed_LateStream(t *testing.T) {
 	t.Parallel()
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(2*time.Second))
@@ -167,8 +164,7 @@ func TestFeed_LateStream(t *testing.T) {
 	}
 }
 
-// TestChanges_OtherCollection fails if Changes does not deliver the changes of the given
-// collection, or delivers others.
+// TestChanges_OtherCollection checks that Changes delivers the changes of the given collection, and no others.
 func TestChanges_OtherCollection(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	changes, err := s.Changes(fixture.Context(t), "another")

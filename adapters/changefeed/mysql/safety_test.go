@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a deployment.
+// TestSafetyTable checks that Start does what docs/changefeed-stores.md states for a deployment.
 func TestSafetyTable(t *testing.T) {
 	serverCase := func(server func(t *testing.T) *dbserver.Server, change func(*driver.Config)) fixture.SafetyCase {
 		var running *dbserver.Server

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mysql"
 )
 
-// TestStart_Unsuitable fails if Start accepts a table or connections with which the store cannot work, or if
-// its error does not contain the reason.
+// TestStart_Unsuitable checks that Start rejects a table or connections with which the store cannot work,
+// with an error that contains the reason.
 func TestStart_Unsuitable(t *testing.T) {
 	server := shared.Get(t)
 	operator := connect(t, server.Addr(), nil)
@@ -62,8 +62,8 @@ func TestStart_Unsuitable(t *testing.T) {
 	}
 }
 
-// TestStart_RequiredPrivileges fails if Start requires more privileges than the store needs, or changes the
-// record.
+// TestStart_RequiredPrivileges checks that Start does not require more privileges than the store needs, and
+// does not change the record.
 func TestStart_RequiredPrivileges(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := connect(t, server.Addr(), nil), newTable()
@@ -77,7 +77,7 @@ func TestStart_RequiredPrivileges(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestCreate_MayNotCreate fails if the error does not state that the privilege is missing.
+// TestCreate_MayNotCreate checks that the error states that the privilege is missing.
 func TestCreate_MayNotCreate(t *testing.T) {
 	server := shared.Get(t)
 	operator := connect(t, server.Addr(), nil)
@@ -88,7 +88,7 @@ func TestCreate_MayNotCreate(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "CREATE if the store must create it")
 }
 
-// TestWithoutCreate fails if the store creates the table, or does not create the record in an existing table.
+// TestWithoutCreate checks that the store does not create the table, and creates the record in an existing table.
 func TestWithoutCreate(t *testing.T) {
 	db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 	s := newStore(t, db, table, mysql.WithoutCreate())
@@ -100,7 +100,7 @@ func TestWithoutCreate(t *testing.T) {
 	fixture.Read(t, s)
 }
 
-// TestStart_UnreachableServer fails if a server that is down is reported as unsuitable, or is not named.
+// TestStart_UnreachableServer checks that a server that is down is not reported as unsuitable, and is named.
 func TestStart_UnreachableServer(t *testing.T) {
 	s := newStore(t, connect(t, "127.0.0.1:1", nil), "elections", mysql.WithServerNames("db1", "db2"))
 	err := s.Start(fixture.Context(t))
@@ -112,7 +112,7 @@ func TestStart_UnreachableServer(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestHeartbeat_StatementLog fails if the error does not state that the format of the binary log forbids the
+// TestHeartbeat_StatementLog checks that the error states that the format of the binary log forbids the
 // isolation level of the connections.
 func TestHeartbeat_StatementLog(t *testing.T) {
 	server := startServer(t, "log-bin", "sync-binlog=1", "binlog-format=STATEMENT")

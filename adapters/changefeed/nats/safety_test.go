@@ -12,8 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
-// deployment.
+// TestSafetyTable checks that Start does what docs/changefeed-stores.md states for a deployment.
 func TestSafetyTable(t *testing.T) {
 	t.Parallel()
 	server := shared.Get(t)

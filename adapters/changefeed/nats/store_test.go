@@ -23,8 +23,7 @@ func TestElections(t *testing.T) {
 	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return newBackend(t, server) })
 }
 
-// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
-// starts.
+// TestPartitions checks that a leader that is cut off from the server has stopped when the next leader starts.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	server, bucket := shared.Get(t), newBucket()
@@ -36,8 +35,8 @@ func TestPartitions(t *testing.T) {
 	}, nil)
 }
 
-// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used, or a connection
-// that may close itself.
+// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used, and a
+// connection that may close itself.
 func TestNewStore_InvalidArguments(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	_, err := NewStore(nil, "a", "b")
@@ -71,5 +70,5 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestDependencies fails if a program that imports this store links the driver of another store.
+// TestDependencies checks that a program that imports this store does not link the driver of another store.
 func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "github.com/nats-io/nats.go") }

@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseStandbyNames fails if a valid setting is parsed incorrectly, or an invalid one is
-// accepted.
+// TestParseStandbyNames checks that a valid setting is parsed correctly, and an invalid setting is rejected.
 func TestParseStandbyNames(t *testing.T) {
 	for setting, want := range map[string]struct {
 		wait  int
@@ -35,8 +34,7 @@ func TestParseStandbyNames(t *testing.T) {
 	}
 }
 
-// TestUnsafeStandbys fails if a setting is accepted with which a commit does not wait for all
-// standbys.
+// TestUnsafeStandbys checks that a setting with which a commit does not wait for all standbys is rejected.
 func TestUnsafeStandbys(t *testing.T) {
 	for _, c := range []struct {
 		setting                  string

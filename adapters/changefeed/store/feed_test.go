@@ -147,8 +147,8 @@ func measureLag(t *testing.T, s *lateStore, writes int) (most time.Duration) {
 	return most
 }
 
-// TestFeed_LateWatch fails if the feed of a late watch delivers writes late, or ends, or the feed of a
-// timely watch reads after the watch has reported a write.
+// TestFeed_LateWatch checks that the feed of a late watch delivers writes in time and does not end, and that
+// the feed of a timely watch does not read after the watch has reported a write.
 func TestFeed_LateWatch(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -175,7 +175,7 @@ func TestFeed_LateWatch(t *testing.T) {
 	}
 }
 
-// TestFeed_SilentWatch fails if a watch that has become silent is not replaced.
+// TestFeed_SilentWatch checks that a watch that has become silent is replaced.
 func TestFeed_SilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -194,8 +194,7 @@ func TestFeed_SilentWatch(t *testing.T) {
 	})
 }
 
-// TestFeed_ElectionWithLateWatches fails if the leader changes, or a feed fails, because watches are
-// late.
+// TestFeed_ElectionWithLateWatches checks that late watches neither change the leader nor make a feed fail.
 func TestFeed_ElectionWithLateWatches(t *testing.T) {
 	for name, delay := range map[string]func(time.Time) time.Time{
 		"OnTime": promptly, "After1s": atMultiplesOf(time.Second), "After10s": atMultiplesOf(10 * time.Second), "After60s": atMultiplesOf(time.Minute), "Never": never,
@@ -350,8 +349,7 @@ func recordWithSeq(seq uint64) changefeed.Record {
 	return changefeed.Record{Epoch: "e", Leader: "one", Session: "s", Term: 7, Seq: seq, Version: fmt.Sprint(seq)}
 }
 
-// TestFeed_DeliversReportedRecords fails if a record that the database sends is not delivered, is delivered
-// twice, or causes a read.
+// TestFeed_DeliversReportedRecords checks that a record that the database sends is delivered once, without a read.
 func TestFeed_DeliversReportedRecords(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(3) {
@@ -365,8 +363,8 @@ func TestFeed_DeliversReportedRecords(t *testing.T) {
 	})
 }
 
-// TestFeed_UnclearReportsCauseRead fails if a report that may not be later than the last event does not cause a
-// read, or the result of the read is not delivered.
+// TestFeed_UnclearReportsCauseRead checks that a report that may not be later than the last event causes a
+// read, and that the result of the read is delivered.
 func TestFeed_UnclearReportsCauseRead(t *testing.T) {
 	other, again := recordWithSeq(9), recordWithSeq(5)
 	other.Epoch, again.Version = "another", "another"
@@ -398,8 +396,8 @@ func TestFeed_UnclearReportsCauseRead(t *testing.T) {
 	}
 }
 
-// TestFeed_Hint fails if a hint of the leader's next heartbeat causes a read or is not delivered, or a
-// read that shows that the hint was false is not delivered.
+// TestFeed_Hint checks that a hint of the leader's next heartbeat is delivered without a read, and that a
+// read that shows that the hint was false is delivered.
 func TestFeed_Hint(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
@@ -416,8 +414,8 @@ func TestFeed_Hint(t *testing.T) {
 	})
 }
 
-// TestFeed_HintOtherThanHeartbeat fails if a hint is delivered that is not the next heartbeat of the
-// leader, or it does not cause a read.
+// TestFeed_HintOtherThanHeartbeat checks that a hint that is not the next heartbeat of the leader is not
+// delivered, and that it causes a read.
 func TestFeed_HintOtherThanHeartbeat(t *testing.T) {
 	led := changefeed.Record{Epoch: "e", Leader: "p", Session: "s", Term: 7, Seq: 5, TTL: time.Second, Version: "v"}
 	free := led
@@ -459,7 +457,7 @@ func TestFeed_HintOtherThanHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFeed_ConfirmedHint fails if a read that confirms a hint is not delivered.
+// TestFeed_ConfirmedHint checks that a read that confirms a hint is delivered.
 func TestFeed_ConfirmedHint(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
@@ -474,7 +472,7 @@ func TestFeed_ConfirmedHint(t *testing.T) {
 	})
 }
 
-// TestFeed_HintBeforeFirstEvent fails if a hint is the first event.
+// TestFeed_HintBeforeFirstEvent checks that the first event is not a hint.
 func TestFeed_HintBeforeFirstEvent(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
@@ -483,7 +481,7 @@ func TestFeed_HintBeforeFirstEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_LateReaderReceivesNewestEvent fails if a reader that is late receives more than the newest event.
+// TestFeed_LateReaderReceivesNewestEvent checks that a reader that is late receives only the newest event.
 func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(100) {
@@ -495,8 +493,8 @@ func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_WatchReturns fails if the feed does not watch again immediately after nil, or does not report
-// a missing record and watch again after ErrNoRecord.
+// TestFeed_WatchReturns checks that the feed watches again immediately after nil, and that it reports a
+// missing record and watches again after ErrNoRecord.
 func TestFeed_WatchReturns(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()
@@ -515,8 +513,8 @@ func TestFeed_WatchReturns(t *testing.T) {
 	})
 }
 
-// TestFeed_EndsWithError fails if an error of the watch or of a read does not end the feed, even if
-// there is an unread event.
+// TestFeed_EndsWithError checks that an error of the watch or of a read ends the feed, even while there is an
+// unread event.
 func TestFeed_EndsWithError(t *testing.T) {
 	failed := errors.New("failed")
 	for name, fail := range map[string]func(s *scriptedWatch){
@@ -536,8 +534,8 @@ func TestFeed_EndsWithError(t *testing.T) {
 	}
 }
 
-// TestFeed_ReadsPerHeartbeat fails if a feed whose watch reports every write promptly reads the record
-// more than three times per heartbeat, even if the reports are hints or contain no record.
+// TestFeed_ReadsPerHeartbeat checks that a feed whose watch reports every write promptly reads the record at
+// most three times per heartbeat, even when the reports are hints or contain no record.
 func TestFeed_ReadsPerHeartbeat(t *testing.T) {
 	// The interval is so long that two reads per heartbeat are due after the quiet time.
 	const heartbeat, heartbeats = 5700 * time.Millisecond, 100
@@ -571,7 +569,7 @@ func TestFeed_ReadsPerHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFeed_EndsIfWatchReportsNothing fails if a watch that reports nothing at first does not end the feed.
+// TestFeed_EndsIfWatchReportsNothing checks that a watch that reports nothing at first ends the feed.
 func TestFeed_EndsIfWatchReportsNothing(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestFaulty_Contract fails if a store without faults, or with faults that the contract permits, does
-// not satisfy the contract.
+// TestFaulty_Contract checks that a store without faults, and with faults that the contract permits,
+// satisfies the contract.
 func TestFaulty_Contract(t *testing.T) {
 	for name, faults := range map[string]storetest.Faults{"NoFaults": {}, "RepeatedEvents": {FeedRepeat: 0.5, Delay: time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func readSeq(t *testing.T, s changefeed.Store) uint64 {
 	return r.Seq
 }
 
-// TestFaulty_Requests fails if a fault of requests has another effect than documented.
+// TestFaulty_Requests checks that each fault of requests has the documented effect.
 func TestFaulty_Requests(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults
@@ -88,8 +88,8 @@ func TestFaulty_Requests(t *testing.T) {
 	}
 }
 
-// TestFaulty_Cut fails if requests or events pass a network that is cut, or events are lost after it
-// was healed.
+// TestFaulty_Cut checks that no requests or events pass a network that is cut, and that no events are lost
+// after it was healed.
 func TestFaulty_Cut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, direct, r := newFaulty(t)
@@ -117,7 +117,7 @@ func TestFaulty_Cut(t *testing.T) {
 	})
 }
 
-// TestFaulty_Feeds fails if a fault of feeds has another effect than documented.
+// TestFaulty_Feeds checks that each fault of feeds has the documented effect.
 func TestFaulty_Feeds(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestRunPartitions fails if RunPartitions reports a problem of a correct store.
+// TestRunPartitions checks that RunPartitions reports no problem of a correct store.
 func TestRunPartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, seed := memory.NewTable(), uint64(0)
@@ -24,8 +24,8 @@ func TestRunPartitions(t *testing.T) {
 	})
 }
 
-// TestCheckTenures fails if RunPartitions would not report leaders that act at the same time, or
-// tokens that do not increase.
+// TestCheckTenures checks that RunPartitions would report leaders that act at the same time, and tokens that
+// do not increase.
 func TestCheckTenures(t *testing.T) {
 	first, second := tenure{0, 5, 1, 10}, tenure{1, 6, 11, 20}
 	require.Empty(t, checkTenures([]tenure{second, first}, 2))

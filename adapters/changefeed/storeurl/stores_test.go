@@ -60,8 +60,8 @@ func listings(directory, name, driver string) map[string][]string {
 	}
 }
 
-// TestStores_Listed fails if a store is missing in the table above or in a file that lists stores, or
-// if such a file contains the build tag of a store that does not exist.
+// TestStores_Listed checks that each store is in the table above and in all files that list stores, and that
+// these files do not contain the build tag of a store that does not exist.
 func TestStores_Listed(t *testing.T) {
 	const root = "../../.."
 	var directories, tags []string

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadProcessorUse fails if the processor time of this process, or of the machine, is not read.
+// TestReadProcessorUse checks that the processor time of this process, and of the machine, is read.
 func TestReadProcessorUse(t *testing.T) {
 	before, err := ReadProcessorUse()
 	require.NoError(t, err)

@@ -74,7 +74,7 @@ func (v *terminal) cell(x, y int) vt.Cell {
 
 func (v *terminal) typeKeys(text string) { v.term.SendRaw([]byte(text)) }
 
-// TestRun fails if keys or messages do not change the screen, or if a request is not sent.
+// TestRun checks that keys and messages change the screen, and that requests are sent.
 func TestRun(t *testing.T) {
 	v := startRun(t, "/jobs/report", "/jobs/clean")
 	v.messages <- Listed{after(1), "/jobs/report", []Candidate{one, four}}
@@ -100,14 +100,14 @@ func TestRun(t *testing.T) {
 	require.NoError(t, <-v.done)
 }
 
-// TestRun_ContextDone fails if Run does not return the cause of its context.
+// TestRun_ContextDone checks that Run returns the cause of its context.
 func TestRun_ContextDone(t *testing.T) {
 	v := startRun(t)
 	v.stop(context.DeadlineExceeded)
 	require.ErrorIs(t, <-v.done, context.DeadlineExceeded)
 }
 
-// TestRun_CtrlC fails if Ctrl-C does not quit.
+// TestRun_CtrlC checks that Ctrl-C quits.
 func TestRun_CtrlC(t *testing.T) {
 	v := startRun(t)
 	v.typeKeys("\x03")
@@ -130,7 +130,7 @@ func (l *closableTTY) Read(p []byte) (int, error) {
 	}
 }
 
-// TestRun_TerminalFails fails if Run continues without a terminal, in which the user could quit.
+// TestRun_TerminalFails checks that Run does not continue without a terminal, in which the user could quit.
 func TestRun_TerminalFails(t *testing.T) {
 	term := vt.NewMockTerm(vt.MockOptSize{X: 80, Y: 24})
 	l := &closableTTY{term, make(chan struct{})}
@@ -146,7 +146,7 @@ func TestRun_TerminalFails(t *testing.T) {
 	}
 }
 
-// TestRun_NoColor fails if NO_COLOR does not turn colours off, or turns other attributes off.
+// TestRun_NoColor checks that NO_COLOR turns colours off, and no other attributes.
 func TestRun_NoColor(t *testing.T) {
 	for _, off := range []string{"", "1"} {
 		t.Setenv("NO_COLOR", off)

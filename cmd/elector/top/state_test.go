@@ -38,7 +38,7 @@ var (
 	four = newCandidate("web-4", 4, 59*time.Second)
 )
 
-// TestUpdate_OldStateUnchanged fails if Update changes the State that it is called on.
+// TestUpdate_OldStateUnchanged checks that Update does not change the State of its receiver.
 func TestUpdate_OldStateUnchanged(t *testing.T) {
 	before := New("", start, "/a")
 	view := before.View()
@@ -46,8 +46,7 @@ func TestUpdate_OldStateUnchanged(t *testing.T) {
 	require.Equal(t, view, before.View())
 }
 
-// TestTakeRequest fails if a request is sent without a confirmation, or to a candidate that was not
-// selected.
+// TestTakeRequest checks that a request is sent only after a confirmation, and only to the selected candidate.
 func TestTakeRequest(t *testing.T) {
 	s := New("", start, "/a").Update(KeyResign)
 	require.Nil(t, s.unconfirmed, "there is no candidate")
@@ -65,7 +64,7 @@ func TestTakeRequest(t *testing.T) {
 	require.Nil(t, request)
 }
 
-// TestUpdate_Selection fails if the selection does not follow an election whose row changes, or remains on an
+// TestUpdate_Selection checks that the selection follows an election whose row changes, and leaves an
 // election that the filter hides.
 func TestUpdate_Selection(t *testing.T) {
 	s := New("", start, "/b", "/a", "/c").Update(KeyDown)
@@ -77,7 +76,7 @@ func TestUpdate_Selection(t *testing.T) {
 	require.Equal(t, "/c", s.selected)
 }
 
-// TestQuit fails if a key does not quit, or if an empty screen cannot be used.
+// TestQuit checks that each of the keys quits, and that an empty screen can be used.
 func TestQuit(t *testing.T) {
 	s := New("", start, "/a")
 	require.False(t, s.Update(KeyNone).Quit())

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the screens to testdata")
 
-// TestView fails if a screen differs from the one in testdata. Each row there begins with the initials of the
-// styles of its spans, followed by * if the span is selected.
+// TestView checks that each screen is equal to the screen in testdata. Each row there begins with the
+// initials of the styles of its spans, followed by * if the span is selected.
 func TestView(t *testing.T) {
 	listed := []Message{
 		Listed{after(1), "/jobs/report", []Candidate{one, two, four}},
@@ -115,7 +115,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestAge fails if a duration is formatted in another way.
+// TestAge checks that durations have the documented format.
 func TestAge(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 59 * time.Second: "59s", time.Minute: "1m00s", time.Hour - 1: "59m59s",

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWatchdog_LeaseExpiresDuringSuspension fails if a watchdog measures a lease only by timers and by
-// the monotonic clock, which stand still while the machine is suspended. The watchdog runs in this
+// TestWatchdog_LeaseExpiresDuringSuspension checks that a watchdog measures a lease not only by timers and by
+// the monotonic clock, which do not advance while the machine is suspended. The watchdog runs in this
 // process, because it needs another clock.
 func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -57,7 +57,7 @@ func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 	}
 }
 
-// TestWatchdog_NoExtensionAfterSuspension fails if a lease is extended that has expired by the wall clock.
+// TestWatchdog_NoExtensionAfterSuspension checks that a lease that has expired by the wall clock is not extended.
 func TestWatchdog_NoExtensionAfterSuspension(t *testing.T) {
 	now := time.Now()
 	w := watchdog{now: func() time.Time { return now }, leaseTimer: time.NewTimer(time.Hour)}

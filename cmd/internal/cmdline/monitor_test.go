@@ -13,8 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestMonitor fails if a warning is missing, is logged more than once a day, or is logged for a valid
-// certificate.
+// TestMonitor checks that each warning is logged once a day, and none for a valid certificate.
 func TestMonitor(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, test := range []struct {

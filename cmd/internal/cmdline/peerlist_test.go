@@ -8,7 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestParsePeer fails if a valid peer is not parsed, or an invalid one is accepted.
+// TestParsePeer checks that a valid peer is parsed, and an invalid peer rejected.
 func TestParsePeer(t *testing.T) {
 	for text, want := range map[string]api.Peer{
 		"tcp://127.0.0.1:8047/foo": {ID: "foo", Addr: "127.0.0.1:8047"},

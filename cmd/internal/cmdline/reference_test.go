@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckReference fails if an outdated command reference is accepted.
+// TestCheckReference checks that an outdated command reference is rejected.
 func TestCheckReference(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tool.md")
 	require.Error(t, CheckReference(file, "a\nb\n", false), "the file does not exist")

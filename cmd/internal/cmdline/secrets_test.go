@@ -14,8 +14,8 @@ import (
 
 func texts(secrets [][]byte) string { return string(bytes.Join(secrets, []byte(" "))) }
 
-// TestReadSecrets fails if a file of one or two secrets is read incorrectly, or a file with none, a
-// short one or more is accepted.
+// TestReadSecrets checks that a file of one or two secrets is read correctly, and that a file with no secret,
+// a short secret or more than two secrets is rejected.
 func TestReadSecrets(t *testing.T) {
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
 	for text, want := range map[string]string{
@@ -56,8 +56,8 @@ func replaceSecret(t *testing.T, file, text string) {
 	require.NoError(t, os.Rename(file+".new", file))
 }
 
-// TestSecrets_ReplacedFileIsRead fails if a replaced file is not read, or a file that cannot be read
-// has an effect.
+// TestSecrets_ReplacedFileIsRead checks that a replaced file is read, and that a file that cannot be read has
+// no effect.
 func TestSecrets_ReplacedFileIsRead(t *testing.T) {
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
 	file := filepath.Join(t.TempDir(), "secret")
@@ -83,8 +83,8 @@ func TestSecrets_ReplacedFileIsRead(t *testing.T) {
 	require.NotContains(t, log.String(), second)
 }
 
-// TestRoles_NeedDifferentSecrets fails if a secret is used for both roles, at the start or after a file
-// was replaced, or if correct secrets are not used after that.
+// TestRoles_NeedDifferentSecrets checks that a secret is not used for both roles, at the start or after a
+// file was replaced, and that correct secrets are used after that.
 func TestRoles_NeedDifferentSecrets(t *testing.T) {
 	first, second, third := strings.Repeat("a", 16), strings.Repeat("b", 16), strings.Repeat("c", 16)
 	dir := t.TempDir()
@@ -122,8 +122,8 @@ func TestRoles_NeedDifferentSecrets(t *testing.T) {
 	require.Empty(t, b)
 }
 
-// TestMonitor_Secrets fails if there is no message, or more than one a day, about a file of secrets that cannot
-// be read or is not private.
+// TestMonitor_Secrets checks that there is one message a day about a file of secrets that cannot be read or
+// is not private.
 func TestMonitor_Secrets(t *testing.T) {
 	first := strings.Repeat("a", 16)
 	dir := t.TempDir()

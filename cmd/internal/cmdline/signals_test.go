@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSignals fails if signals within a second count twice, if a later signal does not end the process,
-// or if a forwarded signal stops the command.
+// TestSignals checks that signals within a second count once, that a later signal ends the process, and that
+// a forwarded signal does not stop the command.
 func TestSignals(t *testing.T) {
 	for name, c := range map[string]struct {
 		forward bool

@@ -25,16 +25,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// TestFaults fails if a fault at any request causes an operation that hangs or has a wrong result, two
-// holders, or a znode or goroutine that remains.
+// TestFaults checks that a fault at any request does not cause an operation that hangs or has a wrong result,
+// two holders, or a znode or goroutine that remains.
 func TestFaults(t *testing.T) { testScripts(t, 60, scripts, faults) }
 
-// TestCodes fails if an operation that a server rejects, with any code and at any request, neither
-// continues when the condition has passed nor ends with an error that names the code, the server, the
-// path and the remedy.
+// TestCodes checks that an operation that a server rejects, with any code and at any request, either
+// continues when the condition has passed or ends with an error that names the code, the server, the path and
+// the remedy.
 func TestCodes(t *testing.T) { testScripts(t, 60, scripts, codes()) }
 
-// TestRejectedRemovals_Continue fails if a znode remains whose removal a server has rejected for a while.
+// TestRejectedRemovals_Continue checks that a znode whose removal a server has rejected for a while is removed.
 func TestRejectedRemovals_Continue(t *testing.T) {
 	var some []Script
 	for _, s := range scripts {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFeed_Reopened fails if a feed is not replaced that delivers no first event, or a feed is opened
-// without the pauses after failures, or after Resign.
+// TestFeed_Reopened checks that a feed that delivers no first event is replaced, and that feeds are opened
+// with pauses after failures, and not after Resign.
 func TestFeed_Reopened(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	c.now = c.cfg.ElectionMax - 1
@@ -32,7 +32,7 @@ func TestFeed_Reopened(t *testing.T) {
 	require.False(t, hasAction(c.tick(), Subscribe))
 }
 
-// TestFeed_StaleFeedIsReplaced fails if a feed that does not deliver the leader's writes is not replaced.
+// TestFeed_StaleFeedIsReplaced checks that a feed that does not deliver the leader's writes is replaced.
 func TestFeed_StaleFeedIsReplaced(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.acknowledge(c.heartbeat())
@@ -43,8 +43,8 @@ func TestFeed_StaleFeedIsReplaced(t *testing.T) {
 	require.True(t, c.state.Leading)
 }
 
-// TestFeed_ExpectedWrite fails if the time limit for an expected write is extended by later writes, or
-// if the limit is not removed when the feed delivers that write, a later one or another epoch.
+// TestFeed_ExpectedWrite checks that later writes do not extend the time limit for an expected write, and
+// that the limit is removed when the feed delivers that write, a later write or another epoch.
 func TestFeed_ExpectedWrite(t *testing.T) {
 	c := newLeader(t, defaultConfig) // The feed has not delivered the claim of c.
 	require.EqualValues(t, 2, c.state.ExpectedSeq)
@@ -69,9 +69,9 @@ func TestFeed_ExpectedWrite(t *testing.T) {
 	require.Zero(t, c.state.ExpectedSeq, "another epoch was delivered")
 }
 
-// TestFeed_FailureStopsClaimsAndLeadership fails if a candidate claims a record without a working feed, if
-// a leader stops although a feed works again within the lease, or if a leader without a feed does not
-// release the record after a lease, unless it is configured to keep leading.
+// TestFeed_FailureStopsClaimsAndLeadership checks that a candidate does not claim a record without a working
+// feed, that a leader continues when a feed works again within the lease, and that a leader without a feed
+// releases the record after a lease, unless it is configured to keep leading.
 func TestFeed_FailureStopsClaimsAndLeadership(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.step(Input{Kind: FeedDown})

@@ -521,7 +521,7 @@ func TestModel_Large(t *testing.T) {
 	}
 }
 
-// TestModel_FindsViolations fails if the checker does not find that a rule is unsafe.
+// TestModel_FindsViolations checks that the checker finds an unsafe rule.
 func TestModel_FindsViolations(t *testing.T) {
 	shortWait := inUnits(3, 4)
 	shortWait.Kappa = 1 // The rates of clocks are not taken into account.

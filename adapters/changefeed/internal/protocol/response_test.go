@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClaim_LateResponseIsNoLeadership fails if a claim whose response arrives after the lease, by
-// either clock, makes the candidate the leader.
+// TestClaim_LateResponseIsNoLeadership checks that a claim whose response arrives after the lease, by either
+// clock, does not make the candidate the leader.
 func TestClaim_LateResponseIsNoLeadership(t *testing.T) {
 	for _, lateByOtherClock := range []bool{false, true} {
 		c, claim := newClaimant(t, defaultConfig)
@@ -25,8 +25,8 @@ func TestClaim_LateResponseIsNoLeadership(t *testing.T) {
 	}
 }
 
-// TestClaim_Acknowledged fails if an acknowledged claim makes the candidate the leader although no
-// time is left before the safety margin, or the candidate has resigned, or it has no feed and needs
+// TestClaim_Acknowledged checks that an acknowledged claim does not make the candidate the leader when no
+// time is left before the safety margin, when the candidate has resigned, or when it has no feed and needs
 // one.
 func TestClaim_Acknowledged(t *testing.T) {
 	guarded, keeps := defaultConfig, defaultConfig
@@ -53,8 +53,8 @@ func TestClaim_Acknowledged(t *testing.T) {
 	}
 }
 
-// TestClaim_AlreadyReplaced fails if a claim makes the candidate the leader although the candidate
-// has observed a newer record, or the response shows that the election has ended.
+// TestClaim_AlreadyReplaced checks that a claim does not make the candidate the leader when the candidate has
+// observed a newer record, or the response shows that the election has ended.
 func TestClaim_AlreadyReplaced(t *testing.T) {
 	c, claim := newClaimant(t, defaultConfig)
 	newer := heldRecord(7)
@@ -71,8 +71,8 @@ func TestClaim_AlreadyReplaced(t *testing.T) {
 	require.True(t, hasAction(actions, Finish))
 }
 
-// TestCreate_Pauses fails if a candidate sends Create without increasing pauses while the table or
-// bucket for the record does not exist.
+// TestCreate_Pauses checks that a candidate sends Create with increasing pauses while the table or bucket for
+// the record does not exist.
 func TestCreate_Pauses(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Create, request(c.deliverMissing()).Op)
@@ -86,8 +86,8 @@ func TestCreate_Pauses(t *testing.T) {
 	}
 }
 
-// TestConflict_StaleFeedIsReplaced fails if a feed is not replaced that does not deliver the write that has
-// caused a conflict.
+// TestConflict_StaleFeedIsReplaced checks that a feed that does not deliver the write that has caused a
+// conflict is replaced.
 func TestConflict_StaleFeedIsReplaced(t *testing.T) {
 	for _, delivered := range []bool{false, true} {
 		c, _ := newClaimant(t, defaultConfig)
@@ -103,8 +103,8 @@ func TestConflict_StaleFeedIsReplaced(t *testing.T) {
 	}
 }
 
-// TestRestoredState fails if a candidate never accepts that the store has returned to an older state,
-// or it then claims the record before the leases of lost states have expired.
+// TestRestoredState checks that a candidate accepts after some time that the store has returned to an older
+// state, and claims the record only after the leases of lost states have expired.
 func TestRestoredState(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.deliver(c.state.Current)
@@ -130,9 +130,9 @@ func TestRestoredState(t *testing.T) {
 	require.GreaterOrEqual(t, c.now, restored+2*time.Second)
 }
 
-// TestRestoredState_LongLease fails if a candidate does not wait for the lease of the lost leader,
-// which may be longer than its own and than a TTL that was edited by hand, or its next term is not
-// greater than the lost terms.
+// TestRestoredState_LongLease checks that a candidate waits for the lease of the lost leader, which may be
+// longer than its own and than a TTL that was edited by hand, and that its next term is greater than the lost
+// terms.
 func TestRestoredState_LongLease(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	lost := heldRecord(5)
@@ -160,8 +160,8 @@ func TestRestoredState_LongLease(t *testing.T) {
 	require.EqualValues(t, 10, claim.Record.Term)
 }
 
-// TestRestoredState_Unchanged fails if a store that fails for some time, and then returns the known
-// record, is mistaken for a store that has lost writes.
+// TestRestoredState_Unchanged checks that a store that fails for some time, and then returns the known
+// record, is not mistaken for a store that has lost writes.
 func TestRestoredState_Unchanged(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	for range failuresBeforeRestore {
@@ -173,8 +173,8 @@ func TestRestoredState_Unchanged(t *testing.T) {
 	require.Zero(t, c.state.HoldUntil)
 }
 
-// TestClaim_UnacknowledgedLetsOthersLead fails if a candidate whose claims or heartbeats are applied but
-// not acknowledged does not let others lead, or it does not claim the record again if the others do not.
+// TestClaim_UnacknowledgedLetsOthersLead checks that a candidate whose claims or heartbeats are applied but
+// not acknowledged lets others lead, and claims the record again when the others do not.
 func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 	for name, lose := range map[string]func(c *candidate, claim Action) []Action{
 		"NoAcknowledgement": func(c *candidate, claim Action) []Action {
@@ -213,8 +213,8 @@ func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_Unacknowledged fails if heartbeats that are applied but not acknowledged are repeated
-// without a pause.
+// TestHeartbeat_Unacknowledged checks that heartbeats that are applied but not acknowledged are repeated with
+// a pause.
 func TestHeartbeat_Unacknowledged(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	heartbeat := c.heartbeat()
@@ -230,8 +230,8 @@ func TestHeartbeat_Unacknowledged(t *testing.T) {
 	}
 }
 
-// TestRead_NoRecordPausesRequests fails if a candidate whose reads find no record, but which cannot create it
-// because it exists, sends requests without a pause.
+// TestRead_NoRecordPausesRequests checks that a candidate pauses between requests when its reads find no
+// record, but its creation fails because the record exists.
 func TestRead_NoRecordPausesRequests(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Create, request(c.deliverMissing()).Op)

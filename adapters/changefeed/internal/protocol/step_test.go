@@ -119,8 +119,8 @@ func request(actions []Action) Action {
 	return Action{}
 }
 
-// TestLeader_Deadline fails if a lease is measured from the response, or a response after the deadline
-// extends the leadership.
+// TestLeader_Deadline checks that a lease is measured from the request, and that a response after the
+// deadline does not extend the leadership.
 func TestLeader_Deadline(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	begin := c.now
@@ -140,14 +140,13 @@ func TestLeader_Deadline(t *testing.T) {
 	require.Equal(t, Claim, request(actions).Op, "the record names the candidate, which needs a new term")
 }
 
-// TestLeader_LeaseExpiredByOtherClock fails if a leader does not stop when the wall clock is ahead of
-// its deadline.
+// TestLeader_LeaseExpiredByOtherClock checks that a leader stops when the wall clock is ahead of its deadline.
 func TestLeader_LeaseExpiredByOtherClock(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	require.True(t, hasAction(c.step(Input{Kind: LeaseExpired}), Demote))
 }
 
-// TestLeader_SafetyMargin fails if a leader does not stop by the safety margin before its deadline.
+// TestLeader_SafetyMargin checks that a leader stops by the safety margin before its deadline.
 func TestLeader_SafetyMargin(t *testing.T) {
 	cfg := defaultConfig
 	cfg.Guard = 100 * time.Millisecond
@@ -158,8 +157,8 @@ func TestLeader_SafetyMargin(t *testing.T) {
 	require.True(t, hasAction(c.tick(), Demote))
 }
 
-// TestLeader_ReplacesEditedTTL fails if a leader keeps a TTL that another program has written into the
-// record, by which others would wait.
+// TestLeader_ReplacesEditedTTL checks that a leader does not keep a TTL that another program has written into
+// the record, because others would wait for it.
 func TestLeader_ReplacesEditedTTL(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current

@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestLearner_StoppedIsRemoved fails if a learner that was stopped remains in the configuration, with its
-// address, or if it is not admitted when it returns.
+// TestLearner_StoppedIsRemoved checks that a learner that was stopped is removed from the configuration, with
+// its address, and is admitted when it returns.
 func TestLearner_StoppedIsRemoved(t *testing.T) {
 	h := newHarness(t, 3)
 	p := h.addLearner(3)
@@ -31,7 +31,7 @@ func TestLearner_StoppedIsRemoved(t *testing.T) {
 	h.waitFor("it is admitted again", func() bool { return learners() == 1 })
 }
 
-// TestAnnouncement_PassesInstancesOn fails if the instances that another peer knows are not passed on.
+// TestAnnouncement_PassesInstancesOn checks that a peer passes on the instances that another peer knows.
 func TestAnnouncement_PassesInstancesOn(t *testing.T) {
 	h, l := startCluster(t)
 	other := h.others(l)[0]
@@ -40,8 +40,7 @@ func TestAnnouncement_PassesInstancesOn(t *testing.T) {
 	require.Equal(t, []map[string]string{{"z": "i"}}, l.core.output.Instances)
 }
 
-// TestAnnouncement_RoundTrip fails if announcements and their replies are not decoded as they were
-// encoded.
+// TestAnnouncement_RoundTrip checks that announcements and their replies are decoded as they were encoded.
 func TestAnnouncement_RoundTrip(t *testing.T) {
 	instances := map[string]string{"a": "1", "b": ""}
 	for _, want := range []announcement{{nonce: 7, addr: "h:1", election: time.Second, instances: instances}, {}} {
@@ -58,8 +57,8 @@ func TestAnnouncement_RoundTrip(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrProtocol)
 }
 
-// TestWelcome_OnlyLeaderCanStopPeer fails if a peer stops because a peer that it does not follow reports an
-// acknowledgement that is not in its log, or continues if the leader reports it.
+// TestWelcome_OnlyLeaderCanStopPeer checks that a peer does not stop when a peer that it does not follow
+// reports an acknowledgement that is not in its log, and stops when the leader reports it.
 func TestWelcome_OnlyLeaderCanStopPeer(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)

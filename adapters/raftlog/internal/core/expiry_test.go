@@ -17,9 +17,9 @@ func (p *peer) requestFrame(number uint64, op entry.Op) []byte {
 	return p.core.encodeFrame(frameRequest, encodeRequest(number, Request{Kind: api.KindControl, ID: id, Op: op}))
 }
 
-// TestEnd_DelayedRequestSparesRestartedElection fails if a delayed request to end an election ends it
-// after it was restarted, or has an error although the election was ended in between; or if a delayed
-// request to restart it undoes a later end.
+// TestEnd_DelayedRequestSparesRestartedElection checks that a delayed request to end an election does not end
+// it after it was restarted, and has no error when the election was ended in between, and that a delayed
+// request to restart it does not undo a later end.
 func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.others(l)[0]
@@ -67,9 +67,9 @@ func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	require.False(t, isEnded())
 }
 
-// TestForget_EndedElectionsAfterWindow fails if peers store ended elections for longer than a window,
-// so that their number would grow with the number of elections that were ever ended, or if entries are
-// written when there is nothing to forget.
+// TestForget_EndedElectionsAfterWindow checks that peers do not store ended elections for longer than a
+// window, so that their number does not grow with the number of elections that were ever ended, and that no
+// entries are written when there is nothing to forget.
 func TestForget_EndedElectionsAfterWindow(t *testing.T) {
 	const windows, each = 4, 1500
 	h := newHarness(t, 3)
@@ -109,9 +109,9 @@ func TestForget_EndedElectionsAfterWindow(t *testing.T) {
 	}
 }
 
-// TestForget_WaitsForLeases fails if an election that was just ended is forgotten while a peer may
-// have a lease, because wall clocks jump by more than the window; or if, after the election was
-// restarted, its token is not greater or a delayed request ends it.
+// TestForget_WaitsForLeases checks that an election that was just ended is not forgotten while a peer may
+// have a lease, even when wall clocks jump by more than the window, and that after a restart of the election
+// its token is greater and a delayed request does not end it.
 func TestForget_WaitsForLeases(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.others(l)[0]

@@ -27,9 +27,8 @@ func (h *harness) countAppends(l *peer) (with, without *int) {
 	return with, without
 }
 
-// TestNotices_OneMessagePerPeerAndUpdate fails if a client that makes one update after another causes
-// more than one message to each peer for each update, or if the other peers do not apply the last
-// update soon after it.
+// TestNotices_OneMessagePerPeerAndUpdate checks that a client that makes one update after another causes only
+// one message to each peer for each update, and that the other peers apply the last update soon after it.
 func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
@@ -47,7 +46,7 @@ func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
 	}
 }
 
-// TestNotices_NotDelayedIfCallerWaits fails if a message is delayed that tells a peer that an entry is
+// TestNotices_NotDelayedIfCallerWaits checks that a message is not delayed that tells a peer that an entry is
 // committed for which its callers or candidates wait.
 func TestNotices_NotDelayedIfCallerWaits(t *testing.T) {
 	h, l := startCluster(t)

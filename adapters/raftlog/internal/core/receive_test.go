@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestReceiveRequest_RejectsOperationsOfLeader fails if a peer can request an operation that only a leader
-// may propose, for example a window outside of which are all request IDs.
+// TestReceiveRequest_RejectsOperationsOfLeader checks that a peer cannot request an operation that only a
+// leader may propose, for example a window outside of which are all request IDs.
 func TestReceiveRequest_RejectsOperationsOfLeader(t *testing.T) {
 	h, l := startCluster(t)
 	from := h.others(l)[0]
@@ -82,9 +82,9 @@ func sampleFrames() []sampleFrame {
 	}
 }
 
-// FuzzReceive fails if a frame, which may be malformed, makes a leader or a follower panic. The engine
-// may report a fault for a message that contradicts its log. Peers are used for 100 inputs, because it
-// takes long to create them.
+// FuzzReceive checks that no frame, which may be malformed, makes a leader or a follower panic. The engine
+// may report a fault for a message that contradicts its log. Peers are used for 100 inputs, because it takes
+// long to create them.
 func FuzzReceive(f *testing.F) {
 	for _, frame := range sampleFrames() {
 		f.Add(frame.kind, frame.body)

@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestRemoved_WhilePartitioned fails if a peer that was removed while it was partitioned does not learn
-// that it was removed, or if it accepts reads afterwards, to which no leader would reply.
+// TestRemoved_WhilePartitioned checks that a peer that was removed while it was partitioned learns that it
+// was removed, and does not accept reads afterwards, to which no leader would reply.
 func TestRemoved_WhilePartitioned(t *testing.T) {
 	h := newHarness(t, 3)
 	learner := h.addLearner(3)

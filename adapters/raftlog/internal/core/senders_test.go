@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestSenders_NonMemberHasNoEffect fails if a process that is not a member makes a peer commit an
-// entry, or stop participating, or learn a peer.
+// TestSenders_NonMemberHasNoEffect checks that a process that is not a member cannot make a peer commit an
+// entry, stop participating, or learn a peer.
 func TestSenders_NonMemberHasNoEffect(t *testing.T) {
 	h := newHarness(t, 3)
 	v := h.others(h.waitForLeader())[0]
@@ -39,8 +39,8 @@ func TestSenders_NonMemberHasNoEffect(t *testing.T) {
 	require.Equal(t, Follower, v.core.Status().Role)
 }
 
-// TestSenders_UnknownLeaderIsAccepted fails if a peer that was disconnected while the members changed does not
-// accept the entries of a new leader, which its log does not contain.
+// TestSenders_UnknownLeaderIsAccepted checks that a peer that was disconnected while the members changed
+// accepts the entries of a new leader, which its log does not contain.
 func TestSenders_UnknownLeaderIsAccepted(t *testing.T) {
 	for name, inLog := range map[string]bool{"a member states it": false, "an entry of the log, which is not applied, states it": true} {
 		t.Run(name, func(t *testing.T) {

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSuccession_VotersBecomeCandidatesInTurn fails if the voters do not become candidates one after
-// another when the leader is silent, so that another leads later than two turns after the election
-// timeout. A peer whose turn is first and that is down as well costs one more turn. If the engine's
-// random timeout of another voter ends in the first turn, the votes can be split, which one in a
-// hundred successions shows. So the median counts.
+// TestSuccession_VotersBecomeCandidatesInTurn checks that the voters become candidates one after another when
+// the leader is silent, so that another leads no later than two turns after the election timeout. A peer
+// whose turn is first and that is down as well costs one more turn. If the engine's random timeout of another
+// voter ends in the first turn, the votes can be split, which one in a hundred successions shows. So the
+// median counts.
 func TestSuccession_VotersBecomeCandidatesInTurn(t *testing.T) {
 	const turn, rounds = turnTicks * tick, 9
 	for _, voters := range []int{3, 5, 7} {

@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// TestVoteHold_FormerLeaderStopsBeforeItVotes fails if a leader that receives a newer term votes before
-// it has handled the change of its role: its candidates need time to stop.
+// TestVoteHold_FormerLeaderStopsBeforeItVotes checks that a leader that receives a newer term does not vote
+// before it has handled the change of its role: its candidates need time to stop.
 func TestVoteHold_FormerLeaderStopsBeforeItVotes(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(2 * election)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckPrivate fails if a file that another user could have written is accepted.
+// TestCheckPrivate checks that a file that another user could have written is rejected.
 func TestCheckPrivate(t *testing.T) {
 	for _, c := range []struct {
 		mode        fs.FileMode

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestAppend_ProtectsCommittedEntries fails if a committed, guarded or compacted entry can be replaced
+// TestAppend_ProtectsCommittedEntries checks that a committed, guarded or compacted entry cannot be replaced
 // by a different entry.
 func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 	d := testenv.NewDisk(1)

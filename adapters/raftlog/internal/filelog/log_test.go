@@ -34,7 +34,7 @@ func TestLog_NewIsEmpty(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// TestLog_EntriesAreRestoredExactly fails if nil fields and zero values are confused, with or without
+// TestLog_EntriesAreRestoredExactly checks that nil fields and zero values are not confused, with or without
 // the cache.
 func TestLog_EntriesAreRestoredExactly(t *testing.T) {
 	for _, cache := range []int64{0, -1} {

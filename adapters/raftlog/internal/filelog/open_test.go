@@ -106,8 +106,8 @@ func (e execution) requireState(t *testing.T, got model, models []model) int {
 	return 0
 }
 
-// TestOpen_AfterCrashAtEveryOperation fails if, after a crash at any operation of the disk, something
-// that was acknowledged is lost, or the log cannot be opened and written.
+// TestOpen_AfterCrashAtEveryOperation checks that, after a crash at any operation of the disk, everything
+// that was acknowledged is in the log, which can be opened and written.
 func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
 	}
 }
 
-// TestOpen_ReturnsEveryReadError fails if an error of the disk is reported as damage.
+// TestOpen_ReturnsEveryReadError checks that an error of the disk is not reported as damage.
 func TestOpen_ReturnsEveryReadError(t *testing.T) {
 	ops, models := randomOperations(4, 60)
 	d := testenv.NewDisk(1)
@@ -253,7 +253,7 @@ func TestOpen_DetectsLostSegment(t *testing.T) {
 	}
 }
 
-// TestOpen_RemovesTornTail fails if Open leaves parts of a torn tail, which could follow later records.
+// TestOpen_RemovesTornTail checks that Open does not leave parts of a torn tail, which could follow later records.
 func TestOpen_RemovesTornTail(t *testing.T) {
 	for _, number := range []uint64{4, 5, 6} {
 		for part := range 3 {
@@ -275,8 +275,7 @@ func TestOpen_RemovesTornTail(t *testing.T) {
 	}
 }
 
-// TestOpen_DetectsDamagedDurableRecord fails if a durable record that is damaged is taken for a torn
-// tail.
+// TestOpen_DetectsDamagedDurableRecord checks that a durable record that is damaged is not taken for a torn tail.
 func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 	for _, number := range []uint64{2, 3} {
 		for _, damage := range []func(b []byte){
@@ -298,7 +297,7 @@ func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 	}
 }
 
-// TestOpen_DetectsTruncatedFile fails if a log is opened whose newest file was cut off within a record.
+// TestOpen_DetectsTruncatedFile checks that a log whose newest file was cut off within a record is not opened.
 func TestOpen_DetectsTruncatedFile(t *testing.T) {
 	files, models := unsyncedTail(t)
 	name := files.sortedNames()[0]
@@ -327,8 +326,7 @@ func TestOpen_DetectsTruncatedFile(t *testing.T) {
 	}
 }
 
-// TestOpen_DataThatLooksLikeRecords fails if an entry whose data is a part of a log is taken for a
-// record.
+// TestOpen_DataThatLooksLikeRecords checks that an entry whose data is a part of a log is not taken for a record.
 func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 	files, _ := unsyncedTail(t)
 	var old []byte

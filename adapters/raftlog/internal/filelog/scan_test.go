@@ -51,8 +51,8 @@ func TestScan_VisitsAllElements(t *testing.T) {
 	require.ErrorIs(t, Scan(testenv.NewDisk(1), ".", nil), fs.ErrNotExist)
 }
 
-// TestScan_WhileTheLogGrows fails if records that another process appends after Scan has read the last
-// segment are taken for the rest of a damaged segment.
+// TestScan_WhileTheLogGrows checks that records that another process appends after Scan has read the last
+// segment are not taken for the rest of a damaged segment.
 func TestScan_WhileTheLogGrows(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})

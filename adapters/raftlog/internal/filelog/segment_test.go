@@ -121,8 +121,8 @@ func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestFullDisk_AfterCrashAtEveryOperation fails if a crash at any operation on a full disk loses
-// something that was acknowledged.
+// TestFullDisk_AfterCrashAtEveryOperation checks that a crash at any operation on a full disk loses nothing
+// that was acknowledged.
 func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 	for at := 1; ; at++ {
 		d, l, m := fullDisk(t)

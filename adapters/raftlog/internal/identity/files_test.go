@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 )
 
-// TestPeers_Many fails if the peers of a registry that is larger than usual cannot be read again.
+// TestPeers_Many checks that the peers of a registry that is larger than usual can be read again.
 func TestPeers_Many(t *testing.T) {
 	fsys := disk.OS(t.TempDir())
 	peers := map[string]identity.Known{}
@@ -29,8 +29,8 @@ func TestPeers_Many(t *testing.T) {
 	require.Equal(t, peers, again)
 }
 
-// TestPeers_Damaged fails if a flipped bit or a shorter file yields other peers than those that were
-// written.
+// TestPeers_Damaged checks that a flipped bit or a shorter file does not yield other peers than those that
+// were written.
 func TestPeers_Damaged(t *testing.T) {
 	dir := t.TempDir()
 	fsys, name := disk.OS(dir), filepath.Join(dir, identity.PeersFile)

@@ -49,8 +49,8 @@ func TestConn_FramesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestConn_LimitFrames fails if memory for a large frame is not reserved, the connection cannot be used after a
-// frame that was skipped, or a frame that does not arrive in time does not end the connection.
+// TestConn_LimitFrames checks that memory for a large frame is reserved, that the connection can be used
+// after a frame that was skipped, and that a frame that does not arrive in time ends the connection.
 func TestConn_LimitFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
@@ -112,8 +112,8 @@ func TestConn_RejectsTooLargeFrame(t *testing.T) {
 	require.ErrorIs(t, err, ErrFrameTooLarge)
 }
 
-// TestConn_AllocatesMemoryAsDataArrives fails if the length of a frame alone makes ReadFrame allocate
-// memory for it.
+// TestConn_AllocatesMemoryAsDataArrives checks that the length of a frame alone does not make ReadFrame
+// allocate memory for it.
 func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
 	d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
 	_, err := d.raw.Write([]byte{4, 0, 0, 0, 'x'})
@@ -176,8 +176,8 @@ func TestConn_CloseUnblocksReadsAndWrites(t *testing.T) {
 	}
 }
 
-// TestConn_Timeouts fails if a read or a write without progress does not end after its timeout, or a read ends
-// although frames arrive within its timeout.
+// TestConn_Timeouts checks that a read or a write without progress ends after its timeout, and that a read
+// does not end while frames arrive within its timeout.
 func TestConn_Timeouts(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		t.Run(name, func(t *testing.T) {
@@ -211,8 +211,8 @@ func TestConn_Timeouts(t *testing.T) {
 	}
 }
 
-// TestConn_SlowFrameDoesNotTimeOut fails if a large frame that takes longer than the timeouts, but
-// makes progress, is not received.
+// TestConn_SlowFrameDoesNotTimeOut checks that a large frame that takes longer than the timeouts, but makes
+// progress, is received.
 func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))

@@ -34,8 +34,8 @@ func TestHandshake_IdentifiesBothSides(t *testing.T) {
 	}
 }
 
-// TestHandshake_ClientHasNoPeerAccess fails if a client cannot connect as a client, receives the claim of a
-// peer, or can open a connection for peers.
+// TestHandshake_ClientHasNoPeerAccess checks that a client can connect as a client, does not receive the
+// claim of a peer, and cannot open a connection for peers.
 func TestHandshake_ClientHasNoPeerAccess(t *testing.T) {
 	for name, identity := range modes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -184,8 +184,8 @@ func TestHandshake_DifferentModes(t *testing.T) {
 	}
 }
 
-// TestHandshake_Versions fails if two sides do not use the highest version that both support, or if
-// sides without a common version connect.
+// TestHandshake_Versions checks that two sides use the highest version that both support, and that sides
+// without a common version do not connect.
 func TestHandshake_Versions(t *testing.T) {
 	for name, identity := range modes(t) {
 		for _, test := range []struct {
@@ -216,8 +216,8 @@ func TestHandshake_Versions(t *testing.T) {
 	}
 }
 
-// TestHandshake_NamesVersionsOfEarlyPeer fails if the error for a process of an early version, whose messages
-// contain no range of versions, does not say that the versions differ.
+// TestHandshake_NamesVersionsOfEarlyPeer checks that the error for a process of an early version, whose
+// messages contain no range of versions, says that the versions differ.
 func TestHandshake_NamesVersionsOfEarlyPeer(t *testing.T) {
 	near, far := memoryPair(t)
 	done := startAccept(t, far, insecureIdentity("b"))

@@ -31,7 +31,7 @@ func startRelay(t *testing.T, a, b net.Conn) {
 	})
 }
 
-// TestProof_AllowsRelay fails if the handshake fails through a relay that does not decrypt. This shows
+// TestProof_AllowsRelay checks that the handshake succeeds through a relay that does not decrypt. This shows
 // that TestProof_DetectsManInTheMiddle does not fail because of the relay.
 func TestProof_AllowsRelay(t *testing.T) {
 	near, mitmNear := tcpPair(t)
@@ -147,8 +147,8 @@ func TestProof_DetectsReplay(t *testing.T) {
 	})
 }
 
-// TestProof_ConnectionIsEncrypted fails if the bytes of an encrypted connection contain names, frames
-// or the secret.
+// TestProof_ConnectionIsEncrypted checks that the bytes of an encrypted connection do not contain names,
+// frames or the secret.
 func TestProof_ConnectionIsEncrypted(t *testing.T) {
 	for name, identity := range modes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestProof_ConnectionIsEncrypted(t *testing.T) {
 	}
 }
 
-// TestProof_CoversClaim fails if a part of a claim can be changed without invalidating the proof.
+// TestProof_CoversClaim checks that a part of a claim cannot be changed without invalidating the proof.
 func TestProof_CoversClaim(t *testing.T) {
 	channel := []byte("channel")
 	g := &greeting{versions: supported, hello: Hello{"c1", "a", "a:7", true, PurposeRaft, testClaim("a")}, wantedID: "b"}
@@ -193,8 +193,7 @@ func TestProof_CoversClaim(t *testing.T) {
 	}
 }
 
-// TestProof_CoversGreeting fails if a field of the greeting can be changed without invalidating the
-// proof.
+// TestProof_CoversGreeting checks that a field of the greeting cannot be changed without invalidating the proof.
 func TestProof_CoversGreeting(t *testing.T) {
 	for name, change := range map[string]func(*greeting){
 		"nothing":      func(*greeting) {},

@@ -92,8 +92,8 @@ func requireInvariants(t *testing.T, table *IDs) {
 	check(count == table.Len(), "number of IDs")
 }
 
-// TestIDs_EqualsModel fails if a table differs from a map after random calls, some of which insert a
-// known ID, or if its bytes depend on the order of the calls.
+// TestIDs_EqualsModel checks that a table equals a map after random calls, some of which insert a known ID,
+// and that its bytes do not depend on the order of the calls.
 func TestIDs_EqualsModel(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -175,8 +175,8 @@ func middleID(v *IDsView) api.RequestID {
 	return b.id(b.len() / 2)
 }
 
-// TestIDs_ExpireManyBuckets fails if Expire removes an ID within the limit or keeps an older ID, or if
-// it changes an IDsView.
+// TestIDs_ExpireManyBuckets checks that Expire keeps IDs within the limit, removes older IDs, and does not
+// change an IDsView.
 func TestIDs_ExpireManyBuckets(t *testing.T) {
 	for i, s := range distributions {
 		if race && i%4 > 0 {
@@ -207,8 +207,8 @@ func TestIDs_ExpireManyBuckets(t *testing.T) {
 	}
 }
 
-// TestIDs_ExpireLimits fails if Expire removes an ID with the time of the limit, or keeps an ID that is
-// a millisecond older.
+// TestIDs_ExpireLimits checks that Expire keeps an ID with the time of the limit, and removes an ID that is a
+// millisecond older.
 func TestIDs_ExpireLimits(t *testing.T) {
 	first, last := api.RequestIDAt(time.UnixMilli(0)), api.RequestIDAt(time.UnixMilli(1<<48-1))
 	for _, c := range []struct {
@@ -248,8 +248,8 @@ func TestIDs_ExpireLimits(t *testing.T) {
 	}
 }
 
-// TestIDs_SumDifferentTables fails if tables with different contents have the same sum, or if the
-// order of insertion changes the sum.
+// TestIDs_SumDifferentTables checks that tables with different contents have different sums, and that the
+// order of insertion does not change the sum.
 func TestIDs_SumDifferentTables(t *testing.T) {
 	sum := func(entries ...idEntry) uint64 {
 		table := newIDs()
@@ -270,8 +270,8 @@ func TestIDs_SumDifferentTables(t *testing.T) {
 	require.Equal(t, sum(a, b), sum(b, a))
 }
 
-// TestIDsView_Immutable fails if changes of the table change an IDsView. With the race detector it also
-// fails if the table writes to memory that an IDsView shares.
+// TestIDsView_Immutable checks that changes of the table do not change an IDsView. With the race detector it
+// also checks that the table does not write to memory that an IDsView shares.
 func TestIDsView_Immutable(t *testing.T) {
 	for i, s := range distributions {
 		table := newTable(20_000, i)
@@ -310,7 +310,7 @@ func measureHeap() (alloc, inuse uint64) {
 	return m.HeapAlloc, m.HeapInuse
 }
 
-// TestIDs_Memory fails if a table uses more than 25 bytes per ID.
+// TestIDs_Memory checks that a table uses at most 25 bytes per ID.
 func TestIDs_Memory(t *testing.T) {
 	if race {
 		t.Skip("one goroutine, and slow with the race detector")

@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// TestMembers_ChangeInProgress fails if a second change is accepted while one is in progress, or if
-// the same change, written twice, does not have the outcome of the first entry.
+// TestMembers_ChangeInProgress checks that a second change is rejected while another is in progress, and that
+// the same change, written twice, has the outcome of the first entry.
 func TestMembers_ChangeInProgress(t *testing.T) {
 	a, b, c := entry.Peer{ID: "a", Raft: 1}, entry.Peer{ID: "b", Raft: 2}, entry.Peer{ID: "c", Raft: 3}
 	s := newState(a, b, c)
@@ -31,8 +31,8 @@ func TestMembers_ChangeInProgress(t *testing.T) {
 	require.Equal(t, []entry.Peer{a, b}, s.Members.Voters)
 }
 
-// TestMembers_EarlierChangeDoesNotRevertMove fails if a change of the voters that was requested before
-// a peer has moved restores the old address or removes the peer.
+// TestMembers_EarlierChangeDoesNotRevertMove checks that a change of the voters that was requested before a
+// peer has moved does not restore the old address or remove the peer.
 func TestMembers_EarlierChangeDoesNotRevertMove(t *testing.T) {
 	a, b, c := entry.Peer{ID: "a", Addr: "a:1", Raft: 1}, entry.Peer{ID: "b", Addr: "b:1", Raft: 2}, entry.Peer{ID: "c", Addr: "c:1", Raft: 3}
 	s := newState(a, b)

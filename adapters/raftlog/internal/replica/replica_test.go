@@ -58,8 +58,8 @@ func reread(t *testing.T, s *State) *State {
 	return again
 }
 
-// TestHistory fails if History does not depend on an entry, its term, its data or its outcome, or
-// if a snapshot does not contain it.
+// TestHistory checks that History depends on each entry with its term, its data and its outcome, and that a
+// snapshot contains it.
 func TestHistory(t *testing.T) {
 	update := func(id uint64, data string) []byte {
 		h := entry.Header{Kind: api.KindState, ID: api.RequestIDFrom(now, id, 0), Time: now, Sum: entry.Sum([]byte(data))}

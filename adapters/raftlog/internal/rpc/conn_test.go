@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOutbox_UrgentMessagesAreFirst fails if a cancellation is not written before updates, which can be
-// large.
+// TestOutbox_UrgentMessagesAreFirst checks that a cancellation is written before updates, which can be large.
 func TestOutbox_UrgentMessagesAreFirst(t *testing.T) {
 	o := newOutbox()
 	first, second, cancel := &outgoing{frame: []byte{1}}, &outgoing{frame: []byte{2}}, &outgoing{frame: []byte{3}}

@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckClient fails if a limit does not apply, or if it prevents a connection that has no requests
-// in progress from making a small one.
+// TestCheckClient checks that every limit applies, and that no limit prevents a connection that has no
+// requests in progress from making a small request.
 func TestCheckClient(t *testing.T) {
 	const mib = 1 << 20
 	full := load{conns: 1024, streams: 256, calls: 8 << 10, memory: 64 * mib}
@@ -46,7 +46,7 @@ func TestCheckClient(t *testing.T) {
 	}
 }
 
-// TestUsage fails if what a connection has occupied remains occupied after the connection was closed.
+// TestUsage checks that the space that a connection has occupied is free after the connection was closed.
 func TestUsage(t *testing.T) {
 	u := usage{addresses: map[string]load{}}
 	a, err := u.open("a", load{conns: 1})

@@ -222,7 +222,7 @@ func diskStalls(h *harness) {
 	p.startWrite()
 }
 
-// TestScenarios fails if a run of a scenario violates a condition.
+// TestScenarios checks that a run of a scenario violates no condition.
 func TestScenarios(t *testing.T) {
 	for name, scenario := range map[string]func(*harness){
 		"voter restarts": voterRestarts, "leader receives newer term": leaderReceivesNewerTerm, "follower receives newer term": followerReceivesNewerTerm,

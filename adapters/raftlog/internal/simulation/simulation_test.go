@@ -30,10 +30,10 @@ func tracer(t *testing.T) func(string, ...any) {
 	return func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 }
 
-// TestSeeds fails if a run with random faults violates a condition.
+// TestSeeds checks that a run with random faults violates no condition.
 func TestSeeds(t *testing.T) { runSeeds(t, randomPlan, *seeds) }
 
-// TestLeases fails if a run with the faults that are most likely to violate leases violates a condition.
+// TestLeases checks that a run with the faults that are most likely to violate leases violates no condition.
 func TestLeases(t *testing.T) { runSeeds(t, leasePlan, *seeds/2) }
 
 func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
@@ -60,7 +60,7 @@ func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
 	t.Logf("%d runs, %d steps: %v", n, steps, sum)
 }
 
-// TestReplay fails if two runs with one seed differ, so that a failure could not be repeated.
+// TestReplay checks that two runs with one seed do not differ, so that a failure can be repeated.
 func TestReplay(t *testing.T) {
 	for seed := uint64(1); seed <= uint64(defaults.replay); seed++ {
 		p := randomPlan(seed)

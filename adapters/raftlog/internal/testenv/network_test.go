@@ -157,7 +157,7 @@ func TestReset_DespiteCut(t *testing.T) {
 	})
 }
 
-// TestConn_Deadlines fails if a read or a write does not end at its deadline, even if the deadline is set while
+// TestConn_Deadlines checks that a read or a write ends at its deadline, even when the deadline is set while
 // it is in progress.
 func TestConn_Deadlines(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// TestDialer_ReconnectsAfterPartition fails if a peer does not detect a partition, which causes no
-// error, or does not restore the connection afterwards.
+// TestDialer_ReconnectsAfterPartition checks that a peer detects a partition, which causes no error, and
+// restores the connection afterwards.
 func TestDialer_ReconnectsAfterPartition(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", peersOf("a"))
@@ -36,8 +36,8 @@ func TestDialer_ReconnectsAfterPartition(t *testing.T) {
 	})
 }
 
-// TestDialer_PausesIncrease fails if the pauses between attempts to connect do not increase to a limit, or
-// are not ended by a success, a new address or a connection of the peer.
+// TestDialer_PausesIncrease checks that the pauses between attempts to connect increase to a limit, and are
+// ended by a success, a new address or a connection of the peer.
 func TestDialer_PausesIncrease(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var mu sync.Mutex
@@ -124,8 +124,8 @@ func TestDialer_AddressChanges(t *testing.T) {
 	})
 }
 
-// TestDialer_TwoAddresses fails if a peer is not found at the second of its addresses, or if a
-// connection ends although its address remains in the list.
+// TestDialer_TwoAddresses checks that a peer is found at the second of its addresses, and that a connection
+// does not end while its address remains in the list.
 func TestDialer_TwoAddresses(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		b := h.startPeer("b", nil)
@@ -146,8 +146,8 @@ func TestDialer_TwoAddresses(t *testing.T) {
 	})
 }
 
-// TestListen_AcceptsHandshakesBeforeRun fails if a process waits for a handshake with a peer that has
-// not started yet.
+// TestListen_AcceptsHandshakesBeforeRun checks that a process does not wait for a handshake with a peer that
+// has not started yet.
 func TestListen_AcceptsHandshakesBeforeRun(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		l, err := h.network.Listen("b:7")

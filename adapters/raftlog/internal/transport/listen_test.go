@@ -50,8 +50,8 @@ func TestListen_RejectedPeer(t *testing.T) {
 	})
 }
 
-// TestCheckPeers fails if the connection of a peer that is not accepted any more remains open, even after a
-// change between its handshake and the first frame, or another connection is closed.
+// TestCheckPeers checks that the connection of a peer that is not accepted any more is closed, even after a
+// change between its handshake and the first frame, and no other connection.
 func TestCheckPeers(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var calls, rejectFrom atomic.Int32 // calls is the number of calls of Accepts for peer a
@@ -126,8 +126,7 @@ func TestListen_ClientsAndSnapshots(t *testing.T) {
 	})
 }
 
-// TestListen_LimitsPendingHandshakes fails if many connections that send nothing prevent other
-// connections.
+// TestListen_LimitsPendingHandshakes checks that many connections that send nothing do not prevent other connections.
 func TestListen_LimitsPendingHandshakes(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		b := h.startPeer("b", nil)
@@ -184,8 +183,8 @@ func TestListen_RetriesAfterErrors(t *testing.T) {
 	})
 }
 
-// TestSecrets_RemovedSecretClosesConnections fails if a connection remains although its secret is not
-// valid any more, or if other connections are closed.
+// TestSecrets_RemovedSecretClosesConnections checks that a connection is closed when its secret is not valid
+// any more, and other connections are not.
 func TestSecrets_RemovedSecretClosesConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var current atomic.Pointer[api.Secrets]
@@ -225,7 +224,7 @@ func TestSecrets_RemovedSecretClosesConnections(t *testing.T) {
 	})
 }
 
-// TestConnections_ReportReason fails if the reason why there is no connection is not reported.
+// TestConnections_ReportReason checks that the reason why there is no connection is reported.
 func TestConnections_ReportReason(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a := h.startPeer("a", peersOf("b", "c"))

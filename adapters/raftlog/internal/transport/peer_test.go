@@ -45,8 +45,7 @@ func TestPeer_EnqueueDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// TestPeer_QueuesAreLimited fails if a queue is not limited in the number and in the size of its
-// frames.
+// TestPeer_QueuesAreLimited checks that a queue is limited in the number and in the size of its frames.
 func TestPeer_QueuesAreLimited(t *testing.T) {
 	for name, c := range map[string]struct{ size, least, most int }{
 		"number": {16, queueFrames, queueFrames + 4*batchBytes/16},

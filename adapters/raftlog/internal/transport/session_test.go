@@ -33,8 +33,8 @@ func TestSession_FramesAreInOrder(t *testing.T) {
 	})
 }
 
-// TestSession_UrgentFrameOvertakes fails if a heartbeat waits for 10 MB of queued entries. It waits
-// only for the data that was written to the connection before.
+// TestSession_UrgentFrameOvertakes checks that a heartbeat does not wait for 10 MB of queued entries. It
+// waits only for the data that was written to the connection before.
 func TestSession_UrgentFrameOvertakes(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
@@ -62,8 +62,8 @@ func TestSession_UrgentFrameOvertakes(t *testing.T) {
 	})
 }
 
-// TestSession_UnknownPeer fails if a peer that is not in SetPeers cannot connect, or receives no
-// replies on its connection.
+// TestSession_UnknownPeer checks that a peer that is not in SetPeers can connect, and receives replies on its
+// connection.
 func TestSession_UnknownPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
@@ -80,8 +80,8 @@ func TestSession_UnknownPeer(t *testing.T) {
 	})
 }
 
-// TestSession_LateEndOfReplacedKeepsNewPeer fails if a replaced session that ends after its peer was
-// removed and has connected again removes the peer once more, so that frames for it are dropped.
+// TestSession_LateEndOfReplacedKeepsNewPeer checks that a replaced session that ends after its peer was
+// removed and has connected again does not remove the peer once more, which would drop frames for it.
 func TestSession_LateEndOfReplacedKeepsNewPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
@@ -110,8 +110,8 @@ func TestSession_LateEndOfReplacedKeepsNewPeer(t *testing.T) {
 	})
 }
 
-// TestSession_PeerThatDoesNotRead fails if a peer that does not read blocks Send, or affects frames to
-// and from other peers. Frames for it are dropped.
+// TestSession_PeerThatDoesNotRead checks that a peer that does not read does not block Send, and does not
+// affect frames to and from other peers. Frames for it are dropped.
 func TestSession_PeerThatDoesNotRead(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b", "c")), h.startPeer("b", peersOf("a"))

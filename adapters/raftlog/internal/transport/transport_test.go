@@ -24,8 +24,8 @@ func TestTransport_IdleConnectionsRemain(t *testing.T) {
 	})
 }
 
-// TestTransport_CloseDoesNotBlock fails if Close waits for peers, or if a closed transport accepts
-// connections or frames.
+// TestTransport_CloseDoesNotBlock checks that Close does not wait for peers, and that a closed transport
+// accepts neither connections nor frames.
 func TestTransport_CloseDoesNotBlock(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b", "absent")), h.startPeer("b", peersOf("a"))
