@@ -293,7 +293,7 @@ func (d *deletion) deleteCandidates(names []string) error {
 
 // listing contains the children of an election node.
 type listing struct {
-	candidates []string // in the order of succession
+	candidates []string // the paths of the candidates, in the order of succession
 	foreign    []string // the children that are neither candidates nor the tombstone
 	ended      bool     // the tombstone exists
 }

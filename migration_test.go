@@ -83,7 +83,7 @@ type fleet struct {
 	scheme scheme
 
 	mu      sync.Mutex
-	leading map[string]func() bool // for each instance, whether it is still the leader
+	leading map[string]func() bool // functions that report whether an instance is still the leader, by its name
 	elected int                    // number of leaders so far
 }
 

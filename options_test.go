@@ -52,7 +52,7 @@ func TestWithRejoin_ManySessions(t *testing.T) {
 		require.NoError(h, c.Current().Err)
 		h.srv.Restart(zktest.LoseTree)
 		_, err = h.operator.Create(node, nil, 0, openACL)
-		for err != nil { // until the client of the operator has connected
+		for err != nil { // repeat until the client of the operator has connected
 			h.advance(100 * time.Millisecond)
 			_, err = h.operator.Create(node, nil, 0, openACL)
 		}

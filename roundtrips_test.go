@@ -148,8 +148,8 @@ func TestRoundTrips_Joining(t *testing.T) {
 		roundTrips float64
 	}{
 		{0, 2, 1}, // the create, and the watch of its znode
-		{1, 4, 3}, // in addition the watch of the predecessor
-		{2, 5, 3}, // in addition the watch of the candidate before the predecessor
+		{1, 4, 3}, // the same, and the watch of the predecessor
+		{2, 5, 3}, // the same, and the watch of the candidate before the predecessor
 		{9, 5, 3},
 	} {
 		withLatency(t, func(h *harness) {

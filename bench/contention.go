@@ -148,7 +148,7 @@ func (b *bench) measureContention(ctx context.Context, rows contentionRows, k lo
 		}
 		clientID := c.processID()
 		if b.delay > 0 {
-			clientID = 0 // not measured: the process of the contestants in Go also contains the proxy
+			clientID = 0 // the value is not measured: the process of the contestants in Go also contains the proxy
 		}
 		turns = append(turns, turn{c.name(), func(context.Context) ([]float64, error) {
 			client, server := newStopwatch(clientID), newStopwatch(b.server.pid)

@@ -88,7 +88,7 @@ func requirePicture(t *testing.T, text string) {
 	require.Greater(t, len(svg.Lines), 10)
 	number := regexp.MustCompile(`\d+(\.\d+)?|\+`) // matches times, tokens and differences
 	normalize := func(s string) string { return strings.Join(strings.Fields(number.ReplaceAllString(s, "")), " ") }
-	for _, line := range svg.Lines[1:] { // without the first line, which is the command
+	for _, line := range svg.Lines[1:] { // the first line is the command
 		assert.Contains(t, normalize(text), normalize(line), "draw this line of docs/demo-*.svg again")
 	}
 }

@@ -57,7 +57,7 @@ type defects struct {
 	NoLostReason          bool
 	EarlyLostEvent        bool // event.Lost is reported before the leadership has ended
 	NeverNext             bool // no candidate is next
-	AllNext               bool // each follower is next
+	AllNext               bool // each follower reports that it is next
 	LastNext              bool // the last candidate is next
 	LeaderNext            bool // a leader is next
 	ResignationForgotten  bool // the successor of a leader that has resigned learns that a lease has expired

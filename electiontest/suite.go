@@ -54,7 +54,7 @@ func (s *suite) resignAll() {
 		leaving.Go(m.resignIfNecessary)
 	}
 	leaving.Wait()
-	for _, c := range candidates { // for candidates that were never started, or have already resigned
+	for _, c := range candidates { // candidates that were never started, or have already resigned, are resigned as well
 		s.returnsWithin(resignLimit, func() { _ = c.Resign() })
 	}
 	close(s.done)

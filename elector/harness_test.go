@@ -277,7 +277,7 @@ func (b *scriptedBackend) newest() *scriptedCandidate {
 type scriptedCandidate struct {
 	sharedcandidacy.Candidacy
 	backend   *scriptedBackend
-	blocked   chan struct{} // if it is not nil, Resign waits until this channel is closed
+	blocked   chan struct{} // Resign waits until this channel is closed, unless it is nil
 	requests  chan struct{} // the channel that ResignRequested returns
 	resignErr error         // the error that Resign returns
 	result    chan error    // an error that ElectLeader returns without a final status

@@ -92,7 +92,7 @@ func (c *contestant) writeWhileLeader(e *leaderelection.Election, l *leaderelect
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	finished := make(chan struct{})
-	go func() { // on a separate goroutine, because a write may last as long as the connection is down
+	go func() { // a separate goroutine, because a write may last as long as the connection is down
 		defer close(finished)
 		for l.Err() == nil {
 			if err := write(); err != nil && !errors.Is(err, leaderelection.ErrNotLeader) && !errors.Is(err, leaderelection.ErrUnconfirmed) {

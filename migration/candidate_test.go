@@ -89,7 +89,7 @@ type pair struct {
 	*migration.Candidate
 	*testing.T
 	mu         sync.Mutex  // is held while olds grows
-	olds, news []*scripted // in the order of their creation
+	olds, news []*scripted // the candidates in the order of their creation
 	newErr     error       // the error with which candidates of the new election cannot be created
 	result     chan error  // receives the result of ElectLeader
 }

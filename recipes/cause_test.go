@@ -180,7 +180,7 @@ func TestCause_LikeAnswer(t *testing.T) {
 						}
 						err := call(ctx)
 						if ended := errors.Is(context.Cause(ctx), cause); !ended {
-							return // it has sent fewer requests
+							return // the call has sent fewer requests
 						}
 						require.ErrorIs(t, err, cause)
 						bubble.Advance(time.Minute)

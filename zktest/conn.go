@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxUnsent  = 4 << 20  // the server stops reading the requests of a client that has so many bytes unread
+	maxUnsent  = 4 << 20  // the limit of unread bytes: the server then stops reading the client's requests
 	maxPending = 64 << 20 // the server closes the connection of a client that has so many bytes unread
 
 	// handshakeLimit is the time after which a connection without a handshake is closed, as by a real

@@ -13,9 +13,9 @@ type nodeKind uint8
 
 const (
 	persistent nodeKind = iota
-	ephemeral           // deleted when its session ends
-	container           // deleted after its last child was deleted
-	ttlNode             // deleted when it is empty and older than its TTL
+	ephemeral           // an ephemeral znode is deleted when its session ends
+	container           // a container is deleted after its last child was deleted
+	ttlNode             // a TTL node is deleted when it is empty and older than its TTL
 )
 
 // node is a znode. data and acl are never modified: copies of the tree share them.

@@ -105,7 +105,7 @@ func (r *runner) run() {
 		}
 		r.step(in, cause)
 		if in.Kind == protocol.Resign && errors.Is(r.leaveReason(), leaderelection.ErrElectionOver) {
-			r.finish(r.leaveReason(), true) // EndElection has already waited for the store.
+			r.finish(r.leaveReason(), true) // do not wait for the store again, because EndElection has already waited
 		}
 		timer.Stop()
 		if r.state.WakeAt != protocol.Never {

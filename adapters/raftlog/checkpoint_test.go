@@ -17,18 +17,18 @@ func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 		a := h.waitForLeader(t)
 		before := h.node(a).Info()
 		for _, p := range h.others(a) {
-			require.NoError(t, h.stopPeer(p)) // step 1
+			require.NoError(t, h.stopPeer(p)) // step 1 of the scenario above
 		}
 		id := api.NewRequestID()
 		_, err := h.node(a).Propose(contextWithin(t, 50*time.Millisecond), id, []byte("update")) // steps 2 and 3
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.Equal(t, before.LastIndex+1, h.node(a).Info().LastIndex, "only A has appended the entry")
-		require.NoError(t, h.stopPeer(a)) // step 4
+		require.NoError(t, h.stopPeer(a)) // step 4 of the scenario above
 		h.startPeer(a)
 		require.Equal(t, before.CommitIndex, h.node(a).Info().CommitIndex)
-		h.startPeer(h.others(a)[0])                                              // step 5
+		h.startPeer(h.others(a)[0])                                              // step 5: the first of the other peers returns
 		require.Equal(t, a, h.waitForLeader(t), "the peer with the longest log") // step 6
-		h.startPeer(h.others(a)[1])                                              // step 5
+		h.startPeer(h.others(a)[1])                                              // step 5: the second of the other peers returns
 		waitFor(t, "all peers have applied the update", func() bool {            // steps 7 to 9
 			for _, p := range h.peers {
 				if len(h.machine(p).recorded()) != 1 {

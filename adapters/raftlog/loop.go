@@ -127,7 +127,7 @@ type loopState struct {
 	now      time.Time                  // the time before the inputs of this iteration
 	lease    time.Duration              // the published lease, on the node's clock
 	token    uint64                     // token of the last request
-	waiting  map[uint64]chan core.Reply // where the callers wait for replies, by token
+	waiting  map[uint64]chan core.Reply // the channels on which the callers wait for replies, by token
 	hadLease bool                       // the node had a lease when candidates were last signaled
 	leaseEnd time.Duration              // when the lease expires, as it was then
 	dropped  transport.Reporters        // limit how often each error of frames is logged, by its text

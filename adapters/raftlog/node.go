@@ -402,7 +402,7 @@ func (n *Node) handOverLog() {
 	defer cancel()
 	poll := time.NewTicker(n.cfg.ElectionTimeout / ticksPerTimeout)
 	defer poll.Stop()
-	term := uint64(0) // whose leadership is handed over
+	term := uint64(0) // the term whose leadership is handed over
 	for {
 		isLeader := false
 		if n.callLoop(ctx, func(c *core.Core) {

@@ -217,7 +217,7 @@ func TestSnapshot_ReceiverCrashes(t *testing.T) {
 			time.Sleep(4 * time.Minute)
 			h.compact(t, h.others(isolated)...)
 			d := h.disks[isolated.ID]
-			d.CrashAt(d.Ops() + 8 + 7*seed) // while the snapshot is received or installed
+			d.CrashAt(d.Ops() + 8 + 7*seed) // a crash while the snapshot is received or installed
 			if _, err := h.openPeer(isolated, slowElections, shortWindow); err == nil {
 				time.Sleep(10 * time.Second)
 				h.crashPeer(isolated)

@@ -94,7 +94,7 @@ func TestSubscribe(t *testing.T) {
 		h.proposeAll(t, h.peers[0], first...)
 		subs, readers := map[api.Peer]*raftlog.Subscription{}, map[api.Peer]*streamReader{}
 		for i, p := range h.peers {
-			s := h.node(p).Subscribe(t.Context(), uint64(i/2)) // 0 and 1 are the beginning
+			s := h.node(p).Subscribe(t.Context(), uint64(i/2)) // the indexes 0 and 1 both mean the beginning
 			defer s.Close()
 			subs[p], readers[p] = s, &streamReader{next: 1}
 			readers[p].readUntil(t, s, first[19])

@@ -20,7 +20,7 @@ import (
 // in the other libraries. With secret they use TLS 1.3 and a secret, as in production.
 type library struct {
 	secret bool
-	window time.Duration // 0 is the default
+	window time.Duration // the deduplication window; 0 is the default
 }
 
 const libraryName = "adapters/raftlog"

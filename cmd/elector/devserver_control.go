@@ -106,7 +106,7 @@ type sessionState struct {
 	ID         string   `json:"id"`
 	Timeout    string   `json:"timeout"`
 	ExpiresIn  string   `json:"expires_in"`
-	Server     int      `json:"server"` // 0 if the client is not connected
+	Server     int      `json:"server"` // the number of the server; 0 if the client is not connected
 	Ephemerals []string `json:"ephemerals"`
 }
 

@@ -221,7 +221,7 @@ func TestDocuments_GoLines(t *testing.T) {
 		}
 		dir := "../.."
 		if strings.HasPrefix(line.document, "examples/") || strings.HasPrefix(line.document, "docs/tasks/") || line.document == "docs/getting-started.md" {
-			continue // programs of the reader, which TestTasks and the tests of examples run
+			continue // skip programs of the reader, which TestTasks and the tests of examples run
 		}
 		if found := directory.FindStringSubmatch(line.text); found != nil {
 			dir = filepath.Join(dir, found[1])

@@ -54,7 +54,7 @@ func NewDouble(conn *zk.Conn, path string, n int, opts ...Option) (*Double, erro
 func mostParticipants(path string) int {
 	const (
 		maxRequest   = 1<<20 - 1 // the default limit of a server, jute.maxbuffer
-		rest         = 4 << 10   // for the other operations of the transaction
+		rest         = 4 << 10   // the bytes for the other operations of the transaction
 		longestName  = 19 + 1 + 26
 		checkRequest = 9 + 4 + 4 // the header, the length of the path and the version of one check
 	)

@@ -392,7 +392,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 				time.AfterFunc(time.Duration(random.IntN(8))*time.Second, func() { w.Server.Heal(session) })
 			}
 		}
-		time.Sleep(30 * time.Second) // until then, hooks can still cause faults
+		time.Sleep(30 * time.Second) // hooks can still cause faults during this time
 		counts.mu.Lock()
 		before := len(counts.entered)
 		counts.mu.Unlock()

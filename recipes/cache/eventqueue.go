@@ -20,8 +20,8 @@ type queuedEvent struct {
 
 // pathEvents are the pending events of one path, at most one of each kind.
 type pathEvents struct {
-	deletion *queuedEvent // of kind Deleted, or nil
-	state    *queuedEvent // of kind Created or Changed, or nil
+	deletion *queuedEvent // an event of kind Deleted, or nil
+	state    *queuedEvent // an event of kind Created or Changed, or nil
 }
 
 func newEventQueue() eventQueue { return eventQueue{paths: map[string]pathEvents{}} }

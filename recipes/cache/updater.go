@@ -63,7 +63,7 @@ type updater struct {
 	repeat *time.Timer
 
 	setup *recipe.Setup // receives the events
-	since time.Time     // since when the tree is not fresh
+	since time.Time     // the time since which the tree is not fresh
 
 	syncInFlight bool        // a request that synchronizes the server is in flight
 	waitingSyncs []*syncCall // the calls of Sync that wait for the next round

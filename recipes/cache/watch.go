@@ -45,7 +45,7 @@ type watchSet struct {
 	running    sync.WaitGroup
 	waiters    []*waiter
 	notFull    []*waiter
-	unassigned []*nodeWatch // watches that no goroutine waits for yet
+	unassigned []*nodeWatch // the watches that no goroutine waits for yet
 }
 
 func newWatchSet() *watchSet {

@@ -77,7 +77,7 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 		require.NoError(w, p.Close())
 		_, err := p.Choose()
 		require.ErrorIs(w, err, recipes.ErrClosed)
-		for range lists { // until the channel is closed
+		for range lists { // read until the channel is closed
 		}
 	})
 }

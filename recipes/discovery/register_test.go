@@ -48,7 +48,7 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 			require.NoError(w, r.Close())
 			i.Name = "shop"
 			require.ErrorIs(w, r.Update(w.Context(), i), recipes.ErrClosed)
-			for range r.Status() { // until the channel is closed
+			for range r.Status() { // read until the channel is closed
 			}
 			require.Equal(w, "/\n  services container\n    shop container\n", w.Server.Tree())
 			require.Empty(w, w.Server.Watches())

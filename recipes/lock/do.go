@@ -16,7 +16,7 @@ type DoOption interface{ applyDo(*doSettings) error }
 
 type doSettings struct {
 	noWait bool
-	limit  time.Duration // 0 means no limit
+	limit  time.Duration // the longest wait for the lock; 0 means no limit
 }
 
 type doOption func(*doSettings) error

@@ -239,7 +239,7 @@ func TestDowngrade_RejectedAndDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.requireHolds()
-		w.pass(timeout + moment) // between two checks
+		w.pass(timeout + moment) // an instant between two checks
 		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(w, err)
 		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrPermission)

@@ -13,7 +13,7 @@ import (
 )
 
 func ExampleSemaphore() {
-	srv, err := zktest.NewServer() // in production an ensemble, and zk.Connect
+	srv, err := zktest.NewServer() // a program in production uses zk.Connect and an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func TestForeignParticipant(t *testing.T) {
 	const (
 		ignored = iota // the child is not a contender
 		waits          // the contenders wait until the child is deleted
-		unknown        // like waits, but like ignored if only the names of known libraries are contenders
+		unknown        // the child is like waits, but like ignored if only the names of known libraries are contenders
 		later          // the child is a contender behind the others
 	)
 	const id = "_c_00000000-0000-4000-8000-000000000001"

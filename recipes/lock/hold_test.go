@@ -112,7 +112,7 @@ func TestTrap54_HoldsAreValues(t *testing.T) {
 		first := w.startCall(conn, m.Lock)
 		w.pass(0)
 		h := first.requireHolds()
-		second := w.startCall(conn, m.Lock) // it uses the same Mutex and the same connection
+		second := w.startCall(conn, m.Lock) // the second call uses the same Mutex and the same connection
 		w.pass(timeout)
 		second.requireWaits()
 		_, err := m.Lock(h.Context())

@@ -141,7 +141,7 @@ func (s *semaphoreSchedule) requireRequestsRemain(f *scheduleRun) {
 // requireNoneStranded verifies that all contenders whose leases are within the limit have acquired them.
 func (s *semaphoreSchedule) requireNoneStranded(f *scheduleRun) {
 	s.requireRequestsRemain(f)
-	f.Advance(f.Timeout + 2*time.Second) // until isolated sessions have expired
+	f.Advance(f.Timeout + 2*time.Second) // wait until isolated sessions have expired
 	s.requireRequestsRemain(f)
 	children, _, err := f.operator.Children(node)
 	if err != nil {

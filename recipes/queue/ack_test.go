@@ -400,7 +400,7 @@ func TestTrap08_AckReplyLostWithSession(t *testing.T) {
 					_ = h.Server.ExpireSession(r.Session)
 					return zktest.Cut(r)
 				})
-				want := recipes.ErrNotHeld // because the item still exists
+				want := recipes.ErrNotHeld // the item still exists
 				if applied {
 					want = recipes.ErrUnconfirmed
 				}

@@ -197,7 +197,7 @@ func TestHandle_StoppedAttemptDoesNotCount(t *testing.T) {
 func TestHandle_AcknowledgementIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		data        []byte
-		child       bool // of another client, which counts as an attempt
+		child       bool // a child of another client, which counts as an attempt
 		maxAttempts int
 		reason      string
 	}{

@@ -20,10 +20,10 @@ type State int
 
 // The states of items.
 const (
-	Waiting State = iota // It is or will be taken by a consumer.
-	Delayed              // It is not due yet, by the local clock.
-	Claimed              // A consumer has it.
-	Blocked              // It is a [DeadLetter] that has remained in the queue.
+	Waiting State = iota // Waiting means that the item is or will be taken by a consumer.
+	Delayed              // Delayed means that the item is not due yet, by the local clock.
+	Claimed              // Claimed means that a consumer has the item.
+	Blocked              // Blocked means that a [DeadLetter] has remained in the queue.
 )
 
 func (s State) String() string {

@@ -35,7 +35,7 @@ type scheduleRun struct {
 	working  sync.WaitGroup
 
 	mu    sync.Mutex
-	until map[string]time.Time // for each payload, the time before which no consumer may receive it, because it was returned with a delay
+	until map[string]time.Time // the time before which no consumer may receive a payload, because it was returned with a delay
 }
 
 // returnLater returns an item with a delay, and stores the end of the delay for checkDelay.

@@ -42,7 +42,7 @@ type planning struct {
 	order    []*share          // the values of shares, sorted by ID
 	keeps    map[string]bool   // members that keep their shards but receive none: those that are drained or away
 	away     map[string]bool   // members that are away
-	ordinary map[string]int    // for each member in the plan, the number of its shards that are not pinned to it
+	ordinary map[string]int    // the number of the shards of each member that are not pinned to the member
 }
 
 // next returns the plan that follows old, or old if nothing changes. members are the members that are

@@ -119,7 +119,7 @@ type memberText struct {
 	ID     string `json:"id"`
 	Zone   string `json:"zone,omitempty"`
 	Weight int    `json:"weight"`
-	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // in milliseconds since 1970
+	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // the time in milliseconds since 1970
 }
 
 // moveText contains moves that differ only in the shard.

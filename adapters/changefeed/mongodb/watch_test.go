@@ -71,7 +71,7 @@ func TestFeed_CollectionDropped(t *testing.T) {
 		client := connect(t, server.uri(), nil)
 		if withEvent {
 			require.NoError(t, client.Database(database).Collection("c").Drop(fixture.Context(t)))
-		} else { // In this case the stream ends without an event and without an error.
+		} else { // The stream ends without an event and without an error.
 			server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 				if name == "getMore" {
 					return batch(0, "nextBatch", bson.A{})

@@ -84,7 +84,7 @@ func sampled(name string, n int) bool {
 // sent.
 func execute(t *testing.T, s Script, f Fault, k int) (requests int) {
 	id := name(s, f, k)
-	const limit = time.Minute // in real time; a run takes milliseconds
+	const limit = time.Minute // the limit in real time; a run takes milliseconds
 	watchdog := time.AfterFunc(limit, func() { fmt.Fprintf(os.Stderr, "hangs: -fault '%s'\n", id) })
 	defer watchdog.Stop()
 	var r *Run

@@ -84,7 +84,7 @@ func connectFor(t *testing.T, addr string, timeout time.Duration) (*zk.Conn, <-c
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		conn.Close()
-		for range closed { // until the last goroutine of the connection has ended
+		for range closed { // wait until the last goroutine of the connection has ended
 		}
 	})
 	return conn, events

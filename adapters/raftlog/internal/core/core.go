@@ -120,7 +120,7 @@ type Core struct {
 	senders    senders
 	peerClocks peerClocks
 	admission  admission
-	moves      map[uint64]time.Duration // when a Move entry was last proposed for a peer
+	moves      map[uint64]time.Duration // the time at which a Move entry was last proposed for a peer
 	transfer   transfer
 	cutOff     cutOff
 	candidates candidates

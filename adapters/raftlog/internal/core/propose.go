@@ -16,7 +16,7 @@ import (
 // state machine of this peer has applied the entry, when it is certain that the entry will not be
 // applied, or when the outcome remains unknown.
 type Request struct {
-	Token  uint64 // 0 if no caller waits for the reply
+	Token  uint64 // the token of the request; 0 if no caller waits for the reply
 	Kind   api.Kind
 	ID     api.RequestID
 	Data   []byte      // for KindState: the update, which must not be modified any more

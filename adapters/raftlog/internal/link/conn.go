@@ -58,7 +58,7 @@ type Conn struct {
 	remote Hello
 	// version is the version of the protocol that both sides use.
 	version byte
-	secret  []byte // that both sides have proven to know, or nil
+	secret  []byte // the secret that both sides have proven to know, or nil
 	byPeer  bool   // the role of the dialing side is that of a peer
 
 	reader      *bufio.Reader

@@ -93,7 +93,7 @@ func (h *harness) likelyLeader() *peer {
 type update struct {
 	id       api.RequestID
 	data     []byte
-	index    uint64 // 0 if the update is not known to be applied
+	index    uint64 // the index of the update; 0 if it is not known to be applied
 	attempts int
 	unknown  bool // an attempt may still succeed
 	others   *int // the number of updates with the same ID and other data
