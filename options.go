@@ -125,14 +125,13 @@ func WithSessionTimeout(d time.Duration) Option {
 	return optionFunc(func(o *options) { o.SetTimeout(d) })
 }
 
-// WithCheckInterval sets how long a leader, and for a time the candidate that is next, wait after
-// one check of their znodes was acknowledged before they send the next one. Each check is a
-// write of the ensemble. The default is an eighth of the session timeout: 120 checks per
-// minute at 4 s. A longer d reduces them, down to half for a quarter of the session
-// timeout; longer ones count as a quarter. In exchange, the lease has less time left when
-// a check is sent. With a quarter of the session timeout, an answer that takes about a
-// quarter of the session timeout suspends the leader; by default, one that takes three
-// eighths does. After a loss of the connection, the lease does not expire later than by default.
+// WithCheckInterval sets how long a leader, and for a time the candidate that is next, wait after one check
+// of their znodes was acknowledged before they send the next one. Each check is a write of the ensemble. The
+// default is an eighth of the session timeout: 120 checks per minute at 4 s. A longer d reduces them, down to
+// half for a quarter of the session timeout; longer ones count as a quarter. In exchange, the lease has less
+// time left when a check is sent. With a quarter of the session timeout, an answer that takes about a quarter
+// of the session timeout suspends the leader; by default, an answer that takes three eighths does. After a loss
+// of the connection, the lease does not expire later than by default.
 //
 // Of several candidates, locks and queues of one connection that lead or hold something,
 // the shortest interval counts. A d of zero or less is an [ErrInvalid].

@@ -88,9 +88,9 @@ func (c *Candidate) Current() leaderelection.Status { return c.candidacy.Current
 func (c *Candidate) Events() <-chan event.Event { return c.candidacy.Events() }
 
 // ResignRequested returns a channel that is closed when the candidate is requested to resign in one of the
-// two elections. The program should then end its work and call Resign. Candidates without a method ResignRequested
-// do not receive requests. The methods of the others are called only after the first call, because some backends
-// wait for a program that listens, and end the leadership of one that does not.
+// two elections. The program should then end its work and call Resign. Candidates without a method
+// ResignRequested do not receive requests. The methods of the others are called only after the first call,
+// because some backends wait for a program that listens, and end the leadership of a program that does not.
 func (c *Candidate) ResignRequested() <-chan struct{} {
 	c.listen()
 	return c.requested

@@ -229,7 +229,7 @@ func migrate(t *testing.T, seed uint64) {
 	}
 }
 
-// round replaces all instances of one version by instances of another one, while faults occur.
+// round replaces all instances of one version by instances of another version, while faults occur.
 func (f *fleet) round(from, to version) {
 	for {
 		var x *instance

@@ -254,7 +254,7 @@ func simulatePreference(t *testing.T, seed uint64) (requests int) {
 	s.injectPartitions(members)
 	time.Sleep(8 * period)
 	best := members[0].current()
-	for _, m := range members[1:] { // candidates join again, because one that has lost several claims yields until it leads
+	for _, m := range members[1:] { // candidates join again, because a candidate that has lost several claims yields until it leads
 		if changefeed.Ready(m.current()) {
 			best = m.current()
 		}

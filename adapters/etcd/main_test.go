@@ -146,7 +146,7 @@ func startLeader(t *testing.T, client *clientv3.Client, opts ...etcd.Option) *ca
 	return c
 }
 
-// startFollower starts a candidate like startCandidate, and waits until it follows another one.
+// startFollower starts a candidate like startCandidate, and waits until it follows another candidate.
 func startFollower(t *testing.T, predecessor *candidate, client *clientv3.Client, opts ...etcd.Option) *candidate {
 	t.Helper()
 	c := startCandidate(t, client, opts...)

@@ -266,7 +266,7 @@ func (r *runCommand) run(ctx context.Context) error {
 	return r.result(ctx, e.Run(ctx))
 }
 
-// signals returns the reactions to signals. The first one that stops elector calls cancel, which hands
+// signals returns the reactions to signals. The first signal that stops elector calls cancel, which hands
 // over. If there is a program, it receives the other signals.
 func (r *runCommand) signals(cancel func()) cmdline.Signals {
 	log := r.settings.log

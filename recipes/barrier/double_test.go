@@ -191,8 +191,8 @@ func TestDouble_RoundBeginsOnce(t *testing.T) {
 	})
 }
 
-// A participant gives up after another participant has listed it, and before that one begins the round.
-// TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp fails if the round begins with fewer than n
+// A participant gives up after another participant has listed it, and before the other participant begins the
+// round. TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp fails if the round begins with fewer than n
 // participants.
 func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {

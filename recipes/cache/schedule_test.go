@@ -24,7 +24,7 @@ func TestSchedules(t *testing.T) {
 	})
 }
 
-// reopen is a step that closes the cache and opens another one.
+// reopen is a step that closes the cache and opens another cache.
 const reopen faultschedule.Kind = "reopen"
 
 // kinds are the kinds of steps. Their order, and the order in which the code draws random numbers, must not

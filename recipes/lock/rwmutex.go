@@ -125,7 +125,7 @@ func (h *WriteHold) downgrade(end time.Time) error {
 		}
 		inProgress := h.renaming
 		select {
-		case <-inProgress: // an earlier rename has failed, so another one can begin
+		case <-inProgress: // an earlier rename has failed, so another rename can begin
 			inProgress = nil
 		default:
 		}

@@ -32,7 +32,7 @@ func TestPut_Priority(t *testing.T) {
 	})
 }
 
-// An item can be delayed until any time, even until one that is more than 2^63 milliseconds away.
+// An item can be delayed until any time, even until a time that is more than 2^63 milliseconds away.
 func TestPut_DistantTime(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is the path of values and counters, unless a test uses another one.
+// node is the path of values and counters, unless a test uses another path.
 const node = "/app/count"
 
 var openACL = zk.WorldACL(zk.PermAll)

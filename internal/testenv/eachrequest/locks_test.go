@@ -22,7 +22,7 @@ type holder interface {
 
 type locker func(ctx context.Context) (holder, error)
 
-// useLock makes each client hold the lock while the other one waits for it.
+// useLock makes each client hold the lock while the other client waits for it.
 func useLock(r *Run, most int, open func(conn *zk.Conn) (locker, error)) {
 	const path = "/app/lock"
 	client, other := both(r, open)
@@ -217,7 +217,8 @@ func useRequests(r *Run) {
 		// expired by force before the client notices that.
 		r.Held(path, 2, true, h)
 		<-requested
-		// The contender has another znode if its session has expired, so the list may lack the one that was asked to leave.
+		// The contender has another znode if its session has expired, so the list may lack the znode that was asked
+		// to leave.
 		r.Try("contenders", func(ctx context.Context) error {
 			_, err := client.Contenders(ctx)
 			return err

@@ -114,7 +114,8 @@ func (e *entryMemory) decode(b []byte) bool {
 }
 
 // decodeFields calls field for each field: with a number, or with a sequence of bytes, which is not nil. It
-// stops and returns false after a field of another kind, a malformed one, or one that field rejects.
+// stops and returns false after a field of another kind, a malformed field, or a field that the function
+// field rejects.
 func decodeFields(b []byte, field func(number protowire.Number, value uint64, data []byte) bool) bool {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

@@ -239,7 +239,7 @@ func secondConfiguration(h *harness) {
 	if d.stopped {
 		return
 	}
-	// First the majority of one configuration runs, then that of the other one.
+	// First the majority of one configuration runs, then that of the other configuration.
 	v.crash()
 	x.crash()
 	h.advance(h.now + 20*election)

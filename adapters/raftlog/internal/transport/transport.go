@@ -298,8 +298,8 @@ func (t *Transport) ensurePeer(id string) *peer {
 	return p
 }
 
-// removeIfUnused removes a peer that has no address and no connection. It may have been removed
-// before, and another one with the same ID may have been added. t.mu is held.
+// removeIfUnused removes a peer that has no address and no connection. It may have been removed before, and
+// another peer with the same ID may have been added. t.mu is held.
 func (t *Transport) removeIfUnused(p *peer) {
 	if t.peers[p.id] == p && len(p.addrs) == 0 && p.dialed == nil && p.accepted == nil {
 		delete(t.peers, p.id)
