@@ -42,8 +42,8 @@ func TestCandidacy_RunsOnce(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestCandidacy_Stop checks that Stop ends the candidacy with the given reason.
-func TestCandidacy_Stop(t *testing.T) {
+// TestCandidacy_StopEndsWithReason checks that Stop ends the candidacy with the given reason.
+func TestCandidacy_StopEndsWithReason(t *testing.T) {
 	reason := errors.New("reason")
 	for name, test := range map[string]struct {
 		stop func(c *candidacy, cancel context.CancelFunc)
@@ -185,9 +185,9 @@ func TestCandidacy_ExpiredLease(t *testing.T) {
 	})
 }
 
-// TestCandidacy_End checks that the candidacy does not end when the election could not be ended, and that two
+// TestCandidacy_EndElectionOnlyIfConfirmed checks that the candidacy does not end when the election could not be ended, and that two
 // attempts to end it do not run at the same time.
-func TestCandidacy_End(t *testing.T) {
+func TestCandidacy_EndElectionOnlyIfConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
 		result := make(chan error, 1)
@@ -336,8 +336,8 @@ func TestElection_RemovalKeepsConfig(t *testing.T) {
 	require.EqualValues(t, 2, second.QueueSession)
 }
 
-// TestRefine checks that refine wraps an error of the client library once by the error that describes it.
-func TestRefine(t *testing.T) {
+// TestRefine_WrapsOnce checks that refine wraps an error of the client library once by the error that describes it.
+func TestRefine_WrapsOnce(t *testing.T) {
 	for cause, want := range map[error]error{
 		fmt.Errorf("x: %w", zk.ErrNoAuth): ErrPermission,
 		zk.ErrAuthFailed:                  ErrPermission,
@@ -354,8 +354,8 @@ func TestRefine(t *testing.T) {
 	}
 }
 
-// TestCheckNode checks that checkNode accepts exactly the paths that ZooKeeper accepts.
-func TestCheckNode(t *testing.T) {
+// TestCheckNode_AcceptsValidPaths checks that checkNode accepts exactly the paths that ZooKeeper accepts.
+func TestCheckNode_AcceptsValidPaths(t *testing.T) {
 	require.ErrorIs(t, checkNode(nil, "/election"), ErrInvalid)
 	conn := new(zk.Conn)
 	for _, node := range []string{"", "/", "election", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a\x00b", "/a\u0085b", "/\ufff0", "/a/\U0001f402", "/a\xffb", "/" + strings.Repeat("a", 4096)} {

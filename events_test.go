@@ -115,8 +115,8 @@ func (r *eventRecorder) requireEvents(want ...string) {
 	require.Zero(r.h, r.missed)
 }
 
-// TestEvents_HandOver checks that the events of a hand-over and its duration are right.
-func TestEvents_HandOver(t *testing.T) {
+// TestEvents_HandOverWithDuration checks that the events of a hand-over and its duration are right.
+func TestEvents_HandOverWithDuration(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		first, second := h.record(), h.record()
 		first.startAndAwaitStatus()
@@ -203,8 +203,8 @@ func TestEvents_HandOverUnnoticed(t *testing.T) {
 	})
 }
 
-// TestEvents_Suspension checks that the suspension and the resumption of a leader are reported.
-func TestEvents_Suspension(t *testing.T) {
+// TestEvents_SuspendedAndResumed checks that the suspension and the resumption of a leader are reported.
+func TestEvents_SuspendedAndResumed(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record()
 		leads := r.startAndAwaitStatus()

@@ -148,9 +148,9 @@ func watchesOf(h *harness, session int64) (found []zktest.Watch) {
 	return found
 }
 
-// TestObserve_End checks that an observation ends when its context is done (without an error) or its
+// TestObserve_EndsWithContext checks that an observation ends when its context is done (without an error) or its
 // connection is closed, and that a slow reader receives the newest observation.
-func TestObserve_End(t *testing.T) {
+func TestObserve_EndsWithContext(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.joinNamed("leader")
 		ctx, cancel := context.WithCancel(h.Context())

@@ -161,8 +161,8 @@ func TestWithACL_AllZnodes(t *testing.T) {
 	})
 }
 
-// TestWithContext_Done checks that a candidate resigns when its context is done, before or after it has joined.
-func TestWithContext_Done(t *testing.T) {
+// TestWithContext_CandidateResigns checks that a candidate resigns when its context is done, before or after it has joined.
+func TestWithContext_CandidateResigns(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
 		c := h.join(h.connect(), leaderelection.WithContext(ctx))
@@ -313,8 +313,8 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	})
 }
 
-// TestOptions_Invalid checks that an invalid option is rejected, before the connection is checked.
-func TestOptions_Invalid(t *testing.T) {
+// TestNewElection_RejectsInvalidOptions checks that an invalid option is rejected, before the connection is checked.
+func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	var noContext context.Context
 	conn := new(zk.Conn) // a connection over which nothing can be sent, because no request must be sent
 	for name, opt := range map[string]leaderelection.Option{

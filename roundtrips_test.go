@@ -260,9 +260,9 @@ func TestRoundTrips_Resigning(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_Idle checks that the leader sends one request per period, and that other candidates send
+// TestRoundTrips_OneRequestPerPeriod checks that the leader sends one request per period, and that other candidates send
 // nothing after some time, except the reads that verify their watches.
-func TestRoundTrips_Idle(t *testing.T) {
+func TestRoundTrips_OneRequestPerPeriod(t *testing.T) {
 	const periods = 100
 	withServers(t, 1, func(h *harness) {
 		all := h.joinAll(4)

@@ -58,8 +58,8 @@ func TestTrap30_SlowReader(t *testing.T) {
 	})
 }
 
-// TestStatus_String checks that the text of a status for logs does not change.
-func TestStatus_String(t *testing.T) {
+// TestStatus_LogText checks that the text of a status for logs does not change.
+func TestStatus_LogText(t *testing.T) {
 	require.Equal(t, "follower", leaderelection.Role(0).String())
 	require.Equal(t, "Role(9)", leaderelection.Role(9).String())
 	l, _ := candidacy.NewLeadership(12, nil)

@@ -229,9 +229,9 @@ func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	}
 }
 
-// TestEventStream_Leadership checks that the events of a leadership alternate between suspended and resumed,
+// TestEventStream_SuspendedAndResumedAlternate checks that the events of a leadership alternate between suspended and resumed,
 // and that its loss is reported once.
-func TestEventStream_Leadership(t *testing.T) {
+func TestEventStream_SuspendedAndResumedAlternate(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	failed := errors.New("failed")
@@ -267,8 +267,8 @@ func TestEventStream_Leadership(t *testing.T) {
 	}, events)
 }
 
-// TestEventStream_Close checks that events that wait are not lost, and that no events are added after Close.
-func TestEventStream_Close(t *testing.T) {
+// TestEventStream_CloseKeepsWaitingEvents checks that events that wait are not lost, and that no events are added after Close.
+func TestEventStream_CloseKeepsWaitingEvents(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	s.Add(event.Event{Kind: event.Joined})
@@ -282,8 +282,8 @@ func TestEventStream_Close(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEventStream_End checks that a leadership is reported as lost once, at the end and not before.
-func TestEventStream_End(t *testing.T) {
+// TestEventStream_LeadershipLostOnceAtEnd checks that a leadership is reported as lost once, at the end and not before.
+func TestEventStream_LeadershipLostOnceAtEnd(t *testing.T) {
 	failed := errors.New("failed")
 	for _, reported := range []bool{false, true} {
 		s := newEventStream(nil)

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProcessorTime checks that processorTime returns the time of all threads of this process, and of no
+// TestProcessorTime_OfAllThreads checks that processorTime returns the time of all threads of this process, and of no
 // other process.
-func TestProcessorTime(t *testing.T) {
+func TestProcessorTime_OfAllThreads(t *testing.T) {
 	before, err := processorTime(os.Getpid())
 	require.NoError(t, err)
 	used := make(chan struct{})

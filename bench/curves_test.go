@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurves checks that every curve can be measured, and that requests, watches and time are divided by the
+// TestCurves_AreMeasured checks that every curve can be measured, and that requests, watches and time are divided by the
 // number of units.
-func TestCurves(t *testing.T) {
+func TestCurves_AreMeasured(t *testing.T) {
 	b := newTestBench(t, "")
 	baseline, library := b.contestants[0], b.contestants[1]
 	require.Equal(t, baselineName, baseline.name())
@@ -47,8 +47,8 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// TestRunCurve checks that a size that would take too long is not measured, and that an unknown name is rejected.
-func TestRunCurve(t *testing.T) {
+// TestRunCurve_OmitsSlowSizes checks that a size that would take too long is not measured, and that an unknown name is rejected.
+func TestRunCurve_OmitsSlowSizes(t *testing.T) {
 	b := newTestBench(t, "")
 	var out strings.Builder
 	require.NoError(t, b.runCurve(t.Context(), &out, "elections"))

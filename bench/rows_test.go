@@ -37,10 +37,10 @@ func newTestBench(t *testing.T, only string) *bench {
 	return b
 }
 
-// TestMeasureAll checks that every row can be measured, and lacks no contestant. Memory is not measured,
+// TestMeasureAll_MeasuresEveryRow checks that every row can be measured, and lacks no contestant. Memory is not measured,
 // because that runs the program again; TestMeasureRequests measures requests, because that starts the
 // contestants in other languages.
-func TestMeasureAll(t *testing.T) {
+func TestMeasureAll_MeasuresEveryRow(t *testing.T) {
 	b := newTestBench(t, "^(first|join|leading|election|mutex|immediate|locks|hand-over|processor time per lock, client, |counter|queue|cache)")
 	require.NoError(t, b.measureAll(t.Context()))
 	for _, r := range b.results {
@@ -60,8 +60,8 @@ func TestMeasureAll(t *testing.T) {
 	require.Len(t, b.results, 47)
 }
 
-// TestShortRows checks that each name in shortRows, the rows of the flag -short, matches a row.
-func TestShortRows(t *testing.T) {
+// TestShortRows_MatchRows checks that each name in shortRows, the rows of the flag -short, matches a row.
+func TestShortRows_MatchRows(t *testing.T) {
 	for _, pattern := range shortRows {
 		b := &bench{settings: settings{only: regexp.MustCompile(pattern)}}
 		require.True(t, slices.ContainsFunc(b.measurements(), func(m measurement) bool { return len(b.selected(m)) > 0 }), pattern)

@@ -171,8 +171,8 @@ func TestRunDemo_NoServer(t *testing.T) {
 	require.ErrorContains(t, err, "no ZooKeeper session")
 }
 
-// TestOptions checks that no flag is ignored, and that invalid values are rejected.
-func TestOptions(t *testing.T) {
+// TestOptions_InvalidValuesAreRejected checks that no flag is ignored, and that invalid values are rejected.
+func TestOptions_InvalidValuesAreRejected(t *testing.T) {
 	for line, want := range map[string]options{
 		"":                                 {servers: []string{}, session: 2 * time.Second, pause: 3 * time.Second},
 		"--zk=a:1, b:2,":                   {servers: []string{"a:1", "b:2"}, session: 4 * time.Second, pause: 3 * time.Second},

@@ -217,8 +217,8 @@ func TestErrorEvent_InStateError_HandlerFails(t *testing.T) {
 	})
 }
 
-// TestTerminalError checks that Run calls End before it returns a terminal error.
-func TestTerminalError(t *testing.T) {
+// TestTerminalError_EndsRun checks that Run calls End before it returns a terminal error.
+func TestTerminalError_EndsRun(t *testing.T) {
 	for _, err := range terminal {
 		runElector(t, func(h *harness) { h.backend.results = []error{err} }, func(h *harness) {
 			require.ErrorIs(h, h.requireReturned(), ErrTerminal)

@@ -85,8 +85,8 @@ func TestBegin_LeaseExpiresWithoutEvent(t *testing.T) {
 	})
 }
 
-// TestBegin_Timeout checks that BeginTimeout interrupts Begin, and that End is called.
-func TestBegin_Timeout(t *testing.T) {
+// TestBegin_TimeoutInterruptsCall checks that BeginTimeout interrupts Begin, and that End is called.
+func TestBegin_TimeoutInterruptsCall(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		first := h.backend.newest()
 		h.lead()
@@ -177,8 +177,8 @@ func TestEnd_CustomRetries(t *testing.T) {
 	})
 }
 
-// TestEnd_Timeout checks that EndTimeout interrupts a call of End.
-func TestEnd_Timeout(t *testing.T) {
+// TestEnd_TimeoutInterruptsCall checks that EndTimeout interrupts a call of End.
+func TestEnd_TimeoutInterruptsCall(t *testing.T) {
 	runElector(t, func(h *harness) {
 		tries := 0
 		h.elector.End = func(ctx context.Context, l *leaderelection.Leadership) error {
@@ -209,8 +209,8 @@ func TestErrorWait_ContextDone(t *testing.T) {
 	})
 }
 
-// TestError_Timeout checks that ErrorTimeout interrupts the handler Error.
-func TestError_Timeout(t *testing.T) {
+// TestError_TimeoutInterruptsHandler checks that ErrorTimeout interrupts the handler Error.
+func TestError_TimeoutInterruptsHandler(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Error = func(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
 			<-ctx.Done()

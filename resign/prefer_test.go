@@ -69,9 +69,9 @@ func program(h *bubble.Test, priority int, leads func(priority int)) (stop func(
 	}
 }
 
-// TestQueue_Prefer checks that the candidate with the highest priority leads after a period, that a leader is
+// TestQueue_PreferMakesHighestPriorityLead checks that the candidate with the highest priority leads after a period, that a leader is
 // replaced only once, and not earlier, and that the next best candidate leads after it has left.
-func TestQueue_Prefer(t *testing.T) {
+func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		var mu sync.Mutex
 		var leaders []int
@@ -113,8 +113,8 @@ func TestQueue_Prefer(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferErrors checks that Prefer rejects invalid arguments, and returns a permanent error.
-func TestQueue_PreferErrors(t *testing.T) {
+// TestQueue_PreferReturnsPermanentErrors checks that Prefer rejects invalid arguments, and returns a permanent error.
+func TestQueue_PreferReturnsPermanentErrors(t *testing.T) {
 	failure := errors.New("failure")
 	q := resign.Queue{Candidates: func(context.Context) ([]leaderelection.CandidateInfo, error) { return nil, failure }}
 	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, priorityOf, time.Minute), failure)

@@ -103,8 +103,8 @@ func data(h *bubble.Test) string {
 	return string(data)
 }
 
-// TestTransfer checks that Transfer makes the last candidate of an election the leader, and that no request remains.
-func TestTransfer(t *testing.T) {
+// TestTransfer_LastCandidateLeads checks that Transfer makes the last candidate of an election the leader, and that no request remains.
+func TestTransfer_LastCandidateLeads(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
@@ -132,9 +132,9 @@ func TestTransfer_CandidateDoesNotListen(t *testing.T) {
 	})
 }
 
-// TestRequest_Leader checks that a leader resigns after a request, that no other candidate receives the
+// TestRequest_LeaderResigns checks that a leader resigns after a request, that no other candidate receives the
 // request, and that the request does not remain.
-func TestRequest_Leader(t *testing.T) {
+func TestRequest_LeaderResigns(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
@@ -153,8 +153,8 @@ func TestRequest_Leader(t *testing.T) {
 	})
 }
 
-// TestRequest_Follower checks that a follower receives a request that was made before it called ResignRequested.
-func TestRequest_Follower(t *testing.T) {
+// TestRequest_FollowerReceivesEarlierRequest checks that a follower receives a request that was made before it called ResignRequested.
+func TestRequest_FollowerReceivesEarlierRequest(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
 		result := make(chan error, 1)
@@ -169,8 +169,8 @@ func TestRequest_Follower(t *testing.T) {
 	})
 }
 
-// TestRequest_Concurrent checks that neither of two concurrent requests overwrites the other.
-func TestRequest_Concurrent(t *testing.T) {
+// TestRequest_ConcurrentCallsDoNotOverwrite checks that neither of two concurrent requests overwrites the other.
+func TestRequest_ConcurrentCallsDoNotOverwrite(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
 		hold, release := bubble.Hold(h)

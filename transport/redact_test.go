@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRedact checks that Redact shows no password, and hides no other part of the address.
-func TestRedact(t *testing.T) {
+// TestRedact_HidesPasswords checks that Redact shows no password, and hides no other part of the address.
+func TestRedact_HidesPasswords(t *testing.T) {
 	for address, redacted := range map[string]string{
 		"":                                    "",
 		"memory:":                             "memory:",

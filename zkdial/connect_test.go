@@ -50,8 +50,8 @@ func established(t *testing.T, conn *zk.Conn) *zk.Conn {
 	return conn
 }
 
-// TestGranted checks that the granted timeout is known for a connection of this package and of zk.Connect.
-func TestGranted(t *testing.T) {
+// TestGranted_ForAnyConnection checks that the granted timeout is known for a connection of this package and of zk.Connect.
+func TestGranted_ForAnyConnection(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, *zktest.Server) *zk.Conn{
 		"by Connect": func(t *testing.T, srv *zktest.Server) *zk.Conn {
 			return open(t, []string{srv.Name()}, timeout, WithDialer(srv.Dialer()))

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRetry checks that a broken connection does not end a request, that a final error is not followed by
+// TestRetry_BrokenConnection checks that a broken connection does not end a request, that a final error is not followed by
 // another attempt, and that Retry does not block after its context is done or the connection was closed.
-func TestRetry(t *testing.T) {
+func TestRetry_BrokenConnection(t *testing.T) {
 	server := zktest.Start(t)
 	conn := open(t, []string{server.Addr()}, 4*time.Second)
 
@@ -46,8 +46,8 @@ func TestRetry(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestChildren checks that the names of children are returned, and that a missing znode is reported.
-func TestChildren(t *testing.T) {
+// TestChildren_ReturnsNames checks that the names of children are returned, and that a missing znode is reported.
+func TestChildren_ReturnsNames(t *testing.T) {
 	server := zktest.Start(t)
 	conn := open(t, []string{server.Addr()}, 4*time.Second)
 	names, err := Children(t.Context(), conn, "/")
@@ -57,9 +57,9 @@ func TestChildren(t *testing.T) {
 	require.ErrorIs(t, err, zk.ErrNoNode)
 }
 
-// TestFailure checks that the reason of a failed attempt to connect is reported, and does not remain when
+// TestFailure_ReasonOfFailedAttempt checks that the reason of a failed attempt to connect is reported, and does not remain when
 // there is a session.
-func TestFailure(t *testing.T) {
+func TestFailure_ReasonOfFailedAttempt(t *testing.T) {
 	server := zktest.Start(t)
 	server.Stop()
 	conn := open(t, []string{server.Addr()}, 4*time.Second)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseServers checks that an invalid list is rejected, and that a valid list is not changed.
-func TestParseServers(t *testing.T) {
+// TestParseServers_RejectsInvalidLists checks that an invalid list is rejected, and that a valid list is not changed.
+func TestParseServers_RejectsInvalidLists(t *testing.T) {
 	servers, err := ParseServers(" a, b:1 ,,::1,[::2]:3,[::4],10.0.0.1:65535")
 	require.NoError(t, err)
 	require.Equal(t, []string{"a:2181", "b:1", "[::1]:2181", "[::2]:3", "[::4]:2181", "10.0.0.1:65535"}, servers)
@@ -25,9 +25,9 @@ func TestParseServers(t *testing.T) {
 	require.ErrorContains(t, err, `connect to "a:2181" and begin the paths of znodes with "/app/b"`)
 }
 
-// TestHostProvider checks that retryStart is returned after each round of failed attempts, and not after a
+// TestHostProvider_RetryStart checks that retryStart is returned after each round of failed attempts, and not after a
 // connection that lasted.
-func TestHostProvider(t *testing.T) {
+func TestHostProvider_RetryStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHostProvider([]string{"a:1", "b:1"})
 		require.Equal(t, 2, h.Len())

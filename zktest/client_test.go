@@ -112,8 +112,8 @@ func startJava(t *testing.T, mergeStderr bool, jars []string, args ...string) *c
 
 var curatorJars = []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "guava"}
 
-// TestClient_Curator checks that Curator's recipes work with the server.
-func TestClient_Curator(t *testing.T) {
+// TestClient_CuratorRecipes checks that Curator's recipes work with the server.
+func TestClient_CuratorRecipes(t *testing.T) {
 	s := zktest.Start(t)
 	p := startJava(t, false, curatorJars, "testdata/recipes.java", s.Addr())
 	p.expect("mutex acquired 60 by at most 1")
@@ -167,8 +167,8 @@ func TestClient_Curator(t *testing.T) {
 	p.expect("done")
 }
 
-// TestClient_Kazoo checks that kazoo's recipes work with the server.
-func TestClient_Kazoo(t *testing.T) {
+// TestClient_KazooRecipes checks that kazoo's recipes work with the server.
+func TestClient_KazooRecipes(t *testing.T) {
 	s := zktest.Start(t)
 	p := startClient(t, false, []string{"/usr/lib/python3/dist-packages/kazoo"}, "/usr/bin/python3", "testdata/kazoo_client.py", s.Addr())
 	for _, want := range []string{

@@ -123,9 +123,9 @@ func TestBlackhole_HealDelivers(t *testing.T) {
 	})
 }
 
-// TestDelay_Latency checks that a delay is exact, and that requests that are in flight together do not wait
+// TestDelay_AddsLatencyOnly checks that a delay is exact, and that requests that are in flight together do not wait
 // for each other.
-func TestDelay_Latency(t *testing.T) {
+func TestDelay_AddsLatencyOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 30*time.Second)

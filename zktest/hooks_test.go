@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestHook_Match checks that a hook runs only for a request that matches, and only once with Nth.
-func TestHook_Match(t *testing.T) {
+// TestHook_RunsForMatchingRequests checks that a hook runs only for a request that matches, and only once with Nth.
+func TestHook_RunsForMatchingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 10*time.Second)
@@ -51,9 +51,9 @@ func TestHook_Match(t *testing.T) {
 	})
 }
 
-// TestHook_ChangesServer checks that a hook can change the server, and that the client receives the event of
+// TestHook_CanChangeServer checks that a hook can change the server, and that the client receives the event of
 // that change after the reply.
-func TestHook_ChangesServer(t *testing.T) {
+func TestHook_CanChangeServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 10*time.Second)
@@ -87,9 +87,9 @@ func TestHook_FailClientErrors(t *testing.T) {
 	})
 }
 
-// TestHook_Goexit checks that the connection is closed, and the server is not damaged, when a hook ends its
+// TestHook_GoexitClosesConnection checks that the connection is closed, and the server is not damaged, when a hook ends its
 // goroutine, and that Ran is closed.
-func TestHook_Goexit(t *testing.T) {
+func TestHook_GoexitClosesConnection(t *testing.T) {
 	exit := func(*zktest.Request) zktest.Verdict {
 		runtime.Goexit()
 		return zktest.Verdict{}
@@ -113,8 +113,8 @@ func TestHook_Goexit(t *testing.T) {
 	}
 }
 
-// TestHook_Fail checks that the client receives the error of the hook, and that the log has the right fate.
-func TestHook_Fail(t *testing.T) {
+// TestHook_FailReturnsError checks that the client receives the error of the hook, and that the log has the right fate.
+func TestHook_FailReturnsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
@@ -143,8 +143,8 @@ func TestHook_Fail(t *testing.T) {
 	})
 }
 
-// TestHook_Blocks checks that a hook that blocks does not delay another client.
-func TestHook_Blocks(t *testing.T) {
+// TestHook_BlocksOnlyItsClient checks that a hook that blocks does not delay another client.
+func TestHook_BlocksOnlyItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 30*time.Second)
@@ -166,9 +166,9 @@ func TestHook_Blocks(t *testing.T) {
 	})
 }
 
-// TestHook_Cut checks that a request is not applied when a Before hook cuts the connection, and is applied
+// TestHook_CutBeforeOrAfterRequest checks that a request is not applied when a Before hook cuts the connection, and is applied
 // before an After hook cuts it.
-func TestHook_Cut(t *testing.T) {
+func TestHook_CutBeforeOrAfterRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)

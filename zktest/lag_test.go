@@ -212,9 +212,9 @@ func TestLag_SessionMoves(t *testing.T) {
 	})
 }
 
-// TestLag_SingleServer checks that a write at a server that lags is applied, and is answered after the server
+// TestLag_SingleServerAppliesWrites checks that a write at a server that lags is applied, and is answered after the server
 // has caught up.
-func TestLag_SingleServer(t *testing.T) {
+func TestLag_SingleServerAppliesWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 6*time.Second)

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestMemory_Znodes checks that znodes do not need too much memory.
-func TestMemory_Znodes(t *testing.T) {
+// TestMemory_ZnodesAreSmall checks that znodes do not need too much memory.
+func TestMemory_ZnodesAreSmall(t *testing.T) {
 	assert.Less(t, heapOf100k(t), uint64(100e6))
 }
 

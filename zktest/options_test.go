@@ -20,8 +20,8 @@ func TestWithoutTTL_RejectsTTLNodes(t *testing.T) {
 	mustCreate(t, c, "/a", "", 0)
 }
 
-// TestOptions_Invalid checks that an invalid option is rejected.
-func TestOptions_Invalid(t *testing.T) {
+// TestOptions_InvalidAreRejected checks that an invalid option is rejected.
+func TestOptions_InvalidAreRejected(t *testing.T) {
 	for _, o := range []zktest.Option{
 		zktest.WithTick(0), zktest.WithMaxPacket(10), zktest.WithSessionTimeouts(time.Minute, time.Second), zktest.WithAddr("nowhere"),
 		zktest.WithSessionTimeouts(1<<31*time.Millisecond, 1<<32*time.Millisecond),

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestPartition_Session checks that a client that is cut off neither reads the current state nor writes.
-func TestPartition_Session(t *testing.T) {
+// TestPartition_CutOffClientIsStale checks that a client that is cut off neither reads the current state nor writes.
+func TestPartition_CutOffClientIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 6*time.Second)

@@ -35,8 +35,8 @@ func TestFakeTimeLimit_StopsTest(t *testing.T) {
 
 func waitForever() { <-make(chan int) }
 
-// TestFakeTimeLimit_Options checks that a longer limit, or no limit, is used.
-func TestFakeTimeLimit_Options(t *testing.T) {
+// TestFakeTimeLimit_CanBeChanged checks that a longer limit, or no limit, is used.
+func TestFakeTimeLimit_CanBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zktest.Start(t, zktest.WithFakeTimeLimit(0))
 		zktest.Start(t, zktest.WithFakeTimeLimit(49*time.Hour))

@@ -50,9 +50,9 @@ func TestDeleteElection_MissingRecord(t *testing.T) {
 	require.ErrorIs(t, changefeed.DeleteElection(nil), leaderelection.ErrInvalid)
 }
 
-// TestRestartElection checks that a candidate that did not notice the end of an election does not participate
+// TestRestartElection_CandidatesOfEndedElectionStayOut checks that a candidate that did not notice the end of an election does not participate
 // in the next election, and that tokens increase.
-func TestRestartElection(t *testing.T) {
+func TestRestartElection_CandidatesOfEndedElectionStayOut(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
 		require.ErrorIs(h, changefeed.RestartElection(store), leaderelection.ErrNoElection)

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestElection_FormerErr checks that a leader learns whether the former leader has released the record, and
+// TestElection_FormerErrTellsHowFormerLeaderLeft checks that a leader learns whether the former leader has released the record, and
 // reports no end that it cannot know.
-func TestElection_FormerErr(t *testing.T) {
+func TestElection_FormerErrTellsHowFormerLeaderLeft(t *testing.T) {
 	const long = 5 * time.Second // long enough for a heartbeat that all candidates observe
 	for name, c := range map[string]struct {
 		lead time.Duration // how long the first leader leads
@@ -71,8 +71,8 @@ func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 	})
 }
 
-// TestElection_Next checks that only the target of a transfer learns that it is the target.
-func TestElection_Next(t *testing.T) {
+// TestElection_NextIsTransferTarget checks that only the target of a transfer learns that it is the target.
+func TestElection_NextIsTransferTarget(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		var followers []*candidate

@@ -46,10 +46,10 @@ func (h *harness) joinAndPrefer(id string) (c *candidate, stop func()) {
 	return c, c.prefer()
 }
 
-// TestQueue_Prefer checks that the candidate with the highest priority leads after some time, that a leader
+// TestQueue_PreferMakesHighestPriorityLead checks that the candidate with the highest priority leads after some time, that a leader
 // is not replaced before it has led for a period, and that a leader with the highest priority is not
 // replaced.
-func TestQueue_Prefer(t *testing.T) {
+func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		defer one.prefer()()
@@ -158,9 +158,9 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 	})
 }
 
-// TestQueue_Candidates checks that the queue contains the leader and exactly the candidates that can take
+// TestQueue_CandidatesCanTakeOver checks that the queue contains the leader and exactly the candidates that can take
 // over, and that it does not return a transient error, which would end Prefer.
-func TestQueue_Candidates(t *testing.T) {
+func TestQueue_CandidatesCanTakeOver(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		two := h.newCandidate("2")
 		queue := changefeed.NewQueue(two.Election)
@@ -221,10 +221,10 @@ func (s *nominating) Heartbeat(ctx context.Context, prev, next changefeed.Record
 	return r, err
 }
 
-// TestQueue_Simulation runs elections with faults in which each candidate prefers itself by its priority.
+// TestQueue_PreferInSimulation runs elections with faults in which each candidate prefers itself by its priority.
 // There must be one leader at a time, and at most one request for the leadership in a period. When the faults
 // are over, the candidate with the highest priority must lead and must not be replaced.
-func TestQueue_Simulation(t *testing.T) {
+func TestQueue_PreferInSimulation(t *testing.T) {
 	requests := 0
 	for seed := uint64(1); seed <= max(10, *seeds/10); seed++ {
 		synctest.Test(t, func(t *testing.T) { requests += simulatePreference(t, seed) })

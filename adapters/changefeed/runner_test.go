@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// TestElection_FirstLeader checks that the creator of a record waits before it becomes the leader, that an
+// TestElection_CreatorWaitsBeforeItLeads checks that the creator of a record waits before it becomes the leader, that an
 // old record does not count as a heartbeat, and that the time of the record is the store's.
-func TestElection_FirstLeader(t *testing.T) {
+func TestElection_CreatorWaitsBeforeItLeads(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		begin := time.Now()
 		one := h.join("one")
@@ -284,9 +284,9 @@ func TestElection_OldestUnreadEventsAreDropped(t *testing.T) {
 	})
 }
 
-// TestElection_Deadline checks that the deadline leaves the safety margin, is measured from before the
+// TestElection_DeadlineLeavesSafetyMargin checks that the deadline leaves the safety margin, is measured from before the
 // request, and moves with each heartbeat.
-func TestElection_Deadline(t *testing.T) {
+func TestElection_DeadlineLeavesSafetyMargin(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.newCandidate("one", changefeed.WithStopGuard(100*time.Millisecond))
 		c.network.Set(storetest.Faults{Delay: 200 * time.Millisecond})

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestTransfer checks that the named candidate becomes leader immediately.
-func TestTransfer(t *testing.T) {
+// TestTransfer_NamedCandidateLeads checks that the named candidate becomes leader immediately.
+func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for _, id := range []string{"one", "two", "three"} {
 			h.join(id)
@@ -35,9 +35,9 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// TestTransfer_Listens checks that the leadership of a program that listens to requests lasts until the
+// TestTransfer_ListeningLeaderStopsAtResign checks that the leadership of a program that listens to requests lasts until the
 // program resigns, and that the named candidate leads immediately afterwards.
-func TestTransfer_Listens(t *testing.T) {
+func TestTransfer_ListeningLeaderStopsAtResign(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		first := h.newCandidate("first")
 		requested := first.ResignRequested()
@@ -62,8 +62,8 @@ func TestTransfer_Listens(t *testing.T) {
 	})
 }
 
-// TestTransfer_Errors checks that a transient error of the store does not end a transfer.
-func TestTransfer_Errors(t *testing.T) {
+// TestTransfer_RetriesTransientErrors checks that a transient error of the store does not end a transfer.
+func TestTransfer_RetriesTransientErrors(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.joinAndLead("first")
 		second := h.newCandidate("second")
@@ -109,8 +109,8 @@ func TestTransfer_NotTransferred(t *testing.T) {
 	})
 }
 
-// TestTransfer_Canceled checks that the request does not remain in the record after its context is done.
-func TestTransfer_Canceled(t *testing.T) {
+// TestTransfer_RequestEndsWithContext checks that the request does not remain in the record after its context is done.
+func TestTransfer_RequestEndsWithContext(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
 		_, err := changefeed.NewElection(store)

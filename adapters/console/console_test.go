@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCommands checks that each command has its effect, and that a line is kept for the next candidate.
-func TestCommands(t *testing.T) {
+// TestCommands_HaveTheirEffect checks that each command has its effect, and that a line is kept for the next candidate.
+func TestCommands_HaveTheirEffect(t *testing.T) {
 	in, input := io.Pipe()
 	var out strings.Builder
 	c := console.New(in, &out)
@@ -90,8 +90,8 @@ func TestElectLeader_ReaderFails(t *testing.T) {
 	require.ErrorIs(t, console.New(in, nil).Candidate("one").ElectLeader(), broken)
 }
 
-// TestClose checks that Close ends a candidacy, and that a second Close does not panic.
-func TestClose(t *testing.T) {
+// TestClose_EndsCandidacy checks that Close ends a candidacy, and that a second Close does not panic.
+func TestClose_EndsCandidacy(t *testing.T) {
 	in, input := io.Pipe()
 	defer input.Close()
 	c := console.New(in, nil)
@@ -164,7 +164,7 @@ func (c *operatedCandidate) Resign() error {
 	return err
 }
 
-func TestConformance(t *testing.T) {
+func TestCandidate_Conformance(t *testing.T) {
 	electiontest.Run(t, func(t electiontest.TB) *electiontest.Group {
 		o := &operator{}
 		t.Cleanup(o.writes.Wait)

@@ -88,10 +88,10 @@ func receive[T any](t testing.TB, from <-chan T, what string) T {
 	}
 }
 
-// TestManager_Stop checks that the controllers do not run while the candidate follows, that a reconciler
+// TestManager_StopsControllersBeforeNextLeads checks that the controllers do not run while the candidate follows, that a reconciler
 // receives the leadership, and that the next manager leads only after the controllers of the first have
 // stopped.
-func TestManager_Stop(t *testing.T) {
+func TestManager_StopsControllersBeforeNextLeads(t *testing.T) {
 	table := memory.NewTable()
 	one, _ := candidateOf(t, table, "one")
 	two, _ := candidateOf(t, table, "two")
@@ -337,9 +337,9 @@ type requestable struct {
 
 func (c requestable) ResignRequested() <-chan struct{} { return c.requested }
 
-// TestManager_OtherLock checks that the controllers start only when the manager holds the other lock and the
+// TestManager_WaitsForOtherLock checks that the controllers start only when the manager holds the other lock and the
 // candidate leads.
-func TestManager_OtherLock(t *testing.T) {
+func TestManager_WaitsForOtherLock(t *testing.T) {
 	table := memory.NewTable()
 	c, _ := candidateOf(t, table, "one")
 	other := &otherLock{allowed: make(chan struct{}), asked: make(chan struct{}, 1)}

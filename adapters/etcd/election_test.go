@@ -210,8 +210,8 @@ func TestElection_ClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestElection_Next checks that only the second candidate learns that it is next.
-func TestElection_Next(t *testing.T) {
+// TestElection_NextIsSecondCandidate checks that only the second candidate learns that it is next.
+func TestElection_NextIsSecondCandidate(t *testing.T) {
 	srv := startServers(t, 1)
 	first := startLeader(t, srv.Client())
 	second := startFollower(t, first, srv.Client())
@@ -257,8 +257,8 @@ func TestElection_CreatedAgain(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, next.Current().Role, "the other election was ended")
 }
 
-// TestExample checks that the example writes as the leader, and ends with its context.
-func TestExample(t *testing.T) {
+// TestExample_WritesAsLeader checks that the example writes as the leader, and ends with its context.
+func TestExample_WritesAsLeader(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestObserve checks that an observer receives the first leader, a new name, the absence of a leader, and
+// TestObserve_DeliversChanges checks that an observer receives the first leader, a new name, the absence of a leader, and
 // that the election was ended.
-func TestObserve(t *testing.T) {
+func TestObserve_DeliversChanges(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	_, err := etcd.Observe(t.Context(), client, node)

@@ -123,8 +123,8 @@ func TestElection_ReadsFail(t *testing.T) {
 	}
 }
 
-// TestNewElection_Reasons checks that the error of an outage names the servers and the reason.
-func TestNewElection_Reasons(t *testing.T) {
+// TestNewElection_ErrorsNameReason checks that the error of an outage names the servers and the reason.
+func TestNewElection_ErrorsNameReason(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		prepare func(t *testing.T, srv *cluster)

@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// TestRequestResign checks that only the leader receives the request, and not the next candidate, and that
+// TestRequestResign_OnlyLeaderReceivesIt checks that only the leader receives the request, and not the next candidate, and that
 // the request does not remain.
-func TestRequestResign(t *testing.T) {
+func TestRequestResign_OnlyLeaderReceivesIt(t *testing.T) {
 	client := startServers(t, 1).Client()
 	leader := startLeader(t, client)
 	next := startFollower(t, leader, client)
@@ -225,8 +225,8 @@ func TestRequestResign_Invalid(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestTransfer checks that the last candidate becomes the leader, and that an unknown candidate leads to an error.
-func TestTransfer(t *testing.T) {
+// TestTransfer_LastCandidateLeads checks that the last candidate becomes the leader, and that an unknown candidate leads to an error.
+func TestTransfer_LastCandidateLeads(t *testing.T) {
 	client := startServers(t, 1).Client()
 	a := startLeader(t, client)
 	var last *candidate

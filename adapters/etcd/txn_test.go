@@ -70,9 +70,9 @@ func TestTxn_OfFormerLeadershipIsRejected(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTxn_Outcome checks that a lost response is not reported as a rejection, and a rejection not as an
+// TestTxn_UnknownOutcomeIsNoRejection checks that a lost response is not reported as a rejection, and a rejection not as an
 // unknown outcome.
-func TestTxn_Outcome(t *testing.T) {
+func TestTxn_UnknownOutcomeIsNoRejection(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
 	c := startCandidate(t, srv.Client(f.intercept))

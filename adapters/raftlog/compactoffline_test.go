@@ -34,9 +34,9 @@ func openOnFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlo
 	return n
 }
 
-// TestCompactOffline checks that a running peer installs an offline snapshot, and that the snapshot contains
+// TestCompactOffline_PeerInstallsSnapshot checks that a running peer installs an offline snapshot, and that the snapshot contains
 // all updates and request IDs.
-func TestCompactOffline(t *testing.T) {
+func TestCompactOffline_PeerInstallsSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	machine := &recorder{}
 	n := openOnFiles(t, dir, machine)

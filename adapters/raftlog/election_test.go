@@ -140,9 +140,9 @@ func TestElection_FormerErr(t *testing.T) {
 	})
 }
 
-// TestDeleteElection checks that an election ends for all candidates, that no candidates return after it was
+// TestDeleteElection_EndsForAllCandidates checks that an election ends for all candidates, that no candidates return after it was
 // restarted, and that the caller learns when the end is not confirmed.
-func TestDeleteElection(t *testing.T) {
+func TestDeleteElection_EndsForAllCandidates(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var all []*candidate
 		for _, p := range h.peers {
@@ -315,9 +315,9 @@ func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	})
 }
 
-// TestFailover_Duration checks that a fail-over is not slower than the documented limit, in fake time with
+// TestFailover_IsFast checks that a fail-over is not slower than the documented limit, in fake time with
 // election timeouts of 200 ms.
-func TestFailover_Duration(t *testing.T) {
+func TestFailover_IsFast(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		for range 4 {
 			for _, ofTheLog := range []bool{false, true} {

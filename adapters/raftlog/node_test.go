@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestDisk_WriteFails checks that a peer stops when a write or sync fails, that its candidate has a final
+// TestDisk_WriteErrorStopsPeer checks that a peer stops when a write or sync fails, that its candidate has a final
 // status, and that no confirmed update is lost.
-func TestDisk_WriteFails(t *testing.T) {
+func TestDisk_WriteErrorStopsPeer(t *testing.T) {
 	for _, atLeader := range []bool{true, false} {
 		for op := range 6 { // writes and syncs alternate
 			t.Run(fmt.Sprintf("leader=%t/%d", atLeader, op), func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestDisk_WriteFails(t *testing.T) {
 	}
 }
 
-// TestDisk_ReadFails checks that a read error neither crashes the process nor stops other peers.
-func TestDisk_ReadFails(t *testing.T) {
+// TestDisk_ReadErrorDoesNotStopOthers checks that a read error neither crashes the process nor stops other peers.
+func TestDisk_ReadErrorDoesNotStopOthers(t *testing.T) {
 	for op := 12; op < 28; op++ {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
 			p := h.others(h.waitForLeader(t))[0]

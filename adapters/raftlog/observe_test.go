@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestObserve checks that an observer receives the newest leader, the absence of a leader and that the
+// TestObserve_DeliversNewestLeader checks that an observer receives the newest leader, the absence of a leader and that the
 // election has ended, and no observation while the leader has not changed.
-func TestObserve(t *testing.T) {
+func TestObserve_DeliversNewestLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
 		n := h.node(p)

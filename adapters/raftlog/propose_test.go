@@ -143,9 +143,9 @@ func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	}, small)
 }
 
-// TestMaxRequestIDs checks that updates are rejected when the maximum number of IDs is within the window, and
+// TestMaxRequestIDs_RejectsFurtherUpdates checks that updates are rejected when the maximum number of IDs is within the window, and
 // accepted when an ID has left it, although nothing is written in between.
-func TestMaxRequestIDs(t *testing.T) {
+func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, first := h.peers[0], api.NewRequestID()
 		n := h.node(p)
@@ -342,9 +342,9 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 	})
 }
 
-// TestElectionPropose checks that an update that a leadership guards is not applied after another candidate
+// TestElectionPropose_OnlyDuringLeadership checks that an update that a leadership guards is not applied after another candidate
 // has become the head, and that it is recognized when a later leader retries it.
-func TestElectionPropose(t *testing.T) {
+func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := startLeader(t, h.node(h.peers[0]), "e")
 		second := startCandidate(t, h.node(h.peers[1]), "e")

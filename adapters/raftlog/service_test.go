@@ -165,9 +165,9 @@ func heapInUse() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestClientAddress checks that the clients whose number is limited together are those of one IPv4 address,
+// TestClientAddress_GroupsByNetwork checks that the clients whose number is limited together are those of one IPv4 address,
 // or of one /64 network of IPv6.
-func TestClientAddress(t *testing.T) {
+func TestClientAddress_GroupsByNetwork(t *testing.T) {
 	for from, want := range map[string]string{
 		"10.0.0.1:80": "10.0.0.1", "[::ffff:10.0.0.1]:80": "::ffff:10.0.0.1", "[fe80::1%eth0]:80": "fe80::/64",
 		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "host:7": "host",

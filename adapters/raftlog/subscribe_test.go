@@ -87,8 +87,8 @@ func (r *streamReader) readUntil(t testing.TB, s *raftlog.Subscription, update s
 	}
 }
 
-// TestSubscribe checks that a subscriber at any peer receives every entry, from any index.
-func TestSubscribe(t *testing.T) {
+// TestSubscribe_DeliversEveryEntry checks that a subscriber at any peer receives every entry, from any index.
+func TestSubscribe_DeliversEveryEntry(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := numbered("a", 20)
 		h.proposeAll(t, h.peers[0], first...)
@@ -220,9 +220,9 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 	})
 }
 
-// TestSubscribe_Progress checks that progress is reported twice a second, and is not reported as fresh while
+// TestSubscribe_ReportsProgress checks that progress is reported twice a second, and is not reported as fresh while
 // the peer has no contact with a leader.
-func TestSubscribe_Progress(t *testing.T) {
+func TestSubscribe_ReportsProgress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		p := h.others(leader)[0]

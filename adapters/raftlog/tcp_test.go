@@ -54,9 +54,9 @@ func startTCPCluster(t testing.TB, n int, prove func(c *raftlog.Config)) ([]api.
 	return peers, nodes
 }
 
-// TestSecret checks that a peer or client with another secret or cluster name is rejected, and that a client
+// TestSecret_RequiredForAccess checks that a peer or client with another secret or cluster name is rejected, and that a client
 // finds the leader. It covers defect Z12 of ØMQ Raft.
-func TestSecret(t *testing.T) {
+func TestSecret_RequiredForAccess(t *testing.T) {
 	t.Parallel()
 	secret, clientSecret := []byte("a secret of enough bytes"), []byte("another secret for clients")
 	peers, nodes := startTCPCluster(t, 3, func(c *raftlog.Config) { c.Secret, c.ClientSecret = secret, clientSecret })
@@ -112,8 +112,8 @@ func TestSecret(t *testing.T) {
 	opening.Wait()
 }
 
-// TestCertificates checks that a client with a certificate of another authority is rejected.
-func TestCertificates(t *testing.T) {
+// TestCertificates_RequiredForAccess checks that a client with a certificate of another authority is rejected.
+func TestCertificates_RequiredForAccess(t *testing.T) {
 	t.Parallel()
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	peers, nodes := startTCPCluster(t, 3, func(c *raftlog.Config) { c.TLS = ours.Config("127.0.0.1") })

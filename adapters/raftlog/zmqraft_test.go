@@ -52,10 +52,10 @@ func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 	})
 }
 
-// TestZ7_ReadsAndReturns checks that a partitioned peer does not complete a linearizable read, and does not
-// cause an election when it returns. TestClose_LeaderHandsOverLog and TestSubscribe cover the other parts of
+// TestZ7_PartitionedPeerDoesNotRead checks that a partitioned peer does not complete a linearizable read, and does not
+// cause an election when it returns. TestClose_LeaderHandsOverLog and TestSubscribe_DeliversEveryEntry cover the other parts of
 // Z7: there was no hand-over, and followers served no entries.
-func TestZ7_ReadsAndReturns(t *testing.T) {
+func TestZ7_PartitionedPeerDoesNotRead(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
 		heal := h.isolate(p)
@@ -72,7 +72,7 @@ func TestZ7_ReadsAndReturns(t *testing.T) {
 	})
 }
 
-// Z8: one of two callers that proposed the same update received no reply. See TestPropose of
+// Z8: one of two callers that proposed the same update received no reply. See TestPropose_SameIDHasOneOutcome of
 // internal/core.
 
 // TestZ9_DifferentLogsConverge checks that the first different entry of two logs is found without a
@@ -110,9 +110,9 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 // Z10: a new leader completed a change of the peers only with the next update.
 // TestChangePeers_LeaderCrashes covers this: it proposes no update.
 
-// Z11: request IDs within the window were removed to make room for others. See TestMaxRequestIDs.
+// Z11: request IDs within the window were removed to make room for others. See TestMaxRequestIDs_RejectsFurtherUpdates.
 
-// Z12: the secret was sent unencrypted as a label. See TestSecret, TestCertificates, and the tests of
+// Z12: the secret was sent unencrypted as a label. See TestSecret_RequiredForAccess, TestCertificates_RequiredForAccess, and the tests of
 // internal/link.
 
 // TestZ13_ContradictionStopsOnlyTheNode checks that a peer whose log lacks entries that it has acknowledged

@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 )
 
-// TestSend checks that Send does not block, and that the receiver does not get an older value.
-func TestSend(t *testing.T) {
+// TestSend_ReplacesUnreadValue checks that Send does not block, and that the receiver does not get an older value.
+func TestSend_ReplacesUnreadValue(t *testing.T) {
 	c := make(chan int, 1)
 	for i := range 3 {
 		latest.Send(c, i)
@@ -20,8 +20,8 @@ func TestSend(t *testing.T) {
 	require.Equal(t, 3, <-c)
 }
 
-// TestChanges checks that Add reports each change, and does not report an equal value as a change.
-func TestChanges(t *testing.T) {
+// TestChanges_SkipEqualValues checks that Add reports each change, and does not report an equal value as a change.
+func TestChanges_SkipEqualValues(t *testing.T) {
 	var c latest.Changes[int]
 	for _, step := range []struct {
 		value   int

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAwait checks that Await does not return before end while done is not closed, and reports that done is
+// TestAwait_DoneOrEnd checks that Await does not return before end while done is not closed, and reports that done is
 // closed when end has passed.
-func TestAwait(t *testing.T) {
+func TestAwait_DoneOrEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
 		begin := time.Now()

@@ -17,10 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestAlso checks that instances of the three versions of a migration do not work at the same time, and that
+// TestAlso_OneInstanceWorksDuringMigration checks that instances of the three versions of a migration do not work at the same time, and that
 // an instance that leads on both backends has a successor of either version, and gives its program and its
 // commands both tokens.
-func TestAlso(t *testing.T) {
+func TestAlso_OneInstanceWorksDuringMigration(t *testing.T) {
 	t.Parallel()
 	zooKeeper, etcd := zktest.Start(t), dbserver.StartEtcd(t, dbserver.EtcdConfig{})
 	h := newHarness(t, []string{"--election", "/jobs/one", "--session-timeout", session.String(), "--grace", "10ms"})
@@ -51,9 +51,9 @@ func (h *harness) requireMigration(oldOnly, moving, newOnly []string) {
 	h.requireOrder("a", "b", "c", "d")
 }
 
-// TestAlso_File checks that instances of the versions of a migration do not work at the same time, and that
+// TestAlso_FileKeepsSettingsApart checks that instances of the versions of a migration do not work at the same time, and that
 // an instance does not use settings of one backend, such as the password, for the other.
-func TestAlso_File(t *testing.T) {
+func TestAlso_FileKeepsSettingsApart(t *testing.T) {
 	t.Parallel()
 	postgres := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres() })
 	redis := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--requirepass", "first password") })
@@ -229,9 +229,9 @@ func TestAlso_EndsEarly(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestAlso_Advice checks that the advice about an error of a candidate of the second backend does not name
+// TestAlso_AdviceNamesOwnSettings checks that the advice about an error of a candidate of the second backend does not name
 // settings of the first.
-func TestAlso_Advice(t *testing.T) {
+func TestAlso_AdviceNamesOwnSettings(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
 	conn, _, err := srv.Connect(session)
@@ -265,8 +265,8 @@ func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	require.NotContains(t, p.log.Text(), "/jobs")
 }
 
-// TestAlso_Usage checks that invalid settings of a migration are rejected, with an error that names the flag.
-func TestAlso_Usage(t *testing.T) {
+// TestAlso_RejectsInvalidSettings checks that invalid settings of a migration are rejected, with an error that names the flag.
+func TestAlso_RejectsInvalidSettings(t *testing.T) {
 	for text, args := range map[string][]string{
 		"--also zookeeper: it is the backend of --backend": {"--also", "zookeeper"},
 		"--also paper: not one of this build's backends":   {"--also", "paper"},

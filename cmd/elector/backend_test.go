@@ -160,8 +160,8 @@ func TestAdvise_Credentials(t *testing.T) {
 	require.Equal(t, quota, s.advise(quota))
 }
 
-// TestAdvise_TLS checks that the error of a server without TLS names no sslmode that was not implied.
-func TestAdvise_TLS(t *testing.T) {
+// TestAdvise_TLSError checks that the error of a server without TLS names no sslmode that was not implied.
+func TestAdvise_TLSError(t *testing.T) {
 	refused := errors.New("tls error: server refused TLS connection")
 	for _, args := range []string{"--store postgres://me@x/db?sslmode=require", "--store postgres://me@x/db --tls", "--store redis://x"} {
 		s, _, err := parse(t, append([]string{"run"}, strings.Fields(args)...)...)

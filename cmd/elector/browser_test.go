@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-var browser = flag.String("browser", "", "the browser that TestBrowser uses, for example chromium")
+var browser = flag.String("browser", "", "the browser that TestBrowser_OtherOriginHasNoAccess uses, for example chromium")
 
 // hostilePage sends requests to the address of --control, and then one to its own server.
 const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
@@ -37,9 +37,9 @@ const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
 })();
 </script></body>`
 
-// TestBrowser checks that a web page of another origin cannot change a dev-server or read its data. It needs
+// TestBrowser_OtherOriginHasNoAccess checks that a web page of another origin cannot change a dev-server or read its data. It needs
 // a browser: "make browser" runs it.
-func TestBrowser(t *testing.T) {
+func TestBrowser_OtherOriginHasNoAccess(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStreamLeaders checks that every change is sent once, and that the sequence ends after an error and
+// TestStreamLeaders_SendsEachChangeOnce checks that every change is sent once, and that the sequence ends after an error and
 // after the context is done.
-func TestStreamLeaders(t *testing.T) {
+func TestStreamLeaders_SendsEachChangeOnce(t *testing.T) {
 	a, b := candidateInfo{Name: "a", Token: 1}, candidateInfo{Name: "b", Token: 2}
 	failure := errors.New("connection lost")
 	ended := false

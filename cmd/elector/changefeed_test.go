@@ -24,9 +24,9 @@ func newChangefeedHarness(t *testing.T, election string) *harness {
 	return h
 }
 
-// TestChangefeed checks that a leader that is killed or resigns is replaced, that two programs do not work at
+// TestChangefeed_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two programs do not work at
 // the same time, and that other commands work.
-func TestChangefeed(t *testing.T) {
+func TestChangefeed_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/one")
 	h.requireSuccession(func() { require.Contains(t, h.command("status").waitForOutput("leader"), "b") })

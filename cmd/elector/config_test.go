@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestConfig checks that the printed file is equivalent to the settings, and does not contain credentials.
-func TestConfig(t *testing.T) {
+// TestConfig_PrintedFileIsEquivalent checks that the printed file is equivalent to the settings, and does not contain credentials.
+func TestConfig_PrintedFileIsEquivalent(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "me: or not")
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
 	file := writeConfigFile(t, example)

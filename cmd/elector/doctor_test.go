@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDoctor checks that each check is right on a server, and that doctor does not leave a znode behind.
-func TestDoctor(t *testing.T) {
+// TestDoctor_ChecksServer checks that each check is right on a server, and that doctor does not leave a znode behind.
+func TestDoctor_ChecksServer(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	args := func(more ...string) []string { return append(append([]string{"doctor"}, h.flags...), more...) }
 	tree := h.srv.Tree()
@@ -100,8 +100,8 @@ func TestDoctor_NoServers(t *testing.T) {
 	require.Contains(t, out, "error    session         ")
 }
 
-// TestDoctor_Assessments checks that each finding has the right severity.
-func TestDoctor_Assessments(t *testing.T) {
+// TestDoctor_FindingsHaveSeverity checks that each finding has the right severity.
+func TestDoctor_FindingsHaveSeverity(t *testing.T) {
 	now := time.UnixMilli(1700000000000)
 	answer := func(text string) serverAnswer {
 		a := serverAnswer{address: "zk1:2181"}

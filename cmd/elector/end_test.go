@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestZooKeeper checks that a leader that is killed or resigns is replaced, that two programs do not work at
+// TestZooKeeper_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two programs do not work at
 // the same time, and that other commands work.
-func TestZooKeeper(t *testing.T) {
+func TestZooKeeper_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	h.runFlags = func(string) []string { return []string{"--grace", "10ms"} }

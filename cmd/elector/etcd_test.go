@@ -30,9 +30,9 @@ func newEtcdHarness(t *testing.T) (*harness, *dbserver.EtcdCluster) {
 	return h, srv
 }
 
-// TestEtcd checks that a leader that is killed or resigns is replaced, that two programs do not work at the
+// TestEtcd_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two programs do not work at the
 // same time, and that other commands work.
-func TestEtcd(t *testing.T) {
+func TestEtcd_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h, _ := newEtcdHarness(t)
 	h.requireSuccession(func() {

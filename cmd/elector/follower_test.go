@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestFollowerCommand checks that the command runs once for each leader, and has ended when the begin command starts.
-func TestFollowerCommand(t *testing.T) {
+// TestFollowerCommand_RunsForEachLeader checks that the command runs once for each leader, and has ended when the begin command starts.
+func TestFollowerCommand_RunsForEachLeader(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--value", "10.0.0.1:80")

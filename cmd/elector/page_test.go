@@ -49,8 +49,8 @@ func requirePageText(t *testing.T, w *webServer, want ...string) {
 	}
 }
 
-// TestPage checks that the page shows the leader, the queue and the changes.
-func TestPage(t *testing.T) {
+// TestPage_ShowsQueue checks that the page shows the leader, the queue and the changes.
+func TestPage_ShowsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // fake time begins at 2000-01-01 00:00
 		a := candidateInfo{Name: "a", Value: "a:80", ID: "/e/1", Token: 7, Joined: time.Now()}
 		b := candidateInfo{Name: "b", ID: "/e/2", Token: 9, Joined: time.Now().Add(time.Second)}
@@ -86,9 +86,9 @@ func TestPage(t *testing.T) {
 	})
 }
 
-// TestPage_Escapes checks that a text of another program cannot become a part of the page, and that a browser
+// TestPage_EscapesTexts checks that a text of another program cannot become a part of the page, and that a browser
 // could not load or execute anything else than the page.
-func TestPage_Escapes(t *testing.T) {
+func TestPage_EscapesTexts(t *testing.T) {
 	const hostile = "</title></script></style><script>alert('1')</script><img src=//evil.example onerror=alert(1)>\" ' & \u202e\x1b[31m"
 	c := candidateInfo{Name: hostile, Value: hostile, ID: hostile, Token: 7}
 	w := newPageServer(t, hostile, func(context.Context) ([]candidateInfo, error) { return []candidateInfo{c, c}, nil })

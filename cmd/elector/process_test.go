@@ -20,7 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// These are the programs of TestProcess. Like its end command, they append their actions to FILE. They
+// These are the programs of TestProcess_EventsHaveDocumentedEffects. Like its end command, they append their actions to FILE. They
 // do not use standard error, on which a shell reports that a signal has terminated its child.
 const (
 	obedient = `exec 2>/dev/null; trap 'echo TERM >> "$FILE"; exit 0' TERM; trap 'echo HUP >> "$FILE"' HUP; trap 'echo USR1 >> "$FILE"' USR1
@@ -177,9 +177,9 @@ func processEvents(t *testing.T) map[string][]processEvent {
 	}
 }
 
-// TestProcess checks that each event has the effect that the table in docs/elector.md describes, and that
+// TestProcess_EventsHaveDocumentedEffects checks that each event has the effect that the table in docs/elector.md describes, and that
 // each row of the table has a test.
-func TestProcess(t *testing.T) {
+func TestProcess_EventsHaveDocumentedEffects(t *testing.T) {
 	testenv.RunEvents(t, "../../docs/elector.md", "| event | program | leadership |", processEvents, testProcessEvent)
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestResign checks that a leader stops its program before the next leader begins, joins again behind it, and
+// TestResign_LeaderJoinsAgain checks that a leader stops its program before the next leader begins, joins again behind it, and
 // can be selected by name or ID.
-func TestResign(t *testing.T) {
+func TestResign_LeaderJoinsAgain(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	none := h.command("resign")
 	require.Equal(t, cmdline.NoLeader, none.exitCode(), "the election does not exist")

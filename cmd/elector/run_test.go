@@ -84,8 +84,8 @@ func TestRun_NetworkPartition(t *testing.T) {
 	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-// TestRun_Environment checks that a command receives the right variables and no credentials.
-func TestRun_Environment(t *testing.T) {
+// TestRun_CommandsReceiveVariables checks that a command receives the right variables and no credentials.
+func TestRun_CommandsReceiveVariables(t *testing.T) {
 	h, started := newZooKeeperHarness(t), time.Now()
 	t.Setenv("ELECTOR_START_COMMAND", `echo "begin $ELECTOR_ROLE $ELECTOR_LEADER $ELECTOR_ELECTION $ELECTOR_TOKEN."`)
 	t.Setenv("ELECTOR_STOP_COMMAND", `echo "end $ELECTOR_ROLE" "  quoted" | tr a-z A-Z`)

@@ -56,9 +56,9 @@ func TestPrint_ControlCharacters(t *testing.T) {
 	start(t, "status", "--config", "/no\x1b[2J\u009bfile").requireExit(cmdline.Usage, `open /no\x1b[2J\u009bfile: no such file`)
 }
 
-// TestStatusAndWatch checks that status and watch print the right leader, order and times, and exit with the
+// TestStatusAndWatch_PrintLeaderAndOrder checks that status and watch print the right leader, order and times, and exit with the
 // right code.
-func TestStatusAndWatch(t *testing.T) {
+func TestStatusAndWatch_PrintLeaderAndOrder(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	none := h.command("status", "--json")
 	require.JSONEq(t, `{"election":"/jobs/one","leader":null,"candidates":[]}`, none.waitForOutput("{"))
@@ -126,9 +126,9 @@ func TestStatusAndWatch(t *testing.T) {
 	require.Equal(t, cmdline.Permanent, watchJSON.exitCode(), "the election has ended")
 }
 
-// TestAwaitLeader checks that status --wait does not return too early, does not retry in vain, and returns
+// TestAwaitLeader_ReturnsInTime checks that status --wait does not return too early, does not retry in vain, and returns
 // the right result.
-func TestAwaitLeader(t *testing.T) {
+func TestAwaitLeader_ReturnsInTime(t *testing.T) {
 	type answer struct {
 		places []candidateInfo
 		err    error

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSuccession checks that times are right, and unknown when observations are missing.
-func TestSuccession(t *testing.T) {
+// TestSuccession_TimesOfLeaders checks that times are right, and unknown when observations are missing.
+func TestSuccession_TimesOfLeaders(t *testing.T) {
 	var s succession
 	observe := func(second int, token int64) time.Time {
 		now := time.Unix(int64(second), 0)

@@ -68,8 +68,8 @@ func (s *screen) waitForRow(texts ...string) {
 	require.Fail(s.t, fmt.Sprintf("no row: %q", texts), "%s", text)
 }
 
-// TestTop checks that a change of an election, or a key, changes the screen.
-func TestTop(t *testing.T) {
+// TestTop_ShowsChanges checks that a change of an election, or a key, changes the screen.
+func TestTop_ShowsChanges(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	screen := h.top("--under", "/jobs", "--interval", "200ms")
@@ -124,9 +124,9 @@ func TestTop_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestPoller_Messages checks that each result of the backend is shown in its own way: an election that does
+// TestPoller_ShowsEachResult checks that each result of the backend is shown in its own way: an election that does
 // not exist or has ended is not an outage.
-func TestPoller_Messages(t *testing.T) {
+func TestPoller_ShowsEachResult(t *testing.T) {
 	failure := errors.New("connection lost")
 	results := map[string]error{
 		"/missing": leaderelection.ErrNoElection, "/ended": fmt.Errorf("%w", leaderelection.ErrElectionOver), "/failed": failure, "/listed": nil,

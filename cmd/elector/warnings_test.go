@@ -40,8 +40,8 @@ func TestWarnWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestWarningHistory checks that the pause between repeated warnings doubles, and that new warnings are not dropped.
-func TestWarningHistory(t *testing.T) {
+// TestWarningHistory_PausesDouble checks that the pause between repeated warnings doubles, and that new warnings are not dropped.
+func TestWarningHistory_PausesDouble(t *testing.T) {
 	h, now := newWarningHistory(), time.Now()
 	var logged, dropped []int
 	for second := range 600 {
@@ -66,8 +66,8 @@ func TestWarningHistory(t *testing.T) {
 	require.LessOrEqual(t, len(h.warnings), maxWarnings)
 }
 
-// TestLimitedLog checks that attributes are kept, and that only warnings are dropped.
-func TestLimitedLog(t *testing.T) {
+// TestLimitedLog_DropsOnlyWarnings checks that attributes are kept, and that only warnings are dropped.
+func TestLimitedLog_DropsOnlyWarnings(t *testing.T) {
 	out := &bytes.Buffer{}
 	s := &settings{log: slog.New(slog.NewTextHandler(out, nil))}
 	log := s.limitedLog().With("server", "a")

@@ -86,8 +86,8 @@ type leaderPage struct {
 // listening contains the flags that start a server.
 var listening = []string{"--listen", "127.0.0.1:0"}
 
-// TestWebServer checks that each page is right at each step of a hand-over.
-func TestWebServer(t *testing.T) {
+// TestWebServer_PagesDuringHandOver checks that each page is right at each step of a hand-over.
+func TestWebServer_PagesDuringHandOver(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.run("a", graceful, append(listening, "--value", "a:80", "--leader-begin-command", "echo begins; while [ ! -e $FILE.go ]; do sleep 0.01; done",
 		"--leader-end-command", "echo ends; while [ ! -e $FILE.end ]; do sleep 0.01; done")...)

@@ -34,8 +34,8 @@ func loadSettings(t *testing.T, args ...string) (*settings, error) {
 	return s, err
 }
 
-// TestDefaults checks that the file of raftlog defaults contains each key with its description and its default.
-func TestDefaults(t *testing.T) {
+// TestDefaults_DescribeEveryKey checks that the file of raftlog defaults contains each key with its description and its default.
+func TestDefaults_DescribeEveryKey(t *testing.T) {
 	s, err := loadSettings(t, "--config", writeFile(t, defaults()))
 	require.NoError(t, err)
 	unset := newSettings()
@@ -47,8 +47,8 @@ func TestDefaults(t *testing.T) {
 	})
 }
 
-// TestSettings checks that no key of the file is ignored, and that an invalid file is rejected.
-func TestSettings(t *testing.T) {
+// TestSettings_UseEveryKey checks that no key of the file is ignored, and that an invalid file is rejected.
+func TestSettings_UseEveryKey(t *testing.T) {
 	s, err := loadSettings(t, "--config", writeFile(t, "window: 1h30m\npeers: [ 'tcp://h:1/a', {addr: 'g:2', id: b} ]\ncluster: c\ndir: /x/{id}\npeer-id: b\ncompact-file: y/{id}/z\nmax-data: 5\nlog-level: warn\n"))
 	require.NoError(t, err)
 	require.NoError(t, s.completePeer())

@@ -108,8 +108,8 @@ func forBothPeers(t *testing.T, kind string, open func(*peer) func(*testing.T, *
 
 type opener = func(*testing.T, *zk.Conn, string) acquireFunc
 
-// TestMutex_Peers checks that a mutex of Go and a mutex of a peer exclude each other, and wait for each other.
-func TestMutex_Peers(t *testing.T) {
+// TestMutex_ExcludesPeer checks that a mutex of Go and a mutex of a peer exclude each other, and wait for each other.
+func TestMutex_ExcludesPeer(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) opener { return p.newMutex }, func(t *testing.T, m contest) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 20) })
 		t.Run("hand-over", m.testHandOver)
@@ -124,9 +124,9 @@ func TestMutex_LeaderSelector(t *testing.T) {
 	t.Run("hand-over", m.testHandOver)
 }
 
-// TestElection_Peers checks that a candidate of Go and a candidate of a peer are not leaders at the same
+// TestElection_OneLeaderWithPeer checks that a candidate of Go and a candidate of a peer are not leaders at the same
 // time, and lead one after another.
-func TestElection_Peers(t *testing.T) {
+func TestElection_OneLeaderWithPeer(t *testing.T) {
 	forBothPeers(t, "latch", func(p *peer) opener { return p.newLeadership }, func(t *testing.T, m contest) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 10) })
 		t.Run("hand-over", m.testHandOver)

@@ -21,7 +21,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// chaosVariable is the environment variable that makes the test binary a participant of TestChaos.
+// chaosVariable is the environment variable that makes the test binary a participant of TestChaos_HoldersDoNotOverlap.
 const chaosVariable = "LEADERELECTION_CHAOS"
 
 // recorder writes the holds of one goroutine.

@@ -84,8 +84,8 @@ var programs = map[string]map[string]string{
 	"shards": {"kazoo": "shards.py"},
 }
 
-// TestPrograms checks that each program that docs/recipes/peers.md counts does its work.
-func TestPrograms(t *testing.T) {
+// TestPrograms_DoTheirWork checks that each program that docs/recipes/peers.md counts does its work.
+func TestPrograms_DoTheirWork(t *testing.T) {
 	ours := map[string]program{"lock": lockProgram, "queue": queueProgram, "shards": shardsProgram}
 	for purpose, theirs := range programs {
 		want := map[string][]string{"lock": {"working"}, "queue": {"working on a", "working on b"}}[purpose]

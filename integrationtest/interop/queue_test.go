@@ -120,9 +120,9 @@ func TestQueue_Order(t *testing.T) {
 	})
 }
 
-// TestQueue_Claim checks that an item that Go has taken is not delivered to the peer, and that the peer
+// TestQueue_ClaimedItemIsNotDelivered checks that an item that Go has taken is not delivered to the peer, and that the peer
 // receives it after Go has returned it.
-func TestQueue_Claim(t *testing.T) {
+func TestQueue_ClaimedItemIsNotDelivered(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
 		p.runCommand(t, "put", path, "first", "second")
 		mine, err := q.Take(testenv.ContextOf(t))
@@ -143,9 +143,9 @@ func TestQueue_Claim(t *testing.T) {
 	})
 }
 
-// TestQueue_Shared checks that no item is lost or taken twice when Go and a peer put many items and consume
+// TestQueue_ItemsAreTakenOnce checks that no item is lost or taken twice when Go and a peer put many items and consume
 // them at the same time, with each kind of Curator's queues.
-func TestQueue_Shared(t *testing.T) {
+func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 	for _, c := range []struct {
 		peer   *peer
 		kind   string

@@ -16,9 +16,9 @@ import (
 // in the queue, even if that writer is later and waits for the reader.
 const kazooWithBug649 = "2.8.0"
 
-// TestRWMutex_Peers checks that writers and readers of Go and a peer exclude each other, and wait for each
+// TestRWMutex_ExcludesPeer checks that writers and readers of Go and a peer exclude each other, and wait for each
 // other. Readers of kazoo contend only if the version has no defect.
-func TestRWMutex_Peers(t *testing.T) {
+func TestRWMutex_ExcludesPeer(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			writers := contest{peer: p, kind: "write", open: p.newWriteLock}

@@ -30,9 +30,9 @@ func (p *peer) semaphoreOpener(limit int) opener {
 	}
 }
 
-// TestSemaphore_Peers checks that Go and a peer together do not hold more leases than the limit, and wait for
+// TestSemaphore_SharesLimitWithPeer checks that Go and a peer together do not hold more leases than the limit, and wait for
 // each other.
-func TestSemaphore_Peers(t *testing.T) {
+func TestSemaphore_SharesLimitWithPeer(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			const limit = 2

@@ -41,9 +41,9 @@ func (s *apiServer) newStore(t testing.TB, c *rest.Config, name string, opts ...
 	return st
 }
 
-// TestLease checks that a store on Leases satisfies its contract. It runs the tests of stores and of
+// TestLease_SatisfiesContract checks that a store on Leases satisfies its contract. It runs the tests of stores and of
 // elections on a real API server.
-func TestLease(t *testing.T) {
+func TestLease_SatisfiesContract(t *testing.T) {
 	s := startAPIServer(t)
 	t.Run("Store", func(t *testing.T) { storetest.Run(t, s.factory) })
 	t.Run("Election", func(t *testing.T) { storetest.RunElection(t, s.factory) })

@@ -20,9 +20,9 @@ type etcdServers struct {
 	backup string // a backup from before the election
 }
 
-// TestEtcd checks that an operation on etcd servers does not lead to two leaders, and that afterwards there
+// TestEtcd_OperationsKeepOneLeader checks that an operation on etcd servers does not lead to two leaders, and that afterwards there
 // is a leader, or a reason in the log.
-func TestEtcd(t *testing.T) {
+func TestEtcd_OperationsKeepOneLeader(t *testing.T) {
 	operators.Test(t, []operators.Operation[*etcdServers]{
 		{Name: "Restarted", Reason: "connection error", Run: func(e *operators.Election, s *etcdServers) {
 			s.Kill(0)

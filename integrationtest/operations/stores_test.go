@@ -71,9 +71,9 @@ func (s *storeServer) execSQLAt(server *dbserver.Server, statements ...string) {
 	}
 }
 
-// TestPostgres checks that an operation on a PostgreSQL server does not lead to two leaders, and that
+// TestPostgres_OperationsKeepOneLeader checks that an operation on a PostgreSQL server does not lead to two leaders, and that
 // afterwards there is a leader, or a reason in the log. A disk that is full is simulated by a trigger.
-func TestPostgres(t *testing.T) {
+func TestPostgres_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	const terminate = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`
 	createRole := []string{"CREATE ROLE elector LOGIN", "GRANT CREATE ON SCHEMA public TO elector"}
@@ -133,9 +133,9 @@ func (s *storeServer) execMySQL(statements ...string) {
 	}
 }
 
-// TestMariaDB checks that an operation on a MariaDB server does not lead to two leaders, and that afterwards
+// TestMariaDB_OperationsKeepOneLeader checks that an operation on a MariaDB server does not lead to two leaders, and that afterwards
 // there is a leader, or a reason in the log. A disk that is full is simulated by a trigger.
-func TestMariaDB(t *testing.T) {
+func TestMariaDB_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	const kill = "KILL CONNECTION USER elector"
 	operators.Test(t, operators.OfStore(
@@ -175,9 +175,9 @@ func (s *storeServer) doAt(server *dbserver.Server, args ...any) {
 	require.NoError(s.t, client.Do(s.t.Context(), args...).Err(), args)
 }
 
-// TestRedis checks that an operation on a Redis server does not lead to two leaders, and that afterwards
+// TestRedis_OperationsKeepOneLeader checks that an operation on a Redis server does not lead to two leaders, and that afterwards
 // there is a leader, or a reason in the log.
-func TestRedis(t *testing.T) {
+func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	start := func(args ...string) func() (*dbserver.Server, error) {
 		return func() (*dbserver.Server, error) {
@@ -257,9 +257,9 @@ func (s *storeServer) writeConfig(password, permissions string) {
 		no_auth_user: operator`, password, permissions), 0o600))
 }
 
-// TestNATS checks that an operation on a NATS server does not lead to two leaders, and that afterwards there
+// TestNATS_OperationsKeepOneLeader checks that an operation on a NATS server does not lead to two leaders, and that afterwards there
 // is a leader, or a reason in the log.
-func TestNATS(t *testing.T) {
+func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	operators.Test(t, operators.OfStore(
 		operators.Operation[*storeServer]{Name: "Emptied", Short: true, Reason: "the record of the election was deleted", Run: func(e *operators.Election, s *storeServer) {

@@ -198,7 +198,7 @@ func TestCache_ChildrenOfContainers(t *testing.T) {
 }
 
 // Close can be called at any time, repeatedly and concurrently.
-func TestClose(t *testing.T) {
+func TestClose_KeepsLastState(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		run(t, func(h *bubble.Test) {
 			create(h, "/a")
@@ -278,9 +278,9 @@ func TestCache_Root(t *testing.T) {
 	})
 }
 
-// TestWithFilter checks that a cache does not keep, read or watch an excluded znode or its descendants, and
+// TestWithFilter_OmitsExcludedZnodes checks that a cache does not keep, read or watch an excluded znode or its descendants, and
 // omits no other znode.
-func TestWithFilter(t *testing.T) {
+func TestWithFilter_OmitsExcludedZnodes(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/locks", "/a/locks/1", "/a/data", "/a/data/locks")
 		h.Server.ResetLog()

@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
-// TestTyped checks that znodes and events have the value of their data, and that those in another format are
+// TestTyped_DecodesValues checks that znodes and events have the value of their data, and that those in another format are
 // not lost.
-func TestTyped(t *testing.T) {
+func TestTyped_DecodesValues(t *testing.T) {
 	type limit struct{ Max int }
 	run(t, func(h *bubble.Test) {
 		create(h, "/limits")

@@ -88,8 +88,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestBuildURI checks that a variable of a URI template is replaced as in Curator.
-func TestBuildURI(t *testing.T) {
+// TestBuildURI_ReplacesVariables checks that a variable of a URI template is replaced as in Curator.
+func TestBuildURI_ReplacesVariables(t *testing.T) {
 	i := Instance{Name: "shop", ID: "one", Address: "h", Port: 80, Registered: 5, Type: Dynamic}
 	for template, want := range map[string]string{
 		"":                                   "",

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestContenders checks that Contenders returns all contenders of the mutex, with correct descriptions.
-func TestContenders(t *testing.T) {
+// TestContenders_OfMutex checks that Contenders returns all contenders of the mutex, with correct descriptions.
+func TestContenders_OfMutex(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())

@@ -288,8 +288,8 @@ func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	})
 }
 
-// TestStaleMarkers checks that staleMarkers returns exactly the markers whose holders do not exist.
-func TestStaleMarkers(t *testing.T) {
+// TestStaleMarkers_HaveNoHolder checks that staleMarkers returns exactly the markers whose holders do not exist.
+func TestStaleMarkers_HaveNoHolder(t *testing.T) {
 	const a, b, c = "0000000a-0000-0000-0000-000000000000", "0000000b-0000-0000-0000-000000000000", "0000000c-0000-0000-0000-000000000000"
 	children := []string{"held-w-" + a, "held-r-" + b, "held-w-" + c, "_c_" + c + "-__READ__0000000001", "held", "held-w"}
 	require.Equal(t, []string{"held-w-" + a, "held-r-" + b}, staleMarkers(children, "held-w-x"))

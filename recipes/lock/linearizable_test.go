@@ -273,9 +273,9 @@ func (c *client) downgradeHold(h *WriteHold) {
 	c.pauseRandomly(h.Context())
 }
 
-// TestLinearizable checks that the calls of clients under random faults are linearizable: for example, two
+// TestLinearizable_UnderRandomFaults checks that the calls of clients under random faults are linearizable: for example, two
 // clients must not hold the lock, and a former holder must not write.
-func TestLinearizable(t *testing.T) {
+func TestLinearizable_UnderRandomFaults(t *testing.T) {
 	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
 		t.Run(name, func(t *testing.T) {
 			faultschedule.Run(t, 60, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {

@@ -25,9 +25,9 @@ func revoked(h *Hold) bool {
 	}
 }
 
-// TestReleaseRequested checks that a holder receives a request to release, and does not take another write
+// TestReleaseRequested_HolderReceivesRequest checks that a holder receives a request to release, and does not take another write
 // for a request.
-func TestReleaseRequested(t *testing.T) {
+func TestReleaseRequested_HolderReceivesRequest(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		h := first.requireHolds()

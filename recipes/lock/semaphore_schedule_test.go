@@ -195,11 +195,11 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 	}
 }
 
-// TestSemaphoreSchedules checks that, under random faults, the leases do not exceed the limit and each client
+// TestSemaphoreSchedules_NoExcessLeases checks that, under random faults, the leases do not exceed the limit and each client
 // acquires its leases after some time.
-func TestSemaphoreSchedules(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
+func TestSemaphoreSchedules_NoExcessLeases(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
-// TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules with the protocols of other
+// TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules_NoExcessLeases with the protocols of other
 // libraries.
 func TestSemaphoreSchedules_OtherLibraries(t *testing.T) {
 	for name, layout := range otherLayouts {
@@ -207,7 +207,7 @@ func TestSemaphoreSchedules_OtherLibraries(t *testing.T) {
 	}
 }
 
-// TestSemaphoreSchedules_SharedCount is TestSemaphoreSchedules with a limit that is stored in a
+// TestSemaphoreSchedules_SharedCount is TestSemaphoreSchedules_NoExcessLeases with a limit that is stored in a
 // SharedCount.
 func TestSemaphoreSchedules_SharedCount(t *testing.T) {
 	runSemaphoreSchedules(t, 30, []Option{WithCuratorLayout(), WithSharedCount("/limit")})

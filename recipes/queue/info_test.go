@@ -77,7 +77,7 @@ func TestPut_WithWaiting(t *testing.T) {
 }
 
 // List returns the items in the order of their delivery, with their states.
-func TestList(t *testing.T) {
+func TestList_ReturnsItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 2})
 		none, err := q.List(ctx, 1)
@@ -138,7 +138,7 @@ func TestList_UnreadableItem(t *testing.T) {
 }
 
 // Withdraw deletes an item only if no consumer has it.
-func TestWithdraw(t *testing.T) {
+func TestWithdraw_DeletesItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "one", "two")
@@ -161,7 +161,7 @@ func TestWithdraw(t *testing.T) {
 }
 
 // Wait returns when the item has left the queue. It returns ErrDead if the item became a dead letter.
-func TestWait(t *testing.T) {
+func TestWait_ReturnsOutcome(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, consumer := newQueue(h), queueOn(h, h.Connect(), config{maxAttempts: 2})
 		wait := func(id string) <-chan error {

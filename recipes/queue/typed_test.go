@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
-// TestTyped checks that a handler receives the value that was put, that an item in another format does not
+// TestTyped_DecodesValues checks that a handler receives the value that was put, that an item in another format does not
 // reach it and is not lost, and that a value that cannot be encoded is not put.
-func TestTyped(t *testing.T) {
+func TestTyped_DecodesValues(t *testing.T) {
 	type job struct{ Tenant string }
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{})

@@ -241,9 +241,9 @@ func TestRun_FunctionErrorWrapsErrClosed(t *testing.T) {
 	})
 }
 
-// TestMember_Owned checks that Owned delivers the right set, and that the member waits until the user
+// TestMember_OwnedIsDelivered checks that Owned delivers the right set, and that the member waits until the user
 // releases a shard.
-func TestMember_Owned(t *testing.T) {
+func TestMember_OwnedIsDelivered(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 4)
 		a, err := newGroup(w, connect(w), WithGrace(time.Hour)).Join(w.Context(), "a")

@@ -88,10 +88,10 @@ func (m *model) requireEven(t testing.TB) {
 	}
 }
 
-// TestNext_Sizes checks that the numbers of shards of two members differ by at most one, and that no more
+// TestNext_SharesDifferByOne checks that the numbers of shards of two members differ by at most one, and that no more
 // shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as many
 // sizes.
-func TestNext_Sizes(t *testing.T) {
+func TestNext_SharesDifferByOne(t *testing.T) {
 	sizes := []int{4, 5, 7, 16, 63, 64, 100, 257}
 	step := 13
 	if *full {
@@ -143,8 +143,8 @@ func TestNext_LargePlanIsFast(t *testing.T) {
 	m.requireEven(t)
 }
 
-// TestNext_Weights checks that a member does not have more shards than its share by weight, rounded up.
-func TestNext_Weights(t *testing.T) {
+// TestNext_SharesFollowWeights checks that a member does not have more shards than its share by weight, rounded up.
+func TestNext_SharesFollowWeights(t *testing.T) {
 	m := newModel(100, 0)
 	m.members = map[string]record{"a": {Weight: 1}, "b": {Weight: 2}, "c": {Weight: 4}}
 	m.settle(t)
@@ -154,9 +154,9 @@ func TestNext_Weights(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 25, "b": 50, "c": 25}, m.plan.loads())
 }
 
-// TestNext_Zones checks that the members of a zone together do not have more than their share. Without the
+// TestNext_ZonesShareEvenly checks that the members of a zone together do not have more than their share. Without the
 // rule for zones, all shares that are rounded up can be in one zone.
-func TestNext_Zones(t *testing.T) {
+func TestNext_ZonesShareEvenly(t *testing.T) {
 	m := newModel(0, 0)
 	for i, id := range names("m", 12) {
 		m.members[id] = record{Weight: 1, Zone: fmt.Sprint("zone", i/4)}
@@ -289,9 +289,9 @@ func TestNext_SettingsOfSpec(t *testing.T) {
 	require.Equal(t, Left, m.plan.Moves[0].Reason)
 }
 
-// TestNext_Priorities checks that shards with greater priority leave a drained member first, and are the last
+// TestNext_PriorityShardsLeaveFirst checks that shards with greater priority leave a drained member first, and are the last
 // shards that move for the balance.
-func TestNext_Priorities(t *testing.T) {
+func TestNext_PriorityShardsLeaveFirst(t *testing.T) {
 	m := newModel(10, 1)
 	m.spec.MaxMoves, m.spec.Priorities = 1, map[string]int{"s00007": 1, "s00009": 1}
 	m.settle(t)
@@ -499,8 +499,8 @@ func runRandomPlans(r *rand.Rand, steps int) string {
 	return ""
 }
 
-// TestNext_Random checks that a plan violates no rule after random changes.
-func TestNext_Random(t *testing.T) {
+// TestNext_RandomChangesSatisfyRules checks that a plan violates no rule after random changes.
+func TestNext_RandomChangesSatisfyRules(t *testing.T) {
 	seeds := uint64(30)
 	if *full {
 		seeds = 10_000

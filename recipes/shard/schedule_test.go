@@ -63,10 +63,10 @@ func newSchedule(seed uint64) faultschedule.Schedule {
 	return s
 }
 
-// TestSchedules checks that a shard is not granted while an earlier grant of it is valid, that its token
+// TestSchedules_OneOwnerAtATime checks that a shard is not granted while an earlier grant of it is valid, that its token
 // increases, and that the shards are divided evenly among the members when all faults are over. -schedules
 // sets the number of schedules.
-func TestSchedules(t *testing.T) {
+func TestSchedules_OneOwnerAtATime(t *testing.T) {
 	n := faultschedule.Run(t, 20, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		return s, s.Execute(t, verbose, func(x *faultschedule.Trial) faultschedule.Test {

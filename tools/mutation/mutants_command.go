@@ -16,7 +16,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"strings.Contains(f.Value.String(), \"@\")", "strings.Contains(f.Name, \"@\")"},
 		},
-		tests: "./cmd/elector -run ^TestConfig$",
+		tests: "./cmd/elector -run ^TestConfig_PrintedFileIsEquivalent$",
 	},
 	{
 		name: "command/leader-escapes", breaks: "the page of the leader contains control characters of other candidates",
@@ -35,7 +35,7 @@ var commandMutants = []mutant{
 			{"html.EscapeString(cell(text))", "cell(text)"},
 			{"	\"html\"\n", ""},
 		},
-		tests: "./cmd/elector -run ^TestPage_Escapes$",
+		tests: "./cmd/elector -run ^TestPage_EscapesTexts$",
 	},
 	{
 		name: "command/page-policy", breaks: "a browser may execute scripts that are not those of the page of --listen",
@@ -43,7 +43,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"; script-src \" + sourceHash(pageScript)", "; script-src 'unsafe-inline'\""},
 		},
-		tests: "./cmd/elector -run ^TestPage_Escapes$",
+		tests: "./cmd/elector -run ^TestPage_EscapesTexts$",
 	},
 	{
 		name: "command/page-lists", breaks: "each view of the page of --listen lists the candidates",
@@ -67,7 +67,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"v.changes[max(0, len(v.changes)-maxChanges):]", "v.changes[:]"},
 		},
-		tests: "./cmd/elector -cpu 1 -run ^TestPage$",
+		tests: "./cmd/elector -cpu 1 -run ^TestPage_ShowsQueue$",
 	},
 	{
 		name: "command/doctor-ensembles", breaks: "elector doctor accepts servers of different ensembles",
@@ -75,7 +75,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"case modes > 1:", "case modes > 2:"},
 		},
-		tests: "./cmd/elector -run ^TestDoctor_Assessments$",
+		tests: "./cmd/elector -run ^TestDoctor_FindingsHaveSeverity$",
 	},
 	{
 		name: "command/doctor-remains", breaks: "elector doctor leaves a znode behind",
@@ -83,7 +83,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"_, deleted := ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })", "var deleted error"},
 		},
-		tests: "./cmd/elector -run ^TestDoctor$",
+		tests: "./cmd/elector -run ^TestDoctor_ChecksServer$",
 	},
 	{
 		name: "command/doctor-lost-reply", breaks: "elector doctor takes a lost connection for servers without containers",
@@ -91,7 +91,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"return newFinding(severityUnknown, \"containers\", \"the servers may", "return newFinding(severityWarning, \"containers\", \"the servers may"},
 		},
-		tests: "./cmd/elector -run ^TestDoctor_Assessments$",
+		tests: "./cmd/elector -run ^TestDoctor_FindingsHaveSeverity$",
 	},
 	{
 		name: "command/transfer-unreachable", breaks: "elector transfer reports servers that do not answer as a candidate that does not lead in time",
@@ -107,7 +107,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"a.candidate.Store(candidate)", "_ = candidate"},
 		},
-		tests: "./cmd/elector -run ^TestAlso$",
+		tests: "./cmd/elector -run ^TestAlso_OneInstanceWorksDuringMigration$",
 	},
 	{
 		name: "command/also-grace", breaks: "an instance that uses only the second backend begins while the program of another one still stops",
@@ -332,7 +332,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`strings.ContainsFunc(name, unicode.IsControl)`, `strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) && r == 0 })`},
 		},
-		tests: ". -run TestOptions_Invalid",
+		tests: ". -run TestNewElection_RejectsInvalidOptions",
 	},
 	{
 		name: "command/value-of-candidate", breaks: "the value of a candidate may contain a null character",
@@ -340,7 +340,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`case strings.Contains(value, separator):`, `case false:`},
 		},
-		tests: ". -run TestOptions_Invalid",
+		tests: ". -run TestNewElection_RejectsInvalidOptions",
 	},
 	{
 		name: "command/control-host", breaks: "a web page can read a dev-server by the name of another host",

@@ -49,14 +49,14 @@ var kubernetesMutants = []mutant{
 		breaks: "a feed ends with a watch that the API server has ended",
 		file:   "adapters/changefeed/kubernetes/watch.go",
 		edits:  []edit{{"time.Since(start) > minWatch", "time.Since(start) < 0"}},
-		tests:  "./adapters/changefeed/kubernetes -run ^TestFeed_LongWatch$",
+		tests:  "./adapters/changefeed/kubernetes -run ^TestFeed_ContinuesAfterEndOfLongWatch$",
 	},
 	{
 		name:   "kubernetes/L5",
 		breaks: "the client repeats requests that the API server has rejected",
 		file:   "adapters/changefeed/kubernetes/record.go",
 		edits:  []edit{{".MaxRetries(0)", ""}},
-		tests:  "./adapters/changefeed/kubernetes -run ^TestErrors$/^Throttled$",
+		tests:  "./adapters/changefeed/kubernetes -run ^TestErrors_HaveDocumentedMeaning$/^Throttled$",
 	},
 	{
 		name:   "kubernetes/L6",
@@ -91,7 +91,7 @@ var kubernetesMutants = []mutant{
 		breaks: "a term without a leader counts as a leadership",
 		file:   "adapters/changefeed/kubernetes/record.go",
 		edits:  []edit{{"begins := next.Leader != \"\" && next.Term", "begins := next.Term"}},
-		tests:  "./adapters/changefeed/kubernetes -run ^TestLease_Fields$",
+		tests:  "./adapters/changefeed/kubernetes -run ^TestLease_FieldsShowLeader$",
 	},
 	{
 		name:   "kubernetes/warmup",
@@ -119,7 +119,7 @@ var kubernetesMutants = []mutant{
 		breaks: "the controllers start before the candidate leads",
 		file:   "adapters/controllerruntime/manager.go",
 		edits:  []edit{{"	select {\n	case <-l.manager.leads:\n		return l.Interface.Get(ctx)", "	select {\n	default:\n		return l.Interface.Get(ctx)"}, {"if err := l.manager.leadership.Load().Err(); err != nil {", "if false {\n		var err error"}},
-		tests:  "./adapters/controllerruntime -run ^TestManager_Stop$",
+		tests:  "./adapters/controllerruntime -run ^TestManager_StopsControllersBeforeNextLeads$",
 	},
 	{
 		name:   "kubernetes/M4",

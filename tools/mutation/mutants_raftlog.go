@@ -16,7 +16,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`t.buckets[expired] = b.from(n)`, `t.len += n`},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestIDs_ExpireLimits",
+		tests: "./adapters/raftlog/internal/replica -run TestIDs_ExpireOlderThanLimit",
 	},
 	{
 		name: "raftlog/dedup-fits", breaks: "an index that is too great for its bucket is truncated",

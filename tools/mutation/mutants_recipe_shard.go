@@ -105,7 +105,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"			s.delivered.Store(true)\n", "			_ = s\n"},
 		},
-		tests: "./recipes/shard -run ^TestMember_Owned$",
+		tests: "./recipes/shard -run ^TestMember_OwnedIsDelivered$",
 	},
 	{
 		name: "shard/grace", breaks: "a shard is not revoked after the grace period",
@@ -137,7 +137,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"if s.held > s.quota {", "if s.held < s.quota {"},
 		},
-		tests: "./recipes/shard -run ^TestNext_Sizes$",
+		tests: "./recipes/shard -run ^TestNext_SharesDifferByOne$",
 	},
 	{
 		name: "shard/zones", breaks: "the larger shares can all be in one zone",
@@ -145,7 +145,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"		z := zones[m.zone]\n", "		m.zone = \"\"\n		z := zones[m.zone]\n"},
 		},
-		tests: "./recipes/shard -run ^TestNext_Zones$",
+		tests: "./recipes/shard -run ^TestNext_ZonesShareEvenly$",
 	},
 	{
 		name: "shard/pins", breaks: "a member with many pins gets other shards in addition",
@@ -153,7 +153,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"m.pinned > total*m.weight/weights", "false"},
 		},
-		tests: "./recipes/shard -run ^TestNext_Random$",
+		tests: "./recipes/shard -run ^TestNext_RandomChangesSatisfyRules$",
 	},
 	{
 		name: "shard/max-moves", breaks: "moves in progress do not count",

@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "write docs/api.txt")
 // in a review.
 const apiFile = "docs/api.txt"
 
-// TestAPI checks that docs/api.txt is the exported API. "make api" writes it.
-func TestAPI(t *testing.T) {
+// TestAPI_DocumentIsUpToDate checks that docs/api.txt is the exported API. "make api" writes it.
+func TestAPI_DocumentIsUpToDate(t *testing.T) {
 	var text strings.Builder
 	for _, dir := range publicPackages(t) {
 		fmt.Fprintf(&text, "# %s\n\n%s\n\n", dir, strings.Join(exported(t, dir), "\n"))

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCodeOfDocuments checks that each block of Go code in one of the documents of the table is part of a
+// TestCodeOfDocuments_IsCompiled checks that each block of Go code in one of the documents of the table is part of a
 // file that is compiled and tested, and each block of a configuration part of a file that is tested.
-func TestCodeOfDocuments(t *testing.T) {
+func TestCodeOfDocuments_IsCompiled(t *testing.T) {
 	block := regexp.MustCompile("(?s)```(?:go|yaml|ini)\n(.*?)```")
 	for document, files := range map[string][]string{
 		"README.md":                 {"examples/readme/readme_test.go"},
@@ -68,8 +68,8 @@ func TestCodeOfDocuments(t *testing.T) {
 	}
 }
 
-// TestLinksOfDocuments checks that each link between documents leads to a file or heading that exists.
-func TestLinksOfDocuments(t *testing.T) {
+// TestLinksOfDocuments_Exist checks that each link between documents leads to a file or heading that exists.
+func TestLinksOfDocuments_Exist(t *testing.T) {
 	var (
 		code    = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$")
 		heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
@@ -106,9 +106,9 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 }
 
-// TestReadingTimes checks that the sections of docs/README.md that state how long their pages take to read
+// TestReadingTimes_AreRight checks that the sections of docs/README.md that state how long their pages take to read
 // are right within a tenth. The time is that of 200 words of prose a minute; blocks of code do not count.
-func TestReadingTimes(t *testing.T) {
+func TestReadingTimes_AreRight(t *testing.T) {
 	const wordsPerMinute = 200
 	var (
 		code    = regexp.MustCompile("(?ms)^```.*?^```")

@@ -50,8 +50,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestLease_Fields checks that kubectl shows the leader, and that the fields of a Lease follow from the record.
-func TestLease_Fields(t *testing.T) {
+// TestLease_FieldsShowLeader checks that kubectl shows the leader, and that the fields of a Lease follow from the record.
+func TestLease_FieldsShowLeader(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	next := r
@@ -178,8 +178,8 @@ func TestLease_OtherHolder(t *testing.T) {
 	fixture.RequireUnsuitable(t, newStore(t, server.config(), other).Start(fixture.Context(t)), "annotation")
 }
 
-// TestWithoutCreate checks that the store does not create a Lease, and accepts an empty Lease.
-func TestWithoutCreate(t *testing.T) {
+// TestWithoutCreate_UsesEmptyLease checks that the store does not create a Lease, and accepts an empty Lease.
+func TestWithoutCreate_UsesEmptyLease(t *testing.T) {
 	server, name := startStandIn(t), newName()
 	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost {
@@ -198,8 +198,8 @@ func TestWithoutCreate(t *testing.T) {
 	require.Equal(t, r, fixture.Read(t, s))
 }
 
-// TestErrors checks that each error of the API server has the documented meaning.
-func TestErrors(t *testing.T) {
+// TestErrors_HaveDocumentedMeaning checks that each error of the API server has the documented meaning.
+func TestErrors_HaveDocumentedMeaning(t *testing.T) {
 	_, s, r := createRecord(t, newName())
 	for name, c := range map[string]struct {
 		code    int
@@ -265,8 +265,8 @@ func TestStart_WritesNothing(t *testing.T) {
 	require.Equal(t, before, server.lease(name))
 }
 
-// TestSafety checks that Start accepts only the deployments that the documentation states.
-func TestSafety(t *testing.T) {
+// TestSafety_AcceptedSettings checks that Start accepts only the deployments that the documentation states.
+func TestSafety_AcceptedSettings(t *testing.T) {
 	server := startStandIn(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
 		return newStore(t, server.config(), newName()).Start(fixture.Context(t))
@@ -279,9 +279,9 @@ func TestSafety(t *testing.T) {
 	})
 }
 
-// TestDependencies checks that a program that imports this store links neither the driver of another store
+// TestDependencies_NoOtherDrivers checks that a program that imports this store links neither the driver of another store
 // nor all APIs of Kubernetes.
-func TestDependencies(t *testing.T) {
+func TestDependencies_NoOtherDrivers(t *testing.T) {
 	fixture.RequireOneDriver(t, "k8s.io/client-go/rest")
 	require.False(t, linksClientset(t), "the clientset of client-go is linked")
 }

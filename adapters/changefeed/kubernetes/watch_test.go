@@ -30,9 +30,9 @@ func linksClientset(t testing.TB) bool {
 	return strings.Contains(string(out), "k8s.io/client-go/kubernetes")
 }
 
-// TestFeed_Events checks that a feed delivers later writes after an event or an end of its watch that API
+// TestFeed_ContinuesAfterSpecialEvents checks that a feed delivers later writes after an event or an end of its watch that API
 // servers cause: a bookmark, an expired resourceVersion (410), and the end of the watch after some minutes.
-func TestFeed_Events(t *testing.T) {
+func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 	bookmark := map[string]any{"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": map[string]any{"resourceVersion": "99"}}
 	for name, c := range map[string]struct {
 		cause func(server *standIn, lease string)
@@ -68,8 +68,8 @@ func TestFeed_Events(t *testing.T) {
 	}
 }
 
-// TestFeed_LongWatch checks that a feed continues when the API server has ended a watch that has lasted.
-func TestFeed_LongWatch(t *testing.T) {
+// TestFeed_ContinuesAfterEndOfLongWatch checks that a feed continues when the API server has ended a watch that has lasted.
+func TestFeed_ContinuesAfterEndOfLongWatch(t *testing.T) {
 	for name, end := range map[string]func(server *standIn, lease string){
 		"Ended": func(s *standIn, _ string) { s.endWatches() },
 		"Expired": func(s *standIn, lease string) {
@@ -164,8 +164,8 @@ func TestStore_SilentConnection(t *testing.T) {
 	}, fixture.Patience, 10*time.Millisecond)
 }
 
-// TestPartitions checks that a leader that is cut off from the API server has stopped when the next leader starts.
-func TestPartitions(t *testing.T) {
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the API server has stopped when the next leader starts.
+func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	t.Parallel()
 	server, name := startStandIn(t), newName()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {

@@ -19,9 +19,9 @@ func TestStart_StandaloneServer(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "replica set")
 }
 
-// TestStart_Errors checks that Start reports a permanent failure as permanent, with advice, and a transient
+// TestStart_ReportsPermanentErrors checks that Start reports a permanent failure as permanent, with advice, and a transient
 // failure as transient.
-func TestStart_Errors(t *testing.T) {
+func TestStart_ReportsPermanentErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		command string
 		code    int
@@ -75,8 +75,8 @@ func TestStart_UnsuitableCollection(t *testing.T) {
 	}
 }
 
-// TestWithoutCreate checks that the store does not create the collection.
-func TestWithoutCreate(t *testing.T) {
+// TestWithoutCreate_CreatesNoCollection checks that the store does not create the collection.
+func TestWithoutCreate_CreatesNoCollection(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())
 	require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)

@@ -88,8 +88,8 @@ func TestCreate_MayNotCreate(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "CREATE if the store must create it")
 }
 
-// TestWithoutCreate checks that the store does not create the table, and creates the record in an existing table.
-func TestWithoutCreate(t *testing.T) {
+// TestWithoutCreate_UsesExistingTable checks that the store does not create the table, and creates the record in an existing table.
+func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 	s := newStore(t, db, table, mysql.WithoutCreate())
 	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)

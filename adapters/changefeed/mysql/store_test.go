@@ -22,8 +22,8 @@ import (
 
 func TestStore(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_Connections checks that the store does not depend on settings of the connections.
-func TestStore_Connections(t *testing.T) {
+// TestStore_IgnoresConnectionSettings checks that the store does not depend on settings of the connections.
+func TestStore_IgnoresConnectionSettings(t *testing.T) {
 	for name, change := range map[string]func(*driver.Config){
 		"Serializable":  withSetting("tx_isolation", "'SERIALIZABLE'"),
 		"ReadCommitted": withSetting("tx_isolation", "'READ-COMMITTED'"),
@@ -48,9 +48,9 @@ func TestElections(t *testing.T) {
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions checks that a leader that is cut off from the server has stopped when the next leader
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the next leader
 // starts, even when the server was killed in between.
-func TestPartitions(t *testing.T) {
+func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
 		network := dbserver.StartProxy(t, server.Addr())
@@ -186,7 +186,7 @@ func TestStore_SimilarKeys(t *testing.T) {
 	}
 }
 
-// TestDependencies checks that a program that imports this store does not link the driver of another store.
-func TestDependencies(t *testing.T) {
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of another store.
+func TestDependencies_NoOtherDrivers(t *testing.T) {
 	fixture.RequireOneDriver(t, "github.com/go-sql-driver/mysql")
 }

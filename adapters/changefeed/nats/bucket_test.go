@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestCheckReplicas checks that a replicated bucket is accepted with WithReplicas or WithRisk, and rejected
+// TestCheckReplicas_RequiresOptionOrRisk checks that a replicated bucket is accepted with WithReplicas or WithRisk, and rejected
 // without them.
-func TestCheckReplicas(t *testing.T) {
+func TestCheckReplicas_RequiresOptionOrRisk(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	for name, c := range map[string]struct {
 		opts     []Option
@@ -134,8 +134,8 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	})
 }
 
-// TestAtLeast checks that releases are compared correctly, and that a text that is not a number is rejected.
-func TestAtLeast(t *testing.T) {
+// TestAtLeast_ComparesReleases checks that releases are compared correctly, and that a text that is not a number is rejected.
+func TestAtLeast_ComparesReleases(t *testing.T) {
 	for release, want := range map[string]bool{
 		"2.9.20": false, "2.9.21": true, "2.10.0": true, "3.0.0": true, "1.99.99": false, "v2.9.22": true,
 		"2.10.0-RC.1": true, "": false, "dev": false, "2.9": false,

@@ -86,7 +86,7 @@ func TestPgBouncer_Settings(t *testing.T) {
 	}
 }
 
-func TestWithPoll(t *testing.T) {
+func TestWithPoll_SatisfiesContracts(t *testing.T) {
 	pool := newPool(t, "127.0.0.1:1", nil)
 	_, err := postgres.NewStore(pool, pgx.Identifier{"elections"}, "k", postgres.WithPoll(0))
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)

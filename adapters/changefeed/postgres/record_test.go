@@ -119,7 +119,7 @@ func TestRead_NotRecord(t *testing.T) {
 }
 
 // TestHeartbeat_SerializationFailure checks that a heartbeat that the server aborts because of a concurrent
-// transaction returns ErrConflict, and only when the record has changed. TestStore_PoolOptions tests other
+// transaction returns ErrConflict, and only when the record has changed. TestStore_IgnoresPoolOptions tests other
 // isolation levels.
 func TestHeartbeat_SerializationFailure(t *testing.T) {
 	server := shared.Get(t)

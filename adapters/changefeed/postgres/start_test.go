@@ -78,8 +78,8 @@ func TestStart_RequiredPrivileges(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestWithoutCreate checks that the store does not create the table, and creates the record in an existing table.
-func TestWithoutCreate(t *testing.T) {
+// TestWithoutCreate_UsesExistingTable checks that the store does not create the table, and creates the record in an existing table.
+func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()
 	s := newStore(t, pool, table, postgres.WithoutCreate())

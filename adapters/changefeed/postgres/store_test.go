@@ -26,8 +26,8 @@ import (
 
 func TestStore(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_PoolOptions checks that the store does not depend on options of the pool.
-func TestStore_PoolOptions(t *testing.T) {
+// TestStore_IgnoresPoolOptions checks that the store does not depend on options of the pool.
+func TestStore_IgnoresPoolOptions(t *testing.T) {
 	simple := func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol }
 	for name, change := range map[string]func(*pgxpool.Config){
 		"Serializable":   withSetting("default_transaction_isolation", "serializable"),
@@ -46,9 +46,9 @@ func TestElections(t *testing.T) {
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions checks that a leader that is cut off from the server has stopped when the next leader
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the next leader
 // starts, even when the server was killed in between.
-func TestPartitions(t *testing.T) {
+func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
 		network := dbserver.StartProxy(t, server.Addr())
@@ -258,5 +258,5 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 		func() changefeed.Store { return newStore(t, newPool(t, proxy.Addr(), nil), table) }, proxy.Cut, proxy.Heal)
 }
 
-// TestDependencies checks that a program that imports this store does not link the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "github.com/jackc/pgx/v5") }
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of another store.
+func TestDependencies_NoOtherDrivers(t *testing.T) { fixture.RequireOneDriver(t, "github.com/jackc/pgx/v5") }

@@ -19,8 +19,8 @@ import (
 
 func TestStore(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_ClientOptions checks that the store does not depend on options of the client.
-func TestStore_ClientOptions(t *testing.T) {
+// TestStore_IgnoresClientOptions checks that the store does not depend on options of the client.
+func TestStore_IgnoresClientOptions(t *testing.T) {
 	for name, change := range map[string]func(*driver.Options){
 		"Protocol2":      func(o *driver.Options) { o.Protocol = 2 },
 		"OtherDatabase":  func(o *driver.Options) { o.DB = 3 },
@@ -43,8 +43,8 @@ func TestElections(t *testing.T) {
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions checks that a leader that is cut off from the server has stopped when the next leader starts.
-func TestPartitions(t *testing.T) {
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the next leader starts.
+func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	t.Parallel()
 	server, key := shared.Get(t), newKey()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -55,8 +55,8 @@ func TestPartitions(t *testing.T) {
 	}, nil)
 }
 
-// TestStore_Cluster checks that a store works in Redis Cluster. The cluster has one server.
-func TestStore_Cluster(t *testing.T) {
+// TestStore_WorksInRedisCluster checks that a store works in Redis Cluster. The cluster has one server.
+func TestStore_WorksInRedisCluster(t *testing.T) {
 	server := startCluster(t)
 	for name, opt := range map[string]*driver.ClusterOptions{
 		"Plain": {}, "ReadsFromReplicas": {ReadOnly: true, RouteRandomly: true},
@@ -124,5 +124,5 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 		func() changefeed.Store { return newStore(t, client, key) }, proxy.Cut, proxy.Heal)
 }
 
-// TestDependencies checks that a program that imports this store does not link the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "github.com/redis/go-redis/v9") }
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of another store.
+func TestDependencies_NoOtherDrivers(t *testing.T) { fixture.RequireOneDriver(t, "github.com/redis/go-redis/v9") }

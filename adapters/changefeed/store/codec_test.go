@@ -46,9 +46,9 @@ func TestEncode_UnsuitableRecord(t *testing.T) {
 	}
 }
 
-// TestDocument checks that all fields are kept, and that a document with a number that is not natural is not
+// TestDocument_KeepsAllFields checks that all fields are kept, and that a document with a number that is not natural is not
 // returned as a record.
-func TestDocument(t *testing.T) {
+func TestDocument_KeepsAllFields(t *testing.T) {
 	r := changefeed.Record{
 		Epoch: "e", Leader: "l", Session: "s", Nominee: "n", Term: 1<<53 - 1, Seq: 3, TTL: time.Second, Ended: true, Version: "v",
 	}

@@ -396,9 +396,9 @@ func TestFeed_UnclearReportsCauseRead(t *testing.T) {
 	}
 }
 
-// TestFeed_Hint checks that a hint of the leader's next heartbeat is delivered without a read, and that a
+// TestFeed_HintIsDeliveredWithoutRead checks that a hint of the leader's next heartbeat is delivered without a read, and that a
 // read that shows that the hint was false is delivered.
-func TestFeed_Hint(t *testing.T) {
+func TestFeed_HintIsDeliveredWithoutRead(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
 		s.reports <- changefeed.Event{}
@@ -457,8 +457,8 @@ func TestFeed_HintOtherThanHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFeed_ConfirmedHint checks that a read that confirms a hint is delivered.
-func TestFeed_ConfirmedHint(t *testing.T) {
+// TestFeed_ReadThatConfirmsHintIsDelivered checks that a read that confirms a hint is delivered.
+func TestFeed_ReadThatConfirmsHintIsDelivered(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
 		s.reports <- changefeed.Event{}
@@ -493,9 +493,9 @@ func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_WatchReturns checks that the feed watches again immediately after nil, and that it reports a
+// TestFeed_WatchesAgainAfterReturn checks that the feed watches again immediately after nil, and that it reports a
 // missing record and watches again after ErrNoRecord.
-func TestFeed_WatchReturns(t *testing.T) {
+func TestFeed_WatchesAgainAfterReturn(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()
 		s.ends <- nil

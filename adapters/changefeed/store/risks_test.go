@@ -16,9 +16,9 @@ var unsafeSettings = []changefeed.UnsafeSetting{
 	{Name: "save", Value: "60 1", Risk: changefeed.RiskRestart, Remedy: "turn it off"},
 }
 
-// TestAcceptedRisks_Check checks that the error contains each setting whose risk was not accepted, and no
+// TestAcceptedRisks_OtherRisksAreErrors checks that the error contains each setting whose risk was not accepted, and no
 // other setting.
-func TestAcceptedRisks_Check(t *testing.T) {
+func TestAcceptedRisks_OtherRisksAreErrors(t *testing.T) {
 	var none, one, all store.AcceptedRisks
 	require.NoError(t, one.Add(changefeed.RiskFailover))
 	require.NoError(t, all.Add(changefeed.RiskFailover, changefeed.RiskRestart))

@@ -25,9 +25,9 @@ func newRunner(t *testing.T, ignoresContext bool) *Runner {
 	return r
 }
 
-// TestRunner_Errors checks that an error of the driver contains the operation and its meaning, and comes
+// TestRunner_ErrorsNameOperationAndMeaning checks that an error of the driver contains the operation and its meaning, and comes
 // without a record.
-func TestRunner_Errors(t *testing.T) {
+func TestRunner_ErrorsNameOperationAndMeaning(t *testing.T) {
 	r := newRunner(t, false)
 	got, err := r.Read(t.Context(), "read", func(context.Context) (changefeed.Record, error) {
 		return changefeed.Record{Epoch: "e"}, errDriver
@@ -68,9 +68,9 @@ func TestRunner_SuccessForgetsFailure(t *testing.T) {
 	}
 }
 
-// TestRunner_Writes checks that each write has its own version, and that a record that columns would change
+// TestRunner_WritesHaveNewVersions checks that each write has its own version, and that a record that columns would change
 // is not written.
-func TestRunner_Writes(t *testing.T) {
+func TestRunner_WritesHaveNewVersions(t *testing.T) {
 	r := newRunner(t, false)
 	prev, next := changefeed.Record{Version: "v"}, changefeed.Record{Epoch: "e", Version: "v"}
 	var created changefeed.Record

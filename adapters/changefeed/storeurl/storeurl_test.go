@@ -345,9 +345,9 @@ func TestCheck_NamesMissingBuildTag(t *testing.T) {
 // hasRethinkDB reports whether the tests were built with the build tag rethinkdb.
 var hasRethinkDB = slices.Contains(storeurl.Schemes(), "rethinkdb")
 
-// TestOpen checks that valid addresses are accepted. It needs no servers, because the drivers connect when
+// TestOpen_ReturnsStores checks that valid addresses are accepted. It needs no servers, because the drivers connect when
 // they send the first request.
-func TestOpen(t *testing.T) {
+func TestOpen_ReturnsStores(t *testing.T) {
 	for _, url := range []string{
 		"memory:",
 		"postgres://me:secret@127.0.0.1:1/db?table=apps.elections&sslmode=disable", "redis://:secret@127.0.0.1:1/3",
@@ -367,8 +367,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpen_Risks checks that risks in the address or in Config are accepted, and that an unknown risk is rejected.
-func TestOpen_Risks(t *testing.T) {
+// TestOpen_AcceptsGivenRisks checks that risks in the address or in Config are accepted, and that an unknown risk is rejected.
+func TestOpen_AcceptsGivenRisks(t *testing.T) {
 	for _, c := range []struct {
 		url    string
 		unsafe []changefeed.Risk
@@ -442,8 +442,8 @@ func TestOpen_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestLogDrivers checks that the messages that the driver of Redis prints are passed to the logger.
-func TestLogDrivers(t *testing.T) {
+// TestLogDrivers_PassesMessagesToLogger checks that the messages that the driver of Redis prints are passed to the logger.
+func TestLogDrivers_PassesMessagesToLogger(t *testing.T) {
 	var log testenv.Buffer
 	storeurl.LogDrivers(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	t.Cleanup(func() { storeurl.LogDrivers(slog.New(slog.DiscardHandler)) })
@@ -499,9 +499,9 @@ func TestOpen_MemoryStoresShareRecord(t *testing.T) {
 	require.Equal(t, "e", record.Epoch)
 }
 
-// TestOpen_TLS checks that a client with a TLS configuration sends nothing but a handshake, and tries the
+// TestOpen_SendsOnlyTLSHandshake checks that a client with a TLS configuration sends nothing but a handshake, and tries the
 // second server of an address.
-func TestOpen_TLS(t *testing.T) {
+func TestOpen_SendsOnlyTLSHandshake(t *testing.T) {
 	for _, c := range []struct{ name, scheme, otherServers string }{
 		{"postgres", "postgres", ""},
 		{"postgres, first server down", "postgres", "127.0.0.1:1,"},

@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestConnect_Secret checks that a client can call a peer with the secret of the cluster over TCP, that a
+// TestConnect_RequiresSecret checks that a client can call a peer with the secret of the cluster over TCP, that a
 // program at the address of another peer does not prevent that, and that a client with another secret cannot.
-func TestConnect_Secret(t *testing.T) {
+func TestConnect_RequiresSecret(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p := api.Peer{ID: "a", Addr: l.Addr().String()}

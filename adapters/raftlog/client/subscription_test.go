@@ -164,9 +164,9 @@ func TestSubscribe_EarlierSnapshot(t *testing.T) {
 	})
 }
 
-// TestSubscribe_Freshness checks that a subscription reports that its peer loses the leader, is silent or is
+// TestSubscribe_ReportsLostLeader checks that a subscription reports that its peer loses the leader, is silent or is
 // disconnected, and continues at another peer.
-func TestSubscribe_Freshness(t *testing.T) {
+func TestSubscribe_ReportsLostLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(2, 1)
 		s := client.Subscribe(t.Context(), 2)

@@ -57,9 +57,9 @@ func newLog(t testing.TB) (string, *filelog.Log) {
 	return dir, l
 }
 
-// TestEntries checks that no entry is missing, repeated or decoded incorrectly, and that each has the right
+// TestEntries_AllAreReturned checks that no entry is missing, repeated or decoded incorrectly, and that each has the right
 // commit status.
-func TestEntries(t *testing.T) {
+func TestEntries_AllAreReturned(t *testing.T) {
 	dir, _ := newLog(t)
 	next := uint64(1)
 	require.NoError(t, offline.Entries(dir, func(e offline.Entry) error {
@@ -78,8 +78,8 @@ func TestEntries(t *testing.T) {
 	require.ErrorIs(t, offline.Entries(t.TempDir(), nil), os.ErrNotExist)
 }
 
-// TestReadLog checks that the description of a log equals that of package filelog, before and after files are pruned.
-func TestReadLog(t *testing.T) {
+// TestReadLog_MatchesFilelog checks that the description of a log equals that of package filelog, before and after files are pruned.
+func TestReadLog_MatchesFilelog(t *testing.T) {
 	dir, log := newLog(t)
 	l, err := offline.ReadLog(dir)
 	require.NoError(t, err)
@@ -121,8 +121,8 @@ func TestReadLog(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestReadLog_Damaged checks that damage in any file of a log, or of a snapshot, is reported.
-func TestReadLog_Damaged(t *testing.T) {
+// TestReadLog_ReportsDamage checks that damage in any file of a log, or of a snapshot, is reported.
+func TestReadLog_ReportsDamage(t *testing.T) {
 	dir, log := newLog(t)
 	first := filepath.Join(dir, log.Segments()[0].Name)
 	text, err := os.ReadFile(first)

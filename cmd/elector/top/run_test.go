@@ -74,8 +74,8 @@ func (v *terminal) cell(x, y int) vt.Cell {
 
 func (v *terminal) typeKeys(text string) { v.term.SendRaw([]byte(text)) }
 
-// TestRun checks that keys and messages change the screen, and that requests are sent.
-func TestRun(t *testing.T) {
+// TestRun_KeysChangeScreen checks that keys and messages change the screen, and that requests are sent.
+func TestRun_KeysChangeScreen(t *testing.T) {
 	v := startRun(t, "/jobs/report", "/jobs/clean")
 	v.messages <- Listed{after(1), "/jobs/report", []Candidate{one, four}}
 	v.waitForText("/jobs/report: 2 candidates in order")

@@ -46,8 +46,8 @@ func TestUpdate_OldStateUnchanged(t *testing.T) {
 	require.Equal(t, view, before.View())
 }
 
-// TestTakeRequest checks that a request is sent only after a confirmation, and only to the selected candidate.
-func TestTakeRequest(t *testing.T) {
+// TestTakeRequest_AfterConfirmation checks that a request is sent only after a confirmation, and only to the selected candidate.
+func TestTakeRequest_AfterConfirmation(t *testing.T) {
 	s := New("", start, "/a").Update(KeyResign)
 	require.Nil(t, s.unconfirmed, "there is no candidate")
 	s = s.Update(Listed{after(1), "/a", []Candidate{one, two}}).Update(Typed{"r"})
@@ -76,8 +76,8 @@ func TestUpdate_Selection(t *testing.T) {
 	require.Equal(t, "/c", s.selected)
 }
 
-// TestQuit checks that each of the keys quits, and that an empty screen can be used.
-func TestQuit(t *testing.T) {
+// TestQuit_ByEachKey checks that each of the keys quits, and that an empty screen can be used.
+func TestQuit_ByEachKey(t *testing.T) {
 	s := New("", start, "/a")
 	require.False(t, s.Update(KeyNone).Quit())
 	require.True(t, s.Update(KeyQuit).Quit())

@@ -307,8 +307,8 @@ func childrenOf(t *testing.T, pid int) []string {
 	return all
 }
 
-// TestRun checks that an exit code, or a context that is done, causes an error.
-func TestRun(t *testing.T) {
+// TestRun_ExitCodeIsError checks that an exit code, or a context that is done, causes an error.
+func TestRun_ExitCodeIsError(t *testing.T) {
 	require.NoError(t, Run(t.Context(), Command{Args: Shell("exit 0")}))
 	err := Run(t.Context(), Command{Args: Shell("exit 2")})
 	var exit *ExitError

@@ -81,8 +81,8 @@ func TestLog_WriteFails(t *testing.T) {
 	})
 }
 
-// TestNewLogger checks that a wrong name is rejected, and that the least severe level is applied.
-func TestNewLogger(t *testing.T) {
+// TestNewLogger_UsesLeastLevel checks that a wrong name is rejected, and that the least severe level is applied.
+func TestNewLogger_UsesLeastLevel(t *testing.T) {
 	for args, want := range map[[2]string]string{
 		{"xml", "info"}:  `log-format "xml": must be one of text, json`,
 		{"text", "loud"}: `log-level "loud": must be one of debug, info, warn, error`,

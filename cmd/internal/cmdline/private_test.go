@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadPrivate checks that a file that other users can write is rejected, and that there is a warning for
+// TestReadPrivate_RejectsFilesOthersCanWrite checks that a file that other users can write is rejected, and that there is a warning for
 // a file that all users can read, and for no other file.
-func TestReadPrivate(t *testing.T) {
+func TestReadPrivate_RejectsFilesOthersCanWrite(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the mode of a file does not describe who has access")
 	}

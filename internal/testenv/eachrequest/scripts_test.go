@@ -25,14 +25,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// TestFaults checks that a fault at any request does not cause an operation that hangs or has a wrong result,
+// TestFaults_AtEachRequest checks that a fault at any request does not cause an operation that hangs or has a wrong result,
 // two holders, or a znode or goroutine that remains.
-func TestFaults(t *testing.T) { testScripts(t, 60, scripts, faults) }
+func TestFaults_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, faults) }
 
-// TestCodes checks that an operation that a server rejects, with any code and at any request, either
+// TestCodes_AtEachRequest checks that an operation that a server rejects, with any code and at any request, either
 // continues when the condition has passed or ends with an error that names the code, the server, the path and
 // the remedy.
-func TestCodes(t *testing.T) { testScripts(t, 60, scripts, codes()) }
+func TestCodes_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, codes()) }
 
 // TestRejectedRemovals_Continue checks that a znode whose removal a server has rejected for a while is removed.
 func TestRejectedRemovals_Continue(t *testing.T) {

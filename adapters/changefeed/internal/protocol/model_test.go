@@ -479,7 +479,7 @@ func (m model) requireSafe(t *testing.T) {
 	t.Logf("no violation in %s %d states, %v", which, states, time.Since(begin).Round(time.Millisecond))
 }
 
-func TestModel(t *testing.T) {
+func TestModel_SatisfiesInvariants(t *testing.T) {
 	cfg := inUnits(2, 4)
 	for name, m := range map[string]model{
 		"TwoCandidates":  {cfg: cfg, candidates: 2, writes: 2, limit: 60_000},

@@ -15,9 +15,9 @@ func nextHeartbeat() Record {
 	return r
 }
 
-// TestObserve checks that only a newer record restarts the wait, and not a failure of the feed or a record
+// TestObserve_NewerRecordRestartsWait checks that only a newer record restarts the wait, and not a failure of the feed or a record
 // that is not newer.
-func TestObserve(t *testing.T) {
+func TestObserve_NewerRecordRestartsWait(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	claimAt := c.state.ClaimAt
 	require.GreaterOrEqual(t, claimAt, 2*time.Second)
@@ -32,9 +32,9 @@ func TestObserve(t *testing.T) {
 	require.Equal(t, 4*time.Second, c.state.ClaimAt)
 }
 
-// TestObserve_TTLOfRecord checks that a candidate waits according to the TTL of the record, and not according
+// TestObserve_WaitsForTTLOfRecord checks that a candidate waits according to the TTL of the record, and not according
 // to its own lease.
-func TestObserve_TTLOfRecord(t *testing.T) {
+func TestObserve_WaitsForTTLOfRecord(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	r := heldRecord(5)
 	r.TTL = 70 * time.Second
@@ -165,9 +165,9 @@ func TestObserve_ReportsHeartbeats(t *testing.T) {
 	require.Contains(t, leader.acknowledge(heartbeat), Action{Kind: ReportHeartbeat, Leader: "me", Term: leader.state.Term})
 }
 
-// TestObserveHint_Heartbeat checks that a hint of a heartbeat restarts the wait, that the record is read
+// TestObserveHint_HeartbeatRestartsWait checks that a hint of a heartbeat restarts the wait, that the record is read
 // before it is claimed, and that a confirmed hint does not cause another wait.
-func TestObserveHint_Heartbeat(t *testing.T) {
+func TestObserveHint_HeartbeatRestartsWait(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.now = time.Second
 	require.Equal(t, None, request(c.deliverHint(nextHeartbeat())).Op)
@@ -180,9 +180,9 @@ func TestObserveHint_Heartbeat(t *testing.T) {
 	require.EqualValues(t, 7, claim.Record.Seq)
 }
 
-// TestObserveHint_OtherThanHeartbeat checks that a message that any client could have sent does not end an
+// TestObserveHint_OtherThanHeartbeatCausesRead checks that a message that any client could have sent does not end an
 // election, name a leader, increase a term or cause a claim. It must cause a read.
-func TestObserveHint_OtherThanHeartbeat(t *testing.T) {
+func TestObserveHint_OtherThanHeartbeatCausesRead(t *testing.T) {
 	for name, change := range map[string]func(*Record){
 		"Ended":      func(r *Record) { r.Ended = true },
 		"Release":    func(r *Record) { r.Leader, r.Session, r.TTL, r.Version = "", "", 0, "v" },

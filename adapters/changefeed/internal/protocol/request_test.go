@@ -42,9 +42,9 @@ func TestClaim_ReleasedRecord(t *testing.T) {
 	}
 }
 
-// TestTransfer checks that a leader that learns of a transfer target stops before it releases the record, and
+// TestTransfer_LeaderStopsBeforeRelease checks that a leader that learns of a transfer target stops before it releases the record, and
 // that the record is claimed when the target does not claim it in time.
-func TestTransfer(t *testing.T) {
+func TestTransfer_LeaderStopsBeforeRelease(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current
 	r.Seq, r.Nominee = r.Seq+1, "q"
@@ -60,9 +60,9 @@ func TestTransfer(t *testing.T) {
 	require.Equal(t, Claim, request(c.tick()).Op, "the target has not claimed the record")
 }
 
-// TestTransfer_Listens checks that a leader whose program hands over itself continues until the program
+// TestTransfer_ListeningLeaderContinues checks that a leader whose program hands over itself continues until the program
 // resigns, keeps the transfer target, and leaves the record to it.
-func TestTransfer_Listens(t *testing.T) {
+func TestTransfer_ListeningLeaderContinues(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current
 	r.Seq, r.Nominee = r.Seq+1, "q"

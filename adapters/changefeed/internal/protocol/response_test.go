@@ -25,10 +25,10 @@ func TestClaim_LateResponseIsNoLeadership(t *testing.T) {
 	}
 }
 
-// TestClaim_Acknowledged checks that an acknowledged claim does not make the candidate the leader when no
+// TestClaim_AcknowledgedTooLate checks that an acknowledged claim does not make the candidate the leader when no
 // time is left before the safety margin, when the candidate has resigned, or when it has no feed and needs
 // one.
-func TestClaim_Acknowledged(t *testing.T) {
+func TestClaim_AcknowledgedTooLate(t *testing.T) {
 	guarded, keeps := defaultConfig, defaultConfig
 	guarded.Guard, keeps.KeepLeading = 500*time.Millisecond, true
 	for name, test := range map[string]struct {
@@ -71,9 +71,9 @@ func TestClaim_AlreadyReplaced(t *testing.T) {
 	require.True(t, hasAction(actions, Finish))
 }
 
-// TestCreate_Pauses checks that a candidate sends Create with increasing pauses while the table or bucket for
+// TestCreate_RetriesWithPauses checks that a candidate sends Create with increasing pauses while the table or bucket for
 // the record does not exist.
-func TestCreate_Pauses(t *testing.T) {
+func TestCreate_RetriesWithPauses(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Create, request(c.deliverMissing()).Op)
 	h := c.cfg.Heartbeat
@@ -103,9 +103,9 @@ func TestConflict_StaleFeedIsReplaced(t *testing.T) {
 	}
 }
 
-// TestRestoredState checks that a candidate accepts after some time that the store has returned to an older
+// TestRestoredState_ClaimedAfterLostLeases checks that a candidate accepts after some time that the store has returned to an older
 // state, and claims the record only after the leases of lost states have expired.
-func TestRestoredState(t *testing.T) {
+func TestRestoredState_ClaimedAfterLostLeases(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.deliver(c.state.Current)
 	old := c.state.Current
@@ -213,9 +213,9 @@ func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_Unacknowledged checks that heartbeats that are applied but not acknowledged are repeated with
+// TestHeartbeat_UnacknowledgedIsRepeatedWithPause checks that heartbeats that are applied but not acknowledged are repeated with
 // a pause.
-func TestHeartbeat_Unacknowledged(t *testing.T) {
+func TestHeartbeat_UnacknowledgedIsRepeatedWithPause(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	heartbeat := c.heartbeat()
 	sent := 0

@@ -119,9 +119,9 @@ func request(actions []Action) Action {
 	return Action{}
 }
 
-// TestLeader_Deadline checks that a lease is measured from the request, and that a response after the
+// TestLeader_LeaseStartsAtRequest checks that a lease is measured from the request, and that a response after the
 // deadline does not extend the leadership.
-func TestLeader_Deadline(t *testing.T) {
+func TestLeader_LeaseStartsAtRequest(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	begin := c.now
 	require.Equal(t, begin+c.cfg.Lease, c.state.Deadline)

@@ -31,8 +31,8 @@ func TestLearner_StoppedIsRemoved(t *testing.T) {
 	h.waitFor("it is admitted again", func() bool { return learners() == 1 })
 }
 
-// TestAnnouncement_PassesInstancesOn checks that a peer passes on the instances that another peer knows.
-func TestAnnouncement_PassesInstancesOn(t *testing.T) {
+// TestAnnouncement_PassesOnKnownInstances checks that a peer passes on the instances that another peer knows.
+func TestAnnouncement_PassesOnKnownInstances(t *testing.T) {
 	h, l := startCluster(t)
 	other := h.others(l)[0]
 	body := announcement{election: election, addr: other.self.Addr, instances: map[string]string{"z": "i"}}.encode()

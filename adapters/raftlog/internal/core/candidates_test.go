@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestEndedElections_CostNothing checks that ended elections do not make a tick of the leader, or a view of
+// TestEndedElections_DoNotSlowTicks checks that ended elections do not make a tick of the leader, or a view of
 // the replica, take longer. Both run on the goroutine that sends heartbeats.
-func TestEndedElections_CostNothing(t *testing.T) {
+func TestEndedElections_DoNotSlowTicks(t *testing.T) {
 	const ended = 20_000
 	h := newHarness(t, 1)
 	l := h.waitForLeader()

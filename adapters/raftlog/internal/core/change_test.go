@@ -24,9 +24,9 @@ func changeTo(id api.RequestID, numbers ...int) Request {
 	return Request{Kind: api.KindConfig, ID: id, Voters: peerInfos(numbers...)}
 }
 
-// TestChange_Retried checks that a change that is retried after a later change does not take effect again,
+// TestChange_RetryHasNoSecondEffect checks that a change that is retried after a later change does not take effect again,
 // and that an ID cannot be used for another change.
-func TestChange_Retried(t *testing.T) {
+func TestChange_RetryHasNoSecondEffect(t *testing.T) {
 	h := newHarness(t, 3)
 	h.addLearner(3)
 	h.advance(time.Second)
@@ -147,9 +147,9 @@ func TestChange_UnknownOutcome(t *testing.T) {
 	h.waitFor("the change is in effect", func() bool { return len(l.core.Membership().Voters) == 4 })
 }
 
-// TestAbandonChange checks that a caller that cannot wait any longer learns that nothing was changed, when
+// TestAbandonChange_ReportsCertainOutcome checks that a caller that cannot wait any longer learns that nothing was changed, when
 // that is certain, and that the change is not made later, when the new voter starts.
-func TestAbandonChange(t *testing.T) {
+func TestAbandonChange_ReportsCertainOutcome(t *testing.T) {
 	h, l := startCluster(t)
 	change := changeTo(api.RequestIDFrom(l.Wall(), 3, 3), 0, 1, 2, 3)
 

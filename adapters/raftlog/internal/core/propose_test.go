@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestPropose checks that a request whose ID was used before, at any peer, has the outcome of the first
+// TestPropose_SameIDHasOneOutcome checks that a request whose ID was used before, at any peer, has the outcome of the first
 // request with this ID, and that a request with a stale ID is rejected.
-func TestPropose(t *testing.T) {
+func TestPropose_SameIDHasOneOutcome(t *testing.T) {
 	h, l := startCluster(t)
 	id := api.RequestIDFrom(l.Wall(), 1, 2)
 	x := Request{Kind: api.KindState, ID: id, Data: []byte("x")}

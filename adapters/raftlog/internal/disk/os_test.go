@@ -67,8 +67,8 @@ func TestOS_ImplementsFS(t *testing.T) {
 	require.Len(t, data, 103)
 }
 
-// TestOS_Modes checks that neither other users nor the group can read the files and directories that are created.
-func TestOS_Modes(t *testing.T) {
+// TestOS_FilesArePrivate checks that neither other users nor the group can read the files and directories that are created.
+func TestOS_FilesArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes do not describe who has access")
 	}

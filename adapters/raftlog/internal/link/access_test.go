@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckSecret contains every combination of a credential, a role, and the secrets of the process that
+// TestCheckSecret_RejectsShortSecrets contains every combination of a credential, a role, and the secrets of the process that
 // decides.
-func TestCheckSecret(t *testing.T) {
+func TestCheckSecret_RejectsShortSecrets(t *testing.T) {
 	none, onlyPeers, both := access{}, access{hasSecrets: true}, access{hasSecrets: true, hasClientSecret: true}
 	for _, c := range []struct {
 		state access
@@ -37,9 +37,9 @@ func TestCheckSecret(t *testing.T) {
 	}
 }
 
-// TestCheckCertificate checks that neither the certificate of a client nor that of another peer permits a
+// TestCheckCertificate_RejectsOtherRoles checks that neither the certificate of a client nor that of another peer permits a
 // process to act as a peer.
-func TestCheckCertificate(t *testing.T) {
+func TestCheckCertificate_RejectsOtherRoles(t *testing.T) {
 	uri, err := url.Parse("spiffe://example.org/orders/b")
 	require.NoError(t, err)
 	named := func(names ...string) *x509.Certificate { return &x509.Certificate{DNSNames: names} }
@@ -96,9 +96,9 @@ func TestCheckCertificate(t *testing.T) {
 	}
 }
 
-// TestHandshake_Roles checks that the credentials of one role are not accepted for the other role, and that
+// TestHandshake_RequiresCredentialsOfRole checks that the credentials of one role are not accepted for the other role, and that
 // the process that shows them learns which credentials it needs.
-func TestHandshake_Roles(t *testing.T) {
+func TestHandshake_RequiresCredentialsOfRole(t *testing.T) {
 	withoutClients := secretIdentity("b")
 	withoutClients.ClientSecret = nil
 	for name, c := range map[string]struct {

@@ -184,9 +184,9 @@ func TestHandshake_DifferentModes(t *testing.T) {
 	}
 }
 
-// TestHandshake_Versions checks that two sides use the highest version that both support, and that sides
+// TestHandshake_UsesHighestCommonVersion checks that two sides use the highest version that both support, and that sides
 // without a common version do not connect.
-func TestHandshake_Versions(t *testing.T) {
+func TestHandshake_UsesHighestCommonVersion(t *testing.T) {
 	for name, identity := range modes(t) {
 		for _, test := range []struct {
 			dials, accepts Versions

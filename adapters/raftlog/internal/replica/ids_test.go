@@ -207,9 +207,9 @@ func TestIDs_ExpireManyBuckets(t *testing.T) {
 	}
 }
 
-// TestIDs_ExpireLimits checks that Expire keeps an ID with the time of the limit, and removes an ID that is a
+// TestIDs_ExpireOlderThanLimit checks that Expire keeps an ID with the time of the limit, and removes an ID that is a
 // millisecond older.
-func TestIDs_ExpireLimits(t *testing.T) {
+func TestIDs_ExpireOlderThanLimit(t *testing.T) {
 	first, last := api.RequestIDAt(time.UnixMilli(0)), api.RequestIDAt(time.UnixMilli(1<<48-1))
 	for _, c := range []struct {
 		before time.Time
@@ -310,8 +310,8 @@ func measureHeap() (alloc, inuse uint64) {
 	return m.HeapAlloc, m.HeapInuse
 }
 
-// TestIDs_Memory checks that a table uses at most 25 bytes per ID.
-func TestIDs_Memory(t *testing.T) {
+// TestIDs_UseLittleMemory checks that a table uses at most 25 bytes per ID.
+func TestIDs_UseLittleMemory(t *testing.T) {
 	if race {
 		t.Skip("one goroutine, and slow with the race detector")
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// TestMembers_ChangeInProgress checks that a second change is rejected while another is in progress, and that
+// TestMembers_RejectSecondChange checks that a second change is rejected while another is in progress, and that
 // the same change, written twice, has the outcome of the first entry.
-func TestMembers_ChangeInProgress(t *testing.T) {
+func TestMembers_RejectSecondChange(t *testing.T) {
 	a, b, c := entry.Peer{ID: "a", Raft: 1}, entry.Peer{ID: "b", Raft: 2}, entry.Peer{ID: "c", Raft: 3}
 	s := newState(a, b, c)
 	first, second := api.RequestIDFrom(now, 1, 1), api.RequestIDFrom(now, 2, 2)

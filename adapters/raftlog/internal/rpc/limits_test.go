@@ -8,9 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckClient checks that every limit applies, and that no limit prevents a connection that has no
+// TestCheckClient_AppliesLimits checks that every limit applies, and that no limit prevents a connection that has no
 // requests in progress from making a small request.
-func TestCheckClient(t *testing.T) {
+func TestCheckClient_AppliesLimits(t *testing.T) {
 	const mib = 1 << 20
 	full := load{conns: 1024, streams: 256, calls: 8 << 10, memory: 64 * mib}
 	for name, c := range map[string]struct {
@@ -46,8 +46,8 @@ func TestCheckClient(t *testing.T) {
 	}
 }
 
-// TestUsage checks that the space that a connection has occupied is free after the connection was closed.
-func TestUsage(t *testing.T) {
+// TestUsage_IsFreedAfterClose checks that the space that a connection has occupied is free after the connection was closed.
+func TestUsage_IsFreedAfterClose(t *testing.T) {
 	u := usage{addresses: map[string]load{}}
 	a, err := u.open("a", load{conns: 1})
 	require.NoError(t, err)

@@ -124,9 +124,9 @@ func TestDialer_AddressChanges(t *testing.T) {
 	})
 }
 
-// TestDialer_TwoAddresses checks that a peer is found at the second of its addresses, and that a connection
+// TestDialer_TriesBothAddresses checks that a peer is found at the second of its addresses, and that a connection
 // does not end while its address remains in the list.
-func TestDialer_TwoAddresses(t *testing.T) {
+func TestDialer_TriesBothAddresses(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		b := h.startPeer("b", nil)
 		old, now := api.Peer{ID: "b", Addr: "elsewhere:7"}, api.Peer{ID: "b", Addr: "b:7"}
