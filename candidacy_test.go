@@ -185,8 +185,8 @@ func TestCandidacy_ExpiredLease(t *testing.T) {
 	})
 }
 
-// TestCandidacy_EndElectionOnlyIfConfirmed checks that the candidacy does not end when the election could not be ended, and that two
-// attempts to end it do not run at the same time.
+// TestCandidacy_EndElectionOnlyIfConfirmed checks that the candidacy does not end when the election could not
+// be ended, and that two attempts to end it do not run at the same time.
 func TestCandidacy_EndElectionOnlyIfConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)

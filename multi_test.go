@@ -102,7 +102,8 @@ func TestMulti_UnacceptableRequestIsNotSent(t *testing.T) {
 	})
 }
 
-// TestMulti_TimesOutWithoutReply checks that Multi waits no longer than documented when the client library returns no error.
+// TestMulti_TimesOutWithoutReply checks that Multi waits no longer than documented when the client library
+// returns no error.
 func TestMulti_TimesOutWithoutReply(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		conn, _, err := h.ensemble.ConnectFrom(0, time.Minute)

@@ -161,7 +161,8 @@ func TestWithACL_AllZnodes(t *testing.T) {
 	})
 }
 
-// TestWithContext_CandidateResigns checks that a candidate resigns when its context is done, before or after it has joined.
+// TestWithContext_CandidateResigns checks that a candidate resigns when its context is done, before or after
+// it has joined.
 func TestWithContext_CandidateResigns(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())

@@ -260,8 +260,8 @@ func TestRoundTrips_Resigning(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_OneRequestPerPeriod checks that the leader sends one request per period, and that other candidates send
-// nothing after some time, except the reads that verify their watches.
+// TestRoundTrips_OneRequestPerPeriod checks that the leader sends one request per period, and that other
+// candidates send nothing after some time, except the reads that verify their watches.
 func TestRoundTrips_OneRequestPerPeriod(t *testing.T) {
 	const periods = 100
 	withServers(t, 1, func(h *harness) {

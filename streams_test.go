@@ -229,8 +229,8 @@ func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	}
 }
 
-// TestEventStream_SuspendedAndResumedAlternate checks that the events of a leadership alternate between suspended and resumed,
-// and that its loss is reported once.
+// TestEventStream_SuspendedAndResumedAlternate checks that the events of a leadership alternate between
+// suspended and resumed, and that its loss is reported once.
 func TestEventStream_SuspendedAndResumedAlternate(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
@@ -267,7 +267,8 @@ func TestEventStream_SuspendedAndResumedAlternate(t *testing.T) {
 	}, events)
 }
 
-// TestEventStream_CloseKeepsWaitingEvents checks that events that wait are not lost, and that no events are added after Close.
+// TestEventStream_CloseKeepsWaitingEvents checks that events that wait are not lost, and that no events are
+// added after Close.
 func TestEventStream_CloseKeepsWaitingEvents(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
@@ -282,7 +283,8 @@ func TestEventStream_CloseKeepsWaitingEvents(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEventStream_LeadershipLostOnceAtEnd checks that a leadership is reported as lost once, at the end and not before.
+// TestEventStream_LeadershipLostOnceAtEnd checks that a leadership is reported as lost once, at the end and
+// not before.
 func TestEventStream_LeadershipLostOnceAtEnd(t *testing.T) {
 	failed := errors.New("failed")
 	for _, reported := range []bool{false, true} {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurves_AreMeasured checks that every curve can be measured, and that requests, watches and time are divided by the
-// number of units.
+// TestCurves_AreMeasured checks that every curve can be measured, and that requests, watches and time are
+// divided by the number of units.
 func TestCurves_AreMeasured(t *testing.T) {
 	b := newTestBench(t, "")
 	baseline, library := b.contestants[0], b.contestants[1]
@@ -47,7 +47,8 @@ func TestCurves_AreMeasured(t *testing.T) {
 	}
 }
 
-// TestRunCurve_OmitsSlowSizes checks that a size that would take too long is not measured, and that an unknown name is rejected.
+// TestRunCurve_OmitsSlowSizes checks that a size that would take too long is not measured, and that an
+// unknown name is rejected.
 func TestRunCurve_OmitsSlowSizes(t *testing.T) {
 	b := newTestBench(t, "")
 	var out strings.Builder

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExitCodes_TellOutcomesApart checks that the exit codes of the demo tell success, failure, wrong usage and an interrupt apart.
+// TestExitCodes_TellOutcomesApart checks that the exit codes of the demo tell success, failure, wrong usage
+// and an interrupt apart.
 func TestExitCodes_TellOutcomesApart(t *testing.T) {
 	for name, c := range map[string]struct {
 		args string

@@ -192,7 +192,8 @@ func TestElectorOnZooKeeper_CandidateDeleted(t *testing.T) {
 	})
 }
 
-// TestLeadOnZooKeeper_LeavesNoCandidate checks that no candidate remains after Lead has returned, and that tokens increase.
+// TestLeadOnZooKeeper_LeavesNoCandidate checks that no candidate remains after Lead has returned, and that
+// tokens increase.
 func TestLeadOnZooKeeper_LeavesNoCandidate(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		conn, _, err := srv.Connect(session)

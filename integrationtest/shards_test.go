@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/shard"
 )
 
-// TestShards_OneOwnerDespiteCut checks that two members do not own the same shard, and that the shards are divided evenly after
-// a member was cut off and has returned.
+// TestShards_OneOwnerDespiteCut checks that two members do not own the same shard, and that the shards are
+// divided evenly after a member was cut off and has returned.
 func TestShards_OneOwnerDespiteCut(t *testing.T) {
 	t.Parallel()
 	const shards, members = 40, 4

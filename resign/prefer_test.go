@@ -69,8 +69,9 @@ func program(h *bubble.Test, priority int, leads func(priority int)) (stop func(
 	}
 }
 
-// TestQueue_PreferMakesHighestPriorityLead checks that the candidate with the highest priority leads after a period, that a leader is
-// replaced only once, and not earlier, and that the next best candidate leads after it has left.
+// TestQueue_PreferMakesHighestPriorityLead checks that the candidate with the highest priority leads after a
+// period, that a leader is replaced only once, and not earlier, and that the next best candidate leads after
+// it has left.
 func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		var mu sync.Mutex

@@ -103,7 +103,8 @@ func data(h *bubble.Test) string {
 	return string(data)
 }
 
-// TestTransfer_LastCandidateLeads checks that Transfer makes the last candidate of an election the leader, and that no request remains.
+// TestTransfer_LastCandidateLeads checks that Transfer makes the last candidate of an election the leader,
+// and that no request remains.
 func TestTransfer_LastCandidateLeads(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
@@ -153,7 +154,8 @@ func TestRequest_LeaderResigns(t *testing.T) {
 	})
 }
 
-// TestRequest_FollowerReceivesEarlierRequest checks that a follower receives a request that was made before it called ResignRequested.
+// TestRequest_FollowerReceivesEarlierRequest checks that a follower receives a request that was made before
+// it called ResignRequested.
 func TestRequest_FollowerReceivesEarlierRequest(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())

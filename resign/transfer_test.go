@@ -44,8 +44,8 @@ func (q *queue) transfer(ctx context.Context, id string) error {
 	}.Transfer(ctx, id)
 }
 
-// TestQueue_TransferAsksLeaderLast checks that the leader is asked last, that only candidates ahead are asked, and that the
-// result is right.
+// TestQueue_TransferAsksLeaderLast checks that the leader is asked last, that only candidates ahead are
+// asked, and that the result is right.
 func TestQueue_TransferAsksLeaderLast(t *testing.T) {
 	failure := errors.New("failure")
 	for name, c := range map[string]struct {

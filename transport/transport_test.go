@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUsesTLS_RequiredByAddress checks that UsesTLS rejects addresses that contradict each other or the options, and returns
-// true when an address or an option requires TLS.
+// TestUsesTLS_RequiredByAddress checks that UsesTLS rejects addresses that contradict each other or the
+// options, and returns true when an address or an option requires TLS.
 func TestUsesTLS_RequiredByAddress(t *testing.T) {
 	none, plain, secure := Address{"a:1", Unspecified}, Address{"http://b:1", Plain}, Address{"https://c:1", TLS}
 	const rejected, without, with = "rejected", "without TLS", "with TLS"

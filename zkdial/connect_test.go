@@ -50,7 +50,8 @@ func established(t *testing.T, conn *zk.Conn) *zk.Conn {
 	return conn
 }
 
-// TestGranted_ForAnyConnection checks that the granted timeout is known for a connection of this package and of zk.Connect.
+// TestGranted_ForAnyConnection checks that the granted timeout is known for a connection of this package and
+// of zk.Connect.
 func TestGranted_ForAnyConnection(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, *zktest.Server) *zk.Conn{
 		"by Connect": func(t *testing.T, srv *zktest.Server) *zk.Conn {

@@ -84,7 +84,8 @@ func TestHandshake_ConnectionWithoutOneIsClosed(t *testing.T) {
 	})
 }
 
-// TestSession_IDsDifferBetweenServers checks that servers that start at the same time do not assign the same session ID.
+// TestSession_IDsDifferBetweenServers checks that servers that start at the same time do not assign the same
+// session ID.
 func TestSession_IDsDifferBetweenServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := zktest.Start(t), zktest.Start(t)

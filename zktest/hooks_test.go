@@ -87,8 +87,8 @@ func TestHook_FailClientErrors(t *testing.T) {
 	})
 }
 
-// TestHook_GoexitClosesConnection checks that the connection is closed, and the server is not damaged, when a hook ends its
-// goroutine, and that Ran is closed.
+// TestHook_GoexitClosesConnection checks that the connection is closed, and the server is not damaged, when a
+// hook ends its goroutine, and that Ran is closed.
 func TestHook_GoexitClosesConnection(t *testing.T) {
 	exit := func(*zktest.Request) zktest.Verdict {
 		runtime.Goexit()
@@ -113,7 +113,8 @@ func TestHook_GoexitClosesConnection(t *testing.T) {
 	}
 }
 
-// TestHook_FailReturnsError checks that the client receives the error of the hook, and that the log has the right fate.
+// TestHook_FailReturnsError checks that the client receives the error of the hook, and that the log has the
+// right fate.
 func TestHook_FailReturnsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -166,8 +167,8 @@ func TestHook_BlocksOnlyItsClient(t *testing.T) {
 	})
 }
 
-// TestHook_CutBeforeOrAfterRequest checks that a request is not applied when a Before hook cuts the connection, and is applied
-// before an After hook cuts it.
+// TestHook_CutBeforeOrAfterRequest checks that a request is not applied when a Before hook cuts the
+// connection, and is applied before an After hook cuts it.
 func TestHook_CutBeforeOrAfterRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

@@ -212,8 +212,8 @@ func TestLag_SessionMoves(t *testing.T) {
 	})
 }
 
-// TestLag_SingleServerAppliesWrites checks that a write at a server that lags is applied, and is answered after the server
-// has caught up.
+// TestLag_SingleServerAppliesWrites checks that a write at a server that lags is applied, and is answered
+// after the server has caught up.
 func TestLag_SingleServerAppliesWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

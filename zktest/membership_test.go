@@ -106,7 +106,8 @@ func TestCluster_WithoutMajority(t *testing.T) {
 	}
 }
 
-// TestCluster_FollowerDropsClientsAtSyncLimit checks that a follower that is cut off keeps its clients for no longer than the sync limit.
+// TestCluster_FollowerDropsClientsAtSyncLimit checks that a follower that is cut off keeps its clients for no
+// longer than the sync limit.
 func TestCluster_FollowerDropsClientsAtSyncLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3, zktest.WithSyncLimit(10*time.Second))

@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestPacket_SASLTokenIsAnswered checks that a token is answered with success and a null token, as by a real server without SASL.
+// TestPacket_SASLTokenIsAnswered checks that a token is answered with success and a null token, as by a real
+// server without SASL.
 func TestPacket_SASLTokenIsAnswered(t *testing.T) {
 	for name, body := range map[string]string{"token": "\x00\x00\x00\x05token", "empty": "\x00\x00\x00\x00"} {
 		t.Run(name, func(t *testing.T) {

@@ -171,8 +171,8 @@ func TestElection_ChangesUsesStore(t *testing.T) {
 	}
 }
 
-// TestResign_ReleasesRecordAndStops checks that a candidate that has resigned is not the leader, has released the record, has no
-// open feed, and writes nothing more.
+// TestResign_ReleasesRecordAndStops checks that a candidate that has resigned is not the leader, has released
+// the record, has no open feed, and writes nothing more.
 func TestResign_ReleasesRecordAndStops(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one, two := h.join("one"), h.join("two")

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestElection_FormerErrTellsHowFormerLeaderLeft checks that a leader learns whether the former leader has released the record, and
-// reports no end that it cannot know.
+// TestElection_FormerErrTellsHowFormerLeaderLeft checks that a leader learns whether the former leader has
+// released the record, and reports no end that it cannot know.
 func TestElection_FormerErrTellsHowFormerLeaderLeft(t *testing.T) {
 	const long = 5 * time.Second // long enough for a heartbeat that all candidates observe
 	for name, c := range map[string]struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestNewElection_RejectsInvalidOptions checks that an invalid option is rejected with an error that describes it, and that the
-// store does not change.
+// TestNewElection_RejectsInvalidOptions checks that an invalid option is rejected with an error that
+// describes it, and that the store does not change.
 func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	var nilContext context.Context
 	store := memory.NewTable().Store("election")
@@ -59,8 +59,8 @@ func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestNewElection_DoesNotChangeOptions checks that NewElection does not change options, so that they have the same effect
-// when they are used again.
+// TestNewElection_DoesNotChangeOptions checks that NewElection does not change options, so that they have the
+// same effect when they are used again.
 func TestNewElection_DoesNotChangeOptions(t *testing.T) {
 	opts := []changefeed.Option{
 		changefeed.WithHeartbeat(50 * time.Millisecond), changefeed.WithElectionTimeout(300*time.Millisecond, 900*time.Millisecond),

@@ -46,9 +46,9 @@ func (h *harness) joinAndPrefer(id string) (c *candidate, stop func()) {
 	return c, c.prefer()
 }
 
-// TestQueue_PreferMakesHighestPriorityLead checks that the candidate with the highest priority leads after some time, that a leader
-// is not replaced before it has led for a period, and that a leader with the highest priority is not
-// replaced.
+// TestQueue_PreferMakesHighestPriorityLead checks that the candidate with the highest priority leads after
+// some time, that a leader is not replaced before it has led for a period, and that a leader with the highest
+// priority is not replaced.
 func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")

@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// TestElection_CreatorWaitsBeforeItLeads checks that the creator of a record waits before it becomes the leader, that an
-// old record does not count as a heartbeat, and that the time of the record is the store's.
+// TestElection_CreatorWaitsBeforeItLeads checks that the creator of a record waits before it becomes the
+// leader, that an old record does not count as a heartbeat, and that the time of the record is the store's.
 func TestElection_CreatorWaitsBeforeItLeads(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		begin := time.Now()
@@ -284,8 +284,8 @@ func TestElection_OldestUnreadEventsAreDropped(t *testing.T) {
 	})
 }
 
-// TestElection_DeadlineLeavesSafetyMargin checks that the deadline leaves the safety margin, is measured from before the
-// request, and moves with each heartbeat.
+// TestElection_DeadlineLeavesSafetyMargin checks that the deadline leaves the safety margin, is measured from
+// before the request, and moves with each heartbeat.
 func TestElection_DeadlineLeavesSafetyMargin(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.newCandidate("one", changefeed.WithStopGuard(100*time.Millisecond))

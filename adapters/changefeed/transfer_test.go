@@ -35,8 +35,8 @@ func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	})
 }
 
-// TestTransfer_ListeningLeaderStopsAtResign checks that the leadership of a program that listens to requests lasts until the
-// program resigns, and that the named candidate leads immediately afterwards.
+// TestTransfer_ListeningLeaderStopsAtResign checks that the leadership of a program that listens to requests
+// lasts until the program resigns, and that the named candidate leads immediately afterwards.
 func TestTransfer_ListeningLeaderStopsAtResign(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		first := h.newCandidate("first")
@@ -109,7 +109,8 @@ func TestTransfer_NotTransferred(t *testing.T) {
 	})
 }
 
-// TestTransfer_RequestEndsWithContext checks that the request does not remain in the record after its context is done.
+// TestTransfer_RequestEndsWithContext checks that the request does not remain in the record after its context
+// is done.
 func TestTransfer_RequestEndsWithContext(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")

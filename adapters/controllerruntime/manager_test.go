@@ -88,9 +88,9 @@ func receive[T any](t testing.TB, from <-chan T, what string) T {
 	}
 }
 
-// TestManager_StopsControllersBeforeNextLeads checks that the controllers do not run while the candidate follows, that a reconciler
-// receives the leadership, and that the next manager leads only after the controllers of the first have
-// stopped.
+// TestManager_StopsControllersBeforeNextLeads checks that the controllers do not run while the candidate
+// follows, that a reconciler receives the leadership, and that the next manager leads only after the
+// controllers of the first have stopped.
 func TestManager_StopsControllersBeforeNextLeads(t *testing.T) {
 	table := memory.NewTable()
 	one, _ := candidateOf(t, table, "one")

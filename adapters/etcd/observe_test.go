@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestObserve_DeliversChanges checks that an observer receives the first leader, a new name, the absence of a leader, and
-// that the election was ended.
+// TestObserve_DeliversChanges checks that an observer receives the first leader, a new name, the absence of a
+// leader, and that the election was ended.
 func TestObserve_DeliversChanges(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// TestRequestResign_OnlyLeaderReceivesIt checks that only the leader receives the request, and not the next candidate, and that
-// the request does not remain.
+// TestRequestResign_OnlyLeaderReceivesIt checks that only the leader receives the request, and not the next
+// candidate, and that the request does not remain.
 func TestRequestResign_OnlyLeaderReceivesIt(t *testing.T) {
 	client := startServers(t, 1).Client()
 	leader := startLeader(t, client)
@@ -225,7 +225,8 @@ func TestRequestResign_Invalid(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestTransfer_LastCandidateLeads checks that the last candidate becomes the leader, and that an unknown candidate leads to an error.
+// TestTransfer_LastCandidateLeads checks that the last candidate becomes the leader, and that an unknown
+// candidate leads to an error.
 func TestTransfer_LastCandidateLeads(t *testing.T) {
 	client := startServers(t, 1).Client()
 	a := startLeader(t, client)

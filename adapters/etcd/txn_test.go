@@ -70,8 +70,8 @@ func TestTxn_OfFormerLeadershipIsRejected(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTxn_UnknownOutcomeIsNoRejection checks that a lost response is not reported as a rejection, and a rejection not as an
-// unknown outcome.
+// TestTxn_UnknownOutcomeIsNoRejection checks that a lost response is not reported as a rejection, and a
+// rejection not as an unknown outcome.
 func TestTxn_UnknownOutcomeIsNoRejection(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}

@@ -93,8 +93,8 @@ func TestCompact_ReturnsIfCoreLacksNewerSnapshot(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestCompact_KeepsEntriesWithinWindow checks that the log starts after the snapshot, except for entries whose IDs are within the
-// window, and that no file is deleted.
+// TestCompact_KeepsEntriesWithinWindow checks that the log starts after the snapshot, except for entries
+// whose IDs are within the window, and that no file is deleted.
 func TestCompact_KeepsEntriesWithinWindow(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]

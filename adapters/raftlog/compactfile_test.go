@@ -50,7 +50,8 @@ func exists(t testing.TB, name string) bool {
 	return true
 }
 
-// TestCompactFile_InstallsNewerSnapshot checks that a peer installs a newer snapshot of the same history, and no other snapshot.
+// TestCompactFile_InstallsNewerSnapshot checks that a peer installs a newer snapshot of the same history, and
+// no other snapshot.
 func TestCompactFile_InstallsNewerSnapshot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	watches := func(c *raftlog.Config) { c.CompactFile = file }

@@ -34,8 +34,8 @@ func openOnFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlo
 	return n
 }
 
-// TestCompactOffline_PeerInstallsSnapshot checks that a running peer installs an offline snapshot, and that the snapshot contains
-// all updates and request IDs.
+// TestCompactOffline_PeerInstallsSnapshot checks that a running peer installs an offline snapshot, and that
+// the snapshot contains all updates and request IDs.
 func TestCompactOffline_PeerInstallsSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	machine := &recorder{}

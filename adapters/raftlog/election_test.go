@@ -140,8 +140,8 @@ func TestElection_FormerErr(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_EndsForAllCandidates checks that an election ends for all candidates, that no candidates return after it was
-// restarted, and that the caller learns when the end is not confirmed.
+// TestDeleteElection_EndsForAllCandidates checks that an election ends for all candidates, that no candidates
+// return after it was restarted, and that the caller learns when the end is not confirmed.
 func TestDeleteElection_EndsForAllCandidates(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var all []*candidate

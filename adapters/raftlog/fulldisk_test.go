@@ -35,8 +35,8 @@ func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string
 	return nil
 }
 
-// TestFullDisks_DoNotStopPeers checks that disks that are full at the same time, because they have the same size, do not
-// stop peers or elections, and that updates are accepted again when there is space.
+// TestFullDisks_DoNotStopPeers checks that disks that are full at the same time, because they have the same
+// size, do not stop peers or elections, and that updates are accepted again when there is space.
 func TestFullDisks_DoNotStopPeers(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)

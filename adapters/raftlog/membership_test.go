@@ -36,7 +36,8 @@ func membershipOf(t testing.TB, n *raftlog.Node) api.Membership {
 	return m
 }
 
-// TestJoin_PeerBecomesLearner checks that a peer that is not a voter receives the log, is a learner, and does not request votes.
+// TestJoin_PeerBecomesLearner checks that a peer that is not a voter receives the log, is a learner, and does
+// not request votes.
 func TestJoin_PeerBecomesLearner(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], numbered("a", 10)...)

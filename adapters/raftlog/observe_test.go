@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestObserve_DeliversNewestLeader checks that an observer receives the newest leader, the absence of a leader and that the
-// election has ended, and no observation while the leader has not changed.
+// TestObserve_DeliversNewestLeader checks that an observer receives the newest leader, the absence of a
+// leader and that the election has ended, and no observation while the leader has not changed.
 func TestObserve_DeliversNewestLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]

@@ -143,8 +143,8 @@ func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	}, small)
 }
 
-// TestMaxRequestIDs_RejectsFurtherUpdates checks that updates are rejected when the maximum number of IDs is within the window, and
-// accepted when an ID has left it, although nothing is written in between.
+// TestMaxRequestIDs_RejectsFurtherUpdates checks that updates are rejected when the maximum number of IDs is
+// within the window, and accepted when an ID has left it, although nothing is written in between.
 func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, first := h.peers[0], api.NewRequestID()
@@ -342,8 +342,8 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 	})
 }
 
-// TestElectionPropose_OnlyDuringLeadership checks that an update that a leadership guards is not applied after another candidate
-// has become the head, and that it is recognized when a later leader retries it.
+// TestElectionPropose_OnlyDuringLeadership checks that an update that a leadership guards is not applied
+// after another candidate has become the head, and that it is recognized when a later leader retries it.
 func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := startLeader(t, h.node(h.peers[0]), "e")

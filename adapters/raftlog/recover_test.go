@@ -20,8 +20,8 @@ func (h *harness) recoverOffline(t testing.TB, p api.Peer, dry bool) raftlog.Rec
 	return r
 }
 
-// TestRecoverOffline_KeepsEntries checks that a recovered peer keeps every entry that it has, that the peers of the lost
-// majority are rejected when they return, and that new peers can join.
+// TestRecoverOffline_KeepsEntries checks that a recovered peer keeps every entry that it has, that the peers
+// of the lost majority are rejected when they return, and that new peers can join.
 func TestRecoverOffline_KeepsEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -105,8 +105,8 @@ func TestRecoverOffline_AnyPeer(t *testing.T) {
 	})
 }
 
-// TestRestoreOffline_StartsNewCluster checks that a new cluster continues from an exported snapshot, with greater indexes, and
-// that a gap is rejected with which later indexes would overflow.
+// TestRestoreOffline_StartsNewCluster checks that a new cluster continues from an exported snapshot, with
+// greater indexes, and that a gap is rejected with which later indexes would overflow.
 func TestRestoreOffline_StartsNewCluster(t *testing.T) {
 	dir := t.TempDir()
 	open := func(name string) *raftlog.Node {

@@ -165,8 +165,8 @@ func heapInUse() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestClientAddress_GroupsByNetwork checks that the clients whose number is limited together are those of one IPv4 address,
-// or of one /64 network of IPv6.
+// TestClientAddress_GroupsByNetwork checks that the clients whose number is limited together are those of one
+// IPv4 address, or of one /64 network of IPv6.
 func TestClientAddress_GroupsByNetwork(t *testing.T) {
 	for from, want := range map[string]string{
 		"10.0.0.1:80": "10.0.0.1", "[::ffff:10.0.0.1]:80": "::ffff:10.0.0.1", "[fe80::1%eth0]:80": "fe80::/64",

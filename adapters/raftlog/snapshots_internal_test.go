@@ -32,7 +32,8 @@ func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	require.True(t, endThird())
 }
 
-// TestCopyTo_RecognizesFullDisk checks that only the right errors are reported as a full disk, and that space is reserved first.
+// TestCopyTo_RecognizesFullDisk checks that only the right errors are reported as a full disk, and that space
+// is reserved first.
 func TestCopyTo_RecognizesFullDisk(t *testing.T) {
 	for failure, full := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EIO: false, syscall.EPERM: false} {
 		for operation := 2; operation <= 4; operation++ { // Allocate, WriteAt and Sync, after Create

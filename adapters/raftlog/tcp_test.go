@@ -54,8 +54,8 @@ func startTCPCluster(t testing.TB, n int, prove func(c *raftlog.Config)) ([]api.
 	return peers, nodes
 }
 
-// TestSecret_RequiredForAccess checks that a peer or client with another secret or cluster name is rejected, and that a client
-// finds the leader. It covers defect Z12 of ØMQ Raft.
+// TestSecret_RequiredForAccess checks that a peer or client with another secret or cluster name is rejected,
+// and that a client finds the leader. It covers defect Z12 of ØMQ Raft.
 func TestSecret_RequiredForAccess(t *testing.T) {
 	t.Parallel()
 	secret, clientSecret := []byte("a secret of enough bytes"), []byte("another secret for clients")

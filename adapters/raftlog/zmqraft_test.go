@@ -52,9 +52,10 @@ func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 	})
 }
 
-// TestZ7_PartitionedPeerDoesNotRead checks that a partitioned peer does not complete a linearizable read, and does not
-// cause an election when it returns. TestClose_LeaderHandsOverLog and TestSubscribe_DeliversEveryEntry cover the other parts of
-// Z7: there was no hand-over, and followers served no entries.
+// TestZ7_PartitionedPeerDoesNotRead checks that a partitioned peer does not complete a linearizable read, and
+// does not cause an election when it returns. TestClose_LeaderHandsOverLog and
+// TestSubscribe_DeliversEveryEntry cover the other parts of Z7: there was no hand-over, and followers served
+// no entries.
 func TestZ7_PartitionedPeerDoesNotRead(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]

@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestAlso_OneInstanceWorksDuringMigration checks that instances of the three versions of a migration do not work at the same time, and that
-// an instance that leads on both backends has a successor of either version, and gives its program and its
-// commands both tokens.
+// TestAlso_OneInstanceWorksDuringMigration checks that instances of the three versions of a migration do not
+// work at the same time, and that an instance that leads on both backends has a successor of either version,
+// and gives its program and its commands both tokens.
 func TestAlso_OneInstanceWorksDuringMigration(t *testing.T) {
 	t.Parallel()
 	zooKeeper, etcd := zktest.Start(t), dbserver.StartEtcd(t, dbserver.EtcdConfig{})
@@ -51,8 +51,8 @@ func (h *harness) requireMigration(oldOnly, moving, newOnly []string) {
 	h.requireOrder("a", "b", "c", "d")
 }
 
-// TestAlso_FileKeepsSettingsApart checks that instances of the versions of a migration do not work at the same time, and that
-// an instance does not use settings of one backend, such as the password, for the other.
+// TestAlso_FileKeepsSettingsApart checks that instances of the versions of a migration do not work at the
+// same time, and that an instance does not use settings of one backend, such as the password, for the other.
 func TestAlso_FileKeepsSettingsApart(t *testing.T) {
 	t.Parallel()
 	postgres := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres() })
@@ -229,8 +229,8 @@ func TestAlso_EndsEarly(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestAlso_AdviceNamesOwnSettings checks that the advice about an error of a candidate of the second backend does not name
-// settings of the first.
+// TestAlso_AdviceNamesOwnSettings checks that the advice about an error of a candidate of the second backend
+// does not name settings of the first.
 func TestAlso_AdviceNamesOwnSettings(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
@@ -252,8 +252,8 @@ func TestAlso_UnreadableFile(t *testing.T) {
 	require.NotRegexp(t, "the form of --config|for example", p.log.Text())
 }
 
-// TestAlso_WarnsOfVariablesThatOverrideFile fails without a warning about each variable that would replace a key of the file
-// in the next version, and for warnings about other variables or with values.
+// TestAlso_WarnsOfVariablesThatOverrideFile fails without a warning about each variable that would replace a
+// key of the file in the next version, and for warnings about other variables or with values.
 func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	file := writeConfigFile(t, "etcd-endpoints: [etcd1:2379, etcd2:2379]\nelection: /jobs/new\nsession-timeout: 5s\n")
 	t.Setenv("ELECTOR_KEY", "/jobs/old")
@@ -265,7 +265,8 @@ func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	require.NotContains(t, p.log.Text(), "/jobs")
 }
 
-// TestAlso_RejectsInvalidSettings checks that invalid settings of a migration are rejected, with an error that names the flag.
+// TestAlso_RejectsInvalidSettings checks that invalid settings of a migration are rejected, with an error
+// that names the flag.
 func TestAlso_RejectsInvalidSettings(t *testing.T) {
 	for text, args := range map[string][]string{
 		"--also zookeeper: it is the backend of --backend": {"--also", "zookeeper"},

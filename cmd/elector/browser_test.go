@@ -37,8 +37,8 @@ const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
 })();
 </script></body>`
 
-// TestBrowser_OtherOriginHasNoAccess checks that a web page of another origin cannot change a dev-server or read its data. It needs
-// a browser: "make browser" runs it.
+// TestBrowser_OtherOriginHasNoAccess checks that a web page of another origin cannot change a dev-server or
+// read its data. It needs a browser: "make browser" runs it.
 func TestBrowser_OtherOriginHasNoAccess(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")

@@ -24,8 +24,8 @@ func newChangefeedHarness(t *testing.T, election string) *harness {
 	return h
 }
 
-// TestChangefeed_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two programs do not work at
-// the same time, and that other commands work.
+// TestChangefeed_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two
+// programs do not work at the same time, and that other commands work.
 func TestChangefeed_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/one")

@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestConfig_PrintedFileIsEquivalent checks that the printed file is equivalent to the settings, and does not contain credentials.
+// TestConfig_PrintedFileIsEquivalent checks that the printed file is equivalent to the settings, and does not
+// contain credentials.
 func TestConfig_PrintedFileIsEquivalent(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "me: or not")
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestZooKeeper_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two programs do not work at
-// the same time, and that other commands work.
+// TestZooKeeper_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two
+// programs do not work at the same time, and that other commands work.
 func TestZooKeeper_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)

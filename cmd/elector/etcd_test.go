@@ -30,8 +30,8 @@ func newEtcdHarness(t *testing.T) (*harness, *dbserver.EtcdCluster) {
 	return h, srv
 }
 
-// TestEtcd_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two programs do not work at the
-// same time, and that other commands work.
+// TestEtcd_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two programs do
+// not work at the same time, and that other commands work.
 func TestEtcd_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h, _ := newEtcdHarness(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestFollowerCommand_RunsForEachLeader checks that the command runs once for each leader, and has ended when the begin command starts.
+// TestFollowerCommand_RunsForEachLeader checks that the command runs once for each leader, and has ended when
+// the begin command starts.
 func TestFollowerCommand_RunsForEachLeader(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)

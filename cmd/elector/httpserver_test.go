@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestIsAllowedHost_RejectsForeignNames checks that a name is rejected that another host may have, and that addresses are accepted.
+// TestIsAllowedHost_RejectsForeignNames checks that a name is rejected that another host may have, and that
+// addresses are accepted.
 func TestIsAllowedHost_RejectsForeignNames(t *testing.T) {
 	names := []string{"elector.example.com"}
 	for header, want := range map[string]bool{
@@ -62,8 +63,8 @@ func TestCheckedHosts_OnlyIfNeeded(t *testing.T) {
 	}
 }
 
-// TestRejectControl_RejectsWebPages checks that a request that a web page can send is rejected, and that a request of curl is
-// accepted.
+// TestRejectControl_RejectsWebPages checks that a request that a web page can send is rejected, and that a
+// request of curl is accepted.
 func TestRejectControl_RejectsWebPages(t *testing.T) {
 	const mine, evil = "127.0.0.1:2180", "evil.example:2180"
 	for _, test := range []struct {

@@ -177,8 +177,8 @@ func processEvents(t *testing.T) map[string][]processEvent {
 	}
 }
 
-// TestProcess_EventsHaveDocumentedEffects checks that each event has the effect that the table in docs/elector.md describes, and that
-// each row of the table has a test.
+// TestProcess_EventsHaveDocumentedEffects checks that each event has the effect that the table in
+// docs/elector.md describes, and that each row of the table has a test.
 func TestProcess_EventsHaveDocumentedEffects(t *testing.T) {
 	testenv.RunEvents(t, "../../docs/elector.md", "| event | program | leadership |", processEvents, testProcessEvent)
 }

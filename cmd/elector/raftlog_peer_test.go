@@ -124,8 +124,8 @@ func without(all map[string]*process, name string) map[string]*process {
 	return rest
 }
 
-// TestRaftlog_LeaderIsReplaced checks that a leader that resigns or is killed is replaced in time, that two programs do not
-// work at the same time, and that peers can restart with their data directories.
+// TestRaftlog_LeaderIsReplaced checks that a leader that resigns or is killed is replaced in time, that two
+// programs do not work at the same time, and that peers can restart with their data directories.
 func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestResign_LeaderJoinsAgain checks that a leader stops its program before the next leader begins, joins again behind it, and
-// can be selected by name or ID.
+// TestResign_LeaderJoinsAgain checks that a leader stops its program before the next leader begins, joins
+// again behind it, and can be selected by name or ID.
 func TestResign_LeaderJoinsAgain(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	none := h.command("resign")

@@ -37,7 +37,8 @@ func TestInstanceID_IsUnique(t *testing.T) {
 	require.Len(t, ids, 3, "the names are not unique: %v", ids)
 }
 
-// TestEarlierNames_AreAccepted checks that a name of an earlier version is accepted, and that the current name has precedence.
+// TestEarlierNames_AreAccepted checks that a name of an earlier version is accepted, and that the current
+// name has precedence.
 func TestEarlierNames_AreAccepted(t *testing.T) {
 	t.Setenv("ELECTOR_KEY", "/from/key")
 	t.Setenv("ELECTOR_START_COMMAND", "start")

@@ -56,8 +56,8 @@ func TestPrint_ControlCharacters(t *testing.T) {
 	start(t, "status", "--config", "/no\x1b[2J\u009bfile").requireExit(cmdline.Usage, `open /no\x1b[2J\u009bfile: no such file`)
 }
 
-// TestStatusAndWatch_PrintLeaderAndOrder checks that status and watch print the right leader, order and times, and exit with the
-// right code.
+// TestStatusAndWatch_PrintLeaderAndOrder checks that status and watch print the right leader, order and
+// times, and exit with the right code.
 func TestStatusAndWatch_PrintLeaderAndOrder(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	none := h.command("status", "--json")
@@ -126,8 +126,8 @@ func TestStatusAndWatch_PrintLeaderAndOrder(t *testing.T) {
 	require.Equal(t, cmdline.Permanent, watchJSON.exitCode(), "the election has ended")
 }
 
-// TestAwaitLeader_ReturnsInTime checks that status --wait does not return too early, does not retry in vain, and returns
-// the right result.
+// TestAwaitLeader_ReturnsInTime checks that status --wait does not return too early, does not retry in vain,
+// and returns the right result.
 func TestAwaitLeader_ReturnsInTime(t *testing.T) {
 	type answer struct {
 		places []candidateInfo

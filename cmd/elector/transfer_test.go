@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestTransfer_NamedCandidateLeads checks that the command makes the named candidate the leader, after the program and the end
-// command of the former leader, and reports that the candidate does not exist, that there is no election, and
-// that its time is over.
+// TestTransfer_NamedCandidateLeads checks that the command makes the named candidate the leader, after the
+// program and the end command of the former leader, and reports that the candidate does not exist, that there
+// is no election, and that its time is over.
 func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	t.Parallel()
 	// The name differs in each run, for -count 2.

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestUsage_ErrorsHelpUser checks that a wrong usage is rejected with an error that helps the user, and that the command
-// config rejects settings that run rejects.
+// TestUsage_ErrorsHelpUser checks that a wrong usage is rejected with an error that helps the user, and that
+// the command config rejects settings that run rejects.
 func TestUsage_ErrorsHelpUser(t *testing.T) {
 	for _, args := range [][]string{
 		{"run"},

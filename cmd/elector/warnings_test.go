@@ -40,7 +40,8 @@ func TestWarnWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestWarningHistory_PausesDouble checks that the pause between repeated warnings doubles, and that new warnings are not dropped.
+// TestWarningHistory_PausesDouble checks that the pause between repeated warnings doubles, and that new
+// warnings are not dropped.
 func TestWarningHistory_PausesDouble(t *testing.T) {
 	h, now := newWarningHistory(), time.Now()
 	var logged, dropped []int

@@ -16,7 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestPlanVoters_RejectsImpossibleChange checks that the planned voters are right, and that an impossible change is rejected.
+// TestPlanVoters_RejectsImpossibleChange checks that the planned voters are right, and that an impossible
+// change is rejected.
 func TestPlanVoters_RejectsImpossibleChange(t *testing.T) {
 	a, b, c := api.Peer{ID: "a", Addr: "h:1"}, api.Peer{ID: "b", Addr: "h:2"}, api.Peer{ID: "h:3", Addr: "h:3"}
 	now := []api.Peer{a, b, c}

@@ -34,7 +34,8 @@ func loadSettings(t *testing.T, args ...string) (*settings, error) {
 	return s, err
 }
 
-// TestDefaults_DescribeEveryKey checks that the file of raftlog defaults contains each key with its description and its default.
+// TestDefaults_DescribeEveryKey checks that the file of raftlog defaults contains each key with its
+// description and its default.
 func TestDefaults_DescribeEveryKey(t *testing.T) {
 	s, err := loadSettings(t, "--config", writeFile(t, defaults()))
 	require.NoError(t, err)

@@ -41,7 +41,8 @@ func TestReport_Table(t *testing.T) {
 	}))
 }
 
-// TestShortCause_KeepsRemedy checks that the short cause of an error contains its last part, and the remedy of a refusal.
+// TestShortCause_KeepsRemedy checks that the short cause of an error contains its last part, and the remedy
+// of a refusal.
 func TestShortCause_KeepsRemedy(t *testing.T) {
 	require.Equal(t, "connection refused", shortCause("asking a: dial tcp h:1: connection refused"))
 	require.Equal(t, "it belongs to another cluster: check its name", shortCause("status of peer a: refused: it belongs to another cluster: check its name"))

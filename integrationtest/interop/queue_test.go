@@ -120,8 +120,8 @@ func TestQueue_Order(t *testing.T) {
 	})
 }
 
-// TestQueue_ClaimedItemIsNotDelivered checks that an item that Go has taken is not delivered to the peer, and that the peer
-// receives it after Go has returned it.
+// TestQueue_ClaimedItemIsNotDelivered checks that an item that Go has taken is not delivered to the peer, and
+// that the peer receives it after Go has returned it.
 func TestQueue_ClaimedItemIsNotDelivered(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
 		p.runCommand(t, "put", path, "first", "second")
@@ -143,8 +143,8 @@ func TestQueue_ClaimedItemIsNotDelivered(t *testing.T) {
 	})
 }
 
-// TestQueue_ItemsAreTakenOnce checks that no item is lost or taken twice when Go and a peer put many items and consume
-// them at the same time, with each kind of Curator's queues.
+// TestQueue_ItemsAreTakenOnce checks that no item is lost or taken twice when Go and a peer put many items
+// and consume them at the same time, with each kind of Curator's queues.
 func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 	for _, c := range []struct {
 		peer   *peer

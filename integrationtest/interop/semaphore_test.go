@@ -30,8 +30,8 @@ func (p *peer) semaphoreOpener(limit int) opener {
 	}
 }
 
-// TestSemaphore_SharesLimitWithPeer checks that Go and a peer together do not hold more leases than the limit, and wait for
-// each other.
+// TestSemaphore_SharesLimitWithPeer checks that Go and a peer together do not hold more leases than the
+// limit, and wait for each other.
 func TestSemaphore_SharesLimitWithPeer(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {

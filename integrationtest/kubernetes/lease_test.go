@@ -41,8 +41,8 @@ func (s *apiServer) newStore(t testing.TB, c *rest.Config, name string, opts ...
 	return st
 }
 
-// TestLease_SatisfiesContract checks that a store on Leases satisfies its contract. It runs the tests of stores and of
-// elections on a real API server.
+// TestLease_SatisfiesContract checks that a store on Leases satisfies its contract. It runs the tests of
+// stores and of elections on a real API server.
 func TestLease_SatisfiesContract(t *testing.T) {
 	s := startAPIServer(t)
 	t.Run("Store", func(t *testing.T) { storetest.Run(t, s.factory) })

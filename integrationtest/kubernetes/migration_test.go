@@ -118,8 +118,8 @@ func TestMigration_ClientGo(t *testing.T) {
 	t.Logf("%d terms, 0 overlaps", f.terms.Load())
 }
 
-// TestController_OnlyLeaderReconciles checks that a follower does not reconcile, and that it reconciles with a greater token after
-// the leader has stopped. It runs a controller of ConfigMaps on two managers.
+// TestController_OnlyLeaderReconciles checks that a follower does not reconcile, and that it reconciles with
+// a greater token after the leader has stopped. It runs a controller of ConfigMaps on two managers.
 func TestController_OnlyLeaderReconciles(t *testing.T) {
 	s := startAPIServer(t)
 	type reconciled struct {

@@ -278,8 +278,8 @@ func TestCache_Root(t *testing.T) {
 	})
 }
 
-// TestWithFilter_OmitsExcludedZnodes checks that a cache does not keep, read or watch an excluded znode or its descendants, and
-// omits no other znode.
+// TestWithFilter_OmitsExcludedZnodes checks that a cache does not keep, read or watch an excluded znode or
+// its descendants, and omits no other znode.
 func TestWithFilter_OmitsExcludedZnodes(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/locks", "/a/locks/1", "/a/data", "/a/data/locks")

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
-// TestTyped_DecodesValues checks that znodes and events have the value of their data, and that those in another format are
-// not lost.
+// TestTyped_DecodesValues checks that znodes and events have the value of their data, and that those in
+// another format are not lost.
 func TestTyped_DecodesValues(t *testing.T) {
 	type limit struct{ Max int }
 	run(t, func(h *bubble.Test) {

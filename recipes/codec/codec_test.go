@@ -16,8 +16,8 @@ func requireRoundTrip[T any](t *testing.T, c Codec[T], value T, data string) {
 	require.Equal(t, value, decoded)
 }
 
-// TestCodecs_RoundTrip checks that a codec does not change a value, that its format does not change, and that the JSON
-// codec rejects invalid data.
+// TestCodecs_RoundTrip checks that a codec does not change a value, that its format does not change, and that
+// the JSON codec rejects invalid data.
 func TestCodecs_RoundTrip(t *testing.T) {
 	requireRoundTrip(t, JSON[[]string](), []string{"one"}, `["one"]`)
 	requireRoundTrip(t, String(), "one", "one")

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
-// TestTyped_DecodesValues checks that an instance has the payload with which it was registered or updated, and that an
-// instance whose payload is in another format is not lost.
+// TestTyped_DecodesValues checks that an instance has the payload with which it was registered or updated,
+// and that an instance whose payload is in another format is not lost.
 func TestTyped_DecodesValues(t *testing.T) {
 	type location struct {
 		Zone string `json:"zone"`

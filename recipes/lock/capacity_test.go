@@ -104,7 +104,8 @@ func TestAllChildren_CountWhateverTheirName(t *testing.T) {
 	require.Equal(t, turn, admit(l), "an orphan does not count")
 }
 
-// TestLeases_NumberInName checks that leases returns the number in a contender's name, and 1 for a name without a number.
+// TestLeases_NumberInName checks that leases returns the number in a contender's name, and 1 for a name
+// without a number.
 func TestLeases_NumberInName(t *testing.T) {
 	for _, n := range []int{1, 2, 10, contender.MaxCount} {
 		name := contenderOf(n, 7)
@@ -126,7 +127,8 @@ func TestLeasesOf_CountsContenders(t *testing.T) {
 	require.Zero(t, leasesOf(nil))
 }
 
-// TestStoredLimit_IsNewest checks that storedLimit returns the newest limit, and does not take another child for a limit.
+// TestStoredLimit_IsNewest checks that storedLimit returns the newest limit, and does not take another child
+// for a limit.
 func TestStoredLimit_IsNewest(t *testing.T) {
 	_, _, stored := storedLimit([]string{
 		contenderOf(1, 1), "limit", "limit-", "limit-3", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001",

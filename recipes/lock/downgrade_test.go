@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDowngrade_KeepsHold checks that a downgrade does not end the hold or change its position, and admits the readers
-// that follow.
+// TestDowngrade_KeepsHold checks that a downgrade does not end the hold or change its position, and admits
+// the readers that follow.
 func TestDowngrade_KeepsHold(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		runTest(t, 1, func(w *harness) {

@@ -273,8 +273,8 @@ func (c *client) downgradeHold(h *WriteHold) {
 	c.pauseRandomly(h.Context())
 }
 
-// TestLinearizable_UnderRandomFaults checks that the calls of clients under random faults are linearizable: for example, two
-// clients must not hold the lock, and a former holder must not write.
+// TestLinearizable_UnderRandomFaults checks that the calls of clients under random faults are linearizable:
+// for example, two clients must not hold the lock, and a former holder must not write.
 func TestLinearizable_UnderRandomFaults(t *testing.T) {
 	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
 		t.Run(name, func(t *testing.T) {

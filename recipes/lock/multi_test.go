@@ -33,7 +33,8 @@ func (w *harness) multi(conn *zk.Conn, names ...string) *MultiLock {
 	return m
 }
 
-// TestMultiLock_AcquiresInOrder checks that a MultiLock acquires all its locks in the order of the paths, and releases them all.
+// TestMultiLock_AcquiresInOrder checks that a MultiLock acquires all its locks in the order of the paths, and
+// releases them all.
 func TestMultiLock_AcquiresInOrder(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.create("/register")

@@ -63,8 +63,8 @@ func TestPeriod_OneHoldPerPeriod(t *testing.T) {
 	})
 }
 
-// TestPeriod_LastReturnsStart checks that Last returns when the last hold began, in any process, and the zero time before
-// the first hold, and does not return a time that another client has damaged.
+// TestPeriod_LastReturnsStart checks that Last returns when the last hold began, in any process, and the zero
+// time before the first hold, and does not return a time that another client has damaged.
 func TestPeriod_LastReturnsStart(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		ctx, conn := t.Context(), bubble.Connect(t, srv, timeout)

@@ -25,8 +25,8 @@ func revoked(h *Hold) bool {
 	}
 }
 
-// TestReleaseRequested_HolderReceivesRequest checks that a holder receives a request to release, and does not take another write
-// for a request.
+// TestReleaseRequested_HolderReceivesRequest checks that a holder receives a request to release, and does not
+// take another write for a request.
 func TestReleaseRequested_HolderReceivesRequest(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())

@@ -195,8 +195,8 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 	}
 }
 
-// TestSemaphoreSchedules_NoExcessLeases checks that, under random faults, the leases do not exceed the limit and each client
-// acquires its leases after some time.
+// TestSemaphoreSchedules_NoExcessLeases checks that, under random faults, the leases do not exceed the limit
+// and each client acquires its leases after some time.
 func TestSemaphoreSchedules_NoExcessLeases(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
 // TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules_NoExcessLeases with the protocols of other

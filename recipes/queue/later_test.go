@@ -106,8 +106,8 @@ func TestHandle_Backoff(t *testing.T) {
 	})
 }
 
-// TestHandle_DelaysReturnedItem checks that Handle uses the default back-off, the delay of an error of Later, and an error
-// of Reject within it.
+// TestHandle_DelaysReturnedItem checks that Handle uses the default back-off, the delay of an error of Later,
+// and an error of Reject within it.
 func TestHandle_DelaysReturnedItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -309,8 +309,8 @@ func TestLater_QuotaRejectsMarker(t *testing.T) {
 	})
 }
 
-// TestParseMarker_ItemAndTime checks that parseMarker returns the item and the time in the name of a marker, and rejects
-// another name.
+// TestParseMarker_ItemAndTime checks that parseMarker returns the item and the time in the name of a marker,
+// and rejects another name.
 func TestParseMarker_ItemAndTime(t *testing.T) {
 	for _, item := range []string{"queue-0000000042", "queue-|19A3F5C2E80|0000000042", "entry-100-0000000042"} {
 		m := newMarker(item, time.UnixMilli(1234))

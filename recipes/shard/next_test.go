@@ -289,8 +289,8 @@ func TestNext_SettingsOfSpec(t *testing.T) {
 	require.Equal(t, Left, m.plan.Moves[0].Reason)
 }
 
-// TestNext_PriorityShardsLeaveFirst checks that shards with greater priority leave a drained member first, and are the last
-// shards that move for the balance.
+// TestNext_PriorityShardsLeaveFirst checks that shards with greater priority leave a drained member first,
+// and are the last shards that move for the balance.
 func TestNext_PriorityShardsLeaveFirst(t *testing.T) {
 	m := newModel(10, 1)
 	m.spec.MaxMoves, m.spec.Priorities = 1, map[string]int{"s00007": 1, "s00009": 1}

@@ -63,9 +63,9 @@ func newSchedule(seed uint64) faultschedule.Schedule {
 	return s
 }
 
-// TestSchedules_OneOwnerAtATime checks that a shard is not granted while an earlier grant of it is valid, that its token
-// increases, and that the shards are divided evenly among the members when all faults are over. -schedules
-// sets the number of schedules.
+// TestSchedules_OneOwnerAtATime checks that a shard is not granted while an earlier grant of it is valid,
+// that its token increases, and that the shards are divided evenly among the members when all faults are
+// over. -schedules sets the number of schedules.
 func TestSchedules_OneOwnerAtATime(t *testing.T) {
 	n := faultschedule.Run(t, 20, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWorkflows_UseFixedVersions checks that no workflow uses an action by a tag, which its owner can move, a tool whose
-// version is not fixed, or a checkout that keeps the token of the workflow.
+// TestWorkflows_UseFixedVersions checks that no workflow uses an action by a tag, which its owner can move, a
+// tool whose version is not fixed, or a checkout that keeps the token of the workflow.
 func TestWorkflows_UseFixedVersions(t *testing.T) {
 	files, err := filepath.Glob(".github/workflows/*.yml")
 	require.NoError(t, err)
@@ -39,9 +39,10 @@ func TestWorkflows_UseFixedVersions(t *testing.T) {
 	}
 }
 
-// TestWalls_NoInternalImportsAcrossModules checks that no file that is not a test imports an internal package of another module. The modules
-// are released separately, and a program can raise one of them alone, so what another module imports must be
-// a public package. The modules that are never released may import the servers of tests.
+// TestWalls_NoInternalImportsAcrossModules checks that no file that is not a test imports an internal package
+// of another module. The modules are released separately, and a program can raise one of them alone, so what
+// another module imports must be a public package. The modules that are never released may import the servers
+// of tests.
 func TestWalls_NoInternalImportsAcrossModules(t *testing.T) {
 	var modules []string // the directories of the modules
 	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLinkRepository_ReplacesOutsideLinks checks that no link to a file outside of docs remains, and that other links do not change.
+// TestLinkRepository_ReplacesOutsideLinks checks that no link to a file outside of docs remains, and that
+// other links do not change.
 func TestLinkRepository_ReplacesOutsideLinks(t *testing.T) {
 	text := "[a](lock.md#b) [b](../design.md) [c](../../zktest/doc.go) [d](https://example.com/../x) [e](#f) [g](../../README.md#h)"
 	require.Equal(t, "[a](lock.md#b) [b](../design.md) [c]("+browse+"zktest/doc.go) [d](https://example.com/../x) [e](#f) [g]("+browse+"README.md#h)",

@@ -50,7 +50,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestLease_FieldsShowLeader checks that kubectl shows the leader, and that the fields of a Lease follow from the record.
+// TestLease_FieldsShowLeader checks that kubectl shows the leader, and that the fields of a Lease follow from
+// the record.
 func TestLease_FieldsShowLeader(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -279,8 +280,8 @@ func TestSafety_AcceptedSettings(t *testing.T) {
 	})
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store links neither the driver of another store
-// nor all APIs of Kubernetes.
+// TestDependencies_NoOtherDrivers checks that a program that imports this store links neither the driver of
+// another store nor all APIs of Kubernetes.
 func TestDependencies_NoOtherDrivers(t *testing.T) {
 	fixture.RequireOneDriver(t, "k8s.io/client-go/rest")
 	require.False(t, linksClientset(t), "the clientset of client-go is linked")

@@ -30,8 +30,9 @@ func linksClientset(t testing.TB) bool {
 	return strings.Contains(string(out), "k8s.io/client-go/kubernetes")
 }
 
-// TestFeed_ContinuesAfterSpecialEvents checks that a feed delivers later writes after an event or an end of its watch that API
-// servers cause: a bookmark, an expired resourceVersion (410), and the end of the watch after some minutes.
+// TestFeed_ContinuesAfterSpecialEvents checks that a feed delivers later writes after an event or an end of
+// its watch that API servers cause: a bookmark, an expired resourceVersion (410), and the end of the watch
+// after some minutes.
 func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 	bookmark := map[string]any{"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": map[string]any{"resourceVersion": "99"}}
 	for name, c := range map[string]struct {
@@ -68,7 +69,8 @@ func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 	}
 }
 
-// TestFeed_ContinuesAfterEndOfLongWatch checks that a feed continues when the API server has ended a watch that has lasted.
+// TestFeed_ContinuesAfterEndOfLongWatch checks that a feed continues when the API server has ended a watch
+// that has lasted.
 func TestFeed_ContinuesAfterEndOfLongWatch(t *testing.T) {
 	for name, end := range map[string]func(server *standIn, lease string){
 		"Ended": func(s *standIn, _ string) { s.endWatches() },
@@ -164,7 +166,8 @@ func TestStore_SilentConnection(t *testing.T) {
 	}, fixture.Patience, 10*time.Millisecond)
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the API server has stopped when the next leader starts.
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the API server has stopped when
+// the next leader starts.
 func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	t.Parallel()
 	server, name := startStandIn(t), newName()

@@ -19,8 +19,8 @@ func TestStart_StandaloneServer(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "replica set")
 }
 
-// TestStart_ReportsPermanentErrors checks that Start reports a permanent failure as permanent, with advice, and a transient
-// failure as transient.
+// TestStart_ReportsPermanentErrors checks that Start reports a permanent failure as permanent, with advice,
+// and a transient failure as transient.
 func TestStart_ReportsPermanentErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		command string

@@ -69,7 +69,8 @@ func TestStore_KeepsClient(t *testing.T) {
 	fixture.RequireUnsuitable(t, err, " at db1,db2: ")
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of another store.
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
 func TestDependencies_NoOtherDrivers(t *testing.T) {
 	fixture.RequireOneDriver(t, "go.mongodb.org/mongo-driver/v2/mongo")
 }

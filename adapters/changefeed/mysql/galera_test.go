@@ -18,9 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestGalera_SatisfiesContracts checks that stores, elections and fences satisfy their contract when their connections use both
-// nodes of a Galera cluster. The case ConcurrentHeartbeats, which writes at the same time on both, requires
-// that only one of these writes is committed.
+// TestGalera_SatisfiesContracts checks that stores, elections and fences satisfy their contract when their
+// connections use both nodes of a Galera cluster. The case ConcurrentHeartbeats, which writes at the same
+// time on both, requires that only one of these writes is committed.
 func TestGalera_SatisfiesContracts(t *testing.T) {
 	first := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Galera() })
 	second := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.GaleraNode(first) })

@@ -88,7 +88,8 @@ func TestCreate_MayNotCreate(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "CREATE if the store must create it")
 }
 
-// TestWithoutCreate_UsesExistingTable checks that the store does not create the table, and creates the record in an existing table.
+// TestWithoutCreate_UsesExistingTable checks that the store does not create the table, and creates the record
+// in an existing table.
 func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 	s := newStore(t, db, table, mysql.WithoutCreate())

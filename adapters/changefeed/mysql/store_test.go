@@ -48,8 +48,8 @@ func TestElections(t *testing.T) {
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the next leader
-// starts, even when the server was killed in between.
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// next leader starts, even when the server was killed in between.
 func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -186,7 +186,8 @@ func TestStore_SimilarKeys(t *testing.T) {
 	}
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of another store.
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
 func TestDependencies_NoOtherDrivers(t *testing.T) {
 	fixture.RequireOneDriver(t, "github.com/go-sql-driver/mysql")
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestCheckReplicas_RequiresOptionOrRisk checks that a replicated bucket is accepted with WithReplicas or WithRisk, and rejected
-// without them.
+// TestCheckReplicas_RequiresOptionOrRisk checks that a replicated bucket is accepted with WithReplicas or
+// WithRisk, and rejected without them.
 func TestCheckReplicas_RequiresOptionOrRisk(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	for name, c := range map[string]struct {
@@ -134,7 +134,8 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	})
 }
 
-// TestAtLeast_ComparesReleases checks that releases are compared correctly, and that a text that is not a number is rejected.
+// TestAtLeast_ComparesReleases checks that releases are compared correctly, and that a text that is not a
+// number is rejected.
 func TestAtLeast_ComparesReleases(t *testing.T) {
 	for release, want := range map[string]bool{
 		"2.9.20": false, "2.9.21": true, "2.10.0": true, "3.0.0": true, "1.99.99": false, "v2.9.22": true,

@@ -23,7 +23,8 @@ func TestElections(t *testing.T) {
 	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return newBackend(t, server) })
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the next leader starts.
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// next leader starts.
 func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	t.Parallel()
 	server, bucket := shared.Get(t), newBucket()
@@ -70,5 +71,6 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of another store.
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
 func TestDependencies_NoOtherDrivers(t *testing.T) { fixture.RequireOneDriver(t, "github.com/nats-io/nats.go") }

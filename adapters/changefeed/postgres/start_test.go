@@ -78,7 +78,8 @@ func TestStart_RequiredPrivileges(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestWithoutCreate_UsesExistingTable checks that the store does not create the table, and creates the record in an existing table.
+// TestWithoutCreate_UsesExistingTable checks that the store does not create the table, and creates the record
+// in an existing table.
 func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()

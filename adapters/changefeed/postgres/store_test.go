@@ -46,8 +46,8 @@ func TestElections(t *testing.T) {
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the next leader
-// starts, even when the server was killed in between.
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// next leader starts, even when the server was killed in between.
 func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -258,5 +258,6 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 		func() changefeed.Store { return newStore(t, newPool(t, proxy.Addr(), nil), table) }, proxy.Cut, proxy.Heal)
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of another store.
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
 func TestDependencies_NoOtherDrivers(t *testing.T) { fixture.RequireOneDriver(t, "github.com/jackc/pgx/v5") }

@@ -43,7 +43,8 @@ func TestElections(t *testing.T) {
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the next leader starts.
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// next leader starts.
 func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	t.Parallel()
 	server, key := shared.Get(t), newKey()
@@ -124,5 +125,6 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 		func() changefeed.Store { return newStore(t, client, key) }, proxy.Cut, proxy.Heal)
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of another store.
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
 func TestDependencies_NoOtherDrivers(t *testing.T) { fixture.RequireOneDriver(t, "github.com/redis/go-redis/v9") }

@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the next leader starts.
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// next leader starts.
 func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	addr := serverAddr(t)
 	table := newTable(t, connect(t, addr, nil))

@@ -56,7 +56,8 @@ func TestClose_KeepsSession(t *testing.T) {
 	require.NoError(t, r.Expr(1).Exec(session))
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of another store.
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
 func TestDependencies_NoOtherDrivers(t *testing.T) {
 	fixture.RequireOneDriver(t, "gopkg.in/rethinkdb/rethinkdb-go.v6")
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
-// TestChanges_DeliveredInOrder checks that changes are delivered in order and followed by the error of the watch, and that
-// Close ends Next.
+// TestChanges_DeliveredInOrder checks that changes are delivered in order and followed by the error of the
+// watch, and that Close ends Next.
 func TestChanges_DeliveredInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feeds := store.NewFeeds(nil, nil, 0)

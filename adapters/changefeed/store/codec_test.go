@@ -46,8 +46,8 @@ func TestEncode_UnsuitableRecord(t *testing.T) {
 	}
 }
 
-// TestDocument_KeepsAllFields checks that all fields are kept, and that a document with a number that is not natural is not
-// returned as a record.
+// TestDocument_KeepsAllFields checks that all fields are kept, and that a document with a number that is not
+// natural is not returned as a record.
 func TestDocument_KeepsAllFields(t *testing.T) {
 	r := changefeed.Record{
 		Epoch: "e", Leader: "l", Session: "s", Nominee: "n", Term: 1<<53 - 1, Seq: 3, TTL: time.Second, Ended: true, Version: "v",

@@ -396,8 +396,8 @@ func TestFeed_UnclearReportsCauseRead(t *testing.T) {
 	}
 }
 
-// TestFeed_HintIsDeliveredWithoutRead checks that a hint of the leader's next heartbeat is delivered without a read, and that a
-// read that shows that the hint was false is delivered.
+// TestFeed_HintIsDeliveredWithoutRead checks that a hint of the leader's next heartbeat is delivered without
+// a read, and that a read that shows that the hint was false is delivered.
 func TestFeed_HintIsDeliveredWithoutRead(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)

@@ -16,8 +16,8 @@ var unsafeSettings = []changefeed.UnsafeSetting{
 	{Name: "save", Value: "60 1", Risk: changefeed.RiskRestart, Remedy: "turn it off"},
 }
 
-// TestAcceptedRisks_OtherRisksAreErrors checks that the error contains each setting whose risk was not accepted, and no
-// other setting.
+// TestAcceptedRisks_OtherRisksAreErrors checks that the error contains each setting whose risk was not
+// accepted, and no other setting.
 func TestAcceptedRisks_OtherRisksAreErrors(t *testing.T) {
 	var none, one, all store.AcceptedRisks
 	require.NoError(t, one.Add(changefeed.RiskFailover))

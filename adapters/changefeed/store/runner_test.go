@@ -25,8 +25,8 @@ func newRunner(t *testing.T, ignoresContext bool) *Runner {
 	return r
 }
 
-// TestRunner_ErrorsNameOperationAndMeaning checks that an error of the driver contains the operation and its meaning, and comes
-// without a record.
+// TestRunner_ErrorsNameOperationAndMeaning checks that an error of the driver contains the operation and its
+// meaning, and comes without a record.
 func TestRunner_ErrorsNameOperationAndMeaning(t *testing.T) {
 	r := newRunner(t, false)
 	got, err := r.Read(t.Context(), "read", func(context.Context) (changefeed.Record, error) {
@@ -68,8 +68,8 @@ func TestRunner_SuccessForgetsFailure(t *testing.T) {
 	}
 }
 
-// TestRunner_WritesHaveNewVersions checks that each write has its own version, and that a record that columns would change
-// is not written.
+// TestRunner_WritesHaveNewVersions checks that each write has its own version, and that a record that columns
+// would change is not written.
 func TestRunner_WritesHaveNewVersions(t *testing.T) {
 	r := newRunner(t, false)
 	prev, next := changefeed.Record{Version: "v"}, changefeed.Record{Epoch: "e", Version: "v"}

@@ -237,7 +237,8 @@ func TestCases_FindFlaws(t *testing.T) {
 	}
 }
 
-// TestCases_RequireNoLongerIDs checks that a case does not require that a store keeps longer IDs than candidates can have.
+// TestCases_RequireNoLongerIDs checks that a case does not require that a store keeps longer IDs than
+// candidates can have.
 func TestCases_RequireNoLongerIDs(t *testing.T) {
 	for _, c := range storetest.Cases() {
 		if c.Name == "AllFields" {

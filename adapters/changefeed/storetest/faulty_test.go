@@ -88,8 +88,8 @@ func TestFaulty_RequestsHaveDocumentedFaults(t *testing.T) {
 	}
 }
 
-// TestFaulty_CutNetworkStopsRequests checks that no requests or events pass a network that is cut, and that no events are lost
-// after it was healed.
+// TestFaulty_CutNetworkStopsRequests checks that no requests or events pass a network that is cut, and that
+// no events are lost after it was healed.
 func TestFaulty_CutNetworkStopsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, direct, r := newFaulty(t)

@@ -24,8 +24,8 @@ func TestRunPartitions_AcceptsCorrectStore(t *testing.T) {
 	})
 }
 
-// TestCheckTenures_FindsOverlaps checks that RunPartitions would report leaders that act at the same time, and tokens that
-// do not increase.
+// TestCheckTenures_FindsOverlaps checks that RunPartitions would report leaders that act at the same time,
+// and tokens that do not increase.
 func TestCheckTenures_FindsOverlaps(t *testing.T) {
 	first, second := tenure{0, 5, 1, 10}, tenure{1, 6, 11, 20}
 	require.Empty(t, checkTenures([]tenure{second, first}, 2))

@@ -345,8 +345,8 @@ func TestCheck_NamesMissingBuildTag(t *testing.T) {
 // hasRethinkDB reports whether the tests were built with the build tag rethinkdb.
 var hasRethinkDB = slices.Contains(storeurl.Schemes(), "rethinkdb")
 
-// TestOpen_ReturnsStores checks that valid addresses are accepted. It needs no servers, because the drivers connect when
-// they send the first request.
+// TestOpen_ReturnsStores checks that valid addresses are accepted. It needs no servers, because the drivers
+// connect when they send the first request.
 func TestOpen_ReturnsStores(t *testing.T) {
 	for _, url := range []string{
 		"memory:",
@@ -367,7 +367,8 @@ func TestOpen_ReturnsStores(t *testing.T) {
 	}
 }
 
-// TestOpen_AcceptsGivenRisks checks that risks in the address or in Config are accepted, and that an unknown risk is rejected.
+// TestOpen_AcceptsGivenRisks checks that risks in the address or in Config are accepted, and that an unknown
+// risk is rejected.
 func TestOpen_AcceptsGivenRisks(t *testing.T) {
 	for _, c := range []struct {
 		url    string
@@ -442,7 +443,8 @@ func TestOpen_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestLogDrivers_PassesMessagesToLogger checks that the messages that the driver of Redis prints are passed to the logger.
+// TestLogDrivers_PassesMessagesToLogger checks that the messages that the driver of Redis prints are passed
+// to the logger.
 func TestLogDrivers_PassesMessagesToLogger(t *testing.T) {
 	var log testenv.Buffer
 	storeurl.LogDrivers(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -499,8 +501,8 @@ func TestOpen_MemoryStoresShareRecord(t *testing.T) {
 	require.Equal(t, "e", record.Epoch)
 }
 
-// TestOpen_SendsOnlyTLSHandshake checks that a client with a TLS configuration sends nothing but a handshake, and tries the
-// second server of an address.
+// TestOpen_SendsOnlyTLSHandshake checks that a client with a TLS configuration sends nothing but a handshake,
+// and tries the second server of an address.
 func TestOpen_SendsOnlyTLSHandshake(t *testing.T) {
 	for _, c := range []struct{ name, scheme, otherServers string }{
 		{"postgres", "postgres", ""},

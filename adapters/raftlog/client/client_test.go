@@ -72,7 +72,8 @@ func TestClient_RejectedByAllPeers(t *testing.T) {
 	})
 }
 
-// TestClose_EndsCallsWithErrClosed checks that pending and later calls and subscriptions return an error that wraps ErrClosed.
+// TestClose_EndsCallsWithErrClosed checks that pending and later calls and subscriptions return an error that
+// wraps ErrClosed.
 func TestClose_EndsCallsWithErrClosed(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Hold()

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestElection_ReadAtAnotherPeer checks that the client reads an election at another peer when a peer does not reply or returns
-// an error, and that an invalid name is rejected.
+// TestElection_ReadAtAnotherPeer checks that the client reads an election at another peer when a peer does
+// not reply or returns an error, and that an invalid name is rejected.
 func TestElection_ReadAtAnotherPeer(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		election := api.Election{Candidates: []api.Candidate{{ID: "a/1", Token: 5}, {ID: "c/2"}}}
@@ -35,8 +35,8 @@ func TestElection_ReadAtAnotherPeer(t *testing.T) {
 	})
 }
 
-// TestRequestResign_ReachesPeerOfCandidate checks that the candidate's peer receives the request even when the client knows only
-// another peer, and that RequestResign returns when the candidate has left the queue.
+// TestRequestResign_ReachesPeerOfCandidate checks that the candidate's peer receives the request even when
+// the client knows only another peer, and that RequestResign returns when the candidate has left the queue.
 func TestRequestResign_ReachesPeerOfCandidate(t *testing.T) {
 	runCluster(t, []api.Peer{b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "c/1"}, {ID: "a/2"}, {ID: "former/3"}}})

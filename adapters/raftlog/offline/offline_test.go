@@ -57,8 +57,8 @@ func newLog(t testing.TB) (string, *filelog.Log) {
 	return dir, l
 }
 
-// TestEntries_AllAreReturned checks that no entry is missing, repeated or decoded incorrectly, and that each has the right
-// commit status.
+// TestEntries_AllAreReturned checks that no entry is missing, repeated or decoded incorrectly, and that each
+// has the right commit status.
 func TestEntries_AllAreReturned(t *testing.T) {
 	dir, _ := newLog(t)
 	next := uint64(1)
@@ -78,7 +78,8 @@ func TestEntries_AllAreReturned(t *testing.T) {
 	require.ErrorIs(t, offline.Entries(t.TempDir(), nil), os.ErrNotExist)
 }
 
-// TestReadLog_MatchesFilelog checks that the description of a log equals that of package filelog, before and after files are pruned.
+// TestReadLog_MatchesFilelog checks that the description of a log equals that of package filelog, before and
+// after files are pruned.
 func TestReadLog_MatchesFilelog(t *testing.T) {
 	dir, log := newLog(t)
 	l, err := offline.ReadLog(dir)

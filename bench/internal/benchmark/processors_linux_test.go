@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadProcessorUse_OfProcessAndMachine checks that the processor time of this process, and of the machine, is read.
+// TestReadProcessorUse_OfProcessAndMachine checks that the processor time of this process, and of the
+// machine, is read.
 func TestReadProcessorUse_OfProcessAndMachine(t *testing.T) {
 	before, err := ReadProcessorUse()
 	require.NoError(t, err)

@@ -49,7 +49,8 @@ func TestDescends_EndsWithCycles(t *testing.T) {
 	require.False(t, u.descends(5, 1))
 }
 
-// TestParseMachine_IdleTimeDoesNotCount checks that idle time does not count, and that the time of guests does not count twice.
+// TestParseMachine_IdleTimeDoesNotCount checks that idle time does not count, and that the time of guests
+// does not count twice.
 func TestParseMachine_IdleTimeDoesNotCount(t *testing.T) {
 	used, err := parseMachine("cpu  1 2 4 1000 2000 8 16 32 500 600", time.Second)
 	require.NoError(t, err)
@@ -58,8 +59,8 @@ func TestParseMachine_IdleTimeDoesNotCount(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestParseProcess_NameWithSpaces checks that a name with spaces and parentheses does not shift the columns, and that the
-// time of ended children counts.
+// TestParseProcess_NameWithSpaces checks that a name with spaces and parentheses does not shift the columns,
+// and that the time of ended children counts.
 func TestParseProcess_NameWithSpaces(t *testing.T) {
 	p, err := parseProcess("7 (a) (b c) S 3 7 7 0 -1 4194304 101 0 0 0 1 2 4 8 20 0 1 0 37740", time.Second)
 	require.NoError(t, err)

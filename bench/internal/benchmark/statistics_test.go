@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// TestQuantile_Interpolates checks that a quantile is interpolated between the samples next to it, and that the caller's
-// samples are not sorted.
+// TestQuantile_Interpolates checks that a quantile is interpolated between the samples next to it, and that
+// the caller's samples are not sorted.
 func TestQuantile_Interpolates(t *testing.T) {
 	samples := []float64{4, 1, 3, 2, 5}
 	require.Equal(t, 1.0, benchmark.Quantile(samples, 0))

@@ -46,7 +46,8 @@ func TestUpdate_OldStateUnchanged(t *testing.T) {
 	require.Equal(t, view, before.View())
 }
 
-// TestTakeRequest_AfterConfirmation checks that a request is sent only after a confirmation, and only to the selected candidate.
+// TestTakeRequest_AfterConfirmation checks that a request is sent only after a confirmation, and only to the
+// selected candidate.
 func TestTakeRequest_AfterConfirmation(t *testing.T) {
 	s := New("", start, "/a").Update(KeyResign)
 	require.Nil(t, s.unconfirmed, "there is no candidate")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadPrivate_RejectsFilesOthersCanWrite checks that a file that other users can write is rejected, and that there is a warning for
-// a file that all users can read, and for no other file.
+// TestReadPrivate_RejectsFilesOthersCanWrite checks that a file that other users can write is rejected, and
+// that there is a warning for a file that all users can read, and for no other file.
 func TestReadPrivate_RejectsFilesOthersCanWrite(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the mode of a file does not describe who has access")

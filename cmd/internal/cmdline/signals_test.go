@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSignals_SecondEndsProcess checks that signals within a second count once, that a later signal ends the process, and that
-// a forwarded signal does not stop the command.
+// TestSignals_SecondEndsProcess checks that signals within a second count once, that a later signal ends the
+// process, and that a forwarded signal does not stop the command.
 func TestSignals_SecondEndsProcess(t *testing.T) {
 	for name, c := range map[string]struct {
 		forward bool

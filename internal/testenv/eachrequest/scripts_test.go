@@ -25,8 +25,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// TestFaults_AtEachRequest checks that a fault at any request does not cause an operation that hangs or has a wrong result,
-// two holders, or a znode or goroutine that remains.
+// TestFaults_AtEachRequest checks that a fault at any request does not cause an operation that hangs or has a
+// wrong result, two holders, or a znode or goroutine that remains.
 func TestFaults_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, faults) }
 
 // TestCodes_AtEachRequest checks that an operation that a server rejects, with any code and at any request, either

@@ -15,8 +15,8 @@ func nextHeartbeat() Record {
 	return r
 }
 
-// TestObserve_NewerRecordRestartsWait checks that only a newer record restarts the wait, and not a failure of the feed or a record
-// that is not newer.
+// TestObserve_NewerRecordRestartsWait checks that only a newer record restarts the wait, and not a failure of
+// the feed or a record that is not newer.
 func TestObserve_NewerRecordRestartsWait(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	claimAt := c.state.ClaimAt

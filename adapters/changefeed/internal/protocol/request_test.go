@@ -42,8 +42,8 @@ func TestClaim_ReleasedRecord(t *testing.T) {
 	}
 }
 
-// TestTransfer_LeaderStopsBeforeRelease checks that a leader that learns of a transfer target stops before it releases the record, and
-// that the record is claimed when the target does not claim it in time.
+// TestTransfer_LeaderStopsBeforeRelease checks that a leader that learns of a transfer target stops before it
+// releases the record, and that the record is claimed when the target does not claim it in time.
 func TestTransfer_LeaderStopsBeforeRelease(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current
@@ -60,8 +60,8 @@ func TestTransfer_LeaderStopsBeforeRelease(t *testing.T) {
 	require.Equal(t, Claim, request(c.tick()).Op, "the target has not claimed the record")
 }
 
-// TestTransfer_ListeningLeaderContinues checks that a leader whose program hands over itself continues until the program
-// resigns, keeps the transfer target, and leaves the record to it.
+// TestTransfer_ListeningLeaderContinues checks that a leader whose program hands over itself continues until
+// the program resigns, keeps the transfer target, and leaves the record to it.
 func TestTransfer_ListeningLeaderContinues(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current

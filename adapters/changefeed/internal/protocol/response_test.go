@@ -71,8 +71,8 @@ func TestClaim_AlreadyReplaced(t *testing.T) {
 	require.True(t, hasAction(actions, Finish))
 }
 
-// TestCreate_RetriesWithPauses checks that a candidate sends Create with increasing pauses while the table or bucket for
-// the record does not exist.
+// TestCreate_RetriesWithPauses checks that a candidate sends Create with increasing pauses while the table or
+// bucket for the record does not exist.
 func TestCreate_RetriesWithPauses(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Create, request(c.deliverMissing()).Op)
@@ -103,8 +103,8 @@ func TestConflict_StaleFeedIsReplaced(t *testing.T) {
 	}
 }
 
-// TestRestoredState_ClaimedAfterLostLeases checks that a candidate accepts after some time that the store has returned to an older
-// state, and claims the record only after the leases of lost states have expired.
+// TestRestoredState_ClaimedAfterLostLeases checks that a candidate accepts after some time that the store has
+// returned to an older state, and claims the record only after the leases of lost states have expired.
 func TestRestoredState_ClaimedAfterLostLeases(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.deliver(c.state.Current)
@@ -213,8 +213,8 @@ func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_UnacknowledgedIsRepeatedWithPause checks that heartbeats that are applied but not acknowledged are repeated with
-// a pause.
+// TestHeartbeat_UnacknowledgedIsRepeatedWithPause checks that heartbeats that are applied but not
+// acknowledged are repeated with a pause.
 func TestHeartbeat_UnacknowledgedIsRepeatedWithPause(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	heartbeat := c.heartbeat()

@@ -24,8 +24,8 @@ func changeTo(id api.RequestID, numbers ...int) Request {
 	return Request{Kind: api.KindConfig, ID: id, Voters: peerInfos(numbers...)}
 }
 
-// TestChange_RetryHasNoSecondEffect checks that a change that is retried after a later change does not take effect again,
-// and that an ID cannot be used for another change.
+// TestChange_RetryHasNoSecondEffect checks that a change that is retried after a later change does not take
+// effect again, and that an ID cannot be used for another change.
 func TestChange_RetryHasNoSecondEffect(t *testing.T) {
 	h := newHarness(t, 3)
 	h.addLearner(3)
@@ -147,8 +147,9 @@ func TestChange_UnknownOutcome(t *testing.T) {
 	h.waitFor("the change is in effect", func() bool { return len(l.core.Membership().Voters) == 4 })
 }
 
-// TestAbandonChange_ReportsCertainOutcome checks that a caller that cannot wait any longer learns that nothing was changed, when
-// that is certain, and that the change is not made later, when the new voter starts.
+// TestAbandonChange_ReportsCertainOutcome checks that a caller that cannot wait any longer learns that
+// nothing was changed, when that is certain, and that the change is not made later, when the new voter
+// starts.
 func TestAbandonChange_ReportsCertainOutcome(t *testing.T) {
 	h, l := startCluster(t)
 	change := changeTo(api.RequestIDFrom(l.Wall(), 3, 3), 0, 1, 2, 3)

@@ -40,8 +40,8 @@ func randomMessage(random *rand.Rand, all bool) *raftpb.Message {
 	return m
 }
 
-// TestDecodeMessage_EqualsProto checks that a message is decoded as by package proto, and that a message with the fields
-// of appends and their replies needs only a few allocations.
+// TestDecodeMessage_EqualsProto checks that a message is decoded as by package proto, and that a message with
+// the fields of appends and their replies needs only a few allocations.
 func TestDecodeMessage_EqualsProto(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {

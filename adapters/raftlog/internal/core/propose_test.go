@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestPropose_SameIDHasOneOutcome checks that a request whose ID was used before, at any peer, has the outcome of the first
-// request with this ID, and that a request with a stale ID is rejected.
+// TestPropose_SameIDHasOneOutcome checks that a request whose ID was used before, at any peer, has the
+// outcome of the first request with this ID, and that a request with a stale ID is rejected.
 func TestPropose_SameIDHasOneOutcome(t *testing.T) {
 	h, l := startCluster(t)
 	id := api.RequestIDFrom(l.Wall(), 1, 2)
@@ -47,8 +47,8 @@ func TestPropose_SameIDHasOneOutcome(t *testing.T) {
 	require.Equal(t, index, l.replies[h.token].Index)
 }
 
-// TestRead_ReadersShareRequests verifies that concurrent readers share a request, and that each gets the reply to a request
-// that was sent after its call.
+// TestRead_ReadersShareRequests verifies that concurrent readers share a request, and that each gets the
+// reply to a request that was sent after its call.
 func TestRead_ReadersShareRequests(t *testing.T) {
 	h, l := startCluster(t)
 	for _, p := range append(h.others(l), l) {

@@ -67,7 +67,8 @@ func TestOS_ImplementsFS(t *testing.T) {
 	require.Len(t, data, 103)
 }
 
-// TestOS_FilesArePrivate checks that neither other users nor the group can read the files and directories that are created.
+// TestOS_FilesArePrivate checks that neither other users nor the group can read the files and directories
+// that are created.
 func TestOS_FilesArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes do not describe who has access")

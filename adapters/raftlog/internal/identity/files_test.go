@@ -29,8 +29,8 @@ func TestPeers_LargeRegistryCanBeRead(t *testing.T) {
 	require.Equal(t, peers, again)
 }
 
-// TestPeers_DamagedRegistryIsDetected checks that a flipped bit or a shorter file does not yield other peers than those that
-// were written.
+// TestPeers_DamagedRegistryIsDetected checks that a flipped bit or a shorter file does not yield other peers
+// than those that were written.
 func TestPeers_DamagedRegistryIsDetected(t *testing.T) {
 	dir := t.TempDir()
 	fsys, name := disk.OS(dir), filepath.Join(dir, identity.PeersFile)

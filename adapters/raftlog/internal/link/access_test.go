@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckSecret_RejectsShortSecrets contains every combination of a credential, a role, and the secrets of the process that
-// decides.
+// TestCheckSecret_RejectsShortSecrets contains every combination of a credential, a role, and the secrets of
+// the process that decides.
 func TestCheckSecret_RejectsShortSecrets(t *testing.T) {
 	none, onlyPeers, both := access{}, access{hasSecrets: true}, access{hasSecrets: true, hasClientSecret: true}
 	for _, c := range []struct {
@@ -37,8 +37,8 @@ func TestCheckSecret_RejectsShortSecrets(t *testing.T) {
 	}
 }
 
-// TestCheckCertificate_RejectsOtherRoles checks that neither the certificate of a client nor that of another peer permits a
-// process to act as a peer.
+// TestCheckCertificate_RejectsOtherRoles checks that neither the certificate of a client nor that of another
+// peer permits a process to act as a peer.
 func TestCheckCertificate_RejectsOtherRoles(t *testing.T) {
 	uri, err := url.Parse("spiffe://example.org/orders/b")
 	require.NoError(t, err)
@@ -96,8 +96,8 @@ func TestCheckCertificate_RejectsOtherRoles(t *testing.T) {
 	}
 }
 
-// TestHandshake_RequiresCredentialsOfRole checks that the credentials of one role are not accepted for the other role, and that
-// the process that shows them learns which credentials it needs.
+// TestHandshake_RequiresCredentialsOfRole checks that the credentials of one role are not accepted for the
+// other role, and that the process that shows them learns which credentials it needs.
 func TestHandshake_RequiresCredentialsOfRole(t *testing.T) {
 	withoutClients := secretIdentity("b")
 	withoutClients.ClientSecret = nil

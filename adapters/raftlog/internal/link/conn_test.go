@@ -176,8 +176,8 @@ func TestConn_CloseUnblocksReadsAndWrites(t *testing.T) {
 	}
 }
 
-// TestConn_TimeoutsEndStalledReads checks that a read or a write without progress ends after its timeout, and that a read
-// does not end while frames arrive within its timeout.
+// TestConn_TimeoutsEndStalledReads checks that a read or a write without progress ends after its timeout, and
+// that a read does not end while frames arrive within its timeout.
 func TestConn_TimeoutsEndStalledReads(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		t.Run(name, func(t *testing.T) {

@@ -184,8 +184,8 @@ func TestHandshake_DifferentModes(t *testing.T) {
 	}
 }
 
-// TestHandshake_UsesHighestCommonVersion checks that two sides use the highest version that both support, and that sides
-// without a common version do not connect.
+// TestHandshake_UsesHighestCommonVersion checks that two sides use the highest version that both support, and
+// that sides without a common version do not connect.
 func TestHandshake_UsesHighestCommonVersion(t *testing.T) {
 	for name, identity := range modes(t) {
 		for _, test := range []struct {

@@ -35,8 +35,8 @@ func requireIndexed(t *testing.T, es *Elections) {
 	}
 }
 
-// TestElections_IndexMatchesQueues checks that the index by peer agrees with the queues after any operations, and after
-// a snapshot.
+// TestElections_IndexMatchesQueues checks that the index by peer agrees with the queues after any operations,
+// and after a snapshot.
 func TestElections_IndexMatchesQueues(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	es := newElections()
@@ -88,8 +88,9 @@ func endElection(es *Elections, election string, through, index uint64) error {
 	return es.applyOp(entry.Op{Do: entry.End, Election: election, Through: through}, index, now)
 }
 
-// TestElections_ForgetEndedElections checks that a Forget removes elections that were ended through its index, and empty
-// elections that were restarted, but not elections with candidates, or elections that were ended later.
+// TestElections_ForgetEndedElections checks that a Forget removes elections that were ended through its
+// index, and empty elections that were restarted, but not elections with candidates, or elections that were
+// ended later.
 func TestElections_ForgetEndedElections(t *testing.T) {
 	es := newElections()
 	join := func(election string, index uint64) error {

@@ -58,8 +58,8 @@ func reread(t *testing.T, s *State) *State {
 	return again
 }
 
-// TestHistory_DependsOnEveryEntry checks that History depends on each entry with its term, its data and its outcome, and that a
-// snapshot contains it.
+// TestHistory_DependsOnEveryEntry checks that History depends on each entry with its term, its data and its
+// outcome, and that a snapshot contains it.
 func TestHistory_DependsOnEveryEntry(t *testing.T) {
 	update := func(id uint64, data string) []byte {
 		h := entry.Header{Kind: api.KindState, ID: api.RequestIDFrom(now, id, 0), Time: now, Sum: entry.Sum([]byte(data))}

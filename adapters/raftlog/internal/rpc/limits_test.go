@@ -46,7 +46,8 @@ func TestCheckClient_AppliesLimits(t *testing.T) {
 	}
 }
 
-// TestUsage_IsFreedAfterClose checks that the space that a connection has occupied is free after the connection was closed.
+// TestUsage_IsFreedAfterClose checks that the space that a connection has occupied is free after the
+// connection was closed.
 func TestUsage_IsFreedAfterClose(t *testing.T) {
 	u := usage{addresses: map[string]load{}}
 	a, err := u.open("a", load{conns: 1})

@@ -127,8 +127,8 @@ func TestDecode_RoundTrip(t *testing.T) {
 	require.Equal(t, anInfo, i)
 }
 
-// TestDecode_RejectsTooLargeMessages checks that a message that exceeds a limit is rejected, and that no memory is allocated
-// for elements that it does not contain.
+// TestDecode_RejectsTooLargeMessages checks that a message that exceeds a limit is rejected, and that no
+// memory is allocated for elements that it does not contain.
 func TestDecode_RejectsTooLargeMessages(t *testing.T) {
 	huge := binary.AppendUvarint(nil, 1<<40)
 	many := binary.AppendUvarint(nil, wire.MaxPeers+1)

@@ -33,7 +33,8 @@ func tracer(t *testing.T) func(string, ...any) {
 // TestSeeds_SatisfyConditions checks that a run with random faults violates no condition.
 func TestSeeds_SatisfyConditions(t *testing.T) { runSeeds(t, randomPlan, *seeds) }
 
-// TestLeases_SatisfyConditions checks that a run with the faults that are most likely to violate leases violates no condition.
+// TestLeases_SatisfyConditions checks that a run with the faults that are most likely to violate leases
+// violates no condition.
 func TestLeases_SatisfyConditions(t *testing.T) { runSeeds(t, leasePlan, *seeds/2) }
 
 func runSeeds(t *testing.T, planned func(uint64) plan, n int) {

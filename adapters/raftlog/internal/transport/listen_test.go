@@ -50,8 +50,8 @@ func TestListen_RejectedPeer(t *testing.T) {
 	})
 }
 
-// TestCheckPeers_ClosesRejectedConnections checks that the connection of a peer that is not accepted any more is closed, even after a
-// change between its handshake and the first frame, and no other connection.
+// TestCheckPeers_ClosesRejectedConnections checks that the connection of a peer that is not accepted any more
+// is closed, even after a change between its handshake and the first frame, and no other connection.
 func TestCheckPeers_ClosesRejectedConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var calls, rejectFrom atomic.Int32 // calls is the number of calls of Accepts for peer a
