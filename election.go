@@ -80,7 +80,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, connection.Explain(conn, err))
 	}
-	// Not earlier, because the candidacy remains registered with the context until it is over.
+	// Create the candidacy last, because it remains registered with the context until it is over.
 	e.candidacy = newCandidacy(o.ctx, o.Log)
 	return e, nil
 }

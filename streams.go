@@ -191,7 +191,7 @@ func newEventStream(current *Leadership) *eventStream {
 	return s
 }
 
-// C returns the channel.
+// C returns the channel on which the reader receives events.
 func (s *eventStream) C() <-chan event.Event { return s.c }
 
 // SetVacated sets when the last predecessor left, or the zero time if that is unknown.

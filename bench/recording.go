@@ -27,8 +27,8 @@ type recording struct {
 	rows   []samples
 }
 
-// These are the keys of the configuration in a recording. Times and rates are not comparable if the
-// value of one of machineKeys differs.
+// The keys of the configuration in a recording. Times and rates are not comparable if the value of one of
+// machineKeys differs.
 const (
 	keyCommit = "commit"
 	keyDate   = "date"

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// These are the time limits of steps. Steps that wait for the expiry of a session use demo.expiryLimit.
+// The time limits of steps. Steps that wait for the expiry of a session use demo.expiryLimit.
 const (
 	stepLimit      = 10 * time.Second
 	reconnectLimit = 30 * time.Second // the time in which the client of a partitioned server connects again

@@ -30,7 +30,7 @@ const (
 	lastWriteLimit = time.Second
 )
 
-// These are the reasons why the requests of a connection are not processed, or nothing is sent to it.
+// The reasons why the requests of a connection are not processed, or nothing is sent to it.
 const (
 	holdFault uint8 = 1 << iota // the connection is in a black hole
 	holdPause                   // the server is paused

@@ -134,7 +134,7 @@ func (e *ensemble) prepareDelete(c *conn, r *wire.Request, t *txn) Code {
 	return codeOK
 }
 
-// These are the create modes of the protocol.
+// The create modes of ZooKeeper's protocol.
 const (
 	modePersistent = iota
 	modeEphemeral

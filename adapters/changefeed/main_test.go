@@ -306,7 +306,7 @@ func (h *harness) leader() (leader *candidate) {
 	return leader
 }
 
-// pass lets d pass.
+// pass lets the time d pass.
 func (h *harness) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -119,7 +119,7 @@ type Config struct {
 	segment int64   // the size of the files of the log, for tests; 0 is the default
 }
 
-// These are the defaults and limits of the fields of Config.
+// The defaults and limits of the fields of Config.
 const (
 	DefaultElectionTimeout = time.Second
 	DefaultWindow          = 7 * time.Hour

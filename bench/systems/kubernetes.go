@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// These are the defaults of Kubernetes' components. If another lease duration is measured, the other
-// two durations keep their ratio to the lease duration.
+// The defaults of Kubernetes' components. If another lease duration is measured, the other two durations keep
+// their ratio to the lease duration.
 const (
 	defaultLeaseDuration = 15 * time.Second
 	defaultRenewDeadline = 10 * time.Second

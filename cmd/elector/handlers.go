@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 )
 
-// These are the values of ELECTOR_ROLE.
+// The values of the variable ELECTOR_ROLE.
 const (
 	roleLeader   = "leader"
 	roleFollower = "follower" // the role for the end command if the leadership was lost

@@ -29,7 +29,7 @@ const (
 	session = 4 * time.Second
 )
 
-// These are programs for /bin/sh. They append a line to FILE for each of their actions.
+// The programs that the tests run with /bin/sh. They append a line to FILE for each of their actions.
 const (
 	// stubborn ignores TERM.
 	stubborn = `trap : TERM; echo "$NAME" >> "$FILE"; echo "started $ELECTOR_TOKEN"

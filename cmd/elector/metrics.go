@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// These are the values of the label handler.
+// The values of the label handler.
 const (
 	handlerBegin = "begin"
 	handlerWork  = "work"

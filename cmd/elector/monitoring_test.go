@@ -34,7 +34,7 @@ import (
 
 var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_Queries uses, for example prometheus")
 
-// These are the files that operators install.
+// The files that operators install.
 const (
 	rulesDir      = "../../deploy/prometheus"
 	dashboardFile = "../../deploy/grafana/dashboard.json"

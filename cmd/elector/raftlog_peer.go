@@ -107,7 +107,7 @@ func (p *raftlogPeer) openNode() (*raftlog.Node, error) {
 		code := cmdline.Permanent
 		switch {
 		case errors.Is(err, api.ErrNoSpace), errors.Is(err, api.ErrInUse):
-			// Not a usage error, so that supervisors start the program again.
+			// The exit code is not that of a usage error, so that supervisors start the program again.
 			code, err = cmdline.Failed, fmt.Errorf("--dir %s: %w", p.config.Dir, err)
 		case errors.Is(err, api.ErrInvalid):
 			code, err = cmdline.Usage, fmt.Errorf("--dir %s: %w", p.config.Dir, err)

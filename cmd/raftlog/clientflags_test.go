@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// These are the environment variables of the secrets, which are used if no flag is set.
+// The environment variables of the secrets, which are used if no flag is set.
 const (
 	secretVariable       = "RAFTLOG_SECRET"
 	clientSecretVariable = "RAFTLOG_CLIENT_SECRET"

@@ -147,8 +147,8 @@ func (r report) check() error {
 	return nil
 }
 
-// These are sequences for terminals. Each table overwrites the previous one, and then clears the rest
-// of its text, so that the screen does not flicker.
+// The control sequences for terminals. Each table overwrites the previous one, and then clears the rest of
+// its text, so that the screen does not flicker.
 const (
 	cursorHome = "\x1b[H"
 	clearRight = "\x1b[K"

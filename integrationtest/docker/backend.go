@@ -24,7 +24,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// These are the ports of a server inside its container.
+// The ports of a server inside its container.
 const (
 	containerClientPort   = 2181
 	containerQuorumPort   = 2888

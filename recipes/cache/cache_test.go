@@ -53,7 +53,7 @@ func TestCache_EventsAboveLock(t *testing.T) {
 	}
 }
 
-// New rejects invalid arguments.
+// New must reject invalid arguments.
 func TestNew_InvalidArguments(t *testing.T) {
 	conn := new(zk.Conn)
 	for _, c := range []struct {

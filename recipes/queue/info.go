@@ -18,7 +18,7 @@ import (
 // State is the state of an item in the queue.
 type State int
 
-// The states of items.
+// The states of an item in the queue.
 const (
 	Waiting State = iota // Waiting means that the item is or will be taken by a consumer.
 	Delayed              // Delayed means that the item is not due yet, by the local clock.

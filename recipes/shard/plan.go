@@ -52,7 +52,7 @@ type Move struct {
 // Reason is the reason of a [Move].
 type Reason string
 
-// The reasons of moves.
+// The reasons why a shard moves.
 const (
 	Added     Reason = "added"     // the shard had no owner: it is new, or was paused
 	Removed   Reason = "removed"   // the shard was removed from the Spec

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// These are limits on the effects of the core module on a program that uses it.
+// The limits on the effects of the core module on a program that uses it.
 const (
 	maxRaised = 0  // the number of requirements of the program service whose versions change
 	maxEdges  = 14 // the number of edges in the module graph of a program without other requirements

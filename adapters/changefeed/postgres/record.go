@@ -16,7 +16,7 @@ import (
 // statements contains the SQL for one table.
 type statements struct{ createTable, insert, update, read string }
 
-// These are parts of statements. Parameters have types because pools may use the simple protocol.
+// The parts of which SQL statements consist. Parameters have types because pools may use the simple protocol.
 const (
 	// microseconds is the time of a record as a number, because the text of a time depends on
 	// DateStyle.

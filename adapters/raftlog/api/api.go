@@ -12,7 +12,7 @@ import (
 // Kind is the kind of an entry.
 type Kind byte
 
-// These are the kinds of entries.
+// The kinds of entries of the log.
 const (
 	// KindState is an update that a program has proposed. Data is the data of the update.
 	KindState Kind = iota

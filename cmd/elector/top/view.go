@@ -15,7 +15,7 @@ import (
 // Style is a style of text.
 type Style int
 
-// These are the styles. They add nothing that the text does not contain.
+// The styles of texts. They add nothing that the text does not contain.
 const (
 	Plain Style = iota
 	Title
@@ -36,7 +36,7 @@ type Span struct {
 // Row is one row of the screen. It is as wide as the screen.
 type Row []Span
 
-// These are the minimum width and height of the screen.
+// The minimum width and height of the screen.
 const (
 	minWidth  = 40
 	minHeight = 10

@@ -211,7 +211,7 @@ func (r *Run) Require(operation string, f func(ctx context.Context) error) bool 
 	return err == nil && !hangs
 }
 
-// Also runs f, which uses clients without faults, at the same time. The run waits for it.
+// Also calls f, which uses clients without faults, at the same time. The run waits for it.
 func (r *Run) Also(f func()) {
 	done := make(chan struct{})
 	r.others = append(r.others, done)

@@ -183,8 +183,7 @@ func (c *checker) visit(s system, event string) {
 	c.queue, c.previous, c.events = append(c.queue, s), append(c.previous, c.current), append(c.events, event)
 }
 
-// These are the descriptions of events of each candidate. They are computed once, because they are used
-// for each state.
+// The descriptions of the events of each candidate. They are computed once, because they are used for each state.
 var (
 	eventTick, eventFeedDown      = forEach("is woken"), forEach("has no feed")
 	eventResign, eventMissing     = forEach("resigns"), forEach("observes that there is no record")

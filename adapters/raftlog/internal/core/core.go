@@ -289,7 +289,7 @@ type Status struct {
 // Role is the role of a peer.
 type Role int
 
-// These are the roles of a peer.
+// The roles of a peer.
 const (
 	Learner Role = iota // receives the log and has no vote
 	Follower
@@ -349,8 +349,8 @@ func (c *Core) Peers() []api.Peer {
 			all = append(all, api.Peer{ID: p.ID, Addr: p.Addr})
 		}
 	}
-	// Also connect to the configured peers, because all members that this peer knows may have been
-	// removed while it was disconnected.
+	// Connect also to the configured peers, because all members that this peer knows may have been removed while
+	// it was disconnected.
 	for _, p := range c.cfg.Seeds {
 		if p.ID != c.cfg.Self.ID && !c.replica.Members.IsRemoved(p.ID) && !slices.Contains(all, p) {
 			all = append(all, p)

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// These are the fields of raftpb.Message and raftpb.Entry that decodeFrequent decodes.
+// The field numbers of raftpb.Message and raftpb.Entry that decodeFrequent decodes.
 const (
 	fieldType, fieldTo, fieldFrom, fieldTerm, fieldLogTerm = 1, 2, 3, 4, 5
 	fieldIndex, fieldEntries, fieldCommit                  = 6, 7, 8

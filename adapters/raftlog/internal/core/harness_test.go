@@ -161,7 +161,7 @@ func (l *memoryLog) HardState() *raftpb.HardState {
 	return hs
 }
 
-// advance lets time pass.
+// advance lets the time d pass for all peers.
 func (h *harness) advance(d time.Duration) {
 	for end := h.now + d; h.now < end; h.now += time.Millisecond {
 		h.deliverAndAdvance()

@@ -48,14 +48,14 @@ const (
 	maxPayload = 1 << 30
 )
 
-// These are the types of records.
+// The types of the records in a segment.
 const (
 	typeHeader byte = 1 + iota
 	typeBatch
 	typeMark
 )
 
-// These are the flags of headers and batches.
+// The flags of segment headers and of batches.
 const (
 	hasState = 1 << iota // the header or batch contains a hard state
 	isReset              // the header begins a new log, the segments before it are not part of it

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// These are the names of the files in a peer's directory.
+// The names of the files in a peer's directory.
 const (
 	OwnerFile    = "peer.json"  // contains an Owner
 	PeersFile    = "peers.json" // contains the peers of a Registry

@@ -47,8 +47,7 @@ const magic = "LERL"
 // proofSize is the size of an HMAC-SHA256 in bytes.
 const proofSize = 32
 
-// These are the roles of the sender of a message. A later version can add roles, which this version
-// rejects.
+// The roles of the sender of a message. A later version can add roles, which this version rejects.
 const (
 	roleClient = 0
 	rolePeer   = 1

@@ -19,7 +19,7 @@ const MinSecret = 16
 // Purpose is the purpose of a connection.
 type Purpose byte
 
-// These are the purposes of connections.
+// The purposes of connections.
 const (
 	PurposeRaft     Purpose = 1 // messages between peers
 	PurposeSnapshot Purpose = 2 // one snapshot that a peer sends to another peer

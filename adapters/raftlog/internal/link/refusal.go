@@ -12,7 +12,7 @@ import (
 // only that, or that the versions differ.
 type Reason byte
 
-// These are the reasons. Their numbers are a part of the protocol and must not change.
+// The reasons of a refusal. Their numbers are a part of the protocol and must not change.
 const (
 	accepted          Reason = 0
 	ReasonSecret      Reason = 1  // the secrets differ, or there is a man in the middle

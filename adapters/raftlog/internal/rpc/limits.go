@@ -44,8 +44,8 @@ type load struct {
 	memory         int64 // the bytes of the requests and the replies in progress
 }
 
-// These are the maximum loads of one client, of one address and of all clients. The calls of one
-// connection are also limited by maxCalls.
+// The maximum loads of one client, of one address and of all clients. The calls of one connection are also
+// limited by maxCalls.
 var (
 	maxConnLoad    = load{memory: 2*maxFrame - 1<<20}
 	maxAddressLoad = load{conns: 256, streams: 64, calls: 4 << 10, memory: 2 * maxFrame}

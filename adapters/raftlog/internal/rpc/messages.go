@@ -8,7 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// These are the kinds of messages. The comments list the contents of their bodies.
+// The kinds of messages on a connection. The comments list the contents of their bodies.
 const (
 	// These kinds are calls.
 	msgPropose       = 1 // request ID, data

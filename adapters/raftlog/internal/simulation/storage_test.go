@@ -239,7 +239,7 @@ func (p *peer) reserveSpace() {
 	}
 }
 
-// write completes one Write.
+// write completes one Write of the core.
 func (p *peer) write(work *core.Write) (installed *core.Installed, err error) {
 	if s := work.Snapshot; s != nil {
 		index := s.GetMetadata().GetIndex()

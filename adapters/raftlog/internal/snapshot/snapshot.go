@@ -33,7 +33,7 @@ type Meta struct {
 	Created time.Time
 }
 
-// Errors of this package.
+// The errors of package snapshot.
 var (
 	// ErrCorrupt is returned if a file or a stream is not a complete and undamaged snapshot.
 	ErrCorrupt = errors.New("snapshot: damaged")
