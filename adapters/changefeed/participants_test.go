@@ -229,7 +229,7 @@ func TestElection_EditedRecord(t *testing.T) {
 				longest := h.passWithLeaders(15*time.Second, candidates)
 				leader := h.leader()
 				require.NotNil(t, leader)
-				leader.network.Cut() // There must be a new leader after a crash as soon as without the edit.
+				leader.network.Cut() // The edit must not delay the next leader after a crash.
 				others := []*candidate{}
 				for _, c := range candidates {
 					if c != leader {

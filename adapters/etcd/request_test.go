@@ -94,8 +94,8 @@ func TestKeepaliveStream_ReturnsErrorOfServer(t *testing.T) {
 	require.ErrorContains(t, s.send(time.Minute).err, "the server is stopping")
 }
 
-// TestSendDueRequests_DoesNotShareLease fails with -race if a goroutine that sends a request reads
-// the lease, which its owner changes at the same time.
+// TestSendDueRequests_DoesNotShareLease checks, with the race detector, that a goroutine that sends a request
+// does not read the lease, which its owner changes at the same time.
 func TestSendDueRequests_DoesNotShareLease(t *testing.T) {
 	client := newUnreachableClient(t)
 	now := time.Now()

@@ -21,7 +21,7 @@ func (e *Encoder) Header(h Header) {
 	e.Int(int32(h.Op))
 }
 
-// ConnectRequest is the handshake.
+// ConnectRequest is the handshake with which a client requests a session.
 type ConnectRequest struct {
 	Protocol     int32
 	LastZxidSeen int64

@@ -257,9 +257,8 @@ func TestDouble_OrderOfArrival(t *testing.T) {
 	})
 }
 
-// A participant is cut off for so long that its lease expires, but not its session.
-// TestDouble_LeaseExpiresBeforeTheRound fails if it joins again while its earlier znode exists, so that a
-// round begins with fewer than n participants.
+// A participant is cut off for so long that its lease expires, but not its session. The participant must not
+// join again while its earlier znode exists, because a round would begin with fewer than n participants.
 func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()

@@ -166,7 +166,7 @@ func (r *replica) apply(c *Cache, e Event) {
 			r.addFault("%s created, but it exists", e.Path)
 		case e.Path != c.path && !hasParent:
 			r.addFault("%s created before its parent", e.Path)
-		// The Stat is unknown if no read was answered. All znodes of a new server have the czxid 0.
+		// The Stat of the event is unknown if no read was answered. All znodes of a new server have the czxid 0.
 		case e.Node.Stat.Czxid <= r.czxids[e.Path] && e.Node.Stat.Czxid != 0:
 			r.addFault("%s created with a czxid that was reported before", e.Path)
 		}

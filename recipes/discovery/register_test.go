@@ -350,10 +350,9 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	})
 }
 
-// KAFKA-1387: the connection has lost its session, and the servers have not expired it yet.
-// TestTrap19_WaitsForTheExpiryOfAnEarlierSession fails if the znode of that session is taken for the
-// registration, or deleted: a delayed request could delete a znode that another process has created in the
-// meantime.
+// KAFKA-1387: the connection has lost its session, and the servers have not expired it yet. The znode of that
+// session must not be taken for the registration, and must not be deleted: a delayed request could delete a
+// znode that another process has created in the meantime.
 func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, loseSession := connectLosable(w)

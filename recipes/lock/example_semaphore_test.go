@@ -37,7 +37,7 @@ func ExampleSemaphore() {
 	_, err = compilers.TryAcquire(ctx, 2)
 	fmt.Println("two more:", errors.Is(err, lock.ErrHeld))
 
-	// More licences were bought.
+	// The company has bought more licences.
 	if err := compilers.SetLimit(ctx, 5); err != nil {
 		log.Fatal(err)
 	}

@@ -301,7 +301,7 @@ func TestSingle_PersistentZnode(t *testing.T) {
 	})
 }
 
-// Missing parents are created, and remain: a hand-written program may create them only when it starts.
+// Single creates missing parents as persistent znodes: a hand-written program may create them only when it starts.
 func TestSingle_CreatesMissingParents(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.single(w.connect(), "a")

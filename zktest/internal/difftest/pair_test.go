@@ -88,9 +88,9 @@ func (p *pair) connectClient(k int, resume bool, timeout time.Duration) {
 	}
 }
 
-// compare sends reqs from client k to both servers, and then a ping from each other client, so that
-// their events have arrived. It fails if the packets differ. If the order of events depends on the
-// hash tables of the server, unordered must be true. It returns the packets of client k.
+// compare sends reqs from client k to both servers, and then a ping from each other client, so that their
+// events have arrived. The packets must be equal. If the order of events depends on the hash tables of the
+// server, unordered must be true. It returns the packets of client k.
 func (p *pair) compare(k int, unordered bool, reqs ...wire.Request) []string {
 	p.t.Helper()
 	for _, r := range reqs {

@@ -30,11 +30,13 @@ func (m *machine) sendNextRequest() {
 		}
 	case m.Leaving:
 		m.sendRelease()
-	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring() || m.mustYield()): // Rules R2, R7 and R9.
+	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring() || m.mustYield()):
+		// Release the record by R2, R7 or R9 of docs/changefeed.md.
 		if m.isDue(m.ReleaseAt) {
 			m.sendRelease()
 		}
-	case m.Current.Leader == "" && m.Current.TTL > 0 && m.Current.Term < m.GreatestTerm: // Rule R10.
+	case m.Current.Leader == "" && m.Current.TTL > 0 && m.Current.Term < m.GreatestTerm:
+		// R10: raise the term of the unclaimed record.
 		next := m.Current
 		next.Term = m.unclaimedTerm()
 		m.send(RaiseTerm, next)

@@ -27,7 +27,7 @@ func (m *machine) applyResponse() {
 		if m.Failures > 1 { // Pause, because reads return an older state than that with which writes are compared.
 			m.RetryAt = m.now + m.retryPause(m.Failures)
 		}
-	case Unknown: // Rule R5.
+	case Unknown: // R5: the candidate does not know whether the write was executed
 		m.countFailure()
 		m.RetryAt = m.now + m.retryPause(m.Failures)
 		m.MustRead = m.MustRead || op != Create
@@ -71,7 +71,8 @@ func (m *machine) applySuccess(op Op) {
 	isMine := m.Known && m.Current.Epoch == r.Epoch && m.Current.Session == m.cfg.Session && m.Current.Term == m.OpTerm
 	switch {
 	case !isMine || m.in.Late || m.Over:
-	case op == Claim && m.now < m.SentAt+m.cfg.Lease-m.cfg.Guard && m.mayLead(): // Rule R3.
+	case op == Claim && m.now < m.SentAt+m.cfg.Lease-m.cfg.Guard && m.mayLead():
+		// R3: the claim was acknowledged in time.
 		m.Leading, m.Term, m.Deadline, m.RenewedAt = true, m.OpTerm, m.SentAt+m.cfg.Lease, m.SentAt
 		m.emit(Action{Kind: Lead, Term: m.Term, Sent: m.SentAt})
 		m.reportLeader(m.cfg.ID, m.Term)

@@ -40,8 +40,8 @@ func TestProof_AllowsRelay(t *testing.T) {
 	connectPair(t, pairOf(near, far), secretIdentity("a"), secretIdentity("b"))
 }
 
-// A man in the middle terminates TLS on both sides and forwards all messages, including the proofs.
-// The test fails if the proofs do not depend on the keys of the connections.
+// A man in the middle terminates TLS on both sides and forwards all messages, including the proofs. The
+// proofs must depend on the keys of the connections.
 func TestProof_DetectsManInTheMiddle(t *testing.T) {
 	ours := newAuthority(t)
 	for name, identity := range map[string]func(id string) Identity{
