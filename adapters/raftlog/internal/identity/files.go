@@ -67,7 +67,7 @@ var (
 	// ErrFormat is returned if the directory has a format that this version does not support.
 	ErrFormat = errors.New("unknown format of the directory")
 	// ErrDamaged is returned if the file cannot be decoded, or if its checksum is wrong.
-	ErrDamaged = errors.New("damaged")
+	ErrDamaged = errors.New("the file is damaged")
 )
 
 // ReadOwner reads the owner of a directory.

@@ -35,7 +35,7 @@ type Conn interface {
 
 // ErrLost is returned by calls and streams if the connection was lost. If the error does not
 // also wrap [api.ErrUnknownOutcome], the request was not sent or does not change anything.
-var ErrLost = errors.New("connection lost")
+var ErrLost = errors.New("the connection was lost")
 
 // withUnknownOutcome returns an error that wraps err and api.ErrUnknownOutcome.
 func withUnknownOutcome(err error) error {

@@ -51,7 +51,7 @@ func CheckElection(name string) error {
 }
 
 // ErrProtocol is returned if the other side has sent a message that violates the protocol.
-var ErrProtocol = errors.New("protocol violation")
+var ErrProtocol = errors.New("violation of the protocol")
 
 // Violation returns an error that wraps ErrProtocol.
 func Violation(format string, args ...any) error {
