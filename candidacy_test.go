@@ -111,9 +111,9 @@ func TestCandidacy_StopBeforeStart(t *testing.T) {
 	}
 }
 
-// TestCandidacy_CallsAfterEnd checks that no status is published, and no leadership begins, after the
+// TestCandidacy_CallsAfterEndHaveNoEffect checks that no status is published, and no leadership begins, after the
 // candidacy has ended.
-func TestCandidacy_CallsAfterEnd(t *testing.T) {
+func TestCandidacy_CallsAfterEndHaveNoEffect(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error { return ErrResigned }))
 	require.ErrorIs(t, c.Lead(1, nil).Err(), ErrResigned)
@@ -172,8 +172,9 @@ func TestCandidacy_StopWaitsForGoroutines(t *testing.T) {
 	})
 }
 
-// TestCandidacy_ExpiredLease checks that Current does not report a leader whose lease has expired by the clock.
-func TestCandidacy_ExpiredLease(t *testing.T) {
+// TestCandidacy_ExpiredLeaseIsNotReported checks that Current does not report a leader whose lease has
+// expired by the clock.
+func TestCandidacy_ExpiredLeaseIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
 		deadline := time.Now().Add(time.Second)

@@ -269,8 +269,8 @@ func TestEvents_SecondZnodeAtSamePath(t *testing.T) {
 	})
 }
 
-// TestEvents_EndElection checks that a candidate reports that the election has ended.
-func TestEvents_EndElection(t *testing.T) {
+// TestEvents_EndElectionIsReported checks that a candidate reports that the election has ended.
+func TestEvents_EndElectionIsReported(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second := h.record(), h.record()
 		first.startAndAwaitStatus()

@@ -38,9 +38,9 @@ func withRegister(t *testing.T, f func(h *harness)) {
 	})
 }
 
-// TestMulti_OnlyLeader checks that a transaction of a candidate that is not the leader is not applied, and
+// TestMulti_OnlyLeaderWrites checks that a transaction of a candidate that is not the leader is not applied, and
 // that a leader's transaction is applied completely.
-func TestMulti_OnlyLeader(t *testing.T) {
+func TestMulti_OnlyLeaderWrites(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
 		_, err := follower.multi(setRegister("follower"))

@@ -62,9 +62,9 @@ func candidateInfo(c *candidate, name string, token int64) leaderelection.Candid
 	return leaderelection.CandidateInfo{ID: c.ID(), Name: name, Token: token}
 }
 
-// TestObserve_Changes checks that an observation reports each change of the leader and no other candidates,
-// and watches only the leader's znode.
-func TestObserve_Changes(t *testing.T) {
+// TestObserve_ReportsChangesOfLeader checks that an observation reports each change of the leader and no
+// other candidates, and watches only the leader's znode.
+func TestObserve_ReportsChangesOfLeader(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		session := conn.SessionID()
@@ -217,8 +217,8 @@ func (h *harness) observe(conn *zk.Conn) (<-chan leaderelection.Observation, fun
 	}
 }
 
-// TestObserve_OneWatch checks that the number of watches does not grow with the number of observations.
-func TestObserve_OneWatch(t *testing.T) {
+// TestObserve_SetsOneWatch checks that the number of watches does not grow with the number of observations.
+func TestObserve_SetsOneWatch(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		for _, leader := range []bool{false, true} {

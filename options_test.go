@@ -123,9 +123,9 @@ func TestWithStrictACL(t *testing.T) {
 	})
 }
 
-// TestWithACL_AllZnodes checks that each znode has the ACL of the option, and that a client without
+// TestWithACL_AppliesToAllZnodes checks that each znode has the ACL of the option, and that a client without
 // permission can neither read nor change the election.
-func TestWithACL_AllZnodes(t *testing.T) {
+func TestWithACL_AppliesToAllZnodes(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		member := h.connect()
 		require.NoError(h, member.AddAuth("digest", []byte("member:secret")))
@@ -192,9 +192,9 @@ func TestWithContext_CandidateResigns(t *testing.T) {
 	})
 }
 
-// TestWithContext_Registrations checks that neither a call that fails nor a candidacy that is over remains
+// TestWithContext_RegistrationsEnd checks that neither a call that fails nor a candidacy that is over remains
 // registered with the context of WithContext.
-func TestWithContext_Registrations(t *testing.T) {
+func TestWithContext_RegistrationsEnd(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx := testenv.NewContext()
 		_, err := leaderelection.NewElection(h.connect(), "/missing", leaderelection.WithContext(ctx))
@@ -207,8 +207,9 @@ func TestWithContext_Registrations(t *testing.T) {
 	})
 }
 
-// TestWithContext_Unanswered checks that a call does not wait for the reply to a request after its context is done.
-func TestWithContext_Unanswered(t *testing.T) {
+// TestWithContext_UnansweredRequest checks that a call does not wait for the reply to a request after its
+// context is done.
+func TestWithContext_UnansweredRequest(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		c := h.newCandidate(node, conn)
@@ -231,9 +232,9 @@ func TestWithContext_Unanswered(t *testing.T) {
 	})
 }
 
-// TestWithLogger_Messages checks that changes of the status and the end of the candidacy are logged, that
+// TestWithLogger_LogsStatuses checks that changes of the status and the end of the candidacy are logged, that
 // each message names the candidate, and that nothing is logged without WithLogger.
-func TestWithLogger_Messages(t *testing.T) {
+func TestWithLogger_LogsStatuses(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var global, out testenv.Buffer
 		before := slog.Default()

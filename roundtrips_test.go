@@ -94,10 +94,10 @@ func (h *harness) requireRequests(want []int, all ...*candidate) {
 	require.Equal(h, sum, log.Count(), "requests of other clients\n%v", log)
 }
 
-// TestWithCheckInterval_Checks checks that a leader sends at most 60 checks per minute with the longest
+// TestWithCheckInterval_LimitsChecks checks that a leader sends at most 60 checks per minute with the longest
 // interval, that the next candidate sends no checks after some time, and that a leader that is cut off is
 // suspended after at most half of the session timeout.
-func TestWithCheckInterval_Checks(t *testing.T) {
+func TestWithCheckInterval_LimitsChecks(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		rarely := leaderelection.WithCheckInterval(time.Hour)
 		leader, next := h.join(h.connect(), rarely), h.join(h.connect(), rarely)

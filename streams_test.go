@@ -90,8 +90,8 @@ func TestStatusFeed_FinalStatusIsLast(t *testing.T) {
 	require.ErrorIs(t, f.Current().Err, ErrSessionExpired)
 }
 
-// TestStatusFeed_Withdraw checks that the reader does not receive an unread status after Withdraw.
-func TestStatusFeed_Withdraw(t *testing.T) {
+// TestStatusFeed_WithdrawRemovesUnread checks that the reader does not receive an unread status after Withdraw.
+func TestStatusFeed_WithdrawRemovesUnread(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
 	f.Withdraw()
@@ -99,9 +99,9 @@ func TestStatusFeed_Withdraw(t *testing.T) {
 	require.Equal(t, Follower, f.Current().Role)
 }
 
-// TestStatusFeed_Retract checks that after Retract the reader receives neither an unread status nor the
+// TestStatusFeed_RetractRemovesUnread checks that after Retract the reader receives neither an unread status nor the
 // status that was passed to it.
-func TestStatusFeed_Retract(t *testing.T) {
+func TestStatusFeed_RetractRemovesUnread(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
 	f.Retract(Status{CandidateID: "x"})
@@ -355,8 +355,8 @@ func TestEventStream_ConcurrentReader(t *testing.T) {
 	require.Equal(t, n, count)
 }
 
-// TestEventStream_WithoutReader checks that events use no memory when Events was not called.
-func TestEventStream_WithoutReader(t *testing.T) {
+// TestEventStream_WithoutReaderUsesNoMemory checks that events use no memory when Events was not called.
+func TestEventStream_WithoutReaderUsesNoMemory(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	c.SetID("a")
 	require.Zero(t, testing.AllocsPerRun(100, func() {

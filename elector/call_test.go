@@ -104,8 +104,9 @@ func TestError_Hangs(t *testing.T) {
 	})
 }
 
-// TestWork_UsesGrace checks that a handler that is still running during its grace is not logged as an error.
-func TestWork_UsesGrace(t *testing.T) {
+// TestWork_RunningDuringGraceIsNoError checks that a handler that is still running during its grace is not
+// logged as an error.
+func TestWork_RunningDuringGraceIsNoError(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Work, log = h.hang("work"), h.captureLog() }, func(h *harness) {
 		h.lead()

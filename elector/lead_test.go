@@ -121,9 +121,9 @@ func TestLead_FunctionHangs(t *testing.T) {
 	})
 }
 
-// TestLead_UsedCandidate checks that Lead rejects a candidate that is running or was used, and that the
+// TestLead_RejectsUsedCandidate checks that Lead rejects a candidate that is running or was used, and that the
 // rejected call neither resigns the candidate, receives its statuses nor calls the function.
-func TestLead_UsedCandidate(t *testing.T) {
+func TestLead_RejectsUsedCandidate(t *testing.T) {
 	never := func(context.Context, *leaderelection.Leadership) error { panic("the function was called") }
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -265,8 +265,8 @@ func TestWork_InterruptedByLoss(t *testing.T) {
 	})
 }
 
-// TestWork_Fails checks that a leader whose Work has failed does not keep the leadership.
-func TestWork_Fails(t *testing.T) {
+// TestWork_FailureEndsLeadership checks that a leader whose Work has failed does not keep the leadership.
+func TestWork_FailureEndsLeadership(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.handler("work", errBoom) }, func(h *harness) {
 		first := h.backend.newest()
 		h.lead()

@@ -472,9 +472,10 @@ func TestCandidate_TurnLimit(t *testing.T) {
 	})
 }
 
-// TestCandidate_Unreachable checks that the candidacy does not end when a backend is unreachable for some
-// time, and that the candidate does not join the old election again and again without a pause.
-func TestCandidate_Unreachable(t *testing.T) {
+// TestCandidate_UnreachableBackendDoesNotEndCandidacy checks that the candidacy does not end when a backend
+// is unreachable for some time, and that the candidate does not join the old election again and again without
+// a pause.
+func TestCandidate_UnreachableBackendDoesNotEndCandidacy(t *testing.T) {
 	runPair(t, func(p *pair) {
 		p.newErr = fmt.Errorf("no answer: %w", leaderelection.ErrUnreachable)
 		for i := range 3 { // immediately, because no other candidate waits

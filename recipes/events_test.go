@@ -55,8 +55,8 @@ func (l *eventLog) take() (found []string) {
 	return found
 }
 
-// TestEvents_Locks checks that every kind of lock reports the events of a hold.
-func TestEvents_Locks(t *testing.T) {
+// TestEvents_LocksReportHolds checks that every kind of lock reports the events of a hold.
+func TestEvents_LocksReportHolds(t *testing.T) {
 	type acquire func(ctx context.Context) (*lock.Hold, error)
 	for name, open := range map[string]func(conn *zk.Conn, options ...lock.Option) acquire{
 		"mutex": func(conn *zk.Conn, options ...lock.Option) acquire {
@@ -135,8 +135,8 @@ func TestEvents_Locks(t *testing.T) {
 	}
 }
 
-// TestEvents_Queue checks that a queue reports what happens to an item.
-func TestEvents_Queue(t *testing.T) {
+// TestEvents_QueueReportsItems checks that a queue reports what happens to an item.
+func TestEvents_QueueReportsItems(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn := h.Connect()
@@ -293,8 +293,8 @@ func TestEvents_Queue_InvalidItem(t *testing.T) {
 	})
 }
 
-// TestEvents_Cache checks that a cache reports when it becomes fresh or stale.
-func TestEvents_Cache(t *testing.T) {
+// TestEvents_CacheReportsFreshness checks that a cache reports when it becomes fresh or stale.
+func TestEvents_CacheReportsFreshness(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn := h.Connect()

@@ -71,8 +71,8 @@ func TestDialer_ServersWithoutQuorum(t *testing.T) {
 	})
 }
 
-// TestDialer_ConfirmExpiry checks that a session does not expire when the server knows it and only lags behind.
-func TestDialer_ConfirmExpiry(t *testing.T) {
+// TestDialer_ConfirmsExpiry checks that a session does not expire when the server knows it and only lags behind.
+func TestDialer_ConfirmsExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		d := &dialer{servers: 1, log: slog.New(slog.DiscardHandler), outage: outage{log: slog.New(slog.DiscardHandler)}, record: connection.RecordOf(new(zk.Conn))}

@@ -240,9 +240,9 @@ func TestClient_ZkCli(t *testing.T) {
 	assert.Empty(t, s.Sessions(), "sessions after quit")
 }
 
-// TestClient_FourLetterWords checks that go-zookeeper can parse the answers to ruok and cons. Its parsers of
+// TestClient_ParsesFourLetterWords checks that go-zookeeper can parse the answers to ruok and cons. Its parsers of
 // the other words do not support current servers.
-func TestClient_FourLetterWords(t *testing.T) {
+func TestClient_ParsesFourLetterWords(t *testing.T) {
 	s := zktest.Start(t)
 	addr := []string{s.Addr()}
 	if ok := zk.FLWRuok(addr, 5*time.Second); !ok[0] {

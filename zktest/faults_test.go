@@ -45,9 +45,9 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 	})
 }
 
-// TestBlackhole_Expiry checks that no packets pass in the direction of the black hole, and that packets in
+// TestBlackhole_StopsOneDirection checks that no packets pass in the direction of the black hole, and that packets in
 // the other direction do.
-func TestBlackhole_Expiry(t *testing.T) {
+func TestBlackhole_StopsOneDirection(t *testing.T) {
 	for _, dir := range []zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.BothWays} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t)

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithoutReattach_Reconnect checks that a client does not keep its session when it reconnects, and that
-// the previous session and its ephemeral znode remain until the timeout.
-func TestWithoutReattach_Reconnect(t *testing.T) {
+// TestWithoutReattach_NewSessionAtReconnect checks that a client does not keep its session when it
+// reconnects, and that the previous session and its ephemeral znode remain until the timeout.
+func TestWithoutReattach_NewSessionAtReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithoutReattach())
 		c, events := connect(t, s, 6*time.Second)

@@ -157,8 +157,8 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 	})
 }
 
-// TestLagBy_InvalidDuration checks that a duration of 0 panics.
-func TestLagBy_InvalidDuration(t *testing.T) {
+// TestLagBy_PanicsForZero checks that a duration of 0 panics.
+func TestLagBy_PanicsForZero(t *testing.T) {
 	s := zktest.Start(t)
 	defer func() {
 		assert.NotNil(t, recover(), "no panic")

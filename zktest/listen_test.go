@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRefuse_Listener checks that a refusing server does not accept TCP connections, and that its port does
+// TestRefuse_KeepsPort checks that a refusing server does not accept TCP connections, and that its port does
 // not change.
-func TestRefuse_Listener(t *testing.T) {
+func TestRefuse_KeepsPort(t *testing.T) {
 	s := zktest.Start(t)
 	addr := s.Addr()
 	s.Refuse(true)

@@ -42,8 +42,8 @@ func TestPacket_SASLTokenIsAnswered(t *testing.T) {
 	}
 }
 
-// TestPacket_Malformed checks that malformed packets have no effect on another client.
-func TestPacket_Malformed(t *testing.T) {
+// TestPacket_MalformedAffectsNoOtherClient checks that malformed packets have no effect on another client.
+func TestPacket_MalformedAffectsNoOtherClient(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 30*time.Second)
 	mustCreate(t, c, "/a", "kept", 0)

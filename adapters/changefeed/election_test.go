@@ -94,9 +94,9 @@ func TestNewElection_UnsuitableStore(t *testing.T) {
 	}
 }
 
-// TestNewElection_FailedStart checks that NewElection takes no longer than documented, returns ErrUnreachable
-// exactly when another call can succeed, and can be called again after a failure.
-func TestNewElection_FailedStart(t *testing.T) {
+// TestNewElection_CanBeCalledAgainAfterFailure checks that NewElection takes no longer than documented,
+// returns ErrUnreachable exactly when another call can succeed, and can be called again after a failure.
+func TestNewElection_CanBeCalledAgainAfterFailure(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		network := storetest.NewFaulty(h.table.Store("election"), 1)
 		network.Set(storetest.Faults{Before: 1})
@@ -123,8 +123,9 @@ func TestNewElection_FailedStart(t *testing.T) {
 	})
 }
 
-// TestNewElection_WithoutCreate checks that the record is not created, and an existing record is used.
-func TestNewElection_WithoutCreate(t *testing.T) {
+// TestNewElection_WithoutCreateUsesExistingRecord checks that the record is not created, and an existing
+// record is used.
+func TestNewElection_WithoutCreateUsesExistingRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		_, err := changefeed.NewElection(h.table.Store("election"), changefeed.WithoutCreate())
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)

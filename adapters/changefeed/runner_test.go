@@ -147,9 +147,9 @@ func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 	})
 }
 
-// TestElection_KeepLeading checks that a leader with WithKeepLeading continues when its feed fails, and stops
-// when another candidate has claimed the record.
-func TestElection_KeepLeading(t *testing.T) {
+// TestElection_KeepLeadingWithoutFeed checks that a leader with WithKeepLeading continues when its feed
+// fails, and stops when another candidate has claimed the record.
+func TestElection_KeepLeadingWithoutFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one", changefeed.WithKeepLeading())
 		l := leader.Current().Leadership
@@ -164,8 +164,8 @@ func TestElection_KeepLeading(t *testing.T) {
 	})
 }
 
-// TestElection_SilentFeed checks that a feed that delivers nothing is replaced.
-func TestElection_SilentFeed(t *testing.T) {
+// TestElection_SilentFeedIsReplaced checks that a feed that delivers nothing is replaced.
+func TestElection_SilentFeedIsReplaced(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("leader")
 		follower := h.newCandidate("follower")
@@ -308,10 +308,10 @@ func TestElection_DeadlineLeavesSafetyMargin(t *testing.T) {
 	})
 }
 
-// TestElection_SuspendedMachine checks that a leadership ends when the wall clock reaches its deadline: the
-// monotonic clock stops while a machine is suspended. The wait of a follower must count by the monotonic
-// clock alone. The test runs in real time, because a bubble has no monotonic clock.
-func TestElection_SuspendedMachine(t *testing.T) {
+// TestElection_LeadershipEndsWhileMachineIsSuspended checks that a leadership ends when the wall clock
+// reaches its deadline: the monotonic clock stops while a machine is suspended. The wait of a follower must
+// count by the monotonic clock alone. The test runs in real time, because a bubble has no monotonic clock.
+func TestElection_LeadershipEndsWhileMachineIsSuspended(t *testing.T) {
 	var suspension atomic.Int64
 	begin := time.Now()
 	e, err := changefeed.NewElection(memory.NewTable().Store("election"),
@@ -342,9 +342,9 @@ func TestElection_SuspendedMachine(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestElection_RecordLost checks that the leader stops immediately when the record is deleted, that no other
-// candidate becomes leader before all possible leases have expired, and that terms increase.
-func TestElection_RecordLost(t *testing.T) {
+// TestElection_LostRecordEndsLeadership checks that the leader stops immediately when the record is deleted,
+// that no other candidate becomes leader before all possible leases have expired, and that terms increase.
+func TestElection_LostRecordEndsLeadership(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
 		h.join("two")
@@ -412,9 +412,9 @@ func TestElection_TokensAfterLoss(t *testing.T) {
 	})
 }
 
-// TestElection_RestoredStore checks that there is a leader with a greater token after the store has returned
-// to an older state, by a failover or from a backup.
-func TestElection_RestoredStore(t *testing.T) {
+// TestElection_LeaderAfterRestoredStore checks that there is a leader with a greater token after the store
+// has returned to an older state, by a failover or from a backup.
+func TestElection_LeaderAfterRestoredStore(t *testing.T) {
 	for lost, restore := range map[string]func(leader *changefeed.Record){
 		"heartbeats":     func(r *changefeed.Record) { r.Seq -= 3 },
 		"all leaders":    func(r *changefeed.Record) { r.Seq, r.Term, r.Leader, r.Session = 1, 0, "", "" },
@@ -445,9 +445,9 @@ func TestElection_RestoredStore(t *testing.T) {
 	}
 }
 
-// TestElection_DamagedRecord checks that a damaged record ends the leadership but not the candidacy, and that
-// there is a leader after the record was repaired.
-func TestElection_DamagedRecord(t *testing.T) {
+// TestElection_DamagedRecordEndsLeadership checks that a damaged record ends the leadership but not the
+// candidacy, and that there is a leader after the record was repaired.
+func TestElection_DamagedRecordEndsLeadership(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.joinAndLead("one")
 		l := c.Current().Leadership
@@ -502,9 +502,9 @@ func rejectingStore(s changefeed.Store, err func() error) *storeFuncs {
 	}
 }
 
-// TestElection_RejectedRequests checks that a store that rejects requests for some time does not end the
+// TestElection_RejectedRequestsAreRetried checks that a store that rejects requests for some time does not end the
 // candidacy, that the rejections are reported, and that requests are retried at a low rate.
-func TestElection_RejectedRequests(t *testing.T) {
+func TestElection_RejectedRequestsAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rejects atomic.Bool
 		var requests atomic.Int64

@@ -140,8 +140,8 @@ func TestFounding_CompletesAfterKill(t *testing.T) {
 	}
 }
 
-// TestListen_BeforeFounding checks that a peer that cannot listen at its address does not found the cluster.
-func TestListen_BeforeFounding(t *testing.T) {
+// TestFounding_RequiresListening checks that a peer that cannot listen at its address does not found the cluster.
+func TestFounding_RequiresListening(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()

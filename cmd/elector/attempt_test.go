@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// TestRun_TryAndTimeout checks that --try and --timeout end a run in time, and not the run of a leader.
-func TestRun_TryAndTimeout(t *testing.T) {
+// TestRun_TryAndTimeoutEndRun checks that --try and --timeout end a run in time, and not the run of a leader.
+func TestRun_TryAndTimeoutEndRun(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	commands := []string{"--leader-begin-command", "echo begins", "--leader-end-command", "echo ends"}

@@ -22,9 +22,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRequirements_Documentation checks that the table in docs/elector.md lists the commands that the
+// TestRequirements_AreDocumented checks that the table in docs/elector.md lists the commands that the
 // backends support. The first column of the table contains command lines, the others the backends.
-func TestRequirements_Documentation(t *testing.T) {
+func TestRequirements_AreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/elector.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "The backends support these commands:\n\n")

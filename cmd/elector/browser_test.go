@@ -86,9 +86,9 @@ func runBrowser(t *testing.T, profile, url string) string {
 	return string(out)
 }
 
-// TestBrowser_Page checks that the page of --listen updates itself, that the browser applies its style, and
-// that it neither executes nor loads a text of a candidate.
-func TestBrowser_Page(t *testing.T) {
+// TestBrowser_PageUpdatesItself checks that the page of --listen updates itself, that the browser applies its
+// style, and that it neither executes nor loads a text of a candidate.
+func TestBrowser_PageUpdatesItself(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")
 	}

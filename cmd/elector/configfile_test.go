@@ -46,9 +46,9 @@ func TestConfigFile_Invalid(t *testing.T) {
 	}
 }
 
-// TestConfigFile_Mode checks that a file that others can write is rejected, and that there is a warning about
+// TestConfigFile_WarnsOfMode checks that a file that others can write is rejected, and that there is a warning about
 // credentials in a file that all users can read.
-func TestConfigFile_Mode(t *testing.T) {
+func TestConfigFile_WarnsOfMode(t *testing.T) {
 	for text, warns := range map[string]bool{
 		"backend: console":                       false,
 		"store: redis://host":                    false,
@@ -76,9 +76,9 @@ func TestConfigFile_Mode(t *testing.T) {
 	p.requireExit(cmdline.Usage, "--config: "+file+" has mode 0644")
 }
 
-// TestConfigFile_OtherCommands checks that a command other than run accepts the keys of run, and rejects
+// TestConfigFile_OtherCommandsAcceptKeys checks that a command other than run accepts the keys of run, and rejects
 // invalid values.
-func TestConfigFile_OtherCommands(t *testing.T) {
+func TestConfigFile_OtherCommandsAcceptKeys(t *testing.T) {
 	file := writeConfigFile(t, example)
 	p := start(t, "status", "--config", file)
 	p.requireExit(cmdline.Usage, "status: unsupported operation of backend console")
@@ -86,8 +86,9 @@ func TestConfigFile_OtherCommands(t *testing.T) {
 	p.requireExit(cmdline.Usage, "end-tries")
 }
 
-// TestConfigFile_Program checks that run uses the program of the file, and that the program after -- has precedence.
-func TestConfigFile_Program(t *testing.T) {
+// TestConfigFile_RunsProgramOfFile checks that run uses the program of the file, and that the program after
+// -- has precedence.
+func TestConfigFile_RunsProgramOfFile(t *testing.T) {
 	srv := start(t, "dev-server", "--listen", "127.0.0.1:0")
 	addr := srv.waitForOutput("listening on ")[len("listening on "):]
 	file := writeConfigFile(t, "backend: zookeeper\nzookeeper-servers: "+addr+"\ncommand: [echo, of  the, file]\n")

@@ -80,8 +80,8 @@ func TestDoctor_LostReply(t *testing.T) {
 	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
 }
 
-// TestDoctor_SettingsOfMigration checks that doctor rejects settings of a migration that run rejects.
-func TestDoctor_SettingsOfMigration(t *testing.T) {
+// TestDoctor_RejectsSettingsOfMigration checks that doctor rejects settings of a migration that run rejects.
+func TestDoctor_RejectsSettingsOfMigration(t *testing.T) {
 	for _, program := range [][]string{nil, {"--", "true"}} {
 		_, err := executeLine(append([]string{"doctor", "--zookeeper-servers", "127.0.0.1:1", "--also", "zookeeper"}, program...)...)
 		require.ErrorContains(t, err, "--also zookeeper: it is the backend of --backend")
@@ -89,8 +89,8 @@ func TestDoctor_SettingsOfMigration(t *testing.T) {
 	}
 }
 
-// TestDoctor_NoServers checks that doctor reports servers that do not answer.
-func TestDoctor_NoServers(t *testing.T) {
+// TestDoctor_ReportsMissingServers checks that doctor reports servers that do not answer.
+func TestDoctor_ReportsMissingServers(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
 	out, err := executeLine(append([]string{"doctor"}, h.flags...)...)

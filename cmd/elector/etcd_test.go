@@ -86,8 +86,8 @@ func TestEtcd_WebPages(t *testing.T) {
 	pages.waitForPage("/readyz", 200, `{"ok":true}`)
 }
 
-// TestEtcd_Top checks that top shows several elections with one client, and rejects --under.
-func TestEtcd_Top(t *testing.T) {
+// TestEtcd_TopShowsElections checks that top shows several elections with one client, and rejects --under.
+func TestEtcd_TopShowsElections(t *testing.T) {
 	t.Parallel()
 	h, _ := newEtcdHarness(t)
 	h.run("a", stubborn).waitForOutput("works")

@@ -137,9 +137,9 @@ func TestDevServer_WebPageRequests(t *testing.T) {
 	require.Contains(t, e.Tree(), "data")
 }
 
-// TestWebServer_Host checks that no page is sent to a client that uses another name, and that each page has
-// the common headers.
-func TestWebServer_Host(t *testing.T) {
+// TestWebServer_RejectsOtherHosts checks that no page is sent to a client that uses another name, and that
+// each page has the common headers.
+func TestWebServer_RejectsOtherHosts(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	for _, check := range []bool{false, true} {
 		handler := withCommonHeaders(w.checkHost(w.routes(), []string{"web1"}, check))

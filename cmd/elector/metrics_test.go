@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// TestMetrics_CandidateEvents checks that the events of a candidate are counted, and that no events are
+// TestMetrics_CountCandidateEvents checks that the events of a candidate are counted, and that no events are
 // recorded after the server was stopped.
-func TestMetrics_CandidateEvents(t *testing.T) {
+func TestMetrics_CountCandidateEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewTable().Store("election")
 		defer store.Close()

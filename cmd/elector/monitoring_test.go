@@ -32,7 +32,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_Queries uses, for example prometheus")
+var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_QueriesHaveResults uses, for example prometheus")
 
 // The files that operators install.
 const (
@@ -81,9 +81,9 @@ func dashboardQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
-// TestMonitoring_Metrics checks that alerts and the dashboard use only metrics that elector exports, that the
-// dashboard shows all metrics, and that each alert is documented and has a test.
-func TestMonitoring_Metrics(t *testing.T) {
+// TestMonitoring_UsesExportedMetrics checks that alerts and the dashboard use only metrics that elector
+// exports, that the dashboard shows all metrics, and that each alert is documented and has a test.
+func TestMonitoring_UsesExportedMetrics(t *testing.T) {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
 		newTestServer(t, &elector.Elector{}).metrics.registry.Describe(descriptions)
@@ -123,9 +123,9 @@ func TestMonitoring_Metrics(t *testing.T) {
 	}
 }
 
-// TestMonitoring_Queries checks that Prometheus accepts the rules, and that each query of the dashboard has a
-// result. It needs Prometheus: "make monitoring" runs it.
-func TestMonitoring_Queries(t *testing.T) {
+// TestMonitoring_QueriesHaveResults checks that Prometheus accepts the rules, and that each query of the
+// dashboard has a result. It needs Prometheus: "make monitoring" runs it.
+func TestMonitoring_QueriesHaveResults(t *testing.T) {
 	if *prometheusServer == "" {
 		t.Skip("no -prometheus")
 	}

@@ -103,8 +103,9 @@ func TestRun_CommandsReceiveVariables(t *testing.T) {
 	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-// TestRun_StandardInput checks that the program receives the input, and that commands do not receive it.
-func TestRun_StandardInput(t *testing.T) {
+// TestRun_ProgramReceivesStandardInput checks that the program receives the input, and that commands do not
+// receive it.
+func TestRun_ProgramReceivesStandardInput(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	in, input, err := os.Pipe()

@@ -21,9 +21,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestPrint_ControlCharacters checks that a name, a value or an ID of another program cannot control the
+// TestPrint_EscapesControlCharacters checks that a name, a value or an ID of another program cannot control the
 // terminal, or forge a line.
-func TestPrint_ControlCharacters(t *testing.T) {
+func TestPrint_EscapesControlCharacters(t *testing.T) {
 	const hostile = "web-1\x1b]52;c;cm0=\x07\x1b[2J\nforged leads, token 99\u009b2J\u202e"
 	leader := candidateInfo{Name: hostile, Value: hostile, ID: hostile}
 	for name, print := range map[string]func(w io.Writer, asJSON bool) error{

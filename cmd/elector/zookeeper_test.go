@@ -43,9 +43,9 @@ func TestZooKeeper_GrantedTimeout(t *testing.T) {
 	require.Equal(t, 2*time.Second, z.sessionTimeout())
 }
 
-// TestZooKeeper_Credentials checks that clients without the credentials cannot change the election node, and
+// TestZooKeeper_RequiresCredentials checks that clients without the credentials cannot change the election node, and
 // can read it.
-func TestZooKeeper_Credentials(t *testing.T) {
+func TestZooKeeper_RequiresCredentials(t *testing.T) {
 	srv := zktest.Start(t)
 	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr(), auth: "me:secret"}})
 	for range 2 {
@@ -103,9 +103,9 @@ func runAuthentication(t *testing.T, test func(t *testing.T, srv *zktest.Server,
 	})
 }
 
-// TestAuthenticate_Concurrent checks that concurrent calls of authenticate, such as those of the candidate
-// and of the watch of the leader, send the credentials only once, and all receive the result.
-func TestAuthenticate_Concurrent(t *testing.T) {
+// TestAuthenticate_ConcurrentCallsShareRequest checks that concurrent calls of authenticate, such as those of
+// the candidate and of the watch of the leader, send the credentials only once, and all receive the result.
+func TestAuthenticate_ConcurrentCallsShareRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict zktest.HookFunc
 		want    error

@@ -81,9 +81,9 @@ func TestSecrets_Precedence(t *testing.T) {
 	}
 }
 
-// TestClientFlags_Mode checks that a file that others can write is rejected, and that there is a warning
-// about a secret in a file that all users can read.
-func TestClientFlags_Mode(t *testing.T) {
+// TestClientFlags_RejectWritableFile checks that a file that others can write is rejected, and that there is
+// a warning about a secret in a file that all users can read.
+func TestClientFlags_RejectWritableFile(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	secret := writeFile(t, strings.Repeat("s", 16))
 	withSecret := writeFile(t, "cluster: c\npeers: [h:1/a]\nclient-secret: "+strings.Repeat("s", 16)+"\n")

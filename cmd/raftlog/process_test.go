@@ -141,9 +141,9 @@ func (e *eventTest) requireOtherLeader() {
 	require.Eventually(e.h.t, func() bool { return e.h.waitForLeader().Leader.ID != e.id }, timeLimit, 10*time.Millisecond)
 }
 
-// TestServe_Process checks that each event has the effect that the table in docs/raftlog.md describes, and
-// that the table and the test have the same rows.
-func TestServe_Process(t *testing.T) {
+// TestServe_EventsHaveDocumentedEffects checks that each event has the effect that the table in
+// docs/raftlog.md describes, and that the table and the test have the same rows.
+func TestServe_EventsHaveDocumentedEffects(t *testing.T) {
 	testenv.RunEvents(t, "../../docs/raftlog.md", "| event | peer | leadership of the log |", processEvents, testProcessEvent)
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestReport_Table checks that the table of a report contains all values and no control characters, and that
-// the leader is that of the newest term.
-func TestReport_Table(t *testing.T) {
+// TestReport_TableShowsLeader checks that the table of a report contains all values and no control
+// characters, and that the leader is that of the newest term.
+func TestReport_TableShowsLeader(t *testing.T) {
 	a, b := api.Peer{ID: "a", Addr: "h:1"}, api.Peer{ID: "b", Addr: "h:2"}
 	r := report{Cluster: "c\x1b", Leader: &a, Peers: []peerReport{
 		{Peer: a, Info: &api.Info{Peer: a, Role: "leader", Leader: a, Term: 3, CommitIndex: 12, SnapshotIndex: 5, SnapshotSize: 99, Fault: "x\ny"}},
@@ -48,9 +48,9 @@ func TestShortCause_KeepsRemedy(t *testing.T) {
 	require.Equal(t, "it belongs to another cluster: check its name", shortCause("status of peer a: refused: it belongs to another cluster: check its name"))
 }
 
-// TestReport_Check checks that a report without any answer does not say that there is no leader, and has
-// another exit code than a report whose peers have no leader.
-func TestReport_Check(t *testing.T) {
+// TestReport_CheckReturnsExitCode checks that a report without any answer does not say that there is no
+// leader, and has another exit code than a report whose peers have no leader.
+func TestReport_CheckReturnsExitCode(t *testing.T) {
 	a := api.Peer{ID: "a", Addr: "h:1"}
 	answer, refusal := peerReport{Peer: a, Info: &api.Info{Peer: a}}, peerReport{Peer: a, Error: "refused: the secret differs"}
 	for _, c := range []struct {

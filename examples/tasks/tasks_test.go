@@ -282,9 +282,9 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// TestDeployment checks that each program of docs/tasks accepts the arguments in the unit files and manifests
-// that start it.
-func TestDeployment(t *testing.T) {
+// TestDeployment_ArgumentsAreAccepted checks that each program of docs/tasks accepts the arguments in the
+// unit files and manifests that start it.
+func TestDeployment_ArgumentsAreAccepted(t *testing.T) {
 	for file, want := range map[string]int{
 		"leader/deployment.yaml": 3, "leader/report.service": 3, "cron/invoices.service": 2, "cron/invoices-check.service": 3,
 	} {

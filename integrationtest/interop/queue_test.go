@@ -95,8 +95,8 @@ func TestQueue_BothConsume(t *testing.T) {
 	})
 }
 
-// TestQueue_Order checks that items are taken in the order in which the other library has put them.
-func TestQueue_Order(t *testing.T) {
+// TestQueue_KeepsOrderOfPeer checks that items are taken in the order in which the other library has put them.
+func TestQueue_KeepsOrderOfPeer(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
 		items := []any{"a", "b", "c"}
 		p.runCommand(t, "put", append([]any{path}, items...)...)

@@ -103,10 +103,10 @@ func TestLease_PreferredHolder(t *testing.T) {
 	require.EqualValues(t, 2, *now.Spec.LeaseDurationSeconds)
 }
 
-// TestLease_OldVersion checks that the API server rejects a patch with the version of a Lease that was
-// deleted, or changed meanwhile. storetest requires this of all stores; this test checks the answers of the
-// API server.
-func TestLease_OldVersion(t *testing.T) {
+// TestLease_PatchOfOldVersionIsRejected checks that the API server rejects a patch with the version of a
+// Lease that was deleted, or changed meanwhile. storetest requires this of all stores; this test checks the
+// answers of the API server.
+func TestLease_PatchOfOldVersionIsRejected(t *testing.T) {
 	s := startAPIServer(t)
 	leases := s.client(adminToken, coordination.SchemeGroupVersion)
 	patch := func(name, body string) error {

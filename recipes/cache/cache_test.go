@@ -76,7 +76,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 }
 
 // The cache and its events contain exactly the levels of the scope.
-func TestCache_Scopes(t *testing.T) {
+func TestCache_ScopeLimitsZnodes(t *testing.T) {
 	for scope, want := range map[Scope][]string{
 		Node:     {"created /a=1", "fresh"},
 		Children: {"created /a=1", "created /a/b=2", "fresh"},
@@ -245,8 +245,9 @@ func TestCache_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestCache_Root checks that a cache of the root contains the znodes below it, and does not miss their changes.
-func TestCache_Root(t *testing.T) {
+// TestCache_RootContainsAllZnodes checks that a cache of the root contains the znodes below it, and does not
+// miss their changes.
+func TestCache_RootContainsAllZnodes(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		createWith(h, "/a", "1")
 		create(h, "/a/b")

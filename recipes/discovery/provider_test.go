@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestStrategy_Pick checks that a strategy chooses the instances in its order, and as often as it should.
-func TestStrategy_Pick(t *testing.T) {
+// TestStrategy_PicksInOrder checks that a strategy chooses the instances in its order, and as often as it should.
+func TestStrategy_PicksInOrder(t *testing.T) {
 	three := []Instance{instance("a"), instance("b"), instance("c")}
 	pick := func(s Strategy, from []Instance) string { return from[s.Pick(from)].ID }
 	robin := RoundRobin()

@@ -59,8 +59,9 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 	})
 }
 
-// TestRegister_Defaults checks that the ID, the time and the type of an instance are set when the caller omits them.
-func TestRegister_Defaults(t *testing.T) {
+// TestRegister_SetsDefaults checks that the ID, the time and the type of an instance are set when the caller
+// omits them.
+func TestRegister_SetsDefaults(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r, err := connect(w).Register(w.Context(), Instance{Name: "shop"})
 		require.NoError(w, err)

@@ -95,7 +95,7 @@ func TestPeriod_LastReturnsStart(t *testing.T) {
 }
 
 // Do calls the function at the beginning of a period. It waits for the period unless WithoutWaiting is given.
-func TestPeriod_Do(t *testing.T) {
+func TestPeriod_DoRunsOncePerPeriod(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		p, begun := open(bubble.Connect(t, srv, timeout)), time.Now()
 		failed := errors.New("failed")

@@ -138,9 +138,9 @@ func TestSemaphore_RequestRelease_DataIsOverwritten(t *testing.T) {
 	})
 }
 
-// TestSemaphore_Join checks that Position does not count children that are not contenders, and that Wait
-// returns the hold.
-func TestSemaphore_Join(t *testing.T) {
+// TestSemaphore_JoinReturnsPosition checks that Position does not count children that are not contenders, and
+// that Wait returns the hold.
+func TestSemaphore_JoinReturnsPosition(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		ctx, cancel := context.WithCancelCause(w.Context())

@@ -378,7 +378,7 @@ func TestSingle_SurvivesBreaks(t *testing.T) {
 
 // A transaction is applied only while the lock is held. A record binds it to the session. If another client
 // deletes the record, the next transaction creates it again.
-func TestSingle_Multi(t *testing.T) {
+func TestSingle_MultiIsGuarded(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		w.create("/register")
 		a := w.lockSingle(w.connect(), "a")

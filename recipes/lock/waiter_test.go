@@ -47,8 +47,9 @@ func TestWaiter_PositionAndWait(t *testing.T) {
 	})
 }
 
-// TestWaiter_GivesUp checks that a contender whose context is done leaves no znode, and that Wait returns the cause.
-func TestWaiter_GivesUp(t *testing.T) {
+// TestWaiter_GivesUpWithContext checks that a contender whose context is done leaves no znode, and that Wait
+// returns the cause.
+func TestWaiter_GivesUpWithContext(t *testing.T) {
 	t.Run("while the contender waits", func(t *testing.T) {
 		runTest(t, 1, func(w *harness) {
 			first := w.lock(w.connect())

@@ -13,7 +13,7 @@ import (
 )
 
 // A transaction is applied only while the claim is valid, and exactly once.
-func TestItem_Multi(t *testing.T) {
+func TestItem_MultiIsGuarded(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")

@@ -13,7 +13,7 @@ import (
 )
 
 // Items without a priority are delivered first, then the items with the lowest numbers.
-func TestPut_Priority(t *testing.T) {
+func TestPut_UrgentItemsComeFirst(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		for i, priority := range []int{5, -1, 7, 5, -1 << 31, 1<<31 - 1} {

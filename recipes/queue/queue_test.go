@@ -72,8 +72,9 @@ func TestNew_InvalidArguments(t *testing.T) {
 	})
 }
 
-// TestQueue_Create checks that a program that puts items only by transactions can create the queue first.
-func TestQueue_Create(t *testing.T) {
+// TestQueue_CreatedBeforeTransactions checks that a program that puts items only by transactions can create
+// the queue first.
+func TestQueue_CreatedBeforeTransactions(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		put, err := q.PutRequest(ctx, []byte("first"))

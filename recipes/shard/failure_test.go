@@ -18,9 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_Crash checks that the shards of a crashed member have a new owner soon after its session has
+// TestRun_CrashMovesShards checks that the shards of a crashed member have a new owner soon after its session has
 // expired. One of the crashed members is the leader, m0.
-func TestRun_Crash(t *testing.T) {
+func TestRun_CrashMovesShards(t *testing.T) {
 	for _, crashes := range [][]int{{0}, {1}, {0, 1, 2}} {
 		t.Run(fmt.Sprint(crashes), func(t *testing.T) {
 			bubble.Run(t, func(w *bubble.Test) {
@@ -169,9 +169,9 @@ func TestRun_RollingRestart(t *testing.T) {
 	})
 }
 
-// TestRun_MaxMoves checks that no more shards have no owner than MaxMoves permits, and that a member that
+// TestRun_MaxMovesLimitsMoves checks that no more shards have no owner than MaxMoves permits, and that a member that
 // cannot lock its shards does not stop all moves.
-func TestRun_MaxMoves(t *testing.T) {
+func TestRun_MaxMovesLimitsMoves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 12, func(s *Spec) { s.MaxMoves = 2 })
@@ -286,9 +286,9 @@ func TestMember_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestGroup_Watch checks that a router sees the changes of the plan, that it sets no more watches when there
+// TestGroup_WatchShowsPlan checks that a router sees the changes of the plan, that it sets no more watches when there
 // are more shards or members, and that members that have left leave no watches behind.
-func TestGroup_Watch(t *testing.T) {
+func TestGroup_WatchShowsPlan(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 50)

@@ -65,9 +65,9 @@ func TestRun_StartTogether(t *testing.T) {
 	})
 }
 
-// TestRun_HandOver checks that the old and the new owner learn why a shard moves, that the new owner starts
-// after the old owner has finished, and that the shard is held until the function returns.
-func TestRun_HandOver(t *testing.T) {
+// TestRun_HandOverNamesReason checks that the old and the new owner learn why a shard moves, that the new
+// owner starts after the old owner has finished, and that the shard is held until the function returns.
+func TestRun_HandOverNamesReason(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 2)
 		type span struct {

@@ -217,9 +217,9 @@ func TestNext_RestartTooLong(t *testing.T) {
 	}
 }
 
-// TestNext_MaxMoves checks that no more moves are in progress than MaxMoves permits, and that moves do not
+// TestNext_MaxMovesLimitsMoves checks that no more moves are in progress than MaxMoves permits, and that moves do not
 // wait when earlier moves are confirmed.
-func TestNext_MaxMoves(t *testing.T) {
+func TestNext_MaxMovesLimitsMoves(t *testing.T) {
 	m := newModel(100, 1)
 	m.settle(t)
 	m.spec.MaxMoves, m.zxid = 3, 2

@@ -6,13 +6,13 @@ var changefeedMutants = []mutant{
 		name: "changefeed/unreachable", breaks: "NewElection does not return ErrUnreachable if the server refuses connections",
 		file:  "adapters/changefeed/election.go",
 		edits: []edit{{"err = unreachable{err}", "_ = unreachable{err}"}},
-		tests: "./adapters/changefeed -run ^TestNewElection_FailedStart$",
+		tests: "./adapters/changefeed -run ^TestNewElection_CanBeCalledAgainAfterFailure$",
 	},
 	{
 		name: "changefeed/unreachable-closed", breaks: "NewElection returns ErrUnreachable if the store is closed",
 		file:  "adapters/changefeed/election.go",
 		edits: []edit{{"!errors.Is(err, ErrUnsuitable) && !errors.Is(err, ErrClosed) &&", "!errors.Is(err, ErrUnsuitable) &&"}},
-		tests: "./adapters/changefeed -run ^TestNewElection_FailedStart$",
+		tests: "./adapters/changefeed -run ^TestNewElection_CanBeCalledAgainAfterFailure$",
 	},
 	{
 		name: "sqlfence/smaller", breaks: "a fence accepts a smaller token",
@@ -382,7 +382,7 @@ var changefeedMutants = []mutant{
 			{"redis.call('PUBLISH', ARGV[1], time .. ' ' .. ARGV[4])\n", ""},
 			{"'ttl', ARGV[12], 'ended', ARGV[13], 'time', time)\n", "'ttl', ARGV[12], 'ended', ARGV[13], 'time', time)\nredis.call('PUBLISH', ARGV[1], time .. ' ' .. ARGV[4])\n"},
 		},
-		tests: "./adapters/changefeed/redis -run TestHeartbeat_NotPublished",
+		tests: "./adapters/changefeed/redis -run TestHeartbeat_ForbiddenPublishChangesNothing",
 	},
 	{
 		name: "changefeed/edited-ttl", breaks: "followers wait for a TTL that was edited by hand",
@@ -463,7 +463,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"IN ('idle_session_timeout', 'lock_timeout')", "IN ('lock_timeout')"},
 		},
-		tests: "./adapters/changefeed/postgres -run TestFeed_IdleSessions",
+		tests: "./adapters/changefeed/postgres -run TestFeed_IdleSessionIsKept",
 	},
 	{
 		name: "changefeed/postgres-pooler-settings", breaks: "a store behind a pooler changes settings of sessions that others use",

@@ -26,7 +26,7 @@ var commandMutants = []mutant{
 			{"	\"log/slog\"\n", "	\"log/slog\"\n	\"encoding/json\"\n"},
 			{"	\"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline\"\n", ""},
 		},
-		tests: "./cmd/elector -run ^TestPrint_ControlCharacters$",
+		tests: "./cmd/elector -run ^TestPrint_EscapesControlCharacters$",
 	},
 	{
 		name: "command/page-escapes", breaks: "names of other candidates are a part of the page of --listen",
@@ -308,7 +308,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`cell(c.Name), cmp`, `c.Name, cmp`},
 		},
-		tests: "./cmd/elector -run TestPrint_ControlCharacters",
+		tests: "./cmd/elector -run TestPrint_EscapesControlCharacters",
 	},
 	{
 		name: "command/printable-watch", breaks: "elector watch prints names of others with control characters",
@@ -316,7 +316,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`cmdline.Printable(text)`, `text`},
 		},
-		tests: "./cmd/elector -run TestPrint_ControlCharacters",
+		tests: "./cmd/elector -run TestPrint_EscapesControlCharacters",
 	},
 	{
 		name: "command/printable-json", breaks: "JSON contains characters that a terminal could execute",
@@ -388,7 +388,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`if check && !isAllowedHost(r.Host, names) {`, `if false {`},
 		},
-		tests: "./cmd/elector -run TestWebServer_Host",
+		tests: "./cmd/elector -run TestWebServer_RejectsOtherHosts",
 	},
 	{
 		name: "command/listen-loopback", breaks: "the host of requests to a loopback address is not checked",

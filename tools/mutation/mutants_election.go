@@ -370,7 +370,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	if over {\n		revoke(c.reason())", "	if false {\n		revoke(c.reason())"},
 		},
-		tests: ". -run TestCandidacy_CallsAfterEnd$",
+		tests: ". -run TestCandidacy_CallsAfterEndHaveNoEffect$",
 	},
 	{
 		name: "candidacy/goroutines", breaks: "goroutines outlive the candidacy",
@@ -402,7 +402,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	return !used\n", "	return !used || true\n"},
 		},
-		tests: "./elector -run ^TestLead_UsedCandidate$",
+		tests: "./elector -run ^TestLead_RejectsUsedCandidate$",
 	},
 	{
 		name: "elector/second-signal", breaks: "the end command runs after the signal that ends elector immediately",
@@ -442,7 +442,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	if !isFresh && l.isRejected() {", "	if _ = isFresh; false && l.isRejected() {"},
 		},
-		tests: "./elector -run ^TestLead_UsedCandidate$",
+		tests: "./elector -run ^TestLead_RejectsUsedCandidate$",
 	},
 	{
 		name: "election/watch-left", breaks: "the watch for resign requests remains after the candidate has left",

@@ -32,7 +32,7 @@ var grantMutants = []mutant{
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
 	}`},
 		},
-		tests: ". -run ^TestMulti_OnlyLeader$",
+		tests: ". -run ^TestMulti_OnlyLeaderWrites$",
 	},
 	{
 		name: "grant/U2", breaks: "a lost reply is reported as an error of ZooKeeper",

@@ -35,7 +35,7 @@ var kubernetesMutants = []mutant{
 		breaks: "a Lease that another program has changed is used",
 		file:   "adapters/changefeed/kubernetes/record.go",
 		edits:  []edit{{"if holder != r.Leader {", "if holder != r.Leader && false {"}},
-		tests:  "./adapters/changefeed/kubernetes -run ^TestLease_OtherHolder$",
+		tests:  "./adapters/changefeed/kubernetes -run ^TestLease_OfClientGoIsNotUsed$",
 	},
 	{
 		name:   "kubernetes/L3",
@@ -63,21 +63,21 @@ var kubernetesMutants = []mutant{
 		breaks: "a heartbeat replaces the record of another candidate after a conflict",
 		file:   "adapters/changefeed/kubernetes/record.go",
 		edits:  []edit{{"string(l.UID) == uid && r == prev:", "string(l.UID) == uid:"}},
-		tests:  "./adapters/changefeed/kubernetes -run ^TestStore$/^CompareAndSet$|^TestLease_OtherMetadata$",
+		tests:  "./adapters/changefeed/kubernetes -run ^TestStore$/^CompareAndSet$|^TestLease_KeepsOtherMetadata$",
 	},
 	{
 		name:   "kubernetes/L7",
 		breaks: "a heartbeat replaces an equal record in another Lease",
 		file:   "adapters/changefeed/kubernetes/record.go",
 		edits:  []edit{{"string(l.UID) == uid && r == prev:", "r == prev:"}},
-		tests:  "./adapters/changefeed/kubernetes -run ^TestLease_OtherMetadata$",
+		tests:  "./adapters/changefeed/kubernetes -run ^TestLease_KeepsOtherMetadata$",
 	},
 	{
 		name:   "kubernetes/L8",
 		breaks: "goroutines of client-go remain when a store is closed",
 		file:   "adapters/changefeed/kubernetes/store.go",
 		edits:  []edit{{"if err := rest.LoadTLSFiles(config); err != nil {", "if err := error(nil); err != nil {"}},
-		tests:  "./adapters/changefeed/kubernetes -run ^TestStore_ClientCertificate$",
+		tests:  "./adapters/changefeed/kubernetes -run ^TestStore_CloseWithClientCertificate$",
 	},
 	{
 		name:   "kubernetes/L9",

@@ -49,7 +49,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"return 2 * (p.group.settings.grace", "return 1000 * (p.group.settings.grace"},
 		},
-		tests: "./recipes/shard -run ^TestRun_MaxMoves$",
+		tests: "./recipes/shard -run ^TestRun_MaxMovesLimitsMoves$",
 	},
 	{
 		name: "shard/no-leader", breaks: "shards have no owner if there is no leader",
@@ -73,7 +73,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"f.confirm && f.held == len(f.mine)", "f.confirm"},
 		},
-		tests: "./recipes/shard -run ^TestRun_MaxMoves$",
+		tests: "./recipes/shard -run ^TestRun_MaxMovesLimitsMoves$",
 	},
 	{
 		name: "shard/stop", breaks: "a member keeps shards that the plan gives to others",
@@ -89,7 +89,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"grant.Work(s.Context(), m.caller)", "grant.Work(context.Background(), m.caller)"},
 		},
-		tests: "./recipes/shard -run ^TestRun_Crash$",
+		tests: "./recipes/shard -run ^TestRun_CrashMovesShards$",
 	},
 	{
 		name: "shard/not-received", breaks: "a shard that was not received is kept for the grace period",
@@ -129,7 +129,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"		case errors.Is(err, recipes.ErrConnClosed):\n", "		case !errors.Is(err, recipes.ErrSessionExpired):\n"},
 		},
-		tests: "./recipes/shard -run ^TestRun_MaxMoves$",
+		tests: "./recipes/shard -run ^TestRun_MaxMovesLimitsMoves$",
 	},
 	{
 		name: "shard/fewest-moves", breaks: "the larger shares go to members that have fewer shards",
@@ -161,7 +161,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"if m.Reason.byChoice() && p.inProgress(m) {", "if m.Reason == \"\" {"},
 		},
-		tests: "./recipes/shard -run ^TestNext_MaxMoves$",
+		tests: "./recipes/shard -run ^TestNext_MaxMovesLimitsMoves$",
 	},
 	{
 		name: "shard/away", breaks: "shards of a member that restarts are given to others",

@@ -91,8 +91,8 @@ func TestLease_FieldsShowLeader(t *testing.T) {
 	require.Equal(t, first.Spec.AcquireTime, server.lease(name).Spec.AcquireTime)
 }
 
-// TestLease_OtherMetadata checks that a heartbeat does not remove what other programs have added to the Lease.
-func TestLease_OtherMetadata(t *testing.T) {
+// TestLease_KeepsOtherMetadata checks that a heartbeat does not remove what other programs have added to the Lease.
+func TestLease_KeepsOtherMetadata(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	server.put(name, func(l *coordination.Lease) *coordination.Lease {
@@ -117,8 +117,9 @@ func TestLease_OtherMetadata(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrConflict, "another Lease has the same record")
 }
 
-// TestLease_ManyChanges checks that a heartbeat is not repeated without a limit when other programs change the Lease.
-func TestLease_ManyChanges(t *testing.T) {
+// TestLease_HeartbeatAmongManyChanges checks that a heartbeat is not repeated without a limit when other
+// programs change the Lease.
+func TestLease_HeartbeatAmongManyChanges(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	patches := 0
@@ -134,9 +135,9 @@ func TestLease_ManyChanges(t *testing.T) {
 	require.Equal(t, 4, patches)
 }
 
-// TestStore_ClientCertificate checks that no goroutines remain when a store with files of a client
+// TestStore_CloseWithClientCertificate checks that no goroutines remain when a store with files of a client
 // certificate is closed.
-func TestStore_ClientCertificate(t *testing.T) {
+func TestStore_CloseWithClientCertificate(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	config := &rest.Config{Host: "https://127.0.0.1:1"}
 	config.CAFile, config.CertFile, config.KeyFile = testenv.NewAuthority(t).Files("client")
@@ -157,9 +158,9 @@ func TestErrors_ContainNoPassword(t *testing.T) {
 	}
 }
 
-// TestLease_OtherHolder checks that a Lease that client-go's election has changed is not used while a
+// TestLease_OfClientGoIsNotUsed checks that a Lease that client-go's election has changed is not used while a
 // candidate of client-go leads.
-func TestLease_OtherHolder(t *testing.T) {
+func TestLease_OfClientGoIsNotUsed(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	holder := "a candidate of client-go"

@@ -98,8 +98,8 @@ func TestFeed_ContinuesAfterEndOfLongWatch(t *testing.T) {
 	}
 }
 
-// TestFeed_Throttled checks that a feed reports that the API server rejects its watch.
-func TestFeed_Throttled(t *testing.T) {
+// TestFeed_ReportsThrottling checks that a feed reports that the API server rejects its watch.
+func TestFeed_ReportsThrottling(t *testing.T) {
 	server, s, _ := createRecord(t, newName())
 	server.setIntercept(func(w http.ResponseWriter, _ *http.Request) bool { throttle(w); return true })
 	err := fixture.AwaitError(t, fixture.Subscribe(t, s))

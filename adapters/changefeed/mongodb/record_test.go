@@ -16,8 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestRecord_OtherDocument checks that a document that is not a record is neither returned as a record nor replaced.
-func TestRecord_OtherDocument(t *testing.T) {
+// TestRecord_OtherDocumentIsKept checks that a document that is not a record is neither returned as a record
+// nor replaced.
+func TestRecord_OtherDocumentIsKept(t *testing.T) {
 	id := bson.E{Key: "_id", Value: bson.D{{Key: "changefeed", Value: "an election"}}}
 	valid := bson.D{
 		id,
@@ -50,9 +51,9 @@ func TestRecord_OtherDocument(t *testing.T) {
 	}
 }
 
-// TestStore_WriteConcern checks that commands are not sent with the concerns of the caller's collection,
-// which may require less than a majority.
-func TestStore_WriteConcern(t *testing.T) {
+// TestStore_IgnoresConcernsOfCollection checks that commands are not sent with the concerns of the caller's
+// collection, which may require less than a majority.
+func TestStore_IgnoresConcernsOfCollection(t *testing.T) {
 	server := newFakeServer(t)
 	var commands atomic.Int64
 	server.setInterceptor(func(name string, command, reply bson.D) bson.D {

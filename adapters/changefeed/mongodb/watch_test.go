@@ -27,9 +27,9 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.Equal(t, 20, server.count("findAndModify"))
 }
 
-// TestFeed_OldEvents checks that a feed does not deliver an event that is older than the record that it has
+// TestFeed_SkipsOldEvents checks that a feed does not deliver an event that is older than the record that it has
 // read. The stream is opened first, and the record is deleted and created again before it is read.
-func TestFeed_OldEvents(t *testing.T) {
+func TestFeed_SkipsOldEvents(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	operator := newStore(t, connect(t, server.uri(), nil), "c")
 	other := connect(t, server.uri(), nil).Database(database).Collection("c")
@@ -87,8 +87,9 @@ func TestFeed_CollectionDropped(t *testing.T) {
 	}
 }
 
-// TestFeed_HistoryLost checks that a feed ends when its stream cannot be resumed, and that the next feed works.
-func TestFeed_HistoryLost(t *testing.T) {
+// TestFeed_EndsIfHistoryIsLost checks that a feed ends when its stream cannot be resumed, and that the next
+// feed works.
+func TestFeed_EndsIfHistoryIsLost(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	f := fixture.SubscribeTo(t, s, r)
 	server.setInterceptor(failCommand("getMore", 286))
@@ -164,8 +165,8 @@ func TestFeed_LateStream(t *testing.T) {
 	}
 }
 
-// TestChanges_OtherCollection checks that Changes delivers the changes of the given collection, and no others.
-func TestChanges_OtherCollection(t *testing.T) {
+// TestChanges_OnlyOfGivenCollection checks that Changes delivers the changes of the given collection, and no others.
+func TestChanges_OnlyOfGivenCollection(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	changes, err := s.Changes(fixture.Context(t), "another")
 	require.NoError(t, err)

@@ -170,8 +170,8 @@ func TestFeed_LostConnection(t *testing.T) {
 	fixture.SubscribeTo(t, s, r)
 }
 
-// TestFeed_IdleSessions checks that the server does not end the session of an idle feed.
-func TestFeed_IdleSessions(t *testing.T) {
+// TestFeed_IdleSessionIsKept checks that the server does not end the session of an idle feed.
+func TestFeed_IdleSessionIsKept(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	writer, r := createRecord(t, newPool(t, server.Addr(), nil), table)
 	const limit = 300 * time.Millisecond
@@ -238,8 +238,8 @@ func TestElection_LoginDisabled(t *testing.T) {
 	waitForToken(token)
 }
 
-// TestChanges_OtherChannel checks that Changes delivers the notifications on the given channel, and no others.
-func TestChanges_OtherChannel(t *testing.T) {
+// TestChanges_OnlyOfGivenChannel checks that Changes delivers the notifications on the given channel, and no others.
+func TestChanges_OnlyOfGivenChannel(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, pool, newTable())
 	_, err := s.Changes(fixture.Context(t), strings.Repeat("x", 64))

@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestRecord_OtherData checks that data that another program has written to the key is neither replaced nor
+// TestRecord_OtherDataIsKept checks that data that another program has written to the key is neither replaced nor
 // returned as a record.
-func TestRecord_OtherData(t *testing.T) {
+func TestRecord_OtherDataIsKept(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s := newStore(t, client, key)
 	require.NoError(t, s.Start(fixture.Context(t)))
@@ -135,8 +135,9 @@ func TestHeartbeat_ClosedClient(t *testing.T) {
 	fixture.RequireUnsuitable(t, err, "the client was closed")
 }
 
-// TestHeartbeat_NotPublished checks that a write that the user may not publish does not change the record.
-func TestHeartbeat_NotPublished(t *testing.T) {
+// TestHeartbeat_ForbiddenPublishChangesNothing checks that a write that the user may not publish does not
+// change the record.
+func TestHeartbeat_ForbiddenPublishChangesNothing(t *testing.T) {
 	server, key := shared.Get(t), newKey()
 	operator := connect(t, server.Addr(), nil)
 	s, r := createRecord(t, operator, key)

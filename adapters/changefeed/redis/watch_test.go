@@ -54,9 +54,9 @@ func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 	require.Equal(t, next.Version, e.Record.Version)
 }
 
-// TestFeed_OtherMessages checks that a feed does not deliver a message of another client that is not a
+// TestFeed_SkipsOtherMessages checks that a feed does not deliver a message of another client that is not a
 // record, or a record of another epoch or an earlier state.
-func TestFeed_OtherMessages(t *testing.T) {
+func TestFeed_SkipsOtherMessages(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key, redis.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
@@ -111,8 +111,8 @@ func TestFeed_LostConnection(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// TestChanges_OtherChannel checks that Changes delivers the messages of the given channel, and no others.
-func TestChanges_OtherChannel(t *testing.T) {
+// TestChanges_OnlyOfGivenChannel checks that Changes delivers the messages of the given channel, and no others.
+func TestChanges_OnlyOfGivenChannel(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key)
 	_, err := s.Changes(fixture.Context(t), "changefeed:0:"+key)

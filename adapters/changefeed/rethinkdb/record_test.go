@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestRecord_OtherDocument checks that a document that is not a record is neither returned as a record nor
+// TestRecord_OtherDocumentIsKept checks that a document that is not a record is neither returned as a record nor
 // replaced, and that a heartbeat keeps fields of the program.
-func TestRecord_OtherDocument(t *testing.T) {
+func TestRecord_OtherDocumentIsKept(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
 	s, rec := createRecord(t, session, table)

@@ -48,8 +48,8 @@ func TestFeed_TableDropped(t *testing.T) {
 	fixture.SubscribeTo(t, s, fixture.Read(t, s))
 }
 
-// TestChanges_OtherTable checks that Changes delivers the changes of the given table, and no others.
-func TestChanges_OtherTable(t *testing.T) {
+// TestChanges_OnlyOfGivenTable checks that Changes delivers the changes of the given table, and no others.
+func TestChanges_OnlyOfGivenTable(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s, rec := createRecord(t, session, newTable(t, session))
 	other, third := newTable(t, session), newTable(t, session)

@@ -65,9 +65,9 @@ func TestTakeRequest_AfterConfirmation(t *testing.T) {
 	require.Nil(t, request)
 }
 
-// TestUpdate_Selection checks that the selection follows an election whose row changes, and leaves an
+// TestUpdate_SelectionFollowsElection checks that the selection follows an election whose row changes, and leaves an
 // election that the filter hides.
-func TestUpdate_Selection(t *testing.T) {
+func TestUpdate_SelectionFollowsElection(t *testing.T) {
 	s := New("", start, "/b", "/a", "/c").Update(KeyDown)
 	require.Equal(t, "/a", s.selected)
 	s = s.Update(KeySort)

@@ -122,9 +122,9 @@ func TestRoles_NeedDifferentSecrets(t *testing.T) {
 	require.Empty(t, b)
 }
 
-// TestMonitor_Secrets checks that there is one message a day about a file of secrets that cannot be read or
-// is not private.
-func TestMonitor_Secrets(t *testing.T) {
+// TestMonitor_WarnsOfUnreadableSecrets checks that there is one message a day about a file of secrets that
+// cannot be read or is not private.
+func TestMonitor_WarnsOfUnreadableSecrets(t *testing.T) {
 	first := strings.Repeat("a", 16)
 	dir := t.TempDir()
 	peers, clients := filepath.Join(dir, "peers"), filepath.Join(dir, "clients")

@@ -85,8 +85,8 @@ func TestRule_HoldReply(t *testing.T) {
 	require.NoError(t, receive(t, result))
 }
 
-// TestRule_KthMatch checks that the rule counts only requests whose path matches.
-func TestRule_KthMatch(t *testing.T) {
+// TestRule_CountsOnlyMatches checks that the rule counts only requests whose path matches.
+func TestRule_CountsOnlyMatches(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{
@@ -100,8 +100,8 @@ func TestRule_KthMatch(t *testing.T) {
 	receive(t, rule.Done())
 }
 
-// TestRule_AnyRequest checks that a ping does not match OpAny.
-func TestRule_AnyRequest(t *testing.T) {
+// TestRule_OpAnyIgnoresPings checks that a ping does not match OpAny.
+func TestRule_OpAnyIgnoresPings(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	// The client sends pings when it sends nothing else.

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFeed_Reopened checks that a feed that delivers no first event is replaced, and that feeds are opened
+// TestFeed_ReopenedWithPauses checks that a feed that delivers no first event is replaced, and that feeds are opened
 // with pauses after failures, and not after Resign.
-func TestFeed_Reopened(t *testing.T) {
+func TestFeed_ReopenedWithPauses(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	c.now = c.cfg.ElectionMax - 1
 	require.False(t, hasAction(c.tick(), Subscribe))

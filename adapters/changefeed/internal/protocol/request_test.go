@@ -100,9 +100,9 @@ func TestTransfer_ToLeaderOnlyRemovesName(t *testing.T) {
 	require.Empty(t, request(actions).Record.Nominee)
 }
 
-// TestResign_UnresolvedClaim checks that a candidate does not leave while its claim, whose response was lost,
+// TestResign_WaitsForUnresolvedClaim checks that a candidate does not leave while its claim, whose response was lost,
 // can still be executed.
-func TestResign_UnresolvedClaim(t *testing.T) {
+func TestResign_WaitsForUnresolvedClaim(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	require.Empty(t, c.step(Input{Kind: Resign}))
 	c.fail(Unknown)

@@ -160,9 +160,9 @@ func TestRestoredState_LongLease(t *testing.T) {
 	require.EqualValues(t, 10, claim.Record.Term)
 }
 
-// TestRestoredState_Unchanged checks that a store that fails for some time, and then returns the known
+// TestRestoredState_FailureIsNotMistaken checks that a store that fails for some time, and then returns the known
 // record, is not mistaken for a store that has lost writes.
-func TestRestoredState_Unchanged(t *testing.T) {
+func TestRestoredState_FailureIsNotMistaken(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	for range failuresBeforeRestore {
 		c.fail(Unknown)

@@ -55,7 +55,7 @@ func TestHandshake_ClientHasNoPeerAccess(t *testing.T) {
 }
 
 // Both sides return the reason of a rejection, in every mode.
-func TestHandshake_Rejections(t *testing.T) {
+func TestHandshake_RejectionsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		change  func(dials, accepts *Identity)
@@ -129,7 +129,7 @@ func TestAccept_ChecksPurpose(t *testing.T) {
 	}
 }
 
-func TestAccept_FunctionsCanReject(t *testing.T) {
+func TestAccept_CallbacksCanReject(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
 		reason Reason

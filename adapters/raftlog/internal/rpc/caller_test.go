@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-func TestCaller_AllCalls(t *testing.T) {
+func TestCaller_CallsReturnResults(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		ctx := t.Context()
 		id := api.NewRequestID()

@@ -74,9 +74,9 @@ func TestStream_EntriesAndSnapshots(t *testing.T) {
 	})
 }
 
-// TestStream_ReasonsOfEnd checks that a stream ends with its context, its patience, Close or an error of the
+// TestStream_EndsWithReason checks that a stream ends with its context, its patience, Close or an error of the
 // server, and returns this reason.
-func TestStream_ReasonsOfEnd(t *testing.T) {
+func TestStream_EndsWithReason(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.peer.Silent(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -55,7 +55,7 @@ func writeString(t *testing.T, c net.Conn, s string) {
 	require.Equal(t, len(s), n)
 }
 
-func TestConn_BothDirections(t *testing.T) {
+func TestConn_TransfersInBothDirections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		writeString(t, a, "to b")
 		writeString(t, b, "to a")
@@ -219,7 +219,7 @@ func TestDial_WaitsWhileCut(t *testing.T) {
 }
 
 // The test uses real time and several goroutines, for the race detector.
-func TestConn_ManyBytes(t *testing.T) {
+func TestConn_TransfersManyBytes(t *testing.T) {
 	n := NewNetwork()
 	l, err := n.Listen("b")
 	require.NoError(t, err)

@@ -89,7 +89,7 @@ func TestCheckPeers_ClosesRejectedConnections(t *testing.T) {
 	})
 }
 
-func TestListen_ClientsAndSnapshots(t *testing.T) {
+func TestListen_AcceptsClientsAndSnapshots(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		started, ended := make(chan link.Purpose, 3), make(chan link.Purpose, 3)
 		handle := func(c *link.Conn) {
