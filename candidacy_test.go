@@ -129,7 +129,7 @@ func TestCandidacy_LeadDuringFinish(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	events := c.Events()
 	first := c.Lead(1, nil)
-	c.events.mu.Lock() // delays the report of the end
+	c.events.mu.Lock() // the lock delays the report of the end
 	var calls sync.WaitGroup
 	calls.Go(func() { _ = c.Finish(ErrElectionOver) })
 	<-first.Done()

@@ -44,7 +44,7 @@ func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Fa
 			p.SetCut(true)
 			return func() { p.SetCut(false) }
 		}
-		t.Cleanup(func() { // no request may be in flight when a client is closed
+		t.Cleanup(func() { // wait, because no request may be in flight when a client is closed
 			for i := range clients {
 				clients[i].SetCut(false)
 			}

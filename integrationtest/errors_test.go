@@ -20,7 +20,7 @@ func TestErrors_NoPermission(t *testing.T) {
 	node, err := owner.Create(testenv.NewPath(t), nil, 0, zk.DigestACL(zk.PermAll, "owner", "secret"))
 	require.NoError(t, err)
 
-	c := newCandidate(t, conn, node) // every user may ask whether the node exists
+	c := newCandidate(t, conn, node) // newCandidate succeeds, because every user may check whether the node exists
 	c.startElecting()
 	c.requireEnded(t, leaderelection.ErrPermission)
 	require.ErrorIs(t, c.waitResult(t), zk.ErrNoAuth)

@@ -181,7 +181,7 @@ type handshakeConn struct {
 
 	established    atomic.Bool // a server has granted a session
 	over           atomic.Bool // end has recorded the end of the connection
-	authenticating atomic.Bool // the last packet that was written contains credentials
+	authenticating atomic.Bool // reports that the packet that was written last contains credentials
 }
 
 // Close closes the connection, and then records the break. Requests that are sent after the break was

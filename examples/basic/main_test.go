@@ -58,7 +58,7 @@ func TestRunThreeCandidates(t *testing.T) {
 			token = worked
 		case event == "leader":
 			leaders = append(leaders, name)
-			token++ // the next token must be greater
+			token++ // the token of the next leader must be greater
 		case strings.HasPrefix(event, "no longer the leader: "):
 			assert.Contains(t, event, "has resigned")
 			event = "stops"

@@ -36,7 +36,7 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 			&zk.CreateRequest{Path: attempt, Acl: d.q.acl},
 			&zk.DeleteRequest{Path: attempt, Version: -1},
 		)
-		if d.spread == 0 { // no claim has failed recently, so this item will probably be claimed and needed
+		if d.spread == 0 { // no claim has failed recently, so this claim will probably succeed and need the data
 			early[i] = d.newEarlyRead(e.name)
 			claims[i].Sending = early[i].send
 		}

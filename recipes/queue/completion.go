@@ -31,7 +31,7 @@ type operationKind int
 
 const (
 	otherOperation operationKind = iota
-	claimDeletion                // fails if the claim was lost
+	claimDeletion                // the deletion of the claim, which fails if the claim was lost
 	itemDeletion
 	letterCreation // fails if the directory of the dead letters does not exist
 )

@@ -81,7 +81,7 @@ func TestPosition_EncodedAsPrefix(t *testing.T) {
 	for _, test := range []struct {
 		position position
 		layout   recipe.Layout
-		want     string // empty if the position is invalid
+		want     string // the encoded position; empty if the position is invalid
 	}{
 		{position{}, recipe.Curator, "queue-"},
 		{position{due: 1_800_000_000_000}, recipe.Curator, "queue-|1A3185C5000|"},

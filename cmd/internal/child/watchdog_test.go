@@ -39,7 +39,7 @@ func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 			w.task = task{limits: c.limits, Leased: true, Lease: newLease(time.Now().Add(time.Hour))}
 			instructions, exited, exit := make(chan instruction), make(chan syscall.WaitStatus, 1), make(chan Exit, 1)
 			go func() {
-				var reaping sync.WaitGroup // it would take the status of the next program
+				var reaping sync.WaitGroup // wait for the goroutine, which would take the status of the next program
 				reaping.Go(func() { reapChildren(w.pid, exited) })
 				e := w.superviseGroup(instructions, exited)
 				reaping.Wait()

@@ -30,7 +30,7 @@ func TestProxy_LargeFrames(t *testing.T) {
 	_, err = rand.Read(random)
 	require.NoError(t, err)
 	var sent bytes.Buffer
-	sent.Write(frameOf(make([]byte, 44))) // the handshake
+	sent.Write(frameOf(make([]byte, 44))) // a handshake packet
 	sent.Write(frameOf(random))
 	go client.Write(sent.Bytes())
 	end := receive(t, accepted)

@@ -13,7 +13,7 @@ import (
 type secretKind byte
 
 const (
-	secretNone    secretKind = iota // the process has sent no proof
+	secretNone    secretKind = iota // no secret, because the process has sent no proof
 	secretUnknown                   // the proof is not valid for any secret of this process
 	secretOfPeers
 	secretOfClients
