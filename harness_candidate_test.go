@@ -225,8 +225,8 @@ func (c *candidate) resign() {
 	require.NoError(c.h, c.requireOver())
 }
 
-// terms records the leaderships of all candidates of a test.
-type terms struct {
+// leadershipRecord records the leaderships of all candidates of a test.
+type leadershipRecord struct {
 	mu      sync.Mutex
 	all     []*term
 	overlap bool // two leaders at the same time are permitted
@@ -239,7 +239,7 @@ type term struct {
 }
 
 // add records the leadership of a status.
-func (t *terms) add(s leaderelection.Status) {
+func (t *leadershipRecord) add(s leaderelection.Status) {
 	if s.Leadership == nil {
 		return
 	}
@@ -255,7 +255,7 @@ func (t *terms) add(s leaderelection.Status) {
 }
 
 // verify requires that each election had at most one leader at any time, and that tokens have increased.
-func (t *terms) verify(h *harness) {
+func (t *leadershipRecord) verify(h *harness) {
 	h.Helper()
 	h.advance(0)
 	t.mu.Lock()

@@ -19,14 +19,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// scheme describes how a hand-written election names its candidates.
-type scheme struct {
+// namingScheme describes how a hand-written election names its candidates.
+type namingScheme struct {
 	prefix    string
 	protected bool // whether CreateProtectedEphemeralSequential creates the znodes
 }
 
 // schemes contains the naming schemes of public programs.
-var schemes = []scheme{
+var schemes = []namingScheme{
 	{prefix: ""}, // the scheme of Vitess
 	{prefix: "0"},
 	{prefix: "n_"},
@@ -41,14 +41,14 @@ var schemes = []scheme{
 }
 
 // option returns the option by which a candidate uses the names of the scheme.
-func (s scheme) option() leaderelection.Option {
+func (s namingScheme) option() leaderelection.Option {
 	if s.protected {
 		return leaderelection.WithNamePrefix("_c_*-" + s.prefix)
 	}
 	return leaderelection.WithNamePrefix(s.prefix)
 }
 
-func (s scheme) String() string {
+func (s namingScheme) String() string {
 	if s.protected {
 		return "_c_<guid>-" + s.prefix + "<number>"
 	}
@@ -56,7 +56,7 @@ func (s scheme) String() string {
 }
 
 // candidates returns the children that a program with the scheme considers candidates, in its order.
-func (s scheme) candidates(children []string) (names []string) {
+func (s namingScheme) candidates(children []string) (names []string) {
 	for _, name := range children {
 		head, ok := strings.CutSuffix(name, name[max(0, len(name)-10):])
 		if s.protected {
@@ -80,7 +80,7 @@ func (s scheme) candidates(children []string) (names []string) {
 type fleet struct {
 	*testing.T
 	srv    *zktest.Server
-	scheme scheme
+	scheme namingScheme
 
 	mu      sync.Mutex
 	leading map[string]func() bool // functions that report whether an instance is still the leader, by its name
@@ -204,8 +204,8 @@ func (o *handWritten) crash() {
 	o.conn.Close()
 }
 
-// migrated is an instance of the version that uses this library.
-type migrated struct {
+// migratedInstance is an instance of the version that uses this library.
+type migratedInstance struct {
 	fleet    *fleet
 	conn     *zk.Conn
 	election *leaderelection.Election
@@ -228,17 +228,17 @@ func (f *fleet) startMigrated(id string) instance {
 			}
 		}
 	}()
-	return &migrated{f, conn, e}
+	return &migratedInstance{f, conn, e}
 }
 
-func (m *migrated) quit() {
+func (m *migratedInstance) quit() {
 	require.NoError(m.fleet, m.election.Resign())
 	synctest.Wait()
 	m.conn.Close()
 }
 
 // crash cuts the instance off until its session has expired.
-func (m *migrated) crash() {
+func (m *migratedInstance) crash() {
 	id := m.conn.SessionID()
 	m.fleet.srv.Blackhole(zktest.BothWays, id)
 	time.Sleep(8 * time.Second)
@@ -263,7 +263,7 @@ func TestMigration_RollingUpgrade(t *testing.T) {
 	}
 }
 
-func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
+func rollingUpgrade(t *testing.T, s namingScheme, leaderFirst, crash bool) {
 	f := &fleet{T: t, srv: zktest.Start(t), scheme: s, leading: map[string]func() bool{}}
 	operator, _, err := f.srv.Connect(4 * time.Second)
 	require.NoError(t, err)

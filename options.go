@@ -234,16 +234,16 @@ func WithLogger(log *slog.Logger) Option {
 	return optionFunc(func(o *options) { o.Log = log })
 }
 
-// limiter returns a context that limits the wait for the response to one request.
-type limiter func() (context.Context, context.CancelFunc)
+// waitLimiter returns a context that limits the wait for the response to one request.
+type waitLimiter func() (context.Context, context.CancelFunc)
 
-// limit implements limiter: it limits each wait to a session timeout.
-func (o *options) limit() (context.Context, context.CancelFunc) {
+// limitWait implements limiter: it limits each wait to a session timeout.
+func (o *options) limitWait() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(o.ctx, connection.SessionTimeout(o.Conn, o.Timeout), ErrUnreachable)
 }
 
 // read calls f, which reads something, and calls it again after transient errors until the limit.
-func read[T any](limit limiter, conn *zk.Conn, f func() (T, error)) (T, error) {
+func read[T any](limit waitLimiter, conn *zk.Conn, f func() (T, error)) (T, error) {
 	ctx, cancel := limit()
 	defer cancel()
 	return connection.Read(ctx, conn, f)

@@ -24,7 +24,7 @@ import (
 func (e *Election) Resign() error {
 	e.candidacy.Stop(ErrResigned)
 	<-e.candidacy.Done()
-	if e.left() {
+	if e.hasLeft() {
 		return nil
 	}
 	znode := e.ID()
@@ -34,8 +34,8 @@ func (e *Election) Resign() error {
 	return fmt.Errorf("resign from %s: %w: %s may still exist", e.node, ErrUnconfirmed, znode)
 }
 
-// left reports whether the servers have confirmed that the candidate has no znode.
-func (e *Election) left() bool {
+// hasLeft reports whether the servers have confirmed that the candidate has no znode.
+func (e *Election) hasLeft() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.removals = slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed)
@@ -96,7 +96,7 @@ func (e *Election) removeWatch() {
 		})
 	}
 	removed := connection.Start(remove) // after an error the watch remains
-	if !e.left() {
+	if !e.hasLeft() {
 		return
 	}
 	timer := time.NewTimer(limit.Confirm)

@@ -144,8 +144,8 @@ func (c *closeWatcher) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// granted is a leadership, a hold of a lock, an item of a queue and so on.
-type granted interface {
+// grantOfSession is a leadership, a hold of a lock, an item of a queue and so on.
+type grantOfSession interface {
 	Err() error
 	Context() context.Context
 }
@@ -153,8 +153,8 @@ type granted interface {
 // TestClose_GrantsEndFirst checks that no grant is valid when Close of the connection ends the session, and
 // that the reason of its end is ErrConnClosed.
 func TestClose_GrantsEndFirst(t *testing.T) {
-	obtain := map[string]func(context.Context, *zk.Conn) (granted, error){
-		"leadership": func(_ context.Context, conn *zk.Conn) (granted, error) {
+	obtain := map[string]func(context.Context, *zk.Conn) (grantOfSession, error){
+		"leadership": func(_ context.Context, conn *zk.Conn) (grantOfSession, error) {
 			e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
 			if err != nil {
 				return nil, err
@@ -167,14 +167,14 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 			}
 			return nil, e.ElectLeader()
 		},
-		"lock": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"lock": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			m, err := lock.NewMutex(conn, "/lock")
 			if err != nil {
 				return nil, err
 			}
 			return m.Lock(ctx)
 		},
-		"several locks": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"several locks": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			a, err := lock.NewMutex(conn, "/lock-a")
 			if err != nil {
 				return nil, err
@@ -189,21 +189,21 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 			}
 			return both.Lock(ctx)
 		},
-		"semaphore": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"semaphore": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			s, err := lock.NewSemaphore(conn, "/semaphore", 3)
 			if err != nil {
 				return nil, err
 			}
 			return s.Acquire(ctx, 2)
 		},
-		"Curator's semaphore": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"Curator's semaphore": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			s, err := lock.NewSemaphore(conn, "/curator", 3, lock.WithCuratorLayout())
 			if err != nil {
 				return nil, err
 			}
 			return s.Acquire(ctx, 2)
 		},
-		"item": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"item": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			q, err := queue.New(conn, "/queue")
 			if err != nil {
 				return nil, err
@@ -214,7 +214,7 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 			}
 			return q.Take(ctx)
 		},
-		"barrier": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"barrier": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			d, err := barrier.NewDouble(conn, "/barrier", 1)
 			if err != nil {
 				return nil, err
@@ -226,7 +226,7 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.Start(t)
-				var g granted
+				var g grantOfSession
 				var atClose []error
 				conn, _, err := zkdial.Connect([]string{srv.Name()}, timeout,
 					zkdial.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {

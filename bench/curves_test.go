@@ -60,9 +60,9 @@ func TestRunCurve_OmitsSlowSizes(t *testing.T) {
 // TestPredict_ContinuesGrowth checks that linear growth is not predicted as quadratic, so that sizes are
 // skipped, or the reverse.
 func TestPredict_ContinuesGrowth(t *testing.T) {
-	points := func(took ...time.Duration) (all []point) {
+	points := func(took ...time.Duration) (all []curvePoint) {
 		for _, d := range took {
-			all = append(all, point{took: d})
+			all = append(all, curvePoint{took: d})
 		}
 		return all
 	}

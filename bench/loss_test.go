@@ -117,7 +117,7 @@ func simulateLoss(t *testing.T, candidates int, leader bool) {
 
 	t.Logf("%d candidates of %d elections, %d connections, of which %d have lost their server; %d leaders were suspended, %d terms began in all",
 		candidates, groups, groups, affected, f.suspensions.Load(), f.terms.Load())
-	t.Logf("\n%s", tabulate(log, at))
+	t.Logf("\n%s", tabulateRequests(log, at))
 	require.EqualValues(t, groups, f.leaders.Load(), "leaders")
 	require.EqualValues(t, groups, f.terms.Load(), "no leader was replaced")
 	require.Zero(t, f.failures.Load())
@@ -135,8 +135,8 @@ func simulateLoss(t *testing.T, candidates int, leader bool) {
 	}
 }
 
-// tabulate returns a table of the requests after the time at, with the number of each kind per second.
-func tabulate(log zktest.Log, at time.Time) string {
+// tabulateRequests returns a table of the requests after the time at, with the number of each kind per second.
+func tabulateRequests(log zktest.Log, at time.Time) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "second\tconnects\tsets of watches\treads\tlistings\ttransactions\tevents\t")

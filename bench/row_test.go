@@ -24,22 +24,22 @@ func newTestRow(u unit, g goal, values map[string][]float64) *row {
 func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
 	values := map[string][]float64{baselineName: {1, 2, 3}, libraryName: {3, 2, 4}}
 	r := newTestRow(unitMillis, goal{}, values)
-	require.Equal(t, "2.00 (1.50–2.50)", r.cell(baselineName))
-	require.Equal(t, "1.50 (1.25–1.75)", r.cell(libraryName))
-	require.Equal(t, "–", r.cell(zkLockName))
-	require.Equal(t, 3, r.rounds())
+	require.Equal(t, "2.00 (1.50–2.50)", r.formatCell(baselineName))
+	require.Equal(t, "1.50 (1.25–1.75)", r.formatCell(libraryName))
+	require.Equal(t, "–", r.formatCell(zkLockName))
+	require.Equal(t, 3, r.roundCount())
 
 	r.quantile = 0
-	require.Equal(t, "1.00 (1.50–2.50)", r.cell(baselineName))
-	require.Equal(t, "2.00 (2.50–3.50)", r.cell(libraryName), "multiples of the best value of the baseline")
+	require.Equal(t, "1.00 (1.50–2.50)", r.formatCell(baselineName))
+	require.Equal(t, "2.00 (2.50–3.50)", r.formatCell(libraryName), "multiples of the best value of the baseline")
 	rates := newTestRow(unitRate, goal{}, values)
 	rates.quantile = 0
-	require.Equal(t, "1.33 (0.83–1.17)", rates.cell(libraryName), "the best rate is the highest")
+	require.Equal(t, "1.33 (0.83–1.17)", rates.formatCell(libraryName), "the best rate is the highest")
 
-	require.Equal(t, "2 (2–2)", newTestRow(unitRate, goal{}, values).cell(baselineName))
-	require.Equal(t, "3.0 (2.5–3.5)", newTestRow(unitKiB, goal{}, values).cell(libraryName))
-	require.Equal(t, "4.00", newTestRow(unitNumber, goal{}, map[string][]float64{libraryName: {4}}).cell(libraryName))
-	require.Equal(t, "–", newTestRow(unitMillis, goal{}, map[string][]float64{libraryName: {4}}).cell(libraryName),
+	require.Equal(t, "2 (2–2)", newTestRow(unitRate, goal{}, values).formatCell(baselineName))
+	require.Equal(t, "3.0 (2.5–3.5)", newTestRow(unitKiB, goal{}, values).formatCell(libraryName))
+	require.Equal(t, "4.00", newTestRow(unitNumber, goal{}, map[string][]float64{libraryName: {4}}).formatCell(libraryName))
+	require.Equal(t, "–", newTestRow(unitMillis, goal{}, map[string][]float64{libraryName: {4}}).formatCell(libraryName),
 		"a row without a baseline has no multiples")
 }
 
@@ -47,7 +47,7 @@ func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
 // rates have no maximum.
 func TestRow_ComparesWithGoal(t *testing.T) {
 	verdict := func(u unit, limitValue, baseline, library float64) string {
-		return newTestRow(u, limit(limitValue), map[string][]float64{baselineName: {baseline}, libraryName: {library}}).verdict()
+		return newTestRow(u, limitGoal(limitValue), map[string][]float64{baselineName: {baseline}, libraryName: {library}}).verdict()
 	}
 	require.Equal(t, "≤ 1.15 met", verdict(unitMillis, 1.15, 100, 115.4))
 	require.Equal(t, "≤ 1.15 MISSED", verdict(unitMillis, 1.15, 100, 116))
@@ -57,7 +57,7 @@ func TestRow_ComparesWithGoal(t *testing.T) {
 	require.Equal(t, "≤ 2 MISSED", verdict(unitNumber, 2, 1, 2.1))
 	require.Equal(t, "≤ 0 met", verdict(unitPerMinute, 0, 0, 0))
 	require.Equal(t, "≤ 0 MISSED", verdict(unitPerMinute, 0, 0, 2))
-	require.Equal(t, "≤ 2", newTestRow(unitNumber, limit(2), nil).verdict(), "without values the goal is neither met nor missed")
+	require.Equal(t, "≤ 2", newTestRow(unitNumber, limitGoal(2), nil).verdict(), "without values the goal is neither met nor missed")
 	require.Empty(t, newTestRow(unitNumber, goal{}, nil).verdict())
 }
 
@@ -65,22 +65,22 @@ func TestRow_ComparesWithGoal(t *testing.T) {
 // unless the option overrides that, and that counts, which do not depend on the load, are printed.
 func TestRow_WithholdsDisturbedTimes(t *testing.T) {
 	values := map[string][]float64{baselineName: {1}, libraryName: {1}}
-	r := newTestRow(unitMillis, limit(1.15), values)
-	require.Equal(t, "?", r.others())
+	r := newTestRow(unitMillis, limitGoal(1.15), values)
+	require.Equal(t, "?", r.otherPrograms())
 	require.Equal(t, "≤ 1.15 met", r.verdict(), "unknown use")
 	r.Others = &benchmark.Others{Cores: 0.2}
-	require.Equal(t, "0.20", r.others())
+	require.Equal(t, "0.20", r.otherPrograms())
 	require.Equal(t, "≤ 1.15 met", r.verdict())
 	r.Others = &benchmark.Others{Cores: 1}
-	require.Equal(t, "1.00 !", r.others())
-	require.Equal(t, "–", r.cell(libraryName))
-	require.Equal(t, "–", r.cell(baselineName))
+	require.Equal(t, "1.00 !", r.otherPrograms())
+	require.Equal(t, "–", r.formatCell(libraryName))
+	require.Equal(t, "–", r.formatCell(baselineName))
 	require.Equal(t, "≤ 1.15", r.verdict())
 	r.allowBusy = true
-	require.Equal(t, "1.00", r.cell(libraryName))
-	require.Equal(t, "1.00 !", r.others(), "the row is still marked")
+	require.Equal(t, "1.00", r.formatCell(libraryName))
+	require.Equal(t, "1.00 !", r.otherPrograms(), "the row is still marked")
 
-	count := newTestRow(unitNumber, limit(1), values)
+	count := newTestRow(unitNumber, limitGoal(1), values)
 	count.Others = &benchmark.Others{Cores: 1}
 	require.Equal(t, "≤ 1 met", count.verdict())
 }
@@ -99,8 +99,8 @@ func TestRow_ComparesWithPeers(t *testing.T) {
 // does not count as failed.
 func TestInterleave_ExcludesContestantsThatFail(t *testing.T) {
 	calls := map[string]int{}
-	always := func(name string, values []float64, err func(call int) error) turn {
-		return turn{name, func(context.Context) ([]float64, error) {
+	always := func(name string, values []float64, err func(call int) error) contestantTurn {
+		return contestantTurn{name, func(context.Context) ([]float64, error) {
 			calls[name]++
 			return values, err(calls[name])
 		}}
@@ -114,19 +114,19 @@ func TestInterleave_ExcludesContestantsThatFail(t *testing.T) {
 	}
 	unsupported := func(int) error { return errors.ErrUnsupported }
 	first, second := newRow("first", unitMillis, goal{}), newRow("second", unitMillis, goal{})
-	turns := []turn{
+	turns := []contestantTurn{
 		always(baselineName, []float64{1, math.NaN()}, succeed),
 		always(libraryName, []float64{2, 3}, failThird),
 		always(zkLockName, nil, unsupported),
 	}
 	b := &bench{random: rand.New(rand.NewPCG(1, 2))}
-	require.NoError(t, b.interleave(t.Context(), []*row{first, second}, 1, 4, 0, turns))
+	require.NoError(t, b.interleaveTurns(t.Context(), []*row{first, second}, 1, 4, 0, turns))
 	require.Equal(t, map[string]int{baselineName: 5, libraryName: 3, zkLockName: 1}, calls)
 	require.Equal(t, map[string][]float64{baselineName: {1, 1, 1, 1}}, first.Values)
 	require.Empty(t, second.Values, "an unknown value is not added")
 	require.Equal(t, map[string]string{libraryName: "failed: cause"}, first.Missing)
 	require.Equal(t, first.Missing, second.Missing)
 
-	failing := []turn{always(baselineName, nil, func(int) error { return errors.New("cause") })}
-	require.ErrorContains(t, b.interleave(t.Context(), []*row{first}, 0, 1, 0, failing), "first: baseline: cause")
+	failing := []contestantTurn{always(baselineName, nil, func(int) error { return errors.New("cause") })}
+	require.ErrorContains(t, b.interleaveTurns(t.Context(), []*row{first}, 0, 1, 0, failing), "first: baseline: cause")
 }

@@ -64,7 +64,7 @@ func TestMeasureAll_MeasuresEveryRow(t *testing.T) {
 func TestShortRows_MatchRows(t *testing.T) {
 	for _, pattern := range shortRows {
 		b := &bench{settings: settings{only: regexp.MustCompile(pattern)}}
-		require.True(t, slices.ContainsFunc(b.measurements(), func(m measurement) bool { return len(b.selected(m)) > 0 }), pattern)
+		require.True(t, slices.ContainsFunc(b.measurements(), func(m measurement) bool { return len(b.selectedRows(m)) > 0 }), pattern)
 	}
 }
 

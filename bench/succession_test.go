@@ -23,9 +23,9 @@ func TestCountMessages(t *testing.T) {
 		{Kind: zkproxy.Event, EventType: 3},
 		{Kind: zkproxy.Event, EventType: 2},
 	})
-	require.Equal(t, counts{"get children": 2, "delete": 1, "operation 100": 1}, requests)
+	require.Equal(t, messageCounts{"get children": 2, "delete": 1, "operation 100": 1}, requests)
 	require.Equal(t, 4.0, requests.total())
-	events.divide(2)
+	events.divideBy(2)
 	require.Equal(t, "deleted 1.00, data changed 0.50", events.String())
 }
 

@@ -111,7 +111,7 @@ func TestRunDemo_InterruptedDuringPartition(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	out := &trigger{word: "cyn  is cut off", fire: interrupt}
+	out := &triggerWriter{word: "cyn  is cut off", fire: interrupt}
 	err := runDemo(ctx, options{session: testSession}, out, false)
 	require.ErrorIs(t, err, context.Canceled)
 	assert.NotContains(t, out.text.String(), "Some znodes remain")
@@ -138,7 +138,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		defer interrupt()
-		out := &trigger{word: "The leader crashes", fire: interrupt}
+		out := &triggerWriter{word: "The leader crashes", fire: interrupt}
 		err := runDemo(ctx, options{servers: e.Addrs(), session: testSession}, out, false)
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Contains(t, out.text.String(), "Deleted /leaderelection-demo-")
@@ -146,7 +146,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 	})
 
 	t.Run("output closed", func(t *testing.T) {
-		out := &trigger{word: "The leader crashes", err: io.ErrClosedPipe}
+		out := &triggerWriter{word: "The leader crashes", err: io.ErrClosedPipe}
 		err := runDemo(t.Context(), options{servers: e.Addrs(), session: testSession}, out, true)
 		require.ErrorIs(t, err, context.Canceled)
 		requireNoZnodes(t, e.Addrs())
@@ -154,7 +154,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 
 	t.Run("unexpected end of the election", func(t *testing.T) {
 		// Another client ends the election as soon as it has a leader.
-		out := &trigger{word: "writes as leader", fire: func() { endElection(t, e.Addrs()) }}
+		out := &triggerWriter{word: "writes as leader", fire: func() { endElection(t, e.Addrs()) }}
 		err := runDemo(t.Context(), options{servers: e.Addrs(), session: testSession, pause: time.Second}, out, false)
 		require.Error(t, err)
 		require.ErrorIs(t, err, leaderelection.ErrElectionOver)
@@ -179,22 +179,22 @@ func TestOptions_InvalidValuesAreRejected(t *testing.T) {
 		"--zk=a:1|--session=5s|--pause=0s": {servers: []string{"a:1"}, session: 5 * time.Second},
 	} {
 		var opts options
-		require.NoError(t, opts.parse(flag.NewFlagSet("demo", flag.ContinueOnError), split(line)), line)
+		require.NoError(t, opts.parse(flag.NewFlagSet("demo", flag.ContinueOnError), splitColumns(line)), line)
 		assert.Equal(t, want, opts, line)
 	}
 	for _, line := range []string{"--zk=,", "--session=1ms", "--session=1h", "--pause=-1s", "surplus"} {
 		var opts options
-		assert.Error(t, opts.parse(flag.NewFlagSet("demo", flag.ContinueOnError), split(line)), line)
+		assert.Error(t, opts.parse(flag.NewFlagSet("demo", flag.ContinueOnError), splitColumns(line)), line)
 	}
 }
 
-// split returns the arguments of a line that separates them by "|".
-func split(line string) []string {
+// splitColumns returns the arguments of a line that separates them by "|".
+func splitColumns(line string) []string {
 	return strings.FieldsFunc(line, func(r rune) bool { return r == '|' })
 }
 
-// trigger is a writer that calls a function once when a certain text is written.
-type trigger struct {
+// triggerWriter is a writer that calls a function once when a certain text is written.
+type triggerWriter struct {
 	text  strings.Builder
 	word  string
 	fire  func()
@@ -202,7 +202,7 @@ type trigger struct {
 	fired bool
 }
 
-func (w *trigger) Write(p []byte) (int, error) {
+func (w *triggerWriter) Write(p []byte) (int, error) {
 	w.text.Write(p)
 	if !w.fired && strings.Contains(string(p), w.word) {
 		w.fired = true

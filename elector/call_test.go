@@ -15,7 +15,7 @@ import (
 // TestBegin_Hangs checks that a Begin that ignores its context is logged and abandoned.
 func TestBegin_Hangs(t *testing.T) {
 	var log *testenv.Buffer
-	runElector(t, func(h *harness) { h.elector.Begin, log = h.hang("begin"), h.captureLog() }, func(h *harness) {
+	runElector(t, func(h *harness) { h.elector.Begin, log = h.newHangingHandler("begin"), h.captureLog() }, func(h *harness) {
 		h.lead()
 		h.wait(time.Second)
 		h.backend.newest().suspend()
@@ -36,7 +36,7 @@ func TestBegin_Hangs(t *testing.T) {
 
 // TestBegin_HangsAfterTimeout checks that a Begin that ignores BeginTimeout is abandoned.
 func TestBegin_HangsAfterTimeout(t *testing.T) {
-	runElector(t, func(h *harness) { h.elector.Begin = h.hang("begin") }, func(h *harness) {
+	runElector(t, func(h *harness) { h.elector.Begin = h.newHangingHandler("begin") }, func(h *harness) {
 		h.lead()
 		h.wait(70 * time.Second)
 		require.ErrorIs(h, h.requireReturned(), ErrHung)
@@ -47,7 +47,7 @@ func TestBegin_HangsAfterTimeout(t *testing.T) {
 
 // TestWork_Hangs checks that Run does not wait for a Work that ignores its context.
 func TestWork_Hangs(t *testing.T) {
-	runElector(t, func(h *harness) { h.elector.Work, h.elector.Grace = h.hang("work"), time.Second }, func(h *harness) {
+	runElector(t, func(h *harness) { h.elector.Work, h.elector.Grace = h.newHangingHandler("work"), time.Second }, func(h *harness) {
 		h.lead()
 		h.stop()
 		h.wait(time.Second)
@@ -61,7 +61,7 @@ func TestWork_Hangs(t *testing.T) {
 // TestWork_HangsAfterLoss checks that a candidate whose Work hangs cannot be elected again while End runs.
 func TestWork_HangsAfterLoss(t *testing.T) {
 	runElector(t, func(h *harness) {
-		h.elector.Work = h.hang("work")
+		h.elector.Work = h.newHangingHandler("work")
 		h.elector.End = func(ctx context.Context, _ *leaderelection.Leadership) error {
 			if h.backend.newest().isActive() {
 				h.record("still queued")
@@ -79,7 +79,7 @@ func TestWork_HangsAfterLoss(t *testing.T) {
 
 // TestEnd_Hangs checks that an End that hangs is not called again, and that Run does not wait for it.
 func TestEnd_Hangs(t *testing.T) {
-	runElector(t, func(h *harness) { h.elector.End = h.hang("end") }, func(h *harness) {
+	runElector(t, func(h *harness) { h.elector.End = h.newHangingHandler("end") }, func(h *harness) {
 		h.lead()
 		h.stop()
 		h.wait(40 * time.Second)
@@ -93,7 +93,7 @@ func TestEnd_Hangs(t *testing.T) {
 // TestError_Hangs checks that Run does not wait for an Error that ignores its context.
 func TestError_Hangs(t *testing.T) {
 	runElector(t, func(h *harness) {
-		hang := h.hang("error")
+		hang := h.newHangingHandler("error")
 		h.elector.Error = func(ctx context.Context, l *leaderelection.Leadership, _ error) error { return hang(ctx, l) }
 		h.elector.Begin = h.handler("begin", errBoom)
 	}, func(h *harness) {
@@ -108,7 +108,7 @@ func TestError_Hangs(t *testing.T) {
 // logged as an error.
 func TestWork_RunningDuringGraceIsNoError(t *testing.T) {
 	var log *testenv.Buffer
-	runElector(t, func(h *harness) { h.elector.Work, log = h.hang("work"), h.captureLog() }, func(h *harness) {
+	runElector(t, func(h *harness) { h.elector.Work, log = h.newHangingHandler("work"), h.captureLog() }, func(h *harness) {
 		h.lead()
 		h.stop()
 		h.wait(10*time.Second - 1)

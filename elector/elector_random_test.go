@@ -102,7 +102,7 @@ func (r *randomRun) end(ctx context.Context, l *leaderelection.Leadership) error
 
 func (r *randomRun) onError(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
 	r.enterHandler("error")
-	if r.begun != nil || r.backend.count() > 0 && r.backend.newest().isActive() {
+	if r.begun != nil || r.backend.countCandidates() > 0 && r.backend.newest().isActive() {
 		r.Errorf("error is called before the candidate has resigned")
 	}
 	return r.leaveHandler(ctx)
@@ -110,7 +110,7 @@ func (r *randomRun) onError(ctx context.Context, _ *leaderelection.Leadership, _
 
 // backendEvent makes the newest candidate report a random event, if there is a candidate.
 func (r *randomRun) backendEvent() {
-	if r.backend.count() == 0 {
+	if r.backend.countCandidates() == 0 {
 		return
 	}
 	now := r.backend.newest()
@@ -170,7 +170,7 @@ func TestElector_RandomEvents(t *testing.T) {
 			r.wait(time.Hour)
 			_ = r.requireReturned()
 			require.Nil(t, r.begun, "seed %d", seed)
-			if r.backend.count() > 0 {
+			if r.backend.countCandidates() > 0 {
 				require.False(t, r.backend.newest().isActive())
 			}
 			require.False(t, t.Failed(), "seed %d", seed)

@@ -27,7 +27,7 @@ func runLead(t *testing.T, f func(h *harness, ctx context.Context, l *leaderelec
 		h.stop()
 		<-h.done
 		require.False(t, h.backend.newest().isActive())
-		require.Equal(t, 1, h.backend.count())
+		require.Equal(t, 1, h.backend.countCandidates())
 		require.Zero(t, h.backend.newest().closed, "Lead has closed a candidate that it has not created")
 	})
 }
@@ -111,7 +111,7 @@ func TestLead_CandidacyEnds(t *testing.T) {
 // TestLead_FunctionHangs checks that Lead does not wait for a function that ignores its context.
 func TestLead_FunctionHangs(t *testing.T) {
 	hang := func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
-		return h.hang("work")(ctx, l)
+		return h.newHangingHandler("work")(ctx, l)
 	}
 	runLead(t, hang, func(h *harness) {
 		h.lead()

@@ -32,7 +32,7 @@ func TestResignRequested_Leader(t *testing.T) {
 		require.False(h, first.isActive())
 		h.requireEvents("0s begin 1", "0s work ends 1", "1s end 1")
 		h.requireState(StateNotLeader)
-		require.Equal(h, 2, h.backend.count(), "it has not joined again")
+		require.Equal(h, 2, h.backend.countCandidates(), "it has not joined again")
 		h.lead()
 		h.requireEvents("0s begin 1", "0s work ends 1", "1s end 1", "1s begin 2")
 	})
@@ -45,7 +45,7 @@ func TestResignRequested_Follower(t *testing.T) {
 		close(first.requests)
 		h.requireState(StateNotLeader)
 		require.False(h, first.isActive())
-		require.Equal(h, 2, h.backend.count())
+		require.Equal(h, 2, h.backend.countCandidates())
 		h.requireEvents()
 	})
 }
@@ -60,7 +60,7 @@ func TestResignRequested_DuringBegin(t *testing.T) {
 		close(h.backend.newest().requests)
 		h.wait(time.Second)
 		h.requireEvents("1s begin 1", "1s end 1")
-		require.Equal(h, 2, h.backend.count())
+		require.Equal(h, 2, h.backend.countCandidates())
 	})
 }
 
@@ -76,7 +76,7 @@ func TestResignRequested_ContextDone(t *testing.T) {
 		h.stop()
 		h.wait(time.Second / 2)
 		require.NoError(h, h.requireReturned())
-		require.Equal(h, 1, h.backend.count())
+		require.Equal(h, 1, h.backend.countCandidates())
 	})
 }
 
@@ -89,7 +89,7 @@ func TestResignRequested_EndFails(t *testing.T) {
 		h.wait(5 * time.Second)
 		h.requireEvents("0s begin 1", "0s end 1", "5s end 1", "5s error 1")
 		h.requireState(StateError)
-		require.Equal(h, 1, h.backend.count())
+		require.Equal(h, 1, h.backend.countCandidates())
 	})
 }
 

@@ -39,9 +39,9 @@ func TestLeaderEvent_InStateNotLeader_BeginFails(t *testing.T) {
 		require.ErrorIs(h, h.elector.Current().Err, ErrBegin)
 		require.ErrorIs(h, h.elector.Current().Err, errBoom)
 		h.wait(30*time.Second - 1)
-		require.Equal(h, 1, h.backend.count())
+		require.Equal(h, 1, h.backend.countCandidates())
 		h.wait(1)
-		require.Equal(h, 2, h.backend.count())
+		require.Equal(h, 2, h.backend.countCandidates())
 		h.requireState(StateNotLeader)
 		h.lead()
 		h.requireEvents("0s begin 1", "0s error 1", "30s begin 2")
@@ -136,7 +136,7 @@ func TestNotLeaderEvent_InStateLeader_EndFails(t *testing.T) {
 		h.requireState(StateError)
 		h.wait(30 * time.Second)
 		h.requireState(StateNotLeader)
-		require.Equal(h, 2, h.backend.count())
+		require.Equal(h, 2, h.backend.countCandidates())
 	})
 }
 
@@ -151,7 +151,7 @@ func TestErrorEvent_InStateNotLeader(t *testing.T) {
 		h.wait(30 * time.Second)
 		h.requireState(StateNotLeader)
 		require.NoError(h, h.elector.Current().Err)
-		require.Equal(h, 2, h.backend.count())
+		require.Equal(h, 2, h.backend.countCandidates())
 	})
 }
 
@@ -191,7 +191,7 @@ func TestErrorEvent_InStateError(t *testing.T) {
 		h.requireState(StateError)
 		h.wait(30 * time.Second)
 		h.requireState(StateNotLeader)
-		require.Equal(h, 1, h.backend.count())
+		require.Equal(h, 1, h.backend.countCandidates())
 	})
 }
 

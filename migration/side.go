@@ -123,9 +123,9 @@ func (s *side) close() error {
 	return nil
 }
 
-// ended returns the error that ended the candidacy before it resigned, or nil. It may be called only after
+// endError returns the error that ended the candidacy before it resigned, or nil. It may be called only after
 // leave.
-func (s *side) ended() error {
+func (s *side) endError() error {
 	if s == nil {
 		return nil
 	}
@@ -153,8 +153,8 @@ func (s *side) listen() {
 	}
 }
 
-// statuses returns the channel of statuses of the candidate, or nil.
-func (s *side) statuses() <-chan leaderelection.Status {
+// statusChannel returns the channel of statuses of the candidate, or nil.
+func (s *side) statusChannel() <-chan leaderelection.Status {
 	if s == nil {
 		return nil
 	}

@@ -86,8 +86,8 @@ func newTree() *tree {
 	return t
 }
 
-// count returns the number of nodes that the server reports. It counts both names of the root.
-func (t *tree) count() int { return len(t.nodes) }
+// countNodes returns the number of nodes that the server reports. It counts both names of the root.
+func (t *tree) countNodes() int { return len(t.nodes) }
 
 // link adds n to parent. As in a real server, the order of children depends on their names and on the
 // history, but is not sorted: so code that relies on sorted children fails here as well.

@@ -111,7 +111,7 @@ func TestRestartElection_ResponseLost(t *testing.T) {
 func TestRestartElection_WaitsForLease(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		old := h.joinAndLead("old")
-		h.pass(time.Second)
+		h.passTime(time.Second)
 		old.network.Cut()
 		l := old.Current().Leadership
 		store := h.table.Store("election")

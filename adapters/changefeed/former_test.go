@@ -37,7 +37,7 @@ func TestElection_FormerErrTellsHowFormerLeaderLeft(t *testing.T) {
 				leader := h.awaitLeader()
 				other := map[*candidate]*candidate{one: two, two: one}[leader]
 				require.NoError(h, leader.Current().FormerErr, "there was no former leader")
-				h.pass(c.lead)
+				h.passTime(c.lead)
 				c.end(h, leader, other)
 				h.passUntil(other.isLeader)
 				require.Equal(h, c.want, other.Current().FormerErr)
@@ -63,7 +63,7 @@ func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 		}
 		other.store.Store = s
 		other.start()
-		h.pass(5 * time.Second)
+		h.passTime(5 * time.Second)
 		require.NoError(h, leader.Resign())
 		h.passUntil(other.isLeader)
 		require.True(h, lost)
@@ -86,7 +86,7 @@ func TestElection_NextIsTransferTarget(t *testing.T) {
 			})
 			followers = append(followers, c)
 		}
-		h.pass(5 * time.Second)
+		h.passTime(5 * time.Second)
 		two, three := followers[0], followers[1]
 		require.Equal(h, leader.id, (<-two.Status()).NowFollowing)
 		require.Equal(h, leader.id, (<-three.Status()).NowFollowing)

@@ -306,8 +306,8 @@ func (h *harness) leader() (leader *candidate) {
 	return leader
 }
 
-// pass lets the time d pass.
-func (h *harness) pass(d time.Duration) {
+// passTime lets the time d pass.
+func (h *harness) passTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -316,7 +316,7 @@ func (h *harness) pass(d time.Duration) {
 func (h *harness) passUntil(condition func() bool) {
 	h.Helper()
 	for !condition() {
-		h.pass(time.Millisecond)
+		h.passTime(time.Millisecond)
 	}
 }
 

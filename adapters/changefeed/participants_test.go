@@ -222,7 +222,7 @@ func TestElection_EditedRecord(t *testing.T) {
 			runInBubble(t, func(h *harness) {
 				candidates := []*candidate{h.join("a"), h.join("b"), h.join("c")}
 				h.awaitLeader()
-				h.pass(5 * time.Second)
+				h.passTime(5 * time.Second)
 				r := h.record()
 				edit(&r)
 				h.replaceRecord(r)

@@ -27,8 +27,8 @@ func priorityOf(c leaderelection.CandidateInfo) int {
 	return n
 }
 
-// prefer lets a candidate take over from leaders of lower priority, until stop is called.
-func (c *candidate) prefer() (stop func()) {
+// startPreferring lets a candidate take over from leaders of lower priority, until stop is called.
+func (c *candidate) startPreferring() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- changefeed.NewQueue(c.Election).Prefer(ctx, c, priorityOf, period) }()
@@ -43,7 +43,7 @@ func (c *candidate) prefer() (stop func()) {
 func (h *harness) joinAndPrefer(id string) (c *candidate, stop func()) {
 	h.Helper()
 	c = h.join(id)
-	return c, c.prefer()
+	return c, c.startPreferring()
 }
 
 // TestQueue_PreferMakesHighestPriorityLead checks that the candidate with the highest priority leads after
@@ -52,7 +52,7 @@ func (h *harness) joinAndPrefer(id string) (c *candidate, stop func()) {
 func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
-		defer one.prefer()()
+		defer one.startPreferring()()
 		began := time.Now()
 		var others []*candidate
 		for _, id := range []string{"2", "3"} {
@@ -63,15 +63,15 @@ func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 		h.passUntil(func() bool { return h.leader() != nil && h.leader() != one })
 		require.GreaterOrEqual(h, time.Since(began), period)
 		require.Less(h, time.Since(began), 2*period)
-		h.pass(2 * period)
+		h.passTime(2 * period)
 		best := others[1]
 		require.Same(h, best, h.leader())
 		token := best.token()
-		h.pass(20 * period)
+		h.passTime(20 * period)
 		require.Equal(h, token, best.token(), "the best leader was replaced")
 
 		require.NoError(h, best.Resign())
-		h.pass(3 * period)
+		h.passTime(3 * period)
 		require.Same(h, others[0], h.leader())
 	})
 }
@@ -84,7 +84,7 @@ func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 		two, stop := h.joinAndPrefer("2")
 		defer stop()
 		h.passUntil(two.isLeader)
-		h.pass(period / 20) // Prefer of this candidate reads the record four times in a period
+		h.passTime(period / 20) // Prefer of this candidate reads the record four times in a period
 		for range 5 {
 			ended := make(chan error, 1)
 			go func() { ended <- changefeed.Transfer(h.Context(), h.table.Store("election"), one.id) }()
@@ -92,7 +92,7 @@ func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 			began := time.Now()
 			h.passUntil(two.isLeader)
 			require.GreaterOrEqual(h, time.Since(began), period)
-			h.pass(period / 20)
+			h.passTime(period / 20)
 		}
 	})
 }
@@ -114,8 +114,8 @@ func TestQueue_PreferOnlyWithWorkingFeed(t *testing.T) {
 		}
 		two.store.Store = s
 		two.start()
-		defer two.prefer()()
-		h.pass(10 * period)
+		defer two.startPreferring()()
+		h.passTime(10 * period)
 		require.Equal(h, token, one.token())
 		works.Store(true)
 		h.passUntil(two.isLeader)
@@ -130,7 +130,7 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 		token := one.token()
 		two := h.join("2")
 		queue := changefeed.NewQueue(two.Election)
-		h.pass(5 * time.Second)
+		h.passTime(5 * time.Second)
 		observe := func() (n int) {
 			candidates, err := queue.Candidates(h.Context())
 			require.NoError(h, err)
@@ -199,19 +199,19 @@ func TestQueue_CandidatesCanTakeOver(t *testing.T) {
 	})
 }
 
-// nominations records when transfers of the leadership were written in a simulation.
-type nominations struct {
+// transferRecord records when transfers of the leadership were written in a simulation.
+type transferRecord struct {
 	mu sync.Mutex
 	at []time.Time
 }
 
-// nominating is a store that records the transfers that are written to it.
-type nominating struct {
+// transferRecordingStore is a store that records the transfers that are written to it.
+type transferRecordingStore struct {
 	changefeed.Store
-	n *nominations
+	n *transferRecord
 }
 
-func (s *nominating) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+func (s *transferRecordingStore) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	r, err := s.Store.Heartbeat(ctx, prev, next)
 	if err == nil && prev.Nominee == "" && next.Nominee != "" {
 		s.n.mu.Lock()
@@ -236,14 +236,14 @@ func TestQueue_PreferInSimulation(t *testing.T) {
 func simulatePreference(t *testing.T, seed uint64) (requests int) {
 	s := newSimulation(seed, nil)
 	s.losses = false
-	n := &nominations{}
+	n := &transferRecord{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var preferring sync.WaitGroup
 	members := make([]*member, 4)
 	for i := range members {
 		m := &member{
 			simulation: s, name: fmt.Sprint(i), clockRate: 0.935 + 0.13*s.random.Float64(),
-			network: storetest.NewFaulty(&nominating{s.table.Store("election"), n}, s.random.Uint64()),
+			network: storetest.NewFaulty(&transferRecordingStore{s.table.Store("election"), n}, s.random.Uint64()),
 		}
 		members[i] = m
 		m.join(t)

@@ -51,7 +51,7 @@ func TestElection_ConcurrentClaims(t *testing.T) {
 			c.start()
 		}
 		leader := h.awaitLeader()
-		h.pass(30 * time.Second)
+		h.passTime(30 * time.Second)
 		require.Same(h, leader, h.leader())
 	})
 }
@@ -70,7 +70,7 @@ func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 		h.transfer(second)
 		time.Sleep(time.Second) // wait until no request is in flight
 		writes := first.writes()
-		h.pass(time.Minute)
+		h.passTime(time.Minute)
 		require.Equal(h, writes, first.writes())
 		require.Same(h, second, h.leader())
 	})
@@ -95,7 +95,7 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 		require.False(h, ended.IsZero())
 		require.GreaterOrEqual(h, time.Since(ended), 200*time.Millisecond) // κ·D - D
 		heal()
-		h.pass(10 * time.Second)
+		h.passTime(10 * time.Second)
 		require.False(h, leader.isLeader())
 	})
 }
@@ -108,9 +108,9 @@ func TestElection_LeadsOnIfFeedIsReplaced(t *testing.T) {
 		l := leader.Current().Leadership
 		for range 10 {
 			leader.network.Set(storetest.Faults{FeedCut: 1})
-			h.pass(time.Second)
+			h.passTime(time.Second)
 			leader.network.Set(storetest.Faults{})
-			h.pass(time.Second)
+			h.passTime(time.Second)
 		}
 		require.NoError(h, l.Err())
 		require.GreaterOrEqual(h, len(leader.eventsOf(event.WatchFailed)), 10)
@@ -133,14 +133,14 @@ func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 		require.ErrorIs(h, l.Err(), changefeed.ErrFeedLost)
 		require.ErrorContains(h, l.Err(), storetest.ErrInjected.Error())
 		writes := leader.writes()
-		h.pass(20 * time.Second)
+		h.passTime(20 * time.Second)
 		require.Equal(h, writes, leader.writes())
 		failures := leader.eventsOf(event.WatchFailed)
 		require.Greater(h, len(failures), 5)
 		require.Equal(h, storetest.ErrInjected, failures[0].Err)
 
 		leader.network.Set(storetest.Faults{})
-		h.pass(2 * time.Second)
+		h.passTime(2 * time.Second)
 		require.NoError(h, other.Resign())
 		synctest.Wait()
 		require.Same(h, leader, h.leader())
@@ -155,7 +155,7 @@ func TestElection_KeepLeadingWithoutFeed(t *testing.T) {
 		l := leader.Current().Leadership
 		leader.network.Set(storetest.Faults{FeedCut: 1})
 		other := h.join("two")
-		h.pass(20 * time.Second)
+		h.passTime(20 * time.Second)
 		require.NoError(h, l.Err())
 		require.NotEmpty(h, leader.eventsOf(event.WatchFailed))
 		h.transfer(other)
@@ -171,13 +171,13 @@ func TestElection_SilentFeedIsReplaced(t *testing.T) {
 		follower := h.newCandidate("follower")
 		follower.network.Set(storetest.Faults{FeedSilence: 1})
 		follower.start()
-		h.pass(20 * time.Second)
+		h.passTime(20 * time.Second)
 		require.Same(h, leader, h.leader())
 		failures := follower.eventsOf(event.WatchFailed)
 		require.NotEmpty(h, failures)
 		require.ErrorIs(h, failures[0].Err, changefeed.ErrStale)
 		follower.network.Set(storetest.Faults{})
-		h.pass(5 * time.Second)
+		h.passTime(5 * time.Second)
 		require.Equal(h, "leader", follower.Current().NowFollowing)
 	})
 }
@@ -214,7 +214,7 @@ func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 		require.Same(h, me, h.awaitLeader()) // me leads after the wait
 		require.EqualValues(h, 2, me.token())
 		writes := me.writes()
-		h.pass(10 * time.Second)
+		h.passTime(10 * time.Second)
 		require.GreaterOrEqual(h, me.writes(), writes+9, "the leader sends no heartbeats")
 	})
 }
@@ -296,7 +296,7 @@ func TestElection_DeadlineLeavesSafetyMargin(t *testing.T) {
 		lease := changefeed.Config(c.Election).Lease - 100*time.Millisecond
 		require.Less(h, time.Until(l.Deadline()), lease, "the duration of the request does not count")
 		first := l.Deadline()
-		h.pass(5 * time.Second)
+		h.passTime(5 * time.Second)
 		require.NoError(h, l.Err())
 		require.Greater(h, l.Deadline().Sub(first), 3*time.Second)
 		last := l.Deadline()
@@ -356,7 +356,7 @@ func TestElection_LostRecordEndsLeadership(t *testing.T) {
 		next := h.awaitLeader()
 		require.GreaterOrEqual(h, time.Since(begin), 2*time.Second)
 		require.Greater(h, next.token(), l.Token())
-		h.pass(10 * time.Second)
+		h.passTime(10 * time.Second)
 	})
 }
 
@@ -425,12 +425,12 @@ func TestElection_LeaderAfterRestoredStore(t *testing.T) {
 			h.join("one")
 			h.join("two")
 			h.awaitLeader()
-			h.pass(20 * time.Second)
+			h.passTime(20 * time.Second)
 			last := h.record()
 			old := last
 			restore(&old)
 			h.replaceRecord(old)
-			h.pass(20 * time.Second)
+			h.passTime(20 * time.Second)
 			require.NotNil(h, h.leader(), "lost: %s", lost)
 			token := h.leader().token()
 			if old.Session == last.Session {
@@ -439,7 +439,7 @@ func TestElection_LeaderAfterRestoredStore(t *testing.T) {
 				require.Greater(h, token, int64(last.Term))
 			}
 			h.join("late")
-			h.pass(10 * time.Second)
+			h.passTime(10 * time.Second)
 			require.Equal(h, token, h.leader().token())
 		})
 	}
@@ -571,7 +571,7 @@ func TestElection_FailuresLogged(t *testing.T) {
 				fail(h, s)
 				c.store.Store = s
 				c.start()
-				h.pass(10 * time.Second)
+				h.passTime(10 * time.Second)
 				_ = c.Resign()
 				<-c.ended
 				require.Contains(t, log.String(), fmt.Sprintf("request=%s err=%q", request, errFull))

@@ -51,7 +51,7 @@ func TestTransfer_ListeningLeaderStopsAtResign(t *testing.T) {
 		}()
 		<-requested
 		l := first.Current().Leadership
-		h.pass(time.Minute)
+		h.passTime(time.Minute)
 		require.NoError(h, l.Err())
 		require.Equal(h, "second", h.record().Nominee)
 		require.NoError(h, first.Resign())

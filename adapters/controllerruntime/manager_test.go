@@ -175,8 +175,8 @@ type alwaysRunning manager.RunnableFunc
 func (f alwaysRunning) Start(ctx context.Context) error { return f(ctx) }
 func (alwaysRunning) NeedLeaderElection() bool          { return false }
 
-// hanging returns a function that blocks until release is closed, whatever its context, and then closes returned.
-func hanging() (run func(context.Context) error, release, returned chan struct{}) {
+// newHangingRunnable returns a function that blocks until release is closed, whatever its context, and then closes returned.
+func newHangingRunnable() (run func(context.Context) error, release, returned chan struct{}) {
 	release, returned = make(chan struct{}), make(chan struct{})
 	return func(context.Context) error {
 		defer close(returned)
@@ -191,7 +191,7 @@ func TestManager_CutOff(t *testing.T) {
 	table := memory.NewTable()
 	one, network := candidateOf(t, table, "one")
 	two, _ := candidateOf(t, table, "two")
-	hang, release, returned := hanging()
+	hang, release, returned := newHangingRunnable()
 	first := start(t, one, newOptions(), nil)
 	require.NoError(t, first.Add(alwaysRunning(hang)))
 	ctx := receive(t, first.started, "the first controller")
@@ -219,7 +219,7 @@ func TestManager_HungController(t *testing.T) {
 			c, _ := candidateOf(t, table, "one")
 			options := newOptions()
 			options.GracefulShutdownTimeout = &timeout
-			hang, release, returned := hanging()
+			hang, release, returned := newHangingRunnable()
 			r := start(t, c, options, hang)
 			ctx := receive(t, r.started, "the controller")
 			r.stop()
@@ -245,7 +245,7 @@ func TestManager_LostOtherLock(t *testing.T) {
 			options := newOptions()
 			options.LeaderElectionResourceLockInterface, options.GracefulShutdownTimeout = other, &grace
 			options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &lease, &renew, &retry
-			hang, release, returned := hanging()
+			hang, release, returned := newHangingRunnable()
 			r := start(t, c, options, hang)
 			ctx := receive(t, r.started, "the controller")
 			if stop {
@@ -322,20 +322,20 @@ func TestManager_CandidacyEnds(t *testing.T) {
 func TestManager_ResignRequested(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	requested := make(chan struct{})
-	r := start(t, requestable{c, requested}, newOptions(), nil)
+	r := start(t, resignableCandidate{c, requested}, newOptions(), nil)
 	ctx := receive(t, r.started, "the controller")
 	close(requested)
 	require.ErrorIs(t, receive(t, r.ended, "the result of Start"), elector.ErrWithdrawn)
 	require.ErrorIs(t, controllerruntime.Leadership(ctx).Err(), leaderelection.ErrResigned)
 }
 
-// requestable is a candidate that can be requested to resign.
-type requestable struct {
+// resignableCandidate is a candidate that can be requested to resign.
+type resignableCandidate struct {
 	leaderelection.Candidate
 	requested chan struct{}
 }
 
-func (c requestable) ResignRequested() <-chan struct{} { return c.requested }
+func (c resignableCandidate) ResignRequested() <-chan struct{} { return c.requested }
 
 // TestManager_WaitsForOtherLock checks that the controllers start only when the manager holds the other lock and the
 // candidate leads.

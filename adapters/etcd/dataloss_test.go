@@ -33,7 +33,7 @@ func TestElection_DataLost(t *testing.T) {
 			srv := startServers(t, 1)
 			f := &faults{minTTL: int64(ttl / time.Second)}
 			client := srv.Client()
-			first, second := newProxiedClient(t, srv, f.intercept), newProxiedClient(t, srv, f.intercept)
+			first, second := newProxiedClient(t, srv, f.interceptRequests), newProxiedClient(t, srv, f.interceptRequests)
 			if c.created {
 				_, err := client.Put(t.Context(), node, "")
 				require.NoError(t, err)
@@ -59,14 +59,14 @@ func TestElection_DataLost(t *testing.T) {
 			require.Equal(t, l.Token(), (<-seen).Leader.Token)
 
 			if c.deposed {
-				first.cut()
+				first.cutConnection()
 				revokeLease(t, client, leader.ID()) // revoke the lease instead of waiting until etcd lets it expire
 				waitForLoss(t, l)
 				leader, follower, first, second = follower, leader, second, first
 				l = leader.waitForLeadership()
 			}
 			if c.cutOff {
-				first.cut()
+				first.cutConnection()
 			}
 			srv.Kill(0)
 			if c.restored {
@@ -108,7 +108,7 @@ func TestElection_LeaseRevoked(t *testing.T) {
 	leader := startCandidate(t, p.Client)
 	l := leader.waitForLeadership()
 	follower := startFollower(t, leader, client, etcd.WithRejoin())
-	p.cut()
+	p.cutConnection()
 	// Revoke this lease first, so that the follower does not become the head of the queue.
 	revokeLease(t, client, follower.ID())
 	revokeLease(t, client, leader.ID())

@@ -116,7 +116,7 @@ func TestEvents_FollowerReportsHandOver(t *testing.T) {
 // omit the lease if only keys are requested: otherwise two candidates would lead at the same time.
 func TestElection_ResponsesWithoutLeases(t *testing.T) {
 	srv := startServers(t, 1)
-	client := srv.Client((&faults{omitLeases: true}).intercept)
+	client := srv.Client((&faults{omitLeases: true}).interceptRequests)
 	first := startLeader(t, client)
 	second := startFollower(t, first, client)
 	third := startFollower(t, second, client)

@@ -28,7 +28,7 @@ func TestJoin_LostResponse(t *testing.T) {
 		lost++ // count two puts: that of the election node, and that of the candidate
 		return true
 	}
-	client := srv.Client(f.intercept)
+	client := srv.Client(f.interceptRequests)
 	c := startCandidate(t, client)
 	l := c.waitForLeadership()
 	require.Equal(t, 2, lost)
@@ -44,7 +44,7 @@ func TestJoin_LostResponse(t *testing.T) {
 func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := startCandidate(t, srv.Client(f.intercept))
+	c := startCandidate(t, srv.Client(f.interceptRequests))
 	l := c.waitForLeadership()
 	f.set(func(f *faults) { f.changeTerm = func(term uint64) uint64 { return term - 1 } })
 	waitForLoss(t, l)
@@ -59,7 +59,7 @@ func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
 func TestLease_IsMeasuredFromSending(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{delay: 500 * time.Millisecond}
-	c := startCandidate(t, srv.Client(f.intercept))
+	c := startCandidate(t, srv.Client(f.interceptRequests))
 	l := c.waitForLeadership()
 	for granted := l.Deadline(); l.Deadline().Sub(granted) < 2*ttl/8; time.Sleep(time.Millisecond) {
 		deadline := l.Deadline()
@@ -113,7 +113,7 @@ func TestLease_LeaderIsCutOff(t *testing.T) {
 	c := startCandidate(t, p.Client)
 	l := c.waitForLeadership()
 	next := startFollower(t, c, srv.Client())
-	p.cut()
+	p.cutConnection()
 	cut := time.Now()
 	waitForLoss(t, l)
 	require.LessOrEqual(t, l.Deadline().Sub(cut), ttl*3/4, "the lease is too long")
@@ -205,7 +205,7 @@ func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
 	p, client := newProxiedClient(t, srv), srv.Client()
 	c := startCandidate(t, p.Client)
 	l := c.waitForLeadership()
-	p.cut()
+	p.cutConnection()
 	_, err := client.Put(t.Context(), c.ID(), "renamed")
 	require.NoError(t, err)
 	next := startCandidate(t, client)
@@ -224,7 +224,7 @@ func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
 func TestLease_UnknownToServer(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := startCandidate(t, srv.Client(f.intercept), etcd.WithSessionTimeout(30*time.Second))
+	c := startCandidate(t, srv.Client(f.interceptRequests), etcd.WithSessionTimeout(30*time.Second))
 	l := c.waitForLeadership()
 	denied := 0
 	f.set(func(f *faults) {
@@ -248,7 +248,7 @@ func TestLease_UnknownToServer(t *testing.T) {
 func TestKeepalive_PausesAfterFailure(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := startCandidate(t, srv.Client(f.intercept))
+	c := startCandidate(t, srv.Client(f.interceptRequests))
 	l := c.waitForLeadership()
 	start := time.Now()
 	requests := 0
@@ -297,7 +297,7 @@ func TestWatch_Compacted(t *testing.T) {
 func TestResign_EndsLeadershipBeforeRevocation(t *testing.T) {
 	srv := startServers(t, 1)
 	var f faults
-	c := startCandidate(t, srv.Client(f.intercept))
+	c := startCandidate(t, srv.Client(f.interceptRequests))
 	l := c.waitForLeadership()
 	atRevoke := make(chan error, 1)
 	f.set(func(f *faults) {

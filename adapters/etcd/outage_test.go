@@ -52,7 +52,7 @@ func TestElection_AccessRevokedBriefly(t *testing.T) {
 			credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 			root := srv.Client(func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "root", "secret" })
 			f := &faults{}
-			client := srv.Client(credentials, f.intercept)
+			client := srv.Client(credentials, f.interceptRequests)
 			long := etcd.WithSessionTimeout(40 * time.Second)
 			leader := startCandidate(t, client, long)
 			l := leader.waitForLeadership()
@@ -111,7 +111,7 @@ func TestElection_ReadsFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := startServers(t, 1)
 			f := &faults{}
-			leader := startCandidate(t, srv.Client(f.intercept), etcd.WithRejoin(), etcd.WithSessionTimeout(3*time.Second))
+			leader := startCandidate(t, srv.Client(f.interceptRequests), etcd.WithRejoin(), etcd.WithSessionTimeout(3*time.Second))
 			l := leader.waitForLeadership()
 			next := startFollower(t, leader, srv.Client())
 			f.rejectTxns(reason)

@@ -63,16 +63,16 @@ func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) err
 		cancel()
 		switch {
 		case err == nil:
-			r.log.succeeded()
+			r.log.recordSuccess()
 			return nil
 		case r.client.Ctx().Err() != nil:
 			return errClosed
 		case errors.As(err, new(*permanentError)):
-			return permanent(err)
+			return permanentCause(err)
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return errExpired
 		}
-		rejected := permanent(err)
+		rejected := permanentCause(err)
 		if rejected != nil && !r.patient {
 			return rejected
 		}
@@ -86,7 +86,7 @@ func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) err
 		if ctx.Err() != nil {
 			return unreachable(r.client, context.Cause(ctx), last)
 		}
-		r.log.failed(start, last)
+		r.log.recordFailure(start, last)
 		pause := retryPause
 		if rejected != nil {
 			pause = rejectedPause

@@ -91,7 +91,7 @@ func TestRequestResign_LostResponse(t *testing.T) {
 	}
 	before, err := srv.Client().Get(t.Context(), node)
 	require.NoError(t, err)
-	require.ErrorIs(t, etcd.RequestResign(ctx, srv.Client(f.intercept), node, c.ID()), context.Canceled)
+	require.ErrorIs(t, etcd.RequestResign(ctx, srv.Client(f.interceptRequests), node, c.ID()), context.Canceled)
 	after, err := srv.Client().Get(t.Context(), node)
 	require.NoError(t, err)
 	require.Empty(t, after.Kvs[0].Value)
@@ -117,7 +117,7 @@ func TestRequestResign_LostResponseAfterResignation(t *testing.T) {
 			return err == nil && len(got.Kvs) == 0
 		}, patience, time.Millisecond)
 	}
-	require.NoError(t, requestResign(srv.Client(f.intercept), id))
+	require.NoError(t, requestResign(srv.Client(f.interceptRequests), id))
 	require.True(t, lost)
 	require.Empty(t, nodeValue(t, client))
 }
@@ -150,7 +150,7 @@ func TestRequestResign_DelayedWrite(t *testing.T) {
 		}
 		return nil
 	}
-	require.ErrorIs(t, etcd.RequestResign(ctx, srv.Client(f.intercept), node, c.ID()), context.Canceled)
+	require.ErrorIs(t, etcd.RequestResign(ctx, srv.Client(f.interceptRequests), node, c.ID()), context.Canceled)
 	response, err := etcdserverpb.NewKVClient(client.ActiveConnection()).Txn(t.Context(), delayed)
 	require.NoError(t, err)
 	require.False(t, response.Succeeded)

@@ -39,7 +39,7 @@ func TestResign_Unreachable(t *testing.T) {
 	c := startCandidate(t, p.Client, long)
 	l := c.waitForLeadership()
 	ending := startFollower(t, c, p.Client, long)
-	p.cut()
+	p.cutConnection()
 	requireReturn(t, "Resign", func() { require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed) })
 	require.ErrorIs(t, l.Err(), leaderelection.ErrResigned)
 	requireReturn(t, "EndElection", func() { require.ErrorIs(t, ending.EndElection(), leaderelection.ErrUnconfirmed) })

@@ -60,8 +60,8 @@ func (e *Election) Txn(ctx context.Context, l *leaderelection.Leadership, ops ..
 			err = unreachable(e.client, errUnreachable, explain(e.client.Ctx(), e.client, err))
 		}
 		err = fmt.Errorf("%w: %w", errUnconfirmed, err)
-	case permanent(err) != nil:
-		err = permanent(err)
+	case permanentCause(err) != nil:
+		err = permanentCause(err)
 	}
 	return nil, fmt.Errorf("transaction as leader of %s: %w", e.node, err)
 }

@@ -75,7 +75,7 @@ func TestTxn_OfFormerLeadershipIsRejected(t *testing.T) {
 func TestTxn_UnknownOutcomeIsNoRejection(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := startCandidate(t, srv.Client(f.intercept))
+	c := startCandidate(t, srv.Client(f.interceptRequests))
 	l := c.waitForLeadership()
 	_, err := c.Txn(t.Context(), l, clientv3.OpPut("a", "1"), clientv3.OpPut("a", "2"))
 	require.Error(t, err)

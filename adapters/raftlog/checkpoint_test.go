@@ -16,7 +16,7 @@ func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a := h.waitForLeader(t)
 		before := h.node(a).Info()
-		for _, p := range h.others(a) {
+		for _, p := range h.otherPeers(a) {
 			require.NoError(t, h.stopPeer(p)) // step 1 of the scenario above
 		}
 		id := api.NewRequestID()
@@ -26,12 +26,12 @@ func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 		require.NoError(t, h.stopPeer(a)) // step 4 of the scenario above
 		h.startPeer(a)
 		require.Equal(t, before.CommitIndex, h.node(a).Info().CommitIndex)
-		h.startPeer(h.others(a)[0])                                              // step 5: the first of the other peers returns
+		h.startPeer(h.otherPeers(a)[0])                                          // step 5: the first of the other peers returns
 		require.Equal(t, a, h.waitForLeader(t), "the peer with the longest log") // step 6
-		h.startPeer(h.others(a)[1])                                              // step 5: the second of the other peers returns
+		h.startPeer(h.otherPeers(a)[1])                                          // step 5: the second of the other peers returns
 		waitFor(t, "all peers have applied the update", func() bool {            // steps 7 to 9
 			for _, p := range h.peers {
-				if len(h.machine(p).recorded()) != 1 {
+				if len(h.machine(p).recordedUpdates()) != 1 {
 					return false
 				}
 			}

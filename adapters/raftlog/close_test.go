@@ -25,7 +25,7 @@ func TestClose_LeaderHandsOverLog(t *testing.T) {
 			leader := h.waitForLeader(t)
 			start := time.Now()
 			require.NoError(t, h.stopPeer(leader))
-			h.proposeAll(t, h.others(leader)[0], "x")
+			h.proposeAll(t, h.otherPeers(leader)[0], "x")
 			require.Less(t, time.Since(start), 150*time.Millisecond, "less than an election timeout")
 			h.startPeer(leader)
 			h.sync(t, leader)
@@ -45,7 +45,7 @@ func TestClose_PendingCalls(t *testing.T) {
 		require.NoError(t, err)
 		started, release := make(chan struct{}), make(chan struct{})
 		h.machine(leader).beforeWrite(func(io.Writer) error { close(started); <-release; return nil })
-		for _, p := range h.others(leader) {
+		for _, p := range h.otherPeers(leader) {
 			require.NoError(t, h.stopPeer(p))
 		}
 		s := n.Subscribe(t.Context(), 1)
@@ -128,7 +128,7 @@ func TestClose_KeepsOtherLeaderships(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 6 {
 			p := h.waitForLeader(t)
-			q := h.others(p)[0]
+			q := h.otherPeers(p)[0]
 			c := startLeader(t, h.node(q), "e")
 			l := c.Current().Leadership
 			require.NoError(t, h.stopPeer(p))

@@ -38,7 +38,7 @@ func (s *stallingDisk) Rename(from, to string) error {
 // result done receives.
 func (h *harness) peerBehindSnapshot(t *testing.T, release chan struct{}, opts ...func(*raftlog.Config)) (p api.Peer, heal func(), done chan error) {
 	leader := h.waitForLeader(t)
-	p = h.others(leader)[0]
+	p = h.otherPeers(leader)[0]
 	h.restart(t, p, append([]func(*raftlog.Config){slowElections, shortWindow}, opts...)...)
 	h.proposeAll(t, leader, "early")
 	h.sync(t, p)

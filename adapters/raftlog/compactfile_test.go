@@ -56,8 +56,8 @@ func TestCompactFile_InstallsNewerSnapshot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	watches := func(c *raftlog.Config) { c.CompactFile = file }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		other := h.others(p)[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		other := h.otherPeers(p)[0]
 		h.restart(t, p, slowElections, shortWindow, watches)
 		h.proposeAll(t, p, numbered("a", 10)...)
 		time.Sleep(4 * time.Minute)

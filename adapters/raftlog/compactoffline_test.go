@@ -51,7 +51,7 @@ func TestCompactOffline_PeerInstallsSnapshot(t *testing.T) {
 	index, err := n.Propose(ctx, id, []byte("the last"))
 	require.NoError(t, err)
 	require.Equal(t, last+1, index)
-	want := machine.recorded()
+	want := machine.recordedUpdates()
 	require.Len(t, want, 6)
 	_, err = n.Propose(ctx, api.NewRequestID(), []byte("not in it"))
 	require.NoError(t, err)
@@ -86,14 +86,14 @@ func TestCompactOffline_PeerInstallsSnapshot(t *testing.T) {
 	require.NoError(t, n.Close())
 	restored := &recorder{}
 	n = openOnFiles(t, dir, restored)
-	require.Eventually(t, func() bool { return len(restored.recorded()) == 7 }, time.Minute, 20*time.Millisecond)
-	require.Equal(t, append(want, "not in it"), restored.recorded())
+	require.Eventually(t, func() bool { return len(restored.recordedUpdates()) == 7 }, time.Minute, 20*time.Millisecond)
+	require.Equal(t, append(want, "not in it"), restored.recordedUpdates())
 	again, err := n.Propose(ctx, id, []byte("the last"))
 	require.NoError(t, err)
 	require.Equal(t, index, again, "the snapshot includes the request ID")
 	_, err = raftlog.Open(configOnFiles(dir, &recorder{}))
 	require.ErrorIs(t, err, api.ErrInUse, "the directory is in use")
-	require.Len(t, restored.recorded(), 7)
+	require.Len(t, restored.recordedUpdates(), 7)
 	require.NoError(t, n.Close())
 
 	// A second snapshot is based on the first one. The peer does not run.

@@ -142,7 +142,7 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
 				leader := h.waitForLeader(t)
-				p := h.others(leader)[0]
+				p := h.otherPeers(leader)[0]
 				h.proposeAll(t, p, numbered("a", 50)...)
 				h.compact(t, p)
 				h.proposeAll(t, p, "b")
@@ -158,7 +158,7 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 				require.NoError(t, err)
 				for range 2 {
 					_, err = h.openPeer(p, func(cfg *raftlog.Config) { *cfg = cfg.OnDisk(deniedFile{d, denied}) })
-					h.proposeAll(t, h.others(p)[0], "x")
+					h.proposeAll(t, h.otherPeers(p)[0], "x")
 					if c.remedy == "" {
 						require.NoError(t, err)
 						h.requireUpdates(t, h.peers, append(numbered("a", 50), "b", "x")...)
@@ -175,7 +175,7 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 				after, err := d.List("log")
 				require.NoError(t, err)
 				require.Equal(t, before, after)
-				h.requireUpdates(t, h.others(p), append(numbered("a", 50), "b", "x", "x")...)
+				h.requireUpdates(t, h.otherPeers(p), append(numbered("a", 50), "b", "x", "x")...)
 				if c.denied != "" {
 					h.startPeer(p)
 					h.requireUpdates(t, h.peers, append(numbered("a", 50), "b", "x", "x")...)

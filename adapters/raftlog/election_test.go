@@ -74,7 +74,7 @@ func TestTokens_Increase(t *testing.T) {
 		require.NoError(t, c.Resign())
 		add(next.waitForLeadership(t))
 		leader := h.waitForLeader(t)
-		for _, p := range append([]api.Peer{leader}, h.others(leader)...) {
+		for _, p := range append([]api.Peer{leader}, h.otherPeers(leader)...) {
 			h.crashPeer(p)
 		}
 		h.startAll()
@@ -225,8 +225,8 @@ func TestDeleteElection_StaleRequestHasUnknownOutcome(t *testing.T) {
 // peer that does not know the restart yet.
 func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		other := h.others(p)[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		other := h.otherPeers(p)[0]
 		deleteElection(t, h.node(other), "e")
 		h.sync(t, p)
 		heal := h.isolate(p)
@@ -242,14 +242,14 @@ func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 // is blocked, and that this is not confirmed before the state machine continues.
 func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		c := startLeader(t, h.node(h.others(p)[0]), "e")
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		c := startLeader(t, h.node(h.otherPeers(p)[0]), "e")
 		require.NoError(t, h.stopPeer(p))
 		release := make(chan struct{})
 		h.startPeer(p, func(c *raftlog.Config) {
 			c.StateMachine = steppedMachine{c.StateMachine, map[string]chan struct{}{"x": release}}
 		})
-		h.proposeAll(t, h.others(p)[0], "x")
+		h.proposeAll(t, h.otherPeers(p)[0], "x")
 		deleted := make(chan error, 1)
 		go func() {
 			deleted <- raftlog.DeleteElection(h.node(p), "e", raftlog.WithContext(contextWithin(t, time.Hour)))
@@ -270,8 +270,8 @@ func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 // restarted before the candidate's peer has noticed.
 func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		other := h.others(p)[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		other := h.otherPeers(p)[0]
 		c := startLeader(t, h.node(p), "e")
 		release := h.node(p).BlockLoop()
 		deleteElection(t, h.node(other), "e")
@@ -285,7 +285,7 @@ func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 // node is blocked, and that the candidate leads again, with its token, when the loop continues in time.
 func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
 		c := startCandidate(t, h.node(p), "e")
 		token := c.waitForLeadership(t)
 		for held := 150 * time.Millisecond; held < 196*time.Millisecond; held += 3 * time.Millisecond {
@@ -305,7 +305,7 @@ func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.True(t, c.wasSuspended())
-		second := startCandidate(t, h.node(h.others(p)[0]), "e")
+		second := startCandidate(t, h.node(h.otherPeers(p)[0]), "e")
 		time.Sleep(time.Second)
 		l := c.Current().Leadership
 		release := h.node(p).BlockLoop()
@@ -323,10 +323,10 @@ func TestFailover_IsFast(t *testing.T) {
 			for _, ofTheLog := range []bool{false, true} {
 				p := h.waitForLeader(t)
 				if !ofTheLog {
-					p = h.others(p)[0]
+					p = h.otherPeers(p)[0]
 				}
 				first := startLeader(t, h.node(p), "e")
-				second := startCandidate(t, h.node(h.others(p)[1]), "e")
+				second := startCandidate(t, h.node(h.otherPeers(p)[1]), "e")
 				time.Sleep(time.Second)
 				heal := h.isolate(p)
 				start := time.Now()
@@ -367,7 +367,7 @@ func TestResign_BeforeJoining(t *testing.T) {
 func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		l := h.waitForLeader(t)
-		p := h.others(l)[0]
+		p := h.otherPeers(l)[0]
 		c := startLeader(t, h.node(p), "e")
 		isQueued := func(at api.Peer) bool {
 			all, err := raftlog.Candidates(t.Context(), h.node(at), "e")
@@ -422,7 +422,7 @@ func TestResign_WithoutMajority(t *testing.T) {
 // resignation, or the notification that an election has ended, at its peer.
 func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
 		deleteElection(t, h.node(p), "over")
 		require.NoError(t, h.stopPeer(p))
 		release := make(chan struct{})
@@ -430,7 +430,7 @@ func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 		h.startPeer(p, func(c *raftlog.Config) {
 			c.StateMachine = steppedMachine{c.StateMachine, map[string]chan struct{}{"x": release}}
 		})
-		h.proposeAll(t, h.others(p)[0], "x")
+		h.proposeAll(t, h.otherPeers(p)[0], "x")
 		time.Sleep(time.Second)
 		start := time.Now()
 		c := startCandidate(t, h.node(p), "over")

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// founders returns the option for a configuration with these initial voters.
-func founders(peers ...api.Peer) func(*raftlog.Config) {
+// withInitialVoters returns the option for a configuration with these initial voters.
+func withInitialVoters(peers ...api.Peer) func(*raftlog.Config) {
 	return func(c *raftlog.Config) { c.Peers = peers }
 }
 
@@ -34,7 +34,7 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
-		wrong := founders(a, api.Peer{ID: b.ID, Addr: "mistyped:1"}, c)
+		wrong := withInitialVoters(a, api.Peer{ID: b.ID, Addr: "mistyped:1"}, c)
 		first := h.startPeer(a, wrong)
 		time.Sleep(time.Minute)
 		require.NoError(t, first.Err())
@@ -45,7 +45,7 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 		for _, p := range []api.Peer{a, b} {
 			require.NoError(t, h.node(p).Err())
 			for _, list := range []string{"host0:1/p0 host1:1/p1 host2:1/p2", "host0:1/p0 mistyped:1/p1 host2:1/p2"} {
-				require.Contains(t, h.logged(p), list, "at %s", p.ID)
+				require.Contains(t, h.logOf(p), list, "at %s", p.ID)
 			}
 		}
 
@@ -60,7 +60,7 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 
 		h.startPeer(a)
 		h.requireUpdates(t, h.peers, "a")
-		require.Contains(t, h.logged(a), "founding the cluster again")
+		require.Contains(t, h.logOf(a), "founding the cluster again")
 		// A peer with a wrong list does not found an established cluster again.
 		h.restart(t, a, wrong)
 		h.requireUpdates(t, h.peers, "a")
@@ -72,7 +72,7 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 func TestFounding_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
-		wrong := founders(h.peers[0], api.Peer{ID: "p1", Addr: "mistyped:1"}, h.peers[2])
+		wrong := withInitialVoters(h.peers[0], api.Peer{ID: "p1", Addr: "mistyped:1"}, h.peers[2])
 		for _, p := range []api.Peer{h.peers[0], h.peers[2]} {
 			heal := h.isolate(p)
 			h.startPeer(p, wrong)
@@ -99,9 +99,9 @@ func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
 		h.startPeer(b)
 		h.startPeer(c)
 		h.proposeAll(t, b, "a")
-		h.startPeer(a, founders(a, b, peerInfo(4)))
+		h.startPeer(a, withInitialVoters(a, b, peerInfo(4)))
 		h.requireUpdates(t, h.peers, "a")
-		require.Contains(t, h.logged(a), "this directory was founded with another configuration")
+		require.Contains(t, h.logOf(a), "this directory was founded with another configuration")
 	})
 }
 
@@ -114,7 +114,7 @@ func TestFounding_CompletesAfterKill(t *testing.T) {
 			h := newHarness(t, 3)
 			a, b, c := h.peers[0], h.peers[1], h.peers[2]
 			heal := h.isolate(a)
-			h.startPeer(a, founders(a, b, peerInfo(5)))
+			h.startPeer(a, withInitialVoters(a, b, peerInfo(5)))
 			require.NoError(t, h.stopPeer(a))
 			heal()
 			h.startPeer(b)

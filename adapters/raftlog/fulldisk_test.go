@@ -44,16 +44,16 @@ func TestFullDisks_DoNotStopPeers(t *testing.T) {
 		for _, p := range h.peers { // enough space for small files, but not for a segment
 			h.disks[p.ID].SetSpace(h.disks[p.ID].Used() + 16<<10)
 		}
-		applied := fillDisk(t, h.node(h.others(leader)[0]))
+		applied := fillDisk(t, h.node(h.otherPeers(leader)[0]))
 		require.Greater(t, len(applied), 40, "most of a segment of 64 KiB is used")
 		require.True(t, c.isLeader())
-		other := startCandidate(t, h.node(h.others(leader)[0]), "e")
+		other := startCandidate(t, h.node(h.otherPeers(leader)[0]), "e")
 		require.NoError(t, c.Resign())
 		other.waitForLeadership(t)
 
 		h.restart(t, leader)
 		leader = h.waitForLeader(t)
-		require.NoError(t, h.node(h.others(leader)[0]).Sync(contextWithin(t, time.Minute)))
+		require.NoError(t, h.node(h.otherPeers(leader)[0]).Sync(contextWithin(t, time.Minute)))
 		applied = fillDisk(t, h.node(leader), applied...) // some space may remain
 		// The peers do not stop when the whole segment is used.
 		for i := range 300 {
@@ -95,7 +95,7 @@ func TestFullDisk_OfLeader(t *testing.T) {
 func TestFullDisk_OfFollower(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		p := h.others(leader)[0]
+		p := h.otherPeers(leader)[0]
 		h.disks[p.ID].SetSpace(0)
 		var updates []string
 		for i := range 200 {
@@ -104,14 +104,14 @@ func TestFullDisk_OfFollower(t *testing.T) {
 		h.proposeAll(t, leader, updates...)
 		require.NoError(t, h.node(p).Err())
 		time.Sleep(5 * time.Second)
-		has := len(h.machine(p).recorded())
+		has := len(h.machine(p).recordedUpdates())
 		require.Less(t, has, 200)
 
 		// The other peer becomes leader with the vote of the peer whose disk is full, but cannot commit.
 		h.crashPeer(leader)
-		second := h.others(leader, p)[0]
+		second := h.otherPeers(leader, p)[0]
 		waitFor(t, "the other peer is elected", func() bool { return h.node(second).Info().Role == "leader" })
-		require.Equal(t, has, len(h.machine(p).recorded()))
+		require.Equal(t, has, len(h.machine(p).recordedUpdates()))
 		_, err := h.node(second).Propose(contextWithin(t, 5*time.Second), api.NewRequestID(), []byte("no majority has space"))
 		require.Error(t, err)
 
@@ -121,7 +121,7 @@ func TestFullDisk_OfFollower(t *testing.T) {
 		h.proposeAll(t, leader, "there is space")
 		for _, p := range h.peers {
 			h.sync(t, p)
-			all := h.machine(p).recorded()
+			all := h.machine(p).recordedUpdates()
 			require.Equal(t, updates, all[:200])
 			require.Equal(t, "there is space", all[len(all)-1])
 		}
@@ -134,7 +134,7 @@ func TestFullDisk_PeerStartsWhenThereIsSpace(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.proposeAll(t, leader, "first")
-		p := h.others(leader)[0]
+		p := h.otherPeers(leader)[0]
 		require.NoError(t, h.stopPeer(p))
 		h.disks[p.ID].SetSpace(0)
 		_, err := h.openPeer(p)

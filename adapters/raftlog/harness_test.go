@@ -142,8 +142,8 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	return w.w.Write(p)
 }
 
-// logged returns what a peer has logged.
-func (h *harness) logged(p api.Peer) string {
+// logOf returns what a peer has logged.
+func (h *harness) logOf(p api.Peer) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.logs[p.ID].String()
@@ -195,7 +195,7 @@ func (r *recorder) Apply(entries []api.Entry, through uint64) error {
 	return nil
 }
 
-func (r *recorder) recorded() []string {
+func (r *recorder) recordedUpdates() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.updates...)
@@ -395,8 +395,8 @@ func (h *harness) waitForLeader(t testing.TB) api.Peer {
 	return leader
 }
 
-// others returns the peers except for the given ones.
-func (h *harness) others(but ...api.Peer) []api.Peer {
+// otherPeers returns the peers except for the given ones.
+func (h *harness) otherPeers(but ...api.Peer) []api.Peer {
 	return slices.DeleteFunc(slices.Clone(h.peers), func(p api.Peer) bool { return slices.Contains(but, p) })
 }
 
@@ -421,7 +421,7 @@ func (h *harness) restart(t testing.TB, p api.Peer, opts ...func(*raftlog.Config
 func (h *harness) crashPeer(p api.Peer) {
 	heal := h.isolate(p)
 	h.disks[p.ID] = h.disks[p.ID].Crash()
-	for _, q := range h.others(p) {
+	for _, q := range h.otherPeers(p) {
 		h.net.Reset(p.Addr, q.Addr)
 	}
 	_ = h.stopPeer(p)
@@ -478,9 +478,9 @@ func (h *harness) compact(t testing.TB, peers ...api.Peer) (index uint64) {
 func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
 	t.Helper()
 	heal = h.isolate(p)
-	h.proposeAll(t, h.others(p)[0], numbered("a", 20)...)
+	h.proposeAll(t, h.otherPeers(p)[0], numbered("a", 20)...)
 	time.Sleep(4 * time.Minute)
-	h.compact(t, h.others(p)...)
+	h.compact(t, h.otherPeers(p)...)
 	return heal
 }
 
@@ -489,7 +489,7 @@ func (h *harness) requireUpdates(t testing.TB, peers []api.Peer, updates ...stri
 	t.Helper()
 	for _, p := range peers {
 		h.sync(t, p)
-		require.Equal(t, updates, h.machine(p).recorded(), "at %s", p.ID)
+		require.Equal(t, updates, h.machine(p).recordedUpdates(), "at %s", p.ID)
 	}
 }
 

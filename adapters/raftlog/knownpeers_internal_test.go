@@ -18,7 +18,7 @@ import (
 func TestAcceptHandshake_FullDisk(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
-	n.standing.Store(&standing{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
+	n.standing.Store(&memberStatus{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
 	require.NoError(t, n.readKnownPeers())
 	connects := func(id string, start uint64) error {
 		return n.acceptHandshake(link.Hello{Peer: true, Purpose: link.PurposeRaft, ID: id, Claim: link.Claim{Founding: "f", Instance: "of " + id, Start: start, Process: "p"}})
@@ -52,7 +52,7 @@ func TestAcceptHandshake_OnlyMembers(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
 	members := func(ids ...string) {
-		var s standing
+		var s memberStatus
 		for _, id := range ids {
 			s.members = append(s.members, api.Peer{ID: id})
 		}

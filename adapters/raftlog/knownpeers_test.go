@@ -165,7 +165,7 @@ func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 		h.proposeAll(t, h.peers[0], "a")
 		d := peerInfo(3)
 		for range 2 {
-			h.requireIdentityError(t, d, "created separately", founders(h.peers[0], h.peers[1], d))
+			h.requireIdentityError(t, d, "created separately", withInitialVoters(h.peers[0], h.peers[1], d))
 		}
 		h.proposeAll(t, h.peers[0], "b")
 		h.requireUpdates(t, h.peers, "a", "b")
@@ -269,7 +269,7 @@ func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			require.NoError(t, n.Err())
-			require.Equal(t, reason != link.ReasonCluster, strings.Contains(h.logged(a), reason.String()))
+			require.Equal(t, reason != link.ReasonCluster, strings.Contains(h.logOf(a), reason.String()))
 		}
 		h.proposeAll(t, a, "b")
 		n.HandleRefusal(c.ID, &link.RefusedError{Reason: link.ReasonInstance})
@@ -314,7 +314,7 @@ func TestKnownPeers_WrongRecordsOfOnePeer(t *testing.T) {
 					}
 				}
 				h.requireUpdates(t, []api.Peer{a, b}, "a", "b", "b", "b")
-				require.Contains(t, h.logged(b), "another peer refuses this one")
+				require.Contains(t, h.logOf(b), "another peer refuses this one")
 				// This is the remedy that peer b has logged.
 				require.NoError(t, h.stopPeer(c))
 				require.NoError(t, h.disks[c.ID].Remove(identity.PeersFile))

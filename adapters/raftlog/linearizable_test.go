@@ -146,7 +146,7 @@ func readAtAnyPeer(t *testing.T, h *harness, r *rand.Rand) []string {
 		err := n.Sync(ctx)
 		cancel()
 		if err == nil {
-			return sm.recorded()
+			return sm.recordedUpdates()
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -47,7 +47,7 @@ func TestJoin_PeerBecomesLearner(t *testing.T) {
 		waitFor(t, "the peer is a learner", func() bool { return slices.Contains(membershipOf(t, n).Learners, fresh) })
 		require.Equal(t, "learner", n.Info().Role)
 		h.proposeAll(t, fresh, "by the client")
-		h.requireUpdates(t, append(h.others(), fresh), append(numbered("a", 10), "by the client")...)
+		h.requireUpdates(t, append(h.otherPeers(), fresh), append(numbered("a", 10), "by the client")...)
 		require.NoError(t, h.stopPeer(fresh))
 		n = h.startPeer(fresh)
 		h.requireUpdates(t, []api.Peer{fresh}, append(numbered("a", 10), "by the client")...)
@@ -89,9 +89,9 @@ func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 		h.startPeer(peerInfo(3), shortWindow)
 		h.startPeer(peerInfo(4))
 		ignored := "the window of this peer is ignored"
-		require.Contains(t, h.logged(peerInfo(3)), ignored)
+		require.Contains(t, h.logOf(peerInfo(3)), ignored)
 		for _, other := range []int{0, 1, 2, 4} {
-			require.NotContains(t, h.logged(peerInfo(other)), ignored)
+			require.NotContains(t, h.logOf(peerInfo(other)), ignored)
 		}
 	})
 }
@@ -123,10 +123,10 @@ func TestJoin_UnresponsivePeer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
-				silent := h.others(h.waitForLeader(t))[0]
+				silent := h.otherPeers(h.waitForLeader(t))[0]
 				fresh := peerInfo(3)
 				n := h.startPeer(fresh, func(c *raftlog.Config) {
-					c.Peers = append([]api.Peer{silent}, h.others(silent)...)
+					c.Peers = append([]api.Peer{silent}, h.otherPeers(silent)...)
 					others := c.Dial
 					c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 						if addr == silent.Addr {
@@ -146,8 +146,8 @@ func TestJoin_UnresponsivePeer(t *testing.T) {
 func TestChangePeers_UnreachablePeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		voters := append(h.others(), peerInfo(3))
-		c := h.newClient(t, h.others(leader)...)
+		voters := append(h.otherPeers(), peerInfo(3))
+		c := h.newClient(t, h.otherPeers(leader)...)
 		// The first deadline is before that of the leader. After the second one the client repeats the request.
 		for _, wait := range []time.Duration{3 * time.Second, 20 * time.Second} {
 			start := time.Now()
@@ -171,7 +171,7 @@ func TestChangePeers_UnreachablePeer(t *testing.T) {
 func TestChangePeers_ReplaceOne(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "before")
-		for _, removed := range []api.Peer{h.waitForLeader(t), h.others(h.waitForLeader(t))[0]} {
+		for _, removed := range []api.Peer{h.waitForLeader(t), h.otherPeers(h.waitForLeader(t))[0]} {
 			now := append(slices.DeleteFunc(membershipOf(t, h.node(h.waitForLeader(t))).Voters, func(p api.Peer) bool { return p == removed }), peerInfo(len(h.peers)))
 			fresh := now[len(now)-1]
 			h.startPeer(fresh)
@@ -195,7 +195,7 @@ func TestChangePeers_ReplaceOne(t *testing.T) {
 // removed peers do not disturb the new voters.
 func TestChangePeers_ReplaceAll(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		old := h.others()
+		old := h.otherPeers()
 		h.proposeAll(t, old[0], numbered("a", 5)...)
 		fresh := []api.Peer{peerInfo(3), peerInfo(4), peerInfo(5)}
 		for _, p := range fresh {
@@ -294,7 +294,7 @@ func TestJoin_RemovedPeer(t *testing.T) {
 		h.mu.Lock()
 		delete(h.disks, h.peers[2].ID) // the peer restarts with an empty directory, as a joining peer
 		h.mu.Unlock()
-		_, err := h.openPeer(h.peers[2], founders(h.peers[0], h.peers[1], peerInfo(3)))
+		_, err := h.openPeer(h.peers[2], withInitialVoters(h.peers[0], h.peers[1], peerInfo(3)))
 		require.ErrorIs(t, err, api.ErrIdentity)
 	})
 }
@@ -305,7 +305,7 @@ func TestChangePeers_Concurrent(t *testing.T) {
 		h.waitForLeader(t)
 		first := make(chan error, 1)
 		go func() {
-			_, err := h.node(h.peers[0]).ChangePeers(t.Context(), api.NewRequestID(), append(h.others(), peerInfo(3)))
+			_, err := h.node(h.peers[0]).ChangePeers(t.Context(), api.NewRequestID(), append(h.otherPeers(), peerInfo(3)))
 			first <- err
 		}()
 		time.Sleep(time.Second) // the change waits for the new peer
@@ -313,7 +313,7 @@ func TestChangePeers_Concurrent(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrChanging)
 		h.startPeer(peerInfo(3))
 		require.NoError(t, <-first)
-		require.ElementsMatch(t, append(h.others(), peerInfo(3)), membershipOf(t, h.node(peerInfo(3))).Voters)
+		require.ElementsMatch(t, append(h.otherPeers(), peerInfo(3)), membershipOf(t, h.node(peerInfo(3))).Voters)
 	})
 }
 
@@ -323,7 +323,7 @@ func TestChangePeers_Concurrent(t *testing.T) {
 func TestChangePeers_LeaderCrashes(t *testing.T) {
 	for after := range 8 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
-			old := h.others()
+			old := h.otherPeers()
 			leader := h.waitForLeader(t)
 			h.startPeer(peerInfo(3))
 			h.peers = append(h.peers, peerInfo(3))
@@ -367,7 +367,7 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 func TestIdentity_WipedVoter(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		wiped := h.others(leader)[0]
+		wiped := h.otherPeers(leader)[0]
 		h.proposeAll(t, leader, numbered("a", 10)...)
 		h.crashPeer(wiped)
 		delete(h.disks, wiped.ID)
@@ -393,7 +393,7 @@ func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 		h.proposeAll(t, a, numbered("x", 20)...)
 		moved := api.Peer{ID: b.ID, Addr: "host9:1"}
 		require.NoError(t, h.stopPeer(b))
-		own := founders(a, moved, c)
+		own := withInitialVoters(a, moved, c)
 		h.startPeer(moved, own)
 		waitFor(t, "all peers have the new address", func() bool {
 			return !slices.ContainsFunc(h.runningNodes(), func(n *raftlog.Node) bool {
@@ -449,7 +449,7 @@ func TestMove_AllPeersAtOnce(t *testing.T) {
 				for i, p := range h.peers {
 					own := slices.Clone(founded)
 					own[i] = p
-					h.startPeer(p, founders(own...))
+					h.startPeer(p, withInitialVoters(own...))
 				}
 				h.proposeAll(t, h.peers[2], "c")
 			})
@@ -465,8 +465,8 @@ func TestJoin_TakenAddress(t *testing.T) {
 		d := peerInfo(3)
 		h.startPeer(d, func(c *raftlog.Config) { c.Addr = h.peers[1].Addr })
 		time.Sleep(15 * time.Second)
-		require.Equal(t, 1, strings.Count(h.logged(d), "p3 is not admitted: its address host1:1 is that of peer p1"))
-		require.Equal(t, 1, strings.Count(h.logged(leader), "p3 is not admitted"))
+		require.Equal(t, 1, strings.Count(h.logOf(d), "p3 is not admitted: its address host1:1 is that of peer p1"))
+		require.Equal(t, 1, strings.Count(h.logOf(leader), "p3 is not admitted"))
 		require.Equal(t, "learner", h.node(d).Info().Role)
 		require.Empty(t, membershipOf(t, h.node(leader)).Learners)
 	})

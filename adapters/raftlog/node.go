@@ -72,7 +72,7 @@ type Node struct {
 	skips        atomic.Pointer[[]uint64]  // indexes of entries that were not applied, in order
 	statusMu     sync.Mutex
 	status       core.Status // published by the loop
-	standing     atomic.Pointer[standing]
+	standing     atomic.Pointer[memberStatus]
 
 	mu        sync.Mutex
 	elections map[*Election]struct{}
@@ -114,7 +114,7 @@ func Open(cfg Config) (*Node, error) {
 	if n.fs == nil {
 		n.fs = disk.OS(cfg.Dir)
 	}
-	n.standing.Store(&standing{})
+	n.standing.Store(&memberStatus{})
 	n.freeSpace.Store(math.MaxInt64)
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	if err := n.openFiles(); err != nil {
@@ -250,16 +250,16 @@ func (n *Node) startGoroutines(c *core.Core) error {
 		return err
 	}
 	n.net.SetPeers(c.Peers())
-	n.spawn(func() { n.runLoop(c) })
-	n.spawn(n.runWriter)
-	n.spawn(n.runApplier)
+	n.startGoroutine(func() { n.runLoop(c) })
+	n.startGoroutine(n.runWriter)
+	n.startGoroutine(n.runApplier)
 	if n.cfg.CompactFile != "" {
-		n.spawn(n.watchCompactFile)
+		n.startGoroutine(n.watchCompactFile)
 	}
 	go func() {
 		<-n.ctx.Done()
 		n.net.Close()
-		n.spawn(nil) // wait for a concurrent call of spawn to add its goroutine; later calls start nothing
+		n.startGoroutine(nil) // wait for a concurrent call of spawn to add its goroutine; later calls start nothing
 		n.tasks.Wait()
 		n.releaseResources()
 		close(n.ended)
@@ -267,8 +267,8 @@ func (n *Node) startGoroutines(c *core.Core) error {
 	return nil
 }
 
-// spawn runs f in a goroutine that Close waits for. It returns false if the node has stopped.
-func (n *Node) spawn(f func()) bool {
+// startGoroutine runs f in a goroutine that Close waits for. It returns false if the node has stopped.
+func (n *Node) startGoroutine(f func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ctx.Err() != nil {

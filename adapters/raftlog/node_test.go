@@ -29,9 +29,9 @@ func TestDisk_WriteErrorStopsPeer(t *testing.T) {
 					leader := h.waitForLeader(t)
 					p := leader
 					if !atLeader {
-						p = h.others(leader)[0]
+						p = h.otherPeers(leader)[0]
 					}
-					other := h.others(leader, p)[0]
+					other := h.otherPeers(leader, p)[0]
 					c, second := startCandidate(t, h.node(p), "e"), (*candidate)(nil)
 					c.waitForLeadership(t)
 					second = startCandidate(t, h.node(other), "e")
@@ -47,7 +47,7 @@ func TestDisk_WriteErrorStopsPeer(t *testing.T) {
 					}
 					h.requireStopped(t, p, broken, c)
 					second.waitForLeadership(t)
-					h.requireUpdates(t, h.others(p), append(numbered("a", 3), want...)...)
+					h.requireUpdates(t, h.otherPeers(p), append(numbered("a", 3), want...)...)
 				})
 			})
 		}
@@ -58,7 +58,7 @@ func TestDisk_WriteErrorStopsPeer(t *testing.T) {
 func TestDisk_ReadErrorDoesNotStopOthers(t *testing.T) {
 	for op := 12; op < 28; op++ {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
-			p := h.others(h.waitForLeader(t))[0]
+			p := h.otherPeers(h.waitForLeader(t))[0]
 			h.proposeAll(t, p, numbered("a", 10)...)
 			require.NoError(t, h.stopPeer(p))
 			h.disks[p.ID].FailReadAt(h.disks[p.ID].Reads() + 1 + op)
@@ -72,7 +72,7 @@ func TestDisk_ReadErrorDoesNotStopOthers(t *testing.T) {
 				require.ErrorIs(t, n.Err(), api.ErrFault)
 				require.ErrorIs(t, n.Err(), testenv.ErrIO)
 			}
-			h.proposeAll(t, h.others(p)[0], "x")
+			h.proposeAll(t, h.otherPeers(p)[0], "x")
 		})
 	}
 }
@@ -112,8 +112,8 @@ func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candi
 // TestStateMachine_Fails checks that a peer stops when its state machine returns an error.
 func TestStateMachine_Fails(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		other := h.others(p)[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		other := h.otherPeers(p)[0]
 		c := startLeader(t, h.node(p), "e")
 		broken := errors.New("cannot add")
 		h.machine(p).failApply(broken)
@@ -130,9 +130,9 @@ func TestStateMachine_Fails(t *testing.T) {
 func TestEngine_Panics(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
-		sender := h.others(p)[0]
+		sender := h.otherPeers(p)[0]
 		c := startLeader(t, h.node(p), "e")
-		conn := h.impersonate(t, sender, p)
+		conn := h.impersonatePeer(t, sender, p)
 		frame := engineFrame(t, sender, p, &raftpb.Message{
 			Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(h.node(p).Info().Term), Context: []byte{1},
 		})
@@ -146,7 +146,7 @@ func TestEngine_Panics(t *testing.T) {
 		require.ErrorContains(t, err, "index out of range")
 		require.ErrorContains(t, err, "(*RawNode).Step", "the error has no stack trace")
 		c.waitForEnd(t, api.ErrFault)
-		proposeUntilKnown(t, h.node(h.others(p, sender)[0]), api.NewRequestID(), "x")
+		proposeUntilKnown(t, h.node(h.otherPeers(p, sender)[0]), api.NewRequestID(), "x")
 	})
 }
 

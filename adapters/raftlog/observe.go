@@ -65,7 +65,7 @@ func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelectio
 		defer node.mu.Unlock()
 		node.observers[o] = struct{}{}
 	})
-	if err == nil && !node.spawn(func() { o.runObserver(ctx, node) }) {
+	if err == nil && !node.startGoroutine(func() { o.runObserver(ctx, node) }) {
 		err = node.Err()
 	}
 	switch {

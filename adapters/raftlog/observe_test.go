@@ -17,7 +17,7 @@ import (
 // leader and that the election has ended, and no observation while the leader has not changed.
 func TestObserve_DeliversNewestLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
 		n := h.node(p)
 		looking, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -96,7 +96,7 @@ func TestObserve_DeliversNewestLeader(t *testing.T) {
 // TestObserve_NodeCloses checks that an observer that has read nothing receives the reason why its node has stopped.
 func TestObserve_NodeCloses(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
 		n := h.node(p)
 		in, err := raftlog.Observe(t.Context(), n, "e")
 		require.NoError(t, err)
@@ -113,10 +113,10 @@ func TestObserve_NodeCloses(t *testing.T) {
 // TestObserve_RemovedPeer checks that an observer at a removed peer receives the reason.
 func TestObserve_RemovedPeer(t *testing.T) {
 	runCluster(t, 4, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
 		in, err := raftlog.Observe(t.Context(), h.node(p), "e")
 		require.NoError(t, err)
-		h.changeVoters(t, p, h.others(p)...)
+		h.changeVoters(t, p, h.otherPeers(p)...)
 		for o := range in {
 			if o.Err != nil {
 				require.ErrorIs(t, o.Err, leaderelection.ErrConnClosed)

@@ -27,7 +27,7 @@ func TestPropose_AtAnyPeer(t *testing.T) {
 			index := h.propose(t, p, api.NewRequestID(), p.ID)
 			require.Greater(t, index, last)
 			last = index
-			require.Contains(t, h.machine(p).recorded(), p.ID, "Propose returns after its peer has applied the update")
+			require.Contains(t, h.machine(p).recordedUpdates(), p.ID, "Propose returns after its peer has applied the update")
 		}
 		h.requireUpdates(t, h.peers, "p0", "p1", "p2")
 	})
@@ -46,7 +46,7 @@ func TestPropose_Concurrent(t *testing.T) {
 		}
 		all.Wait()
 		h.sync(t, h.peers[0])
-		applied := h.machine(h.peers[0]).recorded()
+		applied := h.machine(h.peers[0]).recordedUpdates()
 		require.Len(t, applied, n)
 		h.requireUpdates(t, h.peers, applied...)
 	})
@@ -106,7 +106,7 @@ func TestPropose_RetriedAtNewPeer(t *testing.T) {
 func TestPropose_Rejects(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		for _, p := range []api.Peer{leader, h.others(leader)[0]} {
+		for _, p := range []api.Peer{leader, h.otherPeers(leader)[0]} {
 			last := h.node(leader).Info().LastIndex
 			for _, c := range []struct {
 				id   api.RequestID
@@ -182,7 +182,7 @@ func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 func TestPropose_UnknownOutcome(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		other := h.others(leader)[0]
+		other := h.otherPeers(leader)[0]
 		h.proposeAll(t, other, "before")
 		heal := h.isolate(leader)
 		ids := []api.RequestID{api.NewRequestID(), api.NewRequestID()}
@@ -236,7 +236,7 @@ func TestPropose_PowerFailures(t *testing.T) {
 		var want []string
 		for round := range 6 {
 			leader := h.waitForLeader(t)
-			asked := h.others(leader)[round%2]
+			asked := h.otherPeers(leader)[round%2]
 			id := api.NewRequestID()
 			result := make(chan error, 1)
 			go func() {
@@ -268,7 +268,7 @@ func TestPropose_AfterClose(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		n := h.node(h.waitForLeader(t))
 		synced, proposed := make(chan error, 1), make(chan error, 1)
-		for _, p := range h.others(n.Info().Peer) {
+		for _, p := range h.otherPeers(n.Info().Peer) {
 			require.NoError(t, h.stopPeer(p))
 		}
 		go func() {
@@ -332,7 +332,7 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 
 		last := h.node(p).Info().LastIndex
 		time.Sleep(2 * time.Millisecond) // the other peers learn the last commit index
-		for _, p := range h.others(p) {
+		for _, p := range h.otherPeers(p) {
 			require.NoError(t, h.stopPeer(p))
 			log, err := filelog.Open(h.disks[p.ID], "log", filelog.Options{ReadOnly: true})
 			require.NoError(t, err)
@@ -371,7 +371,7 @@ func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
 // same candidate leads again.
 func TestElectionPropose_LaterLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
 		c := startLeader(t, h.node(p), "e")
 		former := c.Current().Leadership
 		heal := h.isolate(p)
@@ -413,8 +413,8 @@ func (s steppedMachine) Apply(entries []api.Entry, through uint64) error {
 // committed after the call.
 func TestSync_WaitsForEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		other := h.others(p)[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		other := h.otherPeers(p)[0]
 		require.NoError(t, h.stopPeer(p))
 		released := map[string]chan struct{}{"before": make(chan struct{}), "after": make(chan struct{})}
 		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = steppedMachine{c.StateMachine, released} })
@@ -431,6 +431,6 @@ func TestSync_WaitsForEarlierEntries(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Len(t, synced, 1, "Sync waits for another update")
 		require.NoError(t, <-synced)
-		require.Equal(t, []string{"before"}, h.machine(p).recorded())
+		require.Equal(t, []string{"before"}, h.machine(p).recordedUpdates())
 	})
 }

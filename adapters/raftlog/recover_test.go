@@ -55,12 +55,12 @@ func TestRecoverOffline_KeepsEntries(t *testing.T) {
 			time.Sleep(time.Minute)
 			require.NoError(t, h.node(p).Err(), "the recovery can be a mistake")
 			require.Equal(t, "candidate", h.node(p).Info().Role)
-			require.Contains(t, h.logged(p), "recovered without this peer")
+			require.Contains(t, h.logOf(p), "recovered without this peer")
 			require.NoError(t, h.stopPeer(p))
 		}
 		// New peers join, even from a snapshot that was made before the recovery.
 		d, e := peerInfo(3), peerInfo(4)
-		joins := founders(a)
+		joins := withInitialVoters(a)
 		h.startPeer(d, joins)
 		h.startPeer(e, joins)
 		h.changeVoters(t, a, a, d, e)
@@ -85,7 +85,7 @@ func TestRecoverOffline_AnyPeer(t *testing.T) {
 		waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.node(h.peers[0])).Learners) == 1 })
 		h.proposeAll(t, d, "x")
 		// The new voters cannot commit, so the change remains incomplete.
-		for _, p := range h.others(h.waitForLeader(t)) {
+		for _, p := range h.otherPeers(h.waitForLeader(t)) {
 			_ = h.stopPeer(p)
 		}
 		go func() {

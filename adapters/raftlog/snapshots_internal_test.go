@@ -17,9 +17,9 @@ import (
 // same peer replaces it, and that its result does not count as that of the newer snapshot.
 func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	s := sending{}
-	first, _, endFirst := s.begin(t.Context(), "b")
-	other, _, endOther := s.begin(t.Context(), "c")
-	second, _, endSecond := s.begin(t.Context(), "b")
+	first, _, endFirst := s.beginSnapshot(t.Context(), "b")
+	other, _, endOther := s.beginSnapshot(t.Context(), "c")
+	second, _, endSecond := s.beginSnapshot(t.Context(), "b")
 	require.Error(t, first.Err())
 	require.NoError(t, second.Err())
 	require.NoError(t, other.Err())
@@ -27,7 +27,7 @@ func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	require.True(t, endSecond())
 	require.True(t, endOther())
 	require.Empty(t, s)
-	third, _, endThird := s.begin(t.Context(), "b")
+	third, _, endThird := s.beginSnapshot(t.Context(), "b")
 	require.NoError(t, third.Err())
 	require.True(t, endThird())
 }

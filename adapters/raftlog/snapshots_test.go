@@ -56,7 +56,7 @@ func TestRestart_DurableStateMachine(t *testing.T) {
 		for range 2 {
 			h.restart(t, p, keeps)
 			h.sync(t, p)
-			require.Equal(t, append(numbered("a", 10), numbered("b", 10)...), sm.recorded())
+			require.Equal(t, append(numbered("a", 10), numbered("b", 10)...), sm.recordedUpdates())
 			require.Zero(t, sm.restored)
 			s := h.node(p).Subscribe(t.Context(), 1)
 			r := &streamReader{next: 1}
@@ -64,7 +64,7 @@ func TestRestart_DurableStateMachine(t *testing.T) {
 			s.Close()
 		}
 		h.proposeAll(t, p, "c")
-		require.Equal(t, append(append(numbered("a", 10), numbered("b", 10)...), "c"), sm.recorded())
+		require.Equal(t, append(append(numbered("a", 10), numbered("b", 10)...), "c"), sm.recordedUpdates())
 	})
 }
 
@@ -72,7 +72,7 @@ func TestRestart_DurableStateMachine(t *testing.T) {
 // log lacks: other peers have stored them, and they were not on this peer's disk when the power failed.
 func TestRestart_StateMachineAhead(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
 		sm := &durableMachine{}
 		h.restart(t, p, func(c *raftlog.Config) { c.StateMachine = sm })
 		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
@@ -80,7 +80,7 @@ func TestRestart_StateMachineAhead(t *testing.T) {
 		require.NoError(t, h.stopPeer(p))
 		index := uint64(0)
 		for _, u := range numbered("b", 5) {
-			i, err := h.node(h.others(p)[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte(u))
+			i, err := h.node(h.otherPeers(p)[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte(u))
 			require.NoError(t, err)
 			require.NoError(t, sm.Apply([]api.Entry{{Index: i, Data: []byte(u)}}, i))
 			index = i
@@ -98,7 +98,7 @@ func TestRestart_StateMachineAhead(t *testing.T) {
 		s.Close()
 		h.propose(t, p, api.NewRequestID(), "c")
 		require.Greater(t, sm.applied, index)
-		require.Equal(t, append(append(numbered("a", 10), numbered("b", 5)...), "c"), sm.recorded())
+		require.Equal(t, append(append(numbered("a", 10), numbered("b", 5)...), "c"), sm.recordedUpdates())
 	})
 }
 
@@ -124,12 +124,12 @@ func (d *durableMachine) Restore(index uint64, r io.Reader) error {
 func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		isolated := h.others(leader)[0]
+		isolated := h.otherPeers(leader)[0]
 		s := h.node(isolated).Subscribe(t.Context(), 1)
 		defer s.Close()
 		h.proposeAll(t, isolated, "early")
 		heal := h.leaveBehind(t, isolated)
-		for _, p := range h.others(isolated) {
+		for _, p := range h.otherPeers(isolated) {
 			require.Greater(t, h.node(p).Info().FirstIndex, h.node(isolated).Info().LastIndex+1)
 		}
 		h.proposeAll(t, leader, numbered("b", 5)...)
@@ -181,15 +181,15 @@ func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
 				leader := h.waitForLeader(t)
-				isolated := h.others(leader)[0]
+				isolated := h.otherPeers(leader)[0]
 				h.proposeAll(t, isolated, "early")
 				heal := h.leaveBehind(t, isolated)
 				require.NoError(t, c.breakFile(h.disks[leader.ID]))
 				heal()
 				h.proposeAll(t, leader, "b")
 				time.Sleep(time.Minute)
-				h.proposeAll(t, h.others(isolated, leader)[0], "c")
-				require.Contains(t, h.logged(leader), "snap")
+				h.proposeAll(t, h.otherPeers(isolated, leader)[0], "c")
+				require.Contains(t, h.logOf(leader), "snap")
 				time.Sleep(4 * time.Minute)
 				_, err := h.node(leader).Compact(contextWithin(t, time.Minute))
 				if c.removed {
@@ -211,11 +211,11 @@ func TestSnapshot_ReceiverCrashes(t *testing.T) {
 	for seed := range 5 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
 			leader := h.waitForLeader(t)
-			isolated := h.others(leader)[0]
+			isolated := h.otherPeers(leader)[0]
 			h.crashPeer(isolated)
 			h.proposeAll(t, leader, numbered("a", 20)...)
 			time.Sleep(4 * time.Minute)
-			h.compact(t, h.others(isolated)...)
+			h.compact(t, h.otherPeers(isolated)...)
 			d := h.disks[isolated.ID]
 			d.CrashAt(d.Ops() + 8 + 7*seed) // a crash while the snapshot is received or installed
 			if _, err := h.openPeer(isolated, slowElections, shortWindow); err == nil {
@@ -237,8 +237,8 @@ func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.proposeAll(t, leader, "a")
-		p, sender := h.others(leader)[0], h.others(leader)[1]
-		conn := h.impersonate(t, sender, p)
+		p, sender := h.otherPeers(leader)[0], h.otherPeers(leader)[1]
+		conn := h.impersonatePeer(t, sender, p)
 		file := h.newSnapshotFile(t, 500, 9)
 		send := func(index, term uint64, size int64, body io.Reader) error {
 			err := conn.Snapshot(contextWithin(t, time.Minute), p.ID, snapshotFrame(t, sender, p, index, term), size, body)
@@ -250,7 +250,7 @@ func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 		h.disks[p.ID].SetSpace(1 << 20)
 		ops := h.disks[p.ID].Ops()
 		require.ErrorContains(t, send(500, 9, int64(len(file)), bytes.NewReader(file)), "is not the leader")
-		require.ErrorContains(t, send(500, 9, 1<<62, endless{}), "is not the leader")
+		require.ErrorContains(t, send(500, 9, 1<<62, endlessData{}), "is not the leader")
 		require.Equal(t, ops, h.disks[p.ID].Ops(), "the data was written before the header was checked")
 		for _, c := range []struct {
 			index, term uint64
@@ -260,7 +260,7 @@ func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 		}{
 			{501, 9, int64(len(file)), bytes.NewReader(file), "announces a snapshot"},
 			{500, 8, int64(len(file)), bytes.NewReader(file), "announces a snapshot"},
-			{500, 9, 1 << 62, endless{}, "no space on the disk for a snapshot of"},
+			{500, 9, 1 << 62, endlessData{}, "no space on the disk for a snapshot of"},
 		} {
 			// With this heartbeat, p follows the sender for at least an election timeout.
 			conn.Send(p.ID, true, engineFrame(t, sender, p, &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(uint64(9))}))
@@ -269,21 +269,21 @@ func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 		}
 		h.disks[p.ID].SetSpace(-1)
 		proposeUntilKnown(t, h.node(p), api.NewRequestID(), "b")
-		h.requireUpdates(t, h.others(sender), "a", "b")
+		h.requireUpdates(t, h.otherPeers(sender), "a", "b")
 	})
 }
 
-// endless is the data of a snapshot that does not end.
-type endless struct{}
+// endlessData is the data of a snapshot that does not end.
+type endlessData struct{}
 
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (endlessData) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestSnapshot_OnlyOneIsReceivedAtATime checks that two snapshots are not received at the same time.
 func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		p, sender := h.others(leader)[0], h.others(leader)[1]
-		conn := h.impersonate(t, sender, p)
+		p, sender := h.otherPeers(leader)[0], h.otherPeers(leader)[1]
+		conn := h.impersonatePeer(t, sender, p)
 		file := h.newSnapshotFile(t, 500, 9)
 		most := 0
 		for range 2 {
@@ -302,8 +302,8 @@ func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 	})
 }
 
-// impersonate stops the peer p, and returns a transport that is connected to another peer as p.
-func (h *harness) impersonate(t *testing.T, p, to api.Peer) *transport.Transport {
+// impersonatePeer stops the peer p, and returns a transport that is connected to another peer as p.
+func (h *harness) impersonatePeer(t *testing.T, p, to api.Peer) *transport.Transport {
 	t.Helper()
 	require.NoError(t, h.stopPeer(p))
 	l, err := h.net.Listen(p.Addr)

@@ -225,7 +225,7 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 func TestSubscribe_ReportsProgress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		p := h.others(leader)[0]
+		p := h.otherPeers(leader)[0]
 		s := h.node(p).Subscribe(t.Context(), 1)
 		defer s.Close()
 		waitForProgress(t, s, func(p *api.Progress) bool { return p.Fresh && p.Leader == leader && p.Term > 1 && p.Commit > 1 })

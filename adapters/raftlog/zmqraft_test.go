@@ -58,16 +58,16 @@ func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 // no entries.
 func TestZ7_PartitionedPeerDoesNotRead(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
 		heal := h.isolate(p)
-		h.proposeAll(t, h.others(p)[0], "b")
+		h.proposeAll(t, h.otherPeers(p)[0], "b")
 		leader := h.waitForLeader(t)
 		term := h.node(leader).Info().Term
 		require.Error(t, h.node(p).Sync(contextWithin(t, time.Second)), "the peer cannot confirm its state")
 		time.Sleep(5 * time.Second)
 		heal()
 		h.sync(t, p)
-		require.Equal(t, []string{"b"}, h.machine(p).recorded())
+		require.Equal(t, []string{"b"}, h.machine(p).recordedUpdates())
 		time.Sleep(time.Second)
 		require.Equal(t, term, h.node(leader).Info().Term)
 	})
@@ -90,7 +90,7 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		}
 		waitFor(t, "the leader has appended the updates", func() bool { return h.node(leader).Info().LastIndex > 2000 })
 		for _, u := range numbered("b", 10) {
-			proposeUntilKnown(t, h.node(h.others(leader)[0]), api.NewRequestID(), u)
+			proposeUntilKnown(t, h.node(h.otherPeers(leader)[0]), api.NewRequestID(), u)
 		}
 		for _, p := range h.peers { // this delay makes each request take 20 ms
 			for _, q := range h.peers {
@@ -101,7 +101,7 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		start := time.Now()
 		heal()
 		waitFor(t, "the peer has the log of the others", func() bool {
-			all := h.machine(leader).recorded()
+			all := h.machine(leader).recordedUpdates()
 			return len(all) >= 11 && slices.Equal(all[1:11], numbered("b", 10))
 		})
 		require.Less(t, time.Since(start), 3*time.Second)
@@ -121,7 +121,7 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 func TestZ13_ContradictionStopsOnlyTheNode(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		p := h.others(leader)[0]
+		p := h.otherPeers(leader)[0]
 		require.NoError(t, h.stopPeer(p))
 		old := h.disks[p.ID].Crash() // a copy of the disk from before the updates
 		h.disks[p.ID] = old.Crash()
@@ -133,6 +133,6 @@ func TestZ13_ContradictionStopsOnlyTheNode(t *testing.T) {
 		n := h.startPeer(p)
 		waitFor(t, "the peer has stopped", func() bool { return errors.Is(n.Err(), api.ErrFault) })
 		h.proposeAll(t, leader, "b")
-		h.requireUpdates(t, h.others(p), append(numbered("a", 20), "b")...)
+		h.requireUpdates(t, h.otherPeers(p), append(numbered("a", 20), "b")...)
 	})
 }

@@ -36,8 +36,8 @@ func readCosts() cost {
 	return c
 }
 
-// per returns the mean cost of an update if c is the cost of n updates.
-func (c cost) per(n float64) cost {
+// perUpdate returns the mean cost of an update if c is the cost of n updates.
+func (c cost) perUpdate(n float64) cost {
 	return cost{c.Processor / n, c.Calls / n, c.Switches / n, c.Wakeups / n, c.Allocations / n, c.Bytes / n}
 }
 

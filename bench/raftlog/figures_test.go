@@ -33,8 +33,8 @@ func TestFigure_CountsUpdatesOfTheWindow(t *testing.T) {
 }
 
 // newSeries returns a series with the given rates.
-func newSeries(name, settings string, clients int, rates ...float64) *series {
-	s := &series{Name: name, Settings: settings, Clients: clients}
+func newSeries(name, settings string, clients int, rates ...float64) *figureSeries {
+	s := &figureSeries{Name: name, Settings: settings, Clients: clients}
 	for _, r := range rates {
 		s.Figures = append(s.Figures, figure{Rate: r, P50: 1000 / r, P99: 2000 / r})
 	}
@@ -48,9 +48,9 @@ func TestSelectBest_ComparesMedians(t *testing.T) {
 	b := newSeries("one", "tuned", 1, 30, 30, 30)
 	c := newSeries("two", "defaults", 1, 25, 25, 25)
 	d := newSeries("one", "odd", 1, 29, 29, 29)
-	chosen, others := selectBest([]*series{a, c, b, d})
-	require.Equal(t, []*series{b, c}, chosen)
-	require.Equal(t, []*series{a, d}, others)
+	chosen, others := selectBest([]*figureSeries{a, c, b, d})
+	require.Equal(t, []*figureSeries{b, c}, chosen)
+	require.Equal(t, []*figureSeries{a, d}, others)
 
 	require.Equal(t, 30.0, highestRate(chosen, func(name string) bool { return true }))
 	require.Equal(t, 25.0, highestRate(chosen, func(name string) bool { return name == "two" }))
@@ -74,7 +74,7 @@ func TestShortestFailOver_ComparesMediansOfPeers(t *testing.T) {
 func TestReport_PrintsMarkdown(t *testing.T) {
 	r := &report{
 		Environment: environment{Machine: benchmark.Environment{CPUs: 2}}, Seed: 7, Seconds: 3,
-		Series: []*series{
+		Series: []*figureSeries{
 			newSeries("baseline", "none", 1, 200), newSeries("peer", "defaults", 1, 50, 60, 70), newSeries("peer", "tuned", 1, 100, 100, 100),
 			newSeries("this", "defaults", 1, 125, 125, 125), newSeries("peer", "defaults", 16, 1000),
 		},

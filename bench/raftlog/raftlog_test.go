@@ -90,14 +90,14 @@ func TestRunBenchmark_MeasuresOperations(t *testing.T) {
 // time do not count for it, and that each update that overlaps with it counts.
 func TestPercentile_SelectsOverlapping(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
-	spans := []span{{at(0), at(90)}, {at(90), at(110)}, {at(195), at(235)}, {at(200), at(500)}}
+	spans := []proposalSpan{{at(0), at(90)}, {at(90), at(110)}, {at(195), at(235)}, {at(200), at(500)}}
 	require.InDelta(t, 39.8, percentile(spans, at(100), at(200)), 1e-9, "updates of 20 and 40 ms overlap")
 }
 
 // TestRunUntil_RepeatsFailedUpdates checks that the time of a failed proposal counts, and that clients do not
 // continue after the end.
 func TestRunUntil_RepeatsFailedUpdates(t *testing.T) {
-	c := &failing{forgetful: forgetful{keeps: true, leader: true}}
+	c := &failingCluster{forgetful: forgetful{keeps: true, leader: true}}
 	var n atomic.Int64
 	require.NoError(t, runUntil(t.Context(), c, 1, 1, func() bool { return n.Load() == 2 }, func(from, to time.Time) {
 		n.Add(1)
@@ -107,13 +107,13 @@ func TestRunUntil_RepeatsFailedUpdates(t *testing.T) {
 	require.EqualValues(t, 5, c.calls.Load(), "one to find the leader, and two for each update")
 }
 
-// failing is a cluster in which every second proposal fails.
-type failing struct {
+// failingCluster is a cluster in which every second proposal fails.
+type failingCluster struct {
 	forgetful
 	calls atomic.Int64
 }
 
-func (f *failing) propose(context.Context, int, []byte) error {
+func (f *failingCluster) propose(context.Context, int, []byte) error {
 	if f.calls.Add(1)%2 == 0 {
 		return errors.New("no leader")
 	}
@@ -123,10 +123,10 @@ func (f *failing) propose(context.Context, int, []byte) error {
 // TestCounted_RestoresWhatItCaptured checks that a snapshot has the requested size, and that the number of
 // updates does not change.
 func TestCounted_RestoresWhatItCaptured(t *testing.T) {
-	var c, restored counted
+	var c, restored countingState
 	c.n.Store(7)
 	c.size.Store(3<<20 + 5)
-	captured := c.capture()
+	captured := c.captureState()
 	c.n.Store(8)
 	var b bytes.Buffer
 	n, err := captured.WriteTo(&b)

@@ -94,7 +94,7 @@ func TestAlso_ToRaftlog(t *testing.T) {
 	h.command("status", "--timeout", "1m").requireExit(cmdline.NoLeader)
 	first.terminate()
 	leader := h.waitForLeader(all)
-	waiting := without(all, leader)
+	waiting := processesExcept(all, leader)
 	for name, p := range waiting {
 		p.terminate()
 		waiting[name] = h.follow(name, stubborn)
@@ -110,10 +110,10 @@ func TestAlso_Connected(t *testing.T) {
 	lost, noMajority := error(nil), errSecond
 	first := backend{connected: func() error { return lost }}
 	second := backend{connected: func() error { return noMajority }}
-	a := &also{second: &settings{}}
-	require.ErrorIs(t, a.combine(&settings{}, first, second).connected(), errSecond, "a second backend that has servers")
+	a := &migrationFlags{second: &settings{}}
+	require.ErrorIs(t, a.combineBackends(&settings{}, first, second).connected(), errSecond, "a second backend that has servers")
 	second.start = func() error { return nil }
-	peer := a.combine(&settings{}, first, second)
+	peer := a.combineBackends(&settings{}, first, second)
 	require.NoError(t, peer.connected(), "the other peers do not run yet")
 	lost = errFirst
 	require.ErrorIs(t, peer.connected(), errFirst)

@@ -41,7 +41,7 @@ func TestRaftlog_CommandsAreClients(t *testing.T) {
 	resign := r.command("resign")
 	resign.waitForOutput(first + " has handed over")
 	require.Equal(t, cmdline.OK, resign.exitCode())
-	second := r.waitForLeader(without(all, first))
+	second := r.waitForLeader(processesExcept(all, first))
 	waitForLeads(second)
 	all[first].waitForLog("follower") // the former leader has joined again
 	watch.terminate()

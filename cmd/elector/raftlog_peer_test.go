@@ -117,8 +117,8 @@ func (h *harness) workOrder() []string {
 	return slices.Compact(slices.DeleteFunc(h.actions(), func(a string) bool { return strings.HasSuffix(a, " ends") }))
 }
 
-// without returns the processes except for one.
-func without(all map[string]*process, name string) map[string]*process {
+// processesExcept returns the processes except for one.
+func processesExcept(all map[string]*process, name string) map[string]*process {
 	rest := maps.Clone(all)
 	delete(rest, name)
 	return rest
@@ -133,7 +133,7 @@ func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 	first := r.waitForLeader(all)
 
 	all[first].signal(syscall.SIGTERM)
-	second := r.waitForLeader(without(all, first))
+	second := r.waitForLeader(processesExcept(all, first))
 	require.Equal(t, cmdline.OK, all[first].exitCode())
 
 	all[first] = r.run(first, exclusive, listening...)
@@ -142,7 +142,7 @@ func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 	pages.waitForPage("/leader", 503, `"name":"`+second+`"`)
 	killed := time.Now()
 	all[second].signal(syscall.SIGKILL)
-	third := r.waitForLeader(without(all, second))
+	third := r.waitForLeader(processesExcept(all, second))
 	require.Less(t, time.Since(killed), 5*raftSession)
 	require.Equal(t, -1, all[second].exitCode())
 

@@ -41,7 +41,7 @@ func TestRun_ExitsAfterSecondSignal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	s := &settings{log: slog.New(slog.DiscardHandler)}
 	r := &runCommand{settings: s, grace: time.Minute, sessionTimeout: func() time.Duration { return time.Minute }}
-	r.signals(nil).Exit(syscall.SIGTERM)
+	r.signalReactions(nil).Exit(syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, r.runScript(ctx, "end", "echo >"+file, nil, os.Environ()), context.DeadlineExceeded)

@@ -26,8 +26,8 @@ func TestSuccession_TimesOfLeaders(t *testing.T) {
 	require.Equal(t, time.Unix(3, 0), observe(4, 8))
 	observe(5, 0)
 	require.Equal(t, time.Unix(6, 0), observe(6, 9))
-	s.interrupt()
+	s.recordInterruption()
 	require.Equal(t, time.Unix(6, 0), observe(7, 9), "the leadership is the same")
-	s.interrupt()
+	s.recordInterruption()
 	require.Zero(t, observe(8, 10))
 }

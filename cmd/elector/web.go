@@ -84,7 +84,7 @@ func newWebServer(r *runCommand, e *elector.Elector, b backend, stopping <-chan 
 	w := &webServer{run: r, elector: e, backend: b, stopping: stopping, queue: newQueueView(b, r.settings.election), log: r.settings.limitedLog()}
 	w.metrics = newMetrics(r.settings.election, stopping,
 		func() bool { return w.currentLeadership() != nil }, r.program.isRunning)
-	w.metrics.instrument(e)
+	w.metrics.instrumentHandlers(e)
 	w.rememberTerms(e)
 	return w
 }

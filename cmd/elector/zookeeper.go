@@ -117,7 +117,7 @@ func (z *zooKeeperBackend) backend() backend {
 		close: z.close, newCandidate: z.newCandidate, sessionTimeout: z.sessionTimeout, awaitSession: z.awaitSession,
 		connected: z.connected, healthy: z.healthy,
 		list: z.list, watch: z.watch, requestResignation: z.requestResignation, anyElection: true, find: z.find,
-		examine: z.examine, endElection: z.endElection, deleteElection: z.deleteElection,
+		examine: z.examineServers, endElection: z.endElection, deleteElection: z.deleteElection,
 	}
 }
 

@@ -157,7 +157,7 @@ const (
 
 func (r report) print(out io.Writer, asJSON, redraw bool) error {
 	if asJSON {
-		return printer{out: out}.printJSON(r)
+		return entryPrinter{out: out}.printJSON(r)
 	}
 	text := r.table()
 	if redraw {

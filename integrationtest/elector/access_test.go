@@ -115,7 +115,7 @@ func TestDocuments_Access(t *testing.T) {
 		s := &shell{T: t, bin: bin, replace: strings.NewReplacer(replace...)}
 		protect, instance := accessBlocks(t, "Raft log")
 		s.start("set -e\n" + protect[0]).requireSuccess()
-		var all []*running
+		var all []*runningLine
 		for _, id := range []string{"a", "b", "c"} {
 			all = append(all, s.start("id="+id+"\n"+instance))
 		}

@@ -299,8 +299,8 @@ type shell struct {
 	replace *strings.Replacer
 }
 
-// running is a line that a shell runs.
-type running struct {
+// runningLine is a line that a shell runs.
+type runningLine struct {
 	*testing.T
 	line    string
 	cmd     *exec.Cmd
@@ -309,13 +309,13 @@ type running struct {
 }
 
 // start starts a line, which ends with the test at the latest.
-func (s *shell) start(line string) *running {
+func (s *shell) start(line string) *runningLine {
 	s.Helper()
 	line = s.replace.Replace(line)
 	cmd := exec.Command("bash", "-c", line)
 	cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "TERM=xterm")
 	cmd.Dir = s.TempDir()
-	r := &running{s.T, line, cmd, nil, filepath.Join(s.TempDir(), "output")}
+	r := &runningLine{s.T, line, cmd, nil, filepath.Join(s.TempDir(), "output")}
 	file, err := os.Create(r.log)
 	require.NoError(s, err)
 	defer file.Close()
@@ -332,27 +332,27 @@ func (s *shell) start(line string) *running {
 	return r
 }
 
-func (r *running) output() string {
+func (r *runningLine) output() string {
 	text, err := os.ReadFile(r.log)
 	require.NoError(r, err)
 	return string(text)
 }
 
 // waitFor waits until the output contains the text.
-func (r *running) waitFor(text string) {
+func (r *runningLine) waitFor(text string) {
 	r.Helper()
 	testenv.Eventually(r, func() bool { return strings.Contains(r.output(), text) }, text+" is not printed by "+r.line)
 }
 
 // requireSuccess waits until the line has ended with code 0.
-func (r *running) requireSuccess() {
+func (r *runningLine) requireSuccess() {
 	r.Helper()
 	testenv.Receive(r, r.process.Done(), "the end of "+r.line)
 	require.Zero(r, r.cmd.ProcessState.ExitCode(), "%s: %s", r.line, r.output())
 }
 
 // terminate sends TERM to the line and requires that it ends with code 0.
-func (r *running) terminate() {
+func (r *runningLine) terminate() {
 	r.Helper()
 	require.NoError(r, r.cmd.Process.Signal(syscall.SIGTERM))
 	r.requireSuccess()
@@ -443,15 +443,15 @@ func TestDocuments_Commands(t *testing.T) {
 					if !e.alone {
 						lead.start("elector status FLAGS --wait; elector status FLAGS --is-leader web-1 || elector resign FLAGS; elector status FLAGS --wait --is-leader web-1").requireSuccess()
 					}
-					e.run(&shell{T: t, bin: bin, replace: b.replacer(t, line, e)}, line)
+					e.run(&shell{T: t, bin: bin, replace: b.newReplacer(t, line, e)}, line)
 				})
 			}
 		})
 	}
 }
 
-// replacer replaces what stands for the servers and the election of the reader.
-func (b documentBackend) replacer(t *testing.T, line string, e example) *strings.Replacer {
+// newReplacer replaces what stands for the servers and the election of the reader.
+func (b documentBackend) newReplacer(t *testing.T, line string, e example) *strings.Replacer {
 	election, flags := b.election, b.flags
 	if e.alone {
 		election = testenv.NewPath(t)

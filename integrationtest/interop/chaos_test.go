@@ -218,8 +218,8 @@ func (c *chaos) readHolds() map[string][]recordedHold {
 	return holds
 }
 
-// monotonic returns the time of CLOCK_MONOTONIC in nanoseconds.
-func monotonic() int64 {
+// monotonicTime returns the time of CLOCK_MONOTONIC in nanoseconds.
+func monotonicTime() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		panic(err)
@@ -279,7 +279,7 @@ func TestChaos_HoldersDoNotOverlap(t *testing.T) {
 	time.Sleep(*chaosTime)
 	close(ended)
 	faults.Wait()
-	healed := monotonic()
+	healed := monotonicTime()
 
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		holds := c.readHolds()

@@ -21,10 +21,10 @@ const kazooWithBug649 = "2.8.0"
 func TestRWMutex_ExcludesPeer(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
-			writers := contest{peer: p, kind: "write", open: p.newWriteLock}
+			writers := contention{peer: p, kind: "write", open: p.newWriteLock}
 			t.Run("writers exclude each other", func(t *testing.T) { writers.testExclusion(t, 10) })
 			t.Run("hand-over of writers", writers.testHandOver)
-			t.Run("hand-over to a reader of the peer", contest{peer: p, kind: "read", open: p.newWriteLock}.testHandOver)
+			t.Run("hand-over to a reader of the peer", contention{peer: p, kind: "read", open: p.newWriteLock}.testHandOver)
 			t.Run("hand-over to a reader of Go", func(t *testing.T) { testHandOverToReader(t, p) })
 			t.Run("readers together", func(t *testing.T) { testReadersTogether(t, p) })
 			t.Run("readers and writers", func(t *testing.T) { testReadersAndWriters(t, p) })

@@ -17,7 +17,7 @@ import (
 // instance has stopped. The election is on a Lease, and elector has only the rights of the Role.
 func TestElector_ScriptsDoNotOverlap(t *testing.T) {
 	s := startAPIServer(t)
-	for _, o := range objects(t, manifests+"/base/rbac.yaml") {
+	for _, o := range readObjects(t, manifests+"/base/rbac.yaml") {
 		s.apply(t, o, false)
 	}
 	dir := t.TempDir()

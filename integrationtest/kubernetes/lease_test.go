@@ -21,8 +21,8 @@ import (
 
 var chaos = flag.Duration("chaos", 10*time.Second, "duration of TestLease_Chaos")
 
-// factory returns a backend for storetest whose stores use the API server.
-func (s *apiServer) factory(t testing.TB) *storetest.Backend {
+// storeBackend returns a backend for storetest whose stores use the API server.
+func (s *apiServer) storeBackend(t testing.TB) *storetest.Backend {
 	name := newName()
 	return &storetest.Backend{
 		New:       func(t testing.TB) changefeed.Store { return s.newStore(t, s.config(), name) },
@@ -45,8 +45,8 @@ func (s *apiServer) newStore(t testing.TB, c *rest.Config, name string, opts ...
 // stores and of elections on a real API server.
 func TestLease_SatisfiesContract(t *testing.T) {
 	s := startAPIServer(t)
-	t.Run("Store", func(t *testing.T) { storetest.Run(t, s.factory) })
-	t.Run("Election", func(t *testing.T) { storetest.RunElection(t, s.factory) })
+	t.Run("Store", func(t *testing.T) { storetest.Run(t, s.storeBackend) })
+	t.Run("Election", func(t *testing.T) { storetest.RunElection(t, s.storeBackend) })
 }
 
 // TestLease_Chaos checks that a leader has stopped when the next leader starts, while leaders are cut off and

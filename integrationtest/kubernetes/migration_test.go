@@ -32,8 +32,8 @@ type fleet struct {
 	last                     atomic.Value // the version of the last replica that began to work
 }
 
-// work returns the controller that a replica of the given version runs.
-func (f *fleet) work(version string) manager.RunnableFunc {
+// newController returns the controller that a replica of the given version runs.
+func (f *fleet) newController(version string) manager.RunnableFunc {
 	return func(ctx context.Context) error {
 		if f.working.Add(1) > 1 {
 			f.overlaps.Add(1)
@@ -76,7 +76,7 @@ func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop fu
 		m, err = controllerruntime.NewManager(c, options, e)
 	}
 	require.NoError(t, err)
-	require.NoError(t, m.Add(f.work(version)))
+	require.NoError(t, m.Add(f.newController(version)))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()

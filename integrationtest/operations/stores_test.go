@@ -167,8 +167,8 @@ func TestMariaDB_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// do executes a command as an operator of the first Redis server.
-func (s *storeServer) do(args ...any) { s.doAt(s.Server, args...) }
+// runCommand executes a command as an operator of the first Redis server.
+func (s *storeServer) runCommand(args ...any) { s.doAt(s.Server, args...) }
 
 // doAt executes a command as an operator of the given Redis server.
 func (s *storeServer) doAt(server *dbserver.Server, args ...any) {
@@ -187,28 +187,28 @@ func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 		}
 	}
 	kill := func(s *storeServer) {
-		s.do("CLIENT", "KILL", "TYPE", "normal")
-		s.do("CLIENT", "KILL", "TYPE", "pubsub")
+		s.runCommand("CLIENT", "KILL", "TYPE", "normal")
+		s.runCommand("CLIENT", "KILL", "TYPE", "pubsub")
 	}
 	operators.Test(t, operators.OfStore(
-		operators.Operation[*storeServer]{Name: "Emptied", Reason: "the record of the election was deleted", Run: func(_ *operators.Election, s *storeServer) { s.do("FLUSHALL") }},
+		operators.Operation[*storeServer]{Name: "Emptied", Reason: "the record of the election was deleted", Run: func(_ *operators.Election, s *storeServer) { s.runCommand("FLUSHALL") }},
 		operators.InShort(operators.Harmless("ConnectionsKilled", kill)),
-		operators.Harmless("IdleTimeout", func(s *storeServer) { s.do("CONFIG", "SET", "timeout", "1") }),
+		operators.Harmless("IdleTimeout", func(s *storeServer) { s.runCommand("CONFIG", "SET", "timeout", "1") }),
 		operators.Lasting("ReadOnly", "READONLY", func(s *storeServer, on bool) {
 			if on {
-				s.do("REPLICAOF", "127.0.0.1", "1")
+				s.runCommand("REPLICAOF", "127.0.0.1", "1")
 			} else {
-				s.do("REPLICAOF", "NO", "ONE")
+				s.runCommand("REPLICAOF", "NO", "ONE")
 			}
 		}),
 		operators.Lasting("Full", "OOM", func(s *storeServer, on bool) {
-			s.do("CONFIG", "SET", "maxmemory", map[bool]string{true: "1", false: "0"}[on])
+			s.runCommand("CONFIG", "SET", "maxmemory", map[bool]string{true: "1", false: "0"}[on])
 		}),
 		operators.Lasting("CredentialsRotated", "NOPERM", func(s *storeServer, on bool) {
 			if on {
-				s.do("ACL", "SETUSER", "elector", "-@all")
+				s.runCommand("ACL", "SETUSER", "elector", "-@all")
 			} else {
-				s.do("ACL", "SETUSER", "elector", "+@all")
+				s.runCommand("ACL", "SETUSER", "elector", "+@all")
 			}
 		}),
 	), func(e *operators.Election) *storeServer {
@@ -218,7 +218,7 @@ func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 		// The operator gives the name or the address that the clients use to the replica. In this test
 		// the replica has all acknowledged writes, which Redis does not guarantee.
 		{Name: "FailedOver", Reason: "failed", Run: func(e *operators.Election, s *storeServer) {
-			s.do("WAIT", 1, 0)
+			s.runCommand("WAIT", 1, 0)
 			require.NoError(e, s.Kill())
 			e.WaitForNoLeader()
 			s.doAt(s.others[0], "REPLICAOF", "NO", "ONE")

@@ -21,15 +21,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// attendance counts, for each round, the participants that have entered and left.
-type attendance struct {
+// roundAttendance counts, for each round, the participants that have entered and left.
+type roundAttendance struct {
 	mu      sync.Mutex
 	entered map[int64]int // number of participants whose Enter has returned
 	left    map[int64]int // number of participants whose Leave has returned
 }
 
-func newAttendance() *attendance {
-	return &attendance{entered: map[int64]int{}, left: map[int64]int{}}
+func newAttendance() *roundAttendance {
+	return &roundAttendance{entered: map[int64]int{}, left: map[int64]int{}}
 }
 
 // TestDouble_AllEnterBeforeAnyLeaves checks that a participant does not leave a round before all have entered.

@@ -84,7 +84,7 @@ func (c *Cache) Sync(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if err == nil {
 		call := &syncCall{done: make(chan struct{})}
-		c.syncCalls.put(call)
+		c.syncCalls.addItems(call)
 		select {
 		case <-call.done:
 		case <-ctx.Done():

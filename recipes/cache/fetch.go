@@ -72,7 +72,7 @@ func (u *updater) enqueue(n *node, kind partKind) {
 // repeatRejected reads all parts again that the servers have refused to read. No event reports when the
 // reason for the refusal has passed.
 func (u *updater) repeatRejected() {
-	u.tree.root.walk(func(n *node) {
+	u.tree.root.walkTree(func(n *node) {
 		for kind, err := range [...]error{dataPart: n.dataErr, listPart: n.listErr} {
 			if err != nil && err != recipes.ErrTooLarge {
 				n.part(partKind(kind)).dirty = true
@@ -140,7 +140,7 @@ func (u *updater) send(f *fetch) {
 	conn, replies, root := u.conn, u.replies, u.cache.path
 	go func() {
 		f.run(conn, root)
-		replies.put(f)
+		replies.addItems(f)
 	}()
 }
 

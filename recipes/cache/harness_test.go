@@ -44,9 +44,9 @@ func openCache(h *bubble.Test, path string, scope Scope, opts ...Option) *Cache 
 	return c
 }
 
-// fill opens a cache and waits until it is filled. It returns the cache, and a replica that applies the
+// openFilled opens a cache and waits until it is filled. It returns the cache, and a replica that applies the
 // events of the cache.
-func fill(h *bubble.Test, path string, scope Scope, opts ...Option) (*Cache, *replica) {
+func openFilled(h *bubble.Test, path string, scope Scope, opts ...Option) (*Cache, *replica) {
 	c := openCache(h, path, scope, opts...)
 	r := newReplica()
 	go func() {
@@ -130,13 +130,13 @@ func watches(h *bubble.Test) []string {
 	return list
 }
 
-// channels returns how many channels the client library stores for the watches of the cache.
-func channels(h *bubble.Test) int { return bubble.Watches(h.Conn) }
+// countChannels returns how many channels the client library stores for the watches of the cache.
+func countChannels(h *bubble.Test) int { return bubble.Watches(h.Conn) }
 
 // replica is a copy of a cache: it applies the events of the cache to a map, and verifies their order.
 type replica struct {
 	mu     sync.Mutex
-	events []string // the events since the last call of take
+	events []string // the events since the last call of takeEvents
 	nodes  map[string]Znode
 	czxids map[string]int64 // the greatest czxid of each path
 	stale  bool
@@ -217,8 +217,8 @@ func eventText(e Event) string {
 	return e.Kind.String()
 }
 
-// take returns the events since its last call.
-func (r *replica) take() []string {
+// takeEvents returns the events since its last call.
+func (r *replica) takeEvents() []string {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -98,13 +98,13 @@ func (u *updater) run() {
 		var events chan<- Event
 		var next Event
 		if !u.events.isEmpty() {
-			events, next = u.cache.events, u.events.first()
+			events, next = u.cache.events, u.events.firstEvent()
 		}
 		select {
 		case events <- next:
 			u.events.removeFirst()
 		case <-u.replies.ready:
-			replies := u.replies.take()
+			replies := u.replies.takeItems()
 			for _, f := range replies {
 				u.filterChildren(f)
 			}
@@ -115,13 +115,13 @@ func (u *updater) run() {
 			u.tree.mu.Unlock()
 		case <-u.watches.fired.ready:
 			u.tree.mu.Lock()
-			for _, f := range u.watches.fired.take() {
+			for _, f := range u.watches.fired.takeItems() {
 				u.watches.release(f.watch)
 				u.handleEvent(f.watch, f.event)
 			}
 			u.tree.mu.Unlock()
 		case <-u.cache.syncCalls.ready:
-			u.waitingSyncs = append(u.waitingSyncs, u.cache.syncCalls.take()...)
+			u.waitingSyncs = append(u.waitingSyncs, u.cache.syncCalls.takeItems()...)
 		case <-u.sub.Changed():
 			u.checkConn = true
 			u.watches.poll()
@@ -177,7 +177,7 @@ func (u *updater) checkConnection() {
 		if u.session != 0 {
 			broken, u.needsSync, u.sessionEpoch = true, true, u.epoch+1
 			u.tree.mu.Lock()
-			u.tree.root.walk((*node).retryTooLarge)
+			u.tree.root.walkTree((*node).retryTooLarge)
 			u.tree.mu.Unlock()
 		}
 		u.session = s.Session
@@ -207,7 +207,7 @@ func (u *updater) restartReads() {
 			u.markPending(p, now)
 		}
 	}
-	u.tree.root.walk(func(n *node) {
+	u.tree.root.walkTree(func(n *node) {
 		n.deferred, n.deferredChildren = nil, nil
 		restart(&n.data, true)
 		restart(&n.list, u.hasList(n))

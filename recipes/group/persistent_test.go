@@ -24,7 +24,7 @@ const empty = "/\n  app container\n    workers container\n"
 func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		is := <-p.Status()
 		require.True(w, is.Present)
 		require.NoError(w, is.Cause)
@@ -71,7 +71,7 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 		c := zktest.StartEnsemble(t, 3)
 		w := &bubble.Test{T: t, Server: c.Leader()}
 		conn := bubble.ConnectFrom(w, c, 1, timeout)
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		other, err := NewPersistent(w.Connect(), one, []byte("theirs"), sessionTimeoutOption)
 		require.NoError(w, err)
 		time.Sleep(time.Second)
@@ -99,16 +99,16 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
-		first := keepPresent(w, conn)
+		first := openPresentPersistent(w, conn)
 		hook := w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
-		second := keep(w, conn)
+		second := openPersistent(w, conn)
 		time.Sleep(10 * time.Second)
 		require.ErrorIs(w, second.Current().Cause, recipes.ErrTaken)
 		hook.Remove()
 		require.NoError(w, second.Close())
 		require.True(w, first.Current().Present)
 
-		second = keep(w, conn)
+		second = openPersistent(w, conn)
 		require.NoError(w, first.Close())
 		require.NoError(w, second.Await(w.Context()), "after the first is closed")
 		require.NoError(w, second.Close())
@@ -119,9 +119,9 @@ func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 // one watch, even when the connection breaks repeatedly (CURATOR-107, kazoo #175).
 func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
-		other := keepPresent(w, w.Connect())
+		other := openPresentPersistent(w, w.Connect())
 		conn := w.Connect()
-		p := keep(w, conn)
+		p := openPersistent(w, conn)
 		for range 5 {
 			time.Sleep(10 * time.Second)
 			w.Server.DropConnections(conn.SessionID())
@@ -141,7 +141,7 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		w.Server.DropConnections(conn.SessionID())
 		require.NoError(w, operator.Delete(one, -1))
@@ -161,7 +161,7 @@ func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 func TestTrap36_ParentIsDeleted(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, operator.Delete(dir, -1))
 			return zktest.Pass(q)
@@ -179,7 +179,7 @@ func TestTrap36_ParentIsDeleted(t *testing.T) {
 func TestTrap30_StatusIsNotRead(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		for range 10 {
 			require.NoError(w, operator.Delete(one, -1))
 			time.Sleep(3 * time.Second)
@@ -195,7 +195,7 @@ func TestTrap30_StatusIsNotRead(t *testing.T) {
 func TestSet_RequestOrReplyLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		token := p.Current().Token
 		for i, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 			hook(zktest.Match{Op: zktest.OpSetData, Path: one, Nth: 1}, zktest.Cut)
@@ -217,7 +217,7 @@ func TestSet_RequestOrReplyLost(t *testing.T) {
 func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		conn.Close()
 		<-p.Done()
 		require.ErrorIs(w, p.Err(), recipes.ErrConnClosed)
@@ -240,7 +240,7 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 func TestPersistent_QuotaExceeded(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		quota := w.Server.Before(zktest.Match{Op: zktest.OpCreate}, zktest.Fail(zktest.Code(-125)))
 		require.NoError(w, w.Server.ExpireSession(conn.SessionID()))
 		time.Sleep(time.Minute)

@@ -65,7 +65,7 @@ func TestContenders_RWMutex(t *testing.T) {
 		r2.release()
 		require.Equal(w, []string{"reads false holds true", "reads true holds false"}, kinds())
 		x.downgrade()
-		w.pass(0)
+		w.passTime(0)
 		require.Equal(w, []string{"reads true holds true", "reads true holds true"}, kinds())
 		r3.requireHolds()
 	})
@@ -103,7 +103,7 @@ func TestTrap43_ContenderIsDeleted(t *testing.T) {
 		require.NoError(w, err)
 		require.Len(w, all, 1)
 		w.allowOverlap = true
-		w.pass(timeout)
+		w.passTime(timeout)
 		require.Equal(w, second.requireHolds().Path(), all[0].Path)
 	})
 }
@@ -116,7 +116,7 @@ func TestContenders_ContextAndPermission(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.Context(), timeout)
 		defer cancel()
 		conn := w.connect()
-		w.cut(conn)
+		w.cutConnection(conn)
 		w.requireElapsed(timeout, func() {
 			_, err := w.mutex(conn).Contenders(ctx)
 			require.ErrorIs(w, err, context.DeadlineExceeded)

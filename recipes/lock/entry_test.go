@@ -34,7 +34,7 @@ func TestTrap06_ContextCauseFromAnotherConnection(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		failed := bubble.Async(func() error { return s.SetLimit(w.Context(), 2) })
-		w.pass(timeout / 4)
+		w.passTime(timeout / 4)
 		w.requireCalled(set, back)
 		other.Close()
 		cause := <-failed
@@ -44,10 +44,10 @@ func TestTrap06_ContextCauseFromAnotherConnection(t *testing.T) {
 		conn := w.connect()
 		ctx, cancel := context.WithCancelCause(w.Context())
 		a := bubble.Async(func() error { _, err := w.mutex(conn).Lock(ctx); return err })
-		w.pass(0)
+		w.passTime(0)
 		cancel(cause)
 		require.True(w, errors.Is(<-a, cause))
-		w.pass(time.Second)
+		w.passTime(time.Second)
 		w.requireContenders(holder.hold.Path())
 		holder.release()
 	})
@@ -209,7 +209,7 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 				defer cancel()
 				w.requireElapsed(limit, func() { require.ErrorIs(w, call(ctx, w, conn), context.DeadlineExceeded) })
 				w.srv.Heal()
-				w.pass(timeout)
+				w.passTime(timeout)
 				w.requireContenders(ahead)
 			})
 		})
@@ -227,7 +227,7 @@ func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 		last := w.write(w.connect())
 		w.read(w.connect()).requireFails(recipes.ErrNodeExhausted)
 		x.downgrade()
-		w.pass(0)
+		w.passTime(0)
 		require.Contains(w, x.hold.Path(), "__READ__2147483644")
 		r.release()
 		last.requireWaits()
@@ -274,10 +274,10 @@ func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 		x = w.write(conn)
 		a = x.call
 	}
-	w.pass(timeout + moment)
+	w.passTime(timeout + moment)
 	a.requireWaits()
 	w.remove(ahead)
-	w.pass(3 * timeout)
+	w.passTime(3 * timeout)
 	<-a.done
 	require.NoError(w, a.err)
 	if lost := a.hold.Err(); lost != nil {
@@ -286,13 +286,13 @@ func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 		require.ErrorIs(w, lost, recipes.ErrLeaseExpired)
 	} else if x != nil {
 		down := bubble.Async(func() error { return x.write.Downgrade() })
-		w.pass(timeout)
+		w.passTime(timeout)
 		if err := <-down; err != nil {
 			require.True(w, l.Silent, "request %d: %v", k, err)
 		}
 	}
 	released := bubble.Async(func() error { return bubble.Repeated(a.hold.Release) })
-	w.pass(2 * timeout)
+	w.passTime(2 * timeout)
 	require.Len(w, released, 1, "request %d", k)
 	require.NoError(w, <-released, "request %d", k)
 	w.requireContenders()
@@ -310,7 +310,7 @@ func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 		next := w.lock(w.connect())
 		h := a.requireHolds()
 		w.expire(conn)
-		w.pass(timeout)
+		w.passTime(timeout)
 		w.allowOverlap = true
 		require.Error(w, h.Err())
 		next.requireHolds()
@@ -330,7 +330,7 @@ func TestTrap22_ClosedConnection(t *testing.T) {
 		conn := w.connect()
 		m, rw, multi, s := w.mutex(conn), w.rw(conn), w.multi(conn, "a", "b"), w.semaphore(conn, 1)
 		conn.Close()
-		w.pass(time.Second)
+		w.passTime(time.Second)
 		for name, call := range map[string]func() error{
 			"Lock":           func() error { _, err := m.Lock(w.Context()); return err },
 			"TryLock":        func() error { _, err := m.TryLock(w.Context()); return err },
@@ -347,7 +347,7 @@ func TestTrap22_ClosedConnection(t *testing.T) {
 			"Position":       func() error { _, err := m.Join(w.Context()).Position(w.Context()); return err },
 		} {
 			returned := bubble.Async(call)
-			w.pass(time.Second)
+			w.passTime(time.Second)
 			require.Len(w, returned, 1, name)
 			require.ErrorIs(w, <-returned, recipes.ErrConnClosed, name)
 		}
@@ -372,7 +372,7 @@ func TestContenders_HandWritten(t *testing.T) {
 			require.True(w, all[0].Holds)
 			require.False(w, all[1].Holds)
 			w.remove(ahead)
-			w.pass(0)
+			w.passTime(0)
 			a.release()
 
 			ahead, err = w.operator.Create(w.rw(w.operator).setup.Path+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -381,7 +381,7 @@ func TestContenders_HandWritten(t *testing.T) {
 			r.requireWaits()
 			x.requireWaits()
 			w.remove(ahead)
-			w.pass(0)
+			w.passTime(0)
 			r.release()
 			x.release()
 		})

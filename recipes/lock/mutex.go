@@ -76,7 +76,7 @@ func try(ctx context.Context, q *lockQueue, toWrite bool, blocks func(string) bo
 	if err := checkReentry(ctx, q.setup, toWrite); err != nil {
 		return nil, err
 	}
-	switch blocked, err := q.blocked(ctx, blocks); {
+	switch blocked, err := q.mustWait(ctx, blocks); {
 	case err != nil:
 		return nil, err
 	case blocked:

@@ -62,7 +62,7 @@ func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
 	err := checkReentry(ctx, m.setup, false)
 	var h *Hold
 	if err == nil {
-		h, err = m.reading(false).wait(ctx)
+		h, err = m.readAcquisition(false).wait(ctx)
 	}
 	return h, m.setup.Fail("lock for reading", m.setup.Path, err)
 }
@@ -70,14 +70,14 @@ func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
 // TryRLock is like RLock, but does not wait for other clients: it returns [ErrHeld] if a
 // writer holds the lock or waits for it.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
-	h, err := try(ctx, &m.lockQueue, false, writes, m.reading(true))
+	h, err := try(ctx, &m.lockQueue, false, writes, m.readAcquisition(true))
 	return h, m.setup.Fail("try to lock for reading", m.setup.Path, err)
 }
 
 func writes(name string) bool { return !contender.Reads(name) }
 
-// reading returns the parameters for acquiring the lock for reading.
-func (m *RWMutex) reading(noWait bool) acquisition {
+// readAcquisition returns the parameters for acquiring the lock for reading.
+func (m *RWMutex) readAcquisition(noWait bool) acquisition {
 	cfg := m.config(contender.CuratorRead, contender.KazooRead)
 	cfg.Blocks = writes
 	return acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay}

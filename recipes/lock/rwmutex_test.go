@@ -60,7 +60,7 @@ func takeTurns(w *harness, conns []*zk.Conn, locks []func(context.Context) (*Hol
 	calls := make([]*call, len(locks))
 	join := func(i int) {
 		calls[i] = w.startCall(conns[i], locks[i])
-		w.pass(0)
+		w.passTime(0)
 	}
 	for i := range calls {
 		join(i)
@@ -75,8 +75,8 @@ func takeTurns(w *harness, conns []*zk.Conn, locks []func(context.Context) (*Hol
 	return calls
 }
 
-// writing returns a function that acquires the lock for writing.
-func writing(m *RWMutex) func(context.Context) (*Hold, error) {
+// lockForWriting returns a function that acquires the lock for writing.
+func lockForWriting(m *RWMutex) func(context.Context) (*Hold, error) {
 	return func(ctx context.Context) (*Hold, error) {
 		h, err := m.Lock(ctx)
 		if err != nil {
@@ -94,14 +94,14 @@ func TestRWMutex_ReaderDoesNotWaitForPredictedReader(t *testing.T) {
 			w.createLockNode()
 			conns := []*zk.Conn{w.connect(), w.connect(), w.connect()}
 			m := w.rw(conns[0])
-			calls := takeTurns(w, conns, []func(context.Context) (*Hold, error){writing(m), w.rw(conns[1]).RLock, w.rw(conns[2]).RLock})
+			calls := takeTurns(w, conns, []func(context.Context) (*Hold, error){lockForWriting(m), w.rw(conns[1]).RLock, w.rw(conns[2]).RLock})
 			calls[0].release()
 			read := m.RLock
 			if try {
 				read = m.TryRLock
 			}
 			r := w.startCall(conns[0], read)
-			w.pass(0)
+			w.passTime(0)
 			w.requireHolding(append(calls[1:], r)...)
 		})
 	}
@@ -150,7 +150,7 @@ func TestRWMutex_ReadersLeaveOneWatch(t *testing.T) {
 			other.requireWaits()
 			r.cancel()
 			other.cancel()
-			w.pass(0)
+			w.passTime(0)
 			r.requireFails(context.Canceled)
 			require.ElementsMatch(w, append(before, x.hold.Path()), w.watched())
 			require.Equal(w, 1, bubble.Watches(conn))
@@ -182,7 +182,7 @@ func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
 		for _, r := range all[1:] {
 			r.cancel()
 		}
-		w.pass(0)
+		w.passTime(0)
 		requests := w.srv.Log().Requests()
 		require.Len(w, requests, len(all)-1, requests)
 		require.Equal(w, len(all)-1, requests.Count(zktest.OpDelete))
@@ -239,7 +239,7 @@ func testQueue(w *harness, kinds int, layout Option) {
 			i = holding[0]
 		}
 		line[i].release()
-		w.pass(moment)
+		w.passTime(moment)
 		line = slices.Delete(line, i, i+1)
 	}
 }

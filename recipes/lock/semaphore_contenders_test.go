@@ -76,7 +76,7 @@ func TestSemaphoreMutex_Contenders(t *testing.T) {
 						require.NoError(w, s.RequestRelease(w.Context(), lease))
 					}
 				}
-				w.pass(0)
+				w.passTime(0)
 				require.True(w, revoked(a.hold))
 				a.release()
 				w.requireHolding(b, c)
@@ -99,17 +99,17 @@ func TestSemaphore_RequestRelease(t *testing.T) {
 		all, err := s.Contenders(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, s.RequestRelease(w.Context(), all[1]))
-		w.pass(0)
+		w.passTime(0)
 		if l.Set != nil {
 			lost := l.Set(w.srv, zktest.Match{Op: zktest.OpSetData, Path: b.path(), Nth: 1})
 			defer w.requireCalled(lost)
 		}
 		a.release()
-		w.pass(timeout / 2)
+		w.passTime(timeout / 2)
 		b.requireHolds()
 		c.requireWaits()
 		require.False(w, revoked(b.hold))
-		w.pass(0)
+		w.passTime(0)
 		require.True(w, revoked(b.hold))
 		b.release()
 		require.False(w, revoked(c.requireHolds()))
@@ -130,7 +130,7 @@ func TestSemaphore_RequestRelease_DataIsOverwritten(t *testing.T) {
 		a.release()
 		w.requireCalled(again)
 		require.False(w, revoked(b.requireHolds()))
-		w.pass(0)
+		w.passTime(0)
 		require.True(w, revoked(b.hold))
 		c.requireWaits()
 		b.release()
@@ -155,7 +155,7 @@ func TestSemaphore_JoinReturnsPosition(t *testing.T) {
 		a.release()
 		require.Equal(w, 1, position())
 		b.release()
-		w.pass(0)
+		w.passTime(0)
 		h, err := waiter.Wait()
 		require.NoError(w, err)
 		require.Zero(w, position())
@@ -179,7 +179,7 @@ func TestMultiLock_Leases(t *testing.T) {
 					conn := w.connect()
 					parts := []Part{w.semaphore(conn, 3, options...).Leases(2)}
 					for _, name := range names {
-						parts = append(parts, w.at(conn, name))
+						parts = append(parts, w.namedMutex(conn, name))
 					}
 					m, err := NewMultiLock(parts...)
 					require.NoError(w, err)
@@ -200,10 +200,10 @@ func TestMultiLock_Leases(t *testing.T) {
 					}
 					return err
 				})
-				w.pass(0)
+				w.passTime(0)
 				require.Empty(w, next)
 				require.NoError(w, h.Release())
-				w.pass(0)
+				w.passTime(0)
 				require.NoError(w, <-next)
 				_, err = NewMultiLock(w.semaphore(w.operator, 3, options...).Leases(0))
 				require.ErrorIs(w, err, recipes.ErrInvalid)

@@ -30,7 +30,7 @@ func (w *harness) setCount(n int64) {
 	c, err := value.NewCounter(w.operator, countPath, value.WithInt32())
 	require.NoError(w, err)
 	require.NoError(w, c.Set(w.Context(), n))
-	w.pass(0)
+	w.passTime(0)
 }
 
 // TestSharedCount_ContendersFollowLimit checks that contenders follow the limit that another program writes
@@ -54,7 +54,7 @@ func TestSharedCount_ContendersFollowLimit(t *testing.T) {
 		d := contend(2)
 		w.requireWaiting(c, d)
 		require.NoError(w, w.semaphoreWithCount(w.operator, 1).SetLimit(w.Context(), 3))
-		w.pass(0)
+		w.passTime(0)
 		c.requireHolds()
 		d.requireWaits()
 		w.setCount(2) // the contender d is next: it must not be admitted by the earlier limit
@@ -133,7 +133,7 @@ func TestSharedCount_ChangesWhileContenderReacts(t *testing.T) {
 		})
 		w.setCount(4)
 		w.requireCalled(gone)
-		w.pass(0)
+		w.passTime(0)
 		c.requireFails(context.Canceled)
 		w.requireContenders(a.requireHolds().Path())
 	})

@@ -56,7 +56,7 @@ const mutexIndex = -1
 
 // acquire acquires n leases and waits for them. If noWait is set, it returns ErrHeld instead of waiting.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
-	return observed(c.setup, func() (*Hold, error) {
+	return acquireObserved(c.setup, func() (*Hold, error) {
 		return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })
 	})
 }
@@ -116,7 +116,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 		}
 		select {
 		case e := <-v.events:
-			v.changed(e)
+			v.receiveReport(e)
 			close(e.handled)
 		case a := <-limit:
 			if a.Err != nil {
@@ -159,7 +159,7 @@ func (v *mutexAcquisition) report(e contenderReport) {
 	<-e.handled
 }
 
-func (v *mutexAcquisition) changed(e contenderReport) {
+func (v *mutexAcquisition) receiveReport(e contenderReport) {
 	lost := e.Path == ""
 	switch {
 	case e.ended:

@@ -216,7 +216,7 @@ func TestSemaphoreSchedules_SharedCount(t *testing.T) {
 // TestSemaphoreSchedules_ModelDetectsExcessLeases checks that the checker rejects a history in which leases
 // exceed the limit.
 func TestSemaphoreSchedules_ModelDetectsExcessLeases(t *testing.T) {
-	op := func(n int, call, ret int64) porcupine.Operation { return op(leaseOp(n), call, ret) }
+	op := func(n int, call, ret int64) porcupine.Operation { return newOperation(leaseOp(n), call, ret) }
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(-2, 3, 4), op(2, 5, 6))
 	requireIllegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 4), op(-2, 5, 6))
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5)) // the release overlaps the second acquisition

@@ -23,15 +23,15 @@ func (w *harness) contend(limit, n int) *call {
 // acquire requests n leases, and waits until the contender is in the queue.
 func (w *harness) acquire(s *Semaphore, n int) *call {
 	c := w.startCall(s.setup.Conn, func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, n) })
-	w.pass(0)
+	w.passTime(0)
 	return c
 }
 
-// sent returns the requests that a session sends while f runs, without pings.
-func (w *harness) sent(session int64, f func()) zktest.Log {
+// requestsDuring returns the requests that a session sends while f runs, without pings.
+func (w *harness) requestsDuring(session int64, f func()) zktest.Log {
 	begin := len(w.srv.Log())
 	f()
-	w.pass(0)
+	w.passTime(0)
 	return w.srv.Log()[begin:].Session(session).Requests()
 }
 
@@ -112,7 +112,7 @@ func TestSemaphore_TryAcquire(t *testing.T) {
 		_, err = s.TryAcquire(w.Context(), 1)
 		require.ErrorIs(w, err, ErrHeld)
 		require.NoError(w, first.Release())
-		w.pass(0)
+		w.passTime(0)
 		waiter.requireHolds()
 	})
 }
@@ -125,7 +125,7 @@ func TestSemaphore_WaiterGivesUp(t *testing.T) {
 			holder := w.contend(1, 1)
 			line := []*call{w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)}
 			line[gone].cancel()
-			w.pass(0)
+			w.passTime(0)
 			line[gone].requireFails(context.Canceled)
 			require.Len(w, w.contenders(), 3)
 			holder.release()
@@ -143,7 +143,7 @@ func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
 		a, b, c := w.contend(4, 1), w.contend(4, 1), w.contend(4, 1)
 		w.requireWaiting(big, a, b, c)
 		big.cancel()
-		w.pass(0)
+		w.passTime(0)
 		w.requireHolding(a, b)
 		c.requireWaits()
 		holder.release()
@@ -162,7 +162,7 @@ func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 		})
 		c := w.contend(1, 1)
 		w.requireCalled(gone)
-		w.pass(time.Second)
+		w.passTime(time.Second)
 		ahead.requireFails(recipes.ErrDeleted)
 		c.requireWaits()
 		holder.release()
@@ -180,7 +180,7 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 				w.set(path, fmt.Sprint(i))
 				_, err := w.operator.SetACL(path, zk.WorldACL(zk.PermAll), -1)
 				require.NoError(w, err)
-				w.pass(0)
+				w.passTime(0)
 			}
 			w.removeAndWait(w.createEphemeral(node+"/other-", zk.FlagSequence))
 			w.requireHolding(all[:2]...)
@@ -213,7 +213,7 @@ func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 		w.requireHolding(all[:3]...)
 		w.setLimit(1)
 		w.setLimit(2)
-		require.Equal(w, 2, w.limit())
+		require.Equal(w, 2, w.storedLimitOf())
 		all[1].release()
 		w.requireWaiting(all[3])
 		all[2].release()
@@ -232,7 +232,7 @@ func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
 		})
 		w.setLimit(4)
 		w.requireCalled(swept)
-		require.Equal(w, 4, w.limit())
+		require.Equal(w, 4, w.storedLimitOf())
 	})
 }
 
@@ -248,7 +248,7 @@ func TestTrap49_SemaphoreCountsExistingLeases(t *testing.T) {
 			d := w.contend(3, 1)
 			d.cancel()
 			c.cancel()
-			w.pass(0)
+			w.passTime(0)
 			e := w.contend(3, 2)
 			e.requireHolds()
 			f := w.contend(3, 1)

@@ -149,9 +149,9 @@ func (r *earlyRead) contentOf(session, zxid int64) (c content, ok bool) {
 	return c, c.stat != nil && r.session == session && c.stat.Pzxid >= zxid
 }
 
-// concernsZnode reports whether err, the error of a read, means that this znode cannot be read. Other errors
+// isZnodeError reports whether err, the error of a read, means that this znode cannot be read. Other errors
 // concern the connection, the caller or other znodes.
-func concernsZnode(ctx context.Context, err error) bool {
+func isZnodeError(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed)
 }
 
@@ -178,7 +178,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 		}
 		<-item.writing
 		switch {
-		case !concernsZnode(context.Background(), a.Err) && a.Err != nil:
+		case !isZnodeError(context.Background(), a.Err) && a.Err != nil:
 			d.abandon(item, a.Err) // another client has deleted the item without a claim, or the connection was closed
 		case a.Err != nil && item.isLastAttempt():
 			d.moveToDeadLetters(item, "the data cannot be read: "+connection.Refine(nil, a.Err).Error())

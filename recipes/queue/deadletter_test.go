@@ -164,7 +164,7 @@ func TestDeadLetters_Order(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 1})
 		for i := range 3 {
-			require.NoError(h, put(ctx, q, fmt.Append(nil, i), WithPriority(3-i)))
+			require.NoError(h, putItem(ctx, q, fmt.Append(nil, i), WithPriority(3-i)))
 		}
 		for _, payload := range []string{"2", "1", "0"} {
 			require.NoError(h, takeItem(h, q, payload).Return(nil))

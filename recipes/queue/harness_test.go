@@ -64,8 +64,8 @@ func queueAt(h *bubble.Test, conn *zk.Conn, path string, cfg config, opts ...Opt
 	return q
 }
 
-// put puts an item, and ignores its ID.
-func put(ctx context.Context, q *Queue, data []byte, opts ...PutOption) error {
+// putItem puts an item, and ignores its ID.
+func putItem(ctx context.Context, q *Queue, data []byte, opts ...PutOption) error {
 	_, err := q.Put(ctx, data, opts...)
 	return err
 }
@@ -78,7 +78,7 @@ func putAll(ctx context.Context, q *Queue, data [][]byte, opts ...PutOption) err
 func putItems(h *bubble.Test, q *Queue, payloads ...string) {
 	h.Helper()
 	for _, p := range payloads {
-		require.NoError(h, put(h.Context(), q, []byte(p)))
+		require.NoError(h, putItem(h.Context(), q, []byte(p)))
 	}
 }
 

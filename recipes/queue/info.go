@@ -108,7 +108,7 @@ func (q *Queue) readInfo(ctx context.Context, e entry, claim content) (Info, err
 		i.Since, i.Attempts = time.UnixMilli(c.stat.Ctime), c.attempts()
 	}
 	switch {
-	case concernsZnode(ctx, err):
+	case isZnodeError(ctx, err):
 		i.Err = connection.Refine(nil, err)
 	case err != nil:
 		return i, err

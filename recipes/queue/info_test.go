@@ -55,7 +55,7 @@ func TestPut_WithWaiting(t *testing.T) {
 		require.ErrorIs(h, err, ErrFull, "it would wait for ever")
 		waiting := func(ctx context.Context) <-chan error {
 			result := make(chan error, 1)
-			go func() { result <- put(ctx, q, []byte("three"), WithWaiting()) }()
+			go func() { result <- putItem(ctx, q, []byte("three"), WithWaiting()) }()
 			time.Sleep(time.Minute)
 			require.Empty(h, result)
 			return result
@@ -85,9 +85,9 @@ func TestList_ReturnsItems(t *testing.T) {
 		require.Empty(h, none)
 		begin := time.Now()
 		putItems(h, q, "one", "two")
-		require.NoError(h, put(ctx, q, []byte("urgent"), WithPriority(-5)))
+		require.NoError(h, putItem(ctx, q, []byte("urgent"), WithPriority(-5)))
 		due := begin.Add(time.Hour).Round(time.Second)
-		require.NoError(h, put(ctx, q, []byte("late"), WithTime(due)))
+		require.NoError(h, putItem(ctx, q, []byte("late"), WithTime(due)))
 		require.NoError(h, takeItem(h, q, "one").Return(nil))
 		one := takeItem(h, q, "one")
 		infos, err := q.List(ctx, 9)

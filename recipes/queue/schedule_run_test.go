@@ -256,13 +256,13 @@ func (x *scheduleRun) Perform(s faultschedule.Step) {
 			x.Note("%s: close: %v", c.name, c.queue.Close())
 		})
 	case closeConnection:
-		x.exempt(session)
+		x.exemptSession(session)
 		for _, other := range x.clients {
 			other.connClosed = other.connClosed || other.conn == c.conn
 		}
 		c.conn.Close()
 	case faultschedule.Expire:
-		x.exempt(session)
+		x.exemptSession(session)
 		x.Faults.Inject(s, session, lostRequests)
 	default:
 		x.Faults.Inject(s, session, lostRequests)

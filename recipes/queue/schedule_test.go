@@ -19,7 +19,7 @@ import (
 // znode remains. Package faultschedule describes the flags that select schedules.
 func TestSchedules_RandomFaults(t *testing.T) {
 	var mu sync.Mutex
-	var total counts
+	var total scheduleCounts
 	begin := time.Now()
 	n := faultschedule.Run(t, 100, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)

@@ -130,7 +130,7 @@ func (r *recorder) countRequested() (n int) {
 
 func (r *recorder) loads() map[string]int { return Plan{Owners: r.currentOwners()}.loads() }
 
-func (r *recorder) granted(name string) *Shard {
+func (r *recorder) grantOf(name string) *Shard {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.grants[name]

@@ -137,7 +137,7 @@ func TestRun_GracePeriod(t *testing.T) {
 		setShards(w, 1)
 		a := r.start("a", time.Minute, WithGrace(5*time.Second))
 		bubble.Settle()
-		one := r.granted("s00000")
+		one := r.grantOf("s00000")
 		update(w, func(s *Spec) { s.Pins = map[string]string{"s00000": "b"} })
 		b := r.start("b", 0)
 		<-one.ReleaseRequested()

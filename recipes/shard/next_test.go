@@ -47,7 +47,7 @@ func newModel(shards, members int) *model {
 // plan.
 func (m *model) step() bool {
 	was := m.plan
-	m.plan = next(was, m.members, m.spec, m.zxid, m.now)
+	m.plan = nextPlan(was, m.members, m.spec, m.zxid, m.now)
 	for shard, owner := range m.plan.Owners {
 		if before := was.Owners[shard]; before != "" && before != owner {
 			m.moves++
@@ -60,8 +60,8 @@ func (m *model) step() bool {
 	return m.plan.Version != was.Version
 }
 
-// settle computes plans until the plan does not change.
-func (m *model) settle(t testing.TB) {
+// settlePlan computes plans until the plan does not change.
+func (m *model) settlePlan(t testing.TB) {
 	for i := 0; m.step(); i++ {
 		require.Less(t, i, 3*len(m.spec.Shards)+10, "the plan does not settle")
 	}
@@ -105,12 +105,12 @@ func TestNext_SharesDifferByOne(t *testing.T) {
 	for _, shards := range sizes {
 		for members := 2; members <= 100; members += step {
 			m := newModel(shards, members)
-			m.settle(t)
+			m.settlePlan(t)
 			m.requireEven(t)
 
 			m.moves = 0
 			m.members["joins"] = record{Weight: 1}
-			m.settle(t)
+			m.settlePlan(t)
 			m.requireEven(t)
 			require.Equal(t, shards/(members+1), m.moves, "%d shards, %d members and one that joins", shards, members)
 			moves, least = moves+m.moves, least+shards/(members+1)
@@ -119,7 +119,7 @@ func TestNext_SharesDifferByOne(t *testing.T) {
 			id := names("m", members)[members/2]
 			held := m.plan.loads()[id]
 			delete(m.members, id)
-			m.settle(t)
+			m.settlePlan(t)
 			m.requireEven(t)
 			require.Equal(t, held, m.moves, "%d shards, %d members, of which one has left", shards, members)
 			moves, least = moves+m.moves, least+held
@@ -129,10 +129,10 @@ func TestNext_SharesDifferByOne(t *testing.T) {
 	t.Logf("%d combinations, %d moves, the least possible are %d", combinations, moves, least)
 }
 
-// TestNext_LargePlanIsFast checks that next is fast for a large plan. The limit is far above the usual time.
+// TestNext_LargePlanIsFast checks that nextPlan is fast for a large plan. The limit is far above the usual time.
 func TestNext_LargePlanIsFast(t *testing.T) {
 	m := newModel(10_000, 99)
-	m.settle(t)
+	m.settlePlan(t)
 	begin := time.Now()
 	m.step()
 	same := time.Since(begin)
@@ -147,10 +147,10 @@ func TestNext_LargePlanIsFast(t *testing.T) {
 func TestNext_SharesFollowWeights(t *testing.T) {
 	m := newModel(100, 0)
 	m.members = map[string]record{"a": {Weight: 1}, "b": {Weight: 2}, "c": {Weight: 4}}
-	m.settle(t)
+	m.settlePlan(t)
 	require.Equal(t, map[string]int{"a": 14, "b": 29, "c": 57}, m.plan.loads())
 	m.members["c"] = record{Weight: 1}
-	m.settle(t)
+	m.settlePlan(t)
 	require.Equal(t, map[string]int{"a": 25, "b": 50, "c": 25}, m.plan.loads())
 }
 
@@ -163,7 +163,7 @@ func TestNext_ZonesShareEvenly(t *testing.T) {
 	}
 	for shards := range 200 {
 		m.spec.Shards, m.zxid = names("s", shards), int64(shards)
-		m.settle(t)
+		m.settlePlan(t)
 		m.requireEven(t)
 		zones := map[string]int{}
 		for id, n := range m.plan.loads() {
@@ -179,18 +179,18 @@ func TestNext_ZonesShareEvenly(t *testing.T) {
 func TestNext_RollingRestart(t *testing.T) {
 	m := newModel(1000, 20)
 	m.spec.RestartDelay = time.Minute
-	m.settle(t)
+	m.settlePlan(t)
 	before := maps.Clone(m.plan.Owners)
 	for _, id := range names("m", 20) {
 		m.members[id] = record{Weight: 1, State: restarting}
-		m.settle(t)
+		m.settlePlan(t)
 		delete(m.members, id)
-		m.settle(t)
+		m.settlePlan(t)
 		m.now = m.now.Add(50 * time.Second)
-		m.settle(t)
+		m.settlePlan(t)
 		require.Equal(t, before, m.plan.Owners)
 		m.members[id] = record{Weight: 1}
-		m.settle(t)
+		m.settlePlan(t)
 	}
 	require.Equal(t, before, m.plan.Owners)
 	require.Empty(t, m.plan.Moves)
@@ -201,13 +201,13 @@ func TestNext_RollingRestart(t *testing.T) {
 func TestNext_RestartTooLong(t *testing.T) {
 	m := newModel(10, 2)
 	m.spec.RestartDelay = time.Minute
-	m.settle(t)
+	m.settlePlan(t)
 	m.members["m00001"] = record{Weight: 1, State: restarting}
 	m.now = m.now.Add(time.Hour) // the clock of this leader is an hour fast
-	m.settle(t)
+	m.settlePlan(t)
 	delete(m.members, "m00001")
 	m.now = m.now.Add(-time.Hour)
-	m.settle(t)
+	m.settlePlan(t)
 	require.Equal(t, 5, m.plan.loads()["m00001"], "it is away")
 	m.now = m.now.Add(time.Minute)
 	m.step()
@@ -221,18 +221,18 @@ func TestNext_RestartTooLong(t *testing.T) {
 // wait when earlier moves are confirmed.
 func TestNext_MaxMovesLimitsMoves(t *testing.T) {
 	m := newModel(100, 1)
-	m.settle(t)
+	m.settlePlan(t)
 	m.spec.MaxMoves, m.zxid = 3, 2
 	m.members["m00001"] = record{Weight: 1}
 	for round := 0; m.plan.loads()["m00001"] < 50; round++ {
-		m.plan = next(m.plan, m.members, m.spec, m.zxid, m.now)
+		m.plan = nextPlan(m.plan, m.members, m.spec, m.zxid, m.now)
 		require.Equal(t, min(3*(round+1), 50), m.plan.loads()["m00001"])
-		again := next(m.plan, m.members, m.spec, m.zxid, m.now)
+		again := nextPlan(m.plan, m.members, m.spec, m.zxid, m.now)
 		require.Equal(t, m.plan.Version, again.Version, "nothing is confirmed")
 		require.LessOrEqual(t, len(m.plan.Moves), 3)
 		m.members["m00001"] = record{Weight: 1, Confirmed: m.plan.Version}
 	}
-	m.settle(t)
+	m.settlePlan(t)
 	require.Empty(t, m.plan.Moves)
 
 	// Shards without an owner are assigned immediately, whatever MaxMoves is.
@@ -251,7 +251,7 @@ func TestNext_SettingsOfSpec(t *testing.T) {
 	}
 	m.step()
 	require.Equal(t, Added, m.plan.Moves[0].Reason)
-	m.settle(t)
+	m.settlePlan(t)
 	require.Empty(t, m.plan.Moves)
 
 	change(func(s *Spec) { s.Drained = []string{"m00002"} })
@@ -265,7 +265,7 @@ func TestNext_SettingsOfSpec(t *testing.T) {
 	m.step()
 	require.Equal(t, 6, m.plan.loads()["m00002"], "shards without an owner are assigned")
 	m.members["m00001"] = record{Weight: 1}
-	m.settle(t)
+	m.settlePlan(t)
 	require.Zero(t, m.plan.loads()["m00001"])
 
 	m.spec.Pins = map[string]string{"s00000": "m00001", "s00001": "m00001", "s00002": "absent"}
@@ -294,9 +294,9 @@ func TestNext_SettingsOfSpec(t *testing.T) {
 func TestNext_PriorityShardsLeaveFirst(t *testing.T) {
 	m := newModel(10, 1)
 	m.spec.MaxMoves, m.spec.Priorities = 1, map[string]int{"s00007": 1, "s00009": 1}
-	m.settle(t)
+	m.settlePlan(t)
 	m.members["m00001"] = record{Weight: 1}
-	m.settle(t)
+	m.settlePlan(t)
 	require.Equal(t, "m00000", m.plan.Owners["s00007"])
 	require.Equal(t, "m00000", m.plan.Owners["s00009"])
 	m.spec.Drained, m.zxid = []string{"m00000"}, 2
@@ -306,7 +306,7 @@ func TestNext_PriorityShardsLeaveFirst(t *testing.T) {
 
 // checkPlan returns what is wrong with the plan p, which follows old, or "".
 func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
-	again := next(old, members, spec, p.SpecZxid, someTime)
+	again := nextPlan(old, members, spec, p.SpecZxid, someTime)
 	switch {
 	case !again.equal(p):
 		return "the same arguments give different plans"
@@ -437,7 +437,7 @@ func runRandomPlans(r *rand.Rand, steps int) string {
 	}
 	check := func() string {
 		was := plan
-		plan = next(was, members, spec, zxid, someTime)
+		plan = nextPlan(was, members, spec, zxid, someTime)
 		if wrong := checkPlan(was, plan, members, spec); wrong != "" {
 			before, _ := json.Marshal(was)
 			return fmt.Sprintf("%s\nbefore: %s\nmembers: %+v\nspec: %+v\nplan: %+v", wrong, before, members, spec, plan)
@@ -538,6 +538,6 @@ func FuzzDecodePlan(f *testing.F) {
 		if len(p.Moves) > len(data) || len(p.Owners) > len(data) {
 			t.Fatal("the plan is larger than its text")
 		}
-		_ = next(p, map[string]record{"a": {Weight: 1}}, Spec{Shards: []string{"s"}}, 1, someTime)
+		_ = nextPlan(p, map[string]record{"a": {Weight: 1}}, Spec{Shards: []string{"s"}}, 1, someTime)
 	})
 }

@@ -90,9 +90,9 @@ func (p Plan) member(id string) (PlannedMember, bool) {
 // contain the path and the check of the leader's hold.
 const maxPlanSize = 1<<20 - 16<<10
 
-// fit returns the plan and its encoding. If the plan is too large, fit first omits the moves that only inform
+// fitPlan returns the plan and its encoding. If the plan is too large, fit first omits the moves that only inform
 // operators, and then all moves. MaxMoves counts the moves by choice.
-func (p Plan) fit() (Plan, []byte, error) {
+func (p Plan) fitPlan() (Plan, []byte, error) {
 	data, err := encodePlan(p)
 	for _, keep := range []func(Move) bool{func(m Move) bool { return m.Reason.byChoice() }, func(Move) bool { return false }} {
 		if err != nil || len(data) <= maxPlanSize {

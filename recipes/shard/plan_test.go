@@ -50,14 +50,14 @@ func TestSpec_Normalize(t *testing.T) {
 	}
 }
 
-// TestPlan_FitKeepsMovesByChoice checks that fit does not omit moves by choice, which MaxMoves limits, when
-// it is sufficient to omit others.
+// TestPlan_FitKeepsMovesByChoice checks that fitPlan does not omit moves by choice, which MaxMoves limits,
+// when it is sufficient to omit others.
 func TestPlan_FitKeepsMovesByChoice(t *testing.T) {
 	p := Plan{Owners: map[string]string{}, Moves: []Move{{Shard: "s", From: "a", To: "b", Reason: Drained}}}
 	for _, name := range names(strings.Repeat("x", 60), 20_000) {
 		p.Moves = append(p.Moves, Move{Shard: name, From: "a", Reason: Removed})
 	}
-	fit, data, err := p.fit()
+	fit, data, err := p.fitPlan()
 	require.NoError(t, err)
 	require.Less(t, len(data), maxPlanSize)
 	require.Equal(t, p.Moves[:1], fit.Moves)

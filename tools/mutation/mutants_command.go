@@ -6,7 +6,7 @@ var commandMutants = []mutant{
 		name: "command/long-name", breaks: "a long name of one candidate makes each line of the status long",
 		file: "cmd/elector/status.go",
 		edits: []edit{
-			{"cell(c.Name), cmp", "cmdline.Printable(c.Name), cmp"},
+			{"shortenCell(c.Name), cmp", "cmdline.Printable(c.Name), cmp"},
 		},
 		tests: "./cmd/elector -run ^TestPrintStatus_LongName$",
 	},
@@ -32,7 +32,7 @@ var commandMutants = []mutant{
 		name: "command/page-escapes", breaks: "names of other candidates are a part of the page of --listen",
 		file: "cmd/elector/page.go",
 		edits: []edit{
-			{"html.EscapeString(cell(text))", "cell(text)"},
+			{"html.EscapeString(shortenCell(text))", "shortenCell(text)"},
 			{"	\"html\"\n", ""},
 		},
 		tests: "./cmd/elector -run ^TestPage_EscapesTexts$",
@@ -81,7 +81,7 @@ var commandMutants = []mutant{
 		name: "command/doctor-remains", breaks: "elector doctor leaves a znode behind",
 		file: "cmd/elector/zookeeper_doctor.go",
 		edits: []edit{
-			{"_, deleted := ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })", "var deleted error"},
+			{"_, deleted := readWithLimit(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })", "var deleted error"},
 		},
 		tests: "./cmd/elector -run ^TestDoctor_ChecksServer$",
 	},
@@ -306,7 +306,7 @@ var commandMutants = []mutant{
 		name: "command/printable-status", breaks: "elector status prints names of others with control characters",
 		file: "cmd/elector/status.go",
 		edits: []edit{
-			{`cell(c.Name), cmp`, `c.Name, cmp`},
+			{`shortenCell(c.Name), cmp`, `c.Name, cmp`},
 		},
 		tests: "./cmd/elector -run TestPrint_EscapesControlCharacters",
 	},

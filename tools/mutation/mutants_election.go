@@ -6,10 +6,10 @@ var electionMutants = []mutant{
 		name: "election/R3", breaks: "Resign returns nil although the removal is not confirmed",
 		file: "resign.go",
 		edits: []edit{
-			{`	if e.left() {
+			{`	if e.hasLeft() {
 		return nil
 	}
-	znode`, `	if e.left() || true {
+	znode`, `	if e.hasLeft() || true {
 		return nil
 	}
 	znode`},

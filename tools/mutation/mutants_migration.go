@@ -6,7 +6,7 @@ var migrationMutants = []mutant{
 		name: "migration/deadline", breaks: "the lease of the new election is not considered",
 		file: "migration/candidate.go",
 		edits: []edit{
-			{"earlier(old.Deadline(), new.Deadline())", "old.Deadline()"},
+			{"earlierDeadline(old.Deadline(), new.Deadline())", "old.Deadline()"},
 		},
 		tests: "./migration -run ^TestCandidate_Phases$",
 	},

@@ -253,7 +253,7 @@ var lockMutants = []mutant{
 		name: "recipe/rL13", breaks: "a grant becomes valid again after its lease has expired",
 		file: "recipes/lock/entry.go",
 		edits: []edit{
-			{"		t.lose(connection.ErrLeaseExpired)", "		_ = connection.ErrLeaseExpired"},
+			{"		t.loseGrant(connection.ErrLeaseExpired)", "		_ = connection.ErrLeaseExpired"},
 		},
 		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
 	},

@@ -95,7 +95,7 @@ func TestLease_FieldsShowLeader(t *testing.T) {
 func TestLease_KeepsOtherMetadata(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
-	server.put(name, func(l *coordination.Lease) *coordination.Lease {
+	server.putLease(name, func(l *coordination.Lease) *coordination.Lease {
 		l.Labels = map[string]string{"app": "report"}
 		l.Annotations["note"] = "keep"
 		return l
@@ -110,8 +110,8 @@ func TestLease_KeepsOtherMetadata(t *testing.T) {
 	r = fixture.Read(t, s)
 	same := server.lease(name)
 	uid := same.UID
-	server.put(name, func(*coordination.Lease) *coordination.Lease { return nil })
-	server.put(name, func(*coordination.Lease) *coordination.Lease { return same })
+	server.putLease(name, func(*coordination.Lease) *coordination.Lease { return nil })
+	server.putLease(name, func(*coordination.Lease) *coordination.Lease { return same })
 	require.NotEqual(t, uid, server.lease(name).UID)
 	_, err = s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 	require.ErrorIs(t, err, changefeed.ErrConflict, "another Lease has the same record")
@@ -126,7 +126,7 @@ func TestLease_HeartbeatAmongManyChanges(t *testing.T) {
 	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPatch {
 			patches++
-			server.put(name, func(l *coordination.Lease) *coordination.Lease { return l })
+			server.putLease(name, func(l *coordination.Lease) *coordination.Lease { return l })
 		}
 		return false
 	})
@@ -164,7 +164,7 @@ func TestLease_OfClientGoIsNotUsed(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	holder := "a candidate of client-go"
-	server.put(name, func(l *coordination.Lease) *coordination.Lease { l.Spec.HolderIdentity = &holder; return l })
+	server.putLease(name, func(l *coordination.Lease) *coordination.Lease { l.Spec.HolderIdentity = &holder; return l })
 	_, err := s.Read(fixture.Context(t))
 	fixture.RequireUnsuitable(t, err, "holderIdentity")
 	_, err = s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
@@ -174,7 +174,7 @@ func TestLease_OfClientGoIsNotUsed(t *testing.T) {
 	fixture.RequireUnsuitable(t, err, "holderIdentity")
 
 	other := newName()
-	server.put(other, func(*coordination.Lease) *coordination.Lease {
+	server.putLease(other, func(*coordination.Lease) *coordination.Lease {
 		return &coordination.Lease{Spec: coordination.LeaseSpec{HolderIdentity: &holder}}
 	})
 	fixture.RequireUnsuitable(t, newStore(t, server.config(), other).Start(fixture.Context(t)), "annotation")
@@ -192,7 +192,7 @@ func TestWithoutCreate_UsesEmptyLease(t *testing.T) {
 	s := newStore(t, server.config(), name, kubernetes.WithoutCreate())
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "create it")
 	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
-	server.put(name, func(*coordination.Lease) *coordination.Lease { return &coordination.Lease{} })
+	server.putLease(name, func(*coordination.Lease) *coordination.Lease { return &coordination.Lease{} })
 	_, err := s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
 	r := fixture.CreateRecord(t, s)

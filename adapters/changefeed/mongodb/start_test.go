@@ -81,5 +81,5 @@ func TestWithoutCreate_CreatesNoCollection(t *testing.T) {
 	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())
 	require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
 	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
-	require.Zero(t, server.count("update"))
+	require.Zero(t, server.countCommands("update"))
 }

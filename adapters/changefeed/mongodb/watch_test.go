@@ -18,13 +18,13 @@ import (
 func TestFeed_WithoutReads(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
-	before := server.count("find")
+	before := server.countCommands("find")
 	for range 20 {
 		r = fixture.Heartbeat(t, s, r)
 		fixture.AwaitRecord(t, f, r)
 	}
-	require.Equal(t, before, server.count("find"))
-	require.Equal(t, 20, server.count("findAndModify"))
+	require.Equal(t, before, server.countCommands("find"))
+	require.Equal(t, 20, server.countCommands("findAndModify"))
 }
 
 // TestFeed_SkipsOldEvents checks that a feed does not deliver an event that is older than the record that it has
@@ -147,17 +147,17 @@ func TestFeed_LateStream(t *testing.T) {
 		}
 		return reply
 	})
-	streams := server.count("aggregate")
-	for start := time.Now(); server.count("aggregate") < streams+2; {
+	streams := server.countCommands("aggregate")
+	for start := time.Now(); server.countCommands("aggregate") < streams+2; {
 		require.Less(t, time.Since(start), fixture.Patience, "the stream was not replaced")
 		r = fixture.Heartbeat(t, s, r)
 		fixture.AwaitRecord(t, f, r) // the feed delivers r by a read
 	}
 	server.setInterceptor(nil)
 	reads := -1
-	for start := time.Now(); server.count("find") != reads; { // wait until the stream alone delivers the writes
+	for start := time.Now(); server.countCommands("find") != reads; { // wait until the stream alone delivers the writes
 		require.Less(t, time.Since(start), fixture.Patience, "the record is still read")
-		reads = server.count("find")
+		reads = server.countCommands("find")
 		for range 10 {
 			r = fixture.Heartbeat(t, s, r)
 			fixture.AwaitRecord(t, f, r)

@@ -73,4 +73,6 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 
 // TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
 // another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) { fixture.RequireOneDriver(t, "github.com/nats-io/nats.go") }
+func TestDependencies_NoOtherDrivers(t *testing.T) {
+	fixture.RequireOneDriver(t, "github.com/nats-io/nats.go")
+}

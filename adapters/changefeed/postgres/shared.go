@@ -86,7 +86,7 @@ func (s *shared) release() {
 	if !last {
 		return
 	}
-	s.end(nil)
+	s.endListener(nil)
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -108,8 +108,8 @@ func (s *shared) unregister() {
 	}
 }
 
-// end ends the listener because of err, and closes the connections. It does not wait for them.
-func (s *shared) end(err error) {
+// endListener ends the listener because of err, and closes the connections. It does not wait for them.
+func (s *shared) endListener(err error) {
 	s.ended.Do(func() {
 		s.cancel(err)
 		s.listener.running.Go(s.closeReserved)
@@ -148,7 +148,7 @@ func (s *shared) closedError(ctx context.Context) error {
 		registry.Lock()
 		s.unregister()
 		registry.Unlock()
-		s.end(err)
+		s.endListener(err)
 		return err
 	}
 	return nil

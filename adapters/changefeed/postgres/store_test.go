@@ -260,4 +260,6 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 
 // TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
 // another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) { fixture.RequireOneDriver(t, "github.com/jackc/pgx/v5") }
+func TestDependencies_NoOtherDrivers(t *testing.T) {
+	fixture.RequireOneDriver(t, "github.com/jackc/pgx/v5")
+}

@@ -127,4 +127,6 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 
 // TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
 // another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) { fixture.RequireOneDriver(t, "github.com/redis/go-redis/v9") }
+func TestDependencies_NoOtherDrivers(t *testing.T) {
+	fixture.RequireOneDriver(t, "github.com/redis/go-redis/v9")
+}

@@ -40,7 +40,7 @@ func (l *lateStore) Read(ctx context.Context) (changefeed.Record, error) {
 	return l.Store.Read(ctx)
 }
 
-func (l *lateStore) counts() (reads, watches int) {
+func (l *lateStore) countCalls() (reads, watches int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.reads, l.watches
@@ -110,9 +110,9 @@ func atMultiplesOf(period time.Duration) func(time.Time) time.Time {
 	return func(written time.Time) time.Time { return written.Truncate(period).Add(period) }
 }
 
-func promptly(written time.Time) time.Time { return written.Add(time.Millisecond) }
+func reportPromptly(written time.Time) time.Time { return written.Add(time.Millisecond) }
 
-func never(time.Time) time.Time { return time.Time{} }
+func neverReport(time.Time) time.Time { return time.Time{} }
 
 // measureLag writes once a second, and returns the greatest delay with which the feed delivers a write.
 func measureLag(t *testing.T, s *lateStore, writes int) (most time.Duration) {
@@ -157,17 +157,17 @@ func TestFeed_LateWatch(t *testing.T) {
 		// reads and watches are the greatest permitted numbers of reads and watches.
 		reads, watches int
 	}{
-		{"OnTime", promptly, time.Millisecond, 4, 1},
+		{"OnTime", reportPromptly, time.Millisecond, 4, 1},
 		{"After1s", atMultiplesOf(time.Second), time.Second, 1300, 1},
 		{"After10s", atMultiplesOf(10 * time.Second), quietTime / 4, 1300, 4},
-		{"Never", never, quietTime / 4, 1300, 13},
+		{"Never", neverReport, quietTime / 4, 1300, 13},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newLateStore(memory.NewTable(), c.delay)
 				defer s.Close()
 				require.LessOrEqual(t, measureLag(t, s, 600), c.lag)
-				reads, watches := s.counts()
+				reads, watches := s.countCalls()
 				require.LessOrEqual(t, reads, c.reads)
 				require.LessOrEqual(t, watches, c.watches)
 			})
@@ -183,12 +183,12 @@ func TestFeed_SilentWatch(t *testing.T) {
 			if since := written.Sub(begin); since > 10*time.Second && since < 12*time.Second {
 				return time.Time{} // From this write on, the watch reports nothing.
 			}
-			return promptly(written)
+			return reportPromptly(written)
 		}
 		s := newLateStore(memory.NewTable(), silent)
 		defer s.Close()
 		require.LessOrEqual(t, measureLag(t, s, 100), quietTime)
-		reads, watches := s.counts()
+		reads, watches := s.countCalls()
 		require.Equal(t, 2, watches)
 		require.Less(t, reads, 100, "the feed reads although the second watch is timely")
 	})
@@ -197,7 +197,7 @@ func TestFeed_SilentWatch(t *testing.T) {
 // TestFeed_ElectionWithLateWatches checks that late watches neither change the leader nor make a feed fail.
 func TestFeed_ElectionWithLateWatches(t *testing.T) {
 	for name, delay := range map[string]func(time.Time) time.Time{
-		"OnTime": promptly, "After1s": atMultiplesOf(time.Second), "After10s": atMultiplesOf(10 * time.Second), "After60s": atMultiplesOf(time.Minute), "Never": never,
+		"OnTime": reportPromptly, "After1s": atMultiplesOf(time.Second), "After10s": atMultiplesOf(10 * time.Second), "After60s": atMultiplesOf(time.Minute), "Never": neverReport,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -292,8 +292,8 @@ func (s *scriptedWatch) set(r changefeed.Record, err error) {
 	s.record, s.err = r, err
 }
 
-// counts returns the number of reads, and of watches that were started.
-func (s *scriptedWatch) counts() (reads, watches int) {
+// countCalls returns the number of reads, and of watches that were started.
+func (s *scriptedWatch) countCalls() (reads, watches int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reads, s.watches
@@ -302,14 +302,14 @@ func (s *scriptedWatch) counts() (reads, watches int) {
 // requireReads requires that the feed has read the record n times.
 func (s *scriptedWatch) requireReads(t *testing.T, n int) {
 	t.Helper()
-	reads, _ := s.counts()
+	reads, _ := s.countCalls()
 	require.Equal(t, n, reads)
 }
 
 // requireWatches requires that the feed has started n watches.
 func (s *scriptedWatch) requireWatches(t *testing.T, n int) {
 	t.Helper()
-	_, watches := s.counts()
+	_, watches := s.countCalls()
 	require.Equal(t, n, watches)
 }
 
@@ -561,7 +561,7 @@ func TestFeed_ReadsPerHeartbeat(t *testing.T) {
 					s.reports <- report(recordWithSeq(i + 2))
 				}
 				synctest.Wait()
-				reads, watches := s.counts()
+				reads, watches := s.countCalls()
 				require.LessOrEqual(t, reads, 3*heartbeats+10)
 				require.Equal(t, 1, watches, "the watch was replaced")
 			})

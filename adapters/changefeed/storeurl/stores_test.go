@@ -38,9 +38,9 @@ func tagOf(directory string) string {
 	return "no_" + directory
 }
 
-// listings returns the texts that each file contains about a store, by the path of the file in the
+// expectedListings returns the texts that each file contains about a store, by the path of the file in the
 // repository.
-func listings(directory, name, driver string) map[string][]string {
+func expectedListings(directory, name, driver string) map[string][]string {
 	tag := tagOf(directory)
 	path := "adapters/changefeed/" + directory
 	return map[string][]string{
@@ -72,7 +72,7 @@ func TestStores_Listed(t *testing.T) {
 		if s.directory != "rethinkdb" || hasRethinkDB {
 			schemes = append(schemes, s.schemes...)
 		}
-		for file, texts := range listings(s.directory, s.name, s.driver) {
+		for file, texts := range expectedListings(s.directory, s.name, s.driver) {
 			b, err := os.ReadFile(filepath.Join(root, file))
 			assert.NoError(t, err, "%s has no such file", s.name)
 			contents[file] = string(b)

@@ -46,7 +46,7 @@ func TestOthers_SubtractsTheBenchmark(t *testing.T) {
 // two reads, are not followed forever.
 func TestDescends_EndsWithCycles(t *testing.T) {
 	u := ProcessorUse{processes: map[int]processUse{5: {parent: 6}, 6: {parent: 5}}}
-	require.False(t, u.descends(5, 1))
+	require.False(t, u.isDescendant(5, 1))
 }
 
 // TestParseMachine_IdleTimeDoesNotCount checks that idle time does not count, and that the time of guests

@@ -108,7 +108,7 @@ func (s State) updateElection(name string, at time.Time, f func(election) electi
 	for i, e := range s.elections {
 		if e.name == name {
 			s.elections[i] = f(e)
-			for _, c := range differences(e, s.elections[i]) {
+			for _, c := range changesBetween(e, s.elections[i]) {
 				s = s.recordChange(change{at, name, c.text, c.style})
 			}
 		}

@@ -13,8 +13,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var start = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 
-// after returns a time after the start.
-func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+// secondsAfterStart returns a time after the start.
+func secondsAfterStart(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
 // newCandidate returns the n-th candidate of an election. It joined some time before the start.
 func newCandidate(name string, n int, before time.Duration) Candidate {
@@ -42,7 +42,7 @@ var (
 func TestUpdate_OldStateUnchanged(t *testing.T) {
 	before := New("", start, "/a")
 	view := before.View()
-	before.Update(Listed{after(1), "/a", []Candidate{one}}).Update(KeySwitch).Update(Found{Elections: []string{"/b"}})
+	before.Update(Listed{secondsAfterStart(1), "/a", []Candidate{one}}).Update(KeySwitch).Update(Found{Elections: []string{"/b"}})
 	require.Equal(t, view, before.View())
 }
 
@@ -51,7 +51,7 @@ func TestUpdate_OldStateUnchanged(t *testing.T) {
 func TestTakeRequest_AfterConfirmation(t *testing.T) {
 	s := New("", start, "/a").Update(KeyResign)
 	require.Nil(t, s.unconfirmed, "there is no candidate")
-	s = s.Update(Listed{after(1), "/a", []Candidate{one, two}}).Update(Typed{"r"})
+	s = s.Update(Listed{secondsAfterStart(1), "/a", []Candidate{one, two}}).Update(Typed{"r"})
 	_, request := s.TakeRequest()
 	require.Nil(t, request, "it was not confirmed")
 	for _, no := range []Message{Typed{"n"}, KeyBack, KeyDown, Typed{"q"}} {
@@ -59,7 +59,7 @@ func TestTakeRequest_AfterConfirmation(t *testing.T) {
 		require.Nil(t, request)
 		require.False(t, s.Update(no).Quit())
 	}
-	s, request = s.Update(Listed{after(2), "/a", []Candidate{two}}).Update(Typed{"y"}).TakeRequest()
+	s, request = s.Update(Listed{secondsAfterStart(2), "/a", []Candidate{two}}).Update(Typed{"y"}).TakeRequest()
 	require.Equal(t, &Request{"/a", one}, request)
 	_, request = s.TakeRequest()
 	require.Nil(t, request)

@@ -65,13 +65,13 @@ func (s State) View() []Row {
 	}
 	rows = rows[:s.height]
 	for i := range rows {
-		rows[i] = rows[i].fit(s.width)
+		rows[i] = rows[i].fitWidth(s.width)
 	}
 	return rows
 }
 
-// fit clips or pads a row to a width.
-func (r Row) fit(width int) Row {
+// fitWidth clips or pads a row to a width.
+func (r Row) fitWidth(width int) Row {
 	var fitted Row
 	for _, span := range r {
 		span.Text = clip(span.Text, width)
@@ -127,7 +127,7 @@ func (s State) screenRows() []Row {
 	changes := s.changeRows(panel, s.height-3)
 	const first = 2 // below the title and the summary
 	for i, change := range changes {
-		rows[first+i] = append(append(rows[first+i].fit(left), Span{Text: " | ", Style: Dim}), change...)
+		rows[first+i] = append(append(rows[first+i].fitWidth(left), Span{Text: " | ", Style: Dim}), change...)
 	}
 	return rows
 }
@@ -174,7 +174,7 @@ func (s State) keyRow() Row {
 func (s State) titleRow() Row {
 	clock := s.now.Format("15:04:05")
 	left := clip("elector top  "+s.title, s.width-len(clock)-2)
-	return Row{{Text: pad(left, s.width-len(clock)) + clock, Style: Title}}
+	return Row{{Text: padText(left, s.width-len(clock)) + clock, Style: Title}}
 }
 
 // summaryRow summarizes the elections, or describes a problem.
@@ -236,7 +236,7 @@ func (s State) electionRows(visible []election, width, height int) []Row {
 	// Each column has at most its share, or more if the other column needs less.
 	name := max(8, min(longest, max(names*11/20, names-leader)))
 	widths := []int{name, max(6, min(leader, names-name)), -token, -leads, -waiting}
-	rows := []Row{textRow(Header, "  %s", columns(widths, "ELECTION", "LEADER", "TOKEN", "LEADS", "WAIT"))}
+	rows := []Row{textRow(Header, "  %s", joinColumns(widths, "ELECTION", "LEADER", "TOKEN", "LEADS", "WAIT"))}
 	for i := firstRow(s.selectedRow, height, len(visible)); i < len(visible) && len(rows) <= height; i++ {
 		e := visible[i]
 		cells := []string{e.name, "", "-", "-", "-"}
@@ -264,8 +264,8 @@ func (s State) electionRows(visible []election, width, height int) []Row {
 		if i == s.selectedRow {
 			mark = "> "
 		}
-		rest := columns(widths, cells...)
-		head := pad(clip(e.name, name), name)
+		rest := joinColumns(widths, cells...)
+		head := padText(clip(e.name, name), name)
 		selected := i == s.selectedRow && !s.inQueue
 		rows = append(rows, Row{
 			{Text: mark + head, Style: Plain, Selected: selected},
@@ -301,7 +301,7 @@ func (s State) queueRows(width, height int) []Row {
 	names := width - 2 - number - joined - session - 4*2
 	id = max(minID, min(id, names-min(longest, 20)))
 	widths := []int{-number, max(6, min(longest, names-id)), -joined, session, id}
-	rows := []Row{textRow(Title, "%s", title), textRow(Header, "  %s", columns(widths, "#", "NAME", "JOINED", "SESSION", "ID"))}
+	rows := []Row{textRow(Title, "%s", title), textRow(Header, "  %s", joinColumns(widths, "#", "NAME", "JOINED", "SESSION", "ID"))}
 	for i := firstRow(s.cursor, height, len(queue)); i < len(queue) && len(rows) < height+2; i++ {
 		c := queue[i]
 		joined := "-"
@@ -316,7 +316,7 @@ func (s State) queueRows(width, height int) []Row {
 		if selected {
 			mark = "> "
 		}
-		text := mark + columns(widths, strconv.Itoa(i+1), c.Name, joined, c.Session, clipHead(lastElement(c.ID), id))
+		text := mark + joinColumns(widths, strconv.Itoa(i+1), c.Name, joined, c.Session, clipHead(lastElement(c.ID), id))
 		rows = append(rows, Row{{Text: text, Style: style, Selected: selected}})
 	}
 	for len(rows) < height+2 {
@@ -337,7 +337,7 @@ func (s State) candidateRows() []Row {
 
 // changeRows returns the recent changes with a title.
 func (s State) changeRows(width, height int) []Row {
-	rows := []Row{textRow(Title, "%s", pad("Recent changes", width))}
+	rows := []Row{textRow(Title, "%s", padText("Recent changes", width))}
 	shown := s.changes[:min(len(s.changes), max(0, height-1))]
 	longest := 0
 	for _, c := range shown {
@@ -346,7 +346,7 @@ func (s State) changeRows(width, height int) []Row {
 	longest = min(longest, max(8, width/3))
 	for _, c := range shown {
 		at := c.at.Format("15:04:05  ")
-		name := pad(clipHead(c.election, longest), longest)
+		name := padText(clipHead(c.election, longest), longest)
 		rows = append(rows, Row{
 			{Text: at + name + "  ", Style: Plain},
 			{Text: clip(c.text, max(0, width-len(at)-longest-2)), Style: c.style},
@@ -365,9 +365,9 @@ func firstRow(at, height, n int) int {
 	return max(0, min(at-height/2, n-height))
 }
 
-// columns puts cells into columns, two spaces apart. A negative width aligns to the right, and a
+// joinColumns puts cells into columns, two spaces apart. A negative width aligns to the right, and a
 // width of zero omits the cell.
-func columns(widths []int, cells ...string) string {
+func joinColumns(widths []int, cells ...string) string {
 	var b strings.Builder
 	for i, cell := range cells {
 		if widths[i] == 0 {
@@ -380,13 +380,13 @@ func columns(widths []int, cells ...string) string {
 			cell = clip(cell, -w)
 			b.WriteString(strings.Repeat(" ", -w-displaywidth.String(cell)) + cell)
 		} else {
-			b.WriteString(pad(clip(cell, w), w))
+			b.WriteString(padText(clip(cell, w), w))
 		}
 	}
 	return b.String()
 }
 
-func pad(text string, width int) string {
+func padText(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
 }
 

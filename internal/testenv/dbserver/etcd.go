@@ -99,7 +99,7 @@ func StartEtcd(t testing.TB, cfg EtcdConfig) *EtcdCluster {
 func (c *EtcdCluster) Addr(i int) string { return fmt.Sprint("127.0.0.1:", c.members[i].client.Number) }
 
 // URL returns the URL at which clients reach server i.
-func (c *EtcdCluster) URL(i int) string { return c.scheme() + "://" + c.Addr(i) }
+func (c *EtcdCluster) URL(i int) string { return c.urlScheme() + "://" + c.Addr(i) }
 
 // Endpoints returns the URLs of all servers.
 func (c *EtcdCluster) Endpoints() (all []string) {
@@ -109,7 +109,7 @@ func (c *EtcdCluster) Endpoints() (all []string) {
 	return all
 }
 
-func (c *EtcdCluster) scheme() string {
+func (c *EtcdCluster) urlScheme() string {
 	if c.cfg.TLS != nil {
 		return "https"
 	}
@@ -323,7 +323,7 @@ func (c *EtcdCluster) startServer(i int) {
 
 func (c *EtcdCluster) arguments(m *etcdMember) []string {
 	peer := fmt.Sprint("http://127.0.0.1:", m.peer.Number)
-	client := fmt.Sprintf("%s://127.0.0.1:%d", c.scheme(), m.client.Number)
+	client := fmt.Sprintf("%s://127.0.0.1:%d", c.urlScheme(), m.client.Number)
 	var all []string
 	for _, other := range c.members {
 		all = append(all, fmt.Sprintf("%s=http://127.0.0.1:%d", other.name, other.peer.Number))

@@ -73,7 +73,7 @@ func TestMove_NotRevertedByConcurrentChange(t *testing.T) {
 	learner := h.addLearner(3)
 	h.advance(time.Second)
 	l := h.leader()
-	other := h.others(l, learner)[0]
+	other := h.otherPeers(l, learner)[0]
 	other.core.cfg.Self.Addr = "moved:1"
 	member, _ := l.core.Replica().Members.FindID(other.self.ID)
 	require.NoError(t, l.core.proposeMove(member, "moved:1"))
@@ -92,7 +92,7 @@ func TestMove_NotRevertedByConcurrentChange(t *testing.T) {
 // address, gets its new address.
 func TestMove_OtherMemberTellsLeader(t *testing.T) {
 	h, l := startCluster(t)
-	moved := h.others(l)[0]
+	moved := h.otherPeers(l)[0]
 	h.cut = func(from, to string) bool {
 		return (from == l.self.ID || to == l.self.ID) && (from == moved.self.ID || to == moved.self.ID)
 	}

@@ -34,7 +34,7 @@ func TestLearner_StoppedIsRemoved(t *testing.T) {
 // TestAnnouncement_PassesOnKnownInstances checks that a peer passes on the instances that another peer knows.
 func TestAnnouncement_PassesOnKnownInstances(t *testing.T) {
 	h, l := startCluster(t)
-	other := h.others(l)[0]
+	other := h.otherPeers(l)[0]
 	body := announcement{election: election, addr: other.self.Addr, instances: map[string]string{"z": "i"}}.encode()
 	require.NoError(t, l.core.admission.receiveAnnouncement(l.core, other.self.ID, body))
 	require.Equal(t, []map[string]string{{"z": "i"}}, l.core.output.Instances)
@@ -62,7 +62,7 @@ func TestAnnouncement_RoundTrip(t *testing.T) {
 func TestWelcome_OnlyLeaderCanStopPeer(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
-	p, other := h.others(l)[0], h.others(l)[1]
+	p, other := h.otherPeers(l)[0], h.otherPeers(l)[1]
 	w := welcome{nonce: p.core.admission.nonce, term: p.core.term, match: 1_000_000}.encode()
 	for _, from := range []*peer{other, l} {
 		require.NoError(t, p.core.Receive(from.self.ID, from.core.encodeFrame(frameWelcome, w)))

@@ -50,7 +50,7 @@ func (h *harness) leaderAfterUpdates(n int) (leader, second, third *peer) {
 	leader = h.waitForLeader()
 	h.proposeUpdates(leader, n)
 	h.advance(election)
-	others := h.others(leader)
+	others := h.otherPeers(leader)
 	return leader, others[0], others[1]
 }
 

@@ -19,7 +19,7 @@ func TestBacklog_BlockedFollower(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
-			p, other := h.others(l)[0], h.others(l)[1]
+			p, other := h.otherPeers(l)[0], h.otherPeers(l)[1]
 			p.core.AddCandidate("e", "first", "")
 			h.waitForHolder("first")
 			other.core.AddCandidate("e", "second", "")

@@ -53,7 +53,7 @@ func TestEndedElections_DoNotSlowTicks(t *testing.T) {
 // peer, and not those of other peers, and that a candidate that was expired joins again.
 func TestCandidates_EarlierProcess(t *testing.T) {
 	h, l := startCluster(t)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	elections := &l.core.replica.Elections
 	count := func(e, f int) func() bool {
 		return func() bool { return len(elections.Get("e").Candidates) == e && len(elections.Get("f").Candidates) == f }

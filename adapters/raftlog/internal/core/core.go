@@ -110,8 +110,8 @@ type Core struct {
 	applied           uint64 // the index that the state machine has applied
 
 	backlog    backlog
-	stall      stall
-	space      space
+	stall      stallDetector
+	space      diskSpace
 	lease      lease
 	expiry     expiry
 	proposals  proposals
@@ -191,8 +191,8 @@ func New(cfg Config) (_ *Core, err error) {
 	}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        c.self,
-		ElectionTick:              ticks(cfg.Election, cfg.Tick),
-		HeartbeatTick:             ticks(cfg.Heartbeat, cfg.Tick),
+		ElectionTick:              ticksIn(cfg.Election, cfg.Tick),
+		HeartbeatTick:             ticksIn(cfg.Heartbeat, cfg.Tick),
 		Storage:                   storage{core: c},
 		Applied:                   c.replica.Index,
 		AsyncStorageWrites:        true,
@@ -216,8 +216,8 @@ func New(cfg Config) (_ *Core, err error) {
 	return c, nil
 }
 
-// ticks returns the number of ticks in d, at least one.
-func ticks(d, tick time.Duration) int { return max(1, int(d/tick)) }
+// ticksIn returns the number of ticks in d, at least one.
+func ticksIn(d, tick time.Duration) int { return max(1, int(d/tick)) }
 
 func (c *Core) now() time.Duration { return c.cfg.Clock.Now() }
 

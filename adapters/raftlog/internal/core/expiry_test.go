@@ -22,7 +22,7 @@ func (p *peer) requestFrame(number uint64, op entry.Op) []byte {
 // request to restart it does not undo a later end.
 func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	h, l := startCluster(t)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	l.core.AddCandidate("e", "first", "")
 	h.waitForHolder("first")
 	control := func(op entry.Op) error {
@@ -44,9 +44,9 @@ func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	require.NoError(t, l.core.Receive(p.self.ID, delayedEnd))
 	h.waitFor("the request is applied", func() bool { return l.core.Replica().Index > index })
 	h.advance(50 * time.Millisecond)
-	require.Equal(t, []string{"second"}, h.holders("e"))
+	require.Equal(t, []string{"second"}, h.possibleLeaders("e"))
 	require.NoError(t, control(end))
-	require.Equal(t, []string{"second"}, h.holders("e"))
+	require.Equal(t, []string{"second"}, h.possibleLeaders("e"))
 	end.Through = p.core.Replica().Index
 	require.NoError(t, control(end))
 	require.True(t, isEnded())
@@ -114,7 +114,7 @@ func TestForget_EndedElectionsAfterWindow(t *testing.T) {
 // its token is greater and a delayed request does not end it.
 func TestForget_WaitsForLeases(t *testing.T) {
 	h, l := startCluster(t)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	l.core.AddCandidate("e", "first", "")
 	h.waitForHolder("first")
 	elections := &l.core.replica.Elections
@@ -137,7 +137,7 @@ func TestForget_WaitsForLeases(t *testing.T) {
 	index := l.core.replica.Index
 	require.NoError(t, l.core.Receive(p.self.ID, delayed))
 	h.waitFor("the request is applied", func() bool { return l.core.replica.Index > index })
-	require.Equal(t, []string{"second"}, h.holders("e"))
+	require.Equal(t, []string{"second"}, h.possibleLeaders("e"))
 	end.Through = 1
 	require.ErrorIs(t, h.request(l, Request{Kind: api.KindControl, Op: end}).Err, api.ErrStale)
 }

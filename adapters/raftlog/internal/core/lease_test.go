@@ -23,7 +23,7 @@ func TestLease_NewLeaderRequestsImmediately(t *testing.T) {
 		old.core.HandOver()
 		old.handleOutput()
 		h.waitFor("another leader", func() bool {
-			for _, p := range h.others(old) {
+			for _, p := range h.otherPeers(old) {
 				if p.core.Status().Ready {
 					return true
 				}
@@ -45,7 +45,7 @@ func TestLease_RequestBeforeSuspensionDoesNotExtend(t *testing.T) {
 		for _, suspended := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, "/", suspended), func(t *testing.T) {
 				h, l := startCluster(t)
-				p := h.others(l)[0]
+				p := h.otherPeers(l)[0]
 				h.advance(2 * election)
 				if waitsForEntry {
 					p.diskStalled = true

@@ -37,11 +37,11 @@ func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
 	for range updates {
 		require.NoError(t, h.request(l, update("x")).Err)
 	}
-	require.Equal(t, updates*len(h.others(l)), *with)
+	require.Equal(t, updates*len(h.otherPeers(l)), *with)
 	require.Less(t, *without, updates/2, "the replies to heartbeats cause some")
 	index := l.core.Status().Applied
 	h.advance(noticeDelay + 2*time.Millisecond)
-	for _, p := range h.others(l) {
+	for _, p := range h.otherPeers(l) {
 		require.Equal(t, index, p.core.Status().Applied)
 	}
 }
@@ -51,7 +51,7 @@ func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
 func TestNotices_NotDelayedIfCallerWaits(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	// The request takes four messages: to the leader, to the voters, back to the leader, and the reply.
 	forwarded := update("x")
 	forwarded.Forward = true

@@ -29,7 +29,7 @@ func TestPropose_SameIDHasOneOutcome(t *testing.T) {
 	require.ErrorIs(t, l.replies[other].Err, api.ErrRequestIDReused)
 	forwarded := x
 	forwarded.Forward = true
-	for _, p := range h.others(l) {
+	for _, p := range h.otherPeers(l) {
 		again, rejected := h.propose(p, forwarded), h.propose(p, x)
 		h.advance(50 * time.Millisecond)
 		require.Equal(t, Reply{again, index, nil}, p.replies[again])
@@ -51,7 +51,7 @@ func TestPropose_SameIDHasOneOutcome(t *testing.T) {
 // reply to a request that was sent after its call.
 func TestRead_ReadersShareRequests(t *testing.T) {
 	h, l := startCluster(t)
-	for _, p := range append(h.others(l), l) {
+	for _, p := range append(h.otherPeers(l), l) {
 		h.advance(p.core.cfg.Heartbeat) // requests of the lease are answered
 		before, first := p.core.lease.seq, h.token+1
 		for range 5 {

@@ -71,7 +71,7 @@ func (c *Core) sendMessage(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgReadIndexResp {
 		c.notices.sendTo(c, m.GetTo())
 	}
-	if !c.notices.delay(c, m) {
+	if !c.notices.delayMessage(c, m) {
 		c.sendWithoutDelay(m)
 	}
 }
@@ -130,7 +130,7 @@ func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error
 		}
 		return nil
 	}
-	if !c.senders.accepts(c, from, frame[0]) {
+	if !c.senders.acceptsFrame(c, from, frame[0]) {
 		return nil
 	}
 	sender := c.names.numberOf(from)

@@ -19,7 +19,7 @@ import (
 // leader may propose, for example a window outside of which are all request IDs.
 func TestReceiveRequest_RejectsOperationsOfLeader(t *testing.T) {
 	h, l := startCluster(t)
-	from := h.others(l)[0]
+	from := h.otherPeers(l)[0]
 	for _, op := range []entry.Op{
 		{Do: entry.Window, Window: 1 << 62}, {Do: entry.Transfer}, {Do: entry.Expire, Peer: from.core.self}, {Do: 0},
 	} {
@@ -96,7 +96,7 @@ func FuzzReceive(f *testing.F) {
 		{Type: raftpb.MsgVote.Enum(), Term: new(uint64(9)), Index: new(uint64(5)), LogTerm: new(uint64(1))},
 		{Type: raftpb.MsgAppResp.Enum(), Term: new(uint64(1)), Index: new(uint64(1 << 40))},
 	} {
-		m.From, m.To = new(voters(3)[1].Raft), new(voters(3)[0].Raft)
+		m.From, m.To = new(newVoters(3)[1].Raft), new(newVoters(3)[0].Raft)
 		body, err := proto.Marshal(m)
 		require.NoError(f, err)
 		f.Add(byte(frameRaft), body)

@@ -16,9 +16,9 @@ func TestRemoved_WhilePartitioned(t *testing.T) {
 	learner := h.addLearner(3)
 	h.advance(time.Second)
 	l := h.leader()
-	removed := h.others(l, learner)[0]
+	removed := h.otherPeers(l, learner)[0]
 	h.isolate(removed)
-	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: apiPeersOf(h.others(removed))}).Err)
+	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: apiPeersOf(h.otherPeers(removed))}).Err)
 	h.cut = func(string, string) bool { return false }
 	h.waitFor("the peer knows that it was removed", func() bool { return removed.core.Status().Role == Removed })
 	require.Equal(t, []string{removed.self.ID}, removed.core.Membership().Removed)

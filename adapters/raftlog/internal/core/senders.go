@@ -28,9 +28,9 @@ type senders struct {
 // maxUnapplied is the maximum size, in bytes, of the entries in which unappliedMember looks for a member.
 const maxUnapplied = 8 << 20
 
-// accepts reports whether a peer, which is not removed, may send a frame. If the peer is not known as a
+// acceptsFrame reports whether a peer, which is not removed, may send a frame. If the peer is not known as a
 // member, this peer asks the members that it knows.
-func (s *senders) accepts(c *Core, from string, kind byte) bool {
+func (s *senders) acceptsFrame(c *Core, from string, kind byte) bool {
 	if kind == frameAnnounce || kind == frameAskMembers || s.isMember(c, from) {
 		return true
 	}

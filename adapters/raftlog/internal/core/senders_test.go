@@ -17,7 +17,7 @@ import (
 // entry, stop participating, or learn a peer.
 func TestSenders_NonMemberHasNoEffect(t *testing.T) {
 	h := newHarness(t, 3)
-	v := h.others(h.waitForLeader())[0]
+	v := h.otherPeers(h.waitForLeader())[0]
 	before := v.core.rn.BasicStatus()
 	last, term := before.GetCommit(), before.GetTerm()
 	e := &raftpb.Entry{Index: new(last + 1), Term: new(uint64(1000)), Data: entry.Encode(entry.Header{Kind: api.KindState}, []byte("forged"))}
@@ -45,7 +45,7 @@ func TestSenders_UnknownLeaderIsAccepted(t *testing.T) {
 	for name, inLog := range map[string]bool{"a member states it": false, "an entry of the log, which is not applied, states it": true} {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
-			behind := h.others(l)[0]
+			behind := h.otherPeers(l)[0]
 			isStatement := func(m transmission) bool { return inLog && m.to == behind.self.ID && m.frame[0] == frameMembers }
 			if !inLog {
 				h.isolate(behind)

@@ -47,7 +47,7 @@ func TestSpace_LeaderRejectsUpdates(t *testing.T) {
 // committed, and keeps entries that were written before.
 func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
 	h, l := startCluster(t)
-	others := h.others(l)
+	others := h.otherPeers(l)
 	others[0].core.SetFreeSpace(0, true)
 	h.advance(election)
 	require.NoError(t, h.request(l, update("")).Err, "a majority has space")
@@ -78,7 +78,7 @@ func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
 // only the vote and its hard state are written and sent ahead of the entries.
 func TestTakeVotes_NotDelayedByFullDisk(t *testing.T) {
 	h, l := startCluster(t)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	p.diskStalled = true
 	require.NoError(t, h.request(l, update("")).Err)
 	l.down = true
@@ -109,7 +109,7 @@ func TestTakeVotes_NotDelayedByFullDisk(t *testing.T) {
 				h.inFlight = append(h.inFlight, transmission{h.now, p.self.ID, f.To, f.Data})
 			}
 		}
-		return slices.ContainsFunc(h.others(l), func(p *peer) bool { return p.core.state == raft.StateLeader })
+		return slices.ContainsFunc(h.otherPeers(l), func(p *peer) bool { return p.core.state == raft.StateLeader })
 	})
 	require.Positive(t, entries)
 	require.Contains(t, sent, raftpb.MsgVoteResp)

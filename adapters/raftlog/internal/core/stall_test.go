@@ -16,7 +16,7 @@ func TestStall_StalledPeerLetsOthersLead(t *testing.T) {
 	for name, leads := range map[string]bool{"follower": false, "leader": true} {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
-			p, other := h.others(l)[0], h.others(l)[1]
+			p, other := h.otherPeers(l)[0], h.otherPeers(l)[1]
 			if leads {
 				p = l
 			}
@@ -32,7 +32,7 @@ func TestStall_StalledPeerLetsOthersLead(t *testing.T) {
 			}
 			h.waitForHolder("second")
 			h.advance(10 * election)
-			require.Equal(t, []string{"second"}, h.holders("e"))
+			require.Equal(t, []string{"second"}, h.possibleLeaders("e"))
 			require.Equal(t, leads, other.core.Status().Term > term, "the log must have another leader only if its leader is stalled")
 			token := h.propose(other, Request{Kind: api.KindState, Forward: true})
 			h.advance(election / 2)
@@ -50,7 +50,7 @@ func TestStall_StalledPeerLetsOthersLead(t *testing.T) {
 // from the replies to its lease requests that there are entries.
 func TestStall_FollowerNoticesLostAppends(t *testing.T) {
 	h, l := startCluster(t)
-	p, other := h.others(l)[0], h.others(l)[1]
+	p, other := h.otherPeers(l)[0], h.otherPeers(l)[1]
 	p.core.AddCandidate("e", "first", "")
 	h.waitForHolder("first")
 	other.core.AddCandidate("e", "second", "")
@@ -78,7 +78,7 @@ func TestStall_NoPeerIsStalledIfAllDisksAre(t *testing.T) {
 	h.propose(l, update(""))
 	h.advance(10 * election)
 	require.Equal(t, l, h.leader())
-	require.Equal(t, []string{"one"}, h.holders("e"))
+	require.Equal(t, []string{"one"}, h.possibleLeaders("e"))
 	for _, p := range h.peers {
 		require.False(t, p.core.stall.stalled)
 	}
@@ -89,7 +89,7 @@ func TestStall_NoPeerIsStalledIfAllDisksAre(t *testing.T) {
 // so high that the leader reads much for a peer that is behind before it does anything else.
 func TestStall_UnwrittenEntriesAreLimited(t *testing.T) {
 	h, l := startCluster(t)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	p.diskStalled = true
 	const size = 1 << 20
 	data := make([]byte, size)

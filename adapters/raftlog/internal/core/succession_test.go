@@ -34,11 +34,11 @@ func succeed(t *testing.T, voters, down int) time.Duration {
 	l := h.waitForLeader()
 	h.advance(2 * election)
 	require.Equal(t, l, h.leader())
-	for _, p := range h.others(l) {
+	for _, p := range h.otherPeers(l) {
 		require.Equal(t, l.core.self, p.core.expiry.lastFollowed.lead)
 	}
 	stopped := []*peer{l}
-	for _, p := range h.others(l) {
+	for _, p := range h.otherPeers(l) {
 		if p.core.votersBefore() < down-1 {
 			stopped = append(stopped, p)
 		}
@@ -48,6 +48,6 @@ func succeed(t *testing.T, voters, down int) time.Duration {
 		p.down = true
 	}
 	return h.waitFor("another leader", func() bool {
-		return slices.ContainsFunc(h.others(stopped...), func(p *peer) bool { return p.core.Status().Ready })
+		return slices.ContainsFunc(h.otherPeers(stopped...), func(p *peer) bool { return p.core.Status().Ready })
 	})
 }

@@ -28,7 +28,7 @@ func TestCutOff_LeaderStepsDown(t *testing.T) {
 	for _, prefers := range []int{0, 1} {
 		h := newHarness(t, 5)
 		l := h.waitForLeader()
-		voter, target := h.others(l)[0], h.others(l)[1+prefers]
+		voter, target := h.otherPeers(l)[0], h.otherPeers(l)[1+prefers]
 		h.cut = func(from, to string) bool {
 			ends := []string{from, to}
 			return slices.Contains(ends, voter.self.ID) && !slices.Contains(ends, target.self.ID)

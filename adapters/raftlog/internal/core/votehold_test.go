@@ -12,7 +12,7 @@ import (
 func TestVoteHold_FormerLeaderStopsBeforeItVotes(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(2 * election)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	term, last := l.core.term+1, l.core.last
 	send := func(m *raftpb.Message) {
 		m.From, m.To = new(p.core.self), new(l.core.self)

@@ -52,7 +52,7 @@ func TestPrunable_FilesCanBeDeleted(t *testing.T) {
 	var m model
 	apply := func(o operation) {
 		require.NoError(t, o.apply(l))
-		m = m.after(o)
+		m = m.applyOperation(o)
 	}
 	for i := range uint64(10) {
 		apply(operation{batch: Batch{HardState: stateMessage(1, 7, i), Entries: entries(1+3*i, 3, 1, 200), Sync: true}})

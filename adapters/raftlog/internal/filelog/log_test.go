@@ -79,7 +79,7 @@ func TestLog_EqualsModel(t *testing.T) {
 				} else {
 					require.NoError(t, next.apply(l), "step %d", i)
 				}
-				m = m.after(next)
+				m = m.applyOperation(next)
 				if i%5 == 0 || next.reopen {
 					got := readModel(t, l)
 					require.True(t, m.equal(got), "step %d (%+v):\nwant %v\ngot  %v", i, next, m, got)
@@ -92,7 +92,7 @@ func TestLog_EqualsModel(t *testing.T) {
 
 // compareRange compares the entries in a random range, or the errors for it.
 func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
-	lo := uint64(r.Int64N(int64(m.last() + 3)))
+	lo := uint64(r.Int64N(int64(m.lastIndex() + 3)))
 	hi := lo + uint64(r.IntN(10))
 	limit := uint64(r.IntN(1000))
 	got, err := l.Entries(lo, hi, limit)
@@ -100,7 +100,7 @@ func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
 	switch {
 	case lo < m.mark.index:
 		require.ErrorIs(t, termErr, raft.ErrCompacted)
-	case lo > m.last():
+	case lo > m.lastIndex():
 		require.ErrorIs(t, termErr, raft.ErrUnavailable)
 	default:
 		require.NoError(t, termErr)
@@ -109,7 +109,7 @@ func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
 	case lo <= m.mark.index:
 		require.ErrorIs(t, err, raft.ErrCompacted)
 		return
-	case hi > m.last()+1:
+	case hi > m.lastIndex()+1:
 		require.ErrorIs(t, err, raft.ErrUnavailable)
 		return
 	}
@@ -183,7 +183,7 @@ func TestLog_ConcurrentReaders(t *testing.T) {
 			continue
 		}
 		require.NoError(t, o.apply(l))
-		m = m.after(o)
+		m = m.applyOperation(o)
 	}
 	close(done)
 	readers.Wait()
@@ -208,7 +208,7 @@ func TestLog_FlippedBitIsDetectedWhileOpen(t *testing.T) {
 			require.NoError(t, err)
 			_, err = f.WriteAt([]byte{b[0] ^ 4}, i)
 			require.NoError(t, err)
-			for index := uint64(3); index <= want.last(); index++ {
+			for index := uint64(3); index <= want.lastIndex(); index++ {
 				got, err := l.Entries(index, index+1, noLimit)
 				if err != nil {
 					require.ErrorIs(t, err, ErrCorrupt)

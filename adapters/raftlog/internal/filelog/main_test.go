@@ -58,7 +58,7 @@ type model struct {
 	state   hardState
 }
 
-func (m model) last() uint64 { return m.mark.index + uint64(len(m.entries)) }
+func (m model) lastIndex() uint64 { return m.mark.index + uint64(len(m.entries)) }
 
 func (m model) term(i uint64) uint64 {
 	if i == m.mark.index {
@@ -108,8 +108,8 @@ func (o operation) apply(l *Log) error {
 	return l.Append(o.batch)
 }
 
-// after returns the model after an operation.
-func (m model) after(o operation) model {
+// applyOperation returns the model after an operation.
+func (m model) applyOperation(o operation) model {
 	switch {
 	case o.reopen:
 	case o.compact > 0:
@@ -141,13 +141,13 @@ func (m model) randomOperation(r *rand.Rand) operation {
 	switch n := r.IntN(40); {
 	case n == 0:
 		return operation{reopen: true}
-	case n < 3 && m.last() > m.mark.index:
-		return operation{compact: m.mark.index + 1 + uint64(r.Int64N(int64(m.last()-m.mark.index)))}
+	case n < 3 && m.lastIndex() > m.mark.index:
+		return operation{compact: m.mark.index + 1 + uint64(r.Int64N(int64(m.lastIndex()-m.mark.index)))}
 	case n == 4:
-		return operation{reset: mark{m.last() + uint64(r.IntN(5)) + 1, m.term(m.last()) + uint64(r.IntN(2))}}
+		return operation{reset: mark{m.lastIndex() + uint64(r.IntN(5)) + 1, m.term(m.lastIndex()) + uint64(r.IntN(2))}}
 	}
 	b := Batch{Sync: r.IntN(3) > 0}
-	last := m.last()
+	last := m.lastIndex()
 	if r.IntN(4) > 0 {
 		first := last + 1
 		term := m.term(last) + uint64(r.IntN(8)/7)
@@ -170,7 +170,7 @@ func (m model) randomOperation(r *rand.Rand) operation {
 		last = first + n - 1
 	}
 	if r.IntN(3) == 0 || b.Entries == nil {
-		term := max(m.state.term, m.term(m.last())) + uint64(r.IntN(2))
+		term := max(m.state.term, m.term(m.lastIndex())) + uint64(r.IntN(2))
 		vote := uint64(1 + r.IntN(3))
 		if term == m.state.term && m.state.vote != 0 {
 			vote = m.state.vote
@@ -191,7 +191,7 @@ func randomOperations(seed uint64, n int) ([]operation, []model) {
 		m := models[len(models)-1]
 		o := m.randomOperation(r)
 		ops = append(ops, o)
-		models = append(models, m.after(o))
+		models = append(models, m.applyOperation(o))
 	}
 	return ops, models
 }
@@ -301,7 +301,7 @@ func threeSegments(t *testing.T) (image, []model) {
 		{batch: Batch{Entries: entries(12, 1, 2, 100), Sync: true}},
 	} {
 		require.NoError(t, o.apply(l))
-		models = append(models, models[len(models)-1].after(o))
+		models = append(models, models[len(models)-1].applyOperation(o))
 	}
 	require.NoError(t, l.Close())
 	files := imageOf(t, d)
@@ -319,7 +319,7 @@ func unsyncedTail(t *testing.T) (image, []model) {
 	for i := range uint64(5) {
 		o := operation{batch: Batch{Entries: entries(1+4*i, 4, 1, 400), Sync: i < 2}}
 		require.NoError(t, o.apply(l))
-		models = append(models, models[len(models)-1].after(o))
+		models = append(models, models[len(models)-1].applyOperation(o))
 	}
 	files := imageOf(t, d)
 	require.NoError(t, l.Close())

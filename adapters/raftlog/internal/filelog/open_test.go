@@ -142,9 +142,9 @@ func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 // appendAndCrashAgain appends to a log that was opened after a crash, crashes it again, even while it
 // is being opened, and requires that the log is complete.
 func appendAndCrashAgain(t *testing.T, d *testenv.Disk, l *Log, m model) {
-	o := operation{batch: Batch{Entries: entries(m.last()+1, 2, m.term(m.last())+1, 50), Sync: true}}
+	o := operation{batch: Batch{Entries: entries(m.lastIndex()+1, 2, m.term(m.lastIndex())+1, 50), Sync: true}}
 	require.NoError(t, o.apply(l))
-	m = m.after(o)
+	m = m.applyOperation(o)
 	again := d.Crash()
 	_ = l.Close()
 	again.CrashAt(again.Ops() + 5)
@@ -265,9 +265,9 @@ func TestOpen_RemovesTornTail(t *testing.T) {
 			require.NoError(t, err)
 			m := models[number-1]
 			require.True(t, m.equal(readModel(t, l)))
-			o := operation{batch: Batch{Entries: entries(m.last()+1, 4, 2, 400), Sync: true}}
+			o := operation{batch: Batch{Entries: entries(m.lastIndex()+1, 4, 2, 400), Sync: true}}
 			require.NoError(t, o.apply(l))
-			m = m.after(o)
+			m = m.applyOperation(o)
 			found := imageOf(t, d).toDisk(t)
 			require.NoError(t, l.Close())
 			requireLog(t, found, "log", Options{SegmentSize: smallSegment}, m)
@@ -375,9 +375,9 @@ func FuzzOpen(f *testing.F) {
 	var m model
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 10 {
-		o := operation{batch: Batch{Entries: entries(m.last()+1, 2, 1, r.IntN(300)), HardState: stateMessage(1, 1, m.last())}}
+		o := operation{batch: Batch{Entries: entries(m.lastIndex()+1, 2, 1, r.IntN(300)), HardState: stateMessage(1, 1, m.lastIndex())}}
 		require.NoError(f, o.apply(l))
-		m = m.after(o)
+		m = m.applyOperation(o)
 	}
 	for _, b := range imageOf(f, d) {
 		for where := range placements {

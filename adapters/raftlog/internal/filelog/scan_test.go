@@ -88,7 +88,7 @@ func TestHistory_EqualsModel(t *testing.T) {
 					continue
 				}
 				require.NoError(t, next.apply(l), "step %d", i)
-				if m = m.after(next); i%5 == 0 {
+				if m = m.applyOperation(next); i%5 == 0 {
 					requireHistory(t, d, m)
 				}
 			}
@@ -123,7 +123,7 @@ func requireHistory(t *testing.T, d *testenv.Disk, m model) {
 	require.Equal(t, m.mark.index, extent.Mark)
 	require.Equal(t, max(m.state.commit, m.mark.index), extent.Commit)
 	if len(got) > 0 {
-		require.Equal(t, m.last(), extent.Last)
+		require.Equal(t, m.lastIndex(), extent.Last)
 	}
 }
 

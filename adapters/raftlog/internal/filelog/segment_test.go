@@ -24,13 +24,13 @@ func fullDisk(t *testing.T) (*testenv.Disk, *Log, model) {
 			require.ErrorIs(t, err, syscall.ENOSPC)
 			return d, l, m
 		}
-		m = m.after(o)
+		m = m.applyOperation(o)
 	}
 }
 
 // appendKiB returns an operation that appends an entry of about one KiB.
 func appendKiB(m model, term uint64) operation {
-	return operation{batch: Batch{Entries: entries(m.last()+1, 1, term, 1000), Sync: true}}
+	return operation{batch: Batch{Entries: entries(m.lastIndex()+1, 1, term, 1000), Sync: true}}
 }
 
 // If there is no space for the next segment, the active one is filled, except for the part that is
@@ -50,10 +50,10 @@ func TestFullDisk_SegmentIsFilled(t *testing.T) {
 		}
 	}
 	require.NoError(t, l.Compact(2))
-	m = m.after(operation{compact: 2})
+	m = m.applyOperation(operation{compact: 2})
 	n := appendVotes(2)
 	require.Greater(t, n, uint64(10))
-	m = m.after(operation{batch: Batch{HardState: stateMessage(1+n, 1, 3)}})
+	m = m.applyOperation(operation{batch: Batch{HardState: stateMessage(1+n, 1, 3)}})
 	require.True(t, m.equal(readModel(t, l)))
 	require.NoError(t, l.Close())
 
@@ -66,7 +66,7 @@ func TestFullDisk_SegmentIsFilled(t *testing.T) {
 	// The same process accepts writes when there is space.
 	d.SetSpace(-1)
 	require.NoError(t, more.apply(l))
-	m = m.after(more)
+	m = m.applyOperation(more)
 	require.Equal(t, int64(math.MaxInt64), l.FreeSpace())
 	require.True(t, m.equal(readModel(t, l)))
 	require.NoError(t, l.Close())
@@ -106,7 +106,7 @@ func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	o := operation{batch: Batch{Entries: entries(1, 10, 1, 1000), Sync: true}}
-	m := model{}.after(o)
+	m := model{}.applyOperation(o)
 	require.NoError(t, o.apply(l))
 	require.NoError(t, l.active.file.Truncate(l.end.end))
 	require.NoError(t, l.Close())
@@ -117,7 +117,7 @@ func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
 	require.ErrorIs(t, l.Append(Batch{HardState: stateMessage(1, 1, 0), Sync: true}), ErrNoSpace)
 	d.SetSpace(-1)
 	require.NoError(t, more.apply(l))
-	require.True(t, m.after(more).equal(readModel(t, l)))
+	require.True(t, m.applyOperation(more).equal(readModel(t, l)))
 	require.NoError(t, l.Close())
 }
 
@@ -134,7 +134,7 @@ func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 			{batch: Batch{HardState: stateMessage(2, 2, 3), Sync: true}},
 			{compact: 3},
 			appendKiB(m, 2), // accepted, because there is space again
-			{batch: Batch{Entries: entries(m.last()+2, 3, 2, 1000), Sync: true}},
+			{batch: Batch{Entries: entries(m.lastIndex()+2, 3, 2, 1000), Sync: true}},
 		} {
 			if i == 3 {
 				d.SetSpace(-1)
@@ -143,7 +143,7 @@ func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 			if i == 0 && err != nil && l.failure == nil {
 				continue
 			}
-			last = acked.after(o)
+			last = acked.applyOperation(o)
 			if err != nil {
 				crashed = true
 				break

@@ -130,7 +130,7 @@ func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
 func TestConn_BufferIsWrittenByFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recording := &recordingConn{}
-		d, a := connectPair(t, recording.pair, insecureIdentity("a"), insecureIdentity("b"))
+		d, a := connectPair(t, recording.connPair, insecureIdentity("a"), insecureIdentity("b"))
 		before := recording.written.Len()
 		for range 10 {
 			require.NoError(t, d.Buffer([]byte("frame")))
@@ -230,13 +230,13 @@ func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 	})
 }
 
-// sink discards everything that is written.
-type sink struct{ net.Conn }
+// discardingConn discards everything that is written.
+type discardingConn struct{ net.Conn }
 
-func (sink) Write(p []byte) (int, error) { return len(p), nil }
+func (discardingConn) Write(p []byte) (int, error) { return len(p), nil }
 
 func TestConn_WriteFrameDoesNotAllocate(t *testing.T) {
-	c := newConn(nil, sink{})
+	c := newConn(nil, discardingConn{})
 	frame := make([]byte, 300)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if err := c.WriteFrame(frame); err != nil {

@@ -150,7 +150,7 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 	if !proven && !r.reason.isSentWithoutProof() {
 		return nil, &RefusedError{Reason: ReasonUnproven}
 	}
-	version, err := g.versions.common(r.versions)
+	version, err := g.versions.highestCommon(r.versions)
 	switch {
 	case r.reason == ReasonVersion && err != nil:
 		return nil, &RefusedError{Reason: ReasonVersion, Err: err, Proven: proven}
@@ -173,7 +173,7 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 // dialSecret returns the secret with which this process dials, or nil.
 func (i Identity) dialSecret() ([]byte, error) {
 	all, err := i.currentSecrets()
-	if own := all.of(i.Peer); err == nil && len(own) > 0 {
+	if own := all.ofRole(i.Peer); err == nil && len(own) > 0 {
 		return own[0], nil
 	}
 	return nil, err
@@ -235,7 +235,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 	g, err := decodeGreeting(frame)
 	var version byte
 	if err == nil {
-		version, err = self.versions().common(g.versions)
+		version, err = self.versions().highestCommon(g.versions)
 	}
 	r := &reply{versions: self.versions()}
 	if err != nil {

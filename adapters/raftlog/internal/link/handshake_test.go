@@ -15,7 +15,7 @@ import (
 )
 
 func TestHandshake_IdentifiesBothSides(t *testing.T) {
-	for name, identity := range modes(t) {
+	for name, identity := range authenticationModes(t) {
 		for _, want := range []string{"b", ""} {
 			for purpose := PurposeRaft; purpose <= PurposeStream; purpose++ {
 				t.Run(fmt.Sprintf("%s/%q/%v", name, want, purpose), func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestHandshake_IdentifiesBothSides(t *testing.T) {
 // TestHandshake_ClientHasNoPeerAccess checks that a client can connect as a client, does not receive the
 // claim of a peer, and cannot open a connection for peers.
 func TestHandshake_ClientHasNoPeerAccess(t *testing.T) {
-	for name, identity := range modes(t) {
+	for name, identity := range authenticationModes(t) {
 		t.Run(name, func(t *testing.T) {
 			client := asClient(identity("a"))
 			d, a := connect(t, memoryPair, client, identity("b"), "", PurposeClient)
@@ -75,7 +75,7 @@ func TestHandshake_RejectionsAreReported(t *testing.T) {
 		{name: "ID", want: "z", reason: ReasonID, text: `"b"`},
 		{name: "same ID", change: func(d, a *Identity) { d.ID = a.ID }, reason: ReasonSameID},
 	} {
-		for name, identity := range modes(t) {
+		for name, identity := range authenticationModes(t) {
 			dials, accepts := identity("a"), identity("b")
 			if c.secret && len(dials.Secret) == 0 {
 				continue
@@ -119,7 +119,7 @@ func TestAccept_ChecksPurpose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, far := memoryPair(t)
 			accepted := startAccept(t, far, secretIdentity("b"))
-			a := forge(t, near, func(g *greeting) { g.hello.Purpose, g.hello.Peer = c.purpose, c.peer }, nil)
+			a := dialForged(t, near, func(g *greeting) { g.hello.Purpose, g.hello.Peer = c.purpose, c.peer }, nil)
 			require.Equal(t, c.reason, a.reason)
 			near.Close()
 			if err := accepted().err; c.reason != 0 {
@@ -158,7 +158,7 @@ func TestAccept_CallbacksCanReject(t *testing.T) {
 
 // If the modes of two processes differ, both sides return an error within the time limit.
 func TestHandshake_DifferentModes(t *testing.T) {
-	all := modes(t)
+	all := authenticationModes(t)
 	for dials, x := range all {
 		for accepts, y := range all {
 			if dials == accepts {
@@ -187,7 +187,7 @@ func TestHandshake_DifferentModes(t *testing.T) {
 // TestHandshake_UsesHighestCommonVersion checks that two sides use the highest version that both support, and
 // that sides without a common version do not connect.
 func TestHandshake_UsesHighestCommonVersion(t *testing.T) {
-	for name, identity := range modes(t) {
+	for name, identity := range authenticationModes(t) {
 		for _, test := range []struct {
 			dials, accepts Versions
 			common         byte // the version that both sides use; 0 if there is none

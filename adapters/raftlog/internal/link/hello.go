@@ -25,8 +25,8 @@ type Versions struct{ Lowest, Highest byte }
 // first one whose handshake contains a range.
 var supported = Versions{Lowest: 4, Highest: 4}
 
-// common returns the highest version that both ranges contain. The error wraps errVersion.
-func (v Versions) common(other Versions) (byte, error) {
+// highestCommon returns the highest version that both ranges contain. The error wraps errVersion.
+func (v Versions) highestCommon(other Versions) (byte, error) {
 	if n := min(v.Highest, other.Highest); n >= max(v.Lowest, other.Lowest) {
 		return n, nil
 	}
@@ -132,7 +132,7 @@ func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 	case !ok:
 		return m, errNotHandshake
 	case len(rest) > 0 && rest[0] < 4: // messages of versions below 4 contain one version instead of a range
-		_, err := supported.common(Versions{rest[0], rest[0]})
+		_, err := supported.highestCommon(Versions{rest[0], rest[0]})
 		return m, err
 	case len(rest) < 5:
 		return fail("it is truncated")

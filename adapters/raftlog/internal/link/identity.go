@@ -163,7 +163,7 @@ func (i Identity) currentSecrets() (s secrets, err error) {
 			s.clients = [][]byte{i.ClientSecret}
 		}
 	}
-	switch own := s.of(i.Peer); {
+	switch own := s.ofRole(i.Peer); {
 	case !i.hasSecrets():
 	case len(own) == 0 && i.Peer:
 		return s, invalid("there is a secret of clients, and none of peers: peers need their own")

@@ -39,13 +39,13 @@ func fullState(t *testing.T) *State {
 // TestSnapshot_RoundTrip checks that a snapshot contains the complete state.
 func TestSnapshot_RoundTrip(t *testing.T) {
 	s := fullState(t)
-	again := reread(t, s)
+	again := writeAndRead(t, s)
 	require.Equal(t, s.IDs.Sum(), again.IDs.Sum())
 	again.IDs = s.IDs
 	require.Equal(t, uint64(12), again.Elections.forgotten)
 	require.Equal(t, []transition{{20, now, "first"}, {30, now, "second"}}, again.Elections.transitions)
 	require.Equal(t, s, again)
-	reread(t, newState())
+	writeAndRead(t, newState())
 }
 
 // TestSnapshot_ViewDoesNotChange checks that a view does not share data that Apply changes.

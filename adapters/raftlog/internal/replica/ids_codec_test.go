@@ -22,7 +22,7 @@ func encodeFile(count uint64, buckets ...[]byte) []byte {
 
 // encodeBucket returns a bucket of a file. The entries need not be sorted.
 func encodeBucket(entries ...idEntry) []byte {
-	return pack(entries).append(nil)
+	return newBucket(entries).append(nil)
 }
 
 // TestReadIDs_InvalidContent checks that readIDs rejects a file with a correct checksum that WriteTo does not write.
@@ -115,7 +115,7 @@ func TestReadIDs_ExchangedBuckets(t *testing.T) {
 		var h bucketHeader
 		n, err := binary.Decode(whole[at:], binary.BigEndian, &h)
 		require.NoError(t, err)
-		return n + maxEntries*h.stride()
+		return n + maxEntries*h.entrySize()
 	}
 	one, two := length(head), length(head+length(head))
 	a, b, rest := whole[head:head+one], whole[head+one:head+one+two], whole[head+one+two:]

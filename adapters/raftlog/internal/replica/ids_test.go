@@ -67,7 +67,7 @@ func requireInvariants(t *testing.T, table *IDs) {
 		}
 	}
 	for _, b := range table.buckets {
-		check(b.len() > 0 && b.len() <= maxEntries && len(b.data) == b.len()*b.stride(), "size of a bucket")
+		check(b.len() > 0 && b.len() <= maxEntries && len(b.data) == b.len()*b.entrySize(), "size of a bucket")
 		check(count == 0 || bytes.Compare(last[:], b.First[:]) < 0, "order of buckets")
 		oldest := uint64(math.MaxUint64)
 		for i := range b.len() {
@@ -234,7 +234,7 @@ func TestIDs_ExpireOlderThanLimit(t *testing.T) {
 				table.Insert(id, uint64(i), 0)
 			}
 			if sealed {
-				table.seal(len(table.recent))
+				table.sealEntries(len(table.recent))
 			}
 			table.Expire(c.before)
 			require.Equal(t, c.left, table.Len(), "%v", c.before)

@@ -45,8 +45,8 @@ func applyControlOp(t *testing.T, s *State, op entry.Op) Outcome {
 	return applyRaw(t, s, 1, raftpb.EntryNormal, entry.Encode(header, data))
 }
 
-// reread returns the state after it was written and read.
-func reread(t *testing.T, s *State) *State {
+// writeAndRead returns the state after it was written and read.
+func writeAndRead(t *testing.T, s *State) *State {
 	t.Helper()
 	var b bytes.Buffer
 	n, err := s.View().WriteTo(&b)
@@ -76,7 +76,7 @@ func TestHistory_DependsOnEveryEntry(t *testing.T) {
 		for _, e := range entries {
 			applyRaw(t, s, e.term, raftpb.EntryNormal, e.data)
 		}
-		require.Equal(t, s.History, reread(t, s).History)
+		require.Equal(t, s.History, writeAndRead(t, s).History)
 		return s.History
 	}
 	seen := map[uint64]bool{}

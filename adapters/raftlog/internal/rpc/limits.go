@@ -115,11 +115,11 @@ type client struct {
 // open returns the client for a connection from an address, whose load is l.
 func (u *usage) open(address string, l load) (*client, error) {
 	c := &client{usage: u, address: address}
-	return c, c.occupy(l)
+	return c, c.addLoad(l)
 }
 
-// occupy adds more to the load of the client, unless that exceeds a limit.
-func (c *client) occupy(more load) error {
+// addLoad adds more to the load of the client, unless that exceeds a limit.
+func (c *client) addLoad(more load) error {
 	u := c.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -159,6 +159,6 @@ func (c *client) change(by load) {
 func (c *client) frameLimits() link.FrameLimits {
 	return link.FrameLimits{
 		Max: maxFrame, Stall: frameStall, Free: freeFrame,
-		Reserve: func(size int) error { return c.occupy(load{memory: int64(size)}) },
+		Reserve: func(size int) error { return c.addLoad(load{memory: int64(size)}) },
 	}
 }

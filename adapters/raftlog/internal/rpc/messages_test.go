@@ -251,7 +251,7 @@ func FuzzReplies(f *testing.F) {
 		c := &Caller{calls: map[uint64]*call{}, last: 3}
 		replies := make(chan reply, 2)
 		for number, kind := range map[uint64]byte{1: msgPropose, 2: msgInfo} {
-			c.calls[number] = &call{request: outgoing{frame: []byte{kind}}, number: number, reply: replies}
+			c.calls[number] = &call{request: outgoingMessage{frame: []byte{kind}}, number: number, reply: replies}
 		}
 		if err := c.dispatchReply(frame); err != nil {
 			require.ErrorIs(t, err, wire.ErrProtocol)

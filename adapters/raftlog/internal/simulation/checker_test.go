@@ -342,7 +342,7 @@ func (c *checker) checkElected(p *peer, term uint64) {
 
 func (p *peer) isCompacted(index uint64) bool {
 	first, err := p.log.FirstIndex()
-	p.must(err)
+	p.requireNoError(err)
 	return index < first-1
 }
 

@@ -96,7 +96,7 @@ func (h *harness) replaceLostDisk(p *peer) {
 // diskLost is the scenario that loses the disk of a voter while there are no other faults: the voter
 // must stop.
 func diskLost(h *harness) {
-	h.waitFor("health at the start", recoveryLimit, h.problem)
+	h.waitFor("health at the start", recoveryLimit, h.findProblem)
 	for h.lostDisk == nil {
 		h.loseDisk()
 		h.advance(h.now + time.Millisecond)

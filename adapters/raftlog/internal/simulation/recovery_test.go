@@ -25,11 +25,11 @@ func (h *harness) recoverCluster() {
 		p.diskDelay, p.offset = 0, 0
 		p.disk.FailAt(0)
 		p.setDiskFull(false)
-		p.resume()
+		p.resumeProcess()
 		p.start()
 	}
 	h.advance(h.now + 2*h.net.lateness) // wait until the frames in flight have arrived
-	h.waitFor("recovery", recoveryLimit, h.problem)
+	h.waitFor("recovery", recoveryLimit, h.findProblem)
 	h.checkLearners()
 	h.fillIDs()
 	// Check that the cluster remains healthy.
@@ -58,7 +58,7 @@ func (h *harness) recoverCluster() {
 	case h.leader() != l || l.observed.term != term:
 		h.failf("without faults the leader of term %d, %s, does not remain", term, l.ID)
 	}
-	h.waitFor("health at the end", recoveryLimit, h.problem)
+	h.waitFor("health at the end", recoveryLimit, h.findProblem)
 	for name, held := range holders {
 		if h.checker.holders[name] != held {
 			h.failf("without faults %v does not remain the leader of %s: %v", held, name, h.checker.holders[name])
@@ -87,7 +87,7 @@ func (h *harness) fillIDs() {
 		if h.checker.counts["full"] == before {
 			return fmt.Sprintf("%d are stored", h.leader().core.Status().IDs)
 		}
-		return h.problem()
+		return h.findProblem()
 	})
 	l := h.leader()
 	if n := l.core.Status().IDs; n < l.maxIDs {
@@ -105,7 +105,7 @@ func (h *harness) fillIDs() {
 		if n := l.core.Status().IDs; n > 0 {
 			return fmt.Sprintf("%d are stored", n)
 		}
-		return h.problem()
+		return h.findProblem()
 	})
 	h.advance(h.now + election) // time for peers to receive the wall clocks of the others, which have jumped too
 }
@@ -121,8 +121,8 @@ func (h *harness) members(l *peer) []*peer {
 	return all
 }
 
-// problem describes why the cluster is not healthy, or returns "".
-func (h *harness) problem() string {
+// findProblem describes why the cluster is not healthy, or returns "".
+func (h *harness) findProblem() string {
 	leaders := h.peersWhere(func(p *peer) bool { return p.up && p.observed.isLeader })
 	if len(leaders) != 1 {
 		return fmt.Sprintf("%d leaders", len(leaders))

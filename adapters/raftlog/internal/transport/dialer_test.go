@@ -73,7 +73,7 @@ func TestDialer_PausesIncrease(t *testing.T) {
 		const ms = time.Millisecond
 		want := []time.Duration{0, 37_500 * time.Microsecond, 75 * ms, 150 * ms, 300 * ms, 600 * ms, 750 * ms, 750 * ms, 750 * ms}
 		require.Equal(t, want, gaps())
-		require.Equal(t, 1, h.logs["a"].count("cannot connect to peer"), "the same error was logged repeatedly")
+		require.Equal(t, 1, h.logs["a"].countText("cannot connect to peer"), "the same error was logged repeatedly")
 
 		// The pauses restart after a success.
 		h.startPeer("b", nil)
@@ -133,16 +133,16 @@ func TestDialer_TriesBothAddresses(t *testing.T) {
 		a := h.startPeer("a", []api.Peer{old, now})
 		waitIdle()
 		requireDelivery(t, a, b, "found")
-		require.Equal(t, 1, h.logs["a"].count("cannot connect to peer"))
+		require.Equal(t, 1, h.logs["a"].countText("cannot connect to peer"))
 
 		a.SetPeers([]api.Peer{now})
 		waitIdle()
-		require.Zero(t, h.logs["a"].count("connection to peer ended"))
+		require.Zero(t, h.logs["a"].countText("connection to peer ended"))
 		h.network.Reset("a:7", "b:7")
 		time.Sleep(minPause)
 		waitIdle()
-		require.Equal(t, 2, h.logs["a"].count("connected to peer"))
-		require.Equal(t, 1, h.logs["a"].count("cannot connect to peer"), "the old address is not used any more")
+		require.Equal(t, 2, h.logs["a"].countText("connected to peer"))
+		require.Equal(t, 1, h.logs["a"].countText("cannot connect to peer"), "the old address is not used any more")
 	})
 }
 

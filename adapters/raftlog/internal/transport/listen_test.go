@@ -44,8 +44,8 @@ func TestListen_RejectedPeer(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		require.Contains(t, h.logs["a"].text.String(), "by entry 7")
-		require.LessOrEqual(t, h.logs["a"].count("cannot connect to peer"), 4)
-		require.LessOrEqual(t, h.logs["b"].count("not accepted"), 60)
+		require.LessOrEqual(t, h.logs["a"].countText("cannot connect to peer"), 4)
+		require.LessOrEqual(t, h.logs["b"].countText("not accepted"), 60)
 		require.Contains(t, h.logs["b"].text.String(), "by entry 7")
 	})
 }
@@ -153,7 +153,7 @@ func TestListen_LimitsPendingHandshakes(t *testing.T) {
 		b.mu.Lock()
 		require.Empty(t, b.pending, "a handshake has not timed out")
 		b.mu.Unlock()
-		require.LessOrEqual(t, h.logs["b"].count("not accepted"), 3)
+		require.LessOrEqual(t, h.logs["b"].countText("not accepted"), 3)
 		for _, c := range silent {
 			c.Close()
 		}
@@ -179,7 +179,7 @@ func TestListen_RetriesAfterErrors(t *testing.T) {
 		c, err := h.dialAs("a", "b", link.PurposeClient)
 		require.ErrorIs(t, err, api.ErrRefused) // the peer was accepted at first, and rejected afterwards
 		require.Nil(t, c)
-		require.Equal(t, 1, h.logs["b"].count("too many open files"))
+		require.Equal(t, 1, h.logs["b"].countText("too many open files"))
 	})
 }
 
@@ -220,7 +220,7 @@ func TestSecrets_RemovedSecretClosesConnections(t *testing.T) {
 		require.Empty(t, ended)
 		requireDelivery(t, a, b, "frame")
 		require.Equal(t, []Connection{{ID: "b", Connected: true}}, a.Connections())
-		require.Zero(t, h.logs["a"].count("connection to peer ended")+h.logs["a"].count("connection from peer ended"))
+		require.Zero(t, h.logs["a"].countText("connection to peer ended")+h.logs["a"].countText("connection from peer ended"))
 	})
 }
 

@@ -210,7 +210,7 @@ func (t *Transport) removeSession(s *session) {
 	t.removeIfUnused(p)
 	t.mu.Unlock()
 	if lost {
-		t.unreachable.put(p.id)
+		t.unreachable.addID(p.id)
 	}
 	t.closeTracked(s.conn)
 }

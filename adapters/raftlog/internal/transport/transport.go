@@ -235,7 +235,7 @@ func (t *Transport) Send(to string, urgent bool, frame []byte) bool {
 	ok := p != nil && !t.closing && p.enqueue(urgent, frame)
 	t.mu.Unlock()
 	if !ok {
-		t.unreachable.put(to)
+		t.unreachable.addID(to)
 	}
 	return ok
 }
@@ -306,8 +306,8 @@ func (t *Transport) removeIfUnused(p *peer) {
 	}
 }
 
-// track makes Close close c. If Close was already called, it closes c and returns false.
-func (t *Transport) track(c io.Closer) bool {
+// trackCloser makes Close close c. If Close was already called, it closes c and returns false.
+func (t *Transport) trackCloser(c io.Closer) bool {
 	t.mu.Lock()
 	closing := t.closing
 	if !closing {
