@@ -336,12 +336,12 @@ type suspicion struct {
 
 // suspicions are the replies of one connection that are suspected of being too large to be received.
 type suspicions struct {
-	limit int // of the size of a reply, or noLimit
+	limit int // the limit of the size of a reply, or noLimit
 
 	mu    sync.Mutex
 	parts map[part]suspicion
-	// alone, of capacity 1, holds an element while a request that may have broken the connection is
-	// retried, so that its failure is not attributed to another one.
+	// alone, of capacity 1, holds an element while a request that may have broken the connection is retried, so
+	// that its failure is not attributed to another request.
 	alone chan struct{}
 }
 

@@ -22,7 +22,7 @@ type Subscription struct {
 	// rejected is the final answer of a server to a request of the monitor, or nil.
 	rejected error
 	onCheck  func(Check)
-	first    time.Time               // when the write of Prove was sent
+	first    time.Time               // the time at which the write of Prove was sent
 	every    time.Duration           // Options.CheckInterval
 	stated   time.Duration           // the session timeout that was passed to Subscribe
 	log      *slog.Logger            // nil for none
@@ -47,7 +47,7 @@ func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 		m.validities = append(m.validities, validity{stated: timeout})
 		m.updateTimeout()
 		if len(m.subs) > 1 && m.timer.Stop() {
-			m.timer.Reset(0) // it may be needed earlier than for the other timeouts
+			m.timer.Reset(0) // the check may be needed earlier than for the other timeouts
 		}
 	}
 	m.validity(s).subs++

@@ -29,7 +29,7 @@ const (
 type Input struct {
 	Kind    InputKind
 	Request Request // Replied: the request
-	Reply   Reply   // Replied: its result
+	Reply   Reply   // Replied: the result of the request
 	Watch   Watch   // Fired: which watch
 	Name    string  // Fired: the watched znode; Rename: the new name
 	// Safe reports, if the watched contender belongs to the same session and was deleted, that its own client
@@ -122,7 +122,7 @@ type Reply struct {
 	Prefix     string
 	Name       string
 	Names      []string
-	Session    int64 // Create: in which the znode was created, 0 if that is unknown
+	Session    int64 // Create: the session in which the znode was created, 0 if it is unknown
 	Owner      int64 // the session that owns a znode
 	Token      int64 // the creation zxid of a znode
 	QueueCzxid int64
@@ -208,7 +208,7 @@ type State struct {
 	// Next reports that the last listing has shown the predecessor as the only earlier contender that
 	// this one waits for. It is false with Policy.Admit, and if the predecessor can be replaced.
 	Next  bool
-	First bool // it is the contender's turn
+	First bool // the contender has its turn
 	// Proven reports that the turn is backed by a valid lease. It implies First.
 	Proven  bool
 	Session int64 // the owner of the znode; set with First

@@ -49,7 +49,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 		// The prefix is kept as a part of the name.
 		c.znode.name, c.creates.prefixes = reply.Name, append(c.creates.prefixes, reply.Name[:len(reply.Prefix)])
 		if reply.Session == 0 {
-			return // it may have changed: read the znode
+			return // the znode may have changed: read it
 		}
 		c.znode.session, c.znode.token = reply.Session, reply.Token
 		if reply.Alone && !c.isOther(reply.QueueCzxid) {
@@ -91,7 +91,7 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 		if c.creates.found = reply.Names; len(reply.Names) == 0 {
 			c.finish(connection.IgnoreNoNode(reply.Err))
 		}
-	case c.phase > queued: // it was sent before
+	case c.phase > queued: // the request was sent before
 	case missing && c.phase == joining && c.cfg.CanMakeQueue: // nothing was created
 	case missing:
 		c.leave(c.noQueue(), false) // the create may have been applied

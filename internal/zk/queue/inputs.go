@@ -112,7 +112,7 @@ func leaveInput(ctx context.Context) *frame {
 // received takes a result from the channel.
 func (d *driver) received(r *result) *frame {
 	if d.waiting--; d.waiting == 0 && !d.cfg.Alone {
-		// Idle candidates are numerous.
+		// Release the channel, because a process can have thousands of idle candidates.
 		d.replies = nil
 		if !d.requests.hasFailed() {
 			d.requests.over()
@@ -130,7 +130,7 @@ type watched struct {
 	departure *departure
 }
 
-// The slots of driver.watches.
+// The slots of the field driver.watches.
 const (
 	ownSlot   = iota // the contender's znode
 	firstSlot        // this and secondSlot: two of the predecessor, the contender before it and the queue

@@ -93,7 +93,7 @@ func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 			w.setCreatedRecord(r, created.stat, created.sent)
 			return nil
 		}
-		// Otherwise the session in which the record was created is over.
+		// The session in which the record was created is over.
 	}
 }
 
@@ -174,9 +174,9 @@ func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Sta
 			}
 			return nil, nil // the reply to the write below was lost
 		}
-		// The request may still be in transit, or applied on servers that are ahead of the one that has
-		// answered. Writing another ID makes it fail. A failed write is followed by another read: a retry
-		// could only fail again.
+		// The request may still be in transit, or applied on servers that are ahead of the server that has
+		// answered. Writing another ID makes it fail. A failed write is followed by another read: a retry could
+		// only fail again.
 		stat, err = conn.Set(r.path, r.nextID(), r.version)
 		switch {
 		case err == nil:

@@ -44,7 +44,7 @@ var (
 type Config struct {
 	connection.Options // the connection, the ACL of the record, and the logger
 
-	Dir string // of the record
+	Dir string // the directory of the record
 	// MakeDir creates Dir if it does not exist. If it is nil, transactions fail with zk.ErrNoNode.
 	MakeDir func(ctx context.Context) error
 

@@ -56,9 +56,9 @@ type pool struct {
 	mu      sync.Mutex
 	taken   sync.Cond      // an event was passed to Take
 	started uint64         // the number of reads that were started
-	watches map[key]*Watch // those that were not seen to fire
+	watches map[key]*Watch // the watches that have not fired yet, as far as is known
 	reads   map[key]*reads // the reads in progress
-	sweep   int            // with so many watches, look for those that have fired
+	sweep   int            // at this number of watches, look for those that have fired
 }
 
 const minSweep = 64
@@ -75,9 +75,9 @@ type Watch struct {
 	// firedAt is the number of reads that were started when the event was received: later ones follow the
 	// event.
 	firedAt  uint64
-	epoch    uint64 // in which a request has last set it
-	channels int    // that the client library holds for it
-	state    int64  // of the znode when the watch was set: see key.state
+	epoch    uint64 // the epoch in which a request has last set the watch
+	channels int    // the number of channels that the client library holds for the watch
+	state    int64  // the state of the znode when the watch was set: see key.state
 }
 
 // New returns a watch on a channel, for tests of other packages.
@@ -157,7 +157,7 @@ func (w *Watch) fired() bool {
 		w.take(event)
 		return true
 	default:
-		return w.event != nil // it was lost
+		return w.event != nil // the watch was lost
 	}
 }
 
