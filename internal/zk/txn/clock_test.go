@@ -77,8 +77,8 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestWriter_LeaderTime fails if LeaderTime estimates the clock before a transaction, or with a
-// measurement that is too old.
+// TestWriter_LeaderTime checks that LeaderTime returns no estimate before a transaction, or when the last
+// measurement is too old.
 func TestWriter_LeaderTime(t *testing.T) {
 	run(t, func(h *writerTest) {
 		_, _, ok := h.w.LeaderTime()

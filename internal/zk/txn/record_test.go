@@ -133,7 +133,7 @@ func (h *writerTest) versionOfN() int32 {
 }
 
 // One request creates the directory and the record, and each later transaction is one request.
-func TestCreatesDir(t *testing.T) {
+func TestCreatesDir_WithTransaction(t *testing.T) {
 	runShared(t, func(h *writerTest) {
 		require.ErrorIs(h, h.w.Start(Transaction{}).Outcome().Err, zk.ErrNoNode, "the writer has created the directory")
 		h.Server.ResetLog()
