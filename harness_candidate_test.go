@@ -26,7 +26,7 @@ type candidate struct {
 	mu       sync.Mutex
 	statuses []timedStatus
 	closed   bool  // the status channel is closed
-	returned bool  // ElectLeader has returned
+	returned bool  // reports that ElectLeader has returned
 	err      error // the result of ElectLeader
 }
 

@@ -16,7 +16,7 @@ import (
 // comparison compares a row of this library with the recorded result.
 type comparison struct {
 	name     string
-	old, now float64 // medians
+	old, now float64 // the medians of the two recordings
 	// change is the relative change: 0.1 means that the value is 10 % larger.
 	change float64
 	// noise is the change that is not distinguished from that of a repetition.

@@ -36,8 +36,8 @@ func TestSummarize_FailsIfLocksOverlap(t *testing.T) {
 	require.NoError(t, err, "different locks may be held at the same time")
 }
 
-// TestCountCompletions checks that operations that complete during the warm-up do not count.
-func TestCountCompletions(t *testing.T) {
+// TestCountCompletions_OmitsWarmup checks that operations that complete during the warm-up do not count.
+func TestCountCompletions_OmitsWarmup(t *testing.T) {
 	times := []int64{0, int64(time.Second) - 1, int64(time.Second), int64(2*time.Second) - 1, int64(2 * time.Second)}
 	require.Equal(t, completions{counted: 2, total: 5}, countCompletions(0, times, secondAfterSecond))
 }

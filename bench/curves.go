@@ -104,7 +104,7 @@ func formatCost(v float64) string {
 // costMeter reads the counters whose differences are the costs.
 type costMeter struct {
 	requests, watches int
-	heap, allocated   float64 // memory in KiB
+	heap, allocated   float64 // the memory on the heap and the allocated memory, in KiB
 }
 
 func (b *bench) readMeter(ctx context.Context) (m costMeter, err error) {

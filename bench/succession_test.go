@@ -9,8 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCountMessages checks that pings, handshakes and replies do not count as requests, and replies not as events.
-func TestCountMessages(t *testing.T) {
+// TestCountMessages_OmitsPings checks that pings, handshakes and replies do not count as requests, and
+// replies not as events.
+func TestCountMessages_OmitsPings(t *testing.T) {
 	requests, events := countMessages([]zkproxy.Record{
 		{Kind: zkproxy.Request, Op: zktest.OpConnect},
 		{Kind: zkproxy.Request, Op: zktest.OpPing},

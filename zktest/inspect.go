@@ -122,7 +122,7 @@ type WatchKind uint8
 // The kinds of watches. A persistent watch counts as one of each.
 const (
 	DataWatch  WatchKind = iota // set by exists and getData
-	ChildWatch                  // set by getChildren
+	ChildWatch                  // ChildWatch is a watch that getChildren has set.
 )
 
 // String returns "data" or "children".

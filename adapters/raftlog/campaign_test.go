@@ -101,7 +101,7 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 		ext  int64
 		loc  *time.Location
 	})(unsafe.Pointer(&t))
-	fields.ext -= int64(d) // the monotonic reading
+	fields.ext -= int64(d) // change the monotonic reading of the time
 	return t
 }
 

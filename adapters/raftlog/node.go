@@ -81,7 +81,7 @@ type Node struct {
 
 	ctx   context.Context // done after Close or a fault
 	stop  context.CancelCauseFunc
-	tasks sync.WaitGroup // all goroutines
+	tasks sync.WaitGroup // waits for all goroutines of the node
 	ended chan struct{}  // closed when all goroutines have ended
 }
 
@@ -305,7 +305,7 @@ func (n *Node) releaseResources() {
 
 // stopWithFault stops the node because of a fault, unless it has stopped.
 func (n *Node) stopWithFault(err error) {
-	if !errors.Is(err, api.ErrFault) { // ErrIdentity wraps it
+	if !errors.Is(err, api.ErrFault) { // api.ErrIdentity wraps api.ErrFault
 		err = fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	n.mu.Lock()

@@ -98,7 +98,7 @@ func (o *observer) runObserver(ctx context.Context, node *Node) {
 		defer node.mu.Unlock()
 		delete(node.observers, o)
 	}()
-	var leaders latest.Changes[leaderelection.CandidateInfo] // zero for none
+	var leaders latest.Changes[leaderelection.CandidateInfo] // the zero value means that there is no leader
 	for {
 		select {
 		case <-o.changed:

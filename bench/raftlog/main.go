@@ -21,7 +21,7 @@ type settings struct {
 	clients    []int
 	failOvers  int
 	operations int
-	size       int64 // bytes
+	size       int64 // the size of an update in bytes
 	only       *regexp.Regexp
 	dir        string
 	seed       uint64

@@ -294,7 +294,7 @@ func directorySize(dir string) (size int64, err error) {
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a temporary file
+			return nil // ignore a temporary file
 		}
 		size += info.Size()
 		return err

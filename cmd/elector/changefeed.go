@@ -285,7 +285,7 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 	}
 	return streamLeaders(ctx, func(yield func(*candidateInfo, error) bool) {
 		defer func() { _ = feed.Close() }()
-		var seen changefeed.Record // the last record
+		var seen changefeed.Record // the record that was observed last
 		for {
 			event, err := feed.Next(ctx)
 			var leader *candidateInfo

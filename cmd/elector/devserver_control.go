@@ -41,7 +41,7 @@ sessions only.
 type faultServer struct {
 	ensemble *zktest.Ensemble
 	address  string       // "" without --control
-	server   *http.Server // nil without --control
+	server   *http.Server // the server of --control; nil without the flag
 	serving  sync.WaitGroup
 }
 

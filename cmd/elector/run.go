@@ -45,7 +45,7 @@ type runCommand struct {
 	sessionTimeout func() time.Duration // the timeout that the backend has granted
 	attempt        attempt
 	leader         leaderView
-	follower       *follower              // nil without followerCommand
+	follower       *follower              // runs the follower command; nil without followerCommand
 	onReport       []func(elector.Report) // are called with each report of the Elector
 	exiting        atomic.Bool            // reports that a signal ends this process as soon as its log was written
 

@@ -21,9 +21,10 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestWarnWhileWaiting checks that a command is not silent for more than two seconds while servers do not
-// answer, that the pause between its warnings doubles, and that each warning names the servers.
-func TestWarnWhileWaiting(t *testing.T) {
+// TestWarnWhileWaiting_PausesDouble checks that a command is not silent for more than two seconds while
+// servers do not answer, that the pause between its warnings doubles, and that each warning names the
+// servers.
+func TestWarnWhileWaiting_PausesDouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := make(lineWriter, 10)
 		s := &settings{backend: "zookeeper", zookeeper: zooKeeperSettings{servers: "a:1"}, log: slog.New(slog.NewTextHandler(lines, nil))}

@@ -44,8 +44,9 @@ func TestRecover_EndToEnd(t *testing.T) {
 	h.requireLog("tail", "--once")
 }
 
-// TestExportAndRestore checks that an exported snapshot starts a new cluster with the request IDs and larger indexes.
-func TestExportAndRestore(t *testing.T) {
+// TestExportAndRestore_StartsNewCluster checks that an exported snapshot starts a new cluster with the
+// request IDs and larger indexes.
+func TestExportAndRestore_StartsNewCluster(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")
 	last, id := h.proposeUpdate("one")

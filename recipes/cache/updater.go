@@ -62,7 +62,7 @@ type updater struct {
 	// repeat fires when the reads that the servers have rejected must be repeated.
 	repeat *time.Timer
 
-	setup *recipe.Setup // receives the events
+	setup *recipe.Setup // its observer receives the events
 	since time.Time     // the time since which the tree is not fresh
 
 	syncInFlight bool        // a request that synchronizes the server is in flight

@@ -20,7 +20,7 @@ import (
 // contender are removed. Its goroutine runs the contender.
 type entry struct {
 	conn       *zk.Conn
-	dir        string                  // the lock's znode
+	dir        string                  // the path of the lock's znode
 	timeout    time.Duration           // the session timeout
 	ctx        context.Context         // done when the contender must leave
 	stop       context.CancelCauseFunc // makes the contender leave, for the given reason
@@ -65,7 +65,7 @@ type acquisition struct {
 	noWait       bool          // return ErrHeld instead of waiting for other contenders
 	delay        time.Duration // the lock-delay after the loss of a holder
 	withPosition bool          // the user may call Position
-	setup        *recipe.Setup // receives the events
+	setup        *recipe.Setup // its observer receives the events
 }
 
 // errGivenUp is the reason with which a contender leaves if the caller of Lock does not wait any more. The

@@ -171,7 +171,7 @@ func release(holds []*Hold) (err error) {
 // of the locks is lost; the other locks are held until it is released. Its methods may be
 // called from any goroutine. It must be released, even if it is lost.
 type MultiHold struct {
-	holds []*Hold // sorted by path
+	holds []*Hold // the holds, sorted by path
 	grant *connection.Grant
 	stops []func() bool
 }

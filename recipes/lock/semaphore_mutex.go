@@ -21,7 +21,7 @@ type mutexProtocol struct {
 	*lockQueue
 	given *givenLimit
 
-	mutex, leases         string // paths
+	mutex, leases         string // the paths of the mutex and of the leases
 	mutexNames, leaseName contender.Naming
 	makeMutex, makeLeases func(ctx context.Context) error
 	// stored is true if the limit is in the data of the znode leases. If it is false and count is nil, the

@@ -68,7 +68,7 @@ type recorder struct {
 	grants map[string]*Shard          // the newest grant of each shard
 	owners map[string]string          // the member that has the newest grant, for each shard
 	works  map[string]context.Context // the context of the function that runs for a shard
-	count  int                        // number of grants
+	count  int                        // the number of grants
 }
 
 func newRecorder(w *bubble.Test) *recorder {

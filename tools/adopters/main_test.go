@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRemoveDeclarations checks that removeDeclarations removes exactly the declarations with one of the
+// TestRemoveDeclarations_KeepsOthers checks that removeDeclarations removes exactly the declarations with one of the
 // names, and the imports that nothing uses then.
-func TestRemoveDeclarations(t *testing.T) {
+func TestRemoveDeclarations_KeepsOthers(t *testing.T) {
 	changed, removed, err := removeDeclarations([]byte(`package p
 
 import (
@@ -50,9 +50,9 @@ func TestRemoveReplaced_Missing(t *testing.T) {
 	require.EqualError(t, a.removeReplaced(t.TempDir()), ". does not declare run or absent")
 }
 
-// TestReplaceImports checks that no file keeps an import that is replaced, and that replaceImports returns an
-// error for an import that no file contains.
-func TestReplaceImports(t *testing.T) {
+// TestReplaceImports_RequiresImport checks that no file keeps an import that is replaced, and that
+// replaceImports returns an error for an import that no file contains.
+func TestReplaceImports_RequiresImport(t *testing.T) {
 	a := adopter{dir: ".", imports: map[string]string{"example.org/old": "example.org/new"}}
 	dir := t.TempDir()
 	name := filepath.Join(dir, "p.go")

@@ -426,7 +426,7 @@ var contenderMutants = []mutant{
 		edits: []edit{
 			{" || !r.reliable || others <= 1", " || others <= 1"},
 		},
-		tests: "./internal/zk/queue -run ^TestRotation$",
+		tests: "./internal/zk/queue -run ^TestRotation_PredictsPredecessors$",
 	},
 	{
 		name: "contender/rotation/blocks", breaks: "a reader waits for the reader that its RWMutex predicts",
@@ -442,7 +442,7 @@ var contenderMutants = []mutant{
 		edits: []edit{
 			{"r.reliable = false // until", "// until"},
 		},
-		tests: "./internal/zk/queue -run ^TestRotation$",
+		tests: "./internal/zk/queue -run ^TestRotation_PredictsPredecessors$",
 	},
 	{
 		name: "contender/rotation/second", breaks: "a contender that could be prepared for its turn predicts its predecessor",

@@ -28,7 +28,7 @@ var kubernetesMutants = []mutant{
 		breaks: "a heartbeat is not a compare-and-set",
 		file:   "adapters/changefeed/kubernetes/record.go",
 		edits:  []edit{{"UID: prev.uid, ResourceVersion: prev.resourceVersion, Annotations", "Annotations"}},
-		tests:  "./adapters/changefeed/kubernetes -run ^TestStore$/^CompareAndSet$",
+		tests:  "./adapters/changefeed/kubernetes -run ^TestStore_SatisfiesContract$/^CompareAndSet$",
 	},
 	{
 		name:   "kubernetes/L2",
@@ -63,7 +63,7 @@ var kubernetesMutants = []mutant{
 		breaks: "a heartbeat replaces the record of another candidate after a conflict",
 		file:   "adapters/changefeed/kubernetes/record.go",
 		edits:  []edit{{"string(l.UID) == uid && r == prev:", "string(l.UID) == uid:"}},
-		tests:  "./adapters/changefeed/kubernetes -run ^TestStore$/^CompareAndSet$|^TestLease_KeepsOtherMetadata$",
+		tests:  "./adapters/changefeed/kubernetes -run ^TestStore_SatisfiesContract$/^CompareAndSet$|^TestLease_KeepsOtherMetadata$",
 	},
 	{
 		name:   "kubernetes/L7",

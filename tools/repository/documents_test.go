@@ -142,8 +142,8 @@ func TestReadingTimes_AreRight(t *testing.T) {
 	assert.Equal(t, 5, stated, "sections that state a time")
 }
 
-// TestTestsOfDocuments checks that documents name only tests that exist.
-func TestTestsOfDocuments(t *testing.T) {
+// TestTestsOfDocuments_Exist checks that documents name only tests that exist.
+func TestTestsOfDocuments_Exist(t *testing.T) {
 	out, err := exec.Command("git", "grep", "-hoE", "func Test[A-Z][A-Za-z0-9_]*", "--", "*_test.go", "*_test.go.txt").Output()
 	if err != nil {
 		t.Skip("not a checkout:", err)

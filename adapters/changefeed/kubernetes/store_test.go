@@ -21,10 +21,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-func TestStore(t *testing.T) { storetest.Run(t, newFactory(startStandIn)) }
+func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(startStandIn)) }
 
-// TestElections tests the contract of elections. The cases run in parallel, each on a separate server.
-func TestElections(t *testing.T) {
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel, each on a
+// separate server.
+func TestElections_SatisfyContract(t *testing.T) {
 	fixture.RunElections(t, newFactory(startStandIn), newFactory(startStandIn))
 }
 

@@ -36,8 +36,8 @@ func replyCase(replies map[string]bson.D) fixture.SafetyCase {
 	}}
 }
 
-// TestSafetyTable checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	fixture.CheckSafety(t, "MongoDB", map[string]fixture.SafetyCase{
 		"a replica set, of one member too": replyCase(settingsReplies("wiredTiger", true)),
 		"a sharded cluster": replyCase(map[string]bson.D{

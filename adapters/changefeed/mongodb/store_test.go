@@ -12,15 +12,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestStore tests the contract of stores on a real server, and TestStore_FakeServer on every machine.
-func TestStore(t *testing.T) {
+// TestStore_SatisfiesContract tests the contract of stores on a real server, and TestStore_FakeServer on
+// every machine.
+func TestStore_SatisfiesContract(t *testing.T) {
 	serverURI(t)
 	storetest.Run(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
 }
 
-// TestElections tests the contract of elections on a real server, and TestElections_FakeServer on every
-// machine.
-func TestElections(t *testing.T) {
+// TestElections_SatisfyContract tests the contract of elections on a real server, and
+// TestElections_FakeServer on every machine.
+func TestElections_SatisfyContract(t *testing.T) {
 	serverURI(t)
 	storetest.RunElection(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
 }

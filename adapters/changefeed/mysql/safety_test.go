@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	serverCase := func(server func(t *testing.T) *dbserver.Server, change func(*driver.Config)) fixture.SafetyCase {
 		var running *dbserver.Server
 		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {

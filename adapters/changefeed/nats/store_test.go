@@ -12,12 +12,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-func TestStore(t *testing.T) {
+func TestStore_SatisfiesContract(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) *storetest.Backend { return newBackend(t, shared.Get(t)) })
 }
 
-// TestElections tests the contract of elections. It uses a separate server, because a case kills it.
-func TestElections(t *testing.T) {
+// TestElections_SatisfyContract tests the contract of elections. It uses a separate server, because a case kills it.
+func TestElections_SatisfyContract(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return newBackend(t, server) })

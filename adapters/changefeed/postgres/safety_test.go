@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	servers := sync.OnceValue(func() *replication { return startReplication(t) })
 	start := func(t *testing.T, pool *pgxpool.Pool, accepted ...changefeed.Risk) error {
 		s, err := postgres.NewStore(pool, newTable(), "an election", postgres.WithRisk(accepted...))

@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseStandbyNames checks that a valid setting is parsed correctly, and an invalid setting is rejected.
-func TestParseStandbyNames(t *testing.T) {
+// TestParseStandbyNames_RejectsInvalidSettings checks that a valid setting is parsed correctly, and an
+// invalid setting is rejected.
+func TestParseStandbyNames_RejectsInvalidSettings(t *testing.T) {
 	for setting, want := range map[string]struct {
 		wait  int
 		names []string
@@ -45,7 +46,7 @@ func TestUnsafeStandbys(t *testing.T) {
 		{"", 1, 1, 0, false},
 		{"", 1, 0, 0, false}, // The standby is not connected and has a slot, or the user does not see its state.
 		{"a", 1, 0, 0, true},
-		{"a", 0, 0, 0, true}, // No commit succeeds.
+		{"a", 0, 0, 0, true}, // no commit succeeds with this setting
 		{"a", 2, 1, 0, false},
 		{"a", 1, 1, 0, false}, // The standby that is connected is not a.
 		{"a, b", 2, 1, 0, false},

@@ -24,7 +24,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-func TestStore(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
+func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
 // TestStore_IgnoresPoolOptions checks that the store does not depend on options of the pool.
 func TestStore_IgnoresPoolOptions(t *testing.T) {
@@ -39,9 +39,9 @@ func TestStore_IgnoresPoolOptions(t *testing.T) {
 	}
 }
 
-// TestElections tests the contract of elections. The cases run in parallel; the one that kills its
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the one that kills its
 // server uses a separate server.
-func TestElections(t *testing.T) {
+func TestElections_SatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }

@@ -32,8 +32,8 @@ func settingsCase(args ...string) fixture.SafetyCase {
 	return serverCase(func(t *testing.T) *dbserver.Server { return startServer(t, args...) })
 }
 
-// TestSafetyTable checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	var cluster *dbserver.Server
 	fixture.CheckSafety(t, "Redis", map[string]fixture.SafetyCase{
 		"one server, appendonly yes, appendfsync always":               settingsCase(),

@@ -39,8 +39,8 @@ func startStore(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Ri
 	return s.Start(fixture.Context(t))
 }
 
-// TestSafetyTable checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	configCase := func(config map[string]any) fixture.SafetyCase {
 		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			return startStore(t, newMock(config), accepted...)

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-func TestStore(t *testing.T) { storetest.Run(t, newFactory(t)) }
+func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(t)) }
 
-func TestElections(t *testing.T) { storetest.RunElection(t, newFactory(t)) }
+func TestElections_SatisfyContract(t *testing.T) { storetest.RunElection(t, newFactory(t)) }
 
 // TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
 func TestNewStore_InvalidArguments(t *testing.T) {

@@ -73,8 +73,9 @@ func TestDocument_KeepsAllFields(t *testing.T) {
 	}
 }
 
-// TestDecodeMessage checks that all fields are kept, and that a text that is not a message is not decoded.
-func TestDecodeMessage(t *testing.T) {
+// TestDecodeMessage_RejectsOtherText checks that all fields are kept, and that a text that is not a message
+// is not decoded.
+func TestDecodeMessage_RejectsOtherText(t *testing.T) {
 	r := changefeed.Record{
 		Epoch: "e", Leader: "<漢字> \"&\n", Session: "s", Nominee: "n", Term: 1 << 60, Seq: 1<<62 + 1,
 		TTL: time.Hour + 1, Ended: true, Version: "v", Time: time.UnixMicro(1).UTC(),

@@ -50,8 +50,8 @@ func TestAcceptedRisks_UnknownName(t *testing.T) {
 	require.Error(t, a.Check("redis", unsafeSettings[:1]), "a list with an unknown name was accepted in part")
 }
 
-// TestParseRisk checks that every risk can be parsed, and that its message describes it.
-func TestParseRisk(t *testing.T) {
+// TestParseRisk_AcceptsEveryRisk checks that every risk can be parsed, and that its message describes it.
+func TestParseRisk_AcceptsEveryRisk(t *testing.T) {
 	for _, r := range changefeed.Risks() {
 		parsed, err := changefeed.ParseRisk(string(r))
 		require.NoError(t, err)

@@ -18,7 +18,7 @@ type State struct {
 	width, height int
 	elections     []election
 	note          string   // the problem of the search for elections, or empty
-	changes       []change // the newest first
+	changes       []change // the changes to show, the newest first
 	selected      string   // the name of the selected election
 	selectedRow   int      // the row of that election
 	order         order

@@ -16,7 +16,7 @@ import (
 
 // pausedWriter is a destination that accepts nothing while it is paused, as a full pipe.
 type pausedWriter struct {
-	resume chan struct{} // closed to resume
+	resume chan struct{} // writes wait until resume is closed
 	err    error         // the result of each write
 	text   bytes.Buffer
 }

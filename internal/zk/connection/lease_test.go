@@ -152,8 +152,8 @@ func TestLease_ChainCountsFromAcknowledgements(t *testing.T) {
 // reports the activity of sessions with its replies to pings, half a tick apart.
 type model struct {
 	r          *rand.Rand
-	half       time.Duration // half a tick
-	ping, tick time.Duration // offsets
+	half       time.Duration // half a tick of the server
+	ping, tick time.Duration // the offsets of the pings and of the ticks
 	lag        time.Duration // the longest latency
 	last       time.Duration // the arrival of the last packet
 	reported   time.Duration // the last activity that was reported

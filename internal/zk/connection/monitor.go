@@ -174,7 +174,7 @@ func (m *monitor) notice(e Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conn == nil {
-		return // an idle monitor
+		return // there is no subscription, so nothing must be updated
 	}
 	m.observe()
 	m.updateProven()

@@ -330,7 +330,7 @@ func (p part) String() string {
 
 // suspicion counts the failures of requests for a part, if the last one has failed with the connection.
 type suspicion struct {
-	breaks  int   // consecutive failures
+	breaks  int   // the number of consecutive failures
 	refused int64 // the zxid of the state that is known to be too large, or 0
 }
 

@@ -89,7 +89,7 @@ func TestDo_ContextIsDone(t *testing.T) {
 }
 
 // Results must be in order, no more calls than permitted may run, and no call may start after a failure.
-func TestEach(t *testing.T) {
+func TestEach_KeepsOrderOfResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names, running, most := []string{"a", "bb", "ccc", "dddd", "eeeee"}, 0, 0
 		var mu sync.Mutex

@@ -23,9 +23,9 @@ type Subscription struct {
 	rejected error
 	onCheck  func(Check)
 	first    time.Time               // the time at which the write of Prove was sent
-	every    time.Duration           // Options.CheckInterval
+	every    time.Duration           // the value of Options.CheckInterval
 	stated   time.Duration           // the session timeout that was passed to Subscribe
-	log      *slog.Logger            // nil for none
+	log      *slog.Logger            // the logger of warnings; nil for none
 	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
 }
 

@@ -296,7 +296,7 @@ func TestRename_KeepsTurn(t *testing.T) {
 	s.reply(Replace, Reply{}, "prove renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
 	require.Equal(t, renamed, s.c.Name())
 	s.conn.Missing = false
-	s.fired(OwnWatch, own, Deleted) // reported late
+	s.fired(OwnWatch, own, Deleted) // the deletion is reported late
 	s.leave(errOther, "report other error", "rest", "send delete renamed-latch-5 last because: other error")
 	s.reply(Delete, Reply{}, "finish <nil>")
 }

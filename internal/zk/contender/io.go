@@ -28,14 +28,14 @@ const (
 // Input is one input of the state machine.
 type Input struct {
 	Kind    InputKind
-	Request Request // Replied: the request
+	Request Request // Replied: the request that was answered
 	Reply   Reply   // Replied: the result of the request
-	Watch   Watch   // Fired: which watch
+	Watch   Watch   // Fired: the watch that has fired
 	Name    string  // Fired: the watched znode; Rename: the new name
 	// Safe reports, if the watched contender belongs to the same session and was deleted, that its own client
 	// has deleted it, and not the end of the session. Otherwise it is true.
 	Safe  bool
-	Timer Timer // Expired
+	Timer Timer // Expired: the timer that has expired
 	// Err is the reason of Leave. Of Fired it is nil if data or children have changed, or connection.ErrDeleted,
 	// connection.ErrSessionExpired or connection.ErrConnClosed.
 	Err error

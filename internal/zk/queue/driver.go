@@ -38,7 +38,7 @@ type driver struct {
 	event   zk.Event // the last event that was received
 	watches [slots]watched
 
-	path string    // the contender's znode
+	path string    // the path of the contender's znode
 	sent time.Time // the time at which the create, if that was answered, or the last Replace was sent
 
 	timers []deadline
@@ -108,7 +108,7 @@ var frames = sync.Pool{New: func() any { return new(frame) }}
 // step passes the input of f to the state machine and executes its outputs.
 func (d *driver) step(f *frame) {
 	f.out = d.machine.Step(d.sub.State(), &f.in, f.out[:0])
-	last := -1 // the last request
+	last := -1 // the index of the last request
 	for i := range f.out {
 		if f.out[i].Kind == contender.Send {
 			last = i

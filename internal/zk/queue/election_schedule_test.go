@@ -111,7 +111,7 @@ const (
 const (
 	join           faultschedule.Kind = "join"
 	resign         faultschedule.Kind = "resign"
-	operatorDelete faultschedule.Kind = "operator deletes" // a candidate's znode
+	operatorDelete faultschedule.Kind = "operator deletes" // an operator deletes a candidate's znode
 	closeConn      faultschedule.Kind = "close connection" // closes the connection before the candidate has resigned
 	rebuild        faultschedule.Kind = "rebuild"          // all servers restart without their data
 	isolateLeader  faultschedule.Kind = "isolate leader"   // cuts off the leader, or its server, until its session has expired

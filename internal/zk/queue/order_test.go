@@ -104,10 +104,10 @@ func TestTrap34_OtherLibraries(t *testing.T) {
 	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
 		var ahead []string
 		for _, name := range []string{
-			"_c_ffffffff-ffff-4fff-bfff-ffffffffffff" + h.base, // Curator
-			"_c_597de0d1c10b4e1ea9f73a88a1fa7c26" + h.base,     // go-zookeeper
-			h.base[1:], // Curator without protection
-			"ffffffffffffffffffffffffffffffff__lock__", // kazoo
+			"_c_ffffffff-ffff-4fff-bfff-ffffffffffff" + h.base, // a name of Curator
+			"_c_597de0d1c10b4e1ea9f73a88a1fa7c26" + h.base,     // a name of go-zookeeper
+			h.base[1:], // a name of Curator without protection
+			"ffffffffffffffffffffffffffffffff__lock__", // a name of kazoo
 			"00000000000000000000000000000000__lock__",
 		} {
 			ahead = append(ahead, h.createSequential(name))

@@ -165,7 +165,7 @@ func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 func TestTrap14_DoneIsClosed(t *testing.T) {
 	for name, end := range map[string]struct {
 		do     func(h *harness, c *client)
-		reason error // nil for leave
+		reason error // the reason of the end; nil for leave
 	}{
 		"left":              {func(_ *harness, c *client) { c.requireLeaves() }, nil},
 		"znode deleted":     {func(h *harness, _ *client) { h.remove(h.contenders()[0]) }, leaderelection.ErrDeleted},

@@ -117,7 +117,7 @@ func TestReader_ConnectionClosed(t *testing.T) {
 }
 
 // A missing znode must not be an error, and ListChildren must not set watches.
-func TestListChildren(t *testing.T) {
+func TestListChildren_SetsNoWatch(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		values, err := ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/dir", Parse: texts})
 		require.NoError(w, err)

@@ -21,7 +21,7 @@ type record struct {
 	session int64  // the owner of the znode
 	version int32  // the last known version
 	id      uint64 // the last ID that was used
-	zxid    int64  // the czxid
+	zxid    int64  // the czxid of the record
 	// sent is when the request was sent that has created the znode, zero if the reply was lost.
 	sent time.Time
 }

@@ -129,7 +129,7 @@ type Writer struct {
 	// record is nil before it is created. Only the writer's goroutine replaces it and uses it without mu.
 	record  *record
 	pending []*Call
-	running bool // the goroutine runs
+	running bool // the writer's goroutine is running
 	closing bool
 	// failed is the reason why no transaction can be applied any more: the connection was closed.
 	failed error

@@ -298,7 +298,7 @@ func (p *pool) verify(ctx context.Context, conn *zk.Conn, path string) (lost boo
 		return false
 	}
 	stat, err := connection.Do(ctx, func() (*zk.Stat, error) {
-		exists, stat, err := conn.Exists(path) // needs no permission
+		exists, stat, err := conn.Exists(path) // exists needs no permission
 		if !exists {
 			stat = nil
 		}

@@ -6,8 +6,8 @@ type Op uint8
 // The requests to a store. All but Read and Create are compare-and-set writes.
 const (
 	None      Op = iota
-	Claim        // Become the leader.
-	Heartbeat    // Remain the leader.
+	Claim        // Claim makes this candidate the leader.
+	Heartbeat    // Heartbeat renews the lease of the leader.
 	Release      // Release the record, or make sure that an unresolved claim fails.
 	RaiseTerm    // Increase the term of an unclaimed record to the greatest known term.
 	Read

@@ -11,8 +11,8 @@ import (
 // The kinds of messages on a connection. The comments list the contents of their bodies.
 const (
 	// These kinds are calls.
-	msgPropose       = 1 // request ID, data
-	msgChangePeers   = 2 // request ID, peers
+	msgPropose       = 1 // the body contains the request ID and the data
+	msgChangePeers   = 2 // the body contains the request ID and the peers
 	msgMembership    = 3
 	msgInfo          = 4
 	msgElection      = 5 // name of an election
@@ -24,7 +24,7 @@ const (
 	msgError  = 17
 
 	// These kinds are requests for streams.
-	msgEntries  = 32 // index
+	msgEntries  = 32 // the body contains the first index
 	msgSnapshot = 33
 
 	// These kinds are messages of streams.

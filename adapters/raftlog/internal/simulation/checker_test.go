@@ -38,7 +38,7 @@ type committedEntry struct {
 	first      uint64
 	err        string
 	chain      uint64 // the checksum of the state machine after the entry
-	chained    bool   // chain is known
+	chained    bool   // reports that chain is known
 }
 
 type position struct{ index, term uint64 }

@@ -14,7 +14,7 @@ import (
 type dialer struct {
 	peer     *peer
 	cancel   context.CancelFunc
-	retryNow chan struct{} // ends a pause
+	retryNow chan struct{} // ends the pause before the next attempt
 	addr     string        // the address of the session peer.dialed
 }
 
