@@ -132,7 +132,7 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 			if changed, err = reader.Wait(ctx, e.renamed); err != nil {
 				return
 			}
-			// Without the node, nothing can be requested before the candidate has joined again.
+			// While the election node does not exist, nothing can be requested before the candidate has joined again.
 			changed = changed || missing
 		}
 	}

@@ -251,7 +251,7 @@ func (b *servers) Close() error {
 	var wg sync.WaitGroup
 	for i := range b.containers {
 		wg.Go(func() {
-			// The forced removal also kills a container that is paused.
+			// A forced removal also kills a container that is paused.
 			_, errs[i] = b.docker.ContainerRemove(ctx, b.containerID(i), forceRemoval)
 		})
 	}

@@ -74,7 +74,7 @@ func TestDocuments_Access(t *testing.T) {
 		open.requireSuccess()
 		require.Contains(t, open.output(), "setAcl "+election+" auth::rwcda,world:anyone:r")
 		s := protected(t, "ZooKeeper", "--zookeeper-servers "+all+" --election "+election, replace...)
-		// Exit code 5: there is no leader.
+		// Exit code 5 means that there is no leader.
 		s.start("elector status --zookeeper-servers zk1 --election /jobs/report; test $? = 5").requireSuccess()
 	})
 	t.Run("etcd", func(t *testing.T) {

@@ -232,7 +232,7 @@ func (t *grantTracker) receiveState(s queue.State) {
 		t.grant = s.Lease.Grant(s.Token)
 		t.granted <- &Hold{t.entry, t.grant}
 	case t.grant != nil && s.First && !s.Proven:
-		// End the grant for good: other clients may acquire the lock now.
+		// End the grant permanently: other clients may acquire the lock now.
 		t.loseGrant(connection.ErrLeaseExpired)
 	case t.grant != nil && s.Path == "":
 		t.loseGrant(s.Err)

@@ -75,7 +75,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.leave(c.noQueue(), false) // an earlier create may have been applied
 	case errors.Is(reply.Err, zk.ErrNodeExists):
-		// Without a GUID: the servers give the last number to all contenders.
+		// The names contain no GUID, and the servers give the last number to all contenders.
 		c.leave(connection.ErrNodeExhausted, false)
 	default:
 		c.leave(reply.Err, false)

@@ -141,7 +141,7 @@ func TestJoin_AloneIsFirst(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, alone, "send read own own-latch-5", "prove own-latch-5", first, "set own 2ms")
 
-	// In which session was it created? Only the znode shows it.
+	// Only the znode shows in which session it was created.
 	alone.Session = 0
 	s = newScript(t, lockConfig)
 	s.start("send create")
@@ -169,7 +169,7 @@ func TestJoin_Predicted(t *testing.T) {
 	s.reply(ReadPredecessor, Reply{Err: zk.ErrNoNode}, "send list")
 	s.reply(List, names(a, own), "send read own own-latch-5", "send read predecessor a-latch-1", "prove own-latch-5")
 
-	// In which session was it created? Only the znode shows it.
+	// Only the znode shows in which session it was created.
 	predicted.Session = 0
 	s = newScript(t, lockConfig)
 	s.start("send create")

@@ -19,8 +19,8 @@ type senders struct {
 	stated  api.Membership // the newest members that a member has stated
 	askedAt time.Duration  // when this peer last asked for the members; 0 before the first time
 	warned  time.Duration  // when a dropped frame was last logged; 0 before the first time
-	// unapplied is a peer that an entry, which this peer has not applied yet, makes a member, according to
-	// the log at the time unappliedAt. A leader can replace the entry.
+	// unapplied is a peer that becomes a member by an entry that this peer has not applied yet. The log
+	// contained the entry at the time unappliedAt. A leader can replace the entry.
 	unapplied   string
 	unappliedAt time.Duration
 }

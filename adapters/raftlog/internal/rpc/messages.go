@@ -10,7 +10,7 @@ import (
 
 // The kinds of messages on a connection. The comments list the contents of their bodies.
 const (
-	// These kinds are calls.
+	// The kinds of calls.
 	msgPropose       = 1 // the body contains the request ID and the data
 	msgChangePeers   = 2 // the body contains the request ID and the peers
 	msgMembership    = 3
@@ -19,15 +19,15 @@ const (
 	msgRequestResign = 6 // name of an election, ID of a candidate
 	msgCancel        = 7 // cancels the call with this number
 
-	// These kinds are replies to calls. A stream can also end with msgError.
+	// The kinds of replies to calls. A stream can also end with msgError.
 	msgResult = 16
 	msgError  = 17
 
-	// These kinds are requests for streams.
+	// The kinds of requests for streams.
 	msgEntries  = 32 // the body contains the first index
 	msgSnapshot = 33
 
-	// These kinds are messages of streams.
+	// The kinds of messages of streams.
 	msgEntry          = 48
 	msgProgress       = 49
 	msgSnapshotHeader = 50 // followed by msgChunk until all bytes have been sent

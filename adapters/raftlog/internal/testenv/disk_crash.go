@@ -78,7 +78,7 @@ func (o *crashOutcome) copyOf(n *node) *node {
 	return c
 }
 
-// applyTorn applies the part of a write that survives.
+// applyTorn applies the part of a write that survives the crash.
 func (o *crashOutcome) applyTorn(w fileWrite, b *content) {
 	if !o.survives() {
 		return
