@@ -15,8 +15,8 @@ const (
 	msgChangePeers   = 2 // the body contains the request ID and the peers
 	msgMembership    = 3
 	msgInfo          = 4
-	msgElection      = 5 // name of an election
-	msgRequestResign = 6 // name of an election, ID of a candidate
+	msgElection      = 5 // the body contains the name of an election
+	msgRequestResign = 6 // the body contains the name of an election and the ID of a candidate
 	msgCancel        = 7 // cancels the call with this number
 
 	// The kinds of replies to calls. A stream can also end with msgError.
