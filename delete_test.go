@@ -25,12 +25,12 @@ func TestEndElection_EndsAllCandidacies(t *testing.T) {
 		for _, c := range []*candidate{leader, follower} {
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 		}
-		require.NotContains(h, follower.roles(), leaderelection.Leader)
+		require.NotContains(h, follower.receivedRoles(), leaderelection.Leader)
 		h.requireNoElection()
 		early.start()
 		h.advance(0)
 		require.ErrorIs(h, early.requireOver(), leaderelection.ErrElectionOver)
-		require.Len(h, early.received(), 1)
+		require.Len(h, early.receivedStatuses(), 1)
 		_, err := leaderelection.NewElection(conn, node)
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 
@@ -79,7 +79,7 @@ func TestDeleteElection_CandidateJoins(t *testing.T) {
 			for _, c := range []*candidate{leader, follower, late} {
 				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 				if c != leader {
-					require.NotContains(h, c.roles(), leaderelection.Leader)
+					require.NotContains(h, c.receivedRoles(), leaderelection.Leader)
 				}
 			}
 			require.Error(h, grant.Err())
@@ -178,7 +178,7 @@ func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 				for _, c := range []*candidate{leader, second, third} {
 					require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 				}
-				require.NotContains(h, append(second.roles(), third.roles()...), leaderelection.Leader)
+				require.NotContains(h, append(second.receivedRoles(), third.receivedRoles()...), leaderelection.Leader)
 				h.requireNoElection()
 			})
 		}
@@ -325,7 +325,7 @@ func TestDeleteElection_LaterElectionAtSamePath(t *testing.T) {
 			bubble.RequireRun(h, replaced)
 			h.advance(timeout)
 			c.requireLeads()
-			require.Len(h, c.received(), 1)
+			require.Len(h, c.receivedStatuses(), 1)
 			h.requireIDs(c.ID())
 		})
 	}

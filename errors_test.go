@@ -126,7 +126,7 @@ func TestNewElection_ErrorIdentifiesReason(t *testing.T) {
 		require.Equal(h, timeout, time.Since(begin))
 		late.start()
 		h.advance(timeout - time.Millisecond)
-		require.Empty(h, late.received())
+		require.Empty(h, late.receivedStatuses())
 		h.advance(timeout / 2) // the candidate waits for the removal of a znode that it may have created
 		require.ErrorIs(h, late.requireOver(), leaderelection.ErrUnreachable)
 		require.ErrorContains(h, late.requireOver(), "the connection has no session")
@@ -267,7 +267,7 @@ func TestElectLeader_ContinuesAfterTemporaryRejection(t *testing.T) {
 			require.Less(h, len(creates), 60, "they pause")
 			end()
 			h.advance(10 * time.Second)
-			h.requireChildren(names(a, b)...)
+			h.requireChildren(namesOf(a, b)...)
 			if a.Current().Role != leaderelection.Leader {
 				a, b = b, a
 			}
@@ -304,7 +304,7 @@ func TestElectLeader_RemovalIsRejected(t *testing.T) {
 		bubble.RequireRun(h, removal)
 		require.NotEqual(h, before, a.ID())
 		a.requireLeads()
-		h.requireChildren(names(a)...)
+		h.requireChildren(namesOf(a)...)
 		require.NoError(h, a.Resign())
 	})
 }

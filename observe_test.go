@@ -127,7 +127,7 @@ func TestObserve_ElectionIsBeingDeleted(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- leaderelection.DeleteElection(deleter, node) }()
 		h.advance(0)
-		h.requireChildren(append(names(leader), "DONE")...)
+		h.requireChildren(append(namesOf(leader), "DONE")...)
 		require.Len(h, v.leaders(), 2)
 		require.ErrorIs(h, v.seen[1].Err, leaderelection.ErrElectionOver)
 		_, err := leaderelection.Observe(h.Context(), h.operator, node)

@@ -29,7 +29,7 @@ func TestWithRejoin_ManySessions(t *testing.T) {
 		h.advance(0)
 		second := follower.requireLeads()
 		h.advance(timeout)
-		require.NoError(h, c.received()[1].Err)
+		require.NoError(h, c.receivedStatuses()[1].Err)
 		require.Equal(h, []leaderelection.Role{leaderelection.Leader, leaderelection.Follower, leaderelection.Follower}, withoutSuspended(c))
 		require.Error(h, first.Err())
 		require.NotEqual(h, oldID, c.ID())
@@ -63,7 +63,7 @@ func TestWithRejoin_ManySessions(t *testing.T) {
 
 // withoutSuspended returns the roles of a candidate except Suspended.
 func withoutSuspended(c *candidate) (roles []leaderelection.Role) {
-	for _, role := range c.roles() {
+	for _, role := range c.receivedRoles() {
 		if role != leaderelection.Suspended {
 			roles = append(roles, role)
 		}
@@ -188,7 +188,7 @@ func TestWithContext_CandidateResigns(t *testing.T) {
 		c.start()
 		h.advance(0)
 		require.NoError(h, c.requireOver())
-		h.requireChildren(names(follower)...)
+		h.requireChildren(namesOf(follower)...)
 	})
 }
 

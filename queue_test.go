@@ -91,7 +91,7 @@ func TestOrder_SameSequenceNumber(t *testing.T) {
 		h.create(node + "/config")
 		require.ErrorIs(h, again.EndElection(), leaderelection.ErrForeignChildren)
 		again.requireLeads()
-		h.requireChildren("config", names(again)[0])
+		h.requireChildren("config", namesOf(again)[0])
 	})
 }
 
@@ -131,7 +131,7 @@ func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 			h.advance(timeout)
 			require.Error(h, leader.requireOver())
 			require.Error(h, second.requireOver())
-			require.NotContains(h, second.roles(), leaderelection.Leader)
+			require.NotContains(h, second.receivedRoles(), leaderelection.Leader)
 			third.requireLeads()
 			require.Equal(h, leader.ID(), h.deletionsDelivered(session)[0], "the test does not test this")
 		})
@@ -165,8 +165,8 @@ func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 			h.advance(shortTime)
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 			require.False(h, led.Load())
-			require.Equal(h, ahead, c.received()[1].NowFollowing)
-			require.Equal(h, second, c.received()[1].WasFollowing)
+			require.Equal(h, ahead, c.receivedStatuses()[1].NowFollowing)
+			require.Equal(h, second, c.receivedStatuses()[1].WasFollowing)
 		})
 	}
 }
@@ -233,7 +233,7 @@ func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
 		h.advance(timeout)
 		for _, c := range all {
 			require.NoError(h, c.requireLeads().Err())
-			require.Len(h, c.received(), 1)
+			require.Len(h, c.receivedStatuses(), 1)
 		}
 		require.Equal(h, 1, h.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
 	}, zktest.WithMaxPacket(300<<10))

@@ -198,7 +198,7 @@ func TestResignRequested_NodeIsMissing(t *testing.T) {
 			}
 			reads := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpGetData && e.Path == appNode })
 			require.Less(h, len(reads), 10)
-			_, err := conn.Set(appNode, record.FormatRequests(names(c)), -1)
+			_, err := conn.Set(appNode, record.FormatRequests(namesOf(c)), -1)
 			require.NoError(h, err)
 			h.advance(0)
 			receive(h, requested)

@@ -49,7 +49,7 @@ func TestSessionExpiry_Polled(t *testing.T) {
 			session := conn.SessionID()
 			h.whileDisconnected(conn, func() { assert.NoError(h, h.srv.ExpireSession(session)) })
 			require.Equal(h, time.Now(), expired.time())
-			require.Len(h, c.received(), 1)
+			require.Len(h, c.receivedStatuses(), 1)
 			h.advance(timeout / 32)
 			s := c.newest()
 			require.Greater(h, s.at, expired.time(), "it was not reported")

@@ -39,7 +39,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 			require.Equal(h, leaderelection.Leader, e.Current().Role)
 		}
 		require.Equal(h, e.ID(), other.newest().NowFollowing)
-		require.Len(h, other.received(), 1)
+		require.Len(h, other.receivedStatuses(), 1)
 		require.Equal(h, leaderelection.Suspended, receive(h, e.Status()).Role, "the loss of the first leadership")
 		again := receive(h, e.Status())
 		require.Same(h, e.Current().Leadership, again.Leadership)
@@ -93,7 +93,7 @@ func TestStatus_NextIsSecondCandidate(t *testing.T) {
 		h.advance(0)
 		all[1].requireFollows(all[0])
 		requireNext(all[1])
-		require.Len(h, all[2].received(), 1, "nothing has changed for the third candidate")
+		require.Len(h, all[2].receivedStatuses(), 1, "nothing has changed for the third candidate")
 
 		h.whileDisconnected(all[1].conn, func() {})
 		h.advance(timeout)
@@ -105,7 +105,7 @@ func TestStatus_NextIsSecondCandidate(t *testing.T) {
 		all[0].requireLeads()
 		all[1].requireFollows(all[0])
 		requireNext(all[1])
-		statuses := all[1].received()
+		statuses := all[1].receivedStatuses()
 		require.Len(h, statuses, 2, "it becomes next with one status")
 		require.Equal(h, all[0].ID(), statuses[1].WasFollowing)
 
@@ -165,9 +165,9 @@ func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 		}
 		// Each leadership was delivered once, and another status between each two of them.
 		var delivered []*leaderelection.Leadership
-		for i, s := range c.received() {
+		for i, s := range c.receivedStatuses() {
 			if s.Role == leaderelection.Leader {
-				require.True(h, i == 0 || c.received()[i-1].Role != leaderelection.Leader)
+				require.True(h, i == 0 || c.receivedStatuses()[i-1].Role != leaderelection.Leader)
 				delivered = append(delivered, s.Leadership)
 			}
 		}
@@ -248,7 +248,7 @@ func TestTrap23_LeaseIgnoresServerClock(t *testing.T) {
 			require.WithinDuration(h, time.Now().Add(timeout/2), l.Deadline(), timeout/8+timeout/32)
 		}
 		require.NoError(h, l.Err())
-		require.Len(h, next.received(), 1)
+		require.Len(h, next.receivedStatuses(), 1)
 		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
 		left := time.Until(l.Deadline())
 		h.advance(left)
@@ -297,7 +297,7 @@ func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 		require.NotEqual(h, h.srv.Name(), c.conn.Server())
 		require.Equal(h, l.Token(), c.requireLeads().Token())
 		next.requireFollows(c)
-		require.Len(h, next.received(), 1)
+		require.Len(h, next.receivedStatuses(), 1)
 	})
 }
 
@@ -319,7 +319,7 @@ func TestTrap21_FlappingConnection(t *testing.T) {
 		require.NoError(h, grant.Err())
 		require.Equal(h, session, conn.SessionID())
 		for _, each := range []*candidate{c, next, last} {
-			require.Len(h, each.received(), 1)
+			require.Len(h, each.receivedStatuses(), 1)
 		}
 		h.requireIDs(c.ID(), next.ID(), last.ID())
 		require.Len(h, h.createdIDs(), 3)
@@ -334,12 +334,12 @@ func TestTrap21_SlowConnection(t *testing.T) {
 		grant := c.requireLeads()
 		h.srv.Delay(zktest.BothWays, timeout*3/16, c.conn.SessionID())
 		h.advance(20 * timeout)
-		require.Len(h, c.received(), 2)
+		require.Len(h, c.receivedStatuses(), 2)
 		require.Equal(h, leaderelection.Suspended, c.newest().Role)
 		next.requireFollows(c)
 		h.srv.Heal()
 		h.advance(timeout)
 		require.Equal(h, grant.Token(), c.requireLeads().Token())
-		require.Len(h, c.received(), 3)
+		require.Len(h, c.receivedStatuses(), 3)
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-func leading(token int64) Status {
+func leadingStatus(token int64) Status {
 	grant, _ := newLeadership(token, nil)
 	return Status{Role: Leader, Leadership: grant}
 }
@@ -44,7 +44,7 @@ func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(Status{NowFollowing: "a"})
 	f.Publish(Status{NowFollowing: "b"})
-	last := leading(7)
+	last := leadingStatus(7)
 	f.Publish(last)
 	require.Equal(t, last, f.Current())
 	require.Equal(t, last, receiveStatus(t, f))
@@ -56,7 +56,7 @@ func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 // replaced by a later status.
 func TestStatusFeed_LossIsDelivered(t *testing.T) {
 	f := newStatusFeed()
-	first, again := leading(7), leading(7)
+	first, again := leadingStatus(7), leadingStatus(7)
 	f.Publish(first)
 	require.Equal(t, first, receiveStatus(t, f))
 	f.Publish(Status{Role: Suspended})
@@ -66,9 +66,9 @@ func TestStatusFeed_LossIsDelivered(t *testing.T) {
 
 	// A reader that has not received a leadership does not receive its loss.
 	f.Publish(Status{Role: Suspended})
-	f.Publish(leading(7))
+	f.Publish(leadingStatus(7))
 	f.Publish(Status{Role: Suspended})
-	third := leading(7)
+	third := leadingStatus(7)
 	f.Publish(third)
 	require.Equal(t, Suspended, receiveStatus(t, f).Role)
 	require.Equal(t, third, receiveStatus(t, f))
@@ -77,14 +77,14 @@ func TestStatusFeed_LossIsDelivered(t *testing.T) {
 // TestStatusFeed_FinalStatusIsLast checks that the last status that the reader receives is the final status.
 func TestStatusFeed_FinalStatusIsLast(t *testing.T) {
 	f := newStatusFeed()
-	f.Publish(leading(1))
+	f.Publish(leadingStatus(1))
 	receiveStatus(t, f)
 	f.Publish(Status{Role: Suspended})
 	f.Finish(Status{Err: ErrSessionExpired})
 	require.ErrorIs(t, receiveStatus(t, f).Err, ErrSessionExpired)
 	requireClosed(t, f)
-	f.Publish(leading(2))
-	f.Retract(leading(2))
+	f.Publish(leadingStatus(2))
+	f.Retract(leadingStatus(2))
 	f.Finish(Status{Err: errors.New("late")})
 	f.Withdraw()
 	require.ErrorIs(t, f.Current().Err, ErrSessionExpired)
@@ -93,7 +93,7 @@ func TestStatusFeed_FinalStatusIsLast(t *testing.T) {
 // TestStatusFeed_WithdrawRemovesUnread checks that the reader does not receive an unread status after Withdraw.
 func TestStatusFeed_WithdrawRemovesUnread(t *testing.T) {
 	f := newStatusFeed()
-	f.Publish(leading(1))
+	f.Publish(leadingStatus(1))
 	f.Withdraw()
 	requireClosed(t, f)
 	require.Equal(t, Follower, f.Current().Role)
@@ -103,7 +103,7 @@ func TestStatusFeed_WithdrawRemovesUnread(t *testing.T) {
 // status that was passed to it.
 func TestStatusFeed_RetractRemovesUnread(t *testing.T) {
 	f := newStatusFeed()
-	f.Publish(leading(1))
+	f.Publish(leadingStatus(1))
 	f.Retract(Status{CandidateID: "x"})
 	require.Empty(t, f.C())
 	require.Equal(t, Status{CandidateID: "x"}, f.Current())
@@ -128,7 +128,7 @@ func TestStatusFeed_RandomOrder(t *testing.T) {
 		for range 30 {
 			switch r.IntN(5) {
 			case 0:
-				f.Publish(leading(int64(seed)))
+				f.Publish(leadingStatus(int64(seed)))
 			case 1:
 				f.Publish(Status{Role: Suspended})
 			case 2:
@@ -166,7 +166,7 @@ func TestStatusFeed_ConcurrentReader(t *testing.T) {
 		received <- err
 	}()
 	for range 100_000 {
-		f.Publish(leading(1))
+		f.Publish(leadingStatus(1))
 		f.Publish(Status{Role: Suspended})
 	}
 	f.Withdraw()
@@ -181,8 +181,8 @@ func receiveAll(c <-chan event.Event) (events []event.Event) {
 	return events
 }
 
-// missed returns the number of dropped events that events report.
-func missed(events []event.Event) (n int) {
+// countMissed returns the number of dropped events that events report.
+func countMissed(events []event.Event) (n int) {
 	for _, e := range events {
 		n += e.Missed
 	}
@@ -204,9 +204,9 @@ func TestEventStream_DropsOldest(t *testing.T) {
 			require.Equal(t, time.Duration(dropped+i), e.Duration, "the order has changed")
 			require.False(t, e.Time.IsZero())
 		}
-		require.Equal(t, dropped, missed(events))
+		require.Equal(t, dropped, countMissed(events))
 		s.Add(event.Event{Kind: event.Joined})
-		require.Zero(t, missed(receiveAll(c)), "events are counted twice")
+		require.Zero(t, countMissed(receiveAll(c)), "events are counted twice")
 	}
 }
 

@@ -71,10 +71,10 @@ func (a *attempt) run(ctx context.Context) (reason error, over bool) {
 			listening = nil
 			a.old.listen()
 			a.new.listen()
-		case <-a.old.requests():
+		case <-a.old.requestChannel():
 			a.old.requested = nil
 			a.request()
-		case <-a.new.requests():
+		case <-a.new.requestChannel():
 			a.new.requested = nil
 			a.request()
 		}
@@ -117,7 +117,7 @@ func (a *attempt) receive(s *side, status leaderelection.Status, open bool) (rea
 // advance enters the phase that the roles of both sides require. It returns the reason if a leadership was
 // lost or the candidacy is over first.
 func (a *attempt) advance(ctx context.Context) (reason error, over bool) {
-	former, next := a.phase, a.phase.nextPhase(a.old.role(), a.new.role())
+	former, next := a.phase, a.phase.nextPhase(a.old.currentRole(), a.new.currentRole())
 	if next == leading {
 		// The statuses may be old, because this process may have been stopped in the meantime.
 		for _, s := range []*side{a.old, a.new} {

@@ -161,8 +161,8 @@ func (s *side) statusChannel() <-chan leaderelection.Status {
 	return s.candidate.Status()
 }
 
-// role returns the role in the newest status, or Follower if there is no candidate on this side.
-func (s *side) role() leaderelection.Role {
+// currentRole returns the role in the newest status, or Follower if there is no candidate on this side.
+func (s *side) currentRole() leaderelection.Role {
 	if s == nil {
 		return leaderelection.Follower
 	}
@@ -177,8 +177,8 @@ func (s *side) leadershipDone() <-chan struct{} {
 	return s.status.Leadership.Done()
 }
 
-// requests returns a channel that is closed when the candidate is requested to resign, or nil.
-func (s *side) requests() <-chan struct{} {
+// requestChannel returns a channel that is closed when the candidate is requested to resign, or nil.
+func (s *side) requestChannel() <-chan struct{} {
 	if s == nil {
 		return nil
 	}

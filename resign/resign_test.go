@@ -96,8 +96,8 @@ func requestOn(conn *zk.Conn, id string, timeout time.Duration) error {
 	return resign.Request(ctx, conn, node, id)
 }
 
-// data returns the data of the election node.
-func data(h *bubble.Test) string {
+// nodeData returns the data of the election node.
+func nodeData(h *bubble.Test) string {
 	data, _, err := h.Operator.Get(node)
 	require.NoError(h, err)
 	return string(data)
@@ -115,7 +115,7 @@ func TestTransfer_LastCandidateLeads(t *testing.T) {
 		require.Equal(h, leaderelection.Leader, c.Current().Role)
 		require.True(h, isClosed(a.done))
 		require.True(h, isClosed(b.done))
-		require.Empty(h, data(h), "a request remains")
+		require.Empty(h, nodeData(h), "a request remains")
 	})
 }
 
@@ -129,7 +129,7 @@ func TestTransfer_CandidateDoesNotListen(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(h, resign.Transfer(ctx, h.Operator, node, c.ID()), context.DeadlineExceeded)
 		require.Equal(h, leaderelection.Leader, a.Current().Role)
-		require.Empty(h, data(h), "a request remains")
+		require.Empty(h, nodeData(h), "a request remains")
 	})
 }
 
@@ -147,10 +147,10 @@ func TestRequest_LeaderResigns(t *testing.T) {
 		require.True(h, isClosed(a.done))
 		require.Equal(h, leaderelection.Leader, b.Current().Role)
 		require.False(h, isClosed(b.ResignRequested()), "another candidate has received the request")
-		require.Empty(h, data(h), "the request remains")
+		require.Empty(h, nodeData(h), "the request remains")
 
 		require.ErrorIs(h, request(h, a.ID(), time.Minute), resign.ErrNoCandidate)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 	})
 }
 
@@ -191,7 +191,7 @@ func TestRequest_ConcurrentCallsDoNotOverwrite(t *testing.T) {
 		b.resignOnRequest()
 		require.NoError(h, <-results)
 		require.NoError(h, <-results)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 	})
 }
 
@@ -217,7 +217,7 @@ func TestRequest_OtherRequestWithdrawn(t *testing.T) {
 		require.Less(h, time.Since(begin), 10*time.Second)
 		synctest.Wait()
 		require.True(h, isClosed(a.done))
-		require.Empty(h, data(h), "a request remains")
+		require.Empty(h, nodeData(h), "a request remains")
 	})
 }
 
@@ -237,10 +237,10 @@ func TestRequest_OtherRequestSuccessful(t *testing.T) {
 		synctest.Wait()
 		a.resignOnRequest()
 		require.NoError(h, <-results)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 		release()
 		require.NoError(h, <-results)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 		require.Zero(h, h.Server.Log().Session(other.SessionID()).Count(zktest.OpSetData))
 	})
 }
@@ -259,10 +259,10 @@ func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
 		go func() { second <- requestOn(other, a.ID(), 2*time.Second) }()
 		require.ErrorIs(h, <-first, context.DeadlineExceeded)
 		bubble.Advance(1500 * time.Millisecond)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 		release()
 		require.ErrorIs(h, <-second, context.DeadlineExceeded)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 		require.Equal(h, 2, h.Server.Log().Session(other.SessionID()).Count(zktest.OpSetData), "added and removed")
 	})
 }
@@ -322,7 +322,7 @@ func TestRequest_Disconnected(t *testing.T) {
 		require.NoError(h, request(h, a.ID(), time.Minute))
 		synctest.Wait()
 		require.True(h, isClosed(a.done))
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 	})
 }
 
@@ -365,7 +365,7 @@ func TestRequest_ReplyLost(t *testing.T) {
 		synctest.Wait()
 		require.True(h, isClosed(a.done))
 		require.Equal(h, leaderelection.Leader, b.Current().Role)
-		require.Empty(h, data(h), "the request remains")
+		require.Empty(h, nodeData(h), "the request remains")
 	})
 }
 
@@ -377,7 +377,7 @@ func TestRequest_ForeignData(t *testing.T) {
 		a := join(h, h.Connect())
 		a.resignOnRequest()
 		require.ErrorIs(h, request(h, a.ID(), time.Minute), resign.ErrForeignData)
-		require.Equal(h, "precious", data(h))
+		require.Equal(h, "precious", nodeData(h))
 		require.False(h, isClosed(a.done))
 	})
 }
@@ -422,7 +422,7 @@ func TestRequest_ContextDone(t *testing.T) {
 			require.ErrorIs(h, err, context.DeadlineExceeded)
 			written := h.Server.Log().Count(zktest.OpSetData)
 			bubble.Advance(10 * time.Second)
-			require.Empty(h, data(h), timeout)
+			require.Empty(h, nodeData(h), timeout)
 			if timeout < 1200*time.Millisecond { // the duration of a Get and a Children
 				require.Zero(h, h.Server.Log().Count(zktest.OpSetData), timeout)
 				require.False(h, isClosed(requested))
@@ -465,7 +465,7 @@ func TestRequest_ContextDoneWhileDisconnected(t *testing.T) {
 				}
 				down.Remove()
 				bubble.Advance(10 * time.Second)
-				require.Empty(h, data(h))
+				require.Empty(h, nodeData(h))
 				require.Equal(h, c.after, isClosed(requested))
 			})
 		})

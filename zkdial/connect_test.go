@@ -38,11 +38,11 @@ func open(t *testing.T, servers []string, timeout time.Duration, options ...Opti
 // connect opens a connection to an embedded server, and waits for the session.
 func connect(t *testing.T, srv *zktest.Server, options ...Option) *zk.Conn {
 	t.Helper()
-	return established(t, open(t, []string{srv.Name()}, timeout, append([]Option{WithDialer(srv.Dialer())}, options...)...))
+	return requireEstablished(t, open(t, []string{srv.Name()}, timeout, append([]Option{WithDialer(srv.Dialer())}, options...)...))
 }
 
-// established waits until conn has a session, and returns conn.
-func established(t *testing.T, conn *zk.Conn) *zk.Conn {
+// requireEstablished waits until conn has a session, and returns conn.
+func requireEstablished(t *testing.T, conn *zk.Conn) *zk.Conn {
 	t.Helper()
 	granted, err := Wait(t.Context(), conn)
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestGranted_ForAnyConnection(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 				require.Zero(t, Granted(conn), "there is no session yet")
 				hook.Remove()
-				require.Equal(t, 2*time.Second, Granted(established(t, conn)))
+				require.Equal(t, 2*time.Second, Granted(requireEstablished(t, conn)))
 			})
 		})
 	}
@@ -115,7 +115,7 @@ func TestConnect_InvalidArguments(t *testing.T) {
 func TestConnect_LongestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 10*time.Second))
-		conn := established(t, open(t, []string{srv.Name()}, longestTimeout, WithDialer(srv.Dialer())))
+		conn := requireEstablished(t, open(t, []string{srv.Name()}, longestTimeout, WithDialer(srv.Dialer())))
 		require.Equal(t, 10*time.Second, Granted(conn))
 	})
 }
@@ -145,7 +145,7 @@ func TestConnect_TLS(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	addr, _ := testenv.StartTLSProxy(t, a.Config("127.0.0.1"), srv.Addr())
 	trusted := open(t, []string{addr}, 10*time.Second, WithTLS(&tls.Config{RootCAs: a.Pool, MinVersion: tls.VersionTLS12}))
-	require.Equal(t, 10*time.Second, Granted(established(t, trusted)))
+	require.Equal(t, 10*time.Second, Granted(requireEstablished(t, trusted)))
 
 	d := &dialer{tls: &tls.Config{MinVersion: tls.VersionTLS12}, open: net.DialTimeout}
 	_, err := d.connect("tcp", addr, 10*time.Second)

@@ -206,7 +206,7 @@ func (c *handshakeConn) recordEnd(err error) {
 		c.dialer.push(connection.Event{Kind: connection.Broken, Server: c.address, Err: err})
 	case err == nil: // no Read or Write has failed, so the client library has rejected the answer
 		c.dialer.fail(c.address, errNotZooKeeper)
-	case c.answer.missing() > 0:
+	case c.answer.missingBytes() > 0:
 		c.dialer.fail(c.address, err)
 	}
 }
@@ -276,7 +276,7 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 }
 
 func (c *handshakeConn) Read(b []byte) (int, error) {
-	missing := c.answer.missing()
+	missing := c.answer.missingBytes()
 	if missing == 0 && len(c.pending) == 0 {
 		n, err := c.Conn.Read(b)
 		if err != nil {
@@ -313,7 +313,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 		if !c.answer.valid() { // the client library would allocate up to 4 GB for an answer with a wrong length
 			return 0, errNotZooKeeper
 		}
-		if c.answer.missing() == 0 {
+		if c.answer.missingBytes() == 0 {
 			c.recordAnswer()
 		}
 	}

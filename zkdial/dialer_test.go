@@ -313,7 +313,7 @@ func (c *faultyCluster) dial(network, address string, timeout time.Duration) (ne
 }
 
 func (c *faultyCluster) connect(t *testing.T, timeout time.Duration) *zk.Conn {
-	return established(t, open(t, c.Names(), timeout, WithDialer(c.dial)))
+	return requireEstablished(t, open(t, c.Names(), timeout, WithDialer(c.dial)))
 }
 
 // TestDialer_FaultyServer checks that a client does not lose its session when one server of three accepts

@@ -76,8 +76,8 @@ func TestOutage_IsLogged(t *testing.T) {
 	}
 }
 
-// warnings returns how many warnings a connection logs in d if each attempt fails with the next error.
-func warnings(t *testing.T, d time.Duration, next func(attempt int) error) (n int) {
+// countWarnings returns how many warnings a connection logs in d if each attempt fails with the next error.
+func countWarnings(t *testing.T, d time.Duration, next func(attempt int) error) (n int) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testenv.Buffer
 		attempt := 0
@@ -106,7 +106,7 @@ func TestOutage_ReasonsThatVary(t *testing.T) {
 		"several errors": func(i int) error { return fmt.Errorf("%w: %w", errAuth, fmt.Errorf("from port %d: %w", i, errBroken)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := warnings(t, time.Minute, next)
+			n := countWarnings(t, time.Minute, next)
 			require.Positive(t, n)
 			require.LessOrEqual(t, n, 4)
 		})
@@ -117,7 +117,7 @@ func TestOutage_ReasonsThatVary(t *testing.T) {
 // TestOutage_ManyReasons checks that a connection still logs messages after many different reasons.
 func TestOutage_ManyReasons(t *testing.T) {
 	next := func(i int) error { return errors.New(strings.Repeat("x", i)) }
-	before, after := warnings(t, 10*time.Minute, next), warnings(t, 20*time.Minute, next)
+	before, after := countWarnings(t, 10*time.Minute, next), countWarnings(t, 20*time.Minute, next)
 	require.Greater(t, before, maxCauses)
 	require.Less(t, before, maxCauses+10)
 	require.Greater(t, after, before)

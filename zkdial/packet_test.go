@@ -35,7 +35,7 @@ func FuzzReadAnswer(f *testing.F) {
 		}
 		require.True(t, bytes.HasPrefix(data, a))
 		require.LessOrEqual(t, len(a), 4+maxAnswer)
-		require.Zero(t, a.missing())
+		require.Zero(t, a.missingBytes())
 		_, _ = a.session(), a.timeout()
 	})
 }

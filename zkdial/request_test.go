@@ -67,6 +67,6 @@ func TestFailure_ReasonOfFailedAttempt(t *testing.T) {
 	require.Eventually(t, func() bool { return Failure(conn) != nil }, time.Minute, time.Millisecond)
 	require.ErrorContains(t, Failure(conn), server.Addr())
 	server.Restart(zktest.KeepTree)
-	established(t, conn)
+	requireEstablished(t, conn)
 	require.Eventually(t, func() bool { return Failure(conn) == nil }, time.Minute, time.Millisecond)
 }

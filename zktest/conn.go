@@ -176,7 +176,7 @@ func (c *conn) clearHold(why uint8) {
 
 // sendEvent queues a watch event. The caller holds the ensemble's lock.
 func (c *conn) sendEvent(typ zk.EventType, path string) {
-	if c.drops(OpNotification, path) {
+	if c.dropsEvent(OpNotification, path) {
 		return
 	}
 	enc := wire.Encoder{B: c.e.eventBuf[:0]}

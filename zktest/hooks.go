@@ -229,8 +229,8 @@ func (s *Server) Drop(m Match) *Hook {
 	return s.e.hooks.addHook(dropStage, m, nil)
 }
 
-// drops reports whether a hook loses an event for c, or a request of c that sets watches.
-func (c *conn) drops(op Op, paths ...string) bool {
+// dropsEvent reports whether a hook loses an event for c, or a request of c that sets watches.
+func (c *conn) dropsEvent(op Op, paths ...string) bool {
 	hooks := &c.e.hooks
 	if !hooks.on.Load() || len(paths) == 0 {
 		return false

@@ -28,7 +28,7 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 				return zktest.Verdict{}
 			})
 			synctest.Wait() // wait until the server's writer waits
-			c.send(t, ping, ping, create("/"+name, nil), ping)
+			c.send(t, encodePing, encodePing, create("/"+name, nil), encodePing)
 			for i := range 2 {
 				require.NoError(t, c.reply(), "%s: reply %d", name, i)
 			}
@@ -38,7 +38,7 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 			}
 		}
 		c := newRawClient(t, s, false)
-		c.send(t, ping, ping, create("/large", make([]byte, 2000)))
+		c.send(t, encodePing, encodePing, create("/large", make([]byte, 2000)))
 		for i := range 2 {
 			require.NoError(t, c.reply(), "reply %d before a packet that is too large", i)
 		}
@@ -55,7 +55,7 @@ func TestReplies_DelayedReplyWakesWriter(t *testing.T) {
 		c := newRawClient(t, s, false)
 		c.nc.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		wg.Go(func() {
-			assert.NoError(t, c.run(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); ping(e) }))
+			assert.NoError(t, c.run(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); encodePing(e) }))
 		})
 	}
 	wg.Wait()

@@ -97,7 +97,7 @@ func FuzzConnection(f *testing.F) {
 			synctest.Wait() // wait until the server has processed the bytes
 			c.nc.Close()
 			other.nc.SetReadDeadline(time.Now().Add(time.Minute))
-			other.send(t, ping)
+			other.send(t, encodePing)
 			assert.NoError(t, other.reply(), "another client")
 			_ = s.Tree()
 		})

@@ -72,7 +72,7 @@ func (e *ensemble) handleRequest(c *conn, r *wire.Request, parse error) result {
 	case OpGetEphemerals:
 		e.listEphemerals(c, t, r.Path)
 	case OpSetWatches, OpSetWatches2:
-		if !c.drops(r.Op, watchedPaths(r)...) {
+		if !c.dropsEvent(r.Op, watchedPaths(r)...) {
 			e.restoreWatches(c, t, r)
 		}
 	case OpAddWatch:

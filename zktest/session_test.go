@@ -122,7 +122,7 @@ func TestSession_OlderConnectionCannotWrite(t *testing.T) {
 		require.Len(t, e.Server(0).Sessions(), 1)
 		for range 100 {
 			time.Sleep(time.Second)
-			old.send(t, ping)
+			old.send(t, encodePing)
 			require.NoError(t, old.reply(), "a ping")
 		}
 		old.send(t, create("/old", nil))

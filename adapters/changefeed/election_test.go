@@ -183,13 +183,13 @@ func TestResign_ReleasesRecordAndStops(t *testing.T) {
 		require.Equal(h, leaderelection.Follower, leader.Current().Role)
 		synctest.Wait()
 		require.Same(h, other, h.leader())
-		open, _ := leader.feeds()
+		open, _ := leader.countFeeds()
 		require.Zero(h, open)
 		require.NoError(h, other.Resign())
 		require.True(h, h.record().Leader == "" && h.record().TTL == 0)
-		writes := leader.writes()
+		writes := leader.countWrites()
 		time.Sleep(time.Hour)
-		require.Equal(h, writes, leader.writes())
+		require.Equal(h, writes, leader.countWrites())
 		require.Nil(h, h.leader())
 		require.NoError(h, <-leader.ended)
 	})
@@ -202,7 +202,7 @@ func TestResign_LateClaim(t *testing.T) {
 			c := h.newCandidate("one")
 			c.network.Set(storetest.Faults{Delay: 5 * time.Second, Late: 1})
 			c.start()
-			for c.writes() == 0 {
+			for c.countWrites() == 0 {
 				time.Sleep(10 * time.Millisecond)
 			}
 			time.Sleep(time.Duration(seed) * 20 * time.Millisecond)

@@ -243,15 +243,15 @@ func (c *candidate) isLeader() bool { return c.Current().Role == leaderelection.
 // token returns the token of the candidate's leadership.
 func (c *candidate) token() int64 { return c.Current().Leadership.Token() }
 
-// writes returns the number of writes that the candidate has sent.
-func (c *candidate) writes() int {
+// countWrites returns the number of writes that the candidate has sent.
+func (c *candidate) countWrites() int {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	return c.store.writes
 }
 
-// feeds returns the number of open feeds, and of feeds that were ever open.
-func (c *candidate) feeds() (open, started int) {
+// countFeeds returns the number of open feeds, and of feeds that were ever open.
+func (c *candidate) countFeeds() (open, started int) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	return c.store.openFeeds, c.store.startedFeeds

@@ -21,9 +21,9 @@ func untilDone(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// breakages returns the ways in which the store of a candidate can be wrong after the candidate has
+// brokenStores returns the ways in which the store of a candidate can be wrong after the candidate has
 // been created. None of them may keep the other candidates from leading.
-func breakages() map[string]func(s *storeFuncs) {
+func brokenStores() map[string]func(s *storeFuncs) {
 	type heartbeat = func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)
 	// onlyIf makes a fault apply to some writes.
 	onlyIf := func(s *storeFuncs, condition func(prev, next changefeed.Record) bool, broken heartbeat) heartbeat {
@@ -164,7 +164,7 @@ func (h *harness) passWithLeaders(d time.Duration, candidates []*candidate) (lon
 // TestElection_BrokenParticipant checks that one candidate whose store is broken does not prevent the
 // election of a leader. The healthy leaders resign, because then the broken candidate can interfere.
 func TestElection_BrokenParticipant(t *testing.T) {
-	for name, damage := range breakages() {
+	for name, damage := range brokenStores() {
 		t.Run(name, func(t *testing.T) {
 			runInBubble(t, func(h *harness) {
 				broken := h.newCandidate("broken")

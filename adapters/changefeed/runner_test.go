@@ -64,14 +64,14 @@ func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 		h.awaitLeader()
 		second := h.join("second")
 		first.network.Set(storetest.Faults{Delay: 400 * time.Millisecond})
-		for writes := first.writes(); first.writes() == writes; { // wait until a heartbeat is in flight
+		for writes := first.countWrites(); first.countWrites() == writes; { // wait until a heartbeat is in flight
 			time.Sleep(time.Millisecond)
 		}
 		h.transfer(second)
 		time.Sleep(time.Second) // wait until no request is in flight
-		writes := first.writes()
+		writes := first.countWrites()
 		h.passTime(time.Minute)
-		require.Equal(h, writes, first.writes())
+		require.Equal(h, writes, first.countWrites())
 		require.Same(h, second, h.leader())
 	})
 }
@@ -132,9 +132,9 @@ func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 		require.Less(h, time.Since(begin), 2850*time.Millisecond, "longer than a heartbeat and a lease")
 		require.ErrorIs(h, l.Err(), changefeed.ErrFeedLost)
 		require.ErrorContains(h, l.Err(), storetest.ErrInjected.Error())
-		writes := leader.writes()
+		writes := leader.countWrites()
 		h.passTime(20 * time.Second)
-		require.Equal(h, writes, leader.writes())
+		require.Equal(h, writes, leader.countWrites())
 		failures := leader.eventsOf(event.WatchFailed)
 		require.Greater(h, len(failures), 5)
 		require.Equal(h, storetest.ErrInjected, failures[0].Err)
@@ -188,11 +188,11 @@ func TestElection_OnlyOneFeedIsOpen(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for range 5 {
 			c := h.joinAndLead("one")
-			open, _ := c.feeds()
+			open, _ := c.countFeeds()
 			require.Equal(h, 1, open)
 			require.NoError(h, c.Resign())
 			c.running.Wait()
-			open, _ = c.feeds()
+			open, _ = c.countFeeds()
 			require.Zero(h, open)
 		}
 	})
@@ -213,9 +213,9 @@ func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 		require.False(h, me.isLeader())
 		require.Same(h, me, h.awaitLeader()) // me leads after the wait
 		require.EqualValues(h, 2, me.token())
-		writes := me.writes()
+		writes := me.countWrites()
 		h.passTime(10 * time.Second)
-		require.GreaterOrEqual(h, me.writes(), writes+9, "the leader sends no heartbeats")
+		require.GreaterOrEqual(h, me.countWrites(), writes+9, "the leader sends no heartbeats")
 	})
 }
 
@@ -267,7 +267,7 @@ func TestElection_OldestUnreadEventsAreDropped(t *testing.T) {
 		c.network.Set(storetest.Faults{FeedCut: 1})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		_, started := c.feeds()
+		_, started := c.countFeeds()
 		require.NoError(h, c.Resign())
 		var received []event.Event
 		missed := 0

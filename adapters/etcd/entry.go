@@ -76,7 +76,7 @@ func (e *Election) stayInQueue(ctx context.Context) (sole bool, err error) {
 	entryCtx, cancel := context.WithCancel(ctx)
 	n.start(entryCtx)
 	err = n.followQueue()
-	sole = n.head && !n.lease.expired(time.Now())
+	sole = n.head && !n.lease.hasExpired(time.Now())
 	e.candidacy.Revoke(err) // end the leadership before the lease is revoked
 	cancel()
 	close(n.due)
@@ -112,7 +112,7 @@ func (n *entry) followQueue() error {
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		if n.lease.expired(now) && n.isLeader() {
+		if n.lease.hasExpired(now) && n.isLeader() {
 			candidacy.Suspend(leaderelection.ErrLeaseExpired)
 			n.election.outage.recordSuspension()
 		}
@@ -131,21 +131,21 @@ func (n *entry) followQueue() error {
 			if err := n.handleView(r); err != nil {
 				return err
 			}
-		case revision := <-n.keyWatch.events():
+		case revision := <-n.keyWatch.firedRevisions():
 			n.keyWatch.close()
 			n.keyWatch = nil
 			if revision != 0 {
 				n.revokeLeadership()
 			}
 			n.handleChange(revision)
-		case revision := <-n.predecessorWatch.events():
+		case revision := <-n.predecessorWatch.firedRevisions():
 			if revision != 0 {
 				candidacy.Vacated()
 			}
 			n.predecessorWatch.close()
 			n.predecessorWatch = nil
 			n.handleChange(revision)
-		case revision := <-n.nodeWatch.events():
+		case revision := <-n.nodeWatch.firedRevisions():
 			n.nodeWatch.close()
 			n.nodeWatch = nil
 			n.handleChange(revision)

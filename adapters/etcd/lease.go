@@ -57,5 +57,5 @@ func (l *lease) isSufficient(now time.Time) bool {
 	return !limit.Expired(l.deadline().Add(-l.ttl/4), now)
 }
 
-// expired reports whether the deadline has passed, by the monotonic or by the wall clock.
-func (l *lease) expired(now time.Time) bool { return limit.Expired(l.deadline(), now) }
+// hasExpired reports whether the deadline has passed, by the monotonic or by the wall clock.
+func (l *lease) hasExpired(now time.Time) bool { return limit.Expired(l.deadline(), now) }

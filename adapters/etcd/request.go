@@ -84,7 +84,7 @@ func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) err
 			last = err
 		}
 		if ctx.Err() != nil {
-			return unreachable(r.client, context.Cause(ctx), last)
+			return unreachableError(r.client, context.Cause(ctx), last)
 		}
 		r.log.recordFailure(start, last)
 		pause := retryPause
@@ -92,7 +92,7 @@ func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) err
 			pause = rejectedPause
 		}
 		if err := limit.Pause(ctx, pause); err != nil {
-			return unreachable(r.client, err, last)
+			return unreachableError(r.client, err, last)
 		}
 	}
 	return errClosed
@@ -105,9 +105,9 @@ func (o *options) retryWithinTimeout(client *clientv3.Client, f func(ctx context
 	return retry(ctx, client, o.timeout/2, f)
 }
 
-// unreachable returns the error of a request that was not executed before its context was done
+// unreachableError returns the error of a request that was not executed before its context was done
 // because of cause. last is the error of the last attempt.
-func unreachable(client *clientv3.Client, cause, last error) error {
+func unreachableError(client *clientv3.Client, cause, last error) error {
 	endpoints := strings.Join(client.Endpoints(), ", ")
 	switch {
 	case cause != errUnreachable:

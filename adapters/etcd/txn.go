@@ -57,7 +57,7 @@ func (e *Election) Txn(ctx context.Context, l *leaderelection.Leadership, ops ..
 		return response, nil
 	case !isRejected(err):
 		if context.Cause(ctx) == errUnreachable {
-			err = unreachable(e.client, errUnreachable, explain(e.client.Ctx(), e.client, err))
+			err = unreachableError(e.client, errUnreachable, explain(e.client.Ctx(), e.client, err))
 		}
 		err = fmt.Errorf("%w: %w", errUnconfirmed, err)
 	case permanentCause(err) != nil:

@@ -15,17 +15,17 @@ import (
 func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a := h.waitForLeader(t)
-		before := h.node(a).Info()
+		before := h.nodeOf(a).Info()
 		for _, p := range h.otherPeers(a) {
 			require.NoError(t, h.stopPeer(p)) // step 1 of the scenario above
 		}
 		id := api.NewRequestID()
-		_, err := h.node(a).Propose(contextWithin(t, 50*time.Millisecond), id, []byte("update")) // steps 2 and 3
+		_, err := h.nodeOf(a).Propose(contextWithin(t, 50*time.Millisecond), id, []byte("update")) // steps 2 and 3
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
-		require.Equal(t, before.LastIndex+1, h.node(a).Info().LastIndex, "only A has appended the entry")
+		require.Equal(t, before.LastIndex+1, h.nodeOf(a).Info().LastIndex, "only A has appended the entry")
 		require.NoError(t, h.stopPeer(a)) // step 4 of the scenario above
 		h.startPeer(a)
-		require.Equal(t, before.CommitIndex, h.node(a).Info().CommitIndex)
+		require.Equal(t, before.CommitIndex, h.nodeOf(a).Info().CommitIndex)
 		h.startPeer(h.otherPeers(a)[0])                                          // step 5: the first of the other peers returns
 		require.Equal(t, a, h.waitForLeader(t), "the peer with the longest log") // step 6
 		h.startPeer(h.otherPeers(a)[1])                                          // step 5: the second of the other peers returns
@@ -37,7 +37,7 @@ func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 			}
 			return true
 		})
-		s := h.node(a).Subscribe(t.Context(), before.LastIndex+1)
+		s := h.nodeOf(a).Subscribe(t.Context(), before.LastIndex+1)
 		defer s.Close()
 		update, checkpoint := nextEvent(t, s), nextEvent(t, s)
 		require.Equal(t, []byte("update"), update.Entry.Data)

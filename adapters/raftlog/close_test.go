@@ -28,7 +28,7 @@ func TestClose_LeaderHandsOverLog(t *testing.T) {
 			h.proposeAll(t, h.otherPeers(leader)[0], "x")
 			require.Less(t, time.Since(start), 150*time.Millisecond, "less than an election timeout")
 			h.startPeer(leader)
-			h.sync(t, leader)
+			h.syncPeer(t, leader)
 		}
 	})
 }
@@ -38,7 +38,7 @@ func TestClose_LeaderHandsOverLog(t *testing.T) {
 func TestClose_PendingCalls(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		n := h.node(leader)
+		n := h.nodeOf(leader)
 		h.proposeAll(t, leader, "a")
 		c := startLeader(t, n, "e")
 		idle, err := raftlog.NewElection(n, "f")
@@ -129,7 +129,7 @@ func TestClose_KeepsOtherLeaderships(t *testing.T) {
 		for range 6 {
 			p := h.waitForLeader(t)
 			q := h.otherPeers(p)[0]
-			c := startLeader(t, h.node(q), "e")
+			c := startLeader(t, h.nodeOf(q), "e")
 			l := c.Current().Leadership
 			require.NoError(t, h.stopPeer(p))
 			h.waitForLeader(t)
@@ -138,7 +138,7 @@ func TestClose_KeepsOtherLeaderships(t *testing.T) {
 			require.NoError(t, c.Resign())
 			<-c.ended
 			h.startPeer(p)
-			require.NoError(t, h.node(p).Sync(contextWithin(t, 60e9)))
+			require.NoError(t, h.nodeOf(p).Sync(contextWithin(t, 60e9)))
 		}
 	})
 }

@@ -229,7 +229,7 @@ func (c Config) linkIdentity() link.Identity {
 	}
 }
 
-func (c Config) self() api.Peer { return api.Peer{ID: c.ID, Addr: c.Addr} }
+func (c Config) ownPeer() api.Peer { return api.Peer{ID: c.ID, Addr: c.Addr} }
 
 // isFounder reports whether this peer is one of the initial voters.
-func (c Config) isFounder() bool { return slices.Contains(c.Peers, c.self()) }
+func (c Config) isFounder() bool { return slices.Contains(c.Peers, c.ownPeer()) }

@@ -17,9 +17,9 @@ func TestElection_Conformance(t *testing.T) {
 	electiontest.Run(t, func(t electiontest.TB) *electiontest.Group {
 		h := newHarness(t, 5)
 		h.startAll()
-		for !isLeader(h.node(h.peers[4])) {
+		for !isLeader(h.nodeOf(h.peers[4])) {
 			for i, p := range h.peers[:4] {
-				if isLeader(h.node(p)) {
+				if isLeader(h.nodeOf(p)) {
 					h.peers[i], h.peers[4] = h.peers[4], h.peers[i]
 					break
 				}
@@ -27,7 +27,7 @@ func TestElection_Conformance(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		return &electiontest.Group{
-			New:      func(i int) (leaderelection.Candidate, error) { return raftlog.NewElection(h.node(h.peers[i]), "e") },
+			New:      func(i int) (leaderelection.Candidate, error) { return raftlog.NewElection(h.nodeOf(h.peers[i]), "e") },
 			Crash:    func(i int) { h.isolate(h.peers[i]) },
 			Cut:      func(i int) func() { return h.isolate(h.peers[i]) },
 			InOrder:  true,

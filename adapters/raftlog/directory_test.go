@@ -143,10 +143,10 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
 				leader := h.waitForLeader(t)
 				p := h.otherPeers(leader)[0]
-				h.proposeAll(t, p, numbered("a", 50)...)
+				h.proposeAll(t, p, numberedUpdates("a", 50)...)
 				h.compact(t, p)
 				h.proposeAll(t, p, "b")
-				h.requireUpdates(t, h.peers, append(numbered("a", 50), "b")...) // all logs end at the same entry
+				h.requireUpdates(t, h.peers, append(numberedUpdates("a", 50), "b")...) // all logs end at the same entry
 				require.NoError(t, h.stopPeer(p))
 				d := h.disks[p.ID]
 				first := firstSegment(t, d)
@@ -161,7 +161,7 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 					h.proposeAll(t, h.otherPeers(p)[0], "x")
 					if c.remedy == "" {
 						require.NoError(t, err)
-						h.requireUpdates(t, h.peers, append(numbered("a", 50), "b", "x")...)
+						h.requireUpdates(t, h.peers, append(numberedUpdates("a", 50), "b", "x")...)
 						return
 					}
 					require.Error(t, err)
@@ -175,10 +175,10 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 				after, err := d.List("log")
 				require.NoError(t, err)
 				require.Equal(t, before, after)
-				h.requireUpdates(t, h.otherPeers(p), append(numbered("a", 50), "b", "x", "x")...)
+				h.requireUpdates(t, h.otherPeers(p), append(numberedUpdates("a", 50), "b", "x", "x")...)
 				if c.denied != "" {
 					h.startPeer(p)
-					h.requireUpdates(t, h.peers, append(numbered("a", 50), "b", "x", "x")...)
+					h.requireUpdates(t, h.peers, append(numberedUpdates("a", 50), "b", "x", "x")...)
 				}
 			})
 		})

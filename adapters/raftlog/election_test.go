@@ -30,20 +30,20 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 		for i, name := range names {
 			for k := range 3 {
 				p := h.peers[(i+k)%3]
-				c := startCandidate(t, h.node(p), name, raftlog.WithName(p.ID+" for "+name))
+				c := startCandidate(t, h.nodeOf(p), name, raftlog.WithName(p.ID+" for "+name))
 				if k == 0 {
 					candidates[name] = c
 					c.waitForLeadership(t)
 				}
 				waitFor(t, "the candidate is in the queue", func() bool {
-					line, err := raftlog.Candidates(t.Context(), h.node(h.peers[0]), name)
+					line, err := raftlog.Candidates(t.Context(), h.nodeOf(h.peers[0]), name)
 					return err == nil && len(line) == k+1
 				})
 			}
 		}
 		for i, name := range names {
 			require.True(t, candidates[name].isLeader())
-			line, err := raftlog.Candidates(t.Context(), h.node(h.peers[i]), name)
+			line, err := raftlog.Candidates(t.Context(), h.nodeOf(h.peers[i]), name)
 			require.NoError(t, err)
 			require.Equal(t, candidates[name].ID(), line[0].ID)
 			require.Equal(t, h.peers[i].ID+" for "+name, line[0].Name)
@@ -51,7 +51,7 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 			require.Equal(t, h.peers[(i+1)%3].ID+" for "+name, line[1].Name)
 		}
 		// Deleting one election does not affect the others.
-		deleteElection(t, h.node(h.peers[1]), "a")
+		deleteElection(t, h.nodeOf(h.peers[1]), "a")
 		candidates["a"].waitForEnd(t, leaderelection.ErrElectionOver)
 		require.True(t, candidates["b"].isLeader())
 		require.NoError(t, candidates["b"].Resign())
@@ -68,9 +68,9 @@ func TestTokens_Increase(t *testing.T) {
 			require.Greater(t, token, last)
 			last = token
 		}
-		c := startCandidate(t, h.node(h.peers[0]), "e")
+		c := startCandidate(t, h.nodeOf(h.peers[0]), "e")
 		add(c.waitForLeadership(t))
-		next := startCandidate(t, h.node(h.peers[1]), "e")
+		next := startCandidate(t, h.nodeOf(h.peers[1]), "e")
 		require.NoError(t, c.Resign())
 		add(next.waitForLeadership(t))
 		leader := h.waitForLeader(t)
@@ -78,16 +78,16 @@ func TestTokens_Increase(t *testing.T) {
 			h.crashPeer(p)
 		}
 		h.startAll()
-		add(startCandidate(t, h.node(h.peers[2]), "e").waitForLeadership(t))
-		deleteElection(t, h.node(h.peers[0]), "e")
-		restartElection(t, h.node(h.peers[1]), "e")
-		add(startCandidate(t, h.node(h.peers[0]), "e").waitForLeadership(t))
+		add(startCandidate(t, h.nodeOf(h.peers[2]), "e").waitForLeadership(t))
+		deleteElection(t, h.nodeOf(h.peers[0]), "e")
+		restartElection(t, h.nodeOf(h.peers[1]), "e")
+		add(startCandidate(t, h.nodeOf(h.peers[0]), "e").waitForLeadership(t))
 		for _, p := range h.peers {
 			h.compact(t, p)
 			require.NoError(t, h.stopPeer(p))
 		}
 		h.startAll()
-		add(startCandidate(t, h.node(h.peers[1]), "e").waitForLeadership(t))
+		add(startCandidate(t, h.nodeOf(h.peers[1]), "e").waitForLeadership(t))
 	})
 }
 
@@ -99,18 +99,18 @@ func TestRestart_RemovesCandidateOfFormerProcess(t *testing.T) {
 		func(h *harness, p api.Peer) { _ = h.stopPeer(p) },
 	} {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
-			first := startCandidate(t, h.node(h.peers[0]), "e")
+			first := startCandidate(t, h.nodeOf(h.peers[0]), "e")
 			token := first.waitForLeadership(t)
-			second := startCandidate(t, h.node(h.peers[1]), "e")
+			second := startCandidate(t, h.nodeOf(h.peers[1]), "e")
 			waitFor(t, "the candidate is in the queue", func() bool {
-				line, err := raftlog.Candidates(t.Context(), h.node(h.peers[1]), "e")
+				line, err := raftlog.Candidates(t.Context(), h.nodeOf(h.peers[1]), "e")
 				return err == nil && len(line) == 2
 			})
 			stop(h, h.peers[0])
 			first.waitForEnd(t, leaderelection.ErrConnClosed)
 			h.startPeer(h.peers[0])
 			start := time.Now()
-			again := startCandidate(t, h.node(h.peers[0]), "e")
+			again := startCandidate(t, h.nodeOf(h.peers[0]), "e")
 			require.Greater(t, second.waitForLeadership(t), token)
 			require.Less(t, time.Since(start), 1200*time.Millisecond)
 			require.False(t, again.isLeader())
@@ -123,10 +123,10 @@ func TestRestart_RemovesCandidateOfFormerProcess(t *testing.T) {
 // TestElection_FormerErr checks that the successor of a leader learns whether the leader has resigned.
 func TestElection_FormerErr(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		all := []*candidate{startLeader(t, h.node(h.peers[0]), "e")}
+		all := []*candidate{startLeader(t, h.nodeOf(h.peers[0]), "e")}
 		require.NoError(t, all[0].Current().FormerErr)
 		for i, p := range h.peers[1:] {
-			all = append(all, startCandidate(t, h.node(p), "e"))
+			all = append(all, startCandidate(t, h.nodeOf(p), "e"))
 			waitFor(t, "the candidate is in the queue", func() bool { return all[i+1].Current().NowFollowing == all[i].ID() })
 			require.Equal(t, i == 0, all[i+1].Current().Next)
 		}
@@ -146,37 +146,37 @@ func TestDeleteElection_EndsForAllCandidates(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var all []*candidate
 		for _, p := range h.peers {
-			all = append(all, startCandidate(t, h.node(p), "e"))
+			all = append(all, startCandidate(t, h.nodeOf(p), "e"))
 		}
 		waitFor(t, "a leader", func() bool { return slices.ContainsFunc(all, (*candidate).isLeader) })
 		for range 2 {
-			deleteElection(t, h.node(h.peers[2]), "e")
+			deleteElection(t, h.nodeOf(h.peers[2]), "e")
 		}
 		for _, c := range all {
 			c.waitForEnd(t, leaderelection.ErrElectionOver)
 		}
-		_, err := raftlog.Candidates(t.Context(), h.node(h.peers[2]), "e")
+		_, err := raftlog.Candidates(t.Context(), h.nodeOf(h.peers[2]), "e")
 		require.ErrorIs(t, err, leaderelection.ErrElectionOver)
-		late := startCandidate(t, h.node(h.peers[0]), "e")
+		late := startCandidate(t, h.nodeOf(h.peers[0]), "e")
 		late.waitForEnd(t, leaderelection.ErrElectionOver)
 		for range 2 {
-			restartElection(t, h.node(h.peers[0]), "e")
+			restartElection(t, h.nodeOf(h.peers[0]), "e")
 		}
 		time.Sleep(time.Second)
-		line, err := raftlog.Candidates(t.Context(), h.node(h.peers[0]), "e")
+		line, err := raftlog.Candidates(t.Context(), h.nodeOf(h.peers[0]), "e")
 		require.NoError(t, err)
 		require.Empty(t, line, "candidates of the deleted election do not return")
-		c := startLeader(t, h.node(h.peers[0]), "e")
+		c := startLeader(t, h.nodeOf(h.peers[0]), "e")
 		// A caller at a peer without a majority receives ErrUnconfirmed, and the election continues.
 		heal := h.isolate(h.peers[2])
-		err = raftlog.DeleteElection(h.node(h.peers[2]), "e", raftlog.WithContext(contextWithin(t, time.Second)))
+		err = raftlog.DeleteElection(h.nodeOf(h.peers[2]), "e", raftlog.WithContext(contextWithin(t, time.Second)))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		heal()
 		require.True(t, c.isLeader())
 		require.NoError(t, h.stopPeer(h.peers[1]))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, raftlog.DeleteElection(h.node(h.peers[0]), "e", raftlog.WithContext(ctx)), leaderelection.ErrUnconfirmed)
+		require.ErrorIs(t, raftlog.DeleteElection(h.nodeOf(h.peers[0]), "e", raftlog.WithContext(ctx)), leaderelection.ErrUnconfirmed)
 	})
 }
 
@@ -186,17 +186,17 @@ func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
 	const window = 2 * time.Minute
 	briefly := func(c *raftlog.Config) { c.Window = window }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		c := startCandidate(t, h.node(h.peers[0]), "e")
+		c := startCandidate(t, h.nodeOf(h.peers[0]), "e")
 		token := c.waitForLeadership(t)
-		deleteElection(t, h.node(h.peers[1]), "e")
+		deleteElection(t, h.nodeOf(h.peers[1]), "e")
 		ended := time.Now()
 		<-c.ended
 		time.Sleep(window / 4)
-		last := h.node(h.waitForLeader(t)).Info().CommitIndex
-		deleteElection(t, h.node(h.peers[1]), "e")
-		require.Equal(t, last, h.node(h.waitForLeader(t)).Info().CommitIndex)
+		last := h.nodeOf(h.waitForLeader(t)).Info().CommitIndex
+		deleteElection(t, h.nodeOf(h.peers[1]), "e")
+		require.Equal(t, last, h.nodeOf(h.waitForLeader(t)).Info().CommitIndex)
 		h.restart(t, h.peers[2], slowElections, briefly)
-		n := h.node(h.peers[2])
+		n := h.nodeOf(h.peers[2])
 		require.NoError(t, n.Sync(contextWithin(t, time.Minute)))
 		over := func() bool {
 			_, err := raftlog.Candidates(t.Context(), n, "e")
@@ -215,7 +215,7 @@ func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
 // when its request is rejected as too old: an earlier attempt may have been applied.
 func TestDeleteElection_StaleRequestHasUnknownOutcome(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		err := raftlog.ChangeError(t.Context(), h.node(h.peers[0]), fmt.Errorf("%w", api.ErrStale))
+		err := raftlog.ChangeError(t.Context(), h.nodeOf(h.peers[0]), fmt.Errorf("%w", api.ErrStale))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		require.ErrorIs(t, err, api.ErrStale)
 	})
@@ -227,13 +227,13 @@ func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		other := h.otherPeers(p)[0]
-		deleteElection(t, h.node(other), "e")
-		h.sync(t, p)
+		deleteElection(t, h.nodeOf(other), "e")
+		h.syncPeer(t, p)
 		heal := h.isolate(p)
-		restartElection(t, h.node(other), "e")
-		c := startLeader(t, h.node(other), "e")
+		restartElection(t, h.nodeOf(other), "e")
+		c := startLeader(t, h.nodeOf(other), "e")
 		heal()
-		deleteElection(t, h.node(p), "e")
+		deleteElection(t, h.nodeOf(p), "e")
 		c.waitForEnd(t, leaderelection.ErrElectionOver)
 	})
 }
@@ -243,7 +243,7 @@ func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
-		c := startLeader(t, h.node(h.otherPeers(p)[0]), "e")
+		c := startLeader(t, h.nodeOf(h.otherPeers(p)[0]), "e")
 		require.NoError(t, h.stopPeer(p))
 		release := make(chan struct{})
 		h.startPeer(p, func(c *raftlog.Config) {
@@ -252,7 +252,7 @@ func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 		h.proposeAll(t, h.otherPeers(p)[0], "x")
 		deleted := make(chan error, 1)
 		go func() {
-			deleted <- raftlog.DeleteElection(h.node(p), "e", raftlog.WithContext(contextWithin(t, time.Hour)))
+			deleted <- raftlog.DeleteElection(h.nodeOf(p), "e", raftlog.WithContext(contextWithin(t, time.Hour)))
 		}()
 		select {
 		case <-c.ended:
@@ -272,10 +272,10 @@ func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		other := h.otherPeers(p)[0]
-		c := startLeader(t, h.node(p), "e")
-		release := h.node(p).BlockLoop()
-		deleteElection(t, h.node(other), "e")
-		restartElection(t, h.node(other), "e")
+		c := startLeader(t, h.nodeOf(p), "e")
+		release := h.nodeOf(p).BlockLoop()
+		deleteElection(t, h.nodeOf(other), "e")
+		restartElection(t, h.nodeOf(other), "e")
 		release()
 		c.waitForEnd(t, leaderelection.ErrElectionOver)
 	})
@@ -286,12 +286,12 @@ func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
-		c := startCandidate(t, h.node(p), "e")
+		c := startCandidate(t, h.nodeOf(p), "e")
 		token := c.waitForLeadership(t)
 		for held := 150 * time.Millisecond; held < 196*time.Millisecond; held += 3 * time.Millisecond {
 			l := c.Current().Leadership
 			require.NotNil(t, l)
-			release := h.node(p).BlockLoop()
+			release := h.nodeOf(p).BlockLoop()
 			start := time.Now()
 			require.LessOrEqual(t, l.Deadline().Sub(start), 200*time.Millisecond)
 			time.Sleep(held)
@@ -305,10 +305,10 @@ func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.True(t, c.wasSuspended())
-		second := startCandidate(t, h.node(h.otherPeers(p)[0]), "e")
+		second := startCandidate(t, h.nodeOf(h.otherPeers(p)[0]), "e")
 		time.Sleep(time.Second)
 		l := c.Current().Leadership
-		release := h.node(p).BlockLoop()
+		release := h.nodeOf(p).BlockLoop()
 		require.Greater(t, second.waitForLeadership(t), token)
 		require.Error(t, l.Err(), "the leadership has ended before another candidate leads")
 		release()
@@ -325,8 +325,8 @@ func TestFailover_IsFast(t *testing.T) {
 				if !ofTheLog {
 					p = h.otherPeers(p)[0]
 				}
-				first := startLeader(t, h.node(p), "e")
-				second := startCandidate(t, h.node(h.otherPeers(p)[1]), "e")
+				first := startLeader(t, h.nodeOf(p), "e")
+				second := startCandidate(t, h.nodeOf(h.otherPeers(p)[1]), "e")
 				time.Sleep(time.Second)
 				heal := h.isolate(p)
 				start := time.Now()
@@ -353,7 +353,7 @@ func TestResign_BeforeJoining(t *testing.T) {
 		h.waitForLeader(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		e, err := raftlog.NewElection(h.node(h.peers[0]), "e", raftlog.WithContext(ctx))
+		e, err := raftlog.NewElection(h.nodeOf(h.peers[0]), "e", raftlog.WithContext(ctx))
 		require.NoError(t, err)
 		start := time.Now()
 		require.NoError(t, e.ElectLeader())
@@ -368,9 +368,9 @@ func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		l := h.waitForLeader(t)
 		p := h.otherPeers(l)[0]
-		c := startLeader(t, h.node(p), "e")
+		c := startLeader(t, h.nodeOf(p), "e")
 		isQueued := func(at api.Peer) bool {
-			all, err := raftlog.Candidates(t.Context(), h.node(at), "e")
+			all, err := raftlog.Candidates(t.Context(), h.nodeOf(at), "e")
 			require.NoError(t, err)
 			return slices.ContainsFunc(all, func(i leaderelection.CandidateInfo) bool { return i.ID == c.ID() })
 		}
@@ -398,7 +398,7 @@ func TestResign_WithoutMajority(t *testing.T) {
 		heal := h.isolate(p)
 		var all []*candidate
 		for range 20 {
-			all = append(all, startCandidate(t, h.node(p), "e"))
+			all = append(all, startCandidate(t, h.nodeOf(p), "e"))
 		}
 		synctest.Wait()
 		start := time.Now()
@@ -423,7 +423,7 @@ func TestResign_WithoutMajority(t *testing.T) {
 func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
-		deleteElection(t, h.node(p), "over")
+		deleteElection(t, h.nodeOf(p), "over")
 		require.NoError(t, h.stopPeer(p))
 		release := make(chan struct{})
 		defer close(release)
@@ -433,7 +433,7 @@ func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 		h.proposeAll(t, h.otherPeers(p)[0], "x")
 		time.Sleep(time.Second)
 		start := time.Now()
-		c := startCandidate(t, h.node(p), "over")
+		c := startCandidate(t, h.nodeOf(p), "over")
 		select {
 		case <-c.ended:
 			require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
@@ -441,7 +441,7 @@ func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 			t.Error("the candidacy does not end")
 		}
 		require.Less(t, time.Since(start), time.Second)
-		c = startCandidate(t, h.node(p), "e")
+		c = startCandidate(t, h.nodeOf(p), "e")
 		synctest.Wait()
 		require.NoError(t, c.Resign())
 		require.Less(t, time.Since(start), time.Second)
@@ -452,7 +452,7 @@ func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 // that no entry is written for it.
 func TestNewElection_InvalidArguments(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		n := h.node(h.waitForLeader(t))
+		n := h.nodeOf(h.waitForLeader(t))
 		before := n.Info().LastIndex
 		for _, name := range []string{"", "\xff", strings.Repeat("n", 1025), "re\nport"} {
 			_, err := raftlog.NewElection(n, name)
@@ -493,13 +493,13 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 func TestCandidate_EndsAtRemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		removed := h.peers[0]
-		c := startLeader(t, h.node(removed), "e")
-		other := startCandidate(t, h.node(h.peers[1]), "e")
+		c := startLeader(t, h.nodeOf(removed), "e")
+		other := startCandidate(t, h.nodeOf(h.peers[1]), "e")
 		h.changeVoters(t, h.peers[1], h.peers[1:]...)
 		c.waitForEnd(t, api.ErrRefused)
 		require.ErrorIs(t, c.err, leaderelection.ErrConnClosed)
 		other.waitForLeadership(t)
-		late, err := raftlog.NewElection(h.node(removed), "e")
+		late, err := raftlog.NewElection(h.nodeOf(removed), "e")
 		require.NoError(t, err)
 		require.ErrorIs(t, late.ElectLeader(), api.ErrRefused)
 	})
@@ -511,7 +511,7 @@ func TestStopGuard_LeadershipEndsBeforeLease(t *testing.T) {
 	const guard = 400 * time.Millisecond
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
-		n := h.node(p)
+		n := h.nodeOf(p)
 		c := startCandidate(t, n, "e", raftlog.WithStopGuard(guard))
 		token := c.waitForLeadership(t)
 		l := c.Current().Leadership

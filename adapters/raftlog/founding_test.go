@@ -43,7 +43,7 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 		h.startPeer(b)
 		time.Sleep(time.Minute)
 		for _, p := range []api.Peer{a, b} {
-			require.NoError(t, h.node(p).Err())
+			require.NoError(t, h.nodeOf(p).Err())
 			for _, list := range []string{"host0:1/p0 host1:1/p1 host2:1/p2", "host0:1/p0 mistyped:1/p1 host2:1/p2"} {
 				require.Contains(t, h.logOf(p), list, "at %s", p.ID)
 			}

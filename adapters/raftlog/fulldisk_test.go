@@ -40,24 +40,24 @@ func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string
 func TestFullDisks_DoNotStopPeers(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		c := startLeader(t, h.node(leader), "e")
+		c := startLeader(t, h.nodeOf(leader), "e")
 		for _, p := range h.peers { // enough space for small files, but not for a segment
 			h.disks[p.ID].SetSpace(h.disks[p.ID].Used() + 16<<10)
 		}
-		applied := fillDisk(t, h.node(h.otherPeers(leader)[0]))
+		applied := fillDisk(t, h.nodeOf(h.otherPeers(leader)[0]))
 		require.Greater(t, len(applied), 40, "most of a segment of 64 KiB is used")
 		require.True(t, c.isLeader())
-		other := startCandidate(t, h.node(h.otherPeers(leader)[0]), "e")
+		other := startCandidate(t, h.nodeOf(h.otherPeers(leader)[0]), "e")
 		require.NoError(t, c.Resign())
 		other.waitForLeadership(t)
 
 		h.restart(t, leader)
 		leader = h.waitForLeader(t)
-		require.NoError(t, h.node(h.otherPeers(leader)[0]).Sync(contextWithin(t, time.Minute)))
-		applied = fillDisk(t, h.node(leader), applied...) // some space may remain
+		require.NoError(t, h.nodeOf(h.otherPeers(leader)[0]).Sync(contextWithin(t, time.Minute)))
+		applied = fillDisk(t, h.nodeOf(leader), applied...) // some space may remain
 		// The peers do not stop when the whole segment is used.
 		for i := range 300 {
-			if err := raftlog.DeleteElection(h.node(leader), fmt.Sprint("job ", i), raftlog.WithContext(contextWithin(t, 300*time.Millisecond))); err != nil {
+			if err := raftlog.DeleteElection(h.nodeOf(leader), fmt.Sprint("job ", i), raftlog.WithContext(contextWithin(t, 300*time.Millisecond))); err != nil {
 				break
 			}
 			require.Less(t, i, 299)
@@ -81,8 +81,8 @@ func TestFullDisk_OfLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.disks[leader.ID].SetSpace(0)
-		applied := fillDisk(t, h.node(leader))
-		require.NoError(t, h.node(leader).Err())
+		applied := fillDisk(t, h.nodeOf(leader))
+		require.NoError(t, h.nodeOf(leader).Err())
 		h.disks[leader.ID].SetSpace(-1)
 		time.Sleep(2 * time.Second)
 		h.proposeAll(t, leader, "there is space")
@@ -102,7 +102,7 @@ func TestFullDisk_OfFollower(t *testing.T) {
 			updates = append(updates, fmt.Sprintf("%01000d", i))
 		}
 		h.proposeAll(t, leader, updates...)
-		require.NoError(t, h.node(p).Err())
+		require.NoError(t, h.nodeOf(p).Err())
 		time.Sleep(5 * time.Second)
 		has := len(h.machine(p).recordedUpdates())
 		require.Less(t, has, 200)
@@ -110,9 +110,9 @@ func TestFullDisk_OfFollower(t *testing.T) {
 		// The other peer becomes leader with the vote of the peer whose disk is full, but cannot commit.
 		h.crashPeer(leader)
 		second := h.otherPeers(leader, p)[0]
-		waitFor(t, "the other peer is elected", func() bool { return h.node(second).Info().Role == "leader" })
+		waitFor(t, "the other peer is elected", func() bool { return h.nodeOf(second).Info().Role == "leader" })
 		require.Equal(t, has, len(h.machine(p).recordedUpdates()))
-		_, err := h.node(second).Propose(contextWithin(t, 5*time.Second), api.NewRequestID(), []byte("no majority has space"))
+		_, err := h.nodeOf(second).Propose(contextWithin(t, 5*time.Second), api.NewRequestID(), []byte("no majority has space"))
 		require.Error(t, err)
 
 		h.disks[p.ID].SetSpace(-1)
@@ -120,7 +120,7 @@ func TestFullDisk_OfFollower(t *testing.T) {
 		h.startPeer(leader)
 		h.proposeAll(t, leader, "there is space")
 		for _, p := range h.peers {
-			h.sync(t, p)
+			h.syncPeer(t, p)
 			all := h.machine(p).recordedUpdates()
 			require.Equal(t, updates, all[:200])
 			require.Equal(t, "there is space", all[len(all)-1])

@@ -361,7 +361,7 @@ func receive[T any](t testing.TB, from <-chan T) (value T) {
 	return value
 }
 
-func (h *harness) node(p api.Peer) *raftlog.Node {
+func (h *harness) nodeOf(p api.Peer) *raftlog.Node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.nodes[p.ID]
@@ -431,7 +431,7 @@ func (h *harness) crashPeer(p api.Peer) {
 // propose proposes an update at a peer, and returns its index.
 func (h *harness) propose(t testing.TB, p api.Peer, id api.RequestID, update string) uint64 {
 	t.Helper()
-	index, err := h.node(p).Propose(contextWithin(t, time.Minute), id, []byte(update))
+	index, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), id, []byte(update))
 	require.NoError(t, err)
 	return index
 }
@@ -456,10 +456,10 @@ func proposeUntilKnown(t testing.TB, n *raftlog.Node, id api.RequestID, update s
 	}
 }
 
-// sync waits until a peer has applied all updates that were confirmed.
-func (h *harness) sync(t testing.TB, p api.Peer) {
+// syncPeer waits until a peer has applied all updates that were confirmed.
+func (h *harness) syncPeer(t testing.TB, p api.Peer) {
 	t.Helper()
-	require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)), "sync at %s", p.ID)
+	require.NoError(t, h.nodeOf(p).Sync(contextWithin(t, time.Minute)), "sync at %s", p.ID)
 }
 
 // compact creates a snapshot at each peer, and returns the index of the last one.
@@ -467,7 +467,7 @@ func (h *harness) compact(t testing.TB, peers ...api.Peer) (index uint64) {
 	t.Helper()
 	for _, p := range peers {
 		var err error
-		index, err = h.node(p).Compact(contextWithin(t, time.Minute))
+		index, err = h.nodeOf(p).Compact(contextWithin(t, time.Minute))
 		require.NoError(t, err)
 	}
 	return index
@@ -478,7 +478,7 @@ func (h *harness) compact(t testing.TB, peers ...api.Peer) (index uint64) {
 func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
 	t.Helper()
 	heal = h.isolate(p)
-	h.proposeAll(t, h.otherPeers(p)[0], numbered("a", 20)...)
+	h.proposeAll(t, h.otherPeers(p)[0], numberedUpdates("a", 20)...)
 	time.Sleep(4 * time.Minute)
 	h.compact(t, h.otherPeers(p)...)
 	return heal
@@ -488,13 +488,13 @@ func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
 func (h *harness) requireUpdates(t testing.TB, peers []api.Peer, updates ...string) {
 	t.Helper()
 	for _, p := range peers {
-		h.sync(t, p)
+		h.syncPeer(t, p)
 		require.Equal(t, updates, h.machine(p).recordedUpdates(), "at %s", p.ID)
 	}
 }
 
-// numbered returns n updates with the given prefix.
-func numbered(name string, n int) []string {
+// numberedUpdates returns n updates with the given prefix.
+func numberedUpdates(name string, n int) []string {
 	var all []string
 	for i := range n {
 		all = append(all, fmt.Sprint(name, i))

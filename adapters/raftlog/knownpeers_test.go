@@ -113,7 +113,7 @@ func TestIdentity_LostDirectory(t *testing.T) {
 				if what == "all" {
 					require.Empty(t, h.listFiles(t, b, ".", "snap"), "it has founded the cluster again")
 				}
-				require.NotEqual(t, "leader", h.node(c).Info().Role)
+				require.NotEqual(t, "leader", h.nodeOf(c).Info().Role)
 				h.startPeer(a)
 				h.proposeAll(t, c, "four")
 				h.requireUpdates(t, []api.Peer{a, c}, "one", "two", "three", "four")
@@ -169,7 +169,7 @@ func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 		}
 		h.proposeAll(t, h.peers[0], "b")
 		h.requireUpdates(t, h.peers, "a", "b")
-		require.Empty(t, membershipOf(t, h.node(h.peers[0])).Learners)
+		require.Empty(t, membershipOf(t, h.nodeOf(h.peers[0])).Learners)
 		h.startPeer(d) // the configuration of this peer is that of a joining peer, so it does not found a cluster
 		h.requireUpdates(t, []api.Peer{d}, "a", "b")
 	})
@@ -208,7 +208,7 @@ func TestIdentity_CopiedDirectory(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		b := h.peers[1]
 		h.proposeAll(t, b, "a")
-		original := h.node(b)
+		original := h.nodeOf(b)
 		h.disks[b.ID] = copyDisk(t, h.disks[b.ID])
 		// The copy has another address than the peer.
 		n, err := h.openPeer(api.Peer{ID: b.ID, Addr: "host8:1"}, func(c *raftlog.Config) {
@@ -258,7 +258,7 @@ func TestIdentity_RestartIsNotACopy(t *testing.T) {
 func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
-		n := h.node(a)
+		n := h.nodeOf(a)
 		h.proposeAll(t, a, "a")
 		for _, reason := range []link.Reason{
 			link.ReasonFounding, link.ReasonRunning, link.ReasonCluster, link.ReasonRecovered, link.ReasonInstance, link.ReasonEarlier, link.ReasonUncommitted,

@@ -24,7 +24,7 @@ import (
 // changeVoters replaces the voters by a request at one peer.
 func (h *harness) changeVoters(t testing.TB, by api.Peer, voters ...api.Peer) uint64 {
 	t.Helper()
-	index, err := h.node(by).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
+	index, err := h.nodeOf(by).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
 	require.NoError(t, err)
 	return index
 }
@@ -40,17 +40,17 @@ func membershipOf(t testing.TB, n *raftlog.Node) api.Membership {
 // not request votes.
 func TestJoin_PeerBecomesLearner(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
+		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
 		fresh := peerInfo(3)
 		n := h.startPeer(fresh)
-		h.requireUpdates(t, []api.Peer{fresh}, numbered("a", 10)...)
+		h.requireUpdates(t, []api.Peer{fresh}, numberedUpdates("a", 10)...)
 		waitFor(t, "the peer is a learner", func() bool { return slices.Contains(membershipOf(t, n).Learners, fresh) })
 		require.Equal(t, "learner", n.Info().Role)
 		h.proposeAll(t, fresh, "by the client")
-		h.requireUpdates(t, append(h.otherPeers(), fresh), append(numbered("a", 10), "by the client")...)
+		h.requireUpdates(t, append(h.otherPeers(), fresh), append(numberedUpdates("a", 10), "by the client")...)
 		require.NoError(t, h.stopPeer(fresh))
 		n = h.startPeer(fresh)
-		h.requireUpdates(t, []api.Peer{fresh}, append(numbered("a", 10), "by the client")...)
+		h.requireUpdates(t, []api.Peer{fresh}, append(numberedUpdates("a", 10), "by the client")...)
 		require.Len(t, membershipOf(t, n).Learners, 1)
 		for _, p := range h.peers {
 			require.NoError(t, h.stopPeer(p))
@@ -157,7 +157,7 @@ func TestChangePeers_UnreachablePeer(t *testing.T) {
 			require.ErrorContains(t, err, "nothing was changed: new peers [p3] do not answer")
 			require.LessOrEqual(t, time.Since(start), wait)
 		}
-		_, err := h.node(leader).ChangePeers(contextWithin(t, 3*time.Second), api.NewRequestID(), voters)
+		_, err := h.nodeOf(leader).ChangePeers(contextWithin(t, 3*time.Second), api.NewRequestID(), voters)
 		require.ErrorIs(t, err, api.ErrBusy)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		n := h.startPeer(peerInfo(3))
@@ -172,13 +172,13 @@ func TestChangePeers_ReplaceOne(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "before")
 		for _, removed := range []api.Peer{h.waitForLeader(t), h.otherPeers(h.waitForLeader(t))[0]} {
-			now := append(slices.DeleteFunc(membershipOf(t, h.node(h.waitForLeader(t))).Voters, func(p api.Peer) bool { return p == removed }), peerInfo(len(h.peers)))
+			now := append(slices.DeleteFunc(membershipOf(t, h.nodeOf(h.waitForLeader(t))).Voters, func(p api.Peer) bool { return p == removed }), peerInfo(len(h.peers)))
 			fresh := now[len(now)-1]
 			h.startPeer(fresh)
 			h.peers = append(h.peers, fresh)
 			index := h.changeVoters(t, removed, now...)
-			h.sync(t, fresh)
-			m := membershipOf(t, h.node(fresh))
+			h.syncPeer(t, fresh)
+			m := membershipOf(t, h.nodeOf(fresh))
 			require.ElementsMatch(t, now, m.Voters)
 			require.Empty(t, m.Outgoing)
 			require.Contains(t, m.Removed, removed.ID)
@@ -196,7 +196,7 @@ func TestChangePeers_ReplaceOne(t *testing.T) {
 func TestChangePeers_ReplaceAll(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		old := h.otherPeers()
-		h.proposeAll(t, old[0], numbered("a", 5)...)
+		h.proposeAll(t, old[0], numberedUpdates("a", 5)...)
 		fresh := []api.Peer{peerInfo(3), peerInfo(4), peerInfo(5)}
 		for _, p := range fresh {
 			h.startPeer(p)
@@ -218,25 +218,25 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 		time.Sleep(5 * time.Second) // leave the removed peers time to disturb the new ones
 		var terms []uint64
 		for _, p := range fresh {
-			require.ElementsMatch(t, fresh, membershipOf(t, h.node(p)).Voters)
-			terms = append(terms, h.node(p).Info().Term)
+			require.ElementsMatch(t, fresh, membershipOf(t, h.nodeOf(p)).Voters)
+			terms = append(terms, h.nodeOf(p).Info().Term)
 		}
 		for _, p := range old {
-			require.ElementsMatch(t, fresh, membershipOf(t, h.node(p)).Voters, "%s sends the current peers to clients", p.ID)
-			require.Equal(t, "removed", h.node(p).Info().Role)
+			require.ElementsMatch(t, fresh, membershipOf(t, h.nodeOf(p)).Voters, "%s sends the current peers to clients", p.ID)
+			require.Equal(t, "removed", h.nodeOf(p).Info().Role)
 		}
 		for _, c := range append(clients, h.newClient(t, old...)) {
 			_, err := c.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("b"))
 			require.NoError(t, err)
 		}
-		h.requireUpdates(t, fresh, append(numbered("a", 5), "b", "b", "b")...)
+		h.requireUpdates(t, fresh, append(numberedUpdates("a", 5), "b", "b", "b")...)
 		time.Sleep(5 * time.Second)
 		for i, p := range fresh {
-			require.Equal(t, terms[i], h.node(p).Info().Term, "removed peers start elections")
+			require.Equal(t, terms[i], h.nodeOf(p).Info().Term, "removed peers start elections")
 		}
-		_, err = h.node(old[0]).Propose(contextWithin(t, time.Second), api.NewRequestID(), []byte("c"))
+		_, err = h.nodeOf(old[0]).Propose(contextWithin(t, time.Second), api.NewRequestID(), []byte("c"))
 		require.ErrorIs(t, err, api.ErrRefused)
-		require.ErrorIs(t, h.node(old[0]).Sync(contextWithin(t, time.Minute)), api.ErrRefused)
+		require.ErrorIs(t, h.nodeOf(old[0]).Sync(contextWithin(t, time.Minute)), api.ErrRefused)
 		for _, p := range old {
 			require.NoError(t, h.stopPeer(p))
 		}
@@ -256,7 +256,7 @@ func TestChangePeers_Invalid(t *testing.T) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		h.startPeer(peerInfo(3))
 		h.changeVoters(t, a, a, b, peerInfo(3))
-		before := membershipOf(t, h.node(a))
+		before := membershipOf(t, h.nodeOf(a))
 		for what, voters := range map[string][]api.Peer{
 			"no voters":                   {},
 			"no ID":                       {a, b, {Addr: "host9:1"}},
@@ -267,20 +267,20 @@ func TestChangePeers_Invalid(t *testing.T) {
 			"another address":             {a, {ID: b.ID, Addr: "host9:1"}},
 			"the address of another peer": {a, b, {ID: "p9", Addr: b.Addr}},
 		} {
-			_, err := h.node(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
+			_, err := h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
 			require.ErrorIs(t, err, api.ErrInvalid, what)
 		}
-		_, err := h.node(b).ChangePeers(contextWithin(t, time.Minute), api.RequestID{}, []api.Peer{a, b})
+		_, err := h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.RequestID{}, []api.Peer{a, b})
 		require.ErrorIs(t, err, api.ErrInvalid)
-		_, err = h.node(b).ChangePeers(contextWithin(t, time.Minute), api.RequestIDAt(time.Now().Add(-8*time.Hour)), []api.Peer{a, b})
+		_, err = h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.RequestIDAt(time.Now().Add(-8*time.Hour)), []api.Peer{a, b})
 		require.ErrorIs(t, err, api.ErrStale)
 		// The new voter has not contacted the cluster.
 		start := time.Now()
-		_, err = h.node(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), []api.Peer{a, b, peerInfo(9)})
+		_, err = h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), []api.Peer{a, b, peerInfo(9)})
 		require.ErrorIs(t, err, api.ErrBusy)
 		require.ErrorContains(t, err, "p9")
 		require.Less(t, time.Since(start), 6*time.Second)
-		require.Equal(t, before, membershipOf(t, h.node(a)))
+		require.Equal(t, before, membershipOf(t, h.nodeOf(a)))
 		h.proposeAll(t, a, "x")
 	})
 }
@@ -305,15 +305,15 @@ func TestChangePeers_Concurrent(t *testing.T) {
 		h.waitForLeader(t)
 		first := make(chan error, 1)
 		go func() {
-			_, err := h.node(h.peers[0]).ChangePeers(t.Context(), api.NewRequestID(), append(h.otherPeers(), peerInfo(3)))
+			_, err := h.nodeOf(h.peers[0]).ChangePeers(t.Context(), api.NewRequestID(), append(h.otherPeers(), peerInfo(3)))
 			first <- err
 		}()
 		time.Sleep(time.Second) // the change waits for the new peer
-		_, err := h.node(h.peers[1]).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), h.peers[:2])
+		_, err := h.nodeOf(h.peers[1]).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), h.peers[:2])
 		require.ErrorIs(t, err, api.ErrChanging)
 		h.startPeer(peerInfo(3))
 		require.NoError(t, <-first)
-		require.ElementsMatch(t, append(h.otherPeers(), peerInfo(3)), membershipOf(t, h.node(peerInfo(3))).Voters)
+		require.ElementsMatch(t, append(h.otherPeers(), peerInfo(3)), membershipOf(t, h.nodeOf(peerInfo(3))).Voters)
 	})
 }
 
@@ -327,7 +327,7 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 			leader := h.waitForLeader(t)
 			h.startPeer(peerInfo(3))
 			h.peers = append(h.peers, peerInfo(3))
-			waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.node(leader)).Learners) == 1 })
+			waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.nodeOf(leader)).Learners) == 1 })
 			for _, p := range h.peers { // the leader crashes at different moments of the change
 				for _, q := range h.peers {
 					h.net.Delay(p.Addr, q.Addr, 2*time.Millisecond)
@@ -340,7 +340,7 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 			start := time.Now()
 			done := make(chan error, 1)
 			go func() {
-				_, err := h.node(stays[0]).ChangePeers(contextWithin(t, time.Minute), id, voters)
+				_, err := h.nodeOf(stays[0]).ChangePeers(contextWithin(t, time.Minute), id, voters)
 				done <- err
 			}()
 			time.Sleep(time.Duration(after) * 3 * time.Millisecond)
@@ -350,13 +350,13 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 			require.Less(t, time.Since(start), 3*time.Second)
 			waitFor(t, "all voters have completed the change", func() bool {
 				for _, p := range voters {
-					if m := membershipOf(t, h.node(p)); len(m.Outgoing) > 0 || len(m.Voters) != 3 || m.Voters[0] != voters[0] {
+					if m := membershipOf(t, h.nodeOf(p)); len(m.Outgoing) > 0 || len(m.Voters) != 3 || m.Voters[0] != voters[0] {
 						return false
 					}
 				}
 				return true
 			})
-			require.ElementsMatch(t, voters, membershipOf(t, h.node(stays[0])).Voters)
+			require.ElementsMatch(t, voters, membershipOf(t, h.nodeOf(stays[0])).Voters)
 			h.proposeAll(t, peerInfo(3), "x")
 		})
 	}
@@ -368,7 +368,7 @@ func TestIdentity_WipedVoter(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		wiped := h.otherPeers(leader)[0]
-		h.proposeAll(t, leader, numbered("a", 10)...)
+		h.proposeAll(t, leader, numberedUpdates("a", 10)...)
 		h.crashPeer(wiped)
 		delete(h.disks, wiped.ID)
 		heal := h.isolate(wiped) // the isolated peer founds the cluster again
@@ -390,7 +390,7 @@ func TestIdentity_WipedVoter(t *testing.T) {
 func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
-		h.proposeAll(t, a, numbered("x", 20)...)
+		h.proposeAll(t, a, numberedUpdates("x", 20)...)
 		moved := api.Peer{ID: b.ID, Addr: "host9:1"}
 		require.NoError(t, h.stopPeer(b))
 		own := withInitialVoters(a, moved, c)
@@ -400,24 +400,24 @@ func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 				return !slices.Contains(membershipOf(t, n).Voters, moved)
 			})
 		})
-		require.Empty(t, membershipOf(t, h.node(a)).Removed)
+		require.Empty(t, membershipOf(t, h.nodeOf(a)).Removed)
 		// The other peers dial the new address, even without a connection from that address.
 		require.NoError(t, h.stopPeer(c))
 		h.proposeAll(t, a, "a and b")
 		h.startPeer(c)
 		require.NoError(t, h.stopPeer(a))
 		h.proposeAll(t, c, "b and c")
-		h.requireUpdates(t, []api.Peer{moved, c}, append(numbered("x", 20), "a and b", "b and c")...)
+		h.requireUpdates(t, []api.Peer{moved, c}, append(numberedUpdates("x", 20), "a and b", "b and c")...)
 		// The leader sends a snapshot to the new address.
 		h.startPeer(a)
 		h.waitForLeader(t)
 		require.NoError(t, h.stopPeer(moved))
-		h.proposeAll(t, a, numbered("y", 20)...)
+		h.proposeAll(t, a, numberedUpdates("y", 20)...)
 		time.Sleep(2 * time.Minute)
 		h.compact(t, a, c)
 		h.startPeer(moved, own)
 		h.proposeAll(t, a, "end")
-		h.requireUpdates(t, []api.Peer{moved}, slices.Concat(numbered("x", 20), []string{"a and b", "b and c"}, numbered("y", 20), []string{"end"})...)
+		h.requireUpdates(t, []api.Peer{moved}, slices.Concat(numberedUpdates("x", 20), []string{"a and b", "b and c"}, numberedUpdates("y", 20), []string{"end"})...)
 	}, shortWindow)
 }
 
@@ -440,7 +440,7 @@ func TestMove_AllPeersAtOnce(t *testing.T) {
 				h.proposeAll(t, h.peers[0], "b")
 				h.requireUpdates(t, h.peers, "a", "b")
 				waitFor(t, "the log contains the addresses", func() bool {
-					return slices.Equal(membershipOf(t, h.node(h.peers[1])).Voters, h.peers)
+					return slices.Equal(membershipOf(t, h.nodeOf(h.peers[1])).Voters, h.peers)
 				})
 				// The peers find the new addresses in the log, because the configuration lists the
 				// former ones.
@@ -467,7 +467,7 @@ func TestJoin_TakenAddress(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		require.Equal(t, 1, strings.Count(h.logOf(d), "p3 is not admitted: its address host1:1 is that of peer p1"))
 		require.Equal(t, 1, strings.Count(h.logOf(leader), "p3 is not admitted"))
-		require.Equal(t, "learner", h.node(d).Info().Role)
-		require.Empty(t, membershipOf(t, h.node(leader)).Learners)
+		require.Equal(t, "learner", h.nodeOf(d).Info().Role)
+		require.Empty(t, membershipOf(t, h.nodeOf(leader)).Learners)
 	})
 }

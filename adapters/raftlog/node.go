@@ -174,7 +174,7 @@ func (n *Node) openFiles() error {
 		return err
 	}
 	c, err := core.New(core.Config{
-		Cluster: n.cfg.Cluster, Self: n.cfg.self(), Seeds: n.cfg.Peers,
+		Cluster: n.cfg.Cluster, Self: n.cfg.ownPeer(), Seeds: n.cfg.Peers,
 		Tick: n.cfg.ElectionTimeout / ticksPerTimeout, Heartbeat: n.cfg.Heartbeat, Election: n.cfg.ElectionTimeout,
 		Window: n.cfg.Window, MaxIDs: n.cfg.MaxRequestIDs, MaxData: n.cfg.MaxData,
 		Clock: nodeClock{n}, Instances: n.knownInstances, Random: rand.Uint64, Logger: n.log,

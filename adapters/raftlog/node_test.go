@@ -32,22 +32,22 @@ func TestDisk_WriteErrorStopsPeer(t *testing.T) {
 						p = h.otherPeers(leader)[0]
 					}
 					other := h.otherPeers(leader, p)[0]
-					c, second := startCandidate(t, h.node(p), "e"), (*candidate)(nil)
+					c, second := startCandidate(t, h.nodeOf(p), "e"), (*candidate)(nil)
 					c.waitForLeadership(t)
-					second = startCandidate(t, h.node(other), "e")
-					h.proposeAll(t, other, numbered("a", 3)...)
+					second = startCandidate(t, h.nodeOf(other), "e")
+					h.proposeAll(t, other, numberedUpdates("a", 3)...)
 					broken := errors.New("the disk is broken")
 					synctest.Wait()
 					h.disks[p.ID].FailWith(h.disks[p.ID].Ops()+1+op, broken)
 					var want []string
-					for _, u := range numbered("b", 10) {
-						proposeUntilKnown(t, h.node(other), api.NewRequestID(), u)
+					for _, u := range numberedUpdates("b", 10) {
+						proposeUntilKnown(t, h.nodeOf(other), api.NewRequestID(), u)
 						want = append(want, u)
 						synctest.Wait() // make the peer write and sync each entry separately
 					}
 					h.requireStopped(t, p, broken, c)
 					second.waitForLeadership(t)
-					h.requireUpdates(t, h.otherPeers(p), append(numbered("a", 3), want...)...)
+					h.requireUpdates(t, h.otherPeers(p), append(numberedUpdates("a", 3), want...)...)
 				})
 			})
 		}
@@ -59,7 +59,7 @@ func TestDisk_ReadErrorDoesNotStopOthers(t *testing.T) {
 	for op := 12; op < 28; op++ {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
 			p := h.otherPeers(h.waitForLeader(t))[0]
-			h.proposeAll(t, p, numbered("a", 10)...)
+			h.proposeAll(t, p, numberedUpdates("a", 10)...)
 			require.NoError(t, h.stopPeer(p))
 			h.disks[p.ID].FailReadAt(h.disks[p.ID].Reads() + 1 + op)
 			n, err := h.openPeer(p)
@@ -80,7 +80,7 @@ func TestDisk_ReadErrorDoesNotStopOthers(t *testing.T) {
 // requireStopped waits until a peer and its candidate have stopped because of a fault.
 func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candidate) {
 	t.Helper()
-	n := h.node(p)
+	n := h.nodeOf(p)
 	waitFor(t, "the peer has stopped", func() bool {
 		select {
 		case <-n.Done():
@@ -114,7 +114,7 @@ func TestStateMachine_Fails(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		other := h.otherPeers(p)[0]
-		c := startLeader(t, h.node(p), "e")
+		c := startLeader(t, h.nodeOf(p), "e")
 		broken := errors.New("cannot add")
 		h.machine(p).failApply(broken)
 		h.proposeAll(t, other, "a")
@@ -131,22 +131,22 @@ func TestEngine_Panics(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		sender := h.otherPeers(p)[0]
-		c := startLeader(t, h.node(p), "e")
+		c := startLeader(t, h.nodeOf(p), "e")
 		conn := h.impersonatePeer(t, sender, p)
 		frame := engineFrame(t, sender, p, &raftpb.Message{
-			Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(h.node(p).Info().Term), Context: []byte{1},
+			Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(h.nodeOf(p).Info().Term), Context: []byte{1},
 		})
 		waitFor(t, "the peer has stopped", func() bool {
 			conn.Send(p.ID, true, frame)
-			return h.node(p).Err() != nil
+			return h.nodeOf(p).Err() != nil
 		})
-		<-h.node(p).Done()
-		err := h.node(p).Close()
+		<-h.nodeOf(p).Done()
+		err := h.nodeOf(p).Close()
 		require.ErrorIs(t, err, api.ErrFault)
 		require.ErrorContains(t, err, "index out of range")
 		require.ErrorContains(t, err, "(*RawNode).Step", "the error has no stack trace")
 		c.waitForEnd(t, api.ErrFault)
-		proposeUntilKnown(t, h.node(h.otherPeers(p, sender)[0]), api.NewRequestID(), "x")
+		proposeUntilKnown(t, h.nodeOf(h.otherPeers(p, sender)[0]), api.NewRequestID(), "x")
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 func TestObserve_DeliversNewestLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
-		n := h.node(p)
+		n := h.nodeOf(p)
 		looking, stop := context.WithCancel(t.Context())
 		defer stop()
 		in, err := raftlog.Observe(looking, n, "e")
@@ -35,7 +35,7 @@ func TestObserve_DeliversNewestLeader(t *testing.T) {
 		}
 		require.Equal(t, leaderelection.Observation{}, next(), "there is no leader")
 
-		first := startLeader(t, h.node(h.peers[0]), "e")
+		first := startLeader(t, h.nodeOf(h.peers[0]), "e")
 		o := next()
 		require.Equal(t, first.ID(), o.Leader.ID)
 		require.EqualValues(t, first.Current().Leadership.Token(), o.Leader.Token)
@@ -45,7 +45,7 @@ func TestObserve_DeliversNewestLeader(t *testing.T) {
 		require.Empty(t, others)
 
 		// A change that does not concern the leader of the election causes no observation.
-		second := startCandidate(t, h.node(h.peers[1]), "e")
+		second := startCandidate(t, h.nodeOf(h.peers[1]), "e")
 		startCandidate(t, n, "other").waitForLeadership(t)
 		proposeUntilKnown(t, n, api.NewRequestID(), "an update")
 		synctest.Wait()
@@ -97,7 +97,7 @@ func TestObserve_DeliversNewestLeader(t *testing.T) {
 func TestObserve_NodeCloses(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
-		n := h.node(p)
+		n := h.nodeOf(p)
 		in, err := raftlog.Observe(t.Context(), n, "e")
 		require.NoError(t, err)
 		synctest.Wait()
@@ -114,7 +114,7 @@ func TestObserve_NodeCloses(t *testing.T) {
 func TestObserve_RemovedPeer(t *testing.T) {
 	runCluster(t, 4, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
-		in, err := raftlog.Observe(t.Context(), h.node(p), "e")
+		in, err := raftlog.Observe(t.Context(), h.nodeOf(p), "e")
 		require.NoError(t, err)
 		h.changeVoters(t, p, h.otherPeers(p)...)
 		for o := range in {

@@ -40,12 +40,12 @@ func TestPropose_Concurrent(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range n {
 			all.Go(func() {
-				_, err := h.node(h.peers[i%3]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte{byte(i), byte(i >> 8)})
+				_, err := h.nodeOf(h.peers[i%3]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte{byte(i), byte(i >> 8)})
 				assert.NoError(t, err)
 			})
 		}
 		all.Wait()
-		h.sync(t, h.peers[0])
+		h.syncPeer(t, h.peers[0])
 		applied := h.machine(h.peers[0]).recordedUpdates()
 		require.Len(t, applied, n)
 		h.requireUpdates(t, h.peers, applied...)
@@ -62,7 +62,7 @@ func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 			t.Helper()
 			for _, p := range h.peers {
 				require.Equal(t, index, h.propose(t, p, id, "once"), when)
-				_, err := h.node(p).Propose(contextWithin(t, time.Minute), id, []byte("other"))
+				_, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), id, []byte("other"))
 				require.ErrorIs(t, err, api.ErrRequestIDReused, when)
 			}
 		}
@@ -94,7 +94,7 @@ func TestPropose_RetriedAtNewPeer(t *testing.T) {
 		fresh := peerInfo(3)
 		h.startPeer(fresh)
 		h.changeVoters(t, fresh, fresh)
-		waitFor(t, "the new peer leads", func() bool { return isLeader(h.node(fresh)) })
+		waitFor(t, "the new peer leads", func() bool { return isLeader(h.nodeOf(fresh)) })
 		i := h.propose(t, fresh, id, "once")
 		require.Equal(t, index, i)
 		h.requireUpdates(t, []api.Peer{fresh}, "once")
@@ -107,7 +107,7 @@ func TestPropose_Rejects(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		for _, p := range []api.Peer{leader, h.otherPeers(leader)[0]} {
-			last := h.node(leader).Info().LastIndex
+			last := h.nodeOf(leader).Info().LastIndex
 			for _, c := range []struct {
 				id   api.RequestID
 				data []byte
@@ -118,14 +118,14 @@ func TestPropose_Rejects(t *testing.T) {
 				{api.RequestIDAt(time.Now().Add(15*time.Minute + time.Second)), nil, api.ErrFuture},
 				{api.NewRequestID(), bytes.Repeat([]byte("x"), 101), api.ErrTooLarge},
 			} {
-				_, err := h.node(p).Propose(contextWithin(t, time.Minute), c.id, c.data)
+				_, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), c.id, c.data)
 				require.ErrorIs(t, err, c.err)
 			}
-			require.Equal(t, last, h.node(leader).Info().LastIndex)
+			require.Equal(t, last, h.nodeOf(leader).Info().LastIndex)
 			for _, at := range []time.Duration{-7*time.Hour + time.Second, 15*time.Minute - time.Second} {
 				h.propose(t, p, api.RequestIDAt(time.Now().Add(at)), "in time")
 			}
-			_, err := h.node(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), bytes.Repeat([]byte("x"), 100))
+			_, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), bytes.Repeat([]byte("x"), 100))
 			require.NoError(t, err)
 		}
 	}, func(c *raftlog.Config) { c.MaxData = 100 })
@@ -135,10 +135,10 @@ func TestPropose_Rejects(t *testing.T) {
 func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	small := func(c *raftlog.Config) { c.MaxData = 1 }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		startLeader(t, h.node(h.peers[0]), "e")
+		startLeader(t, h.nodeOf(h.peers[0]), "e")
 		h.startPeer(peerInfo(3), small) // the new peer may lead
 		h.changeVoters(t, h.peers[0], peerInfo(0), peerInfo(1), peerInfo(3))
-		_, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("xx"))
+		_, err := h.nodeOf(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("xx"))
 		require.ErrorIs(t, err, api.ErrTooLarge)
 	}, small)
 }
@@ -148,7 +148,7 @@ func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, first := h.peers[0], api.NewRequestID()
-		n := h.node(p)
+		n := h.nodeOf(p)
 		index := h.propose(t, p, first, "x")
 		time.Sleep(210 * time.Second)
 		id := api.NewRequestID()
@@ -187,7 +187,7 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 		heal := h.isolate(leader)
 		ids := []api.RequestID{api.NewRequestID(), api.NewRequestID()}
 		for i, p := range []api.Peer{leader, other} {
-			_, err := h.node(p).Propose(contextWithin(t, time.Minute), ids[i], []byte(p.ID))
+			_, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), ids[i], []byte(p.ID))
 			if p == leader {
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 				continue
@@ -195,7 +195,7 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 			if err != nil {
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 			}
-			index := proposeUntilKnown(t, h.node(p), ids[i], p.ID)
+			index := proposeUntilKnown(t, h.nodeOf(p), ids[i], p.ID)
 			again := h.propose(t, p, ids[i], p.ID)
 			require.Equal(t, index, again)
 		}
@@ -212,7 +212,7 @@ func TestPropose_WithoutLeader(t *testing.T) {
 		for _, p := range h.peers[1:] {
 			require.NoError(t, h.stopPeer(p))
 		}
-		n := h.node(h.peers[0])
+		n := h.nodeOf(h.peers[0])
 		waitFor(t, "no leader", func() bool { return n.Info().Leader == api.Peer{} })
 		start := time.Now()
 		_, err := n.Propose(contextWithin(t, 5003*time.Millisecond), api.NewRequestID(), []byte("x"))
@@ -240,7 +240,7 @@ func TestPropose_PowerFailures(t *testing.T) {
 			id := api.NewRequestID()
 			result := make(chan error, 1)
 			go func() {
-				_, err := h.node(asked).Propose(contextWithin(t, time.Minute), id, []byte("by "+leader.ID))
+				_, err := h.nodeOf(asked).Propose(contextWithin(t, time.Minute), id, []byte("by "+leader.ID))
 				result <- err
 			}()
 			time.Sleep(time.Duration(round) * time.Millisecond / 4)
@@ -248,7 +248,7 @@ func TestPropose_PowerFailures(t *testing.T) {
 			if err := <-result; err != nil {
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 			}
-			proposeUntilKnown(t, h.node(asked), id, "by "+leader.ID)
+			proposeUntilKnown(t, h.nodeOf(asked), id, "by "+leader.ID)
 			h.startPeer(leader)
 			want = append(want, "by "+leader.ID)
 			if round%3 == 2 {
@@ -266,7 +266,7 @@ func TestPropose_PowerFailures(t *testing.T) {
 // outcome when they were made after the close.
 func TestPropose_AfterClose(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		n := h.node(h.waitForLeader(t))
+		n := h.nodeOf(h.waitForLeader(t))
 		synced, proposed := make(chan error, 1), make(chan error, 1)
 		for _, p := range h.otherPeers(n.Info().Peer) {
 			require.NoError(t, h.stopPeer(p))
@@ -303,7 +303,7 @@ func TestPropose_AfterClose(t *testing.T) {
 func TestPropose_RejectsUpdateLargerThanFrame(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for _, p := range h.peers {
-			_, err := h.node(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), make([]byte, 49<<20))
+			_, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), make([]byte, 49<<20))
 			require.ErrorIs(t, err, api.ErrTooLarge, "at %s", p.ID)
 			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		}
@@ -322,7 +322,7 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 			before[p.ID] = h.disks[p.ID].Ops()
 		}
 		const updates = 20
-		for _, u := range numbered("u", updates) {
+		for _, u := range numberedUpdates("u", updates) {
 			h.proposeAll(t, p, u)
 			synctest.Wait()
 		}
@@ -330,7 +330,7 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 			require.Equal(t, 2*updates, h.disks[p.ID].Ops()-before[p.ID], "writes and syncs at %s", p.ID)
 		}
 
-		last := h.node(p).Info().LastIndex
+		last := h.nodeOf(p).Info().LastIndex
 		time.Sleep(2 * time.Millisecond) // the other peers learn the last commit index
 		for _, p := range h.otherPeers(p) {
 			require.NoError(t, h.stopPeer(p))
@@ -346,8 +346,8 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 // after another candidate has become the head, and that it is recognized when a later leader retries it.
 func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		first := startLeader(t, h.node(h.peers[0]), "e")
-		second := startCandidate(t, h.node(h.peers[1]), "e")
+		first := startLeader(t, h.nodeOf(h.peers[0]), "e")
+		second := startCandidate(t, h.nodeOf(h.peers[1]), "e")
 		one := api.NewRequestID()
 		former := first.Current().Leadership
 		index, err := first.Propose(t.Context(), former, one, []byte("one"))
@@ -358,7 +358,7 @@ func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
 		// The message of the process is delivered after another candidate has become leader.
 		require.NoError(t, first.Resign())
 		require.Greater(t, second.waitForLeadership(t), former.Token())
-		_, err = raftlog.ProposeGuarded(t.Context(), h.node(h.peers[0]), "e", former.Token(), api.NewRequestID(), []byte("late"))
+		_, err = raftlog.ProposeGuarded(t.Context(), h.nodeOf(h.peers[0]), "e", former.Token(), api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		again, err := second.Propose(t.Context(), second.Current().Leadership, one, []byte("one"))
 		require.NoError(t, err)
@@ -372,7 +372,7 @@ func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
 func TestElectionPropose_LaterLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
-		c := startLeader(t, h.node(p), "e")
+		c := startLeader(t, h.nodeOf(p), "e")
 		former := c.Current().Leadership
 		heal := h.isolate(p)
 		waitFor(t, "the leadership is lost", func() bool { return former.Err() != nil })
@@ -385,7 +385,7 @@ func TestElectionPropose_LaterLeadership(t *testing.T) {
 		_, err := c.Propose(t.Context(), former, api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		require.ErrorIs(t, err, former.Err(), "the reason")
-		_, err = raftlog.ProposeGuarded(t.Context(), h.node(p), "e", former.Token(), api.NewRequestID(), []byte("late"))
+		_, err = raftlog.ProposeGuarded(t.Context(), h.nodeOf(p), "e", former.Token(), api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		_, err = c.Propose(t.Context(), l, api.NewRequestID(), []byte("in time"))
 		require.NoError(t, err)
@@ -419,10 +419,10 @@ func TestSync_WaitsForEarlierEntries(t *testing.T) {
 		released := map[string]chan struct{}{"before": make(chan struct{}), "after": make(chan struct{})}
 		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = steppedMachine{c.StateMachine, released} })
 		defer close(released["after"])
-		h.sync(t, p)
+		h.syncPeer(t, p)
 		h.proposeAll(t, other, "before")
 		synced := make(chan error, 1)
-		go func() { synced <- h.node(p).Sync(contextWithin(t, time.Minute)) }()
+		go func() { synced <- h.nodeOf(p).Sync(contextWithin(t, time.Minute)) }()
 		time.Sleep(100 * time.Millisecond)
 		h.proposeAll(t, other, "after")
 		time.Sleep(time.Second)

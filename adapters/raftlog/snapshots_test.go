@@ -50,21 +50,21 @@ func TestRestart_DurableStateMachine(t *testing.T) {
 		sm := &durableMachine{}
 		keeps := func(c *raftlog.Config) { c.StateMachine = sm }
 		h.startPeer(p, keeps)
-		h.proposeAll(t, p, numbered("a", 10)...)
+		h.proposeAll(t, p, numberedUpdates("a", 10)...)
 		h.compact(t, p)
-		h.proposeAll(t, p, numbered("b", 10)...)
+		h.proposeAll(t, p, numberedUpdates("b", 10)...)
 		for range 2 {
 			h.restart(t, p, keeps)
-			h.sync(t, p)
-			require.Equal(t, append(numbered("a", 10), numbered("b", 10)...), sm.recordedUpdates())
+			h.syncPeer(t, p)
+			require.Equal(t, append(numberedUpdates("a", 10), numberedUpdates("b", 10)...), sm.recordedUpdates())
 			require.Zero(t, sm.restored)
-			s := h.node(p).Subscribe(t.Context(), 1)
+			s := h.nodeOf(p).Subscribe(t.Context(), 1)
 			r := &streamReader{next: 1}
 			r.readUntil(t, s, "b9")
 			s.Close()
 		}
 		h.proposeAll(t, p, "c")
-		require.Equal(t, append(append(numbered("a", 10), numbered("b", 10)...), "c"), sm.recordedUpdates())
+		require.Equal(t, append(append(numberedUpdates("a", 10), numberedUpdates("b", 10)...), "c"), sm.recordedUpdates())
 	})
 }
 
@@ -75,30 +75,30 @@ func TestRestart_StateMachineAhead(t *testing.T) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		sm := &durableMachine{}
 		h.restart(t, p, func(c *raftlog.Config) { c.StateMachine = sm })
-		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
-		h.sync(t, p)
+		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
+		h.syncPeer(t, p)
 		require.NoError(t, h.stopPeer(p))
 		index := uint64(0)
-		for _, u := range numbered("b", 5) {
-			i, err := h.node(h.otherPeers(p)[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte(u))
+		for _, u := range numberedUpdates("b", 5) {
+			i, err := h.nodeOf(h.otherPeers(p)[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte(u))
 			require.NoError(t, err)
 			require.NoError(t, sm.Apply([]api.Entry{{Index: i, Data: []byte(u)}}, i))
 			index = i
 		}
 		heal := h.isolate(p)
 		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = sm })
-		s := h.node(p).Subscribe(t.Context(), 1)
+		s := h.nodeOf(p).Subscribe(t.Context(), 1)
 		r := &streamReader{next: 1}
 		r.readUntil(t, s, "a9")
 		waitForProgress(t, s, func(p *api.Progress) bool { return !p.Fresh })
-		_, err := h.node(p).Compact(contextWithin(t, time.Minute))
+		_, err := h.nodeOf(p).Compact(contextWithin(t, time.Minute))
 		require.ErrorIs(t, err, api.ErrBusy, "the state machine includes entries that the log does not have yet")
 		heal()
 		r.readUntil(t, s, "b4")
 		s.Close()
 		h.propose(t, p, api.NewRequestID(), "c")
 		require.Greater(t, sm.applied, index)
-		require.Equal(t, append(append(numbered("a", 10), numbered("b", 5)...), "c"), sm.recordedUpdates())
+		require.Equal(t, append(append(numberedUpdates("a", 10), numberedUpdates("b", 5)...), "c"), sm.recordedUpdates())
 	})
 }
 
@@ -125,18 +125,18 @@ func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		isolated := h.otherPeers(leader)[0]
-		s := h.node(isolated).Subscribe(t.Context(), 1)
+		s := h.nodeOf(isolated).Subscribe(t.Context(), 1)
 		defer s.Close()
 		h.proposeAll(t, isolated, "early")
 		heal := h.leaveBehind(t, isolated)
 		for _, p := range h.otherPeers(isolated) {
-			require.Greater(t, h.node(p).Info().FirstIndex, h.node(isolated).Info().LastIndex+1)
+			require.Greater(t, h.nodeOf(p).Info().FirstIndex, h.nodeOf(isolated).Info().LastIndex+1)
 		}
-		h.proposeAll(t, leader, numbered("b", 5)...)
+		h.proposeAll(t, leader, numberedUpdates("b", 5)...)
 		heal()
-		want := append(append([]string{"early"}, numbered("a", 20)...), numbered("b", 5)...)
+		want := append(append([]string{"early"}, numberedUpdates("a", 20)...), numberedUpdates("b", 5)...)
 		h.requireUpdates(t, h.peers, want...)
-		i := h.node(isolated).Info()
+		i := h.nodeOf(isolated).Info()
 		require.Greater(t, i.SnapshotIndex, uint64(20))
 		require.Equal(t, i.SnapshotIndex+1, i.FirstIndex)
 		require.Empty(t, h.listFiles(t, isolated, ".", "snap.received"))
@@ -191,15 +191,15 @@ func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 				h.proposeAll(t, h.otherPeers(isolated, leader)[0], "c")
 				require.Contains(t, h.logOf(leader), "snap")
 				time.Sleep(4 * time.Minute)
-				_, err := h.node(leader).Compact(contextWithin(t, time.Minute))
+				_, err := h.nodeOf(leader).Compact(contextWithin(t, time.Minute))
 				if c.removed {
 					require.ErrorContains(t, err, "snap")
 					require.NoError(t, h.disks[leader.ID].Remove("snap"))
-					_, err = h.node(leader).Compact(contextWithin(t, time.Minute))
+					_, err = h.nodeOf(leader).Compact(contextWithin(t, time.Minute))
 				}
 				require.NoError(t, err)
 				h.proposeAll(t, leader, "d")
-				h.requireUpdates(t, h.peers, append(append([]string{"early"}, numbered("a", 20)...), "b", "c", "d")...)
+				h.requireUpdates(t, h.peers, append(append([]string{"early"}, numberedUpdates("a", 20)...), "b", "c", "d")...)
 			}, slowElections, shortWindow)
 		})
 	}
@@ -213,7 +213,7 @@ func TestSnapshot_ReceiverCrashes(t *testing.T) {
 			leader := h.waitForLeader(t)
 			isolated := h.otherPeers(leader)[0]
 			h.crashPeer(isolated)
-			h.proposeAll(t, leader, numbered("a", 20)...)
+			h.proposeAll(t, leader, numberedUpdates("a", 20)...)
 			time.Sleep(4 * time.Minute)
 			h.compact(t, h.otherPeers(isolated)...)
 			d := h.disks[isolated.ID]
@@ -225,7 +225,7 @@ func TestSnapshot_ReceiverCrashes(t *testing.T) {
 				h.disks[isolated.ID] = d.Crash()
 			}
 			h.startPeer(isolated, slowElections, shortWindow)
-			h.requireUpdates(t, h.peers, numbered("a", 20)...)
+			h.requireUpdates(t, h.peers, numberedUpdates("a", 20)...)
 			require.Empty(t, h.listFiles(t, isolated, ".", "snap.received"))
 		}, slowElections, shortWindow)
 	}
@@ -243,7 +243,7 @@ func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 		send := func(index, term uint64, size int64, body io.Reader) error {
 			err := conn.Snapshot(contextWithin(t, time.Minute), p.ID, snapshotFrame(t, sender, p, index, term), size, body)
 			require.Error(t, err)
-			require.NoError(t, h.node(p).Err())
+			require.NoError(t, h.nodeOf(p).Err())
 			require.Empty(t, h.listFiles(t, p, ".", "snap.received"))
 			return err
 		}
@@ -268,7 +268,7 @@ func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 			require.ErrorContains(t, send(c.index, c.term, c.size, c.body), c.err)
 		}
 		h.disks[p.ID].SetSpace(-1)
-		proposeUntilKnown(t, h.node(p), api.NewRequestID(), "b")
+		proposeUntilKnown(t, h.nodeOf(p), api.NewRequestID(), "b")
 		h.requireUpdates(t, h.otherPeers(sender), "a", "b")
 	})
 }
@@ -298,7 +298,7 @@ func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 			most = max(most, len(h.listFiles(t, p, ".", "snap.received")))
 		}
 		require.Equal(t, 1, most)
-		proposeUntilKnown(t, h.node(p), api.NewRequestID(), "b")
+		proposeUntilKnown(t, h.nodeOf(p), api.NewRequestID(), "b")
 	})
 }
 

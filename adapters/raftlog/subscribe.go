@@ -147,7 +147,7 @@ func (n *Node) progressEvent(applied uint64) []api.Event {
 	s := n.publishedStatus()
 	p := api.Progress{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > nodeClock{n}.Now()}
 	if s.Role == core.Leader {
-		p.Leader = n.cfg.self()
+		p.Leader = n.cfg.ownPeer()
 	}
 	return []api.Event{{Progress: &p}}
 }

@@ -90,30 +90,30 @@ func (r *streamReader) readUntil(t testing.TB, s *raftlog.Subscription, update s
 // TestSubscribe_DeliversEveryEntry checks that a subscriber at any peer receives every entry, from any index.
 func TestSubscribe_DeliversEveryEntry(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		first := numbered("a", 20)
+		first := numberedUpdates("a", 20)
 		h.proposeAll(t, h.peers[0], first...)
 		subs, readers := map[api.Peer]*raftlog.Subscription{}, map[api.Peer]*streamReader{}
 		for i, p := range h.peers {
-			s := h.node(p).Subscribe(t.Context(), uint64(i/2)) // the indexes 0 and 1 both mean the beginning
+			s := h.nodeOf(p).Subscribe(t.Context(), uint64(i/2)) // the indexes 0 and 1 both mean the beginning
 			defer s.Close()
 			subs[p], readers[p] = s, &streamReader{next: 1}
 			readers[p].readUntil(t, s, first[19])
 		}
-		h.proposeAll(t, h.peers[1], numbered("b", 20)...)
-		middle := h.node(h.peers[2]).Info().LastApplied - 10
+		h.proposeAll(t, h.peers[1], numberedUpdates("b", 20)...)
+		middle := h.nodeOf(h.peers[2]).Info().LastApplied - 10
 		for p, r := range readers {
 			r.readUntil(t, subs[p], "b19")
-			require.Equal(t, append(numbered("a", 20), numbered("b", 20)...), r.updates)
+			require.Equal(t, append(numberedUpdates("a", 20), numberedUpdates("b", 20)...), r.updates)
 			require.Equal(t, 1, r.snaps, "the snapshot of entry 1, with which a cluster starts")
 		}
-		s := h.node(h.peers[0]).Subscribe(t.Context(), middle)
+		s := h.nodeOf(h.peers[0]).Subscribe(t.Context(), middle)
 		defer s.Close()
 		r := &streamReader{next: middle}
 		r.readUntil(t, s, "b19")
 		require.Zero(t, r.snaps)
-		ahead := h.node(h.peers[0]).Subscribe(t.Context(), r.next+5)
+		ahead := h.nodeOf(h.peers[0]).Subscribe(t.Context(), r.next+5)
 		defer ahead.Close()
-		h.proposeAll(t, h.peers[0], numbered("c", 10)...)
+		h.proposeAll(t, h.peers[0], numberedUpdates("c", 10)...)
 		require.Equal(t, r.next+5, nextEvent(t, ahead).Entry.Index, "the subscription starts with a later entry")
 	})
 }
@@ -122,16 +122,16 @@ func TestSubscribe_DeliversEveryEntry(t *testing.T) {
 // its entries were compacted. This covers defect Z1 of ØMQ Raft.
 func TestSubscribe_Compacted(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		n := h.node(h.peers[0])
-		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
+		n := h.nodeOf(h.peers[0])
+		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
 		slow := n.Subscribe(t.Context(), 1) // this subscription has not read the entries that Compact deletes
 		defer slow.Close()
 		time.Sleep(3 * time.Minute)
-		h.proposeAll(t, h.peers[0], numbered("b", 10)...)
+		h.proposeAll(t, h.peers[0], numberedUpdates("b", 10)...)
 		index := h.compact(t, h.peers[0])
 		require.Greater(t, n.Info().FirstIndex, uint64(10))
-		h.proposeAll(t, h.peers[0], numbered("c", 10)...)
-		want := append(append(numbered("a", 10), numbered("b", 10)...), numbered("c", 10)...)
+		h.proposeAll(t, h.peers[0], numberedUpdates("c", 10)...)
+		want := append(append(numberedUpdates("a", 10), numberedUpdates("b", 10)...), numberedUpdates("c", 10)...)
 		for _, from := range []uint64{1, 5} {
 			s := n.Subscribe(t.Context(), from)
 			r := &streamReader{next: from}
@@ -150,7 +150,7 @@ func TestSubscribe_Compacted(t *testing.T) {
 		defer behind.Close()
 		r = &streamReader{next: index + 1}
 		r.readUntil(t, behind, "c9")
-		require.Equal(t, numbered("c", 10), r.updates)
+		require.Equal(t, numberedUpdates("c", 10), r.updates)
 		require.Zero(t, r.snaps)
 
 		h.startPeer(peerInfo(1), slowElections, shortWindow)
@@ -163,12 +163,12 @@ func TestSubscribe_Compacted(t *testing.T) {
 // TestSubscribe_SlowReader checks that a slow reader does not delay the peer, and misses no entries.
 func TestSubscribe_SlowReader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		s := h.node(h.peers[0]).Subscribe(t.Context(), 1)
+		s := h.nodeOf(h.peers[0]).Subscribe(t.Context(), 1)
 		defer s.Close()
-		c := startLeader(t, h.node(h.peers[0]), "e")
+		c := startLeader(t, h.nodeOf(h.peers[0]), "e")
 		big := make([]byte, 64<<10)
 		for i := range 12 {
-			_, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), append(big, byte(i)))
+			_, err := h.nodeOf(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), append(big, byte(i)))
 			require.NoError(t, err)
 		}
 		require.True(t, c.isLeader())
@@ -201,7 +201,7 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 		require.NoError(t, log.Close())
 		h.startPeer(p)
 		h.proposeAll(t, p, "later")
-		s := h.node(p).Subscribe(t.Context(), 1)
+		s := h.nodeOf(p).Subscribe(t.Context(), 1)
 		defer s.Close()
 		r := &streamReader{next: 1}
 		r.readUntil(t, s, "later")
@@ -211,7 +211,7 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 		h.requireUpdates(t, h.peers, "once", "later")
 		h.compact(t, p)
 		h.restart(t, p)
-		again := h.node(p).Subscribe(t.Context(), last)
+		again := h.nodeOf(p).Subscribe(t.Context(), last)
 		defer again.Close()
 		h.proposeAll(t, p, "latest")
 		r = &streamReader{next: last}
@@ -226,7 +226,7 @@ func TestSubscribe_ReportsProgress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		p := h.otherPeers(leader)[0]
-		s := h.node(p).Subscribe(t.Context(), 1)
+		s := h.nodeOf(p).Subscribe(t.Context(), 1)
 		defer s.Close()
 		waitForProgress(t, s, func(p *api.Progress) bool { return p.Fresh && p.Leader == leader && p.Term > 1 && p.Commit > 1 })
 		heal := h.isolate(p)
@@ -237,7 +237,7 @@ func TestSubscribe_ReportsProgress(t *testing.T) {
 		waitForProgress(t, s, func(*api.Progress) bool { return true })
 		waitForProgress(t, s, func(*api.Progress) bool { return true })
 		require.LessOrEqual(t, time.Since(start), time.Second+100*time.Millisecond, "progress is reported twice a second")
-		l := h.node(leader).Subscribe(t.Context(), 1)
+		l := h.nodeOf(leader).Subscribe(t.Context(), 1)
 		defer l.Close()
 		waitForProgress(t, l, func(p *api.Progress) bool { return p.Fresh && p.Leader == leader })
 	})
@@ -247,8 +247,8 @@ func TestSubscribe_ReportsProgress(t *testing.T) {
 // this reason.
 func TestSubscription_Ends(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
-		n := h.node(h.peers[0])
+		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
+		n := h.nodeOf(h.peers[0])
 		over := func(s *raftlog.Subscription) error {
 			for range s.Events() {
 			}
@@ -360,7 +360,7 @@ func TestSubscription_ClosesSnapshot(t *testing.T) {
 			files.FS = h.disks[p.ID]
 			*c = c.OnDisk(files)
 		})
-		h.proposeAll(t, p, numbered("a", 10)...)
+		h.proposeAll(t, p, numberedUpdates("a", 10)...)
 		time.Sleep(4 * time.Minute)
 		_, err := n.Compact(contextWithin(t, time.Minute))
 		require.NoError(t, err)

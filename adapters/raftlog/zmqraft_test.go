@@ -29,7 +29,7 @@ func TestZ4_FailedWritesReturn(t *testing.T) {
 		p, broken := h.peers[0], errors.New("broken")
 		h.proposeAll(t, p, "a")
 		h.disks[p.ID].FailWith(h.disks[p.ID].Ops()+1, broken)
-		_, err := h.node(p).Propose(t.Context(), api.NewRequestID(), []byte("b"))
+		_, err := h.nodeOf(p).Propose(t.Context(), api.NewRequestID(), []byte("b"))
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.ErrorIs(t, err, api.ErrFault)
 		require.ErrorIs(t, err, broken)
@@ -42,12 +42,12 @@ func TestZ4_FailedWritesReturn(t *testing.T) {
 func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		c := startLeader(t, h.node(leader), "e")
+		c := startLeader(t, h.nodeOf(leader), "e")
 		h.isolate(leader)
 		start := time.Now()
 		waitFor(t, "the candidacy is suspended", func() bool { return !c.isLeader() })
 		require.LessOrEqual(t, time.Since(start), 200*time.Millisecond)
-		waitFor(t, "the leader of the log steps down", func() bool { return h.node(leader).Info().Role != "leader" })
+		waitFor(t, "the leader of the log steps down", func() bool { return h.nodeOf(leader).Info().Role != "leader" })
 		require.LessOrEqual(t, time.Since(start), 500*time.Millisecond)
 	})
 }
@@ -62,14 +62,14 @@ func TestZ7_PartitionedPeerDoesNotRead(t *testing.T) {
 		heal := h.isolate(p)
 		h.proposeAll(t, h.otherPeers(p)[0], "b")
 		leader := h.waitForLeader(t)
-		term := h.node(leader).Info().Term
-		require.Error(t, h.node(p).Sync(contextWithin(t, time.Second)), "the peer cannot confirm its state")
+		term := h.nodeOf(leader).Info().Term
+		require.Error(t, h.nodeOf(p).Sync(contextWithin(t, time.Second)), "the peer cannot confirm its state")
 		time.Sleep(5 * time.Second)
 		heal()
-		h.sync(t, p)
+		h.syncPeer(t, p)
 		require.Equal(t, []string{"b"}, h.machine(p).recordedUpdates())
 		time.Sleep(time.Second)
-		require.Equal(t, term, h.node(leader).Info().Term)
+		require.Equal(t, term, h.nodeOf(leader).Info().Term)
 	})
 }
 
@@ -85,12 +85,12 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		heal := h.isolate(leader)
 		for i := range 2000 { // these entries are only in the log of the leader
 			go func() {
-				_, _ = h.node(leader).Propose(contextWithin(t, time.Minute), api.NewRequestID(), fmt.Append(nil, i))
+				_, _ = h.nodeOf(leader).Propose(contextWithin(t, time.Minute), api.NewRequestID(), fmt.Append(nil, i))
 			}()
 		}
-		waitFor(t, "the leader has appended the updates", func() bool { return h.node(leader).Info().LastIndex > 2000 })
-		for _, u := range numbered("b", 10) {
-			proposeUntilKnown(t, h.node(h.otherPeers(leader)[0]), api.NewRequestID(), u)
+		waitFor(t, "the leader has appended the updates", func() bool { return h.nodeOf(leader).Info().LastIndex > 2000 })
+		for _, u := range numberedUpdates("b", 10) {
+			proposeUntilKnown(t, h.nodeOf(h.otherPeers(leader)[0]), api.NewRequestID(), u)
 		}
 		for _, p := range h.peers { // this delay makes each request take 20 ms
 			for _, q := range h.peers {
@@ -102,7 +102,7 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		heal()
 		waitFor(t, "the peer has the log of the others", func() bool {
 			all := h.machine(leader).recordedUpdates()
-			return len(all) >= 11 && slices.Equal(all[1:11], numbered("b", 10))
+			return len(all) >= 11 && slices.Equal(all[1:11], numberedUpdates("b", 10))
 		})
 		require.Less(t, time.Since(start), 3*time.Second)
 	})
@@ -126,13 +126,13 @@ func TestZ13_ContradictionStopsOnlyTheNode(t *testing.T) {
 		old := h.disks[p.ID].Crash() // a copy of the disk from before the updates
 		h.disks[p.ID] = old.Crash()
 		h.startPeer(p)
-		h.proposeAll(t, leader, numbered("a", 20)...)
-		h.requireUpdates(t, h.peers, numbered("a", 20)...)
+		h.proposeAll(t, leader, numberedUpdates("a", 20)...)
+		h.requireUpdates(t, h.peers, numberedUpdates("a", 20)...)
 		require.NoError(t, h.stopPeer(p))
 		h.disks[p.ID] = old.Crash()
 		n := h.startPeer(p)
 		waitFor(t, "the peer has stopped", func() bool { return errors.Is(n.Err(), api.ErrFault) })
 		h.proposeAll(t, leader, "b")
-		h.requireUpdates(t, h.otherPeers(p), append(numbered("a", 20), "b")...)
+		h.requireUpdates(t, h.otherPeers(p), append(numberedUpdates("a", 20), "b")...)
 	})
 }

@@ -50,12 +50,12 @@ func TestAttempt_FailsOnlyOnce(t *testing.T) {
 	require.Equal(t, cmdline.Failed, exitCode(r.attempt.failure()))
 	r.giveUpIfNotElected(elector.Report{Candidate: leaderelection.Status{NowFollowing: "b"}})
 	require.ErrorIs(t, r.attempt.failure(), failure)
-	require.ErrorIs(t, r.attempt.succeed(), failure, "a leadership begins after the attempt has failed")
+	require.ErrorIs(t, r.attempt.markSucceeded(), failure, "a leadership begins after the attempt has failed")
 	require.Equal(t, 1, cancelled)
 
 	r = &runCommand{}
-	require.NoError(t, r.attempt.succeed())
+	require.NoError(t, r.attempt.markSucceeded())
 	r.giveUpIfNotElected(elector.Report{Candidate: leaderelection.Status{NowFollowing: "b"}})
 	require.NoError(t, r.attempt.failure(), "the first leadership has begun")
-	require.NoError(t, r.attempt.succeed())
+	require.NoError(t, r.attempt.markSucceeded())
 }

@@ -104,7 +104,7 @@ func TestBrowser_PageUpdatesItself(t *testing.T) {
 		default:
 			others.Add(1)
 		}
-		w.routes().ServeHTTP(rw, r)
+		w.newHandler().ServeHTTP(rw, r)
 	})))
 	defer server.Close()
 	text := runBrowser(t, t.TempDir(), server.URL)

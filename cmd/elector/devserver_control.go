@@ -56,7 +56,7 @@ func startFaultServer(address string, e *zktest.Ensemble) (*faultServer, error) 
 		return nil, err
 	}
 	f.address = listener.Addr().String()
-	f.server = newHTTPServer(rejectWebPages(f.routes(), []string{hostName(address)}), maxConnections, slog.New(slog.DiscardHandler))
+	f.server = newHTTPServer(rejectWebPages(f.newHandler(), []string{hostName(address)}), maxConnections, slog.New(slog.DiscardHandler))
 	f.serving.Go(func() { _ = f.server.Serve(listener) })
 	return f, nil
 }
@@ -79,7 +79,7 @@ func (f *faultServer) close() {
 	}
 }
 
-func (f *faultServer) routes() http.Handler {
+func (f *faultServer) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, controlHelp) })
 	mux.HandleFunc("GET /tree", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, f.ensemble.Tree()) })

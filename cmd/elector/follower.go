@@ -220,7 +220,7 @@ func (f *follower) runFor(ctx context.Context, leader *candidateInfo) {
 		<-done
 	}
 	f.mu.Unlock()
-	err := r.runScript(ctx, "follower", r.followerCommand, nil, r.environment(roleFollower, leader, nil, nil))
+	err := r.runScript(ctx, "follower", r.followerCommand, nil, r.handlerEnvironment(roleFollower, leader, nil, nil))
 	f.mu.Lock()
 	f.stop = nil
 	f.mu.Unlock()

@@ -45,7 +45,7 @@ func TestEnvironment_DataOfOthers(t *testing.T) {
 	for _, value := range []string{"a\x00b", strings.Repeat("A", 200<<10), "\xff", strings.Repeat("\xff", 200<<10)} {
 		log.Reset()
 		for range 2 {
-			env := r.environment(roleFollower, &candidateInfo{Name: "web-1", Value: value}, nil, nil)
+			env := r.handlerEnvironment(roleFollower, &candidateInfo{Name: "web-1", Value: value}, nil, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			require.NoError(t, r.runScript(ctx, "follower", `printf %s "$ELECTOR_LEADER $ELECTOR_LEADER_VALUE" > `+file, nil, env))
 			cancel()

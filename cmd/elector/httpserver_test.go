@@ -142,7 +142,7 @@ func TestDevServer_WebPageRequests(t *testing.T) {
 func TestWebServer_RejectsOtherHosts(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	for _, check := range []bool{false, true} {
-		handler := withCommonHeaders(w.checkHost(w.routes(), []string{"web1"}, check))
+		handler := withCommonHeaders(w.checkHost(w.newHandler(), []string{"web1"}, check))
 		for _, page := range []string{"/", "/leader", "/readyz", "/healthz", "/metrics"} {
 			for host, allowed := range map[string]bool{"127.0.0.1:80": true, "web1": true, "evil.example": !check} {
 				recorder, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, page, nil)

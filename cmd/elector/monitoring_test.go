@@ -141,7 +141,7 @@ func TestMonitoring_QueriesHaveResults(t *testing.T) {
 		record(event.Event{Kind: event.Checked, Err: errors.New("not confirmed")})
 		l, _ := candidacy.NewLeadership(7, nil)
 		assert.NoError(t, w.elector.Begin(r.Context(), l))
-		w.routes().ServeHTTP(rw, r)
+		w.newHandler().ServeHTTP(rw, r)
 	}))
 	defer instance.Close()
 	server := startPrometheus(t, strings.TrimPrefix(instance.URL, "http://"))

@@ -95,7 +95,7 @@ func TestPage_EscapesTexts(t *testing.T) {
 	w.run.settings.instanceID = hostile
 	w.run.leader.set(&c)
 	recorder := httptest.NewRecorder()
-	withCommonHeaders(w.routes()).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
+	withCommonHeaders(w.newHandler()).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
 	page := recorder.Body.String()
 	require.Equal(t, 13, strings.Count(page, "&lt;script&gt;alert("), page)
 	for _, raw := range []string{"alert('1')", "<img", "\u202e", "\x1b"} {
@@ -131,7 +131,7 @@ func TestPage_ListsRarely(t *testing.T) {
 			}
 		})
 		view := func(ctx context.Context) {
-			go w.routes().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+			go w.newHandler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 		}
 		begin := time.Now()
 		for range 100 {

@@ -205,7 +205,7 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	e.waitForOutput("started")
 	row.act(e)
 	require.Equal(t, row.code, e.exitCode())
-	require.Equal(t, row.actions, slices.Compact(h.actions()))
+	require.Equal(t, row.actions, slices.Compact(h.readActions()))
 	if row.code != -1 && row.code < 128 {
 		require.Equal(t, cmdline.NoLeader, h.command("status").exitCode(), "the leadership was not handed over")
 	}

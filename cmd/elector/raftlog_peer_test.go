@@ -114,7 +114,7 @@ func (h *harness) requireNoOverlap() {
 // workOrder returns the names of the electors in the order in which their programs have worked.
 func (h *harness) workOrder() []string {
 	h.Helper()
-	return slices.Compact(slices.DeleteFunc(h.actions(), func(a string) bool { return strings.HasSuffix(a, " ends") }))
+	return slices.Compact(slices.DeleteFunc(h.readActions(), func(a string) bool { return strings.HasSuffix(a, " ends") }))
 }
 
 // processesExcept returns the processes except for one.

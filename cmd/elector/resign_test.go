@@ -31,7 +31,7 @@ func TestResign_LeaderJoinsAgain(t *testing.T) {
 	require.Equal(t, cmdline.OK, resign.exitCode())
 	b.waitForOutput("started")
 	a.waitForLog("follower") // the candidate follows again
-	require.Equal(t, []string{"a", "a ends", "a end leader", "b"}, h.actions())
+	require.Equal(t, []string{"a", "a ends", "a end leader", "b"}, h.readActions())
 
 	// The candidate can also be selected by its name, which does not change when it joins again, unlike
 	// its ID.

@@ -30,7 +30,7 @@ func TestRun_EndsInOrderAfterTERM(t *testing.T) {
 	b.waitForOutput("started")
 	b.signal(syscall.SIGINT)
 	require.Equal(t, cmdline.OK, b.exitCode())
-	actions := slices.Compact(h.actions())
+	actions := slices.Compact(h.readActions())
 	require.Equal(t, []string{"a begin", "a", "a ends", "a end leader a", "b begin"}, actions[:5])
 	require.Empty(t, h.srv.Sessions(), "a session was not closed")
 }
@@ -76,7 +76,7 @@ func TestRun_NetworkPartition(t *testing.T) {
 	a := h.lead("a", graceful, "--leader-end-command", `echo "end $ELECTOR_ROLE"`)
 	h.srv.Blackhole(zktest.BothWays)
 	require.Equal(t, "end follower", a.waitForOutput("end"))
-	require.Equal(t, "a ends", h.actions()[len(h.actions())-1], "the program is still running")
+	require.Equal(t, "a ends", h.readActions()[len(h.readActions())-1], "the program is still running")
 	h.srv.Heal()
 	a.waitForOutput("started")
 	a.signal(syscall.SIGTERM)

@@ -262,7 +262,7 @@ func newTestServer(t *testing.T, e *elector.Elector) *webServer {
 // getPage returns the status code and the text of a page.
 func getPage(w *webServer, path string) (code int, text string) {
 	recorder := httptest.NewRecorder()
-	w.routes().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+	w.newHandler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
 	return recorder.Code, recorder.Body.String()
 }
 

@@ -144,7 +144,7 @@ func TestExecute_Signals(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, "a")
 	// A peer that receives the signal while it joins must exit as well.
-	joining := h.startCommand("serve", "--addr", h.address("b"), "--log-level", "debug", "--peer-id", "b")
+	joining := h.startCommand("serve", "--addr", h.addressOf("b"), "--log-level", "debug", "--peer-id", "b")
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(h.dir, "b", "peer.json"))
 		return err == nil

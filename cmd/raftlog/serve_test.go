@@ -83,7 +83,7 @@ func TestServe_NewPeerInSharedFileJoinsCluster(t *testing.T) {
 	text, err := os.ReadFile(h.file)
 	require.NoError(t, err)
 	shared := filepath.Join(h.dir, "shared.yaml")
-	edited := strings.ReplaceAll(string(text), "tcp://"+h.address("c")+"/c", "tcp://"+h.address("d")+"/d")
+	edited := strings.ReplaceAll(string(text), "tcp://"+h.addressOf("c")+"/c", "tcp://"+h.addressOf("d")+"/d")
 	require.NotEqual(t, string(text), edited)
 	require.NoError(t, os.WriteFile(shared, []byte(edited), 0o600))
 	original := h.file
@@ -192,7 +192,7 @@ func TestServe_StolenSecretsAreReplaced(t *testing.T) {
 	// The thief has the directory of d, the configuration and both secrets. Peer d does not run and is
 	// omitted, so that the last attempt of each command reaches a peer that rejects it.
 	stolen := filepath.Join(h.dir, "stolen.yaml")
-	text := strings.NewReplacer("/secret\n", "/stolen-secret\n", "/client-secret\n", "/stolen-client-secret\n", fmt.Sprintf("  - {id: d, addr: %q}\n", h.address("d")), "").Replace("join-timeout: 3s\n" + read("raftlog.yaml"))
+	text := strings.NewReplacer("/secret\n", "/stolen-secret\n", "/client-secret\n", "/stolen-client-secret\n", fmt.Sprintf("  - {id: d, addr: %q}\n", h.addressOf("d")), "").Replace("join-timeout: 3s\n" + read("raftlog.yaml"))
 	require.NoError(t, os.WriteFile(stolen, []byte(text), 0o600))
 	replace("stolen-secret", read("secret"))
 	replace("stolen-client-secret", read("client-secret"))
@@ -222,7 +222,7 @@ func TestServe_StolenSecretsAreReplaced(t *testing.T) {
 		require.Equal(t, cmdline.Failed, r.code, r.log)
 		require.Contains(t, r.out+r.log, "the secret differs")
 	}
-	r := runProgram(t, nil, "serve", "-c", stolen, "--peer-id", "e", "--addr", h.address("e"))
+	r := runProgram(t, nil, "serve", "-c", stolen, "--peer-id", "e", "--addr", h.addressOf("e"))
 	require.Equal(t, cmdline.Failed, r.code, r.log)
 	require.Contains(t, r.log, "the secret differs")
 }

@@ -37,13 +37,13 @@ func loadSettings(t *testing.T, args ...string) (*settings, error) {
 // TestDefaults_DescribeEveryKey checks that the file of raftlog defaults contains each key with its
 // description and its default.
 func TestDefaults_DescribeEveryKey(t *testing.T) {
-	s, err := loadSettings(t, "--config", writeFile(t, defaults()))
+	s, err := loadSettings(t, "--config", writeFile(t, defaultsFile()))
 	require.NoError(t, err)
 	unset := newSettings()
 	s.flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name != "config" {
 			require.Equal(t, unset.flags.Lookup(f.Name).Value.String(), f.Value.String(), f.Name)
-			require.Regexp(t, `(?m)^# .*\n`+f.Name+`: `, defaults())
+			require.Regexp(t, `(?m)^# .*\n`+f.Name+`: `, defaultsFile())
 		}
 	})
 }

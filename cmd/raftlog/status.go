@@ -159,7 +159,7 @@ func (r report) print(out io.Writer, asJSON, redraw bool) error {
 	if asJSON {
 		return entryPrinter{out: out}.printJSON(r)
 	}
-	text := r.table()
+	text := r.formatTable()
 	if redraw {
 		text = cursorHome + strings.ReplaceAll(text, "\n", clearRight+"\n") + clearBelow
 	}
@@ -167,7 +167,7 @@ func (r report) print(out io.Writer, asJSON, redraw bool) error {
 	return err
 }
 
-func (r report) table() string {
+func (r report) formatTable() string {
 	var b strings.Builder
 	leader := "no leader"
 	if r.Leader != nil {

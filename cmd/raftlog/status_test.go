@@ -22,7 +22,7 @@ func TestReport_TableShowsLeader(t *testing.T) {
 		{Peer: a, Info: &api.Info{Peer: a, Role: "leader", Leader: a, Term: 3, CommitIndex: 12, SnapshotIndex: 5, SnapshotSize: 99, Fault: "x\ny"}},
 		{Peer: b, Error: "asking b: dial: connection refused"},
 	}}
-	text := r.table()
+	text := r.formatTable()
 	require.Equal(t, 4, strings.Count(text, "\n"), text)
 	require.Contains(t, text, "leader a")
 	require.Contains(t, text, "5 (99 B)")

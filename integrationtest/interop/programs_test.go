@@ -53,7 +53,7 @@ func queueProgram(ctx context.Context, conn *zk.Conn, path string, work func(str
 }
 
 func shardsProgram(ctx context.Context, conn *zk.Conn, path string, work func(string)) error {
-	id, all := "worker-1", tenants()
+	id, all := "worker-1", tenantNames()
 	workFor := func(ctx context.Context, tenant string, _ int64) error { work(tenant); <-ctx.Done(); return nil }
 	// begin shards
 	group, err := shard.NewGroup(conn, path)
@@ -70,7 +70,7 @@ func shardsProgram(ctx context.Context, conn *zk.Conn, path string, work func(st
 	// end
 }
 
-func tenants() (all []string) {
+func tenantNames() (all []string) {
 	for i := range 64 {
 		all = append(all, fmt.Sprintf("tenant-%02d", i))
 	}
@@ -89,7 +89,7 @@ func TestPrograms_DoTheirWork(t *testing.T) {
 	ours := map[string]program{"lock": lockProgram, "queue": queueProgram, "shards": shardsProgram}
 	for purpose, theirs := range programs {
 		want := map[string][]string{"lock": {"working"}, "queue": {"working on a", "working on b"}}[purpose]
-		for _, tenant := range tenants() {
+		for _, tenant := range tenantNames() {
 			if purpose == "shards" {
 				want = append(want, "working on "+tenant)
 			}

@@ -141,7 +141,7 @@ func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun boo
 func TestManifests_Accepted(t *testing.T) {
 	s := startAPIServer(t)
 	kinds := map[string]bool{}
-	for _, file := range files(t) {
+	for _, file := range manifestFiles(t) {
 		for _, o := range readObjects(t, file) {
 			s.apply(t, o, true)
 			kinds[o.GetKind()] = true
@@ -151,8 +151,8 @@ func TestManifests_Accepted(t *testing.T) {
 	s.apply(t, sidecarDeployment(t), true)
 }
 
-// files returns the manifests that contain complete objects, not patches.
-func files(t testing.TB) []string {
+// manifestFiles returns the manifests that contain complete objects, not patches.
+func manifestFiles(t testing.TB) []string {
 	t.Helper()
 	all, err := filepath.Glob(manifests + "/[bc]*/*.yaml")
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func files(t testing.TB) []string {
 // TestManifests_Fields checks that a manifest contains only fields that its kind has.
 func TestManifests_Fields(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-	for _, file := range files(t) {
+	for _, file := range manifestFiles(t) {
 		for _, o := range readObjects(t, file) {
 			text, err := o.MarshalJSON()
 			require.NoError(t, err)

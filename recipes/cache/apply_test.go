@@ -54,7 +54,7 @@ func runManual(t *testing.T, f func(m *manualUpdater)) {
 	})
 }
 
-func (m *manualUpdater) node(path string) *node {
+func (m *manualUpdater) findNode(path string) *node {
 	m.Helper()
 	n := m.u.tree.find(path)
 	require.NotNil(m, n, path)
@@ -64,7 +64,7 @@ func (m *manualUpdater) node(path string) *node {
 // start returns a request that is sent at the present logical time.
 func (m *manualUpdater) start(path string, op fetchOp) *fetch {
 	m.Helper()
-	f := &fetch{node: m.node(path), op: op, watching: true, epoch: m.u.epoch, sent: m.u.tick()}
+	f := &fetch{node: m.findNode(path), op: op, watching: true, epoch: m.u.epoch, sent: m.u.nextTick()}
 	if op == fetchList {
 		f.kind = listPart
 	}
@@ -107,7 +107,7 @@ func (m *manualUpdater) read(path string, op fetchOp, czxid, mzxid, pzxid int64,
 func (m *manualUpdater) changeParent() {
 	m.fire["data /a"](zk.EventNodeDataChanged)
 	m.fire["list /a"](zk.EventNodeChildrenChanged)
-	root := m.node("/a")
+	root := m.findNode("/a")
 	m.u.pollPart(&root.data)
 	m.u.pollPart(&root.list)
 }
@@ -126,13 +126,13 @@ func (m *manualUpdater) requireEvents(want ...string) {
 // requireQueued requires that the data of a znode will be read.
 func (m *manualUpdater) requireQueued(path string) {
 	m.Helper()
-	require.True(m, m.node(path).data.queued, "the data of %s is not read again", path)
+	require.True(m, m.findNode(path).data.queued, "the data of %s is not read again", path)
 }
 
 // A part that waits to be read is read only once, even if its watch fires in the meantime.
 func TestApply_ReadIsQueuedOnce(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
-		n := m.node("/a/b")
+		n := m.findNode("/a/b")
 		m.u.readAgain(n)
 		m.fire["data /a/b"](zk.EventNodeDataChanged)
 		require.True(m, m.u.startFetch(nodePart{n, dataPart}))
@@ -203,9 +203,9 @@ func TestTrap29_ListAfterNewerReply(t *testing.T) {
 func TestTrap29_DeletionAfterNewerList(t *testing.T) {
 	t.Run("no reply in flight", func(t *testing.T) {
 		runManual(t, func(m *manualUpdater) {
-			old := m.node("/a/b").data.watch
+			old := m.findNode("/a/b").data.watch
 			m.fire["list /a"](zk.EventNodeChildrenChanged)
-			m.u.pollPart(&m.node("/a").list)
+			m.u.pollPart(&m.findNode("/a").list)
 			m.fire["data /a/b"](zk.EventNodeDeleted)
 			m.read("/a", fetchList, 1, 1, 4, "b")
 			m.u.pollWatch(old)
@@ -218,12 +218,12 @@ func TestTrap29_DeletionAfterNewerList(t *testing.T) {
 	t.Run("reply for the old child", func(t *testing.T) {
 		runManual(t, func(m *manualUpdater) {
 			m.fire["data /a/b"](zk.EventNodeDataChanged)
-			m.u.pollPart(&m.node("/a/b").data)
+			m.u.pollPart(&m.findNode("/a/b").data)
 			old := m.complete(m.start("/a/b", fetchData), 2, 3, 2)
 			m.fire["data /a/b"](zk.EventNodeDeleted)
 			m.read("/a", fetchList, 1, 1, 4, "b")
 			m.u.handleReply(old)
-			m.u.pollPart(&m.node("/a/b").data)
+			m.u.pollPart(&m.findNode("/a/b").data)
 			m.requireQueued("/a/b")
 			m.read("/a/b", fetchData, 4, 4, 4)
 			m.requireEvents("deleted /a/b", "created /a/b=")
@@ -249,7 +249,7 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 			data, list := m.start("/a", fetchData), m.start("/a", fetchList)
 			m.read("/a/b", fetchData, 4, 4, 4)
 			m.requireEvents()
-			require.False(m, m.node("/a/b").data.queued, "the reply is deferred")
+			require.False(m, m.findNode("/a/b").data.queued, "the reply is deferred")
 			m.u.handleReply(m.complete(list, 3, 3, 4, "b")) // the list belongs to another znode, so it does not confirm the child
 			m.requireEvents()
 			m.u.handleReply(m.complete(data, 3, 3, 4))
@@ -261,7 +261,7 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 			m.changeParent()
 			data := m.start("/a", fetchData)
 			m.read("/a/b", fetchData, 4, 4, 4)
-			require.False(m, m.node("/a/b").data.queued, "the reply is deferred")
+			require.False(m, m.findNode("/a/b").data.queued, "the reply is deferred")
 			m.u.handleReply(m.complete(data, 1, 3, 4)) // the request was sent before, so it does not confirm the child
 			m.requireEvents("changed /a=")
 			m.requireQueued("/a")
@@ -305,7 +305,7 @@ func TestTrap29_DeferredParentConfirmsNoChild(t *testing.T) {
 // A late event of a previous watch does not concern a znode that was read since.
 func TestTrap29_LateEventOfPreviousWatch(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
-		old, fire := m.node("/a/b").data.watch, m.fire["data /a/b"]
+		old, fire := m.findNode("/a/b").data.watch, m.fire["data /a/b"]
 		f := m.start("/a/b", fetchData)
 		fire(zk.EventNodeDeleted)
 		m.u.handleReply(m.complete(f, 4, 4, 4)) // the znode was read after it was created again

@@ -25,7 +25,7 @@ func (q *fetchQueue) push(p nodePart) { q.items = append(q.items, p) }
 
 func (q *fetchQueue) isEmpty() bool { return q.head == len(q.items) }
 
-func (q *fetchQueue) pop() nodePart {
+func (q *fetchQueue) popPart() nodePart {
 	p := q.items[q.head]
 	q.items[q.head] = nodePart{}
 	if q.head++; q.head == len(q.items) {
@@ -96,9 +96,9 @@ func (u *updater) sendRequests() {
 			if u.inFlight > 0 {
 				return
 			}
-			u.alone = u.startFetch(u.suspects.pop())
+			u.alone = u.startFetch(u.suspects.popPart())
 		case !u.queue.isEmpty():
-			u.startFetch(u.queue.pop())
+			u.startFetch(u.queue.popPart())
 		default:
 			return
 		}
@@ -116,7 +116,7 @@ func (u *updater) startFetch(np nodePart) bool {
 	}
 	f := &fetch{
 		node: n, kind: np.kind, op: fetchData, watching: true,
-		epoch: u.epoch, connEpoch: u.connEpoch, sent: u.tick(), sentTime: time.Now(),
+		epoch: u.epoch, connEpoch: u.connEpoch, sent: u.nextTick(), sentTime: time.Now(),
 	}
 	switch {
 	case np.kind == listPart:

@@ -34,7 +34,7 @@ func TestFetch_RequestsPerChange(t *testing.T) {
 			require.NoError(h, err)
 		})
 		require.Len(h, log, 2, "list of the parent, data\n%v", log)
-		require.Equal(h, []string{"data /a", "children /a", "data /a/e"}, watches(h))
+		require.Equal(h, []string{"data /a", "children /a", "data /a/e"}, watchedPaths(h))
 	})
 }
 
@@ -78,7 +78,7 @@ func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 		hook.Remove()
 		require.Empty(h, r.takeEvents())
 		require.Equal(h, 1, c.Len())
-		require.Equal(h, []string{"data /a", "children /a"}, watches(h))
+		require.Equal(h, []string{"data /a", "children /a"}, watchedPaths(h))
 		require.Equal(h, 2, countChannels(h))
 
 		// A znode that the client may not read leaves no watch either. The cache reads only its Stat.

@@ -119,8 +119,8 @@ func countRequests(h *bubble.Test, op zktest.Op, path string) int {
 	return h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == op && e.Path == path }).Count()
 }
 
-// watches returns the watches that the server stores for the session of the cache.
-func watches(h *bubble.Test) []string {
+// watchedPaths returns the watches that the server stores for the session of the cache.
+func watchedPaths(h *bubble.Test) []string {
 	var list []string
 	for _, w := range h.Server.Watches() {
 		if w.Session == cacheSession(h) {

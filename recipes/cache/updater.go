@@ -79,7 +79,7 @@ func newUpdater(c *Cache, s *recipe.Setup, options cacheOptions, scope Scope) *u
 		repeat: time.NewTimer(watch.Round()), setup: s, since: time.Now(),
 	}
 	u.connEpoch = u.sub.State().Epoch
-	u.markPending(&u.tree.root.data, u.tick())
+	u.markPending(&u.tree.root.data, u.nextTick())
 	u.enqueue(u.tree.root, dataPart)
 	return u
 }
@@ -199,7 +199,7 @@ func (u *updater) checkConnection() {
 func (u *updater) restartReads() {
 	u.log.Debug("connection lost: reading everything again")
 	u.epoch++
-	now := u.tick()
+	now := u.nextTick()
 	u.queue, u.suspects, u.pending = fetchQueue{}, fetchQueue{}, 0
 	restart := func(p *part, wanted bool) {
 		p.queued, p.dirty, p.pendingSince = false, wanted, 0
@@ -242,8 +242,8 @@ func (u *updater) finishPending() bool {
 	return u.finishSyncRound()
 }
 
-// tick advances the clock.
-func (u *updater) tick() uint64 {
+// nextTick advances the clock.
+func (u *updater) nextTick() uint64 {
 	u.clock++
 	return u.clock
 }

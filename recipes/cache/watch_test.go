@@ -104,7 +104,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			run(t, func(h *bubble.Test) {
 				create(h, "/a", "/a/b")
 				f(h)
-				require.ElementsMatch(h, []string{"data /a", "data /a/b", "children /a", "children /a/b"}, watches(h))
+				require.ElementsMatch(h, []string{"data /a", "data /a/b", "children /a", "children /a/b"}, watchedPaths(h))
 			})
 		})
 	}
@@ -157,7 +157,7 @@ func TestTrap25_WatchOfMissingPath(t *testing.T) {
 			c.Close()
 		}
 		require.LessOrEqual(h, countChannels(h), watch.MaxChannels)
-		require.Len(h, watches(h), 1)
+		require.Len(h, watchedPaths(h), 1)
 		_, r := openFilled(h, "/a", Node)
 		createWith(h, "/a", "1")
 		require.Equal(h, []string{"fresh", "created /a=1"}, r.takeEvents())

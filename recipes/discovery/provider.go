@@ -218,7 +218,7 @@ func (p *Provider) read(ctx context.Context) (l List, err error) {
 	if err != nil {
 		return l, err
 	}
-	for _, e := range sorted(entries) {
+	for _, e := range sortedEntries(entries) {
 		switch {
 		case e.unreadable != nil:
 			l.Unreadable = append(l.Unreadable, e.unreadable)

@@ -104,12 +104,12 @@ func TestAllChildren_CountWhateverTheirName(t *testing.T) {
 	require.Equal(t, turn, admit(l), "an orphan does not count")
 }
 
-// TestLeases_NumberInName checks that leases returns the number in a contender's name, and 1 for a name
+// TestLeases_NumberInName checks that leasesInName returns the number in a contender's name, and 1 for a name
 // without a number.
 func TestLeases_NumberInName(t *testing.T) {
 	for _, n := range []int{1, 2, 10, contender.MaxCount} {
 		name := contenderOf(n, 7)
-		require.Equal(t, n, leases(name), name)
+		require.Equal(t, n, leasesInName(name), name)
 		require.True(t, contender.IsOurs(name), name)
 		require.True(t, contender.Recognized(name), name)
 	}
@@ -117,7 +117,7 @@ func TestLeases_NumberInName(t *testing.T) {
 		curatorContender(1), "config", "x2-lease-0000000001", "_c_x-x-lease-0000000001", "_c_x-x0-lease-0000000001", "_c_x-x02-lease-0000000001",
 		"_c_x-x1000000000-lease-0000000001", "_c_x-x2y-lease-0000000001", "_c_x-x2-lock-0000000001",
 	} {
-		require.Equal(t, 1, leases(name), name)
+		require.Equal(t, 1, leasesInName(name), name)
 	}
 }
 

@@ -19,8 +19,8 @@ type ctxKey struct{}
 // lockScope is a method that calls a function while a lock is held.
 type lockScope func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error
 
-// scopes returns the Do method of each kind of lock, on a new connection.
-func (w *harness) scopes() map[string]lockScope {
+// lockScopes returns the Do method of each kind of lock, on a new connection.
+func (w *harness) lockScopes() map[string]lockScope {
 	conn := w.connect()
 	all, err := NewMultiLock(w.mutex(conn), w.rwAt(conn, "/locks/two").Writing())
 	require.NoError(w, err)
@@ -57,7 +57,7 @@ func eachScope(t *testing.T, f func(w *harness, do lockScope)) {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				w.createLockNode()
-				f(w, w.scopes()[name])
+				f(w, w.lockScopes()[name])
 			})
 		})
 	}
@@ -146,7 +146,7 @@ func TestDo_OptionsLimitWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				w.createLockNode()
-				first, second := w.scopes()[name], w.scopes()[name]
+				first, second := w.lockScopes()[name], w.lockScopes()[name]
 				uncalled := func(context.Context, held) error { require.Fail(w, "it is called"); return nil }
 				require.NoError(w, first(w.Context(), func(ctx context.Context, _ held) error {
 					w.requireElapsed(0, func() { require.ErrorIs(w, second(ctx, uncalled, WithoutWaiting()), ErrHeld) })

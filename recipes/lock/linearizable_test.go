@@ -170,7 +170,7 @@ func (c *client) acquire(lock func(context.Context) (*Hold, error), grant func(t
 
 func exclusiveInput(token int64) any { return acquire{token} }
 
-func shared(token int64) any { return share{token} }
+func sharedInput(token int64) any { return share{token} }
 
 // contendMutex repeatedly acquires the mutex, writes to the register, and releases the mutex. It writes at
 // once, and again at a time at which it may have lost the lock.
@@ -231,7 +231,7 @@ func contendRWMutex(c *client) {
 			if try {
 				lock = m.TryRLock
 			}
-			c.acquire(lock, shared, func(h *Hold) {
+			c.acquire(lock, sharedInput, func(h *Hold) {
 				c.readRegister()
 				c.pauseRandomly(h.Context())
 			})

@@ -171,7 +171,7 @@ func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
 // mustWait reports whether a new contender would have to wait for a contender for which blocks is
 // true, or for any contender if blocks is nil.
 func (q *lockQueue) mustWait(ctx context.Context, blocks func(string) bool) (bool, error) {
-	names, err := q.names(ctx)
+	names, err := q.contenderNames(ctx)
 	for _, name := range names {
 		if blocks == nil || blocks(name) {
 			return true, nil

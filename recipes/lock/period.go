@@ -96,7 +96,7 @@ func (p *Period) Run(ctx context.Context, f func(ctx context.Context, h *Hold) e
 // none has begun. It sends one request, again after a broken connection, until ctx is done. The result is that of
 // the server that the connection uses, and may be slightly out of date.
 func (p *Period) Last(ctx context.Context) (time.Time, error) {
-	node := p.node()
+	node := p.periodPath()
 	data, stat, err := connection.ReadExisting(ctx, p.mutex.setup.Conn, node)
 	var begun time.Time
 	if err == nil && stat != nil {
@@ -125,7 +125,7 @@ func (p *Period) beginPeriod(ctx context.Context, lock func(context.Context) (*H
 // The data of the znode is the time at which the last period began. It learns the present time by writing the
 // same data again: the reply contains the time of the leader.
 func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err error) {
-	setup, node := p.mutex.setup, p.node()
+	setup, node := p.mutex.setup, p.periodPath()
 	written := map[string]bool{} // the times that this call may have stored
 	var backoff connection.Backoff
 	for ctx.Err() == nil && h.Err() == nil {
@@ -177,8 +177,8 @@ func (p *Period) storeTime(h *Hold, node string, data []byte, version int32, wri
 	return 0, err
 }
 
-// node returns the path of the znode that contains the time at which the last period began.
-func (p *Period) node() string { return path.Join(p.mutex.setup.Path, "period") }
+// periodPath returns the path of the znode that contains the time at which the last period began.
+func (p *Period) periodPath() string { return path.Join(p.mutex.setup.Path, "period") }
 
 // parseBegun parses data, the data of the znode node. It returns the time at which the last period began, or
 // the zero time if none has begun.

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// revoked reports whether the release of a hold was requested.
-func revoked(h *Hold) bool {
+// isRevoked reports whether the release of a hold was requested.
+func isRevoked(h *Hold) bool {
 	select {
 	case <-h.ReleaseRequested():
 		return true
@@ -31,20 +31,20 @@ func TestReleaseRequested_HolderReceivesRequest(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		h := first.requireHolds()
-		require.False(w, revoked(h))
+		require.False(w, isRevoked(h))
 		w.passTime(0)
 
 		// Data other than "__REVOKE__" is no request, and does not end the watch.
 		w.set(h.Path(), "something else")
 		w.passTime(0)
-		require.False(w, revoked(h))
+		require.False(w, isRevoked(h))
 
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, m.RequestRelease(w.Context(), all[0]))
 		w.passTime(0)
-		require.True(w, revoked(h))
+		require.True(w, isRevoked(h))
 		require.NoError(w, h.Err(), "the request does nothing else")
 		second.requireWaits()
 		all, err = m.Contenders(w.Context())
@@ -53,7 +53,7 @@ func TestReleaseRequested_HolderReceivesRequest(t *testing.T) {
 
 		first.release()
 		second.requireHolds()
-		require.False(w, revoked(second.hold))
+		require.False(w, isRevoked(second.hold))
 		require.ErrorIs(w, m.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
 		require.ErrorIs(w, m.RequestRelease(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalid)
 	})
@@ -83,20 +83,20 @@ func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 				first := w.lock(w.connect())
 				h := first.requireHolds()
 				if tt.watched {
-					require.False(w, revoked(h))
+					require.False(w, isRevoked(h))
 					w.passTime(0)
 				}
 				tt.change(w, h.Path())
-				require.False(w, revoked(h))
+				require.False(w, isRevoked(h))
 				w.passTime(timeout)
 				w.set(h.Path(), "another name")
 				w.passTime(timeout)
 				_, err := w.operator.SetACL(h.Path(), zk.WorldACL(zk.PermAll), -1)
 				require.NoError(w, err)
-				require.False(w, revoked(h))
+				require.False(w, isRevoked(h))
 				w.set(h.Path(), releaseRequest)
 				w.passTime(tt.within)
-				require.True(w, revoked(h))
+				require.True(w, isRevoked(h))
 				first.release()
 			})
 		})
@@ -113,9 +113,9 @@ func TestReleaseRequested_WhileWaiting(t *testing.T) {
 		require.NoError(w, m.RequestRelease(w.Context(), all[1]))
 		w.passTime(0)
 		first.release()
-		require.False(w, revoked(second.requireHolds()))
+		require.False(w, isRevoked(second.requireHolds()))
 		w.passTime(0)
-		require.True(w, revoked(second.hold))
+		require.True(w, isRevoked(second.hold))
 	})
 }
 
@@ -138,7 +138,7 @@ func TestReleaseRequested_WhileDisconnected(t *testing.T) {
 			w.set(h.Path(), releaseRequest)
 			w.passTime(timeout / 4)
 			require.NoError(w, h.Err())
-			require.True(w, revoked(h))
+			require.True(w, isRevoked(h))
 		})
 	}
 }
@@ -159,10 +159,10 @@ func TestReleaseRequested_AfterDowngrade(t *testing.T) {
 		open()
 		require.NoError(w, <-down)
 		w.passTime(0)
-		require.False(w, revoked(h))
+		require.False(w, isRevoked(h))
 		w.set(h.Path(), releaseRequest)
 		w.passTime(0)
-		require.True(w, revoked(h))
+		require.True(w, isRevoked(h))
 		x.release()
 	})
 }
@@ -185,11 +185,11 @@ func TestReleaseRequested_EndsWithHold(t *testing.T) {
 				w.passTime(timeout)
 				require.Error(w, h.Err())
 				<-h.watching
-				require.False(w, revoked(h))
+				require.False(w, isRevoked(h))
 				require.Empty(w, w.srv.Watches())
 				late := w.lock(a.conn)
 				late.release()
-				require.False(w, revoked(late.hold))
+				require.False(w, isRevoked(late.hold))
 			})
 		})
 	}
@@ -212,7 +212,7 @@ func TestReleaseRequested_DowngradeLosesEarlierRequest(t *testing.T) {
 			w.passTime(moment)
 			x.hold.ReleaseRequested()
 			w.passTime(moment)
-			require.Equal(w, seen, revoked(x.hold))
+			require.Equal(w, seen, isRevoked(x.hold))
 			x.release()
 		})
 	}
@@ -240,7 +240,7 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 		w.requireCalled(refused)
 		w.set(h.Path(), releaseRequest)
 		w.passTime(0)
-		require.True(w, revoked(h))
+		require.True(w, isRevoked(h))
 		a.release()
 		require.Zero(w, bubble.Watches(a.conn))
 	})

@@ -37,7 +37,7 @@ func (s *Semaphore) findContenders(ctx context.Context) ([]Contender, error) {
 	var all []Contender
 	taken, limit := int64(0), int64(s.limitOf(children))
 	for _, name := range recognizedContenders(children) {
-		n := leases(name)
+		n := leasesInName(name)
 		taken += int64(n)
 		all = append(all, Contender{Path: path.Join(s.setup.Path, name), Holds: taken <= limit, Leases: n})
 	}

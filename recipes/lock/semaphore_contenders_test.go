@@ -70,14 +70,14 @@ func TestSemaphoreMutex_Contenders(t *testing.T) {
 				require.ErrorIs(w, s.RequestRelease(w.Context(), Contender{Path: "/else"}), recipes.ErrInvalid)
 
 				// A request at the lease that is not the path of the hold is reported as well. It can be the first one.
-				require.False(w, revoked(a.hold))
+				require.False(w, isRevoked(a.hold))
 				for _, lease := range all[:2] {
 					if lease.Path != a.hold.Path() {
 						require.NoError(w, s.RequestRelease(w.Context(), lease))
 					}
 				}
 				w.passTime(0)
-				require.True(w, revoked(a.hold))
+				require.True(w, isRevoked(a.hold))
 				a.release()
 				w.requireHolding(b, c)
 				waiter := s.Join(w.Context(), 1)
@@ -108,11 +108,11 @@ func TestSemaphore_RequestRelease(t *testing.T) {
 		w.passTime(timeout / 2)
 		b.requireHolds()
 		c.requireWaits()
-		require.False(w, revoked(b.hold))
+		require.False(w, isRevoked(b.hold))
 		w.passTime(0)
-		require.True(w, revoked(b.hold))
+		require.True(w, isRevoked(b.hold))
 		b.release()
-		require.False(w, revoked(c.requireHolds()))
+		require.False(w, isRevoked(c.requireHolds()))
 		require.ErrorIs(w, s.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
 	})
 }
@@ -129,9 +129,9 @@ func TestSemaphore_RequestRelease_DataIsOverwritten(t *testing.T) {
 		})
 		a.release()
 		w.requireCalled(again)
-		require.False(w, revoked(b.requireHolds()))
+		require.False(w, isRevoked(b.requireHolds()))
 		w.passTime(0)
-		require.True(w, revoked(b.hold))
+		require.True(w, isRevoked(b.hold))
 		c.requireWaits()
 		b.release()
 		c.requireHolds()

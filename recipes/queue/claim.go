@@ -66,7 +66,7 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 			remove[e.name] = true
 			lostRaces++
 		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, connection.ErrTooLarge): // the item is the cause, by its name, ACL, type or children
-			d.skip(e.name, fmt.Errorf("the item cannot be claimed: %w", connection.Refine(nil, o.Err)))
+			d.skipItem(e.name, fmt.Errorf("the item cannot be claimed: %w", connection.Refine(nil, o.Err)))
 		case errors.Is(o.Err, txn.ErrUnknown):
 			d.uncertain[e.name], d.claims.stale = ids[i], true
 			if errors.Is(o.Err, connection.ErrConnClosed) {
@@ -100,9 +100,9 @@ type content struct {
 	stat *zk.Stat
 }
 
-// attempts returns the number of deliveries that count as attempts. After each delivery that does not count,
+// countAttempts returns the number of deliveries that count as attempts. After each delivery that does not count,
 // the data was written again, which increases the version.
-func (c content) attempts() int {
+func (c content) countAttempts() int {
 	return max(int((c.stat.Cversion+c.stat.NumChildren)/2-c.stat.Version), 0)
 }
 
@@ -183,7 +183,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 		case a.Err != nil && item.isLastAttempt():
 			d.moveToDeadLetters(item, "the data cannot be read: "+connection.Refine(nil, a.Err).Error())
 		case a.Err != nil:
-			d.skip(item.name, fmt.Errorf("the item cannot be read: %w", connection.Refine(nil, a.Err)))
+			d.skipItem(item.name, fmt.Errorf("the item cannot be read: %w", connection.Refine(nil, a.Err)))
 			d.abandon(item, a.Err)
 		case malformed != nil:
 			d.moveToDeadLetters(item, malformed.Error())
@@ -202,7 +202,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 func (d *delivery) setContent(c content, unread bool) (err error) {
 	d.raw, d.unread, d.version, d.czxid = c.raw, unread, c.stat.Version, c.stat.Czxid
 	d.ctime = c.stat.Ctime
-	d.attempt = max(c.attempts(), 1)
+	d.attempt = max(c.countAttempts(), 1)
 	if !unread {
 		d.parts, err = d.q.payloads(d.raw)
 	}
@@ -220,7 +220,7 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	c.build = func(item *delivery) ([]operation, error) { return c.buildLetter(item, reason), nil }
 	if err := c.apply(); err != nil {
 		if item.grant.Err() == nil { // if the claim is lost, the next consumer that claims the item moves it
-			d.skip(item.name, fmt.Errorf("the item cannot be moved to the dead letters (%s): %w", reason, connection.Refine(nil, err)))
+			d.skipItem(item.name, fmt.Errorf("the item cannot be moved to the dead letters (%s): %w", reason, connection.Refine(nil, err)))
 		}
 		d.abandon(item, err)
 		return

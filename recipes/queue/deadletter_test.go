@@ -106,7 +106,7 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 					if claimed.Swap(false) {
 						time.Sleep(bubble.SessionTimeout / 2) // longer than the lease lasts
 						// The reply to the read arrives before the reply to the check of the session.
-						h.Server.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+						h.Server.Before(nthRequest(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 							time.Sleep(bubble.Margin)
 							return zktest.Pass(r)
 						})

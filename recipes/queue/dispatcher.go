@@ -225,9 +225,9 @@ type skippedItem struct {
 	reported bool
 }
 
-// skip leaves an item to other consumers for some time, because of err, which concerns only this item. It
+// skipItem leaves an item to other consumers for some time, because of err, which concerns only this item. It
 // logs the error once for each item.
-func (d *dispatcher) skip(name string, err error) {
+func (d *dispatcher) skipItem(name string, err error) {
 	s := d.skipped[name]
 	if !s.reported {
 		d.q.log.Warn("item is skipped", "item", name, "err", err)

@@ -120,10 +120,10 @@ func TestDispatcher_UrgentItemIsNext(t *testing.T) {
 	}
 }
 
-// requests returns the requests that a session sends while f runs, without pings and events. A read that
+// requestsDuring returns the requests that a session sends while f runs, without pings and events. A read that
 // reached the server before the claim of its item was repeated after it, and is omitted: two goroutines send
 // the claim and the read, in any order.
-func requests(srv *zktest.Server, session int64, f func()) zktest.Log {
+func requestsDuring(srv *zktest.Server, session int64, f func()) zktest.Log {
 	begin := len(srv.Log())
 	f()
 	synctest.Wait()
@@ -146,19 +146,19 @@ func TestDispatcher_RequestsPerItem(t *testing.T) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "first")
 		requireAck(h, takeItem(h, q, "first"))
-		log := requests(h.Server, q.conn.SessionID(), func() { putItems(h, q, "one") })
+		log := requestsDuring(h.Server, q.conn.SessionID(), func() { putItems(h, q, "one") })
 		require.Len(h, log, 1, "%v", log)
 		data := make([][]byte, 64)
-		log = requests(h.Server, q.conn.SessionID(), func() { require.NoError(h, putAll(ctx, q, data)) })
+		log = requestsDuring(h.Server, q.conn.SessionID(), func() { require.NoError(h, putAll(ctx, q, data)) })
 		require.Len(h, log, 1, "%v", log)
 		requireAck(h, takeItem(h, q, "one"))
-		log = requests(h.Server, q.conn.SessionID(), func() {
+		log = requestsDuring(h.Server, q.conn.SessionID(), func() {
 			for range 10 {
 				requireAck(h, takeItem(h, q, ""))
 			}
 		})
 		require.Len(h, log, 30, "claim, read and acknowledgement of each item\n%v", log)
-		log = requests(h.Server, q.conn.SessionID(), func() {
+		log = requestsDuring(h.Server, q.conn.SessionID(), func() {
 			items, err := q.TakeUpTo(ctx, 40)
 			require.NoError(h, err)
 			require.NoError(h, AckAll(items...))

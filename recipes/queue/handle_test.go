@@ -156,7 +156,7 @@ func TestHandle_AcknowledgementIsLost(t *testing.T) {
 		calls := 0
 		stop := handle(h, q, func(context.Context, *Item) error {
 			if calls++; calls == 1 {
-				h.Server.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+				h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					_ = h.Server.ExpireSession(q.conn.SessionID())
 					return zktest.Cut(r)
 				})

@@ -28,7 +28,7 @@ func TestItem_MultiIsGuarded(t *testing.T) {
 		require.ErrorIs(h, err, zk.ErrNodeExists)
 		require.NoError(h, item.Err())
 
-		h.Server.After(nth(q.conn, zktest.OpMulti, 1), zktest.Cut)
+		h.Server.After(nthRequest(q.conn, zktest.OpMulti, 1), zktest.Cut)
 		responses, err = item.Multi(&zk.CreateRequest{Path: "/written/more", Acl: q.acl})
 		require.NoError(h, err, "the record shows that it was applied")
 		require.Nil(h, responses)

@@ -13,7 +13,7 @@ import (
 
 // run applies the completion, and returns its result, or ErrUnconfirmed after a limited time. If an earlier
 // call for the same items has returned ErrUnconfirmed, run returns the result of that call instead, unless
-// that result is that another call was faster.
+// that call has failed because another call was faster.
 func (c *completion) run() error {
 	// Completions that have items in common lock them in the same order, so that they do not wait for each
 	// other. Claims of one request have the same token.

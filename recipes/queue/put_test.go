@@ -88,8 +88,8 @@ func TestPutAll_IsAtomic(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "one")
-		h.Server.Before(nth(q.conn, zktest.OpMulti, 1), zktest.Cut)
-		h.Server.After(nth(q.conn, zktest.OpMulti, 2), zktest.Cut)
+		h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), zktest.Cut)
+		h.Server.After(nthRequest(q.conn, zktest.OpMulti, 2), zktest.Cut)
 		require.NoError(h, putAll(ctx, q, make([][]byte, 50)))
 		requireLen(h, q, 51)
 		require.ErrorIs(h, putAll(ctx, q, [][]byte{make([]byte, 600<<10), make([]byte, 600<<10)}), recipes.ErrTooLarge)

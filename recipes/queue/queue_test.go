@@ -217,7 +217,7 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
-		h.Server.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+		h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			h.Server.Refuse(true)
 			return zktest.Cut(r) // the request is the claim
 		})

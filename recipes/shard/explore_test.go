@@ -51,9 +51,9 @@ func (x exploredState) withSpec(change func(*Spec)) exploredState {
 	return x
 }
 
-// events returns the states after each possible event, by the name of the event. In these states the plan is
+// nextStates returns the states after each possible event, by the name of the event. In these states the plan is
 // still the old one.
-func (x exploredState) events(ids []string) map[string]exploredState {
+func (x exploredState) nextStates(ids []string) map[string]exploredState {
 	all := map[string]exploredState{}
 	for _, id := range ids {
 		r, present := x.members[id]
@@ -131,14 +131,14 @@ func TestNext_ExploredSequencesSatisfyRules(t *testing.T) {
 
 // explore explores all states that a group can reach by at most depth events.
 func explore(t *testing.T, shards, members, depth int) {
-	ids := names("m", members)
-	first := exploredState{members: map[string]record{}, spec: Spec{Shards: names("s", shards), RestartDelay: time.Minute}, zxid: 1}
+	ids := numberedNames("m", members)
+	first := exploredState{members: map[string]record{}, spec: Spec{Shards: numberedNames("s", shards), RestartDelay: time.Minute}, zxid: 1}
 	seen := map[string]bool{first.key(): true}
 	level, plans := []exploredState{first}, 0
 	for range depth {
 		var following []exploredState
 		for _, x := range level {
-			for event, y := range x.events(ids) {
+			for event, y := range x.nextStates(ids) {
 				plans++
 				wrong := y.computeNext()
 				if key := y.key(); wrong == "" && !seen[key] {

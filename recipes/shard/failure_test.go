@@ -27,12 +27,12 @@ func TestRun_CrashMovesShards(t *testing.T) {
 				r := newRecorder(w)
 				setShards(w, 60)
 				var workers []*worker
-				for _, id := range numbered(6) {
+				for _, id := range numberedIDs(6) {
 					workers = append(workers, r.start(id, 0))
 					bubble.Advance(time.Second)
 				}
 				bubble.Settle()
-				r.requireEven(60, numbered(6)...)
+				r.requireEven(60, numberedIDs(6)...)
 				begin := time.Now()
 				for _, i := range crashes {
 					workers[i].client.SetCut(true)
@@ -54,7 +54,7 @@ func TestRun_CrashMovesShards(t *testing.T) {
 				}
 				bubble.Settle()
 				bubble.Settle()
-				r.requireEven(60, numbered(6)...)
+				r.requireEven(60, numberedIDs(6)...)
 				for _, k := range workers {
 					k.leave(w)
 				}
@@ -102,7 +102,7 @@ func TestRun_NoLeader(t *testing.T) {
 		r := newRecorder(w)
 		setShards(w, 20)
 		var workers []*worker
-		for _, id := range numbered(3) {
+		for _, id := range numberedIDs(3) {
 			workers = append(workers, r.start(id, 0))
 		}
 		bubble.Settle()
@@ -120,7 +120,7 @@ func TestRun_NoLeader(t *testing.T) {
 		require.Equal(w, before, r.currentOwners(), "it is computed from the same plan")
 		require.NoError(w, hold.Release())
 		bubble.Settle()
-		r.requireEven(20, numbered(3)...)
+		r.requireEven(20, numberedIDs(3)...)
 		require.Equal(w, before, r.currentOwners())
 		for _, k := range workers {
 			k.leave(w)
@@ -135,14 +135,14 @@ func TestRun_RollingRestart(t *testing.T) {
 		r := newRecorder(w)
 		setShards(w, 100, func(s *Spec) { s.RestartDelay = time.Minute })
 		workers := map[string]*worker{}
-		for i, id := range numbered(20) {
+		for i, id := range numberedIDs(20) {
 			workers[id] = r.start(id, time.Duration(i%2)*50*time.Millisecond, WithRestart())
 		}
 		bubble.Settle()
-		r.requireEven(100, numbered(20)...)
+		r.requireEven(100, numberedIDs(20)...)
 		before := r.currentOwners()
 		require.Equal(w, 100, r.count)
-		for _, id := range numbered(20) {
+		for _, id := range numberedIDs(20) {
 			workers[id].leave(w)
 			workers[id].client.Conn.Close()
 			time.Sleep(10 * time.Second)
@@ -178,7 +178,7 @@ func TestRun_MaxMovesLimitsMoves(t *testing.T) {
 		operator := connect(w)
 		_, err := operator.Create(dir+"/locks", nil, 0, openACL)
 		require.NoError(w, err)
-		for _, shard := range names("s", 12) {
+		for _, shard := range numberedNames("s", 12) {
 			_, err := operator.Create(dir+"/locks/"+shard, nil, 0, openACL)
 			require.NoError(w, err)
 		}
@@ -203,7 +203,7 @@ func TestRun_MaxMovesLimitsMoves(t *testing.T) {
 		update(w, func(s *Spec) { s.Drained = []string{"a"} })
 		time.Sleep(5 * time.Minute)
 		require.Equal(w, map[string]int{"b": 6}, r.loads(), "the rounds continue")
-		for _, shard := range names("s", 12) {
+		for _, shard := range numberedNames("s", 12) {
 			_, err := operator.SetACL(dir+"/locks/"+shard, openACL, -1)
 			require.NoError(w, err)
 		}
@@ -237,7 +237,7 @@ func TestRun_ForeignProgram(t *testing.T) {
 				return err
 			},
 			"write a spec that is not sorted": func() error {
-				shards := append(names("s", 9), names("s", 9)...)
+				shards := append(numberedNames("s", 9), numberedNames("s", 9)...)
 				slices.Reverse(shards)
 				_, err := newGroup(w, operator).spec.Set(w.Context(), Spec{Shards: shards})
 				return err
@@ -325,7 +325,7 @@ func TestGroup_CostAtRest(t *testing.T) {
 			r := newRecorder(w)
 			setShards(w, shards)
 			var workers []*worker
-			for _, id := range numbered(5) {
+			for _, id := range numberedIDs(5) {
 				workers = append(workers, r.start(id, 0))
 			}
 			bubble.Settle()
@@ -360,7 +360,7 @@ func TestUpdate_UnchangedSpecIsNotWritten(t *testing.T) {
 		g := newGroup(w, connect(w))
 		spec, err := g.Spec(w.Context())
 		require.NoError(w, err)
-		require.Equal(w, names("s", 3), spec.Shards)
+		require.Equal(w, numberedNames("s", 3), spec.Shards)
 		before, _, err := g.spec.Get(w.Context())
 		require.NoError(w, err)
 		setShards(w, 3)
@@ -394,7 +394,7 @@ func TestRun_InvalidName(t *testing.T) {
 		long := strings.Repeat("%", 2000)
 		_, err := g.Update(w.Context(), func(s *Spec) error { s.Shards = append(s.Shards, long); return nil })
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		_, err = g.spec.Set(w.Context(), Spec{Shards: append([]string{long}, names("s", 3)...)})
+		_, err = g.spec.Set(w.Context(), Spec{Shards: append([]string{long}, numberedNames("s", 3)...)})
 		require.NoError(w, err)
 		bubble.Settle()
 		require.Len(w, r.currentOwners(), 3)
@@ -457,7 +457,7 @@ func TestRun_IDTakenByOtherProcess(t *testing.T) {
 		first.client.SetCut(false)
 		bubble.Settle()
 		r.requireEven(3, "a")
-		for _, shard := range names("s", 3) {
+		for _, shard := range numberedNames("s", 3) {
 			mutex, err := newGroup(w, connect(w)).mutex(shard, "")
 			require.NoError(w, err)
 			contenders, err := mutex.Contenders(w.Context())

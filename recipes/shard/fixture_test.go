@@ -46,7 +46,7 @@ func newGroup(w *bubble.Test, conn *zk.Conn, opts ...Option) *Group {
 
 func setShards(w *bubble.Test, n int, change ...func(*Spec)) {
 	_, err := newGroup(w, connect(w)).Update(w.Context(), func(s *Spec) error {
-		s.Shards = names("s", n)
+		s.Shards = numberedNames("s", n)
 		for _, f := range change {
 			f(s)
 		}
@@ -190,7 +190,7 @@ func (k *worker) leave(t testing.TB) {
 	require.NoError(t, <-k.done)
 }
 
-func numbered(n int) (ids []string) {
+func numberedIDs(n int) (ids []string) {
 	for i := range n {
 		ids = append(ids, fmt.Sprint("m", i))
 	}

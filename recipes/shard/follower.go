@@ -381,7 +381,7 @@ func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison
 	if c.err = err; err != nil {
 		return c
 	}
-	computed := nextPlan(plan, records(members), spec, version.Zxid(), time.Now())
+	computed := nextPlan(plan, recordsOf(members), spec, version.Zxid(), time.Now())
 	// The plan is not outdated if only znodes beside those of members were added.
 	if c.differs = computed.Version != plan.Version; c.differs {
 		c.plan = &computed

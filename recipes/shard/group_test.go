@@ -52,12 +52,12 @@ func TestRun_StartTogether(t *testing.T) {
 		r := newRecorder(w)
 		setShards(w, 20)
 		var workers []*worker
-		for _, id := range numbered(4) {
+		for _, id := range numberedIDs(4) {
 			workers = append(workers, r.start(id, 0))
 			bubble.Advance(150 * time.Millisecond)
 		}
 		bubble.Settle()
-		r.requireEven(20, numbered(4)...)
+		r.requireEven(20, numberedIDs(4)...)
 		require.Equal(w, 20, r.count)
 		for _, k := range workers {
 			k.leave(w)
@@ -182,7 +182,7 @@ func TestRun_FunctionFails(t *testing.T) {
 		})
 		require.ErrorIs(w, err, failure)
 		require.Zero(w, running.Load())
-		for _, name := range names("s", 5) {
+		for _, name := range numberedNames("s", 5) {
 			owner, err := newGroup(w, connect(w)).Owner(w.Context(), name)
 			require.NoError(w, err)
 			require.Zero(w, owner)

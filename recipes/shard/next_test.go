@@ -17,8 +17,8 @@ var full = flag.Bool("shard.full", false, "test all sizes, and large ones, which
 
 var someTime = time.UnixMilli(1_800_000_000_000)
 
-// names returns the names of n shards or members, sorted.
-func names(prefix string, n int) (all []string) {
+// numberedNames returns the names of n shards or members, sorted.
+func numberedNames(prefix string, n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("%s%05d", prefix, i))
 	}
@@ -36,8 +36,8 @@ type model struct {
 }
 
 func newModel(shards, members int) *model {
-	m := &model{members: map[string]record{}, spec: Spec{Shards: names("s", shards)}, zxid: 1, now: someTime}
-	for _, id := range names("m", members) {
+	m := &model{members: map[string]record{}, spec: Spec{Shards: numberedNames("s", shards)}, zxid: 1, now: someTime}
+	for _, id := range numberedNames("m", members) {
 		m.members[id] = record{Weight: 1}
 	}
 	return m
@@ -116,7 +116,7 @@ func TestNext_SharesDifferByOne(t *testing.T) {
 			moves, least = moves+m.moves, least+shards/(members+1)
 
 			m.moves = 0
-			id := names("m", members)[members/2]
+			id := numberedNames("m", members)[members/2]
 			held := m.plan.loads()[id]
 			delete(m.members, id)
 			m.settlePlan(t)
@@ -158,11 +158,11 @@ func TestNext_SharesFollowWeights(t *testing.T) {
 // rule for zones, all shares that are rounded up can be in one zone.
 func TestNext_ZonesShareEvenly(t *testing.T) {
 	m := newModel(0, 0)
-	for i, id := range names("m", 12) {
+	for i, id := range numberedNames("m", 12) {
 		m.members[id] = record{Weight: 1, Zone: fmt.Sprint("zone", i/4)}
 	}
 	for shards := range 200 {
-		m.spec.Shards, m.zxid = names("s", shards), int64(shards)
+		m.spec.Shards, m.zxid = numberedNames("s", shards), int64(shards)
 		m.settlePlan(t)
 		m.requireEven(t)
 		zones := map[string]int{}
@@ -181,7 +181,7 @@ func TestNext_RollingRestart(t *testing.T) {
 	m.spec.RestartDelay = time.Minute
 	m.settlePlan(t)
 	before := maps.Clone(m.plan.Owners)
-	for _, id := range names("m", 20) {
+	for _, id := range numberedNames("m", 20) {
 		m.members[id] = record{Weight: 1, State: restarting}
 		m.settlePlan(t)
 		delete(m.members, id)
@@ -425,7 +425,7 @@ func checkBalance(p Plan, members map[string]record, spec Spec) string {
 func runRandomPlans(r *rand.Rand, steps int) string {
 	var plan Plan
 	members, spec, zxid := map[string]record{}, Spec{}, int64(0)
-	ids, shards := names("m", 8), names("s", 30)
+	ids, shards := numberedNames("m", 8), numberedNames("s", 30)
 	some := func(all []string, n int) []string {
 		return slices.Sorted(maps.Keys(setOf(slices.Collect(func(yield func(string) bool) {
 			for range r.IntN(n) {

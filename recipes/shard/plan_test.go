@@ -17,7 +17,7 @@ func TestPlan_LargestPlanFits(t *testing.T) {
 	}
 	require.Len(t, m.spec.Shards[0], 70)
 	require.NoError(t, m.spec.normalize())
-	for _, id := range names("member-of-the-group-", 100) {
+	for _, id := range numberedNames("member-of-the-group-", 100) {
 		m.members[id] = record{Weight: 1, Zone: "zone"}
 	}
 	m.plan.Version = 1 << 40
@@ -44,7 +44,7 @@ func TestSpec_Normalize(t *testing.T) {
 		"moves":      {MaxMoves: -1},
 		"delay":      {RestartDelay: -1},
 		"too large":  {Shards: []string{strings.Repeat("<", 200<<10)}},
-		"too many":   {Shards: names("s", 60_000)},
+		"too many":   {Shards: numberedNames("s", 60_000)},
 	} {
 		require.ErrorIs(t, s.normalize(), recipes.ErrInvalid, name)
 	}
@@ -54,7 +54,7 @@ func TestSpec_Normalize(t *testing.T) {
 // when it is sufficient to omit others.
 func TestPlan_FitKeepsMovesByChoice(t *testing.T) {
 	p := Plan{Owners: map[string]string{}, Moves: []Move{{Shard: "s", From: "a", To: "b", Reason: Drained}}}
-	for _, name := range names(strings.Repeat("x", 60), 20_000) {
+	for _, name := range numberedNames(strings.Repeat("x", 60), 20_000) {
 		p.Moves = append(p.Moves, Move{Shard: name, From: "a", Reason: Removed})
 	}
 	fit, data, err := p.fitPlan()

@@ -96,7 +96,7 @@ func (p *planner) run(ctx context.Context) error {
 			if !ok || v.Err != nil {
 				return cmp.Or(v.Err, context.Cause(ctx))
 			}
-			is := records(v.Members)
+			is := recordsOf(v.Members)
 			if now := time.Now(); len(is) != len(p.members) && now.Before(p.quiet) {
 				p.quiet = earlierTime(now.Add(quietTime), begin.Add(maxQuietTime))
 			}
@@ -143,9 +143,9 @@ func earlierTime(a, b time.Time) time.Time {
 	return a
 }
 
-// records returns the records of the members. It omits znodes of other programs: they must not become owners,
+// recordsOf returns the records of the members. It omits znodes of other programs: they must not become owners,
 // and a number in their data could exceed all later versions of the plan.
-func records(members []group.Member) map[string]record {
+func recordsOf(members []group.Member) map[string]record {
 	all := make(map[string]record, len(members))
 	for _, m := range members {
 		var r record

@@ -95,7 +95,7 @@ func TestPlanner_NamesOfRemovedShardsDoNotFit(t *testing.T) {
 		p, hold := lockedPlanner(w)
 		require.NoError(w, p.read(w.Context()))
 		p.plan.Owners = map[string]string{}
-		for i, name := range names(strings.Repeat("x", 60), 10_000) {
+		for i, name := range numberedNames(strings.Repeat("x", 60), 10_000) {
 			p.plan.Owners[name] = "a"
 			p.spec.Value.Shards = append(p.spec.Value.Shards, fmt.Sprintf("y%s%d", name, i))
 		}
@@ -119,7 +119,7 @@ func TestPlanner_NamesOfRemovedShardsDoNotFit(t *testing.T) {
 // prevent later plans.
 func TestRecords_ForeignZnodes(t *testing.T) {
 	all := func(data string, session int64) map[string]record {
-		return records([]group.Member{{ID: "a", Data: []byte(data), Session: session}})
+		return recordsOf([]group.Member{{ID: "a", Data: []byte(data), Session: session}})
 	}
 	require.Len(t, all(`{"weight":1,"confirmed":7}`, 1), 1)
 	require.Empty(t, all(`{"weight":1}`, 0), "it is persistent")

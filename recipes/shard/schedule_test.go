@@ -193,7 +193,7 @@ func (x *scheduleTrial) grant(ctx context.Context, id string, s *Shard) {
 
 // change changes the Spec at random.
 func (x *scheduleTrial) change() {
-	shards := names("s", 10)
+	shards := numberedNames("s", 10)
 	x.r.Shuffle(len(shards), func(i, j int) { shards[i], shards[j] = shards[j], shards[i] })
 	spec := Spec{
 		Shards: shards[:1+x.r.IntN(10)], MaxMoves: x.r.IntN(3), RestartDelay: time.Duration(x.r.IntN(3)) * x.schedule.Timeout,
@@ -249,12 +249,12 @@ func (x *scheduleTrial) End() {
 	x.join(x.programs[0], 1)
 	x.join(x.programs[3], 1)
 	x.Advance(10*x.schedule.Timeout + 5*time.Second) // members that leave have left by then
-	x.setSpec(Spec{Shards: names("s", 13)}, time.Minute)
+	x.setSpec(Spec{Shards: numberedNames("s", 13)}, time.Minute)
 	x.join(x.programs[0], 1)
 	x.Advance(30*x.schedule.Timeout + 10*time.Second)
 	loads, present := map[string]int{}, 0
 	x.mu.Lock()
-	for _, name := range names("s", 13) {
+	for _, name := range numberedNames("s", 13) {
 		if g := x.grants[name]; g.shard == nil || g.shard.Err() != nil {
 			x.Violate("nobody owns %s", name)
 		} else {

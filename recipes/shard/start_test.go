@@ -32,7 +32,7 @@ func TestRun_AllShardsOwnedSoon(t *testing.T) {
 		begin := time.Now()
 		var workers []*worker
 		for i, conn := range conns {
-			workers = append(workers, r.startOn(conn, names("m", members)[i], 0))
+			workers = append(workers, r.startOn(conn, numberedNames("m", members)[i], 0))
 		}
 		for r.countGranted() < shards {
 			time.Sleep(time.Millisecond)
@@ -42,7 +42,7 @@ func TestRun_AllShardsOwnedSoon(t *testing.T) {
 		requests := len(w.Server.Log().Requests())
 		w.Server.Delay(zktest.BothWays, 0)
 		bubble.Settle()
-		r.requireEven(shards, names("m", members)...)
+		r.requireEven(shards, numberedNames("m", members)...)
 		require.Equal(w, shards, r.count, "each shard was granted once")
 		t.Logf("%d shards, %d members: all owned after %v and %.1f requests per shard", shards, members, took, float64(requests)/float64(shards))
 		require.Less(w, took, 5*time.Second)

@@ -113,7 +113,7 @@ func TestCounter_ConcurrentAdditions(t *testing.T) {
 		}
 		adding.Wait()
 		require.Equal(h, int64(2*clients*each), get(h, newCounter(h)))
-		require.Equal(h, clients, records(h))
+		require.Equal(h, clients, countRecords(h))
 	})
 }
 

@@ -57,5 +57,5 @@ func create(h *bubble.Test, conn *zk.Conn, path, data string) {
 	require.NoError(h, err)
 }
 
-// records returns the number of records of sessions below all znodes.
-func records(h *bubble.Test) int { return strings.Count(h.Server.Tree(), "_r_") }
+// countRecords returns the number of records of sessions below all znodes.
+func countRecords(h *bubble.Test) int { return strings.Count(h.Server.Tree(), "_r_") }

@@ -378,7 +378,7 @@ var commandMutants = []mutant{
 		name: "command/control-used", breaks: "the requests of a dev-server are not checked",
 		file: "cmd/elector/devserver_control.go",
 		edits: []edit{
-			{`newHTTPServer(rejectWebPages(f.routes(), []string{hostName(address)}), `, `newHTTPServer(f.routes(), `},
+			{`newHTTPServer(rejectWebPages(f.newHandler(), []string{hostName(address)}), `, `newHTTPServer(f.newHandler(), `},
 		},
 		tests: "./cmd/elector -run TestDevServer_WebPageRequests",
 	},

@@ -94,7 +94,7 @@ var etcdMutants = []mutant{
 		name: "etcd/lost-data-expired", breaks: "a former leader leads while its successor cannot know that etcd has lost data",
 		file: "adapters/etcd/entry.go",
 		edits: []edit{
-			{"	sole = n.head && !n.lease.expired(time.Now())\n", "	sole = n.head\n"},
+			{"	sole = n.head && !n.lease.hasExpired(time.Now())\n", "	sole = n.head\n"},
 		},
 		tests: "./adapters/etcd -run TestElection_DataLost/RestoredWhileSuccessorCutOff",
 	},

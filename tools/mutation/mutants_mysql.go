@@ -150,7 +150,7 @@ var mysqlMutants = []mutant{
 		name: "changefeed/mysql-privileges", breaks: "Start accepts a user who may not write",
 		file: "adapters/changefeed/mysql/start.go",
 		edits: []edit{
-			{"conn.ExecContext(ctx, t.sql.update, append(t.arguments(changefeed.Record{}), []byte{})...)", "conn.ExecContext(ctx, \"DO 0\")"},
+			{"conn.ExecContext(ctx, t.sql.update, append(t.recordArguments(changefeed.Record{}), []byte{})...)", "conn.ExecContext(ctx, \"DO 0\")"},
 		},
 		tests: "./adapters/changefeed/mysql -run ^TestStart_Unsuitable$/^MayNotUpdate$",
 	},

@@ -223,7 +223,7 @@ var workQueueMutants = []mutant{
 		name: "recipe/queue-unread", breaks: "an item that cannot be read is given to the program",
 		file: "recipes/queue/claim.go",
 		edits: []edit{
-			{"		case a.Err != nil:\n			d.skip(", "		case a.Err != nil && a.Value.stat == nil:\n			d.skip("},
+			{"		case a.Err != nil:\n			d.skipItem(", "		case a.Err != nil && a.Value.stat == nil:\n			d.skipItem("},
 		},
 		tests: "./recipes/queue -run ^TestItems_UnreadableItem$",
 	},

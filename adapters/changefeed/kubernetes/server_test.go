@@ -157,8 +157,8 @@ func (s *standIn) endWatches() {
 	}
 }
 
-// watching returns the number of watches.
-func (s *standIn) watching() int {
+// countWatches returns the number of watches.
+func (s *standIn) countWatches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.watches)

@@ -49,7 +49,7 @@ func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 			lease := newName()
 			server, s, r := createRecord(t, lease, kubernetes.WithQuiet(time.Hour))
 			f := fixture.SubscribeTo(t, s, r)
-			require.Eventually(t, func() bool { return server.watching() == 1 }, fixture.Patience, time.Millisecond)
+			require.Eventually(t, func() bool { return server.countWatches() == 1 }, fixture.Patience, time.Millisecond)
 			c.cause(server, lease)
 			r = fixture.Heartbeat(t, s, r)
 			ctx := fixture.Context(t)

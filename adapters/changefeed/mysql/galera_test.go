@@ -36,7 +36,7 @@ func TestGalera_SatisfiesContracts(t *testing.T) {
 				require.NoError(t, err)
 				return s
 			},
-			Lose:     func(t testing.TB) { execSQL(t, operator, "DELETE FROM "+quoted(table)) },
+			Lose:     func(t testing.TB) { execSQL(t, operator, "DELETE FROM "+quoteTable(table)) },
 			Patience: fixture.Patience,
 		}
 	}

@@ -61,7 +61,7 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 		"a table with another engine than InnoDB, such as MyISAM, Aria or MEMORY": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 			createRecord(t, db, table)
-			execSQL(t, db, "ALTER TABLE "+quoted(table)+" ENGINE=MyISAM")
+			execSQL(t, db, "ALTER TABLE "+quoteTable(table)+" ENGINE=MyISAM")
 			return newStore(t, db, table, mysql.WithRisk(accepted...)).Start(fixture.Context(t))
 		}},
 		"a replica of MySQL that accepts writes":                                    {NotChecked: "MySQL has no status variable Slaves_running, and was not run"},

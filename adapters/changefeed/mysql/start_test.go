@@ -48,7 +48,7 @@ func TestStart_Unsuitable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table := newTable()
 			createRecord(t, operator, table)
-			names := strings.NewReplacer("%t", quoted(table), "%r", weak, "%b", quoted(newTable()))
+			names := strings.NewReplacer("%t", quoteTable(table), "%r", weak, "%b", quoteTable(newTable()))
 			for statement := range strings.SplitSeq(c.prepare, "; ") {
 				if statement != "" {
 					execSQL(t, operator, names.Replace(statement))
@@ -69,7 +69,7 @@ func TestStart_RequiredPrivileges(t *testing.T) {
 	operator, table := connect(t, server.Addr(), nil), newTable()
 	_, r := createRecord(t, operator, table)
 	user := newUser(t, operator)
-	execSQL(t, operator, "GRANT SELECT, UPDATE ON "+quoted(table)+" TO "+user)
+	execSQL(t, operator, "GRANT SELECT, UPDATE ON "+quoteTable(table)+" TO "+user)
 	s := newStore(t, connect(t, server.Addr(), withUser(user)), "test."+table, mysql.WithoutCreate())
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.Equal(t, r, fixture.Read(t, s))
@@ -95,7 +95,7 @@ func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	s := newStore(t, db, table, mysql.WithoutCreate())
 	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
 	createRecord(t, db, table)
-	execSQL(t, db, "DELETE FROM "+quoted(table))
+	execSQL(t, db, "DELETE FROM "+quoteTable(table))
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
 	fixture.Read(t, s)

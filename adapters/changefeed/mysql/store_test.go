@@ -101,7 +101,7 @@ func TestStore_LockedByOtherClient(t *testing.T) {
 			s, r := createRecord(t, connect(t, server.Addr(), nil), table)
 			locker, err := operator.Conn(fixture.Context(t))
 			require.NoError(t, err)
-			for _, statement := range []string{"START TRANSACTION", strings.ReplaceAll(lock, "%t", quoted(table))} {
+			for _, statement := range []string{"START TRANSACTION", strings.ReplaceAll(lock, "%t", quoteTable(table))} {
 				_, err = locker.ExecContext(fixture.Context(t), statement)
 				require.NoError(t, err)
 			}
@@ -167,7 +167,7 @@ func TestRead_NotRecord(t *testing.T) {
 	for _, change := range []string{"term = -1", "seq = -1", "ttl = -1", "epoch = ''"} {
 		db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 		s, _ := createRecord(t, db, table)
-		execSQL(t, db, "UPDATE "+quoted(table)+" SET "+change)
+		execSQL(t, db, "UPDATE "+quoteTable(table)+" SET "+change)
 		_, err := s.Read(fixture.Context(t))
 		fixture.RequireUnsuitable(t, err, "use another key")
 	}

@@ -219,6 +219,6 @@ func (s *shared) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	_, err := conn.Exec(ctx, `SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN $1::text ELSE '0' END, false)
-FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout')`, milliseconds(maxLockLimit))
+FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout')`, formatMillis(maxLockLimit))
 	return err
 }

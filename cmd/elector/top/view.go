@@ -74,7 +74,7 @@ func (s State) View() []Row {
 func (r Row) fitWidth(width int) Row {
 	var fitted Row
 	for _, span := range r {
-		span.Text = clip(span.Text, width)
+		span.Text = clipText(span.Text, width)
 		width -= displaywidth.String(span.Text)
 		fitted = append(fitted, span)
 	}
@@ -173,7 +173,7 @@ func (s State) keyRow() Row {
 
 func (s State) titleRow() Row {
 	clock := s.now.Format("15:04:05")
-	left := clip("elector top  "+s.title, s.width-len(clock)-2)
+	left := clipText("elector top  "+s.title, s.width-len(clock)-2)
 	return Row{{Text: padText(left, s.width-len(clock)) + clock, Style: Title}}
 }
 
@@ -187,7 +187,7 @@ func (s State) summaryRow(visible int) Row {
 		if since.IsZero() {
 			since = s.started
 		}
-		return textRow(Alarm, "no answer for %s: %s", age(s.now.Sub(since)), strings.ReplaceAll(e.err.Error(), "\n", "; "))
+		return textRow(Alarm, "no answer for %s: %s", formatAge(s.now.Sub(since)), strings.ReplaceAll(e.err.Error(), "\n", "; "))
 	}
 	if s.note != "" {
 		return textRow(Alarm, "%s", s.note)
@@ -199,7 +199,7 @@ func (s State) summaryRow(visible int) Row {
 			leaderless++
 		}
 	}
-	r := textRow(Plain, "%s, %s", plural(len(s.elections), "election"), plural(candidates, "candidate"))
+	r := textRow(Plain, "%s, %s", formatPlural(len(s.elections), "election"), formatPlural(candidates, "candidate"))
 	if leaderless > 0 {
 		r = append(r, Span{Text: fmt.Sprintf(", %d without a leader", leaderless), Style: Alarm})
 	}
@@ -213,8 +213,8 @@ func (s State) summaryRow(visible int) Row {
 	return append(r, Span{Text: more})
 }
 
-// plural returns a number with a noun.
-func plural(n int, what string) string {
+// formatPlural returns a number with a noun.
+func formatPlural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -250,7 +250,7 @@ func (s State) electionRows(visible []election, width, height int) []Row {
 			cells[1], cells[4], style = "(no leader)", "0", Alarm
 		default:
 			l := e.leader()
-			led := age(s.now.Sub(e.leadsSince))
+			led := formatAge(s.now.Sub(e.leadsSince))
 			if e.ledBefore {
 				led = ">" + led
 			}
@@ -265,7 +265,7 @@ func (s State) electionRows(visible []election, width, height int) []Row {
 			mark = "> "
 		}
 		rest := joinColumns(widths, cells...)
-		head := padText(clip(e.name, name), name)
+		head := padText(clipText(e.name, name), name)
 		selected := i == s.selectedRow && !s.inQueue
 		rows = append(rows, Row{
 			{Text: mark + head, Style: Plain, Selected: selected},
@@ -287,7 +287,7 @@ func (s State) queueRows(width, height int) []Row {
 	queue := s.selectedQueue()
 	title := ""
 	if s.selected != "" {
-		title = s.selected + ": " + plural(len(queue), "candidate") + " in order"
+		title = s.selected + ": " + formatPlural(len(queue), "candidate") + " in order"
 	}
 	session, id, longest := len("SESSION"), len("ID"), 6
 	for _, c := range queue {
@@ -306,7 +306,7 @@ func (s State) queueRows(width, height int) []Row {
 		c := queue[i]
 		joined := "-"
 		if !c.Joined.IsZero() {
-			joined = age(s.now.Sub(c.Joined))
+			joined = formatAge(s.now.Sub(c.Joined))
 		}
 		style, mark := Plain, "  "
 		if i == 0 {
@@ -349,7 +349,7 @@ func (s State) changeRows(width, height int) []Row {
 		name := padText(clipHead(c.election, longest), longest)
 		rows = append(rows, Row{
 			{Text: at + name + "  ", Style: Plain},
-			{Text: clip(c.text, max(0, width-len(at)-longest-2)), Style: c.style},
+			{Text: clipText(c.text, max(0, width-len(at)-longest-2)), Style: c.style},
 		})
 	}
 	for len(rows) < height {
@@ -377,10 +377,10 @@ func joinColumns(widths []int, cells ...string) string {
 			b.WriteString("  ")
 		}
 		if w := widths[i]; w < 0 {
-			cell = clip(cell, -w)
+			cell = clipText(cell, -w)
 			b.WriteString(strings.Repeat(" ", -w-displaywidth.String(cell)) + cell)
 		} else {
-			b.WriteString(padText(clip(cell, w), w))
+			b.WriteString(padText(clipText(cell, w), w))
 		}
 	}
 	return b.String()
@@ -390,8 +390,8 @@ func padText(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
 }
 
-// clip shortens a text to a width, and replaces control characters, which other programs can choose.
-func clip(text string, width int) string {
+// clipText shortens a text to a width, and replaces control characters, which other programs can choose.
+func clipText(text string, width int) string {
 	text = cmdline.Printable(text)
 	if displaywidth.String(text) <= width {
 		return text
@@ -402,7 +402,7 @@ func clip(text string, width int) string {
 	return displaywidth.TruncateString(text, width, "...")
 }
 
-// clipHead shortens a text like clip, but removes its beginning.
+// clipHead shortens a text like clipText, but removes its beginning.
 func clipHead(text string, width int) string {
 	text = cmdline.Printable(text)
 	for displaywidth.String(text) > width {
@@ -413,8 +413,8 @@ func clipHead(text string, width int) string {
 	return text
 }
 
-// age formats a duration in at most seven characters.
-func age(d time.Duration) string {
+// formatAge formats a duration in at most seven characters.
+func formatAge(d time.Duration) string {
 	d = max(0, d)
 	s := int(d / time.Second)
 	switch {

@@ -121,6 +121,6 @@ func TestAge_Format(t *testing.T) {
 		-time.Second: "0s", 59 * time.Second: "59s", time.Minute: "1m00s", time.Hour - 1: "59m59s",
 		time.Hour: "1h00m", 25 * time.Hour: "1d01h", 1000 * 24 * time.Hour: "1000d00h",
 	} {
-		require.Equal(t, want, age(d))
+		require.Equal(t, want, formatAge(d))
 	}
 }

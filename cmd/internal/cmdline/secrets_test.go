@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func texts(secrets [][]byte) string { return string(bytes.Join(secrets, []byte(" "))) }
+func joinSecrets(secrets [][]byte) string { return string(bytes.Join(secrets, []byte(" "))) }
 
 // TestReadSecrets_OneOrTwo checks that a file of one or two secrets is read correctly, and that a file with
 // no secret, a short secret or more than two secrets is rejected.
@@ -37,11 +37,11 @@ func TestReadSecrets_OneOrTwo(t *testing.T) {
 			require.NotContains(t, err.Error(), first[1:])
 			continue
 		}
-		require.Equal(t, want, texts(fromFile.Current()))
+		require.Equal(t, want, joinSecrets(fromFile.Current()))
 		require.Equal(t, first, string(fromFile.First()))
 		direct, _, err := ReadSecrets(SecretFile{Flag: "--secret"}, text, nil)
 		require.NoError(t, err)
-		require.Equal(t, want, texts(direct.Current()))
+		require.Equal(t, want, joinSecrets(direct.Current()))
 	}
 	none, _, err := ReadSecrets(SecretFile{Flag: "--secret-file"}, "", nil)
 	require.NoError(t, err)
@@ -66,19 +66,19 @@ func TestSecrets_ReplacedFileIsRead(t *testing.T) {
 	s, _, err := ReadSecrets(SecretFile{"--secret-file", file}, "", slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	replaceSecret(t, file, first+"\n"+second)
-	require.Equal(t, first+" "+second, texts(s.Current()))
+	require.Equal(t, first+" "+second, joinSecrets(s.Current()))
 	require.Contains(t, log.String(), "the secrets were replaced")
 	require.Contains(t, log.String(), "secrets=2")
 	log.Reset()
 	replaceSecret(t, file, "short")
-	require.Equal(t, first+" "+second, texts(s.Current()))
+	require.Equal(t, first+" "+second, joinSecrets(s.Current()))
 	require.NoError(t, os.Remove(file))
 	require.Equal(t, first, string(s.First()))
 	replaceSecret(t, file, first+"\n"+second+"\n")
-	require.Equal(t, first+" "+second, texts(s.Current()))
+	require.Equal(t, first+" "+second, joinSecrets(s.Current()))
 	require.Empty(t, log.String())
 	replaceSecret(t, file, second)
-	require.Equal(t, second, texts(s.Current()))
+	require.Equal(t, second, joinSecrets(s.Current()))
 	require.Equal(t, 1, strings.Count(log.String(), "the secrets were replaced"))
 	require.NotContains(t, log.String(), second)
 }
@@ -104,7 +104,7 @@ func TestRoles_NeedDifferentSecrets(t *testing.T) {
 	require.NoError(t, err)
 	current := func() string {
 		a, b := r.Current()
-		return texts(a) + ", " + texts(b)
+		return joinSecrets(a) + ", " + joinSecrets(b)
 	}
 	require.Equal(t, first+", "+second, current())
 	replaceSecret(t, peers, first+"\n"+second)

@@ -114,10 +114,10 @@ var faults = []Fault{
 // condition is how long the server answers with the code of a fault.
 const condition = 2 * time.Second
 
-// codes returns faults in which a server answers a request with an error code. It answers further requests
+// codeFaults returns faults in which a server answers a request with an error code. It answers further requests
 // for the same operation in the same way until the condition has passed. There is one fault for each code in
 // the table, except the codes that describe a znode.
-func codes() (all []Fault) {
+func codeFaults() (all []Fault) {
 	for i := range connection.Codes {
 		code := &connection.Codes[i]
 		if code.Class == connection.ClassAnswer || code.Number == -116 { // servers do not send the code -116

@@ -32,7 +32,7 @@ func TestFaults_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, faults
 // TestCodes_AtEachRequest checks that an operation that a server rejects, with any code and at any request, either
 // continues when the condition has passed or ends with an error that names the code, the server, the path and
 // the remedy.
-func TestCodes_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, codes()) }
+func TestCodes_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, codeFaults()) }
 
 // TestRejectedRemovals_Continue checks that a znode whose removal a server has rejected for a while is removed.
 func TestRejectedRemovals_Continue(t *testing.T) {
@@ -43,7 +43,7 @@ func TestRejectedRemovals_Continue(t *testing.T) {
 		}
 	}
 	var quota []Fault
-	for _, f := range codes() {
+	for _, f := range codeFaults() {
 		if f.Code.Number == -125 {
 			quota = append(quota, f)
 		}

@@ -146,7 +146,7 @@ func (m model) explore() (states int, trace []string) {
 	s.history[0] = uint16(c.records.numberOf(Record{Epoch: "0.1", Seq: 1, TTL: m.cfg.Lease}))
 	s.states, s.epochs = 1, 1
 	for i := range m.candidates {
-		s.nodes[i].state = c.states.numberOf(canonical(State{}, &m.cfg))
+		s.nodes[i].state = c.states.numberOf(canonicalState(State{}, &m.cfg))
 	}
 	c.visitSystem(s, "")
 	for i := 0; i < len(c.queue) && c.problem == "" && (m.limit == 0 || i < m.limit); i++ {
@@ -294,7 +294,7 @@ func (c *checker) advanceClock(number uint32, d Time) uint32 {
 	for _, t := range []*Time{&s.ClaimAt, &s.SentAt, &s.Deadline, &s.RenewedAt} {
 		*t -= d
 	}
-	next := c.states.numberOf(canonical(s, &c.cfg))
+	next := c.states.numberOf(canonicalState(s, &c.cfg))
 	c.advanced[key] = next
 	return next
 }
@@ -431,14 +431,14 @@ func (c *checker) callStep(key stepKey) (result stepResult) {
 			result.leads = a.Term
 		}
 	}
-	result.state = c.states.numberOf(canonical(s, &c.cfg))
+	result.state = c.states.numberOf(canonicalState(s, &c.cfg))
 	return result
 }
 
-// canonical removes from s what cannot influence the future: how long a time has passed. It also
+// canonicalState removes from s what cannot influence the future: how long a time has passed. It also
 // removes pauses and the state of the feed: in the model, pauses end at any time, and a failed feed
 // works again immediately.
-func canonical(s State, cfg *Config) State {
+func canonicalState(s State, cfg *Config) State {
 	s.FeedOpen, s.FeedWorks, s.FeedFailures, s.SubscribeAt, s.FeedDeadline = true, true, 0, 0, 0
 	s.FeedSeq, s.FeedEpoch, s.ExpectedSeq, s.ExpectedEpoch, s.ExpectedBy = 0, "", 0, "", 0
 	s.Failures, s.RetryAt, s.WakeAt, s.ReportedTerm = 0, 0, 0, 0

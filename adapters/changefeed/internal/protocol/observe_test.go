@@ -95,7 +95,7 @@ func TestHint_EditedTTLDoesNotReplaceLease(t *testing.T) {
 	c.deliverHint(hint)
 	require.GreaterOrEqual(t, c.state.ClaimAt, time.Minute, "the hint")
 	c.now = c.state.ClaimAt
-	require.Equal(t, Read, request(c.tick()).Op)
+	require.Equal(t, Read, request(c.stepTime()).Op)
 	c.respond(r)
 	require.GreaterOrEqual(t, c.state.ClaimAt-c.now, time.Minute, "the record that was read")
 }
@@ -173,7 +173,7 @@ func TestObserveHint_HeartbeatRestartsWait(t *testing.T) {
 	require.Equal(t, None, request(c.deliverHint(nextHeartbeat())).Op)
 	require.Equal(t, 3*time.Second, c.state.ClaimAt)
 	c.now = 3 * time.Second
-	require.Equal(t, Read, request(c.tick()).Op)
+	require.Equal(t, Read, request(c.stepTime()).Op)
 	claim := request(c.respond(nextHeartbeat()))
 	require.Equal(t, Claim, claim.Op)
 	require.Equal(t, "w", claim.Prev.Version)
@@ -259,7 +259,7 @@ func TestObserveHint_ConfirmedByFeed(t *testing.T) {
 	require.Empty(t, c.deliver(nextHeartbeat()))
 	require.Equal(t, 3*time.Second, c.state.ClaimAt)
 	c.now = 3 * time.Second
-	claim := request(c.tick())
+	claim := request(c.stepTime())
 	require.Equal(t, Claim, claim.Op)
 	require.Equal(t, "w", claim.Prev.Version)
 }
@@ -274,12 +274,12 @@ func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 		c.deliverHint(forged)
 		require.EqualValues(t, 1000, c.state.Current.Seq)
 		c.now = 2 * time.Second
-		require.Equal(t, Read, request(c.tick()).Op)
+		require.Equal(t, Read, request(c.stepTime()).Op)
 		require.Equal(t, None, request(c.respond(heldRecord(5))).Op)
 		require.Equal(t, heldRecord(5), c.state.Current)
 		require.Equal(t, 4*time.Second, c.state.ClaimAt)
 		c.now = 4 * time.Second
-		require.Equal(t, Claim, request(c.tick()).Op)
+		require.Equal(t, Claim, request(c.stepTime()).Op)
 	})
 	t.Run("OnlyVersionDiffers", func(t *testing.T) {
 		c := newFollower(t, defaultConfig)
@@ -287,7 +287,7 @@ func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 		forged.Version = "forged"
 		c.deliverHint(forged)
 		c.now = 2 * time.Second
-		c.tick()
+		c.stepTime()
 		require.Equal(t, None, request(c.respond(nextHeartbeat())).Op)
 		require.Equal(t, nextHeartbeat(), c.state.Current)
 		require.Equal(t, 4*time.Second, c.state.ClaimAt)

@@ -5,7 +5,7 @@ func (m *machine) sendNextRequest() {
 	switch {
 	case !m.Leading || !m.isTransferring():
 	case m.in.Listens:
-		m.emit(Action{Kind: RequestResign})
+		m.addAction(Action{Kind: RequestResign})
 	default:
 		m.stopLeading(HandedOver)
 	}
@@ -131,5 +131,5 @@ func (m *machine) send(op Op, next Record) {
 		next.Seq = m.Current.Seq + 1
 		a.Prev, a.Record = m.Current, next
 	}
-	m.emit(a)
+	m.addAction(a)
 }

@@ -19,7 +19,7 @@ func TestClaim_NotBeyondLastTerm(t *testing.T) {
 		r.Term = test.term
 		c.deliver(r)
 		c.now = 2 * time.Second
-		actions := c.tick()
+		actions := c.stepTime()
 		require.Equal(t, test.ends, hasAction(actions, Finish))
 		if test.ends {
 			require.Equal(t, None, request(actions).Op)
@@ -57,7 +57,7 @@ func TestTransfer_LeaderStopsBeforeRelease(t *testing.T) {
 	require.Equal(t, None, request(c.acknowledge(release)).Op, "the record is for the target")
 	c.deliver(release.Record)
 	c.now = c.state.ClaimAt
-	require.Equal(t, Claim, request(c.tick()).Op, "the target has not claimed the record")
+	require.Equal(t, Claim, request(c.stepTime()).Op, "the target has not claimed the record")
 }
 
 // TestTransfer_ListeningLeaderContinues checks that a leader whose program hands over itself continues until
@@ -107,7 +107,7 @@ func TestResign_WaitsForUnresolvedClaim(t *testing.T) {
 	require.Empty(t, c.step(Input{Kind: Resign}))
 	c.fail(Unknown)
 	c.now = c.state.WakeAt
-	require.Equal(t, Read, request(c.tick()).Op)
+	require.Equal(t, Read, request(c.stepTime()).Op)
 	release := request(c.respond(heldRecord(5)))
 	require.Equal(t, Release, release.Op)
 	require.Equal(t, heldRecord(6), release.Record, "the write changes more than Seq")

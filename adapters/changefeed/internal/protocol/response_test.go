@@ -80,9 +80,9 @@ func TestCreate_RetriesWithPauses(t *testing.T) {
 	for _, pause := range []time.Duration{h / 16, h / 8, h / 4, h / 2, h, h} {
 		require.Equal(t, None, request(c.fail(NoRecord)).Op)
 		c.now += pause - 1
-		require.Equal(t, None, request(c.tick()).Op)
+		require.Equal(t, None, request(c.stepTime()).Op)
 		c.now++
-		require.Equal(t, Create, request(c.tick()).Op)
+		require.Equal(t, Create, request(c.stepTime()).Op)
 	}
 }
 
@@ -97,9 +97,9 @@ func TestConflict_StaleFeedIsReplaced(t *testing.T) {
 			c.deliver(heldRecord(6))
 		}
 		c.now += c.cfg.ElectionMin - 1
-		require.False(t, hasAction(c.tick(), ReportFeedFailure))
+		require.False(t, hasAction(c.stepTime(), ReportFeedFailure))
 		c.now++
-		require.Equal(t, !delivered, hasAction(c.tick(), ReportFeedFailure))
+		require.Equal(t, !delivered, hasAction(c.stepTime(), ReportFeedFailure))
 	}
 }
 
@@ -116,7 +116,7 @@ func TestRestoredState_ClaimedAfterLostLeases(t *testing.T) {
 		require.EqualValues(t, 2, claim.Prev.Seq)
 		c.fail(Conflict)
 		c.now = max(c.now, c.state.RetryAt)
-		c.tick()
+		c.stepTime()
 		require.Equal(t, Read, c.state.Op)
 		claim = request(c.respond(old))
 	}
@@ -124,7 +124,7 @@ func TestRestoredState_ClaimedAfterLostLeases(t *testing.T) {
 	require.Equal(t, None, claim.Op, "the candidate claims the restored record immediately")
 	restored := c.now
 	c.now = c.state.WakeAt
-	claim = request(c.tick())
+	claim = request(c.stepTime())
 	require.Equal(t, Claim, claim.Op)
 	require.Equal(t, old, claim.Prev)
 	require.GreaterOrEqual(t, c.now, restored+2*time.Second)
@@ -142,20 +142,20 @@ func TestRestoredState_LongLease(t *testing.T) {
 	c.deliver(lost)
 	c.now = c.state.ClaimAt
 	require.GreaterOrEqual(t, c.now, 22*time.Second)
-	require.Equal(t, Claim, request(c.tick()).Op)
+	require.Equal(t, Claim, request(c.stepTime()).Op)
 	old := heldRecord(1)
 	old.Version = "old"
 	for range failuresBeforeRestore {
 		c.fail(Conflict)
 		c.now = max(c.now, c.state.RetryAt)
-		c.tick()
+		c.stepTime()
 		c.respond(old)
 	}
 	require.Equal(t, old, c.state.Current)
 	require.GreaterOrEqual(t, c.state.HoldUntil, c.now+22*time.Second)
 	c.deliver(heldRecord(6))
 	c.now = c.state.HoldUntil
-	claim := request(c.tick())
+	claim := request(c.stepTime())
 	require.Equal(t, Claim, claim.Op)
 	require.EqualValues(t, 10, claim.Record.Term)
 }
@@ -167,7 +167,7 @@ func TestRestoredState_FailureIsNotMistaken(t *testing.T) {
 	for range failuresBeforeRestore {
 		c.fail(Unknown)
 		c.now = max(c.now, c.state.RetryAt)
-		require.Equal(t, Read, request(c.tick()).Op)
+		require.Equal(t, Read, request(c.stepTime()).Op)
 	}
 	require.Equal(t, Claim, request(c.respond(heldRecord(5))).Op)
 	require.Zero(t, c.state.HoldUntil)
@@ -180,13 +180,13 @@ func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 		"NoAcknowledgement": func(c *candidate, claim Action) []Action {
 			require.Equal(t, None, request(c.fail(Unknown)).Op, "the retry has a pause")
 			c.now = c.state.RetryAt
-			require.Equal(t, Read, request(c.tick()).Op)
+			require.Equal(t, Read, request(c.stepTime()).Op)
 			return c.respond(claim.Record)
 		},
 		"NoHeartbeat": func(c *candidate, claim Action) []Action {
 			c.acknowledge(claim)
 			c.now += c.cfg.Lease
-			actions := c.tick()
+			actions := c.stepTime()
 			require.True(t, hasAction(actions, Demote))
 			return actions
 		},
@@ -203,7 +203,7 @@ func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 			require.Equal(t, None, request(c.acknowledge(release)).Op, "the released record is for others")
 			c.deliver(release.Record)
 			c.now = c.state.ClaimAt
-			claim = request(c.tick())
+			claim = request(c.stepTime())
 			require.Equal(t, Claim, claim.Op, "no other candidate has claimed the record")
 			c.acknowledge(claim)
 			c.deliver(claim.Record)
@@ -225,7 +225,7 @@ func TestHeartbeat_UnacknowledgedIsRepeatedWithPause(t *testing.T) {
 		c.fail(Unknown)
 		c.deliver(heartbeat.Record)
 		c.now = c.state.RetryAt
-		require.Equal(t, Read, request(c.tick()).Op)
+		require.Equal(t, Read, request(c.stepTime()).Op)
 		heartbeat = request(c.respond(heartbeat.Record))
 	}
 }

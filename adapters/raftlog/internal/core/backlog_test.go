@@ -33,10 +33,10 @@ func TestBacklog_BlockedFollower(t *testing.T) {
 			}
 			require.NoError(t, h.waitForReply(l, last).Err)
 			most := load{2*limit.entries + 10, 2*limit.bytes + 10<<10} // entries in flight at the limit are accepted
-			require.False(t, p.core.backlog.exceeds(most), "%v, from %v", p.core.backlog.load, before)
+			require.False(t, p.core.backlog.exceedsLimit(most), "%v, from %v", p.core.backlog.load, before)
 			h.waitForHolder("second")
 			h.advance(10 * election)
-			require.False(t, p.core.backlog.exceeds(most), "%v", p.core.backlog.load)
+			require.False(t, p.core.backlog.exceedsLimit(most), "%v", p.core.backlog.load)
 			require.Equal(t, term, l.core.Status().Term)
 			require.Less(t, p.core.Status().Last, l.core.Status().Last)
 			require.True(t, p.core.holdsVote(), "it votes for no other peer")

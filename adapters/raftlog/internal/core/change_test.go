@@ -85,7 +85,7 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 	}
 	id := api.RequestIDFrom(h.peers[0].Wall(), 3, 3)
 	requested, changed, cut := map[*peer]uint64{}, uint64(0), false
-	h.waitFor("the change is complete", func() bool { // the leader knows it first
+	h.waitFor("the change is complete", func() bool { // the leader learns of the completion first
 		for _, p := range h.peers {
 			if p.core.state == raft.StateLeader && requested[p] == 0 {
 				requested[p] = h.propose(p, changeTo(id, 3, 4, 5))

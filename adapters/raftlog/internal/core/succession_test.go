@@ -19,7 +19,7 @@ func TestSuccession_VotersBecomeCandidatesInTurn(t *testing.T) {
 		for down := 1; down <= voters/2; down++ {
 			var took []time.Duration
 			for range rounds {
-				took = append(took, succeed(t, voters, down))
+				took = append(took, electSuccessor(t, voters, down))
 			}
 			slices.Sort(took)
 			require.LessOrEqual(t, took[rounds/2], election+time.Duration(down+1)*turn, "%d voters, %d down: %v", voters, down, took)
@@ -27,9 +27,9 @@ func TestSuccession_VotersBecomeCandidatesInTurn(t *testing.T) {
 	}
 }
 
-// succeed stops the leader and the voters whose turns are first, down peers in all. It returns the time until another
+// electSuccessor stops the leader and the voters whose turns are first, down peers in all. It returns the time until another
 // peer leads.
-func succeed(t *testing.T, voters, down int) time.Duration {
+func electSuccessor(t *testing.T, voters, down int) time.Duration {
 	h := newHarness(t, voters)
 	l := h.waitForLeader()
 	h.advance(2 * election)

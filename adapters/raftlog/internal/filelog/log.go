@@ -136,7 +136,7 @@ func (l *Log) knownTerm(i uint64) uint64 {
 	if i == l.mark.index {
 		return l.mark.term
 	}
-	return l.terms.term(i)
+	return l.terms.termAt(i)
 }
 
 // Guard protects entries that are applied: entries through index cannot be replaced by entries of

@@ -82,7 +82,7 @@ func TestLog_EqualsModel(t *testing.T) {
 				m = m.applyOperation(next)
 				if i%5 == 0 || next.reopen {
 					got := readModel(t, l)
-					require.True(t, m.equal(got), "step %d (%+v):\nwant %v\ngot  %v", i, next, m, got)
+					require.True(t, m.requireEqual(got), "step %d (%+v):\nwant %v\ngot  %v", i, next, m, got)
 				}
 				compareRange(t, r, l, m)
 			}
@@ -187,7 +187,7 @@ func TestLog_ConcurrentReaders(t *testing.T) {
 	}
 	close(done)
 	readers.Wait()
-	require.True(t, m.equal(readModel(t, l)))
+	require.True(t, m.requireEqual(readModel(t, l)))
 }
 
 // A byte that changes while the log is open is detected when the entry is read.

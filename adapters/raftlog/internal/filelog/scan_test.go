@@ -59,7 +59,7 @@ func TestScan_WhileTheLogGrows(t *testing.T) {
 	next := uint64(1)
 	grow := func() {
 		for range 3 {
-			require.NoError(t, l.Append(Batch{Entries: entries(next, 4, 1, 400), Sync: true}))
+			require.NoError(t, l.Append(Batch{Entries: newEntries(next, 4, 1, 400), Sync: true}))
 			next += 4
 		}
 	}
@@ -131,7 +131,7 @@ func requireHistory(t *testing.T, d *testenv.Disk, m model) {
 func TestHistory_StopsAtError(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 4096})
-	require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 1, 2), Entries: entries(1, 4, 1, 10), Sync: true}))
+	require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 1, 2), Entries: newEntries(1, 4, 1, 10), Sync: true}))
 	stop := errors.New("stop")
 	for at := range uint64(4) {
 		n := uint64(0)

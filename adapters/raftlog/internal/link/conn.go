@@ -157,7 +157,7 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 		case got < len(frame):
 		case reserves && got == skippedHead:
 			if err := c.limits.Reserve(n); err != nil {
-				if failed := c.skip(n - got); failed != nil {
+				if failed := c.skipBytes(n - got); failed != nil {
 					return nil, failed
 				}
 				return frame, err
@@ -186,8 +186,8 @@ func (c *Conn) readPart(p []byte) error {
 	})
 }
 
-// skip skips n bytes of a frame.
-func (c *Conn) skip(n int) error {
+// skipBytes skips n bytes of a frame.
+func (c *Conn) skipBytes(n int) error {
 	for n > 0 {
 		part := min(n, framePart)
 		err := c.readPartInTime(func() error {

@@ -101,13 +101,13 @@ func encodeContent(v Versions, code byte, peer bool, texts ...string) []byte {
 }
 
 func (g *greeting) encodeContent() []byte {
-	return encodeContent(g.versions, byte(g.hello.Purpose), g.hello.Peer, append(g.hello.Claim.fields(), g.hello.Cluster, g.hello.ID, g.wantedID, g.hello.Addr)...)
+	return encodeContent(g.versions, byte(g.hello.Purpose), g.hello.Peer, append(g.hello.Claim.encodedFields(), g.hello.Cluster, g.hello.ID, g.wantedID, g.hello.Addr)...)
 }
 
 func (g *greeting) encode() []byte { return appendText(g.encodeContent(), g.proof) }
 
 func (r *reply) encodeContent() []byte {
-	return encodeContent(r.versions, byte(r.reason), r.peer, append(r.claim.fields(), r.id, r.addr, r.text)...)
+	return encodeContent(r.versions, byte(r.reason), r.peer, append(r.claim.encodedFields(), r.id, r.addr, r.text)...)
 }
 
 func (r *reply) encode() []byte { return appendText(r.encodeContent(), r.proof) }

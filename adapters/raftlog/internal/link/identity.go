@@ -97,7 +97,7 @@ type Identity struct {
 	Versions Versions
 }
 
-func (i Identity) versions() Versions {
+func (i Identity) versionRange() Versions {
 	if i.Versions == (Versions{}) {
 		return supported
 	}
@@ -181,8 +181,8 @@ func (i Identity) currentSecrets() (s secrets, err error) {
 	return s, nil
 }
 
-// access returns what decides about a process that claims the ID.
-func (i Identity) access(s secrets, id string) access {
+// accessFor returns what decides about a process that claims the ID.
+func (i Identity) accessFor(s secrets, id string) access {
 	a := access{
 		hasSecrets: i.hasSecrets(), hasClientSecret: len(s.clients) > 0,
 		peerNames: i.PeerNames, clientNames: i.ClientNames,

@@ -173,7 +173,7 @@ func merge(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
 func (t *IDs) Expire(before time.Time) {
 	expired, was := 0, t.len
 	for _, b := range t.buckets {
-		n := b.expired(before)
+		n := b.countExpired(before)
 		t.len -= n
 		if n < b.len() {
 			if n > 0 {

@@ -42,7 +42,7 @@ type bucketHeader struct {
 func (h *bucketHeader) keySize() int   { return int(h.TimeWidth) + len(h.First) - timeBytes }
 func (h *bucketHeader) entrySize() int { return h.keySize() + int(h.IndexWidth) + sumBytes }
 
-func millis(id api.RequestID) uint64 { return binary.BigEndian.Uint64(id[:8]) >> 16 }
+func millisOf(id api.RequestID) uint64 { return binary.BigEndian.Uint64(id[:8]) >> 16 }
 
 // addMillis returns id with its time changed by ms, modulo 2^48.
 func addMillis(id api.RequestID, ms uint64) api.RequestID {
@@ -61,7 +61,7 @@ func newBucket(entries []idEntry) *bucket {
 		oldest, newest = min(oldest, e.index), max(newest, e.index)
 	}
 	b := &bucket{
-		bucketHeader{first.id, oldest, byteWidth(millis(last.id) - millis(first.id)), byteWidth(newest - oldest)},
+		bucketHeader{first.id, oldest, byteWidth(millisOf(last.id) - millisOf(first.id)), byteWidth(newest - oldest)},
 		oldest, nil,
 	}
 	b.data = make([]byte, 0, len(entries)*b.entrySize())
@@ -73,7 +73,7 @@ func newBucket(entries []idEntry) *bucket {
 
 // add appends e to the data of a bucket that is being created.
 func (b *bucket) add(e idEntry) {
-	relative := addMillis(e.id, -millis(b.First))
+	relative := addMillis(e.id, -millisOf(b.First))
 	b.data = append(b.data, relative[timeBytes-b.TimeWidth:]...)
 	var index [8]byte
 	binary.BigEndian.PutUint64(index[:], e.index-b.Base)
@@ -83,7 +83,7 @@ func (b *bucket) add(e idEntry) {
 
 // canContain reports whether a bucket with the header h can contain e.
 func (h *bucketHeader) canContain(e idEntry) bool {
-	return bytes.Compare(h.First[:], e.id[:]) <= 0 && byteWidth(millis(e.id)-millis(h.First)) <= h.TimeWidth &&
+	return bytes.Compare(h.First[:], e.id[:]) <= 0 && byteWidth(millisOf(e.id)-millisOf(h.First)) <= h.TimeWidth &&
 		h.Base <= e.index && byteWidth(e.index-h.Base) <= h.IndexWidth
 }
 
@@ -116,7 +116,7 @@ func (b *bucket) key(i int) []byte { return b.data[i*b.entrySize():][:b.keySize(
 func (b *bucket) id(i int) api.RequestID {
 	var relative api.RequestID
 	copy(relative[timeBytes-b.TimeWidth:], b.key(i))
-	return addMillis(relative, millis(b.First))
+	return addMillis(relative, millisOf(b.First))
 }
 
 func (b *bucket) index(i int) uint64 {
@@ -139,8 +139,8 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 	if bytes.Compare(id[:], b.First[:]) < 0 {
 		return 0, false
 	}
-	relative := addMillis(id, -millis(b.First))
-	if byteWidth(millis(relative)) > b.TimeWidth {
+	relative := addMillis(id, -millisOf(b.First))
+	if byteWidth(millisOf(relative)) > b.TimeWidth {
 		return b.len(), false
 	}
 	key, stride := relative[timeBytes-b.TimeWidth:], b.entrySize()
@@ -159,8 +159,8 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 	return low, low < b.len() && bytes.Equal(b.key(low), key)
 }
 
-// expired returns the number of IDs with an earlier time.
-func (b *bucket) expired(before time.Time) int {
+// countExpired returns the number of IDs with an earlier time.
+func (b *bucket) countExpired(before time.Time) int {
 	if !b.id(0).Time().Before(before) { // in most calls no ID has expired
 		return 0
 	}

@@ -37,8 +37,8 @@ func (m model) oldest() (uint64, bool) {
 	return oldest, len(m) > 0
 }
 
-// equal requires that the table has the content of the model, and satisfies its invariants.
-func (m model) equal(t *testing.T, table *IDs) {
+// requireEqual requires that the table has the content of the model, and satisfies its invariants.
+func (m model) requireEqual(t *testing.T, table *IDs) {
 	t.Helper()
 	require.Equal(t, len(m), table.Len())
 	oldest, ok := table.OldestIndex()
@@ -99,7 +99,7 @@ func TestIDs_EqualsModel(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(2, seed))
 			table, m := newIDs(), model{}
-			m.equal(t, table)
+			m.requireEqual(t, table)
 			now, index := noon.UnixMilli(), rng.Uint64N(1<<40)
 			var inserted []api.RequestID
 			insert := func(ms int64) {
@@ -150,7 +150,7 @@ func TestIDs_EqualsModel(t *testing.T) {
 					table.Snapshot()
 				}
 			}
-			m.equal(t, table)
+			m.requireEqual(t, table)
 			for _, id := range inserted {
 				_, _, ok := table.Lookup(id)
 				if _, want := m[id]; want != ok {
@@ -164,7 +164,7 @@ func TestIDs_EqualsModel(t *testing.T) {
 			}
 			require.Equal(t, table.Sum(), other.Sum())
 			require.Equal(t, encodeView(t, table.Snapshot()), encodeView(t, other.Snapshot()))
-			m.equal(t, other)
+			m.requireEqual(t, other)
 		})
 	}
 }

@@ -57,8 +57,8 @@ func (l load) add(more load) load {
 	return load{l.conns + more.conns, l.streams + more.streams, l.calls + more.calls, l.memory + more.memory}
 }
 
-// sub returns the difference of two loads.
-func (l load) sub(less load) load {
+// subtract returns the difference of two loads.
+func (l load) subtract(less load) load {
 	return load{l.conns - less.conns, l.streams - less.streams, l.calls - less.calls, l.memory - less.memory}
 }
 
@@ -134,14 +134,14 @@ func (c *client) addLoad(more load) error {
 func (c *client) release(less load) {
 	c.usage.mu.Lock()
 	defer c.usage.mu.Unlock()
-	c.change(load{}.sub(less))
+	c.change(load{}.subtract(less))
 }
 
 // close removes the load of a connection that has ended.
 func (c *client) close() {
 	c.usage.mu.Lock()
 	defer c.usage.mu.Unlock()
-	c.change(load{}.sub(c.own))
+	c.change(load{}.subtract(c.own))
 }
 
 // change adds to the load. usage.mu is held.

@@ -25,7 +25,7 @@ func (c *clients) runChanges() {
 	}
 	var voters []*peer
 	for _, v := range from.core.Replica().Members.Voters {
-		voters = append(voters, h.peer(v.ID))
+		voters = append(voters, h.peerByID(v.ID))
 	}
 	if from.core.Replica().Members.Joint() || slices.ContainsFunc(voters, func(p *peer) bool { return p.stopped }) {
 		later() // try again later, because the leader does not know the last change yet

@@ -153,7 +153,7 @@ func (h *harness) loseVoterDirectory() {
 		return
 	}
 	m := l.core.Replica().Members
-	p := h.peer(m.Voters[h.rand.IntN(len(m.Voters))].ID)
+	p := h.peerByID(m.Voters[h.rand.IntN(len(m.Voters))].ID)
 	if len(m.Voters) < 3 || m.Joint() || p == l {
 		return
 	}

@@ -92,7 +92,7 @@ func (h *harness) checkLearners() {
 			return "no leader"
 		}
 		for _, c := range l.core.Replica().Members.Learners {
-			if !h.peer(c.ID).up {
+			if !h.peerByID(c.ID).up {
 				return c.ID + " is still a learner"
 			}
 		}

@@ -26,7 +26,7 @@ func (h *harness) loseDisk() {
 		return
 	}
 	m := l.core.Replica().Members
-	p := h.peer(m.Voters[h.rand.IntN(len(m.Voters))].ID)
+	p := h.peerByID(m.Voters[h.rand.IntN(len(m.Voters))].ID)
 	first := uint64(1)
 	if !p.isFounder() {
 		_, newest := l.newestFile()

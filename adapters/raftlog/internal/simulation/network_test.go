@@ -33,7 +33,7 @@ func (n *network) reset() {
 	n.delay, n.jitter, n.lateness = 200*time.Microsecond, 500*time.Microsecond, time.Second
 }
 
-func (h *harness) peer(id string) *peer {
+func (h *harness) peerByID(id string) *peer {
 	for _, p := range h.peers {
 		if p.ID == id {
 			return p
@@ -46,7 +46,7 @@ func (h *harness) peer(id string) *peer {
 func (h *harness) send(from *peer, to string, frame []byte) {
 	h.addToHash(frame, uint64(from.number))
 	n := &h.net
-	p := h.peer(to)
+	p := h.peerByID(to)
 	if p == nil || p.stopped {
 		return
 	}
@@ -96,7 +96,7 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 func (h *harness) sendSnapshot(from *peer, to string, index uint64, frame []byte) {
 	d := h.duration(time.Millisecond, 100*time.Millisecond)
 	raw, have := from.newestFile()
-	p := h.peer(to)
+	p := h.peerByID(to)
 	if have.Index != index || p == nil || p.stopped || h.net.cuts[peerPair{from.ID, to}] > 0 || h.randomBool(5*h.net.drop) {
 		from.scheduleInput(d, func() { from.core.ReportSnapshotSent(to, false) })
 		return

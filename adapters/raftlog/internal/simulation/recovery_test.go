@@ -45,7 +45,7 @@ func (h *harness) recoverCluster() {
 	}
 	up.id = h.newID()
 	h.clients.proposeUntilKnown(up, func() { done = true })
-	members := h.members(l)
+	members := h.membersKnownTo(l)
 	for _, p := range members {
 		h.clients.readLinearizable(p, func() { read++ })
 	}
@@ -110,11 +110,11 @@ func (h *harness) fillIDs() {
 	h.advance(h.now + election) // time for peers to receive the wall clocks of the others, which have jumped too
 }
 
-// members returns the members according to the leader that were not stopped permanently.
-func (h *harness) members(l *peer) []*peer {
+// membersKnownTo returns the members according to the leader that were not stopped permanently.
+func (h *harness) membersKnownTo(l *peer) []*peer {
 	var all []*peer
 	for _, m := range l.core.Replica().Members.All() {
-		if p := h.peer(m.ID); !p.stopped {
+		if p := h.peerByID(m.ID); !p.stopped {
 			all = append(all, p)
 		}
 	}
@@ -142,7 +142,7 @@ func (h *harness) findProblem() string {
 	if state.Members.Joint() {
 		return "a change is not complete"
 	}
-	members := h.members(l)
+	members := h.membersKnownTo(l)
 	for _, p := range members {
 		s := p.core.Status()
 		switch {
