@@ -51,7 +51,7 @@ manuals:
 SITE = $(CURDIR)/site
 
 site:
-	cd tools && GOWORK=off $(GO) run ./site -o $(SITE) $(SITEFLAGS)
+	cd tools && GOWORK=off $(GO) run ./repository site -o $(SITE) $(SITEFLAGS)
 
 # api writes docs/api.txt, the exported API of all packages. Its difference shows what a change does to users.
 api:
@@ -122,9 +122,18 @@ SERVED     = $(filter-out $(BUBBLES) $(SEQUENTIAL) $(CONTROLLERS),$(ALL))
 test:
 	@tools/progress.sh 20 $(MAKE) --no-print-directory tested
 
-.PHONY: tested bubbles served sequential undetected
+.PHONY: tested compiled bubbles served sequential undetected vetted
 tested: prepare
+	@$(MAKE) --no-print-directory compiled
 	@$(MAKE) --no-print-directory --jobs=4 --keep-going bubbles served lint checks sequential undetected
+
+# Two go commands that run at the same time compile each package that the cache lacks twice. So bubbles and served begin
+# when everything is compiled for both of them, and the groups without the race detector follow go vet.
+compiled:
+	$(if $(BUBBLES)$(SERVED),$(GO) list $(RACE) -export -deps -test -f '{{.Export}}' $(BUBBLES) $(SERVED) >/dev/null)
+
+vetted:
+	$(GO) vet work
 
 bubbles:
 	$(if $(BUBBLES),ZKTEST_REAL=required $(GO) test $(RACE) -cpu 1 $(PARALLEL) -timeout 30m $(TESTFLAGS) $(call slowfirst,$(BUBBLES)))
@@ -133,7 +142,7 @@ served:
 	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) $(PARALLEL) $(WAITING) -timeout 30m $(TESTFLAGS) $(call slowfirst,$(SERVED)))
 
 # undetected runs without the race detector what needs other packages or tags than the rest.
-undetected:
+undetected: vetted
 	$(if $(filter $(CONTROLLERS),$(ALL)),ZKTEST_REAL=required $(GO) test -timeout 30m $(TESTFLAGS) $(filter $(CONTROLLERS),$(ALL)))
 	$(if $(filter $(STORES),$(SERVED)),$(GO) test -tags rethinkdb $(TESTFLAGS) $(STORES))
 
@@ -231,16 +240,15 @@ mutants:
 # lint checks formatting, go vet, staticcheck, and the types on three other platforms, which are of three kinds: a
 # 32-bit one, on which the tests are checked as well, one that is not Unix, and one that is Unix and not Linux.
 # Compiling for a platform without a cache takes minutes. make cross compiles for all.
-lint:
+lint: vetted
 	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }
-	$(GO) vet work
 	$(GO) vet -tags rethinkdb ./adapters/changefeed/storeurl ./cmd/elector
 	staticcheck=$$($(TOOL) -n staticcheck) && $$staticcheck work && \
 	for module in bench tools; do \
 		(cd $$module && export GOWORK=off && $(GO) vet ./... && $$staticcheck ./...) || exit 1; \
 	done
 	for platform in 'linux/386 -tests' windows/amd64 darwin/arm64; do \
-		(cd tools && GOWORK=off $(GO) run ./typecheck -platform $$platform $(filter-out $(CONTROLLERS),$(ALL))) || exit 1; \
+		(cd tools && GOWORK=off $(GO) run ./repository types -platform $$platform $(filter-out $(CONTROLLERS),$(ALL))) || exit 1; \
 	done
 
 # cross compiles everything for platforms other than this one, and on 32-bit Linux the tests as well,
@@ -317,12 +325,12 @@ bench-figures: prepare
 
 # tidy runs go mod tidy in every module of the workspace.
 tidy:
-	cd tools && GOWORK=off $(GO) run ./modules tidy
+	cd tools && GOWORK=off $(GO) run ./repository tidy
 
 # modules builds every module as its users get it, counts what it requires of them, and builds older
 # modules and a store of another author with the core module. It needs a module proxy.
 modules:
-	cd tools && GOWORK=off $(GO) run ./modules check
+	cd tools && GOWORK=off $(GO) run ./repository check
 
 # rehearsal makes the next release in a clone in REHEARSAL, which must be empty, installs and runs it as its
 # users will, and prints the command that publishes it. REHEARSALFLAGS=quick does less. It needs a module

@@ -11,15 +11,15 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 func init() {
-	grant.NewCandidacy = func(ctx context.Context, log *slog.Logger) any { return newCandidacy(ctx, log) }
-	grant.NewLeadership = func(token int64, deadline func() time.Time) (any, context.CancelCauseFunc) {
+	connection.NewCandidacy = func(ctx context.Context, log *slog.Logger) any { return newCandidacy(ctx, log) }
+	connection.NewLeadership = func(token int64, deadline func() time.Time) (any, context.CancelCauseFunc) {
 		return newLeadership(token, deadline)
 	}
-	grant.EndOnClose = func(part, whole any) {
+	connection.EndOnClose = func(part, whole any) {
 		part.(*Leadership).grant.EndOnClose(whole.(*Leadership).grant.End)
 	}
 }

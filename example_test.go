@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -103,28 +105,38 @@ func ExampleStatus_next() {
 	}
 }
 
-// Observe an election without joining it.
+// Observe an election without joining it, and warn if there is no leader for too long.
 func ExampleObserve() {
-	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
+	conn, _, err := zkdial.Connect([]string{"127.0.0.1:2181"}, 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	defer cancel()
-	observations, err := leaderelection.Observe(ctx, conn, "/election")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	observations, err := leaderelection.Observe(ctx, conn, "/jobs/report")
 	if err != nil {
 		log.Fatal(err)
 	}
-	for o := range observations {
-		switch {
-		case o.Err != nil:
-			log.Print(o.Err)
-		case o.Leader == nil:
-			log.Print("there is no leader")
-		default:
-			log.Printf("%s leads with token %d", o.Leader.Name, o.Leader.Token)
+	const limit = 30 * time.Second  // how long there may be no leader
+	warning := time.NewTimer(limit) // also while the connection is down
+	for {
+		select {
+		case o, open := <-observations:
+			switch {
+			case !open:
+				return
+			case o.Err != nil:
+				log.Fatal(o.Err)
+			case o.Leader == nil:
+				log.Print("no leader")
+				warning.Reset(limit)
+			default:
+				log.Printf("%s leads with token %d at %s", o.Leader.Name, o.Leader.Token, o.Leader.Value)
+				warning.Stop()
+			}
+		case <-warning.C:
+			log.Print("WARNING: no leader for ", limit)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
@@ -60,7 +60,7 @@ type observer struct {
 	first        *watch.Reader // reads the znode of the first candidate
 	firstID      string
 
-	leaders latest.Changes[CandidateInfo] // the zero value means that there is no leader
+	leaders limit.Changes[CandidateInfo] // the zero value means that there is no leader
 }
 
 // run publishes observations until ctx is done, or until it has published an error.
@@ -76,7 +76,7 @@ func (v *observer) run(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			latest.Send(v.observations, Observation{Err: fmt.Errorf("observe %s: %w", v.node, refine(err))})
+			limit.SendNewest(v.observations, Observation{Err: fmt.Errorf("observe %s: %w", v.node, refine(err))})
 			return
 		}
 	}
@@ -139,7 +139,7 @@ func (v *observer) publish(leader *CandidateInfo) {
 		present = *leader
 	}
 	if v.leaders.Add(present) {
-		latest.Send(v.observations, Observation{Leader: leader})
+		limit.SendNewest(v.observations, Observation{Leader: leader})
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
@@ -74,7 +73,7 @@ func (e *Election) notifyRenamed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.renamed != nil {
-		latest.Send(e.renamed, struct{}{})
+		limit.SendNewest(e.renamed, struct{}{})
 	}
 }
 

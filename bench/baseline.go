@@ -51,16 +51,27 @@ func (e *baselineEntry) acquire(queued func()) error {
 		return err
 	}
 	queued()
-	name, predecessor := path.Base(e.znode), ""
-	for _, other := range names {
-		if other < name && other > predecessor {
-			// The order of the names is that of the queue, because all names have the same prefix.
-			predecessor = other
-		}
-	}
+	predecessor := lastBefore(names, path.Base(e.znode))
 	if predecessor == "" {
 		return nil
 	}
+	return e.await(predecessor)
+}
+
+// lastBefore returns the last of the names before name, or an empty name. The order of the names is that of the
+// queue, because all names have the same prefix.
+func lastBefore(names []string, name string) string {
+	predecessor := ""
+	for _, other := range names {
+		if other < name && other > predecessor {
+			predecessor = other
+		}
+	}
+	return predecessor
+}
+
+// await returns when the predecessor has left the queue.
+func (e *baselineEntry) await(predecessor string) error {
 	_, _, watch, err := e.conn.GetW(e.dir + "/" + predecessor)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil

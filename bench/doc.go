@@ -39,6 +39,12 @@
 // are deleted only at the head of the queue, every reply arrives, and sessions do not expire. Rows
 // in ms and in 1/s show the other contestants as multiples of the baseline's median.
 //
+// With -bounds, two more loops show how much of a difference is due to the requests of safe locks and
+// elections, and not to the code of this library. The verified baseline lists the queue after its predecessor
+// has left, because that predecessor may have given up while an earlier session still leads. The second one also
+// creates its znode in a transaction, whose reply contains the fencing token. Both know the name of their
+// predecessor without a listing.
+//
 // # Rows
 //
 // First join: the time until a candidate leads an election without other candidates.

@@ -34,7 +34,9 @@ type settings struct {
 	patience        time.Duration // the longest time for one size of a curve
 
 	peers *regexp.Regexp // matches the names of the other libraries that are measured
-	busy  bool
+	// bounds is set if the shortest loops that verify their turn are measured too.
+	bounds bool
+	busy   bool
 
 	warmJoins        int
 	pause, longPause time.Duration // the pauses after each turn
@@ -63,6 +65,7 @@ func parseFlags() (settings, error) {
 	flag.DurationVar(&s.limit, "limit", 2*time.Hour, "maximum `duration` of the run")
 	flag.DurationVar(&s.delay, "delay", 0, "simulated network delay: every message between contestants and the server takes this `duration` longer")
 	peers := flag.String("peers", "", "measure, beside the baseline and this library, only libraries whose name matches this `pattern`")
+	flag.BoolVar(&s.bounds, "bounds", false, "measure also the shortest loops that verify their turn by a listing, without and with a fencing token")
 	flag.BoolVar(&s.busy, "busy", false, "measure times and rates although other programs use the processor")
 	quick := flag.Bool("quick", false, "a run of two minutes that shows that everything works; its figures mean little")
 	short := flag.Bool("short", false, "a run of five minutes with fewer rows and rounds: all rows twice, for -record and -compare, without other libraries")

@@ -39,6 +39,9 @@ var unavailable = []absentContestant{{
 // are not installed are returned as absent.
 func (b *bench) startContestants(ctx context.Context, addr string, timeout time.Duration) ([]contestant, []absentContestant) {
 	all := []contestant{newBaseline(addr, timeout), newLibrary(addr, timeout)}
+	if b.bounds {
+		all = append(all, newBound(verifiedName, addr, timeout), newBound(tokenName, addr, timeout))
+	}
 	if b.peers.MatchString(zkLockName) {
 		all = append(all, newZKLock(addr, timeout))
 	}

@@ -26,13 +26,13 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // New returns a Candidacy that has not started. It ends, as by Resign, when ctx is done. It logs
 // each status and the end at level Info to log, or nothing if log is nil.
 func New(ctx context.Context, log *slog.Logger) Candidacy {
-	return grant.NewCandidacy(ctx, log).(Candidacy)
+	return connection.NewCandidacy(ctx, log).(Candidacy)
 }
 
 // NewLeadership returns a Leadership and a function that ends it with a reason. The function may be
@@ -40,7 +40,7 @@ func New(ctx context.Context, log *slog.Logger) Candidacy {
 // currently expires. It is called often, from any goroutine, and must not call methods of the
 // Leadership. If deadline is nil, or returns the zero time from the start, leadership is unlimited.
 func NewLeadership(token int64, deadline func() time.Time) (*leaderelection.Leadership, context.CancelCauseFunc) {
-	l, end := grant.NewLeadership(token, deadline)
+	l, end := connection.NewLeadership(token, deadline)
 	return l.(*leaderelection.Leadership), end
 }
 

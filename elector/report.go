@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // State is the state of an Elector.
@@ -90,7 +90,7 @@ func (e *Elector) sendReport() {
 	defer e.mu.Unlock()
 	e.sent = report
 	if e.reports != nil {
-		latest.Send(e.reports, report)
+		limit.SendNewest(e.reports, report)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // term is a leadership for which Begin was called.
@@ -27,7 +27,7 @@ var (
 
 func (l *loop) newTerm(leadership *leaderelection.Leadership) *term {
 	t := &term{leadership: leadership}
-	t.ctx, t.end = grant.Work(leadership.Context(), l.ctx)
+	t.ctx, t.end = connection.Work(leadership.Context(), l.ctx)
 	return t
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // Candidate is a candidate of two elections that leads only while it leads both. It implements
@@ -243,8 +243,8 @@ func (c *Candidate) lead(old, new *leaderelection.Leadership) {
 	c.granted = leadershipParts{old, new} // set granted before the program receives the leadership
 	c.mu.Unlock()
 	both := c.candidacy.Lead(old.Token(), func() time.Time { return earlierDeadline(old.Deadline(), new.Deadline()) })
-	grant.EndOnClose(old, both)
-	grant.EndOnClose(new, both)
+	connection.EndOnClose(old, both)
+	connection.EndOnClose(new, both)
 }
 
 // earlierDeadline returns the earlier one of two deadlines. A zero time means no deadline.

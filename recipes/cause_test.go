@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
@@ -86,17 +86,17 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 		return func(ctx context.Context) error { return q.Discard(ctx, letter) }
 	},
 	"value, set": func(_ *testing.T, conn, _ *zk.Conn) func(context.Context) error {
-		v := must(value.New(conn, "/app/value", codec.String()))
+		v := must(value.New(conn, "/app/value", recipes.StringCodec()))
 		return func(ctx context.Context) error { return errorOf(v.CompareAndSet(ctx, value.Version{}, "a")) }
 	},
 	"value, replace": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
-		version := must(must(value.New(other, "/app/value", codec.String())).Set(t.Context(), "a"))
-		v := must(value.New(conn, "/app/value", codec.String()))
+		version := must(must(value.New(other, "/app/value", recipes.StringCodec())).Set(t.Context(), "a"))
+		v := must(value.New(conn, "/app/value", recipes.StringCodec()))
 		return func(ctx context.Context) error { return errorOf(v.CompareAndSet(ctx, version, "b")) }
 	},
 	"value, watch": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
-		must(must(value.New(other, "/app/value", codec.String())).Set(t.Context(), "a"))
-		v := must(value.New(conn, "/app/value", codec.String()))
+		must(must(value.New(other, "/app/value", recipes.StringCodec())).Set(t.Context(), "a"))
+		v := must(value.New(conn, "/app/value", recipes.StringCodec()))
 		return func(ctx context.Context) error {
 			for c := range v.Watch(ctx) {
 				if c.Value != "a" {

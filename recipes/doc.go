@@ -1,11 +1,10 @@
-// Package recipes contains the options and errors that all ZooKeeper recipes share. The
-// recipes are in the packages below it:
+// Package recipes contains the options, errors and formats of values that all ZooKeeper recipes share.
+// The recipes are in the packages below it:
 //
 //	lock       Mutex, RWMutex, Semaphore and MultiLock, with fencing tokens
 //	barrier    Barrier, and Double with numbered rounds
 //	queue      work queues: FIFO, by priority, delayed; at-least-once delivery
-//	value      Value, by compare-and-set, with the formats of package codec; Counter and IDs: numbers to
-//	           which clients add, blocks of IDs
+//	value      Value, by compare-and-set; Counter and IDs: numbers to which clients add, blocks of IDs
 //	group      Group and Persistent: membership
 //	shard      shards of work divided among members, each owned by one
 //	discovery  services and their instances, in Curator's layout

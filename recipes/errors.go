@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
 // Errors that the recipes share, to be tested with errors.Is. Where the root package has an
@@ -27,6 +28,9 @@ var (
 	// or not accepted by ZooKeeper, or the value of an option is invalid or does not
 	// apply to the recipe. Nothing was changed. The text says what is wrong.
 	ErrInvalid = connection.ErrInvalid
+	// ErrFormat is returned if the data of a znode is not in the expected format of a [Codec]. The error
+	// also wraps that of the codec. Nothing was changed.
+	ErrFormat = recipe.ErrFormat
 	// ErrConnClosed is returned if the owner of the connection has closed it.
 	ErrConnClosed = connection.ErrConnClosed
 	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL, because the

@@ -44,18 +44,18 @@ cd "$repository"
 git remote set-url origin "$(git -C "$root" remote get-url origin 2>/dev/null || echo "https://$core.git")"
 git config user.name "$(git -C "$root" log -1 --format=%cn)"
 git config user.email "$(git -C "$root" log -1 --format=%ce)"
-(cd tools && GOWORK=off go run ./modules version "$version")
+(cd tools && GOWORK=off go run ./repository version "$version")
 sed "s/^## $version (unreleased)\$/## $version - $(date -u +%F)/" CHANGELOG.md >"$directory/changelog"
 mv "$directory/changelog" CHANGELOG.md
 git commit -q -am "Release $version"
-[ "$quick" ] || (cd tools && GOWORK=off go run ./modules check)
-(cd tools && GOWORK=off go run ./modules tag)
+[ "$quick" ] || (cd tools && GOWORK=off go run ./repository check)
+(cd tools && GOWORK=off go run ./repository tag)
 tags=$(git tag --points-at HEAD)
 
-step "exported API, compared with the commit in tools/modules/base"
+step "exported API, compared with the commit in tools/repository/base"
 (cd tools && GOWORK=off go test -count 1 ./repository -run '^TestAPI_DocumentIsUpToDate$')
-git diff --stat "$(cat tools/modules/base)" HEAD -- docs/api.txt
-git diff "$(cat tools/modules/base)" HEAD -- docs/api.txt | sed -n 's/^-\([^-]\)/removed or changed: \1/p'
+git diff --stat "$(cat tools/repository/base)" HEAD -- docs/api.txt
+git diff "$(cat tools/repository/base)" HEAD -- docs/api.txt | sed -n 's/^-\([^-]\)/removed or changed: \1/p'
 
 if [ -z "$quick" ]; then
 	step "go vet"
@@ -140,7 +140,7 @@ if docker version >/dev/null 2>&1; then
 	docker image rm "$image" >/dev/null
 fi
 
-git rev-parse HEAD >tools/modules/base
+git rev-parse HEAD >tools/repository/base
 git commit -q -am "modules: build $version with later core modules"
 
 rm -rf "$directory/proxy" "$directory/user"

@@ -30,6 +30,44 @@ func ExampleNewElection() {
 	// Output: has led: <nil>
 }
 
+// The leader hands over to another replica, for example before a deployment.
+func ExampleTransfer() {
+	ctx, cancel := context.WithCancel(context.Background())
+	table := memory.NewTable() // a database, in a real program
+	var running sync.WaitGroup
+	join := func(id string) *changefeed.Election {
+		election, err := changefeed.NewElection(table.Store("election"), changefeed.WithID(id), changefeed.WithContext(ctx),
+			changefeed.WithHeartbeat(20*time.Millisecond)) // so that the example does not take long
+		if err != nil {
+			log.Fatal(err)
+		}
+		running.Go(func() { _ = election.ElectLeader() })
+		return election
+	}
+	waitFor := func(role leaderelection.Role, election *changefeed.Election) {
+		for status := range election.Status() {
+			if status.Role == role {
+				fmt.Printf("%s: %v\n", status.CandidateID, role)
+				return
+			}
+		}
+	}
+	first := join("first")
+	waitFor(leaderelection.Leader, first)
+	second := join("second")
+	waitFor(leaderelection.Follower, second)
+	if err := changefeed.Transfer(ctx, table.Store("election"), "second"); err != nil {
+		log.Fatal(err)
+	}
+	waitFor(leaderelection.Leader, second)
+	cancel()
+	running.Wait()
+	// Output:
+	// first: leader
+	// second: follower
+	// second: leader
+}
+
 // Two replicas of a program, of which the one in the preferred zone takes over when it has waited for a period.
 func ExampleNewQueue() {
 	priority := func(c leaderelection.CandidateInfo) int {

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
 )
 
@@ -94,7 +94,7 @@ type observer struct {
 	known        position // known is the position of the last snapshot.
 	observations chan leaderelection.Observation
 
-	leaders latest.Changes[leaderelection.CandidateInfo] // leaders is zero while there is no leader.
+	leaders limit.Changes[leaderelection.CandidateInfo] // leaders is zero while there is no leader.
 }
 
 // observe publishes observations until ctx is done or the election is over.
@@ -113,7 +113,7 @@ func (o *observer) observe(ctx context.Context, s *snapshot) {
 			return
 		}
 		if err != nil {
-			latest.Send(o.observations, leaderelection.Observation{Err: fmt.Errorf("observe %s: %w", o.node, err)})
+			limit.SendNewest(o.observations, leaderelection.Observation{Err: fmt.Errorf("observe %s: %w", o.node, err)})
 			return
 		}
 	}
@@ -149,6 +149,6 @@ func (o *observer) publish(leader *leaderelection.CandidateInfo) {
 		present = *leader
 	}
 	if o.leaders.Add(present) {
-		latest.Send(o.observations, leaderelection.Observation{Leader: leader})
+		limit.SendNewest(o.observations, leaderelection.Observation{Leader: leader})
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // Config configures a peer. Cluster, ID, Addr, Dir, Peers and one of Secret, TLS and
@@ -193,8 +193,8 @@ func (c Config) validate() error {
 		return invalid("JoinTimeout is %v: must not be negative", c.JoinTimeout)
 	case c.MaxRequestIDs < 1:
 		return invalid("MaxRequestIDs is %d: must be positive", c.MaxRequestIDs)
-	case c.MaxData < 1 || c.MaxData > entry.MaxData:
-		return invalid("MaxData is %d: must be from 1 to %d", c.MaxData, entry.MaxData)
+	case c.MaxData < 1 || c.MaxData > replica.MaxData:
+		return invalid("MaxData is %d: must be from 1 to %d", c.MaxData, replica.MaxData)
 	}
 	for _, role := range []struct {
 		name    string

@@ -13,7 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/candidacy"
@@ -280,18 +279,18 @@ func (e *Election) EndElection() error {
 // [leaderelection.ErrInvalid] like [NewElection].
 // DeleteElection may be called again.
 func DeleteElection(node *Node, name string, opts ...Option) error {
-	return changeElection(node, entry.Op{Do: entry.End, Election: name}, opts)
+	return changeElection(node, replica.Op{Do: replica.End, Election: name}, opts)
 }
 
 // RestartElection allows an election that has ended to start again. It does not change an election
 // that has not ended. Errors are those of [DeleteElection].
 func RestartElection(node *Node, name string, opts ...Option) error {
-	return changeElection(node, entry.Op{Do: entry.Restart, Election: name}, opts)
+	return changeElection(node, replica.Op{Do: replica.Restart, Election: name}, opts)
 }
 
 // changeElection proposes an operation until its outcome is known. However late and often it is
 // applied, it does not affect an election that was restarted, or ended, after this call.
-func changeElection(node *Node, op entry.Op, opts []Option) error {
+func changeElection(node *Node, op replica.Op, opts []Option) error {
 	o, err := newOptions(node, op.Election, opts)
 	if err != nil {
 		return err
@@ -306,7 +305,7 @@ func changeElection(node *Node, op entry.Op, opts []Option) error {
 		})
 	}
 	switch {
-	case err == nil && over && op.Do == entry.End:
+	case err == nil && over && op.Do == replica.End:
 		// If a request were delayed until the ended election is forgotten, it could not be
 		// distinguished from a request to end the restarted election.
 		return nil
@@ -322,7 +321,7 @@ func changeElection(node *Node, op entry.Op, opts []Option) error {
 }
 
 // changeError returns the error of an operation on an election.
-func changeError(ctx context.Context, node *Node, op entry.Op, err error) error {
+func changeError(ctx context.Context, node *Node, op replica.Op, err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // OnDisk returns the configuration of a node that stores its data on the given disk instead of Dir.
@@ -24,7 +24,7 @@ func (c Config) InFiles(size int64) Config {
 
 // ProposeGuarded proposes an update that is guarded by the leadership with the given token.
 func ProposeGuarded(ctx context.Context, n *Node, election string, token int64, id api.RequestID, data []byte) (uint64, error) {
-	return n.proposeGuarded(ctx, entry.Guard{Election: election, Token: uint64(token)}, id, data)
+	return n.proposeGuarded(ctx, replica.Guard{Election: election, Token: uint64(token)}, id, data)
 }
 
 // ClientAddress exports clientAddress to the tests.
@@ -32,7 +32,7 @@ var ClientAddress = clientAddress
 
 // ChangeError returns the error that DeleteElection returns if the log returns err.
 func ChangeError(ctx context.Context, n *Node, err error) error {
-	return changeError(ctx, n, entry.Op{Do: entry.End, Election: "e"}, err)
+	return changeError(ctx, n, replica.Op{Do: replica.End, Election: "e"}, err)
 }
 
 // BlockLoop blocks the node's loop until release is called.

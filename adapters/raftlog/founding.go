@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
@@ -62,7 +61,7 @@ func (n *Node) foundCluster() (*snapshot.Reader, error) {
 	if err := n.checkPeers(); err != nil {
 		return nil, err
 	}
-	var voters []entry.Peer
+	var voters []replica.Peer
 	for _, p := range identity.Sorted(n.cfg.Peers) {
 		voters = append(voters, replica.Numbered(n.cfg.Cluster, p))
 	}

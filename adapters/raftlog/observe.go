@@ -7,7 +7,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
 )
 
@@ -98,22 +98,22 @@ func (o *observer) runObserver(ctx context.Context, node *Node) {
 		defer node.mu.Unlock()
 		delete(node.observers, o)
 	}()
-	var leaders latest.Changes[leaderelection.CandidateInfo] // the zero value means that there is no leader
+	var leaders limit.Changes[leaderelection.CandidateInfo] // the zero value means that there is no leader
 	for {
 		select {
 		case <-o.changed:
 		case <-ctx.Done():
 			return
 		case <-node.ctx.Done():
-			latest.Send(o.out, leaderelection.Observation{Err: connClosedError(node.Err())})
+			limit.SendNewest(o.out, leaderelection.Observation{Err: connClosedError(node.Err())})
 			return
 		case <-node.removed:
-			latest.Send(o.out, leaderelection.Observation{Err: removedError(node)})
+			limit.SendNewest(o.out, leaderelection.Observation{Err: removedError(node)})
 			return
 		}
 		queue := o.queue.Load()
 		if queue.Ended {
-			latest.Send(o.out, leaderelection.Observation{Err: leaderelection.ErrElectionOver})
+			limit.SendNewest(o.out, leaderelection.Observation{Err: leaderelection.ErrElectionOver})
 			return
 		}
 		var present leaderelection.Observation
@@ -123,7 +123,7 @@ func (o *observer) runObserver(ctx context.Context, node *Node) {
 			present.Leader = &leader
 		}
 		if leaders.Add(leader) {
-			latest.Send(o.out, present) // the receiver owns the leader from now on
+			limit.SendNewest(o.out, present) // the receiver owns the leader from now on
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // Propose proposes an update, and blocks until this peer's state machine has applied it. It
@@ -53,12 +53,12 @@ func (e *Election) Propose(ctx context.Context, l *leaderelection.Leadership, id
 	if err := l.Err(); err != nil {
 		return 0, fmt.Errorf("%w: %w", leaderelection.ErrNotLeader, err)
 	}
-	return e.node.proposeGuarded(ctx, entry.Guard{Election: e.name, Token: uint64(l.Token())}, id, data)
+	return e.node.proposeGuarded(ctx, replica.Guard{Election: e.name, Token: uint64(l.Token())}, id, data)
 }
 
 // proposeGuarded proposes an update that is applied only during the leadership in g. Otherwise the error wraps
 // api.ErrFenced and leaderelection.ErrNotLeader.
-func (n *Node) proposeGuarded(ctx context.Context, g entry.Guard, id api.RequestID, data []byte) (uint64, error) {
+func (n *Node) proposeGuarded(ctx context.Context, g replica.Guard, id api.RequestID, data []byte) (uint64, error) {
 	index, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true, Guard: g})
 	if errors.Is(err, api.ErrFenced) {
 		err = fmt.Errorf("%w: %w", leaderelection.ErrNotLeader, err)
@@ -232,7 +232,7 @@ func (n *Node) abandonChange(replies chan core.Reply) (certain bool) {
 }
 
 // proposeOp proposes an operation on an election, as a control entry, until its outcome is known.
-func (n *Node) proposeOp(ctx context.Context, op entry.Op) error {
+func (n *Node) proposeOp(ctx context.Context, op replica.Op) error {
 	_, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindControl, ID: api.NewRequestID(), Op: op, Forward: true})
 	return err
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
@@ -213,7 +212,7 @@ func (r *recovery) applyLog(meta snapshot.Meta) (err error) {
 
 // writeRecovery gives the directory a new cluster identity, and appends the entry that makes the peer the
 // only member.
-func (r *recovery) writeRecovery(self entry.Peer) error {
+func (r *recovery) writeRecovery(self replica.Peer) error {
 	// Change the identity before the entry is appended, because a log of the old cluster must not
 	// contain that entry.
 	r.owner.Former = append(r.owner.Former, r.owner.Founding)
@@ -221,12 +220,12 @@ func (r *recovery) writeRecovery(self entry.Peer) error {
 	if err := r.owner.Write(r.fs); err != nil {
 		return err
 	}
-	data := entry.Config{Phase: entry.Recover, Peers: []entry.Peer{self}}.Encode()
+	data := replica.Config{Phase: replica.Recover, Peers: []replica.Peer{self}}.Encode()
 	now := time.Now()
-	header := entry.Header{
-		Kind: api.KindConfig, ID: api.RequestIDFrom(now, rand.Uint64(), rand.Uint64()), Time: now, Sum: entry.Sum(data),
+	header := replica.Header{
+		Kind: api.KindConfig, ID: api.RequestIDFrom(now, rand.Uint64(), rand.Uint64()), Time: now, Sum: replica.Sum(data),
 	}
-	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: entry.Encode(header, data)})
+	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: replica.EncodeEntry(header, data)})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
@@ -140,7 +139,7 @@ func restoreDirectory(cfg RestoreConfig) (made Exported, err error) {
 		}
 	}
 	meta := r.Meta()
-	state.RestartCluster([]entry.Peer{replica.Numbered(meta.Cluster, cfg.Peer)}, cfg.IndexGap)
+	state.RestartCluster([]replica.Peer{replica.Numbered(meta.Cluster, cfg.Peer)}, cfg.IndexGap)
 	data := r.Data()
 	w, err := writeSnapshotFile(fsys, meta.Cluster, state.View(), state.Members.ConfState(), copiedData{data})
 	if err = errors.Join(err, data.Close()); err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
@@ -350,7 +349,7 @@ func engineFrame(t testing.TB, from, to api.Peer, m *raftpb.Message) []byte {
 // newSnapshotFile returns the file of a snapshot of the entry.
 func (h *harness) newSnapshotFile(t testing.TB, index, term uint64) []byte {
 	t.Helper()
-	var voters []entry.Peer
+	var voters []replica.Peer
 	for _, p := range h.peers {
 		voters = append(voters, replica.Numbered("test", p))
 	}

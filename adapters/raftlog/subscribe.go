@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // Subscription is a stream of the entries of the log, in order and without gaps.
@@ -169,7 +169,7 @@ func (n *Node) readEvents(next, applied uint64) ([]api.Event, uint64, error) {
 	}
 	events := make([]api.Event, 0, len(entries))
 	for _, raw := range entries {
-		d, err := entry.Decode(raw)
+		d, err := replica.DecodeEntry(raw)
 		if err != nil {
 			return nil, next, fmt.Errorf("%w: %w", api.ErrFault, err)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // waitForEvent returns the next event for which wanted returns true.
@@ -194,9 +194,9 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 		require.NoError(t, err)
 		term, err := log.Term(last)
 		require.NoError(t, err)
-		header := entry.Header{Kind: api.KindState, ID: id, Time: time.Now(), Sum: entry.Sum([]byte("once"))}
+		header := replica.Header{Kind: api.KindState, ID: id, Time: time.Now(), Sum: replica.Sum([]byte("once"))}
 		require.NoError(t, log.Append(filelog.Batch{Sync: true, Entries: []*raftpb.Entry{{
-			Type: raftpb.EntryNormal.Enum(), Index: new(last + 1), Term: new(term), Data: entry.Encode(header, []byte("once")),
+			Type: raftpb.EntryNormal.Enum(), Index: new(last + 1), Term: new(term), Data: replica.EncodeEntry(header, []byte("once")),
 		}}}))
 		require.NoError(t, log.Close())
 		h.startPeer(p)

@@ -10,7 +10,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
@@ -24,7 +23,7 @@ const stagedName = "snap.received-1"
 // installed is not written after it: then it would have an older term than the log, which rejects it.
 func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
 	n, done := newWriter(t, 1)
-	st := replica.New([]entry.Peer{{ID: "p", Addr: "a:1", Raft: 1}}, time.Hour, time.Second)
+	st := replica.New([]replica.Peer{{ID: "p", Addr: "a:1", Raft: 1}}, time.Hour, time.Second)
 	st.Index, st.Term = 20, 6
 	w, err := snapshot.Create(n.fs, ".", snapshot.Meta{Cluster: "test", Index: 20, Term: 6})
 	require.NoError(t, err)

@@ -1,5 +1,6 @@
-// Package limit contains what all elections and recipes have in common about time: when a lease has
-// expired, how long a call waits for a confirmation, and waits that can end early.
+// Package limit contains what all elections and recipes have in common about limits: when a lease has
+// expired, how long a call waits for a confirmation, waits that can end early, and channels that contain
+// only the newest value.
 package limit
 
 import (

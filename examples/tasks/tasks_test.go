@@ -121,16 +121,6 @@ func TestTasks(t *testing.T) {
 		t.Skip("processes cannot be interrupted")
 	}
 	for name, test := range map[string]func(t *testing.T, server string, conn *zk.Conn){
-		"job": func(t *testing.T, server string, _ *zk.Conn) {
-			first := start(t, server, "job", "-every=1ms")
-			first.waitForLine("leader with token")
-			first.waitForLine("job runs")
-			first.waitForLine("job runs")
-			second := start(t, server, "job")
-			first.interrupt()
-			second.waitForLine("job runs")
-			second.interrupt()
-		},
 		"cron": func(t *testing.T, server string, _ *zk.Conn) {
 			var exit *exec.ExitError
 			never := start(t, server, "cron", "-lock=/jobs/one", "-check=1h")
@@ -225,6 +215,18 @@ func TestTasks(t *testing.T) {
 			again.waitForLine("working")
 			again.interrupt()
 			first.interrupt()
+			demonstration := start(t, server, "shards", "-embedded")
+			demonstration.requireSuccess()
+			assert.Regexp(t, `five workers start
+  [1-5]{64}  after [0-9.]+ s
+  worker 1: 1[23] worker 2: 1[23] worker 3: 1[23] worker 4: 1[23] worker 5: 1[23]
+the sessions of workers 2 and 4 end
+  [135]{64}  after [0-9.]+ s
+  worker 1: 2[12] worker 3: 2[12] worker 5: 2[12]
+worker 6 starts
+  [1356]{64}  after [0-9.]+ s
+  worker 1: 16 worker 3: 16 worker 5: 16 worker 6: 16
+tenant-07: worker [1356], with token [0-9]+`, demonstration.output.Text())
 		},
 		"config": func(t *testing.T, server string, conn *zk.Conn) {
 			_, err := conn.Create("/config", nil, 0, zk.WorldACL(zk.PermAll))
@@ -242,25 +244,14 @@ func TestTasks(t *testing.T) {
 			demonstration.waitForLine("/config/limit 30")
 			demonstration.interrupt()
 		},
-		"observe": func(t *testing.T, server string, _ *zk.Conn) {
-			addr := freeAddr(t)
-			candidate := start(t, server, "leader", "-name=first", "-listen="+addr, "-addr="+addr)
-			candidate.waitForLine("first leads")
-			observer := start(t, server, "observe", "-limit=1ms")
-			assert.Contains(t, observer.waitForLine("first leads with token"), " at "+addr)
-			candidate.interrupt()
-			observer.waitForLine("no leader")
-			observer.waitForLine("WARNING: no leader for 1ms")
-			observer.interrupt()
-		},
 		"metrics": func(t *testing.T, server string, conn *zk.Conn) {
 			addr := freeAddr(t)
-			leader := start(t, server, "metrics", "-listen="+addr)
-			leader.waitForLine("leader with token")
+			leader := start(t, server, "leader", "-listen="+addr)
+			leader.waitForLine("leads with token")
 			require.Eventually(t, func() bool {
 				return strings.Contains(get(t, "http://"+addr+"/metrics", http.StatusOK), `leaderelection_leader{election="/jobs/report"} 1`)
 			}, patience, 20*time.Millisecond)
-			follower := start(t, server, "metrics", "-listen="+freeAddr(t))
+			follower := start(t, server, "leader", "-listen="+freeAddr(t))
 			require.Eventually(t, func() bool {
 				all, err := leaderelection.Candidates(t.Context(), conn, "/jobs/report")
 				return assert.NoError(t, err) && len(all) == 2

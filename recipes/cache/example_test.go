@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -90,7 +90,7 @@ func ExampleOf() {
 	if err := all.Sync(context.Background()); err != nil {
 		log.Fatal(err)
 	}
-	limits := cache.Of(all, codec.JSON[limit]())
+	limits := cache.Of(all, recipes.JSONCodec[limit]())
 	l, found, err := limits.Get("/limits")
 	fmt.Println(l.Max, found, err)
 	// Output: 7 true <nil>

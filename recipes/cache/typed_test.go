@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 // TestTyped_DecodesValues checks that znodes and events have the value of their data, and that those in
@@ -19,7 +18,7 @@ func TestTyped_DecodesValues(t *testing.T) {
 		createWith(h, "/limits/a", `{"Max":7}`)
 		createWith(h, "/limits/b", "{")
 		c := openCache(h, "/limits", Children)
-		limits := Of(c, codec.JSON[limit]())
+		limits := Of(c, recipes.JSONCodec[limit]())
 		require.NoError(h, c.Sync(h.Context()))
 		value, found, err := limits.Get("/limits/a")
 		require.NoError(h, err)
@@ -27,7 +26,7 @@ func TestTyped_DecodesValues(t *testing.T) {
 		require.Equal(h, limit{7}, value)
 		_, found, err = limits.Get("/limits/b")
 		require.True(h, found)
-		require.ErrorIs(h, err, codec.ErrFormat)
+		require.ErrorIs(h, err, recipes.ErrFormat)
 		require.ErrorContains(h, err, "value of /limits/b")
 		_, found, err = limits.Get("/limits/c")
 		require.NoError(h, err)
@@ -38,7 +37,7 @@ func TestTyped_DecodesValues(t *testing.T) {
 		for e := range c.Events() {
 			if e.Path == "/limits/b" {
 				_, err := limits.Value(e.Node)
-				require.ErrorIs(h, err, codec.ErrFormat)
+				require.ErrorIs(h, err, recipes.ErrFormat)
 				events++
 			}
 			if e.Path == "/limits/a" {
@@ -55,9 +54,9 @@ func TestTyped_DecodesValues(t *testing.T) {
 		require.ErrorIs(h, err, recipes.ErrPermission)
 		names := openCache(h, "/limits", Children, WithoutData())
 		require.NoError(h, names.Sync(h.Context()))
-		_, _, err = Of(names, codec.JSON[limit]()).Get("/limits/a")
+		_, _, err = Of(names, recipes.JSONCodec[limit]()).Get("/limits/a")
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		_, _, err = Of(c, codec.Codec[limit]{}).Get("/limits/a")
+		_, _, err = Of(c, recipes.Codec[limit]{}).Get("/limits/a")
 		require.ErrorIs(h, err, recipes.ErrInvalid)
 	})
 }

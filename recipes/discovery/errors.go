@@ -17,7 +17,7 @@ var (
 type UnreadableError struct {
 	// Path is the path of the znode.
 	Path string
-	// Err is the reason: [codec.ErrFormat], [recipes.ErrPermission] or [recipes.ErrTooLarge], to
+	// Err is the reason: [recipes.ErrFormat], [recipes.ErrPermission] or [recipes.ErrTooLarge], to
 	// be tested with errors.Is.
 	Err error
 }

@@ -7,7 +7,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -82,7 +82,7 @@ func ExampleOf() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	located := discovery.Of(services, codec.JSON[location]())
+	located := discovery.Of(services, recipes.JSONCodec[location]())
 	registration, err := located.Register(ctx, discovery.Instance{Name: "shop", Address: "10.0.0.7", Port: 8080}, location{Zone: "north"})
 	if err != nil {
 		log.Fatal(err)

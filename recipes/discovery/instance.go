@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Type is the lifetime of an instance's znode.
@@ -115,7 +115,7 @@ func (i Instance) MarshalJSON() ([]byte, error) {
 func (i *Instance) UnmarshalJSON(data []byte) error {
 	w := jsonInstance{Type: Dynamic}
 	if err := json.Unmarshal(data, &w); err != nil {
-		return fmt.Errorf("%w: %w", codec.ErrFormat, err)
+		return fmt.Errorf("%w: %w", recipes.ErrFormat, err)
 	}
 	*i = Instance{Name: w.Name, ID: w.ID, Payload: w.Payload, Registered: w.Registered, Type: w.Type}
 	if bytes.Equal(i.Payload, []byte("null")) {
@@ -147,7 +147,7 @@ func encode(i Instance) ([]byte, error) { return i.MarshalJSON() }
 func decode(data []byte) (Instance, error) {
 	var i Instance
 	if len(data) == 0 || !utf8.Valid(data) || !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
-		return i, fmt.Errorf("%w: not a JSON object", codec.ErrFormat)
+		return i, fmt.Errorf("%w: not a JSON object", recipes.ErrFormat)
 	}
 	if err := i.UnmarshalJSON(data); err != nil {
 		return Instance{}, err

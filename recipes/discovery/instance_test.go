@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 // formats contains JSON that Curator's JsonInstanceSerializer has written.
@@ -57,7 +56,7 @@ var invalid = []string{"", "null", "7", "[]", "{", `{"port":"x"}`, `{"port":1e10
 func TestInstance_InvalidFormat(t *testing.T) {
 	for _, text := range invalid {
 		_, err := decode([]byte(text))
-		require.ErrorIs(t, err, codec.ErrFormat, "%q", text)
+		require.ErrorIs(t, err, recipes.ErrFormat, "%q", text)
 	}
 }
 
@@ -71,7 +70,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		i, err := decode(data)
 		if err != nil {
-			require.ErrorIs(t, err, codec.ErrFormat)
+			require.ErrorIs(t, err, recipes.ErrFormat)
 			require.Zero(t, i)
 			return
 		}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
@@ -242,7 +241,7 @@ func (p *Provider) publish(l List) {
 	defer p.mu.Unlock()
 	p.list = l
 	for lists := range p.watching {
-		latest.Send(lists, l)
+		limit.SendNewest(lists, l)
 	}
 }
 

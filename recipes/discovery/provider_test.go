@@ -16,7 +16,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -154,9 +153,9 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 		list := <-lists
 		require.Len(w, list.Unreadable, 3)
 		require.Equal(w, shop+"/foreign", list.Unreadable[0].Path)
-		require.ErrorIs(w, list.Unreadable[0], codec.ErrFormat)
+		require.ErrorIs(w, list.Unreadable[0], recipes.ErrFormat)
 		got, err := d.Instances(w.Context(), "shop")
-		require.ErrorIs(w, err, codec.ErrFormat)
+		require.ErrorIs(w, err, recipes.ErrFormat)
 		require.Len(w, got, 1)
 		_, err = d.setup.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
 		require.NoError(w, err)

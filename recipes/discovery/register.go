@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
@@ -128,7 +127,7 @@ func newRegistration(d *Discovery, node string, i Instance, data []byte) *Regist
 	}
 	r.keeper = ephemeral.Keep(d.setup, ephemeral.Config{Path: node, Data: data, Static: i.Type != Dynamic, Retry: true, Events: report, Report: func(s ephemeral.State) {
 		if is := newStatus(s); !errors.Is(is.Err, recipes.ErrClosed) {
-			latest.Send(r.status, is)
+			limit.SendNewest(r.status, is)
 			if is.Cause != nil {
 				d.setup.Log.Warn("registration failed", "path", node, "err", is.Cause)
 			}

@@ -6,20 +6,20 @@ import (
 	"fmt"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Typed is a view of the services of a [Discovery] whose instances have payloads of one type. Create it with [Of]. Its
 // methods may be called from any goroutine.
 type Typed[T any] struct {
 	discovery *Discovery
-	codec     codec.Codec[T]
+	codec     recipes.Codec[T]
 }
 
-// Of returns a view of d whose instances have payloads that c converts from and to JSON, for instance [codec.JSON].
+// Of returns a view of d whose instances have payloads that c converts from and to JSON, for instance [recipes.JSONCodec].
 // d remains usable: its methods and its providers deliver every instance, whatever its payload is, and [Typed.Value]
 // returns the payload.
-func Of[T any](d *Discovery, c codec.Codec[T]) Typed[T] { return Typed[T]{d, c} }
+func Of[T any](d *Discovery, c recipes.Codec[T]) Typed[T] { return Typed[T]{d, c} }
 
 // Register registers an instance with a payload, which replaces that of i. Errors are those of [Discovery.Register];
 // the error wraps [recipes.ErrInvalid] and that of the codec if the payload cannot be encoded.
@@ -42,13 +42,13 @@ func (t Typed[T]) Update(ctx context.Context, r *Registration, i Instance, paylo
 }
 
 // Value returns the payload of an instance. Without a payload, which is null in the JSON of the instance, the result
-// is what the codec makes of null: with [codec.JSON] the zero value. The error wraps [codec.ErrFormat].
+// is what the codec makes of null: with [recipes.JSONCodec] the zero value. The error wraps [recipes.ErrFormat].
 func (t Typed[T]) Value(i Instance) (T, error) {
 	data := []byte(i.Payload)
 	if data == nil {
 		data = []byte("null")
 	}
-	value, err := recipe.DecodeValue(t.codec, data)
+	value, err := recipe.DecodeValue(t.codec.Decode, data)
 	if err != nil {
 		err = fmt.Errorf("payload of instance %q of %q: %w", i.ID, i.Name, err)
 	}
@@ -56,7 +56,7 @@ func (t Typed[T]) Value(i Instance) (T, error) {
 }
 
 func (t Typed[T]) encode(i Instance, payload T) (json.RawMessage, error) {
-	data, err := recipe.EncodeValue(t.codec, payload)
+	data, err := recipe.EncodeValue(t.codec.Encode, payload)
 	if err != nil {
 		err = fmt.Errorf("payload of instance %q of %q: %w", i.ID, i.Name, err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 // TestTyped_DecodesValues checks that an instance has the payload with which it was registered or updated,
@@ -19,7 +18,7 @@ func TestTyped_DecodesValues(t *testing.T) {
 	}
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
-		located := Of(d, codec.JSON[location]())
+		located := Of(d, recipes.JSONCodec[location]())
 		first, err := located.Register(w.Context(), instance("a"), location{"north"})
 		require.NoError(w, err)
 		second, err := d.Register(w.Context(), Instance{Name: "shop", ID: "b", Payload: json.RawMessage(`"south"`)})
@@ -37,16 +36,16 @@ func TestTyped_DecodesValues(t *testing.T) {
 		found, errs := payloads()
 		require.Equal(w, []location{{"north"}, {}, {}}, found)
 		require.NoError(w, errs[0])
-		require.ErrorIs(w, errs[1], codec.ErrFormat)
+		require.ErrorIs(w, errs[1], recipes.ErrFormat)
 		require.ErrorContains(w, errs[1], `payload of instance "b" of "shop"`)
 		require.NoError(w, errs[2], "an instance without a payload has the zero value")
 		require.NoError(w, located.Update(w.Context(), first, first.Instance(), location{"west"}))
 		found, _ = payloads()
 		require.Equal(w, location{"west"}, found[0])
 
-		_, err = Of(d, codec.String()).Register(w.Context(), instance("d"), "not JSON")
+		_, err = Of(d, recipes.StringCodec()).Register(w.Context(), instance("d"), "not JSON")
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		channels := Of(d, codec.JSON[chan int]())
+		channels := Of(d, recipes.JSONCodec[chan int]())
 		_, err = channels.Register(w.Context(), instance("d"), nil)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		require.ErrorIs(w, channels.Update(w.Context(), first, first.Instance(), nil), recipes.ErrInvalid)

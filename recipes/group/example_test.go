@@ -6,7 +6,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -70,7 +70,7 @@ func ExampleOf() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	workers := group.Of(all, codec.JSON[worker]())
+	workers := group.Of(all, recipes.JSONCodec[worker]())
 	me, err := workers.Join(ctx, "host-1", worker{Zone: "north"})
 	if err != nil {
 		log.Fatal(err)

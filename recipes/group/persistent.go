@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
@@ -79,7 +78,7 @@ func newPersistent(s *recipe.Setup, path string, data []byte) (*Persistent, erro
 	p.keeper = ephemeral.Keep(s, ephemeral.Config{Path: path, Data: slices.Clone(data), Events: report, Report: func(s ephemeral.State) {
 		if is := newPresence(s); fmt.Sprint(is) != fmt.Sprint(reported) {
 			reported = is
-			latest.Send(p.status, is)
+			limit.SendNewest(p.status, is)
 		}
 		if s.Ended {
 			close(p.status)

@@ -6,24 +6,23 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 // Typed is a view of a group whose members have values of one type as their data. Create it with [Of]. Its methods may
 // be called from any goroutine.
 type Typed[T any] struct {
 	group *Group
-	codec codec.Codec[T]
+	codec recipes.Codec[T]
 }
 
 // Of returns a view of g whose members have values that c converts. g remains usable: [Group.Members] and
 // [Group.Watch] deliver every member, whatever its data is, and [Typed.Value] returns its value.
-func Of[T any](g *Group, c codec.Codec[T]) Typed[T] { return Typed[T]{g, c} }
+func Of[T any](g *Group, c recipes.Codec[T]) Typed[T] { return Typed[T]{g, c} }
 
 // Join joins the group as member id with a value. Errors are those of [Group.Join]; the error wraps
 // [recipes.ErrInvalid] and that of the codec if the value cannot be encoded.
 func (t Typed[T]) Join(ctx context.Context, id string, value T) (*Membership, error) {
-	data, err := recipe.EncodeValue(t.codec, value)
+	data, err := recipe.EncodeValue(t.codec.Encode, value)
 	if err != nil {
 		return nil, t.group.setup.Fail("join", t.group.setup.Path, err)
 	}
@@ -32,14 +31,14 @@ func (t Typed[T]) Join(ctx context.Context, id string, value T) (*Membership, er
 
 // Set changes the value of a member of this process. Errors are those of [Membership.Set], and as for Join.
 func (t Typed[T]) Set(ctx context.Context, m *Membership, value T) error {
-	data, err := recipe.EncodeValue(t.codec, value)
+	data, err := recipe.EncodeValue(t.codec.Encode, value)
 	if err != nil {
 		return m.setup.Fail("set", m.path, err)
 	}
 	return m.Set(ctx, data)
 }
 
-// Value returns the value of a member. The error wraps [codec.ErrFormat], or [Member.Err] if the data could not be read,
+// Value returns the value of a member. The error wraps [recipes.ErrFormat], or [Member.Err] if the data could not be read,
 // or [recipes.ErrInvalid] if the group is [WithoutData].
 func (t Typed[T]) Value(m Member) (value T, err error) {
 	switch {
@@ -48,7 +47,7 @@ func (t Typed[T]) Value(m Member) (value T, err error) {
 	case t.group.namesOnly:
 		err = fmt.Errorf("%w: the group was created with WithoutData, so it has no values", recipes.ErrInvalid)
 	default:
-		value, err = recipe.DecodeValue(t.codec, m.Data)
+		value, err = recipe.DecodeValue(t.codec.Decode, m.Data)
 	}
 	if err != nil {
 		err = fmt.Errorf("value of member %q of %s: %w", m.ID, t.group.setup.Path, err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 type worker struct{ State string }
@@ -18,7 +17,7 @@ type worker struct{ State string }
 func TestTyped_DecodesValues(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		g := newGroup(w, w.Connect())
-		workers := Of(g, codec.JSON[worker]())
+		workers := Of(g, recipes.JSONCodec[worker]())
 		a, err := workers.Join(w.Context(), "a", worker{"idle"})
 		require.NoError(w, err)
 		b := join(w, w.Connect(), "b", "{")
@@ -34,7 +33,7 @@ func TestTyped_DecodesValues(t *testing.T) {
 		found, errs := values()
 		require.Equal(w, []worker{{"idle"}, {}}, found)
 		require.NoError(w, errs[0])
-		require.ErrorIs(w, errs[1], codec.ErrFormat)
+		require.ErrorIs(w, errs[1], recipes.ErrFormat)
 		require.ErrorContains(w, errs[1], `value of member "b" of `+dir)
 		require.NoError(w, workers.Set(w.Context(), a, worker{"busy"}))
 		found, _ = values()
@@ -45,11 +44,11 @@ func TestTyped_DecodesValues(t *testing.T) {
 		names := newGroup(w, w.Connect(), WithoutData())
 		members, err := names.Members(w.Context())
 		require.NoError(w, err)
-		_, err = Of(names, codec.JSON[worker]()).Value(members[0])
+		_, err = Of(names, recipes.JSONCodec[worker]()).Value(members[0])
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 
 		failure := errors.New("failure")
-		invalid := Of(g, codec.Codec[worker]{Encode: func(worker) ([]byte, error) { return nil, failure }})
+		invalid := Of(g, recipes.Codec[worker]{Encode: func(worker) ([]byte, error) { return nil, failure }})
 		_, err = invalid.Join(w.Context(), "d", worker{})
 		require.ErrorIs(w, err, failure)
 		require.ErrorIs(w, err, recipes.ErrInvalid)

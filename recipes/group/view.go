@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
@@ -73,7 +73,7 @@ func (g *Group) Watch(ctx context.Context) <-chan View {
 		if err = g.setup.Fail("watch", g.setup.Path, err); ctx.Err() != nil {
 			err = nil
 		} else {
-			latest.Send(views, View{Err: err})
+			limit.SendNewest(views, View{Err: err})
 		}
 		g.setup.Report("group", event.Event{Kind: event.Ended, Err: err})
 	}()
@@ -92,7 +92,7 @@ func (g *Group) publishViews(ctx context.Context, reader *recipe.ChildReader[Mem
 			return a.ID == b.ID && a.Token == b.Token && a.Revision == b.Revision
 		}) {
 			last = members
-			latest.Send(views, View{Members: sortedMembers(members)}) // the view has its own slice, which the receiver may change
+			limit.SendNewest(views, View{Members: sortedMembers(members)}) // the view has its own slice, which the receiver may change
 			g.setup.Report("group", event.Event{Kind: event.Listed, Count: len(members)})
 		}
 		if err := reader.Wait(ctx, nil); err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -81,7 +81,7 @@ func runHolding[H held](ctx context.Context, s *recipe.Setup, h H, f func(contex
 			s.Log.Warn("the release of a lock is not confirmed yet", "err", err)
 		}
 	}()
-	work, end := grant.Work(h.Context(), ctx)
+	work, end := connection.Work(h.Context(), ctx)
 	defer end(nil)
 	err := f(work, h)
 	if lost := h.Err(); lost != nil && !errors.Is(lost, recipes.ErrReleased) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
@@ -36,7 +35,7 @@ func newSharedCount(s *recipe.Setup, path string) (*value.Value[int], error) {
 }
 
 // countCodec is the format of SharedCount, 4 bytes. A limit below 0 has the same effect as 0.
-var countCodec = codec.Codec[int]{
+var countCodec = recipes.Codec[int]{
 	Encode: func(n int) ([]byte, error) { return binary.BigEndian.AppendUint32(nil, uint32(n)), nil },
 	Decode: func(data []byte) (int, error) {
 		if len(data) != 4 {

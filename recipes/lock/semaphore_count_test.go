@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -103,9 +102,9 @@ func TestSharedCount_UnknownFormatEndsWait(t *testing.T) {
 		w.create("/limits")
 		w.create(countPath)
 		w.set(countPath, "12345")
-		w.acquire(w.semaphoreWithCount(w.connect(), 2), 1).requireFails(codec.ErrFormat)
+		w.acquire(w.semaphoreWithCount(w.connect(), 2), 1).requireFails(recipes.ErrFormat)
 		_, err := w.semaphoreWithCount(w.operator, 2).TryAcquire(w.Context(), 1)
-		require.ErrorIs(w, err, codec.ErrFormat)
+		require.ErrorIs(w, err, recipes.ErrFormat)
 	})
 }
 

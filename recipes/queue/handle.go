@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -104,7 +104,7 @@ func (q *Queue) handleItems(ctx context.Context, f func(context.Context, *Item) 
 }
 
 func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Context, *Item) error, backoff func(int) time.Duration) {
-	work, end := grant.Work(item.Context(), ctx)
+	work, end := connection.Work(item.Context(), ctx)
 	defer end(nil)
 	failure := f(work, item)
 	over := item.Err()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 // TestTyped_DecodesValues checks that a handler receives the value that was put, that an item in another
@@ -19,7 +18,7 @@ func TestTyped_DecodesValues(t *testing.T) {
 	type job struct{ Tenant string }
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{})
-		jobs := Of(q, codec.JSON[job]())
+		jobs := Of(q, recipes.JSONCodec[job]())
 		_, err := jobs.Put(h.Context(), job{"a"})
 		require.NoError(h, err)
 		putItems(h, q, "{")
@@ -40,11 +39,11 @@ func TestTyped_DecodesValues(t *testing.T) {
 		letters, err := q.DeadLetters(h.Context())
 		require.NoError(h, err)
 		require.Len(h, letters, 1)
-		require.Contains(h, letters[0].Reason, codec.ErrFormat.Error())
+		require.Contains(h, letters[0].Reason, recipes.ErrFormat.Error())
 		require.Equal(h, "{", string(letters[0].Parts[0]))
 
 		failure := errors.New("failure")
-		invalid := Of(q, codec.Codec[job]{Encode: func(job) ([]byte, error) { return nil, failure }})
+		invalid := Of(q, recipes.Codec[job]{Encode: func(job) ([]byte, error) { return nil, failure }})
 		_, err = invalid.Put(h.Context(), job{})
 		require.ErrorIs(h, err, failure)
 		require.ErrorIs(h, err, recipes.ErrInvalid)

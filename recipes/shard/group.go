@@ -12,10 +12,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
@@ -51,7 +50,7 @@ func NewGroup(conn *zk.Conn, path string, opts ...Option) (*Group, error) {
 	if g.ids, err = group.New(conn, path+"/members", s.Settings(), plain, group.WithoutData()); err != nil {
 		return nil, err
 	}
-	if g.spec, err = value.New(conn, g.specPath(), codec.JSON[Spec](), s.Settings()); err != nil {
+	if g.spec, err = value.New(conn, g.specPath(), recipes.JSONCodec[Spec](), s.Settings()); err != nil {
 		return nil, err
 	}
 	if g.plan, err = value.New(conn, g.planPath(), planCodec, s.Settings()); err != nil {
@@ -127,7 +126,7 @@ func (g *Group) Plan(ctx context.Context) (Plan, error) {
 // Map is a [Plan] that [Group.Watch] delivers.
 type Map struct {
 	Plan
-	// Cause is the reason why the plan cannot be read: [codec.ErrFormat], [recipes.ErrTooLarge] or
+	// Cause is the reason why the plan cannot be read: [recipes.ErrFormat], [recipes.ErrTooLarge] or
 	// [recipes.ErrPermission]. Other Maps may follow. The Plan is zero.
 	Cause error
 	// Err is set only in the last element, and is the reason why the channel was closed.
@@ -145,7 +144,7 @@ func (g *Group) Watch(ctx context.Context) <-chan Map {
 	go func() {
 		defer close(maps)
 		for c := range changes {
-			latest.Send(maps, Map{Plan: c.Value, Cause: c.Cause, Err: c.Err})
+			limit.SendNewest(maps, Map{Plan: c.Value, Cause: c.Cause, Err: c.Err})
 		}
 	}()
 	return maps

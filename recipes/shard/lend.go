@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -61,7 +61,7 @@ func (m *Member) lendShard(ctx context.Context, s *Shard, over func()) {
 	var finished chan struct{} // nil if the user has no function
 	if m.run != nil {
 		var work context.Context
-		work, interrupt = grant.Work(s.Context(), m.caller)
+		work, interrupt = connection.Work(s.Context(), m.caller)
 		finished = make(chan struct{})
 		go func() {
 			defer close(finished)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
@@ -58,7 +57,7 @@ func (g *Group) join(ctx context.Context, id string, run func(context.Context, *
 	}
 	m.keeper = ephemeral.Keep(g.setup, ephemeral.Config{Path: path, Data: data, Events: g.reportMember, Report: func(s ephemeral.State) {
 		var taken *ephemeral.TakenError
-		latest.Send(f.takenOver, errors.As(s.Err, &taken))
+		limit.SendNewest(f.takenOver, errors.As(s.Err, &taken))
 	}})
 	if err := m.keeper.AwaitPresent(ctx); err != nil {
 		_ = m.keeper.Close(ctx, recipes.ErrClosed)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Plan says which member should own which shard. The locks of the shards say who owns them: see
@@ -132,7 +132,7 @@ type moveText struct {
 	Names   []string `json:"names,omitempty"`  // names of shards that have no owner
 }
 
-var planCodec = codec.Codec[Plan]{Encode: encodePlan, Decode: decodePlan}
+var planCodec = recipes.Codec[Plan]{Encode: encodePlan, Decode: decodePlan}
 
 func encodePlan(p Plan) ([]byte, error) {
 	t := planText{Version: p.Version, SpecZxid: p.SpecZxid, Shards: slices.Sorted(maps.Keys(p.Owners))}

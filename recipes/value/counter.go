@@ -67,7 +67,7 @@ func (c *Counter) Get(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// Add adds delta exactly once and returns the sum. Errors: [ErrOverflow], [codec.ErrFormat], and
+// Add adds delta exactly once and returns the sum. Errors: [ErrOverflow], [recipes.ErrFormat], and
 // [recipes.ErrUnconfirmed] if it is unknown whether delta was added.
 func (c *Counter) Add(ctx context.Context, delta int64) (int64, error) {
 	return c.update(ctx, func(n int64) (int64, error) { return add(n, delta) })

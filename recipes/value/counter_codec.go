@@ -6,11 +6,11 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // long is the format of Curator's DistributedAtomicLong: 8 bytes. Empty data is 0.
-var long = codec.Codec[int64]{
+var long = recipes.Codec[int64]{
 	Encode: func(n int64) ([]byte, error) { return binary.BigEndian.AppendUint64(nil, uint64(n)), nil },
 	Decode: func(data []byte) (int64, error) {
 		switch len(data) {
@@ -25,7 +25,7 @@ var long = codec.Codec[int64]{
 
 // integer is the format of Curator's SharedCount and DistributedAtomicInteger: 4 bytes. Empty
 // data is 0.
-var integer = codec.Codec[int64]{
+var integer = recipes.Codec[int64]{
 	Encode: func(n int64) ([]byte, error) {
 		if n != int64(int32(n)) {
 			return nil, fmt.Errorf("%w: %d does not fit into 32 bits", ErrOverflow, n)
@@ -44,7 +44,7 @@ var integer = codec.Codec[int64]{
 }
 
 // decimal is the default format of kazoo's Counter for integers. Empty data is 0.
-var decimal = codec.Codec[int64]{
+var decimal = recipes.Codec[int64]{
 	Encode: func(n int64) ([]byte, error) { return strconv.AppendInt(nil, n, 10), nil },
 	Decode: func(data []byte) (int64, error) {
 		if len(data) == 0 {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // FuzzCodecs decodes arbitrary data in the format of each kind of counter. Data that is accepted must be the
@@ -15,7 +15,7 @@ func FuzzCodecs(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 7})
 	f.Add([]byte("-12"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, c := range []codec.Codec[int64]{long, integer, decimal, codec.JSON[int64]()} {
+		for _, c := range []recipes.Codec[int64]{long, integer, decimal, recipes.JSONCodec[int64]()} {
 			n, err := c.Decode(data)
 			if err != nil {
 				continue

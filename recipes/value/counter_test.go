@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -52,7 +51,7 @@ func TestCounter_Formats(t *testing.T) {
 		_, err = conn.Set(node, []byte("words"), -1)
 		require.NoError(h, err)
 		_, err = counterOn(h, conn).Add(h.Context(), 1)
-		require.ErrorIs(h, err, codec.ErrFormat)
+		require.ErrorIs(h, err, recipes.ErrFormat)
 	})
 }
 
@@ -63,7 +62,7 @@ func TestNewCounter_InvalidArguments(t *testing.T) {
 		require.ErrorIs(h, err, recipes.ErrInvalid)
 		_, err = NewCounter(h.Connect(), "count")
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		_, err = New(h.Connect(), node, codec.Codec[int]{})
+		_, err = New(h.Connect(), node, recipes.Codec[int]{})
 		require.ErrorIs(h, err, recipes.ErrInvalid)
 		c, err := NewCounter(h.Connect(), node, recipes.WithACL(zk.WorldACL(zk.PermRead)))
 		require.NoError(h, err)

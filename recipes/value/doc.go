@@ -1,7 +1,7 @@
 // Package value implements shared values on ZooKeeper, such as configuration, that are changed by
 // compare-and-set ([Value]), counters, which clients add to ([Counter]), and unique numbers ([IDs]):
 //
-//	limits, err := value.New(conn, "/config/limits", codec.JSON[Limits]())
+//	limits, err := value.New(conn, "/config/limits", recipes.JSONCodec[Limits]())
 //	...
 //	now, err := limits.Update(ctx, func(l Limits) (Limits, error) {
 //		l.Rate += 10
@@ -30,7 +30,7 @@
 //
 // # Znodes
 //
-//	<path>              persistent; the data is the value, as its codec.Codec encodes it, or the number
+//	<path>              persistent; the data is the value, as its recipes.Codec encodes it, or the number
 //	<path>/_r_<id>      ephemeral: the idempotency record of a session that writes
 //
 // The data of a counter is that of Curator's DistributedAtomicLong, 8 bytes, big-endian. With

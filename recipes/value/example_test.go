@@ -6,7 +6,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -23,7 +23,7 @@ func ExampleValue_Update() {
 	}
 
 	type limits struct{ Rate, Burst int }
-	v, err := value.New(conn, "/shop/limits", codec.JSON[limits]())
+	v, err := value.New(conn, "/shop/limits", recipes.JSONCodec[limits]())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 // Whatever another program does to the znode of a counter, changes either are applied or return an error that
@@ -69,8 +68,8 @@ func TestForeignParticipant(t *testing.T) {
 	}{
 		"as documented":    {change: set(five), next: 6},
 		"no data":          {change: set(""), next: 1},
-		"garbage":          {change: set("garbage"), addErr: codec.ErrFormat, getErr: codec.ErrFormat, text: "7 bytes, want 8", correct: set(five), set: true, next: 6},
-		"of another codec": {change: set(`{"n":5}  `), addErr: codec.ErrFormat, getErr: codec.ErrFormat, text: "replace it with Set", correct: set(five), set: true, next: 6},
+		"garbage":          {change: set("garbage"), addErr: recipes.ErrFormat, getErr: recipes.ErrFormat, text: "7 bytes, want 8", correct: set(five), set: true, next: 6},
+		"of another codec": {change: set(`{"n":5}  `), addErr: recipes.ErrFormat, getErr: recipes.ErrFormat, text: "replace it with Set", correct: set(five), set: true, next: 6},
 		"too large":        {change: set(large), addErr: recipes.ErrTooLarge, getErr: recipes.ErrTooLarge, text: "zk.WithMaxBufferSize", correct: set(five), set: true, next: 6},
 		"the greatest":     {change: set("\x7f\xff\xff\xff\xff\xff\xff\xff"), addErr: ErrOverflow, text: "does not fit", correct: set(five), set: true, next: 6},
 		"no right to read": {change: setACL(zk.PermAll &^ zk.PermRead), getErr: recipes.ErrPermission, correct: setACL(zk.PermAll), next: 3},
@@ -86,7 +85,7 @@ func TestForeignParticipant(t *testing.T) {
 		"is deleted":         {change: remove, next: 1},
 		"is created again":   {change: createAgain(five, 0, openACL), next: 6},
 		"is created again with garbage": {
-			change: createAgain("x", 0, openACL), addErr: codec.ErrFormat, getErr: codec.ErrFormat, text: "replace it with Set", correct: set(five), set: true, next: 6,
+			change: createAgain("x", 0, openACL), addErr: recipes.ErrFormat, getErr: recipes.ErrFormat, text: "replace it with Set", correct: set(five), set: true, next: 6,
 		},
 		"is created again without any right": {
 			change: createAgain(five, 0, zk.WorldACL(zk.PermAdmin)), addErr: recipes.ErrPermission, getErr: recipes.ErrPermission, text: "NOAUTH",

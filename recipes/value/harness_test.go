@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,7 +21,7 @@ var openACL = zk.WorldACL(zk.PermAll)
 
 // newValue returns a value in JSON.
 func newValue[T any](h *bubble.Test, conn *zk.Conn, path string) *Value[T] {
-	v, err := New(conn, path, codec.JSON[T](), recipes.WithSessionTimeout(bubble.SessionTimeout))
+	v, err := New(conn, path, recipes.JSONCodec[T](), recipes.WithSessionTimeout(bubble.SessionTimeout))
 	require.NoError(h, err)
 	return v
 }

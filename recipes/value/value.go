@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 // Value is a value of type T that is stored in a znode. Any number of Values, in any number
@@ -20,7 +19,7 @@ import (
 // goroutines.
 type Value[T any] struct {
 	node  *recipe.Setup
-	codec codec.Codec[T]
+	codec recipes.Codec[T]
 
 	mu     sync.Mutex
 	latest state // the newest state that was read or written
@@ -56,7 +55,7 @@ func (s state) exists() bool { return s.Version != (Version{}) }
 
 // New returns the value at path. The first change creates the znode and its parents.
 // New sends no request. Errors: [recipes.ErrInvalid].
-func New[T any](conn *zk.Conn, path string, c codec.Codec[T], opts ...Option) (*Value[T], error) {
+func New[T any](conn *zk.Conn, path string, c recipes.Codec[T], opts ...Option) (*Value[T], error) {
 	s, err := recipe.New(conn, path, opts, Option.ApplyValue)
 	if err != nil {
 		return nil, err
@@ -109,7 +108,7 @@ func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
 // called several times: if the value has changed in the meantime, and if f has returned an
 // error for a value that may be out of date. If f returns an error for the newest value,
 // Update returns that error, wrapped. Other errors are those of [Value.Set], and
-// [codec.ErrFormat].
+// [recipes.ErrFormat].
 func (v *Value[T]) Update(ctx context.Context, f func(T) (T, error)) (T, error) {
 	value, _, err := v.update(ctx, func(s state) (T, error) {
 		value, err := v.decode(s)
@@ -165,7 +164,7 @@ func (v *Value[T]) decode(s state) (value T, err error) {
 	case s.err != nil:
 		return value, s.err
 	}
-	return recipe.DecodeValue(v.codec, s.data)
+	return recipe.DecodeValue(v.codec.Decode, s.data)
 }
 
 // read reads the znode. If only its data cannot be read, the error is in state.err. If newest is set, the

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -57,7 +56,7 @@ func TestValue_CodecDoesNotCopy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(h *bubble.Test) {
-				v, err := New(h.Connect(), node, codec.Codec[[]byte]{Encode: identity, Decode: identity})
+				v, err := New(h.Connect(), node, recipes.Codec[[]byte]{Encode: identity, Decode: identity})
 				require.NoError(h, err)
 				written := []byte{5}
 				_, err = v.Set(h.Context(), written)

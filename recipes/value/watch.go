@@ -3,7 +3,7 @@ package value
 import (
 	"context"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
@@ -13,7 +13,7 @@ type Change[T any] struct {
 	Value T
 	// Version is the version of the value, or the zero Version if the znode does not exist.
 	Version Version
-	// Cause is [codec.ErrFormat], [recipes.ErrTooLarge] or [recipes.ErrPermission] if the data
+	// Cause is [recipes.ErrFormat], [recipes.ErrTooLarge] or [recipes.ErrPermission] if the data
 	// cannot be read. Other changes may follow.
 	Cause error
 	// Err is set only in the last element, and is the reason why the channel was closed:
@@ -34,7 +34,7 @@ func (v *Value[T]) Watch(ctx context.Context) <-chan Change[T] {
 		defer close(c)
 		defer sub.Close()
 		if err := w.deliverChanges(ctx); ctx.Err() == nil {
-			latest.Send(c, Change[T]{Err: v.node.Fail("watch", v.node.Path, err)})
+			limit.SendNewest(c, Change[T]{Err: v.node.Fail("watch", v.node.Path, err)})
 		}
 	}()
 	return c
@@ -64,7 +64,7 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 		}
 		if !w.delivered || current.Version != w.last || w.readable != (err == nil) {
 			w.delivered, w.last, w.readable = true, current.Version, err == nil
-			latest.Send(w.changes, w.newChange(current))
+			limit.SendNewest(w.changes, w.newChange(current))
 		}
 		if _, err := w.reader.Wait(ctx, nil); err != nil {
 			return err

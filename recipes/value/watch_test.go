@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -47,7 +46,7 @@ func TestWatch_DeliversNewestState(t *testing.T) {
 		require.Equal(h, "five", (<-changes).Value)
 		_, err := h.Connect().Set("/app/words", []byte("no JSON"), -1)
 		require.NoError(h, err)
-		require.ErrorIs(h, (<-changes).Cause, codec.ErrFormat)
+		require.ErrorIs(h, (<-changes).Cause, recipes.ErrFormat)
 		set("six")
 		require.Equal(h, "six", (<-changes).Value)
 		cancel()

@@ -103,7 +103,7 @@ var migrationMutants = []mutant{
 		name: "migration/close", breaks: "the leadership ends only some time after the owner has closed a connection",
 		file: "migration/candidate.go",
 		edits: []edit{
-			{"	grant.EndOnClose(new, both)\n", ""},
+			{"	connection.EndOnClose(new, both)\n", ""},
 		},
 		tests: "./migration -run ^TestCandidate_ConnectionIsClosed$",
 	},

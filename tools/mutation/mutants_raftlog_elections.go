@@ -131,7 +131,7 @@ var raftlogElectionMutants = []mutant{
 		name: "raftlog/end-twice", breaks: "ending an ended election writes a request that can be applied after it was forgotten",
 		file: "adapters/raftlog/election.go",
 		edits: []edit{
-			{"case err == nil && over && op.Do == entry.End:", "case false && over:"},
+			{"case err == nil && over && op.Do == replica.End:", "case false && over:"},
 		},
 		tests: "./adapters/raftlog -run TestDeleteElection_CanBeJoinedAgainAfterWindow",
 	},

@@ -100,11 +100,11 @@ var raftlogFileMutants = []mutant{
 	},
 	{
 		name: "raftlog/record-format", breaks: "a record of another format is decoded",
-		file: "adapters/raftlog/internal/entry/op.go",
+		file: "adapters/raftlog/internal/replica/op.go",
 		edits: []edit{
 			{"d.Err == nil && (o.Do < Join || o.Do > Window)", "false"},
 		},
-		tests: "./adapters/raftlog/internal/entry -run TestRecords_OfAnotherVersion",
+		tests: "./adapters/raftlog/internal/replica -run TestRecords_OfAnotherVersion",
 	},
 	{
 		name: "raftlog/kept-room", breaks: "no room is kept for votes",

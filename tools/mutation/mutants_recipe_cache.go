@@ -38,8 +38,7 @@ var cacheMutants = []mutant{
 		name: "recipe/typed-format", breaks: "a value that cannot be decoded is the zero value, without an error",
 		file: "internal/zk/recipe/value.go",
 		edits: []edit{
-			{"		err = fmt.Errorf(\"%w: %w\", codec.ErrFormat, err)\n", "		err = nil\n"},
-			{"	\"github.com/go-leaderelection/leaderelection/recipes/codec\"\n)", "	\"github.com/go-leaderelection/leaderelection/recipes/codec\"\n)\n\nvar _ = codec.ErrFormat"},
+			{"		err = fmt.Errorf(\"%w: %w\", ErrFormat, err)\n", "		err = nil\n"},
 		},
 		tests: "./recipes/cache ./recipes/group ./recipes/discovery -run ^TestTyped_DecodesValues$",
 	},

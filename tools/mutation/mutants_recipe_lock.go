@@ -150,7 +150,7 @@ var lockMutants = []mutant{
 	},
 	{
 		name: "recipe/do-context", breaks: "the context of the function does not end with the hold",
-		file: "internal/grant/grant.go",
+		file: "internal/zk/connection/work.go",
 		edits: []edit{
 			{"context.WithCancelCause(granted)", "context.WithCancelCause(context.WithoutCancel(granted))"},
 		},
@@ -158,7 +158,7 @@ var lockMutants = []mutant{
 	},
 	{
 		name: "recipe/do-reentrant", breaks: "a function waits for the lock that Do holds for it",
-		file: "internal/grant/grant.go",
+		file: "internal/zk/connection/work.go",
 		edits: []edit{
 			{"if v := c.Context.Value(key); v != nil {", "if v := c.caller.Value(key); v != nil {"},
 			{"	return c.caller.Value(key)\n", "	return nil\n"},

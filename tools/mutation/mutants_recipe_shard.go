@@ -87,7 +87,7 @@ var shardMutants = []mutant{
 		name: "shard/lost", breaks: "a function continues after the shard is lost",
 		file: "recipes/shard/lend.go",
 		edits: []edit{
-			{"grant.Work(s.Context(), m.caller)", "grant.Work(context.Background(), m.caller)"},
+			{"connection.Work(s.Context(), m.caller)", "connection.Work(context.Background(), m.caller)"},
 		},
 		tests: "./recipes/shard -run ^TestRun_CrashMovesShards$",
 	},

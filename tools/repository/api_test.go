@@ -1,4 +1,4 @@
-package repository
+package main
 
 import (
 	"bytes"
@@ -78,7 +78,7 @@ func exported(t *testing.T, dir string) (decls []string) {
 			parsed = append(parsed, f)
 		}
 	}
-	p, err := doc.NewFromFiles(files, parsed, module+"/"+dir)
+	p, err := doc.NewFromFiles(files, parsed, core+"/"+dir)
 	require.NoError(t, err)
 	add := func(node any) {
 		var b bytes.Buffer

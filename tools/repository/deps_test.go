@@ -1,4 +1,4 @@
-package repository
+package main
 
 import (
 	"go/parser"
@@ -76,7 +76,7 @@ func TestWalls_NoInternalImportsAcrossModules(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			own, isOwn := strings.CutPrefix(imported, module+"/")
+			own, isOwn := strings.CutPrefix(imported, core+"/")
 			if !isOwn || !strings.Contains("/"+own+"/", "/internal/") {
 				continue
 			}
@@ -102,13 +102,13 @@ func TestDependencies_AreFew(t *testing.T) {
 		packages := linked(t, name)
 		require.Contains(t, packages, "github.com/go-zookeeper/zk")
 		for _, p := range packages {
-			own, isOwn := strings.CutPrefix(p, module)
+			own, isOwn := strings.CutPrefix(p, core)
 			switch {
 			case p == "github.com/go-zookeeper/zk":
 			case isOwn && (own == name || isBase(own)):
 			case isOwn && strings.HasPrefix(name, "/adapters/changefeed") && slices.Contains(changefeedPackages, own):
 			default:
-				t.Errorf("%s links %s", module+name, p)
+				t.Errorf("%s links %s", core+name, p)
 			}
 		}
 	}
@@ -118,7 +118,7 @@ func TestDependencies_AreFew(t *testing.T) {
 // the election, its dialer and the embedded servers.
 func TestDemoDependencies_AreFew(t *testing.T) {
 	for _, p := range linked(t, "/demo") {
-		switch own, isOwn := strings.CutPrefix(p, module); {
+		switch own, isOwn := strings.CutPrefix(p, core); {
 		case p == "github.com/go-zookeeper/zk":
 		case isOwn && (isBase(own) || own == "/demo" || own == "/zkdial" || own == "/internal/wire" || strings.HasPrefix(own, "/zktest")):
 		default:
@@ -130,7 +130,7 @@ func TestDemoDependencies_AreFew(t *testing.T) {
 // isBase reports whether a package of this module is part of every election.
 func isBase(name string) bool {
 	switch name {
-	case "", "/event", "/candidacy", "/candidacy/latest", "/candidacy/limit", "/candidacy/record", "/transport", "/internal/grant":
+	case "", "/event", "/candidacy", "/candidacy/limit", "/candidacy/record", "/transport":
 		return true
 	}
 	return strings.HasPrefix(name, "/internal/zk/")
@@ -142,9 +142,7 @@ var changefeedPackages = []string{"/adapters/changefeed", "/adapters/changefeed/
 // standard library.
 func linked(t *testing.T, name string) []string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+name).Output()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", core+name).Output()
 	require.NoError(t, err)
 	return strings.Fields(string(out))
 }
-
-const module = "github.com/go-leaderelection/leaderelection"

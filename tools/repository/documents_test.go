@@ -1,4 +1,4 @@
-package repository
+package main
 
 import (
 	"os"
@@ -35,7 +35,7 @@ func TestCodeOfDocuments_IsCompiled(t *testing.T) {
 		},
 		"docs/tasks/database.md":  {"examples/tasks/database/main.go"},
 		"docs/tasks/discovery.md": {"examples/tasks/discovery/main.go"},
-		"docs/tasks/job.md":       {"examples/tasks/job/main.go"},
+		"docs/tasks/job.md":       {"examples/gettingstarted/main.go"},
 		"docs/tasks/kubernetes.md": {
 			"examples/tasks/kubernetes/main.go", "examples/tasks/kubernetes/main_test.go", "deploy/kubernetes/base/deployment.yaml", "deploy/kubernetes/base/rbac.yaml",
 			"deploy/kubernetes/sidecar/sidecar.yaml",
@@ -44,7 +44,7 @@ func TestCodeOfDocuments_IsCompiled(t *testing.T) {
 			"examples/tasks/leader/main.go", "examples/tasks/leader/deployment.yaml", "examples/tasks/leader/report.service",
 		},
 		"docs/tasks/lock.md":      {"examples/tasks/lock/main.go"},
-		"docs/tasks/observe.md":   {"examples/tasks/observe/main.go", "examples/tasks/metrics/main.go"},
+		"docs/tasks/observe.md":   {"example_test.go", "examples/tasks/leader/main.go"},
 		"docs/tasks/shards.md":    {"examples/tasks/shards/main.go"},
 		"docs/tasks/workqueue.md": {"examples/tasks/workqueue/main.go"},
 	} {

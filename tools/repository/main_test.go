@@ -1,7 +1,4 @@
-// Package repository tests what concerns several modules: documents, workflows, dependencies, the size
-// of the API and the list of failure scenarios. Test with -count 1: the go command keeps a result
-// although files outside of the module tools have changed.
-package repository
+package main
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package repository_test
+package main
 
 import (
 	"fmt"
@@ -33,10 +33,9 @@ func TestReadme_Program(t *testing.T) {
 	dir := t.TempDir()
 	sums, err := os.ReadFile("go.sum")
 	require.NoError(t, err)
-	const module = "github.com/go-leaderelection/leaderelection"
 	for name, content := range map[string]string{
 		"main.go": string(program[1]),
-		"go.mod":  fmt.Sprintf("module program\n\ngo 1.25.0\n\nrequire %s v0.1.0\n\nreplace %s => %s\n", module, module, root),
+		"go.mod":  fmt.Sprintf("module program\n\ngo 1.25.0\n\nrequire %s v0.1.0\n\nreplace %s => %s\n", core, core, root),
 		"go.sum":  string(sums),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))

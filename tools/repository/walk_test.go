@@ -1,4 +1,4 @@
-package repository
+package main
 
 import (
 	"fmt"
@@ -71,7 +71,7 @@ func TestCandidate(t *testing.T) {
 func TestWalk_ExecutesFewFiles(t *testing.T) {
 	source, profile := filepath.Join(t.TempDir(), "candidate_test.go"), filepath.Join(t.TempDir(), "profile")
 	require.NoError(t, os.WriteFile(source, []byte(candidateTest), 0o600))
-	out, err := exec.Command("go", "test", "-count=1", "-cpu=1", "-coverpkg="+module+"/...", "-coverprofile="+profile, source).CombinedOutput()
+	out, err := exec.Command("go", "test", "-count=1", "-cpu=1", "-coverpkg="+core+"/...", "-coverprofile="+profile, source).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	text, err := os.ReadFile(profile)
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestWalk_ExecutesFewFiles(t *testing.T) {
 		if _, err := fmt.Sscanf(strings.Replace(rest, ",", " ", 1), "%s %s %d %d", &from, &to, &n, &count); err != nil || count == 0 {
 			continue
 		}
-		if p := path.Dir(file); strings.HasPrefix(p, module) && !notWalked.MatchString(p) && !slices.Contains(files[p], path.Base(file)) {
+		if p := path.Dir(file); strings.HasPrefix(p, core) && !notWalked.MatchString(p) && !slices.Contains(files[p], path.Base(file)) {
 			files[p] = append(files[p], path.Base(file))
 		}
 	}
@@ -91,7 +91,7 @@ func TestWalk_ExecutesFewFiles(t *testing.T) {
 	for _, p := range slices.Sorted(maps.Keys(files)) {
 		slices.Sort(files[p])
 		total += len(files[p])
-		t.Logf("%-40s %s", "."+strings.TrimPrefix(p, module), strings.Join(files[p], " "))
+		t.Logf("%-40s %s", "."+strings.TrimPrefix(p, core), strings.Join(files[p], " "))
 	}
 	t.Logf("%d packages, %d files", len(files), total)
 	require.NotEmpty(t, files)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // Table holds records of elections and other data, each under a key. Its methods may be
@@ -74,7 +74,7 @@ func (t *Table) write(key string, r changefeed.Record) changefeed.Record {
 func (t *Table) notify(key string) {
 	for watch, watched := range t.watches {
 		if watched == key {
-			latest.Send(watch, t.event(key))
+			limit.SendNewest(watch, t.event(key))
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
@@ -266,7 +265,7 @@ func (f *feed) deliver(e changefeed.Event) bool {
 		return false
 	}
 	f.started, f.last = true, e
-	latest.Send(f.events, e)
+	limit.SendNewest(f.events, e)
 	return true
 }
 

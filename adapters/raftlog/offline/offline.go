@@ -13,9 +13,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // Errors of this package, to be tested with errors.Is, in addition to io/fs.ErrNotExist if
@@ -25,7 +25,7 @@ var (
 	// remedy.
 	ErrCorrupt = filelog.ErrCorrupt
 	// ErrMalformed is returned if an entry is not damaged, but this version cannot decode it.
-	ErrMalformed = entry.ErrMalformed
+	ErrMalformed = replica.ErrMalformed
 	// ErrDirectory is returned if the format of a directory is unknown to this version of the
 	// program, or its file peer.json is damaged.
 	ErrDirectory = errors.New("the directory cannot be used")
@@ -76,7 +76,7 @@ type Entry struct {
 // errors wrap [ErrCorrupt], [ErrMalformed], or an error of reading.
 func Entries(dir string, visit func(Entry) error) error {
 	_, err := filelog.History(disk.OS(dir), LogDir, func(r filelog.Record, committed bool) error {
-		d, err := entry.Decode(&raftpb.Entry{Index: &r.Index, Term: &r.Term, Type: &r.Type, Data: r.Data})
+		d, err := replica.DecodeEntry(&raftpb.Entry{Index: &r.Index, Term: &r.Term, Type: &r.Type, Data: r.Data})
 		if err != nil {
 			return fmt.Errorf("%s, offset %d: %w", filepath.Join(dir, LogDir, r.File), r.Offset, err)
 		}

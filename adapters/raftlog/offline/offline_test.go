@@ -17,8 +17,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 )
 
@@ -28,8 +28,8 @@ var testTime = time.Unix(1_700_000_000, 0)
 
 func newUpdate(index, term uint64, data string) *raftpb.Entry {
 	id := api.RequestIDFrom(testTime, index, term)
-	h := entry.Header{Kind: api.KindState, ID: id, Time: testTime, Sum: entry.Sum([]byte(data))}
-	return &raftpb.Entry{Index: &index, Term: &term, Data: entry.Encode(h, []byte(data))}
+	h := replica.Header{Kind: api.KindState, ID: id, Time: testTime, Sum: replica.Sum([]byte(data))}
+	return &raftpb.Entry{Index: &index, Term: &term, Data: replica.EncodeEntry(h, []byte(data))}
 }
 
 func commitState(index uint64) *raftpb.HardState {

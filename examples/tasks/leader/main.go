@@ -14,14 +14,18 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electionprom"
 	"github.com/go-leaderelection/leaderelection/elector"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
 func main() {
 	servers := flag.String("zk", "127.0.0.1:2181", "ZooKeeper servers, host:port,...")
-	listen := flag.String("listen", ":8080", "address of /healthz and /leader")
+	listen := flag.String("listen", ":8080", "address of /healthz, /leader and /metrics")
 	name := flag.String("name", "", "name of this replica, which others see")
 	addr := flag.String("addr", "", "address of this replica, which others see")
 	flag.Parse()
@@ -49,6 +53,7 @@ func main() {
 		}
 		http.Error(w, "not the leader", http.StatusServiceUnavailable)
 	})
+	exportMetrics(candidate)
 	go func() { log.Fatal(http.ListenAndServe(*listen, nil)) }()
 
 	err = elector.Lead(ctx, candidate, func(ctx context.Context, l *leaderelection.Leadership) error {
@@ -61,4 +66,12 @@ func main() {
 	if err != nil {
 		log.Fatal("ended: ", err) // the supervisor starts it again
 	}
+}
+
+// exportMetrics serves the metrics of the election at /metrics, for Prometheus.
+func exportMetrics(candidate *leaderelection.Election) {
+	metrics := electionprom.NewCollector(nil) // one for all elections of the process
+	prometheus.MustRegister(metrics)
+	go metrics.Observe("/jobs/report", candidate.Events())
+	http.Handle("/metrics", promhttp.Handler())
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
@@ -372,7 +371,7 @@ func useCounter(r *Run) {
 
 func useValue(r *Run) {
 	client, other := openBoth(r, func(conn *zk.Conn) (*value.Value[string], error) {
-		return value.New(conn, "/app/config", codec.JSON[string]())
+		return value.New(conn, "/app/config", recipes.JSONCodec[string]())
 	})
 	watching, stop := context.WithCancel(context.Background())
 	defer stop()

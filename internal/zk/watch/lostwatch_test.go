@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
@@ -442,7 +442,7 @@ var lostWatchScenarios = []struct {
 	}},
 	{"value", func(w *lostWatch, ctx context.Context) {
 		v := func() *value.Value[int] {
-			v, err := value.New(w.connect(), "/value", codec.JSON[int]())
+			v, err := value.New(w.connect(), "/value", recipes.JSONCodec[int]())
 			require.NoError(w, err)
 			return v
 		}

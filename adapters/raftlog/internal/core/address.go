@@ -3,12 +3,12 @@ package core
 import (
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // proposeMove proposes an entry with the new address of a member, at most once in an election timeout. The
 // member repeats its announcement until it has applied the entry.
-func (c *Core) proposeMove(p entry.Peer, addr string) error {
+func (c *Core) proposeMove(p replica.Peer, addr string) error {
 	if p.Addr == addr {
 		return nil
 	}
@@ -20,7 +20,7 @@ func (c *Core) proposeMove(p entry.Peer, addr string) error {
 		c.moves[p.Raft] = now
 		return fmt.Errorf("raftlog: peer %s reports the address %s, which belongs to peer %s: its address remains %s", p.ID, addr, other.ID, p.Addr)
 	}
-	if _, ok := c.proposeControl(entry.Op{Do: entry.Move, Peer: p.Raft, Addr: addr}); ok {
+	if _, ok := c.proposeControl(replica.Op{Do: replica.Move, Peer: p.Raft, Addr: addr}); ok {
 		c.moves[p.Raft] = now
 	}
 	return nil

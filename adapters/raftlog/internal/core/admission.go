@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
@@ -211,7 +210,7 @@ func (c *Core) Acknowledged(id string) (index uint64) {
 
 // admitLearner proposes to admit a peer as a learner, one peer at a time: the engine silently drops
 // a change of the configuration that is proposed before the previous one is applied.
-func (a *admission) admitLearner(c *Core, p entry.Peer) error {
+func (a *admission) admitLearner(c *Core, p replica.Peer) error {
 	if a.isChanging(c) || c.change.isWritten() {
 		return nil
 	}
@@ -220,7 +219,7 @@ func (a *admission) admitLearner(c *Core, p entry.Peer) error {
 			return fmt.Errorf("raftlog: peer %s is not admitted: its address %s is that of peer %s: start it with its own address, under which other peers reach it", p.ID, p.Addr, q.ID)
 		}
 	}
-	return a.proposeLearner(c, entry.Admit, p, raftpb.ConfChangeAddLearnerNode)
+	return a.proposeLearner(c, replica.Admit, p, raftpb.ConfChangeAddLearnerNode)
 }
 
 // isChanging reports whether an entry about a learner is in flight, or a change of the voters is in
@@ -230,9 +229,9 @@ func (a *admission) isChanging(c *Core) bool {
 }
 
 // proposeLearner proposes an entry about a learner.
-func (a *admission) proposeLearner(c *Core, phase entry.Phase, p entry.Peer, change raftpb.ConfChangeType) error {
+func (a *admission) proposeLearner(c *Core, phase replica.Phase, p replica.Peer, change raftpb.ConfChangeType) error {
 	id := c.newRequestID()
-	e, err := c.configEntry(id, entry.Config{Phase: phase, Peers: []entry.Peer{p}}, &raftpb.ConfChangeV2{
+	e, err := c.configEntry(id, replica.Config{Phase: phase, Peers: []replica.Peer{p}}, &raftpb.ConfChangeV2{
 		Changes: []*raftpb.ConfChangeSingle{{Type: change.Enum(), NodeId: new(p.Raft)}},
 	})
 	if err == nil && c.proposeEntries(e) {
@@ -269,7 +268,7 @@ func (a *admission) dismissAbsent(c *Core, now time.Duration) {
 		}
 		if !a.isChanging(c) && c.change.pending == nil {
 			// The proposal is retried after an election timeout.
-			_ = a.proposeLearner(c, entry.Dismiss, p, raftpb.ConfChangeRemoveNode)
+			_ = a.proposeLearner(c, replica.Dismiss, p, raftpb.ConfChangeRemoveNode)
 		}
 		return // only one change of the configuration can be in progress
 	}

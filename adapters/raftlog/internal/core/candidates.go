@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // candidates are the candidates of this process. Requests to the leader are repeated until the log
@@ -93,9 +93,9 @@ func (s *candidates) reconcileCandidates(c *Core, now time.Duration) {
 		name, wanted := s.wanted[k.election][k.candidate]
 		switch i := e.Position(k.candidate); {
 		case wanted && i < 0 && !e.Ended:
-			s.requestOp(c, entry.Op{Do: entry.Join, Election: k.election, Candidate: k.candidate, Name: name, Peer: c.self})
+			s.requestOp(c, replica.Op{Do: replica.Join, Election: k.election, Candidate: k.candidate, Name: name, Peer: c.self})
 		case !wanted && i >= 0 && e.Candidates[i].Peer == c.self:
-			s.requestOp(c, entry.Op{Do: entry.Leave, Election: k.election, Candidate: k.candidate, Through: s.tokens[k]})
+			s.requestOp(c, replica.Op{Do: replica.Leave, Election: k.election, Candidate: k.candidate, Through: s.tokens[k]})
 		default:
 			delete(s.unconfirmed, k)
 			if !wanted {
@@ -105,7 +105,7 @@ func (s *candidates) reconcileCandidates(c *Core, now time.Duration) {
 	}
 }
 
-func (s *candidates) requestOp(c *Core, op entry.Op) {
+func (s *candidates) requestOp(c *Core, op replica.Op) {
 	c.Propose(Request{Kind: api.KindControl, ID: c.newRequestID(), Op: op, Forward: true})
 }
 

@@ -11,7 +11,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -39,7 +38,7 @@ func TestEndedElections_DoNotSlowTicks(t *testing.T) {
 	}
 	before := fastest(500, heartbeat)
 	for i := range ended {
-		h.propose(l, Request{Kind: api.KindControl, ID: api.RequestIDFrom(l.Wall(), uint64(i), 1), Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", i)}})
+		h.propose(l, Request{Kind: api.KindControl, ID: api.RequestIDFrom(l.Wall(), uint64(i), 1), Op: replica.Op{Do: replica.End, Election: fmt.Sprint("job-", i)}})
 	}
 	h.waitFor("the elections are ended", func() bool { return len(l.core.replica.Elections.Names()) == ended })
 	require.Less(t, fastest(500, heartbeat), max(10*before, time.Millisecond/2), "examining each ended election takes several ms")
@@ -71,7 +70,7 @@ func TestCandidates_EarlierProcess(t *testing.T) {
 	h.advance(100 * time.Millisecond)
 	require.Empty(t, p.core.candidates.unconfirmed)
 
-	expire := entry.Op{Do: entry.Expire, Peer: p.core.self, Through: 1 << 40}
+	expire := replica.Op{Do: replica.Expire, Peer: p.core.self, Through: 1 << 40}
 	h.propose(l, Request{Kind: api.KindControl, ID: api.RequestIDFrom(l.Wall(), 1, 1), Op: expire})
 	h.waitFor("the candidate is expired", func() bool { return elections.Get("f").Position("current") < 0 })
 	h.waitFor("the candidate has joined again", func() bool { return elections.Get("f").Position("current") == 0 })

@@ -11,7 +11,6 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -36,7 +35,7 @@ type membershipChange struct {
 // pendingChange is a change that was requested from this leader.
 type pendingChange struct {
 	id        api.RequestID
-	voters    []entry.Peer
+	voters    []replica.Peer
 	sum       uint32 // a checksum of the voters
 	waiters   []origin
 	deadline  time.Duration
@@ -57,12 +56,12 @@ func (x *membershipChange) isWritten() bool { return x.pending != nil && x.pendi
 // requestChange handles, as the leader, a request to change the voters.
 func (x *membershipChange) requestChange(c *Core, q queuedRequest) {
 	m := c.replica.Members
-	var voters []entry.Peer
+	var voters []replica.Peer
 	for _, p := range q.Voters {
 		voters = append(voters, replica.Numbered(c.cfg.Cluster, p))
 	}
-	slices.SortFunc(voters, func(a, b entry.Peer) int { return strings.Compare(a.ID, b.ID) })
-	sum := entry.Sum(entry.Config{Phase: entry.Joint, Peers: voters}.Encode())
+	slices.SortFunc(voters, func(a, b replica.Peer) int { return strings.Compare(a.ID, b.ID) })
+	sum := replica.Sum(replica.Config{Phase: replica.Joint, Peers: voters}.Encode())
 	reject := func(err error) { c.proposals.replyTo(c, q.origin, 0, err) }
 	add := func(written bool) {
 		x.pending = &pendingChange{
@@ -198,7 +197,7 @@ func (p *pendingChange) writeJoint(c *Core) {
 			cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(v.Raft)})
 		}
 	}
-	e, err := c.configEntry(p.id, entry.Config{Phase: entry.Joint, Peers: p.voters}, cc)
+	e, err := c.configEntry(p.id, replica.Config{Phase: replica.Joint, Peers: p.voters}, cc)
 	if err == nil && c.proposeEntries(e) {
 		p.written, p.writtenAt = true, c.now()
 	}
@@ -206,7 +205,7 @@ func (p *pendingChange) writeJoint(c *Core) {
 
 // writeFinal proposes Cnew, or first hands over to one of the new voters.
 func (x *membershipChange) writeFinal(c *Core, now time.Duration) {
-	if !slices.ContainsFunc(c.replica.Members.Voters, func(p entry.Peer) bool { return p.Raft == c.self }) {
+	if !slices.ContainsFunc(c.replica.Members.Voters, func(p replica.Peer) bool { return p.Raft == c.self }) {
 		if x.handOverUntil == 0 {
 			x.handOverUntil = now + 3*c.cfg.Election
 		}
@@ -219,7 +218,7 @@ func (x *membershipChange) writeFinal(c *Core, now time.Duration) {
 		return
 	}
 	id := c.newRequestID()
-	e, err := c.configEntry(id, entry.Config{Phase: entry.Final, Peers: c.replica.Members.Voters}, &raftpb.ConfChangeV2{})
+	e, err := c.configEntry(id, replica.Config{Phase: replica.Final, Peers: c.replica.Members.Voters}, &raftpb.ConfChangeV2{})
 	if err == nil && c.proposeEntries(e) {
 		x.final, x.finalAt = id, now
 	}
@@ -249,7 +248,7 @@ func (x *membershipChange) writeSettled(c *Core, now time.Duration) {
 	if now < x.settleAgain {
 		return
 	}
-	if _, ok := c.proposeControl(entry.Op{Do: entry.Settled, Through: c.replica.Members.Changed}); ok {
+	if _, ok := c.proposeControl(replica.Op{Do: replica.Settled, Through: c.replica.Members.Changed}); ok {
 		x.settleAgain = now + c.cfg.Election
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -367,8 +366,8 @@ func (c *Core) newRequestID() api.RequestID {
 
 // proposeControl proposes a Control entry as the leader. It returns the ID of the entry, and false
 // if the engine has not accepted it.
-func (c *Core) proposeControl(op entry.Op) (api.RequestID, bool) {
+func (c *Core) proposeControl(op replica.Op) (api.RequestID, bool) {
 	id, data := c.newRequestID(), op.Encode()
-	h := entry.Header{Kind: api.KindControl, ID: id, Time: c.entryTime(), Sum: entry.Sum(data)}
-	return id, c.proposeEntries(&raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: entry.Encode(h, data)})
+	h := replica.Header{Kind: api.KindControl, ID: id, Time: c.entryTime(), Sum: replica.Sum(data)}
+	return id, c.proposeEntries(&raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: replica.EncodeEntry(h, data)})
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -97,7 +96,7 @@ func (x *expiry) proposeExpire(c *Core, peer uint64) {
 	if _, expires := x.expiring[peer]; expires {
 		return
 	}
-	if id, ok := c.proposeControl(entry.Op{Do: entry.Expire, Peer: peer, Through: c.replica.Index}); ok {
+	if id, ok := c.proposeControl(replica.Op{Do: replica.Expire, Peer: peer, Through: c.replica.Index}); ok {
 		x.expiring[peer] = id
 	}
 }
@@ -132,7 +131,7 @@ func (x *expiry) proposeForget(c *Core) {
 	if through == 0 {
 		return
 	}
-	if id, ok := c.proposeControl(entry.Op{Do: entry.Forget, Through: through}); ok {
+	if id, ok := c.proposeControl(replica.Op{Do: replica.Forget, Through: through}); ok {
 		x.forgetting = id
 	}
 }

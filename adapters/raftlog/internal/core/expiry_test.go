@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // requestFrame returns the frame of a forwarded request of this peer.
-func (p *peer) requestFrame(number uint64, op entry.Op) []byte {
+func (p *peer) requestFrame(number uint64, op replica.Op) []byte {
 	id := api.RequestIDFrom(p.Wall(), number, 7)
 	return p.core.encodeFrame(frameRequest, encodeRequest(number, Request{Kind: api.KindControl, ID: id, Op: op}))
 }
@@ -25,17 +25,17 @@ func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	p := h.otherPeers(l)[0]
 	l.core.AddCandidate("e", "first", "")
 	h.waitForHolder("first")
-	control := func(op entry.Op) error {
+	control := func(op replica.Op) error {
 		return h.request(p, Request{Kind: api.KindControl, Op: op, Forward: true}).Err
 	}
 	isEnded := func() bool { return l.core.Replica().Elections.Get("e").Ended }
-	end := entry.Op{Do: entry.End, Election: "e", Through: p.core.Replica().Index}
+	end := replica.Op{Do: replica.End, Election: "e", Through: p.core.Replica().Index}
 	delayedEnd := p.requestFrame(7, end)
 	require.NoError(t, control(end))
 	require.True(t, isEnded())
 	l.core.RemoveCandidate("e", "first")
 	h.advance(2 * election)
-	restart := entry.Op{Do: entry.Restart, Election: "e", Through: p.core.Replica().Index}
+	restart := replica.Op{Do: replica.Restart, Election: "e", Through: p.core.Replica().Index}
 	delayedRestart := p.requestFrame(8, restart)
 	require.NoError(t, control(restart))
 	l.core.AddCandidate("e", "second", "")
@@ -80,7 +80,7 @@ func TestForget_EndedElectionsAfterWindow(t *testing.T) {
 		for range each {
 			number++
 			id := api.RequestIDFrom(l.Wall(), number, 1)
-			h.propose(l, Request{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", number), Through: l.core.replica.Index}})
+			h.propose(l, Request{Kind: api.KindControl, ID: id, Op: replica.Op{Do: replica.End, Election: fmt.Sprint("job-", number), Through: l.core.replica.Index}})
 		}
 		last := fmt.Sprint("job-", number)
 		h.waitFor("the elections are ended", func() bool { return l.core.replica.Elections.Get(last).Ended })
@@ -119,7 +119,7 @@ func TestForget_WaitsForLeases(t *testing.T) {
 	h.waitForHolder("first")
 	elections := &l.core.replica.Elections
 	token := elections.Get("e").Candidates[0].Token
-	end := entry.Op{Do: entry.End, Election: "e", Through: p.core.Replica().Index}
+	end := replica.Op{Do: replica.End, Election: "e", Through: p.core.Replica().Index}
 	delayed := p.requestFrame(7, end)
 	h.propose(l, Request{Kind: api.KindControl, Op: end})
 	h.waitFor("the election is ended", func() bool { return elections.Get("e").Ended })

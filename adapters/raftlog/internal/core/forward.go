@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
@@ -24,10 +24,10 @@ func (p *proposals) forwardRequest(c *Core, r Request) {
 		p.rejectRemoved(c, r)
 		return
 	}
-	if len(r.Data) > entry.MaxData {
+	if len(r.Data) > replica.MaxData {
 		// Reject it here, because the leader would reject it as well, and the size of frames is
 		// limited.
-		p.replyTo(c, origin{token: r.Token}, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(r.Data), entry.MaxData))
+		p.replyTo(c, origin{token: r.Token}, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(r.Data), replica.MaxData))
 		return
 	}
 	if err := wire.CheckPeers(r.Voters...); err != nil {
@@ -58,7 +58,7 @@ func (p *proposals) receiveRequest(c *Core, from string, body []byte) error {
 	}
 	if r.Kind == api.KindControl {
 		switch r.Op.Do {
-		case entry.Join, entry.Leave, entry.End, entry.Restart:
+		case replica.Join, replica.Leave, replica.End, replica.Restart:
 		default:
 			return fmt.Errorf("%w from %s: peers must not request the operation %v", errFrame, from, r.Op.Do)
 		}

@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -28,7 +27,7 @@ type harness struct {
 	t        *testing.T
 	now      time.Duration
 	rand     *rand.Rand
-	founders []entry.Peer
+	founders []replica.Peer
 	peers    []*peer
 	inFlight []transmission
 	cut      func(from, to string) bool // reports whether a connection is cut
@@ -89,7 +88,7 @@ func peerInfo(i int) api.Peer {
 }
 
 // newVoters returns the first n peers.
-func newVoters(n int) (all []entry.Peer) {
+func newVoters(n int) (all []replica.Peer) {
 	for i := range n {
 		all = append(all, replica.Numbered("test", peerInfo(i)))
 	}

@@ -8,7 +8,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -19,10 +18,10 @@ type Request struct {
 	Token  uint64 // the token of the request; 0 if no caller waits for the reply
 	Kind   api.Kind
 	ID     api.RequestID
-	Data   []byte      // Data is the update of a KindState request, which must not be modified any more.
-	Op     entry.Op    // Op is the operation of a KindControl request.
-	Voters []api.Peer  // Voters are the new voters of a KindConfig request.
-	Guard  entry.Guard // Guard is the leadership during which a KindState entry is applied; zero without a guard.
+	Data   []byte        // Data is the update of a KindState request, which must not be modified any more.
+	Op     replica.Op    // Op is the operation of a KindControl request.
+	Voters []api.Peer    // Voters are the new voters of a KindConfig request.
+	Guard  replica.Guard // Guard is the leadership during which a KindState entry is applied; zero without a guard.
 	// Forward makes a peer that is not the leader send the request to the leader. Otherwise the
 	// reply is a NotLeaderError.
 	Forward bool
@@ -67,7 +66,7 @@ type origin struct {
 type proposal struct {
 	sum     uint32
 	kind    api.Kind
-	guard   entry.Guard
+	guard   replica.Guard
 	waiters []origin
 	first   [1]origin // the array of waiters while there is one waiter, which avoids an allocation
 }
@@ -111,12 +110,12 @@ func (p *proposals) acceptRequest(c *Core, q queuedRequest) {
 // proposeRequest proposes or rejects a request as the leader.
 func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 	var data []byte
-	limit := entry.MaxData
+	limit := replica.MaxData
 	switch q.Kind {
 	case api.KindState:
 		data, limit = q.Data, c.cfg.MaxData
 	case api.KindControl:
-		if q.Op.Do == entry.Restart && !p.checkRestart(c, q) {
+		if q.Op.Do == replica.Restart && !p.checkRestart(c, q) {
 			return
 		}
 		data = q.Op.Encode()
@@ -135,7 +134,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 		p.replyTo(c, q.origin, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), limit))
 		return
 	}
-	sum := entry.Sum(data)
+	sum := replica.Sum(data)
 	if same := p.pending[q.ID]; same != nil {
 		switch {
 		case same.sum != sum || same.kind != q.Kind:
@@ -163,7 +162,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 	p.addPending(q, sum)
 	p.batchIDs = append(p.batchIDs, q.ID)
 	e := p.addToBatch()
-	e.Data = entry.Append(e.Data, entry.Header{Kind: q.Kind, ID: q.ID, Time: now, Sum: sum, Guard: q.Guard}, data)
+	e.Data = replica.AppendEntry(e.Data, replica.Header{Kind: q.Kind, ID: q.ID, Time: now, Sum: sum, Guard: q.Guard}, data)
 	if p.bytes += len(e.Data); len(p.batch) >= maxBatch || p.bytes >= maxBatchBytes {
 		p.flushBatch(c)
 	}
@@ -242,7 +241,7 @@ func (p *proposals) checkUpdate(c *Core, q queuedRequest, sum uint32, now time.T
 // the leadership has ended by an entry that this peer has applied. Such an update is not written,
 // because it would only be marked as skipped. If this peer has not applied the entry that started
 // the leadership, the log decides.
-func certainlyFenced(c *Core, g entry.Guard) bool {
+func certainlyFenced(c *Core, g replica.Guard) bool {
 	return g.Token <= c.replica.Index && !c.replica.GuardHolds(g)
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -101,11 +100,11 @@ func TestPropose_ReusedMemoryKeepsEarlierUpdate(t *testing.T) {
 
 // guardedCandidate makes a candidate of p the head of election e, and returns the guard of its
 // leadership.
-func (h *harness) guardedCandidate(p *peer) entry.Guard {
+func (h *harness) guardedCandidate(p *peer) replica.Guard {
 	elections := &p.core.replica.Elections
 	p.core.AddCandidate("e", "c", "")
 	h.waitFor("the candidate has joined", func() bool { return len(elections.Get("e").Candidates) == 1 })
-	return entry.Guard{Election: "e", Token: elections.Get("e").Candidates[0].Token}
+	return replica.Guard{Election: "e", Token: elections.Get("e").Candidates[0].Token}
 }
 
 // TestGuard_CheckedByLog checks that an update is not applied when its leadership ends by an entry that the
@@ -121,7 +120,7 @@ func TestGuard_CheckedByLog(t *testing.T) {
 	token, again := h.propose(l, x), h.propose(l, x)
 	require.Empty(t, l.replies)
 	unguarded, next := x, x
-	unguarded.Guard, next.Guard.Token = entry.Guard{}, guard.Token+1
+	unguarded.Guard, next.Guard.Token = replica.Guard{}, guard.Token+1
 	for _, other := range []Request{unguarded, next} {
 		require.ErrorIs(t, h.request(l, other).Err, api.ErrBusy)
 	}
@@ -164,7 +163,7 @@ func TestGuard_CheckedBeforeWrite(t *testing.T) {
 func TestSkips_DroppedWithTheirEntries(t *testing.T) {
 	h, l := startCluster(t)
 	skip := func() uint64 {
-		h.request(l, Request{Kind: api.KindState, Guard: entry.Guard{Election: "e", Token: 1 << 40}})
+		h.request(l, Request{Kind: api.KindState, Guard: replica.Guard{Election: "e", Token: 1 << 40}})
 		h.waitFor("all peers have applied it", func() bool {
 			return !slices.ContainsFunc(h.peers, func(p *peer) bool { return p.core.replica.Index != l.core.last.index })
 		})

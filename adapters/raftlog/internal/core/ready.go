@@ -8,7 +8,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -324,9 +323,9 @@ func (c *Core) proposeEntries(entries ...*raftpb.Entry) bool {
 }
 
 // configEntry returns an entry that changes the members.
-func (c *Core) configEntry(id api.RequestID, cfg entry.Config, cc *raftpb.ConfChangeV2) (*raftpb.Entry, error) {
+func (c *Core) configEntry(id api.RequestID, cfg replica.Config, cc *raftpb.ConfChangeV2) (*raftpb.Entry, error) {
 	data := cfg.Encode()
-	cc.Context = entry.Encode(entry.Header{Kind: api.KindConfig, ID: id, Time: c.entryTime(), Sum: entry.Sum(data)}, data)
+	cc.Context = replica.EncodeEntry(replica.Header{Kind: api.KindConfig, ID: id, Time: c.entryTime(), Sum: replica.Sum(data)}, data)
 	raw, err := marshal(cc)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
@@ -20,8 +20,8 @@ import (
 func TestReceiveRequest_RejectsOperationsOfLeader(t *testing.T) {
 	h, l := startCluster(t)
 	from := h.otherPeers(l)[0]
-	for _, op := range []entry.Op{
-		{Do: entry.Window, Window: 1 << 62}, {Do: entry.Transfer}, {Do: entry.Expire, Peer: from.core.self}, {Do: 0},
+	for _, op := range []replica.Op{
+		{Do: replica.Window, Window: 1 << 62}, {Do: replica.Transfer}, {Do: replica.Expire, Peer: from.core.self}, {Do: 0},
 	} {
 		require.ErrorIs(t, l.core.Receive(from.self.ID, from.requestFrame(1, op)), errFrame, op.Do)
 	}
@@ -73,7 +73,7 @@ func sampleFrames() []sampleFrame {
 	id := api.RequestIDFrom(time.Unix(1_700_000_000, 0), 1, 2)
 	return []sampleFrame{
 		{frameRequest, encodeRequest(1, Request{Kind: api.KindState, ID: id, Data: []byte("x")})},
-		{frameRequest, encodeRequest(1, Request{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.Join, Election: "e", Candidate: "c"}})},
+		{frameRequest, encodeRequest(1, Request{Kind: api.KindControl, ID: id, Op: replica.Op{Do: replica.Join, Election: "e", Candidate: "c"}})},
 		{frameRequest, encodeRequest(1, Request{Kind: api.KindConfig, ID: id, Voters: []api.Peer{{ID: "a", Addr: "b"}}})},
 		{frameReply, encodeReply(1, 2, &api.NotLeaderError{})},
 		{frameAnnounce, announcement{nonce: 1, addr: "x:1", election: 200 * time.Millisecond, instances: map[string]string{"a": "b"}}.encode()},

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
@@ -28,7 +28,7 @@ func decodeRequest(body []byte) (seq uint64, r Request, err error) {
 	d := wire.Decoder{B: body}
 	seq, r.Kind = d.Uint64("number of a request"), api.Kind(d.Byte("kind of a request"))
 	copy(r.ID[:], d.Raw("request ID", uint64(len(r.ID))))
-	r.Guard = entry.Guard{Election: d.String("name of an election", entry.MaxElection), Token: d.Uint64("token")}
+	r.Guard = replica.Guard{Election: d.String("name of an election", replica.MaxElection), Token: d.Uint64("token")}
 	r.Voters = d.Peers()
 	data := d.Data("data of a request")
 	switch {
@@ -38,10 +38,10 @@ func decodeRequest(body []byte) (seq uint64, r Request, err error) {
 		return 0, r, fmt.Errorf("peers do not send requests of kind %v with the ID %v", r.Kind, r.ID)
 	case len(data) > 0 && r.Kind == api.KindConfig:
 		return 0, r, fmt.Errorf("a request of kind %v must not contain data", r.Kind)
-	case r.Guard != (entry.Guard{}) && r.Kind != api.KindState:
+	case r.Guard != (replica.Guard{}) && r.Kind != api.KindState:
 		return 0, r, fmt.Errorf("a request of kind %v must not contain a guard", r.Kind)
 	case r.Kind == api.KindControl:
-		r.Op, err = entry.DecodeOp(data)
+		r.Op, err = replica.DecodeOp(data)
 		return seq, r, err
 	}
 	r.Data = slices.Clone(data)

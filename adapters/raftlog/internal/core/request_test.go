@@ -8,17 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // TestRequest_RoundTrip checks that a request is decoded as it was encoded, that the data of an update is not
 // encoded as text, and that a malformed request is rejected.
 func TestRequest_RoundTrip(t *testing.T) {
 	id := api.RequestIDFrom(time.Unix(1_700_000_000, 0), 1, 2)
-	update := Request{Kind: api.KindState, ID: id, Data: make([]byte, 1<<20), Guard: entry.Guard{Election: "e", Token: 3}}
+	update := Request{Kind: api.KindState, ID: id, Data: make([]byte, 1<<20), Guard: replica.Guard{Election: "e", Token: 3}}
 	for _, want := range []Request{
 		update,
-		{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.Join, Election: "e", Candidate: "c"}},
+		{Kind: api.KindControl, ID: id, Op: replica.Op{Do: replica.Join, Election: "e", Candidate: "c"}},
 		{Kind: api.KindConfig, ID: id, Voters: []api.Peer{{ID: "a", Addr: "b"}}},
 	} {
 		body := encodeRequest(7, want)
@@ -40,7 +40,7 @@ func TestRequest_RoundTrip(t *testing.T) {
 	for _, body := range [][]byte{
 		{0xff, 0xff, 0xff, 0xff, '{', '}'},
 		encodeRequest(1, Request{Kind: api.KindConfig, ID: id, Data: []byte("x")}),
-		encodeRequest(1, Request{Kind: api.KindConfig, ID: id, Guard: entry.Guard{Election: "e", Token: 3}}),
+		encodeRequest(1, Request{Kind: api.KindConfig, ID: id, Guard: replica.Guard{Election: "e", Token: 3}}),
 		encodeRequest(1, Request{Kind: api.KindState, Data: []byte("x")}),
 		append(encodeRequest(1, Request{Kind: api.KindControl, ID: id}), 'x'),
 	} {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
@@ -74,11 +74,11 @@ func unappliedMember(c *Core, id string) bool {
 		return false
 	}
 	for _, e := range entries {
-		d, err := entry.Decode(e)
+		d, err := replica.DecodeEntry(e)
 		if err != nil || d.Kind != api.KindConfig {
 			continue
 		}
-		if change, err := entry.DecodeConfig(d.Data); err == nil && slices.ContainsFunc(change.Peers, func(p entry.Peer) bool { return p.ID == id }) {
+		if change, err := replica.DecodeConfig(d.Data); err == nil && slices.ContainsFunc(change.Peers, func(p replica.Peer) bool { return p.ID == id }) {
 			return true
 		}
 	}

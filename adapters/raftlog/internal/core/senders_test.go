@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
@@ -20,7 +20,7 @@ func TestSenders_NonMemberHasNoEffect(t *testing.T) {
 	v := h.otherPeers(h.waitForLeader())[0]
 	before := v.core.rn.BasicStatus()
 	last, term := before.GetCommit(), before.GetTerm()
-	e := &raftpb.Entry{Index: new(last + 1), Term: new(uint64(1000)), Data: entry.Encode(entry.Header{Kind: api.KindState}, []byte("forged"))}
+	e := &raftpb.Entry{Index: new(last + 1), Term: new(uint64(1000)), Data: replica.EncodeEntry(replica.Header{Kind: api.KindState}, []byte("forged"))}
 	body, err := proto.Marshal(&raftpb.Message{
 		Type: raftpb.MsgApp.Enum(), From: new(v.core.names.numberOf("p9")), To: new(v.core.self),
 		Term: new(uint64(1000)), LogTerm: new(term), Index: new(last), Commit: new(last + 1), Entries: []*raftpb.Entry{e},

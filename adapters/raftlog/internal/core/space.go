@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // diskSpace is the free space on the disk of this peer. Equal disks fill at the same time, because the
@@ -60,11 +60,11 @@ func (s *diskSpace) checkUpdate(bytes int) error {
 
 // checkMajority returns an error if no entry can be committed because too many disks are full.
 func (s *diskSpace) checkMajority(c *Core) error {
-	isFull := func(p entry.Peer) bool {
+	isFull := func(p replica.Peer) bool {
 		at, reported := s.reported[p.Raft]
 		return p.Raft == c.self && s.full || reported && c.now()-at < 2*c.cfg.Election
 	}
-	for _, voters := range [][]entry.Peer{c.replica.Members.Voters, c.replica.Members.Outgoing} {
+	for _, voters := range [][]replica.Peer{c.replica.Members.Voters, c.replica.Members.Outgoing} {
 		var ids []string
 		for _, p := range voters {
 			if isFull(p) {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // TestSpace_LeaderRejectsUpdates checks that a leader rejects updates for which its disk has no space, and
@@ -38,7 +38,7 @@ func TestSpace_LeaderRejectsUpdates(t *testing.T) {
 	l.core.SetFreeSpace(-5, false)
 	require.ErrorIs(t, h.request(l, ofSize(0)).Err, api.ErrNoSpace)
 	require.NoError(t, h.request(l, known).Err, "it changes nothing")
-	require.NoError(t, h.request(l, Request{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e"}}).Err)
+	require.NoError(t, h.request(l, Request{Kind: api.KindControl, Op: replica.Op{Do: replica.End, Election: "e"}}).Err)
 	l.core.SetFreeSpace(math.MaxInt64, false)
 	require.NoError(t, h.request(l, ofSize(10_000)).Err)
 }
@@ -55,7 +55,7 @@ func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
 	h.advance(election)
 	for _, r := range []Request{
 		update(""),
-		{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e"}},
+		{Kind: api.KindControl, Op: replica.Op{Do: replica.End, Election: "e"}},
 		changeTo(api.RequestID{}, 0, 1),
 	} {
 		err := h.request(l, r).Err

@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -40,7 +39,7 @@ func (t *transfer) proposeTransfer(c *Core, now time.Duration) {
 	if now >= t.until || !c.proposals.ready || !t.entryID.IsZero() || c.transferTarget() == raft.None {
 		return
 	}
-	if id, ok := c.proposeControl(entry.Op{Do: entry.Transfer}); ok {
+	if id, ok := c.proposeControl(replica.Op{Do: replica.Transfer}); ok {
 		t.entryID, t.until = id, 0
 	}
 }
@@ -78,7 +77,7 @@ func (c *Core) transferTarget() uint64 {
 	var voters []voter
 	skew, longest := c.ClockSkew(), uint64(0)
 	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		votes := slices.ContainsFunc(c.replica.Members.Voters, func(p entry.Peer) bool { return p.Raft == id })
+		votes := slices.ContainsFunc(c.replica.Members.Voters, func(p replica.Peer) bool { return p.Raft == id })
 		if id == c.self || !votes || !pr.RecentActive || pr.Match == 0 {
 			return
 		}

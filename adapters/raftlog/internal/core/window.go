@@ -3,7 +3,7 @@ package core
 import (
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // window advances the clock of the log, as the leader. Peers remove request IDs by the times of
@@ -35,5 +35,5 @@ func (x *window) checkWindow(c *Core, now time.Duration) {
 		c.cfg.Logger.Info("this leader lengthens the window of the cluster to its own", "window", c.cfg.Window, "cluster-window", s.Window)
 	}
 	x.proposedAt = now
-	c.proposeControl(entry.Op{Do: entry.Window, Window: max(s.Window, c.cfg.Window)})
+	c.proposeControl(replica.Op{Do: replica.Window, Window: max(s.Window, c.cfg.Window)})
 }

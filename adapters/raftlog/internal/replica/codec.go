@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
@@ -55,10 +54,10 @@ func decodeRecord(record []byte) (*State, error) {
 	s.Skips = decodeList(&d, "skipped index", func() uint64 { return d.Uint64("skipped index") })
 	s.skipsSum, s.History = d.Uint64("checksum"), d.Uint64("checksum")
 	if err := d.End(); err != nil {
-		return nil, fmt.Errorf("%w: %w", entry.ErrMalformed, err)
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if s.Index == 0 || s.Window <= 0 || s.Election <= 0 {
-		return nil, fmt.Errorf("%w: index, window or election timeout is missing", entry.ErrMalformed)
+		return nil, fmt.Errorf("%w: index, window or election timeout is missing", ErrMalformed)
 	}
 	return s, nil
 }
@@ -73,8 +72,8 @@ func decodeList[T any](d *wire.Decoder, what string, element func() T) (list []T
 
 func (m *Members) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, m.Index)
-	for _, peers := range [][]entry.Peer{m.Voters, m.Outgoing, m.Learners} {
-		b = entry.AppendPeers(b, peers)
+	for _, peers := range [][]Peer{m.Voters, m.Outgoing, m.Learners} {
+		b = AppendPeers(b, peers)
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.Removed)))
 	for _, id := range m.Removed {
@@ -85,7 +84,7 @@ func (m *Members) append(b []byte) []byte {
 }
 
 func decodeMembers(d *wire.Decoder) Members {
-	m := Members{Index: d.Uint64("index"), Voters: entry.DecodePeers(d), Outgoing: entry.DecodePeers(d), Learners: entry.DecodePeers(d)}
+	m := Members{Index: d.Uint64("index"), Voters: DecodePeers(d), Outgoing: DecodePeers(d), Learners: DecodePeers(d)}
 	m.Removed = decodeList(d, "ID of a removed peer", func() string { return decodeString(d) })
 	copy(m.Change[:], d.Raw("request ID", uint64(len(api.RequestID{}))))
 	m.Changed, m.Settled = d.Uint64("index"), d.Uint64("index")
@@ -112,11 +111,11 @@ func (es *Elections) append(b []byte) []byte {
 }
 
 // decodeElections removes the elections of a state with the given index from d. The error wraps
-// entry.ErrMalformed if they are inconsistent; errors of d remain in d.
+// ErrMalformed if they are inconsistent; errors of d remain in d.
 func decodeElections(d *wire.Decoder, index uint64) (Elections, error) {
 	es := newElections()
 	if es.forgotten = d.Uint64("index"); es.forgotten > index {
-		return es, fmt.Errorf("%w: elections are forgotten through entry %d, which follows the last entry, %d", entry.ErrMalformed, es.forgotten, index)
+		return es, fmt.Errorf("%w: elections are forgotten through entry %d, which follows the last entry, %d", ErrMalformed, es.forgotten, index)
 	}
 	for range d.Count("number of elections", uint64(len(d.B)), 7) {
 		name := decodeString(d)
@@ -126,7 +125,7 @@ func decodeElections(d *wire.Decoder, index uint64) (Elections, error) {
 		})
 		at := max(e.EndedAt, e.RestartedAt)
 		if at > index || e.EndedAt != 0 && e.RestartedAt != 0 || e.Ended != (e.EndedAt != 0) || e.Ended && len(e.Candidates) > 0 {
-			return es, fmt.Errorf("%w: the state of election %q contradicts itself", entry.ErrMalformed, name)
+			return es, fmt.Errorf("%w: the state of election %q contradicts itself", ErrMalformed, name)
 		}
 		if at != 0 {
 			es.transitions = append(es.transitions, transition{at, e.Date, name})
@@ -180,7 +179,7 @@ func (v *View) writeLimited(w io.Writer, limit int) (int64, error) {
 	return int64(n) + m, err
 }
 
-// Read reads the state that [View.WriteTo] has written. The error wraps [entry.ErrMalformed] or
+// Read reads the state that [View.WriteTo] has written. The error wraps [ErrMalformed] or
 // [ErrCorruptIDs] if the format is unknown or the bytes are damaged.
 func Read(r io.Reader) (*State, error) {
 	s, err := readState(r)
@@ -199,11 +198,11 @@ func readState(r io.Reader) (*State, error) {
 		return nil, err
 	}
 	if string(head[:len(magic)]) != magic {
-		return nil, fmt.Errorf("%w: unknown format (it begins with %q): another version of this program has written it", entry.ErrMalformed, head[:len(magic)])
+		return nil, fmt.Errorf("%w: unknown format (it begins with %q): another version of this program has written it", ErrMalformed, head[:len(magic)])
 	}
 	size := binary.BigEndian.Uint32(head[len(magic):])
 	if size > maxRecord {
-		return nil, fmt.Errorf("%w: a record of %d bytes, the limit is %d", entry.ErrMalformed, size, maxRecord)
+		return nil, fmt.Errorf("%w: a record of %d bytes, the limit is %d", ErrMalformed, size, maxRecord)
 	}
 	record, err := io.ReadAll(io.LimitReader(r, int64(size)))
 	if err == nil && len(record) != int(size) {

@@ -12,26 +12,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
 // fullState returns a state in which no field is zero.
 func fullState(t *testing.T) *State {
-	s := newState(entry.Peer{ID: "a", Addr: "a:1", Raft: math.MaxUint64}, entry.Peer{ID: strings.Repeat("b", 3000), Raft: 2})
+	s := newState(Peer{ID: "a", Addr: "a:1", Raft: math.MaxUint64}, Peer{ID: strings.Repeat("b", 3000), Raft: 2})
 	s.Index, s.Term, s.TransferTerm, s.skipsSum, s.History = 100, 7, 5, 1<<63, 1<<62
 	s.Clock, s.Horizon = now.Add(time.Hour), now.Add(time.Nanosecond)
 	m := &s.Members
-	m.Index, m.Outgoing, m.Learners, m.Removed = 50, m.Voters[:1], []entry.Peer{{ID: "c", Addr: "c:1", Raft: 3}}, []string{"d", ""}
+	m.Index, m.Outgoing, m.Learners, m.Removed = 50, m.Voters[:1], []Peer{{ID: "c", Addr: "c:1", Raft: 3}}, []string{"d", ""}
 	m.Change, m.Changed, m.Settled = api.RequestIDFrom(now, 1, 2), 60, 61
 	s.Skips = []uint64{3, 99}
 	s.IDs.Insert(api.RequestIDFrom(now, 3, 4), 80, 5)
 	for i := range uint64(3) {
-		require.NoError(t, s.Elections.applyOp(entry.Op{Do: entry.Join, Election: "e", Candidate: fmt.Sprint(i), Name: "n", Peer: i}, 10+i, now))
+		require.NoError(t, s.Elections.applyOp(Op{Do: Join, Election: "e", Candidate: fmt.Sprint(i), Name: "n", Peer: i}, 10+i, now))
 	}
 	require.NoError(t, endElection(&s.Elections, "forgotten", 1, 10))
 	require.NoError(t, endElection(&s.Elections, "first", 1, 20))
 	require.NoError(t, endElection(&s.Elections, "second", 1, 30))
-	_, err := s.Elections.forgetThrough(entry.Op{Through: 12}, 90)
+	_, err := s.Elections.forgetThrough(Op{Through: 12}, 90)
 	require.NoError(t, err)
 	return s
 }
@@ -56,11 +55,11 @@ func TestSnapshot_ViewDoesNotChange(t *testing.T) {
 	view := s.View()
 	_, err := view.WriteTo(&before)
 	require.NoError(t, err)
-	for _, op := range []entry.Op{
-		{Do: entry.End, Election: "e", Through: 100},
-		{Do: entry.Join, Election: "f", Candidate: "x", Peer: 9},
-		{Do: entry.Move, Peer: 2, Addr: "b:2"},
-		{Do: entry.Forget, Through: 30},
+	for _, op := range []Op{
+		{Do: End, Election: "e", Through: 100},
+		{Do: Join, Election: "f", Candidate: "x", Peer: 9},
+		{Do: Move, Peer: 2, Addr: "b:2"},
+		{Do: Forget, Through: 30},
 	} {
 		require.NoError(t, applyControlOp(t, s, op).Err)
 	}
@@ -88,7 +87,7 @@ func TestSnapshot_Inconsistent(t *testing.T) {
 		_, err := s.View().WriteTo(&b)
 		require.NoError(t, err)
 		_, err = Read(&b)
-		require.ErrorIs(t, err, entry.ErrMalformed, what)
+		require.ErrorIs(t, err, ErrMalformed, what)
 	}
 }
 
@@ -113,12 +112,12 @@ func TestSnapshot_Damaged(t *testing.T) {
 	}
 	for _, other := range []string{"\x00\x00\x01\x00{\"index\":1,\"term\":1}", "raftstate\x02" + string(whole[len(magic):])} {
 		_, err = Read(strings.NewReader(other))
-		require.ErrorIs(t, err, entry.ErrMalformed)
+		require.ErrorIs(t, err, ErrMalformed)
 		require.ErrorContains(t, err, "another version of this program has written it")
 	}
 	huge := append([]byte(magic), 0xff, 0xff, 0xff, 0xff)
 	_, err = Read(bytes.NewReader(huge))
-	require.ErrorIs(t, err, entry.ErrMalformed)
+	require.ErrorIs(t, err, ErrMalformed)
 	_, err = Read(io.MultiReader(bytes.NewReader(whole[:len(whole)-1]), strings.NewReader("x")))
 	require.ErrorIs(t, err, ErrCorruptIDs)
 }
@@ -143,13 +142,13 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte{})
 	s := State{Index: 9, Term: 1, Window: time.Hour, Election: time.Second, Elections: newElections()}
 	f.Add(s.appendRecord(nil, []uint64{3}))
-	s.Members.Voters, s.Members.Removed = []entry.Peer{{ID: "a", Addr: "a:1", Raft: 7}}, []string{"b"}
-	require.NoError(f, s.Elections.applyOp(entry.Op{Do: entry.Join, Election: "e", Candidate: "1", Name: "n", Peer: 7}, 5, now))
+	s.Members.Voters, s.Members.Removed = []Peer{{ID: "a", Addr: "a:1", Raft: 7}}, []string{"b"}
+	require.NoError(f, s.Elections.applyOp(Op{Do: Join, Election: "e", Candidate: "1", Name: "n", Peer: 7}, 5, now))
 	f.Add(s.appendRecord(nil, nil))
 	f.Fuzz(func(t *testing.T, record []byte) {
 		s, err := decodeRecord(record)
 		if err != nil {
-			require.ErrorIs(t, err, entry.ErrMalformed)
+			require.ErrorIs(t, err, ErrMalformed)
 			return
 		}
 		again, err := decodeRecord(s.appendRecord(nil, s.Skips))

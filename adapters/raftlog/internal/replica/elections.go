@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
 // Candidate is a candidate in the queue of an election.
@@ -117,10 +116,10 @@ func (e Election) Position(id string) int {
 
 // applyOp applies an operation on one election at the given time of the log. The error is the reason
 // why the operation changes nothing.
-func (es *Elections) applyOp(op entry.Op, index uint64, clock time.Time) error {
+func (es *Elections) applyOp(op Op, index uint64, clock time.Time) error {
 	e := es.Get(op.Election)
 	switch op.Do {
-	case entry.Join:
+	case Join:
 		switch {
 		case e.Ended:
 			return errEnded
@@ -129,7 +128,7 @@ func (es *Elections) applyOp(op entry.Op, index uint64, clock time.Time) error {
 		}
 		c := Candidate{ID: op.Candidate, Name: op.Name, Peer: op.Peer, Joined: index}
 		es.store(op.Election, Election{RestartedAt: e.RestartedAt, Date: e.Date, Candidates: append(slices.Clip(e.Candidates), c)}, index)
-	case entry.Leave:
+	case Leave:
 		if e.Position(op.Candidate) >= 0 {
 			departure := Unknown
 			if op.Through != 0 && op.Through == e.Candidates[0].Token {
@@ -137,7 +136,7 @@ func (es *Elections) applyOp(op entry.Op, index uint64, clock time.Time) error {
 			}
 			es.store(op.Election, e.withoutCandidates(departure, func(c Candidate) bool { return c.ID == op.Candidate }), index)
 		}
-	case entry.End:
+	case End:
 		switch late := op.Through < e.RestartedAt; {
 		case op.Through < es.forgotten:
 			return errOld
@@ -145,7 +144,7 @@ func (es *Elections) applyOp(op entry.Op, index uint64, clock time.Time) error {
 			es.transitions = append(es.transitions, transition{index, clock, op.Election})
 			es.store(op.Election, Election{Ended: true, EndedAt: index, Date: clock}, index)
 		}
-	case entry.Restart:
+	case Restart:
 		if e.Ended && op.Through >= e.EndedAt {
 			es.transitions = append(es.transitions, transition{index, clock, op.Election})
 			es.store(op.Election, Election{RestartedAt: index, Date: clock}, index)
@@ -191,7 +190,7 @@ func (es *Elections) Oldest() (date time.Time, found, tooMany bool) {
 }
 
 // forgetThrough applies a Forget operation and returns the ended elections that it removes.
-func (es *Elections) forgetThrough(op entry.Op, index uint64) (removed []string, err error) {
+func (es *Elections) forgetThrough(op Op, index uint64) (removed []string, err error) {
 	if op.Through >= index {
 		return nil, fmt.Errorf("%w: entry %d cannot forget elections through %d", api.ErrInvalid, index, op.Through)
 	}
@@ -211,7 +210,7 @@ func (es *Elections) forgetThrough(op entry.Op, index uint64) (removed []string,
 }
 
 // expirePeer applies an Expire operation and returns the elections that it changes.
-func (es *Elections) expirePeer(op entry.Op, index uint64) []string {
+func (es *Elections) expirePeer(op Op, index uint64) []string {
 	var changed []string
 	for _, name := range es.OfPeer(op.Peer) {
 		e := es.Get(name)

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
@@ -41,12 +40,12 @@ func TestElections_IndexMatchesQueues(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	es := newElections()
 	for index := uint64(2); index < 3000; index++ {
-		op := entry.Op{Election: fmt.Sprint("e", r.IntN(4)), Peer: uint64(r.IntN(4)), Through: index}
+		op := Op{Election: fmt.Sprint("e", r.IntN(4)), Peer: uint64(r.IntN(4)), Through: index}
 		// The operations include candidates of the same peer in one election, and candidates with the
 		// same ID at several peers.
 		op.Candidate = fmt.Sprint(op.Peer, "/", r.IntN(3))
-		op.Do = []entry.Operation{entry.Join, entry.Join, entry.Join, entry.Leave, entry.Leave, entry.Expire, entry.End, entry.Restart}[r.IntN(8)]
-		if op.Do == entry.Expire {
+		op.Do = []Operation{Join, Join, Join, Leave, Leave, Expire, End, Restart}[r.IntN(8)]
+		if op.Do == Expire {
 			es.expirePeer(op, index)
 		} else {
 			_ = es.applyOp(op, index, now)
@@ -69,7 +68,7 @@ func TestElections_ExpirePeer(t *testing.T) {
 	index := uint64(1)
 	join := func(election, candidate string, peer uint64) {
 		index++
-		require.NoError(t, es.applyOp(entry.Op{Do: entry.Join, Election: election, Candidate: candidate, Peer: peer}, index, now))
+		require.NoError(t, es.applyOp(Op{Do: Join, Election: election, Candidate: candidate, Peer: peer}, index, now))
 	}
 	join("b", "1/x", 1)
 	join("a", "1/y", 1)
@@ -77,7 +76,7 @@ func TestElections_ExpirePeer(t *testing.T) {
 	join("c", "2/u", 2)
 	through := index
 	join("b", "1/late", 1)
-	require.Equal(t, []string{"a", "b"}, es.expirePeer(entry.Op{Do: entry.Expire, Peer: 1, Through: through}, index+1))
+	require.Equal(t, []string{"a", "b"}, es.expirePeer(Op{Do: Expire, Peer: 1, Through: through}, index+1))
 	require.Equal(t, 0, es.Get("a").Position("2/z"))
 	require.Equal(t, index+1, es.Get("a").Candidates[0].Token)
 	require.Equal(t, 0, es.Get("b").Position("1/late"))
@@ -85,7 +84,7 @@ func TestElections_ExpirePeer(t *testing.T) {
 }
 
 func endElection(es *Elections, election string, through, index uint64) error {
-	return es.applyOp(entry.Op{Do: entry.End, Election: election, Through: through}, index, now)
+	return es.applyOp(Op{Do: End, Election: election, Through: through}, index, now)
 }
 
 // TestElections_ForgetEndedElections checks that a Forget removes elections that were ended through its
@@ -94,10 +93,10 @@ func endElection(es *Elections, election string, through, index uint64) error {
 func TestElections_ForgetEndedElections(t *testing.T) {
 	es := newElections()
 	join := func(election string, index uint64) error {
-		return es.applyOp(entry.Op{Do: entry.Join, Election: election, Candidate: fmt.Sprint(index), Peer: 1}, index, now)
+		return es.applyOp(Op{Do: Join, Election: election, Candidate: fmt.Sprint(index), Peer: 1}, index, now)
 	}
 	restart := func(election string, index uint64) {
-		require.NoError(t, es.applyOp(entry.Op{Do: entry.Restart, Election: election, Through: index - 1}, index, now))
+		require.NoError(t, es.applyOp(Op{Do: Restart, Election: election, Through: index - 1}, index, now))
 	}
 	require.NoError(t, endElection(&es, "ended", 1, 2))
 	require.NoError(t, endElection(&es, "restarted", 2, 3))
@@ -112,18 +111,18 @@ func TestElections_ForgetEndedElections(t *testing.T) {
 	require.NoError(t, endElection(&es, "ended again", 10, 11))
 	require.NoError(t, endElection(&es, "ended later", 11, 12))
 
-	_, err := es.forgetThrough(entry.Op{Through: 13}, 13)
+	_, err := es.forgetThrough(Op{Through: 13}, 13)
 	require.ErrorIs(t, err, api.ErrInvalid)
-	removed, err := es.forgetThrough(entry.Op{Through: through}, 13)
+	removed, err := es.forgetThrough(Op{Through: through}, 13)
 	require.NoError(t, err)
 	require.Equal(t, []string{"ended"}, removed)
 	require.Equal(t, []string{"ended again", "ended later", "never ended", "with a candidate"}, es.Names())
 	require.Len(t, es.transitions, 2)
 	require.ErrorIs(t, join("ended later", 14), errEnded)
 
-	require.NoError(t, es.applyOp(entry.Op{Do: entry.Leave, Election: "with a candidate", Candidate: "7"}, 15, now))
+	require.NoError(t, es.applyOp(Op{Do: Leave, Election: "with a candidate", Candidate: "7"}, 15, now))
 	require.NotContains(t, es.Names(), "with a candidate", "it was ended before, and that is forgotten")
-	_, err = es.forgetThrough(entry.Op{Through: 5}, 16)
+	_, err = es.forgetThrough(Op{Through: 5}, 16)
 	require.NoError(t, err)
 	require.Equal(t, through, es.forgotten)
 
@@ -146,7 +145,7 @@ func TestElections_OldestIsForgottenFirst(t *testing.T) {
 	over := func(string) bool { return true }
 	for i := range uint64(3 * maxForget) {
 		clock = now.Add(time.Duration(i) * time.Second)
-		require.NoError(t, es.applyOp(entry.Op{Do: entry.End, Election: fmt.Sprint(i)}, i+2, clock))
+		require.NoError(t, es.applyOp(Op{Do: End, Election: fmt.Sprint(i)}, i+2, clock))
 	}
 	require.Zero(t, es.Forgettable(now, over))
 	require.Equal(t, uint64(11), es.Forgettable(now.Add(10*time.Second), over))
@@ -157,11 +156,11 @@ func TestElections_OldestIsForgottenFirst(t *testing.T) {
 	require.Equal(t, now, date)
 
 	// The entry that ended an election has no effect after the election was restarted.
-	require.NoError(t, es.applyOp(entry.Op{Do: entry.Restart, Election: "5", Through: 1 << 40}, 1<<40, clock))
+	require.NoError(t, es.applyOp(Op{Do: Restart, Election: "5", Through: 1 << 40}, 1<<40, clock))
 	require.Equal(t, uint64(11), es.Forgettable(now.Add(10*time.Second), func(name string) bool { return name != "5" }))
 
 	for i := uint64(3 * maxForget); len(es.transitions) < maxTransitions+10; i++ {
-		require.NoError(t, es.applyOp(entry.Op{Do: entry.End, Election: fmt.Sprint(i)}, 1<<41+i, clock))
+		require.NoError(t, es.applyOp(Op{Do: End, Election: fmt.Sprint(i)}, 1<<41+i, clock))
 	}
 	require.Equal(t, uint64(11), es.Forgettable(now, over))
 	_, _, tooMany = es.Oldest()
@@ -173,9 +172,9 @@ func TestElections_OldestIsForgottenFirst(t *testing.T) {
 // left, and is not told that a candidate has resigned that has not led.
 func TestElections_HeadKnowsHowFormerLeft(t *testing.T) {
 	es, index := newElections(), uint64(1)
-	apply := func(op entry.Op) uint64 {
+	apply := func(op Op) uint64 {
 		index++
-		if op.Do == entry.Expire {
+		if op.Do == Expire {
 			es.expirePeer(op, index)
 			return index
 		}
@@ -186,20 +185,20 @@ func TestElections_HeadKnowsHowFormerLeft(t *testing.T) {
 	former := func() Departure { return es.Get("e").Candidates[0].Former }
 	token := func() uint64 { return es.Get("e").Candidates[0].Token }
 	for i := range uint64(6) {
-		apply(entry.Op{Do: entry.Join, Candidate: fmt.Sprint(i), Peer: i})
+		apply(Op{Do: Join, Candidate: fmt.Sprint(i), Peer: i})
 	}
 	require.Equal(t, Unknown, former(), "there was no head before")
-	apply(entry.Op{Do: entry.Leave, Candidate: "1", Through: token()})
+	apply(Op{Do: Leave, Candidate: "1", Through: token()})
 	require.Equal(t, Unknown, former(), "a follower has left")
-	apply(entry.Op{Do: entry.Leave, Candidate: "0", Through: token()})
+	apply(Op{Do: Leave, Candidate: "0", Through: token()})
 	require.Equal(t, Resigned, former())
-	apply(entry.Op{Do: entry.Join, Candidate: "6", Peer: 6})
+	apply(Op{Do: Join, Candidate: "6", Peer: 6})
 	require.Equal(t, Resigned, former(), "it is still the head")
-	apply(entry.Op{Do: entry.Leave, Candidate: "2"})
+	apply(Op{Do: Leave, Candidate: "2"})
 	require.Equal(t, Unknown, former(), "it has not led")
-	apply(entry.Op{Do: entry.Leave, Candidate: "3", Through: token() - 1})
+	apply(Op{Do: Leave, Candidate: "3", Through: token() - 1})
 	require.Equal(t, Unknown, former(), "it has led with another token")
-	apply(entry.Op{Do: entry.Expire, Peer: 4, Through: index})
+	apply(Op{Do: Expire, Peer: 4, Through: index})
 	require.Equal(t, Expired, former())
 
 	d := wire.Decoder{B: es.append(nil)}

@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
 const million = 1_000_000
@@ -38,8 +37,8 @@ func BenchmarkApply(b *testing.B) {
 	for i := range entries {
 		at := noon.Add(time.Duration(i) * 20 * time.Microsecond)
 		id := idAt(rng, at.Add(-time.Duration(rng.IntN(5000))*time.Microsecond).UnixMilli())
-		h := entry.Header{Kind: api.KindState, ID: id, Time: at, Sum: entry.Sum(data)}
-		entries[i] = &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Term: new(uint64(1)), Index: new(uint64(i + 2)), Data: entry.Encode(h, data)}
+		h := Header{Kind: api.KindState, ID: id, Time: at, Sum: Sum(data)}
+		entries[i] = &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Term: new(uint64(1)), Index: new(uint64(i + 2)), Data: EncodeEntry(h, data)}
 	}
 	var s *State
 	b.ReportAllocs()

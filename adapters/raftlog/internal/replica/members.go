@@ -12,15 +12,14 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
 // Members are the peers of the cluster. Slices of a Members are not modified, but replaced.
 type Members struct {
 	Index    uint64 // the index of the entry that made this membership effective
-	Voters   []entry.Peer
-	Outgoing []entry.Peer // the previous voters, while a change is in progress
-	Learners []entry.Peer
+	Voters   []Peer
+	Outgoing []Peer // the previous voters, while a change is in progress
+	Learners []Peer
 	Removed  []string // the IDs of removed peers
 	// Change is the ID of the newest change of the voters. Changed is the index of the entry that
 	// completed it, and Settled is the index of the entry by which a majority of the new voters knows
@@ -41,46 +40,46 @@ func RaftID(cluster, peer string) uint64 {
 }
 
 // Numbered returns a peer with its number.
-func Numbered(cluster string, p api.Peer) entry.Peer {
-	return entry.Peer{ID: p.ID, Addr: p.Addr, Raft: RaftID(cluster, p.ID)}
+func Numbered(cluster string, p api.Peer) Peer {
+	return Peer{ID: p.ID, Addr: p.Addr, Raft: RaftID(cluster, p.ID)}
 }
 
-func newMembers(voters []entry.Peer) Members { return Members{Index: 1, Voters: voters} }
+func newMembers(voters []Peer) Members { return Members{Index: 1, Voters: voters} }
 
 // All returns every member once, sorted by ID.
-func (m Members) All() []entry.Peer {
+func (m Members) All() []Peer {
 	all := slices.Concat(m.Voters, m.Outgoing, m.Learners)
-	slices.SortStableFunc(all, func(a, b entry.Peer) int { return strings.Compare(a.ID, b.ID) })
-	return slices.CompactFunc(all, func(a, b entry.Peer) bool { return a.ID == b.ID })
+	slices.SortStableFunc(all, func(a, b Peer) int { return strings.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(all, func(a, b Peer) bool { return a.ID == b.ID })
 }
 
 // Find returns the member with the given number.
-func (m Members) Find(raft uint64) (entry.Peer, bool) {
-	return m.findMember(func(p entry.Peer) bool { return p.Raft == raft })
+func (m Members) Find(raft uint64) (Peer, bool) {
+	return m.findMember(func(p Peer) bool { return p.Raft == raft })
 }
 
 // FindID returns the member with the given ID.
-func (m Members) FindID(id string) (entry.Peer, bool) {
-	return m.findMember(func(p entry.Peer) bool { return p.ID == id })
+func (m Members) FindID(id string) (Peer, bool) {
+	return m.findMember(func(p Peer) bool { return p.ID == id })
 }
 
 // FindAddr returns the member with the given address.
-func (m Members) FindAddr(addr string) (entry.Peer, bool) {
-	return m.findMember(func(p entry.Peer) bool { return p.Addr == addr })
+func (m Members) FindAddr(addr string) (Peer, bool) {
+	return m.findMember(func(p Peer) bool { return p.Addr == addr })
 }
 
-func (m Members) findMember(matches func(entry.Peer) bool) (entry.Peer, bool) {
-	for _, peers := range [...][]entry.Peer{m.Voters, m.Outgoing, m.Learners} {
+func (m Members) findMember(matches func(Peer) bool) (Peer, bool) {
+	for _, peers := range [...][]Peer{m.Voters, m.Outgoing, m.Learners} {
 		if i := slices.IndexFunc(peers, matches); i >= 0 {
 			return peers[i], true
 		}
 	}
-	return entry.Peer{}, false
+	return Peer{}, false
 }
 
 // IsVoter reports whether the peer votes. During a change, the voters of both configurations vote.
 func (m Members) IsVoter(raft uint64) bool {
-	is := func(p entry.Peer) bool { return p.Raft == raft }
+	is := func(p Peer) bool { return p.Raft == raft }
 	return slices.ContainsFunc(m.Voters, is) || slices.ContainsFunc(m.Outgoing, is)
 }
 
@@ -96,7 +95,7 @@ func (m Members) IsRemoved(id string) bool { return slices.Contains(m.Removed, i
 
 // Membership returns the members for users.
 func (m Members) Membership() api.Membership {
-	peers := func(members []entry.Peer) (peers []api.Peer) {
+	peers := func(members []Peer) (peers []api.Peer) {
 		for _, p := range members {
 			peers = append(peers, api.Peer{ID: p.ID, Addr: p.Addr})
 		}
@@ -110,7 +109,7 @@ func (m Members) Membership() api.Membership {
 
 // ConfState returns the members for the engine.
 func (m Members) ConfState() *raftpb.ConfState {
-	numbers := func(members []entry.Peer) (numbers []uint64) {
+	numbers := func(members []Peer) (numbers []uint64) {
 		for _, p := range members {
 			numbers = append(numbers, p.Raft)
 		}
@@ -123,7 +122,7 @@ func (m Members) ConfState() *raftpb.ConfState {
 }
 
 // CheckVoters returns an error that describes why the peers cannot be the next voters, or nil.
-func (m Members) CheckVoters(voters []entry.Peer) error {
+func (m Members) CheckVoters(voters []Peer) error {
 	if len(voters) == 0 {
 		return fmt.Errorf("%w: no voters", api.ErrInvalid)
 	}
@@ -152,8 +151,8 @@ func (m Members) CheckVoters(voters []entry.Peer) error {
 			}
 		}
 	}
-	isVoter := func(p entry.Peer) bool { return slices.ContainsFunc(m.Voters, p.Is) }
-	if len(voters) == len(m.Voters) && !slices.ContainsFunc(voters, func(p entry.Peer) bool { return !isVoter(p) }) {
+	isVoter := func(p Peer) bool { return slices.ContainsFunc(m.Voters, p.Is) }
+	if len(voters) == len(m.Voters) && !slices.ContainsFunc(voters, func(p Peer) bool { return !isVoter(p) }) {
 		return fmt.Errorf("%w: the voters do not change", api.ErrInvalid)
 	}
 	return nil
@@ -162,7 +161,7 @@ func (m Members) CheckVoters(voters []entry.Peer) error {
 // applyConfig applies a Config entry. It rejects an entry that does not fit the current members: a
 // new leader may have proposed again what an entry of its predecessor has done.
 func (s *State) applyConfig(o *Outcome) error {
-	c, err := entry.DecodeConfig(o.Data)
+	c, err := DecodeConfig(o.Data)
 	if err != nil {
 		return err
 	}
@@ -172,7 +171,7 @@ func (s *State) applyConfig(o *Outcome) error {
 		return nil
 	}
 	switch c.Phase {
-	case entry.Admit:
+	case Admit:
 		if len(c.Peers) != 1 || m.Joint() || m.IsRemoved(c.Peers[0].ID) {
 			return reject("a learner cannot be admitted")
 		}
@@ -180,7 +179,7 @@ func (s *State) applyConfig(o *Outcome) error {
 			return reject("the peer is a member already")
 		}
 		m.Learners = append(slices.Clip(m.Learners), c.Peers[0])
-	case entry.Dismiss:
+	case Dismiss:
 		i := -1
 		if len(c.Peers) == 1 && !m.Joint() {
 			i = slices.IndexFunc(m.Learners, c.Peers[0].Is)
@@ -189,7 +188,7 @@ func (s *State) applyConfig(o *Outcome) error {
 			return reject("the peer is not a learner")
 		}
 		m.Learners = slices.Delete(slices.Clone(m.Learners), i, i+1)
-	case entry.Joint:
+	case Joint:
 		if m.Joint() {
 			o.Err = fmt.Errorf("%w: another change was requested first", api.ErrChanging)
 			if index, known, err := s.CheckID(o.ID, o.Sum, o.Time); known {
@@ -202,9 +201,9 @@ func (s *State) applyConfig(o *Outcome) error {
 			return nil
 		}
 		m.Outgoing, m.Voters = m.Voters, m.withCurrentAddrs(c.Peers)
-		m.Learners = slices.DeleteFunc(slices.Clone(m.Learners), func(p entry.Peer) bool { return slices.ContainsFunc(c.Peers, p.Is) })
+		m.Learners = slices.DeleteFunc(slices.Clone(m.Learners), func(p Peer) bool { return slices.ContainsFunc(c.Peers, p.Is) })
 		m.Change, m.Changed, m.Settled = o.ID, 0, 0
-	case entry.Final:
+	case Final:
 		if !m.Joint() {
 			return reject("no change is in progress")
 		}
@@ -214,7 +213,7 @@ func (s *State) applyConfig(o *Outcome) error {
 			}
 		}
 		m.Outgoing, m.Changed = nil, o.Index
-	case entry.Recover:
+	case Recover:
 		if len(c.Peers) != 1 {
 			return reject("a cluster is recovered by one peer")
 		}
@@ -235,7 +234,7 @@ func (m *Members) moveMember(raft uint64, addr string, index uint64) error {
 	if other, taken := m.FindAddr(addr); taken && other.Raft != raft {
 		return fmt.Errorf("%w: peer %s has the address %s", api.ErrInvalid, other.ID, addr)
 	}
-	for _, peers := range []*[]entry.Peer{&m.Voters, &m.Outgoing, &m.Learners} {
+	for _, peers := range []*[]Peer{&m.Voters, &m.Outgoing, &m.Learners} {
 		*peers = slices.Clone(*peers)
 		for i := range *peers {
 			if (*peers)[i].Raft == raft {
@@ -249,7 +248,7 @@ func (m *Members) moveMember(raft uint64, addr string, index uint64) error {
 
 // withCurrentAddrs returns the peers with the addresses that they have as members. The address of a
 // peer may have changed since the entry that lists it was written.
-func (m *Members) withCurrentAddrs(peers []entry.Peer) []entry.Peer {
+func (m *Members) withCurrentAddrs(peers []Peer) []Peer {
 	peers = slices.Clone(peers)
 	for i, p := range peers {
 		if member, known := m.Find(p.Raft); known {
@@ -261,7 +260,7 @@ func (m *Members) withCurrentAddrs(peers []entry.Peer) []entry.Peer {
 
 // recoverAs makes a peer the only voter, even if a change is in progress, and removes all other
 // members. It returns the configuration changes to apply to the engine.
-func (m *Members) recoverAs(self entry.Peer) (steps []*raftpb.ConfChangeV2) {
+func (m *Members) recoverAs(self Peer) (steps []*raftpb.ConfChangeV2) {
 	if m.Joint() {
 		steps = append(steps, &raftpb.ConfChangeV2{}) // this change leaves the joint configuration
 	}
@@ -286,7 +285,7 @@ func (m *Members) recoverAs(self entry.Peer) (steps []*raftpb.ConfChangeV2) {
 		}
 	}
 	m.Removed = slices.DeleteFunc(slices.Clone(m.Removed), func(id string) bool { return id == self.ID })
-	m.Voters, m.Outgoing, m.Learners = []entry.Peer{self}, nil, nil
+	m.Voters, m.Outgoing, m.Learners = []Peer{self}, nil, nil
 	m.Change, m.Changed, m.Settled = api.RequestID{}, 0, 0
 	return steps
 }

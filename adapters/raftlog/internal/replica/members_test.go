@@ -6,46 +6,45 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
 // TestMembers_RejectSecondChange checks that a second change is rejected while another is in progress, and that
 // the same change, written twice, has the outcome of the first entry.
 func TestMembers_RejectSecondChange(t *testing.T) {
-	a, b, c := entry.Peer{ID: "a", Raft: 1}, entry.Peer{ID: "b", Raft: 2}, entry.Peer{ID: "c", Raft: 3}
+	a, b, c := Peer{ID: "a", Raft: 1}, Peer{ID: "b", Raft: 2}, Peer{ID: "c", Raft: 3}
 	s := newState(a, b, c)
 	first, second := api.RequestIDFrom(now, 1, 1), api.RequestIDFrom(now, 2, 2)
-	joint := applyVoters(t, s, first, entry.Joint, a, b)
+	joint := applyVoters(t, s, first, Joint, a, b)
 	require.NoError(t, joint.Err)
 	require.False(t, joint.Skipped())
 
-	other := applyVoters(t, s, second, entry.Joint, a, c)
+	other := applyVoters(t, s, second, Joint, a, c)
 	require.ErrorIs(t, other.Err, api.ErrChanging)
 	require.Nil(t, other.Change)
-	again := applyVoters(t, s, first, entry.Joint, a, b)
+	again := applyVoters(t, s, first, Joint, a, b)
 	require.NoError(t, again.Err)
 	require.Equal(t, joint.Index, again.First)
 	require.True(t, again.Skipped())
 	require.Nil(t, again.Change)
-	require.ErrorIs(t, applyVoters(t, s, first, entry.Joint, a, c).Err, api.ErrRequestIDReused)
-	require.Equal(t, []entry.Peer{a, b}, s.Members.Voters)
+	require.ErrorIs(t, applyVoters(t, s, first, Joint, a, c).Err, api.ErrRequestIDReused)
+	require.Equal(t, []Peer{a, b}, s.Members.Voters)
 }
 
 // TestMembers_EarlierChangeDoesNotRevertMove checks that a change of the voters that was requested before a
 // peer has moved does not restore the old address or remove the peer.
 func TestMembers_EarlierChangeDoesNotRevertMove(t *testing.T) {
-	a, b, c := entry.Peer{ID: "a", Addr: "a:1", Raft: 1}, entry.Peer{ID: "b", Addr: "b:1", Raft: 2}, entry.Peer{ID: "c", Addr: "c:1", Raft: 3}
+	a, b, c := Peer{ID: "a", Addr: "a:1", Raft: 1}, Peer{ID: "b", Addr: "b:1", Raft: 2}, Peer{ID: "c", Addr: "c:1", Raft: 3}
 	s := newState(a, b)
-	change := func(phase entry.Phase, voters ...entry.Peer) {
+	change := func(phase Phase, voters ...Peer) {
 		t.Helper()
 		require.NoError(t, applyVoters(t, s, api.RequestIDFrom(now, s.Index, 1), phase, voters...).Err)
 	}
-	move := func(p entry.Peer, addr string) Outcome {
+	move := func(p Peer, addr string) Outcome {
 		t.Helper()
-		return applyControlOp(t, s, entry.Op{Do: entry.Move, Peer: p.Raft, Addr: addr})
+		return applyControlOp(t, s, Op{Do: Move, Peer: p.Raft, Addr: addr})
 	}
 	require.ErrorIs(t, move(c, "c:2").Err, api.ErrInvalid, "it is not a member")
-	change(entry.Admit, c)
+	change(Admit, c)
 	require.ErrorIs(t, move(b, "a:1").Err, api.ErrInvalid, "another member has the address")
 	before := s.Members.Voters
 	o := move(b, "b:2")
@@ -53,15 +52,15 @@ func TestMembers_EarlierChangeDoesNotRevertMove(t *testing.T) {
 	require.True(t, o.Moved)
 	require.Equal(t, "b:1", before[1].Addr, "a slice that was read before must not change")
 	require.Equal(t, o.Index, s.Members.Index)
-	change(entry.Joint, a, b, c)
+	change(Joint, a, b, c)
 	require.NoError(t, move(c, "c:2").Err)
-	change(entry.Final, a, b, c)
+	change(Final, a, b, c)
 	require.Empty(t, s.Members.Removed)
 	require.Empty(t, s.Members.Learners)
 	b.Addr, c.Addr = "b:2", "c:2"
-	require.Equal(t, []entry.Peer{a, b, c}, s.Members.Voters)
-	change(entry.Joint, a, entry.Peer{ID: "b", Addr: "b:1", Raft: 2})
+	require.Equal(t, []Peer{a, b, c}, s.Members.Voters)
+	change(Joint, a, Peer{ID: "b", Addr: "b:1", Raft: 2})
 	require.NoError(t, move(a, "a:2").Err)
-	change(entry.Final, a, b)
+	change(Final, a, b)
 	require.Equal(t, []string{"c"}, s.Members.Removed)
 }

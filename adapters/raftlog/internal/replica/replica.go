@@ -1,7 +1,8 @@
 // Package replica implements the state that every peer derives from the log alone: the request IDs
 // within the deduplication window, the candidates of elections, and the members of the cluster. It
 // is the same on all peers at the same index. It reads no clock: its time is that of the newest
-// entry, which the leader has written into the entry.
+// entry, which the leader has written into the entry. The package also encodes the data of entries
+// and decodes it.
 package replica
 
 import (
@@ -12,7 +13,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
 const (
@@ -48,7 +48,7 @@ type State struct {
 }
 
 // New returns the state of a new cluster with the given voters.
-func New(voters []entry.Peer, window, election time.Duration) *State {
+func New(voters []Peer, window, election time.Duration) *State {
 	return &State{
 		Index: 1, Term: 1, Window: window, Election: election,
 		Members: newMembers(voters), Elections: newElections(), IDs: newIDs(),
@@ -57,7 +57,7 @@ func New(voters []entry.Peer, window, election time.Duration) *State {
 
 // Outcome is the result of an applied entry.
 type Outcome struct {
-	entry.Decoded
+	Decoded
 	// Err is the reason why the entry changes nothing: api.ErrStale, ErrFuture,
 	// ErrRequestIDReused, ErrFenced, ErrChanging or ErrInvalid.
 	Err error
@@ -119,7 +119,7 @@ func (s *State) extendHistory(e *raftpb.Entry, o Outcome) {
 		result |= 1
 	}
 	data := e.GetData()
-	for _, v := range [...]uint64{e.GetIndex(), e.GetTerm(), uint64(len(data))<<32 | uint64(entry.Sum(data)), result} {
+	for _, v := range [...]uint64{e.GetIndex(), e.GetTerm(), uint64(len(data))<<32 | uint64(Sum(data)), result} {
 		s.History = (s.History ^ v) * 0x9e3779b97f4a7c15
 		s.History ^= s.History >> 32
 	}
@@ -127,9 +127,9 @@ func (s *State) extendHistory(e *raftpb.Entry, o Outcome) {
 
 func (s *State) applyEntry(e *raftpb.Entry) (Outcome, error) {
 	if e.GetIndex() != s.Index+1 {
-		return Outcome{}, fmt.Errorf("%w: entry %d was passed instead of entry %d", entry.ErrMalformed, e.GetIndex(), s.Index+1)
+		return Outcome{}, fmt.Errorf("%w: entry %d was passed instead of entry %d", ErrMalformed, e.GetIndex(), s.Index+1)
 	}
-	d, err := entry.Decode(e)
+	d, err := DecodeEntry(e)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -190,33 +190,33 @@ func (s *State) DropSkips(through uint64) {
 
 // GuardHolds reports whether the head of the guard's election has the guard's token. It returns
 // true for the zero guard.
-func (s *State) GuardHolds(g entry.Guard) bool {
+func (s *State) GuardHolds(g Guard) bool {
 	head, found := s.Elections.Get(g.Election).Head()
-	return g == (entry.Guard{}) || found && head.Token == g.Token
+	return g == (Guard{}) || found && head.Token == g.Token
 }
 
 func (s *State) applyControl(o *Outcome) error {
-	op, err := entry.DecodeOp(o.Data)
+	op, err := DecodeOp(o.Data)
 	if err != nil {
 		return err
 	}
 	switch op.Do {
-	case entry.Expire:
+	case Expire:
 		o.Expired = s.Elections.expirePeer(op, o.Index)
-	case entry.Forget:
+	case Forget:
 		o.Expired, o.Err = s.Elections.forgetThrough(op, o.Index)
-	case entry.Transfer:
+	case Transfer:
 		s.TransferTerm = o.Term
-	case entry.Settled:
+	case Settled:
 		if m := &s.Members; m.Unsettled() && op.Through == m.Changed {
 			m.Settled = o.Index
 		}
-	case entry.Move:
+	case Move:
 		o.Err = s.Members.moveMember(op.Peer, op.Addr, o.Index)
 		o.Moved = o.Err == nil
-	case entry.Window:
+	case Window:
 		s.Window = max(s.Window, op.Window) // IDs that were removed before stay removed
-	case entry.Join, entry.Leave, entry.End, entry.Restart:
+	case Join, Leave, End, Restart:
 		before := s.Elections.Get(op.Election)
 		o.Election = op.Election
 		o.Err = s.Elections.applyOp(op, o.Index, s.Clock)
@@ -238,7 +238,7 @@ func (s *State) PruneIndex() uint64 {
 
 // RestartCluster turns the state into that of a new cluster with the given voters. The next index
 // is gap+1 above the current one. IDs of removed peers can be used again.
-func (s *State) RestartCluster(voters []entry.Peer, gap uint64) {
+func (s *State) RestartCluster(voters []Peer, gap uint64) {
 	s.Index += gap
 	s.Term++
 	s.Members = newMembers(voters)

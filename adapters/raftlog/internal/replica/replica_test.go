@@ -10,13 +10,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
 // now is the time of entries.
 var now = time.Unix(1_700_000_000, 0).UTC()
 
-func newState(voters ...entry.Peer) *State { return New(voters, time.Hour, time.Second) }
+func newState(voters ...Peer) *State { return New(voters, time.Hour, time.Second) }
 
 // applyRaw applies the next entry.
 func applyRaw(t *testing.T, s *State, term uint64, kind raftpb.EntryType, data []byte) Outcome {
@@ -27,22 +26,22 @@ func applyRaw(t *testing.T, s *State, term uint64, kind raftpb.EntryType, data [
 }
 
 // applyVoters applies a Config entry.
-func applyVoters(t *testing.T, s *State, id api.RequestID, phase entry.Phase, voters ...entry.Peer) Outcome {
+func applyVoters(t *testing.T, s *State, id api.RequestID, phase Phase, voters ...Peer) Outcome {
 	t.Helper()
-	data := entry.Config{Phase: phase, Peers: voters}.Encode()
+	data := Config{Phase: phase, Peers: voters}.Encode()
 	raw, err := proto.Marshal(&raftpb.ConfChangeV2{
-		Context: entry.Encode(entry.Header{Kind: api.KindConfig, ID: id, Time: now, Sum: entry.Sum(data)}, data),
+		Context: EncodeEntry(Header{Kind: api.KindConfig, ID: id, Time: now, Sum: Sum(data)}, data),
 	})
 	require.NoError(t, err)
 	return applyRaw(t, s, 1, raftpb.EntryConfChangeV2, raw)
 }
 
 // applyControlOp applies a Control entry.
-func applyControlOp(t *testing.T, s *State, op entry.Op) Outcome {
+func applyControlOp(t *testing.T, s *State, op Op) Outcome {
 	t.Helper()
 	data := op.Encode()
-	header := entry.Header{Kind: api.KindControl, ID: api.RequestIDFrom(now, s.Index, 2), Time: now, Sum: entry.Sum(data)}
-	return applyRaw(t, s, 1, raftpb.EntryNormal, entry.Encode(header, data))
+	header := Header{Kind: api.KindControl, ID: api.RequestIDFrom(now, s.Index, 2), Time: now, Sum: Sum(data)}
+	return applyRaw(t, s, 1, raftpb.EntryNormal, EncodeEntry(header, data))
 }
 
 // writeAndRead returns the state after it was written and read.
@@ -62,8 +61,8 @@ func writeAndRead(t *testing.T, s *State) *State {
 // outcome, and that a snapshot contains it.
 func TestHistory_DependsOnEveryEntry(t *testing.T) {
 	update := func(id uint64, data string) []byte {
-		h := entry.Header{Kind: api.KindState, ID: api.RequestIDFrom(now, id, 0), Time: now, Sum: entry.Sum([]byte(data))}
-		return entry.Encode(h, []byte(data))
+		h := Header{Kind: api.KindState, ID: api.RequestIDFrom(now, id, 0), Time: now, Sum: Sum([]byte(data))}
+		return EncodeEntry(h, []byte(data))
 	}
 	type logEntry struct {
 		term uint64
@@ -71,7 +70,7 @@ func TestHistory_DependsOnEveryEntry(t *testing.T) {
 	}
 	window := time.Hour
 	history := func(entries ...logEntry) uint64 {
-		s := newState(entry.Peer{ID: "a", Raft: 1})
+		s := newState(Peer{ID: "a", Raft: 1})
 		s.Window = window
 		for _, e := range entries {
 			applyRaw(t, s, e.term, raftpb.EntryNormal, e.data)
@@ -98,7 +97,7 @@ func TestHistory_DependsOnEveryEntry(t *testing.T) {
 	}
 	// The same entry is rejected by a state with a shorter window.
 	stale := api.RequestIDFrom(now.Add(-time.Minute), 1, 0)
-	e := logEntry{1, entry.Encode(entry.Header{Kind: api.KindState, ID: stale, Time: now, Sum: entry.Sum(nil)}, nil)}
+	e := logEntry{1, EncodeEntry(Header{Kind: api.KindState, ID: stale, Time: now, Sum: Sum(nil)}, nil)}
 	applied := history(e)
 	window = time.Second
 	require.NotEqual(t, applied, history(e))

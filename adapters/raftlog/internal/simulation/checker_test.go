@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
@@ -83,7 +82,7 @@ func (c *checker) entryAt(index uint64) *committedEntry {
 func (c *checker) checkCommitted(p *peer, outcomes []replica.Outcome) {
 	for _, o := range outcomes {
 		f := committedEntry{
-			term: o.Term, newestTerm: p.core.Status().Term, kind: o.Kind, id: o.ID, sum: o.Sum, all: entry.Sum(o.Data), skipped: o.Skipped(), first: o.First,
+			term: o.Term, newestTerm: p.core.Status().Term, kind: o.Kind, id: o.ID, sum: o.Sum, all: replica.Sum(o.Data), skipped: o.Skipped(), first: o.First,
 		}
 		if o.Err != nil {
 			f.err = o.Err.Error()
@@ -129,7 +128,7 @@ func (c *checker) checkCommitted(p *peer, outcomes []replica.Outcome) {
 func (c *checker) recordEnded(p *peer, o replica.Outcome) {
 	for _, name := range append([]string{o.Election}, o.Expired...) {
 		ended := p.core.Replica().Elections.Get(name).Ended
-		if op, err := entry.DecodeOp(o.Data); err == nil && op.Do == entry.Forget && c.ended[name] && !ended {
+		if op, err := replica.DecodeOp(o.Data); err == nil && op.Do == replica.Forget && c.ended[name] && !ended {
 			c.counts["removed"]++
 		}
 		c.ended[name] = ended
@@ -138,14 +137,14 @@ func (c *checker) recordEnded(p *peer, o replica.Outcome) {
 
 // countLearners counts the learners that are admitted and removed.
 func (c *checker) countLearners(o replica.Outcome) {
-	config, err := entry.DecodeConfig(o.Data)
+	config, err := replica.DecodeConfig(o.Data)
 	switch {
 	case err != nil:
 		c.h.failf("entry %d: %v", o.Index, err)
 	case o.Skipped():
-	case config.Phase == entry.Admit:
+	case config.Phase == replica.Admit:
 		c.counts["admitted"]++
-	case config.Phase == entry.Dismiss:
+	case config.Phase == replica.Dismiss:
 		c.counts["dismissed"]++
 	}
 }
@@ -227,7 +226,7 @@ func (c *checker) checkStateMachine(p *peer) {
 func (c *checker) checkWrite(p *peer, work *core.Write) {
 	for i, e := range work.Entries {
 		at := position{e.GetIndex(), e.GetTerm()}
-		written := logEntry{sum: entry.Sum(e.GetData())}
+		written := logEntry{sum: replica.Sum(e.GetData())}
 		if i > 0 {
 			written.before = work.Entries[i-1].GetTerm()
 		} else if term, err := p.log.Term(at.index - 1); err == nil {

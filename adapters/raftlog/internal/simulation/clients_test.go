@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 var errCrashed = errors.New("the process has crashed")
@@ -212,7 +212,7 @@ func (c *clients) proposeUntilKnown(up *update, end func()) {
 func (c *clients) checkAcknowledged(p *peer, up *update, index uint64) {
 	f := c.h.checker.entryAt(index)
 	switch {
-	case f.kind != api.KindState || f.id != up.id || f.skipped || f.sum != entry.Sum(up.data):
+	case f.kind != api.KindState || f.id != up.id || f.skipped || f.sum != replica.Sum(up.data):
 		c.h.failf("%s: update %v is reported as applied by entry %d, which is %+v", p.ID, up.id, index, f)
 	case up.index != 0 && up.index != index:
 		c.h.failf("%s: update %v is reported as applied by entry %d, and was applied by entry %d", p.ID, up.id, index, up.index)

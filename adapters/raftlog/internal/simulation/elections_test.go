@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 func electionName(i int) string { return fmt.Sprint("e", i) }
@@ -36,7 +36,7 @@ func (p *peer) resignElection(name string) {
 }
 
 // requestOp requests an operation until it is in the log.
-func (c *clients) requestOp(op entry.Op, end func()) {
+func (c *clients) requestOp(op replica.Op, end func()) {
 	h := c.h
 	p := h.likelyLeader()
 	if p == nil {
@@ -58,8 +58,8 @@ func (c *clients) requestOp(op entry.Op, end func()) {
 }
 
 // opNow returns a request to end or restart an election, with the current index of the log.
-func (h *harness) opNow(do entry.Operation, name string) entry.Op {
-	return entry.Op{Do: do, Election: name, Through: uint64(len(h.checker.committed)) + 1}
+func (h *harness) opNow(do replica.Operation, name string) replica.Op {
+	return replica.Op{Do: do, Election: name, Through: uint64(len(h.checker.committed)) + 1}
 }
 
 // endElection ends an election, unless it is ended already, and calls then after at most d.
@@ -71,13 +71,13 @@ func (c *clients) endElection(name string, d time.Duration, then func()) {
 		wait()
 		return
 	}
-	c.requestOp(h.opNow(entry.End, name), wait)
+	c.requestOp(h.opNow(replica.End, name), wait)
 }
 
 // endAndRestart ends an election and restarts it.
 func (c *clients) endAndRestart(name string) {
 	c.endElection(name, 500*time.Millisecond, func() {
-		c.requestOp(c.h.opNow(entry.Restart, name), func() { c.pending-- })
+		c.requestOp(c.h.opNow(replica.Restart, name), func() { c.pending-- })
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
 // scenarioPlan returns a plan with three voters, a scenario and no other faults.
@@ -162,8 +162,8 @@ func endedWhilePartitioned(h *harness) {
 		}
 	}
 	h.clients.pending++
-	h.clients.requestOp(h.opNow(entry.End, "e0"), func() {
-		h.clients.requestOp(h.opNow(entry.Restart, "e0"), func() { h.clients.pending-- })
+	h.clients.requestOp(h.opNow(replica.End, "e0"), func() {
+		h.clients.requestOp(h.opNow(replica.Restart, "e0"), func() { h.clients.pending-- })
 	})
 	h.advance(h.now + 2*election)
 }
@@ -177,7 +177,7 @@ func forgottenWhilePaused(h *harness) {
 		p.pause(2 * election)
 	}
 	h.clients.pending++
-	h.clients.requestOp(h.opNow(entry.End, "e0"), func() {
+	h.clients.requestOp(h.opNow(replica.End, "e0"), func() {
 		h.clients.clockOffset += h.window + 2*time.Minute
 		h.clients.pending--
 	})

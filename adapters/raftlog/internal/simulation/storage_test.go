@@ -17,7 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
@@ -51,7 +50,7 @@ func (unsyncedFile) Sync() error { return nil }
 // createFounder creates the data of one of the first voters.
 func (p *peer) createFounder(voters []api.Peer) {
 	p.seeds = voters
-	var numbered []entry.Peer
+	var numbered []replica.Peer
 	for _, v := range voters {
 		numbered = append(numbered, replica.Numbered(cluster, v))
 	}

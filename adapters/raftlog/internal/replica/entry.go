@@ -1,7 +1,7 @@
-// Package entry encodes the data of the log's entries: a header, which contains the kind of the
-// entry, the ID of the request and its time, and the data of the request. The Raft engine does not
-// interpret it.
-package entry
+// The data of the log's entries is a header, which contains the kind of the entry, the ID of the request
+// and its time, and the data of the request. The Raft engine does not interpret it.
+
+package replica
 
 import (
 	"encoding/binary"
@@ -26,8 +26,6 @@ const MaxData = wire.MaxData
 
 // ErrMalformed is returned if bytes are not a valid entry.
 var ErrMalformed = errors.New("raftlog: malformed entry")
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Sum returns the checksum of the data of an update. It detects different updates with the same ID.
 func Sum(data []byte) uint32 { return crc32.Checksum(data, castagnoli) }
@@ -56,13 +54,13 @@ const guardFlag = 0x80
 // MaxElection is the maximum length of the name of an election in bytes.
 const MaxElection = wire.MaxElection
 
-// Encode returns the data of an entry of the engine. It copies data.
-func Encode(h Header, data []byte) []byte {
-	return Append(make([]byte, 0, HeaderSize+len(data)), h, data)
+// EncodeEntry returns the data of an entry of the engine. It copies data.
+func EncodeEntry(h Header, data []byte) []byte {
+	return AppendEntry(make([]byte, 0, HeaderSize+len(data)), h, data)
 }
 
-// Append appends the data of an entry of the engine to b. Encode returns the same data.
-func Append(b []byte, h Header, data []byte) []byte {
+// AppendEntry appends the data of an entry of the engine to b. EncodeEntry returns the same data.
+func AppendEntry(b []byte, h Header, data []byte) []byte {
 	kind := byte(h.Kind)
 	if h.Guard != (Guard{}) {
 		kind |= guardFlag
@@ -78,7 +76,7 @@ func Append(b []byte, h Header, data []byte) []byte {
 	return append(b, data...)
 }
 
-// decodeHeader is the inverse of Encode. The data is a part of b.
+// decodeHeader is the inverse of EncodeEntry. The data is a part of b.
 func decodeHeader(b []byte) (Header, []byte, error) {
 	if len(b) < HeaderSize {
 		return Header{}, nil, malformedError(b)
@@ -122,9 +120,9 @@ type Decoded struct {
 	Change *raftpb.ConfChangeV2
 }
 
-// Decode decodes an entry of the engine. An entry without data is a Checkpoint, the first entry of a
+// DecodeEntry decodes an entry of the engine. An entry without data is a Checkpoint, the first entry of a
 // leader.
-func Decode(e *raftpb.Entry) (Decoded, error) {
+func DecodeEntry(e *raftpb.Entry) (Decoded, error) {
 	d := Decoded{Index: e.GetIndex(), Term: e.GetTerm()}
 	raw := e.GetData()
 	switch e.GetType() {

@@ -1,4 +1,4 @@
-package entry
+package replica
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-func TestDecode_RestoresEntry(t *testing.T) {
+func TestDecodeEntry_RestoresEntry(t *testing.T) {
 	id, now := api.NewRequestID(), time.Unix(0, time.Now().UnixNano())
 	for _, h := range []Header{
 		{Kind: api.KindState, ID: id, Time: now, Sum: 7},
@@ -20,7 +20,7 @@ func TestDecode_RestoresEntry(t *testing.T) {
 		{Kind: api.KindControl, ID: id, Time: now, Sum: 1 << 31},
 	} {
 		for _, data := range []string{"", "x", "some data"} {
-			d, err := Decode(&raftpb.Entry{Index: new(uint64(5)), Term: new(uint64(2)), Data: Encode(h, []byte(data))})
+			d, err := DecodeEntry(&raftpb.Entry{Index: new(uint64(5)), Term: new(uint64(2)), Data: EncodeEntry(h, []byte(data))})
 			require.NoError(t, err)
 			require.True(t, d.Time.Equal(h.Time))
 			d.Time = h.Time
@@ -31,43 +31,43 @@ func TestDecode_RestoresEntry(t *testing.T) {
 			require.Equal(t, h.Kind == api.KindControl, d.Entry().Data == nil)
 		}
 	}
-	d, err := Decode(&raftpb.Entry{Index: new(uint64(5)), Term: new(uint64(2))})
+	d, err := DecodeEntry(&raftpb.Entry{Index: new(uint64(5)), Term: new(uint64(2))})
 	require.NoError(t, err)
 	require.Equal(t, api.KindCheckpoint, d.Kind)
 }
 
-func TestDecode_RestoresConfig(t *testing.T) {
+func TestDecodeEntry_RestoresConfig(t *testing.T) {
 	c := Config{Phase: Joint, Peers: []Peer{{"a", "host:1", 7}}}
-	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: Encode(Header{Kind: api.KindConfig, ID: api.NewRequestID()}, c.Encode())})
+	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: EncodeEntry(Header{Kind: api.KindConfig, ID: api.NewRequestID()}, c.Encode())})
 	require.NoError(t, err)
-	d, err := Decode(&raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: raw})
+	d, err := DecodeEntry(&raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: raw})
 	require.NoError(t, err)
 	require.NotNil(t, d.Change)
 	read, err := DecodeConfig(d.Data)
 	require.NoError(t, err)
 	require.Equal(t, c, read)
 	// The kind Config and the type ConfChangeV2 require each other.
-	_, err = Decode(&raftpb.Entry{Data: Encode(Header{Kind: api.KindConfig}, nil)})
+	_, err = DecodeEntry(&raftpb.Entry{Data: EncodeEntry(Header{Kind: api.KindConfig}, nil)})
 	require.ErrorIs(t, err, ErrMalformed)
-	raw, err = proto.Marshal(&raftpb.ConfChangeV2{Context: Encode(Header{Kind: api.KindState}, nil)})
+	raw, err = proto.Marshal(&raftpb.ConfChangeV2{Context: EncodeEntry(Header{Kind: api.KindState}, nil)})
 	require.NoError(t, err)
-	_, err = Decode(&raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: raw})
+	_, err = DecodeEntry(&raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: raw})
 	require.ErrorIs(t, err, ErrMalformed)
 }
 
-// FuzzDecode decodes arbitrary bytes. They are rejected, or the encoding of the result is the same.
-func FuzzDecode(f *testing.F) {
-	f.Add(Encode(Header{Kind: api.KindState, Guard: Guard{"election", 3}}, []byte("data")))
-	f.Add(Encode(Header{Kind: api.KindControl}, Op{Do: Join, Election: "e"}.Encode()))
+// FuzzDecodeEntry decodes arbitrary bytes. They are rejected, or the encoding of the result is the same.
+func FuzzDecodeEntry(f *testing.F) {
+	f.Add(EncodeEntry(Header{Kind: api.KindState, Guard: Guard{"election", 3}}, []byte("data")))
+	f.Add(EncodeEntry(Header{Kind: api.KindControl}, Op{Do: Join, Election: "e"}.Encode()))
 	f.Add([]byte{0x80})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		d, err := Decode(&raftpb.Entry{Data: raw})
+		d, err := DecodeEntry(&raftpb.Entry{Data: raw})
 		if err != nil {
 			require.ErrorIs(t, err, ErrMalformed)
 			return
 		}
 		if d.Kind != api.KindCheckpoint {
-			require.Equal(t, raw, Encode(d.Header, d.Data))
+			require.Equal(t, raw, EncodeEntry(d.Header, d.Data))
 		}
 		if d.Kind == api.KindControl {
 			_, _ = DecodeOp(d.Data)

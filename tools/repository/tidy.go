@@ -23,7 +23,7 @@ func (p *proxy) tidyModules(ctx context.Context, write bool) error {
 			return err
 		}
 		if changed && !write {
-			untidy = append(untidy, fmt.Errorf("the go.mod or go.sum of %s is not tidy: run modules tidy", m.dir))
+			untidy = append(untidy, fmt.Errorf("the go.mod or go.sum of %s is not tidy: run make tidy", m.dir))
 		}
 	}
 	return errors.Join(untidy...)

@@ -1,9 +1,3 @@
-// Command site builds the site of docs with MkDocs, and checks its links:
-//
-//	go run ./site [-o DIR] [-external]
-//
-// Links of the pages to files outside of docs become links to the repository. Each internal link must lead to a
-// page and an anchor that exist, and no page may load a resource of another host. Run it in the module tools.
 package main
 
 import (
@@ -11,7 +5,6 @@ import (
 	"fmt"
 	"html"
 	"io/fs"
-	"log"
 	"maps"
 	"net/url"
 	"os"
@@ -26,39 +19,45 @@ import (
 // browse is the address of the files of the repository.
 const browse = "https://github.com/go-leaderelection/leaderelection/blob/main/"
 
-func main() {
-	out := flag.String("o", "site", "directory of the site, below the root of the repository unless it is absolute")
-	external := flag.Bool("external", false, "list the links to other hosts")
-	flag.Parse()
-	log.SetFlags(0)
+// runSite builds the site of docs with MkDocs, and checks its links. Links of the pages to files outside of docs become
+// links to the repository. Each internal link must lead to a page and an anchor that exist, and no page may load a
+// resource of another host.
+func runSite(args []string) error {
+	flags := flag.NewFlagSet("site", flag.ExitOnError)
+	out := flags.String("o", "site", "directory of the site, below the root of the repository unless it is absolute")
+	external := flags.Bool("external", false, "list the links to other hosts")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	root, err := filepath.Abs("..") // the root of the repository
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	if !filepath.IsAbs(*out) {
 		*out = filepath.Join(root, *out)
 	}
-	if err := build(root, *out); err != nil {
-		log.Fatal("site: ", err)
+	if err := buildSite(root, *out); err != nil {
+		return err
 	}
 	others, problems, err := checkLinks(os.DirFS(*out))
 	if err != nil {
-		log.Fatal("site: ", err)
+		return err
 	}
 	if *external {
 		fmt.Println(strings.Join(others, "\n"))
 	}
 	for _, p := range problems {
-		log.Print(p)
+		fmt.Fprintln(os.Stderr, p)
 	}
 	if len(problems) > 0 {
-		log.Fatalf("site: broken links: %d", len(problems))
+		return fmt.Errorf("broken links: %d", len(problems))
 	}
 	fmt.Printf("%s: all internal links lead to a page; links to other hosts: %d\n", *out, len(others))
+	return nil
 }
 
-// build renders the pages of docs to out.
-func build(root, out string) error {
+// buildSite renders the pages of docs to out.
+func buildSite(root, out string) error {
 	pages, err := os.MkdirTemp("", "site")
 	if err != nil {
 		return err
@@ -89,7 +88,7 @@ func build(root, out string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("mkdocs", "build", "--quiet", "--strict", "--clean", "--config-file", filepath.Join(root, "tools", "site", "mkdocs.yml"))
+	cmd := exec.Command("mkdocs", "build", "--quiet", "--strict", "--clean", "--config-file", filepath.Join(root, "tools", "repository", "mkdocs.yml"))
 	cmd.Env = append(os.Environ(), "SITE_DOCS="+pages, "SITE_DIR="+out)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()

@@ -1,12 +1,3 @@
-// Command adopters runs tests of other projects on this library. It copies a checkout of the project,
-// removes the declarations that an adapter replaces, adds the adapter and its tests, replaces imports
-// of another client library, and runs the tests of the package. The adapters are in the directories of
-// this package; the repository contains no code of the projects. It runs in the directory tools, with
-// GOWORK=off:
-//
-//	go run ./adopters kvtools=DIRECTORY prometheus=DIRECTORY vitess=DIRECTORY
-//
-// With -original the declarations and the imports stay, and only the tests are added.
 package main
 
 import (
@@ -23,7 +14,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,7 +24,7 @@ import (
 // core is the module of the library.
 const core = "github.com/go-leaderelection/leaderelection"
 
-//go:embed */*.txt
+//go:embed adopters/*/*.txt
 var adapters embed.FS
 
 // adopter is a project whose tests run on the library.
@@ -56,32 +46,30 @@ var adopters = []adopter{
 	}, map[string]string{"github.com/z-division/go-zookeeper/zk": "github.com/go-zookeeper/zk"}},
 }
 
-func main() {
-	original := flag.Bool("original", false, "run the tests on what the projects use today")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, flag.Args(), *original); err != nil {
-		fmt.Fprintln(os.Stderr, "adopters:", err)
-		os.Exit(1)
+// runAdopters runs tests of other projects on this library. It copies a checkout of the project, removes the
+// declarations that an adapter replaces, adds the adapter and its tests, replaces imports of another client library,
+// and runs the tests of the package. The adapters are in the directory adopters; the repository contains no code of
+// the projects. With -original the declarations and the imports stay, and only the tests are added.
+func runAdopters(ctx context.Context, args []string) (err error) {
+	flags := flag.NewFlagSet("adopters", flag.ExitOnError)
+	original := flags.Bool("original", false, "run the tests on what the projects use today")
+	if err := flags.Parse(args); err != nil {
+		return err
 	}
-}
-
-func run(ctx context.Context, args []string, original bool) (err error) {
 	library, err := filepath.Abs("..")
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 {
-		return errors.New("usage: adopters [-original] NAME=CHECKOUT [NAME=CHECKOUT ...]")
+	if flags.NArg() == 0 {
+		return errUsage
 	}
-	for _, arg := range args {
+	for _, arg := range flags.Args() {
 		name, checkout, _ := strings.Cut(arg, "=")
 		i := slices.IndexFunc(adopters, func(a adopter) bool { return a.name == name })
 		if i < 0 || checkout == "" {
-			return fmt.Errorf("%q is not NAME=CHECKOUT with the name of a directory of tools/adopters", arg)
+			return fmt.Errorf("%q is not NAME=CHECKOUT with the name of a directory of tools/repository/adopters", arg)
 		}
-		if failed := adopters[i].test(ctx, checkout, library, original); failed != nil {
+		if failed := adopters[i].test(ctx, checkout, library, *original); failed != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", name, failed))
 		}
 	}
@@ -159,7 +147,7 @@ func copyCheckout(dir, checkout string) error {
 
 // addFiles writes the adapter, unless original is true, and the tests to the package.
 func (a adopter) addFiles(pkg string, original bool) error {
-	files, err := fs.Glob(adapters, a.name+"/*.txt")
+	files, err := fs.Glob(adapters, "adopters/"+a.name+"/*.txt")
 	if err != nil {
 		return err
 	}

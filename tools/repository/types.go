@@ -1,10 +1,3 @@
-// Command typecheck checks the types of packages, and of their tests, for another platform:
-//
-//	go run ./typecheck -platform linux/386 [-tests] [-C DIR] PACKAGE...
-//
-// It finds what differs between platforms, such as a function that a file for another system lacks, and a constant
-// that an int of 32 bits cannot hold. It takes a fraction of the compiler's time, because it generates no code, and
-// skips the bodies of functions outside of DIR. "make cross" compiles them as well. Run it in the module tools.
 package main
 
 import (
@@ -13,7 +6,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,26 +13,33 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-func main() {
-	platform := flag.String("platform", "", "`GOOS/GOARCH`")
-	tests := flag.Bool("tests", false, "check the tests of the packages as well")
-	dir := flag.String("C", "..", "`directory` of the module or workspace")
-	flag.Parse()
-	log.SetFlags(0)
-	errs, err := check(*dir, *platform, *tests, flag.Args())
+// runTypes checks the types of packages for another platform. It finds what differs between platforms, such as a
+// function that a file for another system lacks, and a constant that an int of 32 bits cannot hold. It takes a
+// fraction of the compiler's time, because it generates no code, and skips the bodies of functions outside of the
+// repository. "make cross" compiles them as well.
+func runTypes(args []string) error {
+	flags := flag.NewFlagSet("types", flag.ExitOnError)
+	platform := flags.String("platform", "", "`GOOS/GOARCH`")
+	tests := flags.Bool("tests", false, "check the tests of the packages as well")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	errs, err := checkTypes("..", *platform, *tests, flags.Args())
 	if err != nil {
-		log.Fatalf("check types for %s: %v", *platform, err)
+		return fmt.Errorf("check types for %s: %w", *platform, err)
 	}
 	for _, err := range errs {
-		log.Printf("%s: %v", *platform, err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", *platform, err)
 	}
 	if len(errs) > 0 {
-		os.Exit(1)
+		return fmt.Errorf("errors for %s: %d", *platform, len(errs))
 	}
+	return nil
 }
 
-// check returns the errors in the packages that match the patterns, for a platform "GOOS/GOARCH".
-func check(dir, platform string, tests bool, patterns []string) (errs []error, err error) {
+// checkTypes returns the errors in the packages that match the patterns, for a platform "GOOS/GOARCH". dir is the
+// directory of the module or workspace.
+func checkTypes(dir, platform string, tests bool, patterns []string) (errs []error, err error) {
 	system, architecture, ok := strings.Cut(platform, "/")
 	if !ok {
 		return nil, fmt.Errorf("platform %q is not GOOS/GOARCH", platform)

@@ -1,8 +1,11 @@
-// Package codec converts values to the data of znodes and back. A [Codec] is an argument of the
-// recipes that keep values, such as
+package recipes
+
+import "encoding/json"
+
+// Codec converts values to the data of a znode and back. It is an argument of the recipes that keep values, such as
 // [github.com/go-leaderelection/leaderelection/recipes/value.New]:
 //
-//	limits, err := value.New(conn, "/config/limits", codec.JSON[Limits]())
+//	limits, err := value.New(conn, "/config/limits", recipes.JSONCodec[Limits]())
 //
 // It is also an argument of the functions Of of packages queue, group, discovery and cache, which return a view of
 // the recipe with values of one type. What cannot be decoded is delivered nevertheless, and the method Value of
@@ -10,27 +13,16 @@
 //
 // Codecs of other formats are structs with two functions:
 //
-//	protobuf := codec.Codec[*Limits]{
+//	protobuf := recipes.Codec[*Limits]{
 //		Encode: func(l *Limits) ([]byte, error) { return proto.Marshal(l) },
 //		Decode: func(data []byte) (*Limits, error) {
 //			l := new(Limits)
 //			return l, proto.Unmarshal(data, l)
 //		},
 //	}
-package codec
-
-import (
-	"encoding/json"
-	"errors"
-)
-
-// ErrFormat is returned, to be tested with errors.Is, if the data of a znode is not in the expected
-// format. The error also wraps that of the codec. Nothing was changed.
-var ErrFormat = errors.New("codec: data has another format: use that of the program that has written it, or replace it with Set")
-
-// Codec converts values to the data of a znode and back. Its functions may be called from any
-// goroutine. Values may share memory with the slices that Encode returns and Decode receives:
-// recipes copy them. Decode is not called if the znode does not exist.
+//
+// The functions of a codec may be called from any goroutine. Values may share memory with the slices that Encode
+// returns and Decode receives: recipes copy them. Decode is not called if the znode does not exist.
 type Codec[T any] struct {
 	// Encode returns the data for a value.
 	Encode func(T) ([]byte, error)
@@ -38,8 +30,8 @@ type Codec[T any] struct {
 	Decode func([]byte) (T, error)
 }
 
-// JSON returns a codec that uses encoding/json.
-func JSON[T any]() Codec[T] {
+// JSONCodec returns a codec that uses encoding/json.
+func JSONCodec[T any]() Codec[T] {
 	return Codec[T]{
 		Encode: func(v T) ([]byte, error) { return json.Marshal(v) },
 		Decode: func(data []byte) (v T, err error) {
@@ -49,16 +41,16 @@ func JSON[T any]() Codec[T] {
 	}
 }
 
-// String returns a codec whose data is the text itself.
-func String() Codec[string] {
+// StringCodec returns a codec whose data is the text itself.
+func StringCodec() Codec[string] {
 	return Codec[string]{
 		Encode: func(s string) ([]byte, error) { return []byte(s), nil },
 		Decode: func(data []byte) (string, error) { return string(data), nil },
 	}
 }
 
-// Bytes returns a codec whose data is the value itself.
-func Bytes() Codec[[]byte] {
+// BytesCodec returns a codec whose data is the value itself.
+func BytesCodec() Codec[[]byte] {
 	return Codec[[]byte]{
 		Encode: func(b []byte) ([]byte, error) { return b, nil },
 		Decode: func(data []byte) ([]byte, error) { return data, nil },

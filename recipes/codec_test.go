@@ -1,12 +1,14 @@
-package codec
+package recipes_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-func requireRoundTrip[T any](t *testing.T, c Codec[T], value T, data string) {
+func requireRoundTrip[T any](t *testing.T, c recipes.Codec[T], value T, data string) {
 	t.Helper()
 	encoded, err := c.Encode(value)
 	require.NoError(t, err)
@@ -19,9 +21,9 @@ func requireRoundTrip[T any](t *testing.T, c Codec[T], value T, data string) {
 // TestCodecs_RoundTrip checks that a codec does not change a value, that its format does not change, and that
 // the JSON codec rejects invalid data.
 func TestCodecs_RoundTrip(t *testing.T) {
-	requireRoundTrip(t, JSON[[]string](), []string{"one"}, `["one"]`)
-	requireRoundTrip(t, String(), "one", "one")
-	requireRoundTrip(t, Bytes(), []byte("one"), "one")
-	_, err := JSON[int]().Decode([]byte("one"))
+	requireRoundTrip(t, recipes.JSONCodec[[]string](), []string{"one"}, `["one"]`)
+	requireRoundTrip(t, recipes.StringCodec(), "one", "one")
+	requireRoundTrip(t, recipes.BytesCodec(), []byte("one"), "one")
+	_, err := recipes.JSONCodec[int]().Decode([]byte("one"))
 	require.Error(t, err)
 }

@@ -58,7 +58,7 @@ func (p *proxy) buildOldModule(ctx context.Context, m *module, version string) e
 // extractCommit writes the files of a commit to a new directory, and reads their go.work.
 func extractCommit(ctx context.Context, r *repository, commit, dir string) (*repository, error) {
 	if _, err := runCommand(ctx, r.root, nil, "git", "cat-file", "-e", commit+"^{commit}"); err != nil {
-		return nil, fmt.Errorf("commit %[1]s, which tools/modules/base names, is not in this clone: run git fetch --depth 1 origin %[1]s (%[2]w)", commit, err)
+		return nil, fmt.Errorf("commit %[1]s, which tools/repository/base names, is not in this clone: run git fetch --depth 1 origin %[1]s (%[2]w)", commit, err)
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err

@@ -1,9 +1,8 @@
-// Package latest sends on channels whose receivers need only the newest value.
-package latest
+package limit
 
-// Send sends v on c, which has capacity one, and discards a value that was not received. It does
-// not block. Only one goroutine at a time may send on c.
-func Send[T any](c chan T, v T) {
+// SendNewest sends v on c, which has capacity one, and discards a value that was not received. It does
+// not block: receivers need only the newest value. Only one goroutine at a time may send on c.
+func SendNewest[T any](c chan T, v T) {
 	select {
 	case <-c:
 	default:

@@ -1,28 +1,27 @@
-package latest_test
+package limit
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 )
 
-// TestSend_ReplacesUnreadValue checks that Send does not block, and that the receiver does not get an older value.
-func TestSend_ReplacesUnreadValue(t *testing.T) {
+// TestSendNewest_ReplacesUnreadValue checks that SendNewest does not block, and that the receiver does not get an
+// older value.
+func TestSendNewest_ReplacesUnreadValue(t *testing.T) {
 	c := make(chan int, 1)
 	for i := range 3 {
-		latest.Send(c, i)
+		SendNewest(c, i)
 	}
 	require.Equal(t, 2, <-c)
 	require.Empty(t, c)
-	latest.Send(c, 3)
+	SendNewest(c, 3)
 	require.Equal(t, 3, <-c)
 }
 
 // TestChanges_SkipEqualValues checks that Add reports each change, and does not report an equal value as a change.
 func TestChanges_SkipEqualValues(t *testing.T) {
-	var c latest.Changes[int]
+	var c Changes[int]
 	for _, step := range []struct {
 		value   int
 		changed bool

@@ -21,9 +21,9 @@ func TestLinkRepository_ReplacesOutsideLinks(t *testing.T) {
 
 // TestNavigation_ContainsAllPages checks that each page of docs is in the navigation.
 func TestNavigation_ContainsAllPages(t *testing.T) {
-	config, err := os.ReadFile("mkdocs.yml")
+	config, err := os.ReadFile("tools/repository/mkdocs.yml")
 	require.NoError(t, err)
-	docs := os.DirFS("../../docs")
+	docs := os.DirFS("docs")
 	require.NoError(t, fs.WalkDir(docs, ".", func(name string, _ fs.DirEntry, err error) error {
 		if path.Ext(name) == ".md" {
 			require.Regexp(t, "(?m)^ +- (.*: )?"+regexp.QuoteMeta(name)+"$", string(config))

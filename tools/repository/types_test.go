@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCheck(t *testing.T) {
+func TestCheckTypes(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":     "module example.com/m\n\ngo 1.26\n",
@@ -30,7 +30,7 @@ func TestCheck(t *testing.T) {
 		{"windows/amd64", false, "undefined: limit"},
 		{"linux/amd64", true, "cannot use 1"},
 	} {
-		errs, err := check(dir, c.platform, c.tests, []string{"./..."})
+		errs, err := checkTypes(dir, c.platform, c.tests, []string{"./..."})
 		require.NoError(t, err)
 		if c.want == "" {
 			assert.Empty(t, errs, c.platform)
@@ -38,6 +38,6 @@ func TestCheck(t *testing.T) {
 			assert.Contains(t, fmt.Sprint(errs), c.want, c.platform)
 		}
 	}
-	_, err := check(dir, "linux", false, []string{"./..."})
+	_, err := checkTypes(dir, "linux", false, []string{"./..."})
 	require.ErrorContains(t, err, `platform "linux" is not GOOS/GOARCH`)
 }

@@ -49,7 +49,7 @@ func (p *proxy) checkModules(ctx context.Context) error {
 // checkThirdParty tests a store that is written outside of the repository with the core module of the working tree.
 func (p *proxy) checkThirdParty(ctx context.Context) error {
 	dir := filepath.Join(p.dir, "thirdparty")
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(p.repository.root, "tools", "modules", "testdata", "thirdparty"))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(p.repository.root, "tools", "repository", "testdata", "thirdparty"))); err != nil {
 		return err
 	}
 	for _, args := range [][]string{{"get", p.repository.corePath() + "@" + p.version}, {"mod", "tidy"}, {"vet", "./..."}, {"test", "-cpu", "1", "./..."}} {
