@@ -310,7 +310,7 @@ func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	e := &Election{
 		conn: new(zk.Conn), node: "/election", rejoin: true, candidacy: newCandidacy(t.Context(), nil),
-		log: slog.New(slog.DiscardHandler), seen: seenNode{czxid: 1, session: 1},
+		queue: queue.Config{Options: connection.Options{Log: slog.New(slog.DiscardHandler)}}, seen: seenNode{czxid: 1, session: 1},
 	}
 	require.NoError(t, e.rejoinAfter(ctx, ErrSessionExpired))
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrElectionOver), ErrElectionOver)

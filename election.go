@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -27,12 +26,9 @@ type Election struct {
 	node       string
 	createNode bool // set by WithCreateNode: the candidate creates the election node if it does not exist
 	rejoin     bool // set by WithRejoin: the candidate joins again after the loss of its session
+	joined     bool // the candidate has a znode; only the goroutine of ElectLeader uses it, and queue
 	candidacy  *candidacy
-	log        *slog.Logger // adds the names of the election and of the client to each message
-
-	// Only the goroutine of ElectLeader uses queue and joined.
-	queue  queue.Config
-	joined bool // the candidate has a znode
+	queue      queue.Config // Log adds the names of the election and of the client to each message
 	// pauses determines the pauses before the candidate joins again after the servers have rejected a
 	// request.
 	pauses connection.Backoff
@@ -70,7 +66,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	}
 	o.Log = o.Log.With("election", node, "client", o.clientName)
 	e := &Election{
-		conn: conn, node: node, createNode: o.createNode, rejoin: o.rejoin, log: o.Log,
+		conn: conn, node: node, createNode: o.createNode, rejoin: o.rejoin,
 		queue: queue.Config{
 			Config:  contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: true},
 			Options: o.Options,
@@ -135,7 +131,7 @@ func (e *Election) leftQueue(r *queue.Removal) {
 // answer of the servers, because its configuration may be wrong.
 func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
-		e.log.Info("the election node was deleted before the candidate joined: finding it again")
+		e.queue.Log.Info("the election node was deleted before the candidate joined: finding it again")
 		e.forgetNode()
 		return limit.Pause(ctx, e.pauses.Next())
 	}
@@ -151,10 +147,10 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	// The candidate is not the leader any more. Publish this now, because joining the queue can take long.
 	e.candidacy.Publish(Status{})
 	if !rejected {
-		e.log.Info("rejoining in a new session", "id", e.ID())
+		e.queue.Log.Info("rejoining in a new session", "id", e.ID())
 		return nil
 	}
-	e.log.Warn("the servers reject the candidate: rejoining", "id", e.ID(), "err", err)
+	e.queue.Log.Warn("the servers reject the candidate: rejoining", "id", e.ID(), "err", err)
 	e.pauses.Max = connection.MaxRejectionPause
 	return limit.Pause(ctx, e.pauses.Next())
 }
@@ -197,10 +193,10 @@ func (e *Election) queueObserver() *queue.Observer {
 	return &queue.Observer{
 		Watched: func(path string) { e.candidacy.Report(event.Event{Kind: event.Watched, Subject: path}) },
 		Vacated: e.candidacy.Vacated,
-		Checked: func(c connection.Check) {
-			checked := event.Event{Kind: event.Checked, Duration: time.Since(c.Sent)}
-			if c.Err != nil {
-				checked.Duration, checked.Err = 0, refine(c.Err)
+		Checked: func(sent time.Time, err error) {
+			checked := event.Event{Kind: event.Checked, Duration: time.Since(sent)}
+			if err != nil {
+				checked.Duration, checked.Err = 0, refine(err)
 			}
 			e.candidacy.Report(checked)
 		},

@@ -117,7 +117,7 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 		missing := errors.Is(err, zk.ErrNoNode) // with WithRejoin the candidacy may continue without the node
 		if err != nil && !missing {
 			if ctx.Err() == nil && !errors.Is(err, ErrConnClosed) {
-				e.log.Warn("cannot receive resign requests", "err", refine(err))
+				e.queue.Log.Warn("cannot receive resign requests", "err", refine(err))
 			}
 			return
 		}

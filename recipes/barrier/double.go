@@ -129,7 +129,9 @@ func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round
 	if err != nil {
 		return nil, err
 	}
-	node, err := ephemeral.Create(ctx, d.setup, path.Join(d.setup.Path, participantName(current.arrivals)), nil)
+	node, err := ephemeral.Create(ctx, d.setup, path.Join(d.setup.Path, participantName(current.arrivals)), nil, func(*ephemeral.TakenError) error {
+		return connection.ErrSessionExpired // the name is unique, so an earlier session of this client has created the znode
+	})
 	if err != nil {
 		return nil, err
 	}

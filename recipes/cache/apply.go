@@ -3,7 +3,6 @@ package cache
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -18,12 +17,7 @@ func (u *updater) handleReply(f *fetch) {
 		return
 	}
 	u.inFlight--
-	u.alone = false
 	n, p := f.node, f.node.part(f.kind)
-	transient := connection.Transient(f.err)
-	if !transient {
-		p.breaks = 0
-	}
 	// Handle the events of the previous watch and of the watch of this reply now, while inFlight is set. They
 	// may be older than the reply, so they only cause another read of the part.
 	u.pollPart(p)
@@ -35,8 +29,9 @@ func (u *updater) handleReply(f *fetch) {
 	switch {
 	case n.removed:
 		return
-	case transient:
-		u.handleBreak(p, f)
+	case connection.Transient(f.err):
+		p.dirty = true
+		u.pauseRequests()
 	case errors.Is(f.err, connection.ErrTooLarge):
 		u.markTooLarge(p, f)
 	case f.op == fetchList:
@@ -62,18 +57,6 @@ func (u *updater) setWatch(p *part, f *fetch) {
 	}
 }
 
-// handleBreak handles a read that failed because the connection broke.
-func (u *updater) handleBreak(p *part, f *fetch) {
-	p.dirty = true
-	u.pauseRequests()
-	if !errors.Is(f.err, zk.ErrConnectionClosed) || time.Since(f.sentTime) >= u.sessionTimeout/3 {
-		return // the request was not sent, or the connection broke because the server did not respond at all
-	}
-	if p.breaks++; p.breaks >= tooLargeAfter {
-		u.markTooLarge(p, f)
-	}
-}
-
 // markTooLarge records that a reply is larger than the connection accepts. The data is read again when an
 // event shows that it has changed. The list has no watch then, so it is read again for a Sync or after a
 // break, if the children have changed.
@@ -90,14 +73,12 @@ func (u *updater) markTooLarge(p *part, f *fetch) {
 	}
 }
 
-// retryTooLarge lets the parts of n that were too large be read again, each while no other read is in flight.
+// retryTooLarge lets the parts of n that were too large be read again.
 func (n *node) retryTooLarge() {
 	if n.tooLargeMzxid != 0 {
-		n.statOnly, n.tooLargeMzxid, n.data.breaks = false, 0, tooLargeAfter-1
+		n.statOnly, n.tooLargeMzxid = false, 0
 	}
-	if n.tooLargePzxid != 0 {
-		n.tooLargePzxid, n.list.breaks = 0, tooLargeAfter-1
-	}
+	n.tooLargePzxid = 0
 }
 
 // setRead records the epoch in which the data of n was read. If it is the current epoch, the children can be
@@ -214,7 +195,7 @@ func (u *updater) clearNode(n *node) {
 	}
 	n.children = nil
 	u.cancelRead(&n.list)
-	n.listErr, n.tooLargePzxid, n.list.breaks = nil, 0, 0
+	n.listErr, n.tooLargePzxid = nil, 0
 	if n.value != nil {
 		u.events.addDeleted(n.value)
 		n.value = nil

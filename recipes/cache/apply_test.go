@@ -135,7 +135,7 @@ func TestApply_ReadIsQueuedOnce(t *testing.T) {
 		n := m.findNode("/a/b")
 		m.u.readAgain(n)
 		m.fire["data /a/b"](zk.EventNodeDataChanged)
-		require.True(m, m.u.startFetch(nodePart{n, dataPart}))
+		m.u.startFetch(nodePart{n, dataPart})
 		require.True(m, n.data.inFlight)
 		require.False(m, n.data.queued)
 		synctest.Wait()

@@ -1,8 +1,6 @@
 package cache
 
 import (
-	"time"
-
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -34,14 +32,6 @@ func (q *fetchQueue) popPart() nodePart {
 	return p
 }
 
-// If the connection has broken aloneAfter times while a part was read, the part is read while no other read
-// is in flight. If it has broken tooLargeAfter times, the part is not read any more, because the reply is
-// probably too large.
-const (
-	aloneAfter    = 2
-	tooLargeAfter = 5
-)
-
 // enqueue adds a part of n to a queue if it is dirty and can be read now. The list of children can be read
 // after the data.
 func (u *updater) enqueue(n *node, kind partKind) {
@@ -62,11 +52,7 @@ func (u *updater) enqueue(n *node, kind partKind) {
 		return
 	}
 	p.queued = true
-	if p.breaks >= aloneAfter {
-		u.suspects.push(nodePart{n, kind})
-	} else {
-		u.queue.push(nodePart{n, kind})
-	}
+	u.queue.push(nodePart{n, kind})
 }
 
 // repeatRejected reads all parts again that the servers have refused to read. No event reports when the
@@ -90,33 +76,22 @@ func (u *updater) sendRequests() {
 	if u.up && !u.paused && !u.syncInFlight && (u.needsSync || isRoundWaiting) {
 		u.startSync()
 	}
-	for u.up && !u.paused && !u.needsSync && !u.alone && !u.connClosed && u.inFlight < u.concurrency {
-		switch {
-		case !u.suspects.isEmpty():
-			if u.inFlight > 0 {
-				return
-			}
-			u.alone = u.startFetch(u.suspects.popPart())
-		case !u.queue.isEmpty():
-			u.startFetch(u.queue.popPart())
-		default:
-			return
-		}
+	for u.up && !u.paused && !u.needsSync && !u.connClosed && u.inFlight < u.concurrency && !u.queue.isEmpty() {
+		u.startFetch(u.queue.popPart())
 	}
 }
 
-// startFetch sends a request for a part that was removed from a queue. It returns false if the part need not
-// be read any more.
-func (u *updater) startFetch(np nodePart) bool {
+// startFetch sends a request for a part that was removed from the queue, unless it need not be read any more.
+func (u *updater) startFetch(np nodePart) {
 	n, p := np.node, np.node.part(np.kind)
 	u.pollPart(p) // must happen before queued is reset, so that the part is not added to the queue again
 	p.queued = false
 	if n.removed || !p.dirty {
-		return false
+		return
 	}
 	f := &fetch{
 		node: n, kind: np.kind, op: fetchData, watching: true,
-		epoch: u.epoch, connEpoch: u.connEpoch, sent: u.nextTick(), sentTime: time.Now(),
+		epoch: u.epoch, connEpoch: u.connEpoch, sent: u.nextTick(),
 	}
 	switch {
 	case np.kind == listPart:
@@ -132,7 +107,6 @@ func (u *updater) startFetch(np nodePart) bool {
 	p.inFlight, p.dirty = true, false
 	u.inFlight++
 	u.send(f)
-	return true
 }
 
 // send sends a request in the background, and adds the reply to replies.
@@ -165,9 +139,7 @@ type fetch struct {
 	epoch    uint64
 	// connEpoch is the epoch of the connection before the request.
 	connEpoch uint64
-	// sent is the logical time of the request, by updater.clock. sentTime is its wall-clock time.
-	sent     uint64
-	sentTime time.Time
+	sent      uint64 // the logical time of the request, by updater.clock
 
 	data     []byte
 	children []string

@@ -111,7 +111,7 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 		require.Equal(h, "1", string(z.Data))
 		require.Equal(h, int32(700), z.Stat.NumChildren)
 		listings := countRequests(h, zktest.OpGetChildren2, "/a/many")
-		require.LessOrEqual(h, listings, tooLargeAfter)
+		require.LessOrEqual(h, listings, 4)
 
 		// The cache still updates the other znodes.
 		create(h, "/a/few/y")
@@ -231,7 +231,7 @@ func TestTrap37_UnresponsiveServerIsNotTooLarge(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c, r := openFilled(h, "/a", Node)
-		for range 2 * tooLargeAfter {
+		for range 10 {
 			h.Server.Blackhole(zktest.ToServer, cacheSession(h))
 			set(h, "/a", "")
 			for h.Conn.State() == zk.StateHasSession {

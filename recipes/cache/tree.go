@@ -70,7 +70,6 @@ type part struct {
 	// pendingSince is a time by the clock of the updater, or 0. If it is not 0, the cache is not fresh, or a
 	// call of Sync waits, until the reply to a request that was sent at this time or later is applied.
 	pendingSince uint64
-	breaks       int // how often in succession the connection has broken during a read
 }
 
 // partKind selects a part of a znode.

@@ -23,17 +23,16 @@ type updater struct {
 	cache *Cache
 	tree  *tree // the tree that the methods of the cache read
 
-	scope          Scope
-	concurrency    int  // the maximum number of requests in flight
-	withoutData    bool // the data of znodes is not cached
-	filter         func(path string) bool
-	conn           *zk.Conn
-	log            *slog.Logger
-	sub            *connection.Subscription
-	sessionTimeout time.Duration
-	watches        *watchSet
-	replies        *mailbox[*fetch]
-	events         eventQueue
+	scope       Scope
+	concurrency int  // the maximum number of requests in flight
+	withoutData bool // the data of znodes is not cached
+	filter      func(path string) bool
+	conn        *zk.Conn
+	log         *slog.Logger
+	sub         *connection.Subscription
+	watches     *watchSet
+	replies     *mailbox[*fetch]
+	events      eventQueue
 
 	clock     uint64 // a logical clock: it increases with each event whose order matters
 	epoch     uint64 // 1 at first; it increases with each break of the connection
@@ -50,10 +49,8 @@ type updater struct {
 	connClosed bool // the owner of the connection has closed it
 
 	queue    fetchQueue
-	suspects fetchQueue // reads during which the connection has broken repeatedly
-	inFlight int        // number of reads that are in flight
-	alone    bool       // the only read in flight comes from suspects
-	pending  int        // number of parts whose pendingSince is not 0
+	inFlight int // number of reads that are in flight
+	pending  int // number of parts whose pendingSince is not 0
 
 	// After a failure, no request is sent until this timer fires.
 	paused  bool
@@ -74,7 +71,7 @@ type updater struct {
 func newUpdater(c *Cache, s *recipe.Setup, options cacheOptions, scope Scope) *updater {
 	u := &updater{
 		cache: c, tree: &c.tree, scope: scope, concurrency: options.concurrency, withoutData: options.withoutData, filter: options.filter,
-		conn: s.Conn, log: s.Log.With("cache", s.Path), sub: s.Subscribe(), sessionTimeout: s.SessionTimeout(),
+		conn: s.Conn, log: s.Log.With("cache", s.Path), sub: s.Subscribe(),
 		watches: newWatchSet(), replies: newMailbox[*fetch](), events: newEventQueue(), epoch: 1, timer: time.NewTimer(0),
 		repeat: time.NewTimer(watch.Round()), setup: s, since: time.Now(),
 	}
@@ -200,7 +197,7 @@ func (u *updater) restartReads() {
 	u.log.Debug("connection lost: reading everything again")
 	u.epoch++
 	now := u.nextTick()
-	u.queue, u.suspects, u.pending = fetchQueue{}, fetchQueue{}, 0
+	u.queue, u.pending = fetchQueue{}, 0
 	restart := func(p *part, wanted bool) {
 		p.queued, p.dirty, p.pendingSince = false, wanted, 0
 		if wanted {

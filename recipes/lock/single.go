@@ -111,7 +111,7 @@ func (s *Single) acquireOnce(ctx context.Context, noWait bool) (*Hold, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	n, err := ephemeral.Acquire(ctx, s.setup, s.setup.Path, s.data, func(e *ephemeral.TakenError) error {
+	n, err := ephemeral.Create(ctx, s.setup, s.setup.Path, s.data, func(e *ephemeral.TakenError) error {
 		switch {
 		case e.Persistent:
 			return s.takenError(e)

@@ -100,7 +100,7 @@ var recipeMutants = []mutant{
 		name: "recipe/large", breaks: "a reply that is too large is not recognized",
 		file: "internal/zk/connection/request.go",
 		edits: []edit{
-			{"certain := size > s.limit", "certain := false && size > s.limit"},
+			{"refuse := replySize(stat, p.children) > s.limit", "refuse := false"},
 		},
 		tests: "./internal/zk/connection -run TooLarge",
 	},

@@ -72,7 +72,7 @@ var lockMutants = []mutant{
 		name: "single/session", breaks: "a wait ends with the session",
 		file: "recipes/lock/single.go",
 		edits: []edit{
-			{"	return recipe.SessionExpired(err) || errors.Is(err, connection.ErrDeleted)", "	return false && recipe.SessionExpired(err)"},
+			{"	return recipe.SessionExpired(err) || errors.Is(err, connection.ErrDeleted)", "	return false && errors.Is(err, connection.ErrDeleted)"},
 		},
 		tests: "./recipes/lock -run ^TestSingle_WaitSurvivesSessionExpiry$",
 	},

@@ -70,7 +70,7 @@ const (
 	again     = "none: the library sends the request again"
 )
 
-// Codes are the error codes of the servers. docs/servers.md has the same table.
+// Codes are the error codes of the requests that this library sends. docs/servers.md has the same table.
 var Codes = []Code{
 	{-1, "SYSTEMERROR", ClassFinal, "the server has failed to process the request", seeLog, nil, nil},
 	{-2, "RUNTIMEINCONSISTENCY", ClassFinal, "the server has found an inconsistency", seeLog, nil, nil},
@@ -82,8 +82,6 @@ var Codes = []Code{
 	{-8, "BADARGUMENTS", ClassFinal, "the server does not accept an argument of the request", "check the path and the options", nil, zk.ErrBadArguments},
 	{-9, "INVALIDSTATE", ClassFinal, "the connection is in a wrong state", "open a new connection", nil, nil},
 	{-12, "UNKNOWNSESSION", ClassFinal, "the server does not know the session", "open a new connection", nil, nil},
-	{-13, "NEWCONFIGNOQUORUM", ClassFinal, "no quorum of the new configuration is connected", "repeat the reconfiguration when its servers run", nil, nil},
-	{-14, "RECONFIGINPROGRESS", ClassFinal, "another reconfiguration is in progress", "repeat the reconfiguration", nil, nil},
 	{-100, "APIERROR", ClassFinal, "the server rejects the request", seeLog, nil, zk.ErrAPIError},
 	{-101, "NONODE", ClassAnswer, "the znode does not exist", byLibrary, nil, zk.ErrNoNode},
 	{-102, "NOAUTH", ClassFinal, "the ACL of the znode, or of its parent, does not permit the request", "call AddAuth on the connection, or change the ACL", ErrPermission, zk.ErrNoAuth},
@@ -92,7 +90,6 @@ var Codes = []Code{
 	{-110, "NODEEXISTS", ClassAnswer, "the znode exists", byLibrary, nil, zk.ErrNodeExists},
 	{-111, "NOTEMPTY", ClassAnswer, "the znode has children", byLibrary, nil, zk.ErrNotEmpty},
 	{-112, "SESSIONEXPIRED", ClassTransient, "the session has expired", "none: the library continues in the next session, or reports that the session is lost", nil, zk.ErrSessionExpired},
-	{-113, "INVALIDCALLBACK", ClassFinal, "the callback is invalid", seeLog, nil, nil},
 	{-114, "INVALIDACL", ClassFinal, "the ACL is invalid, or has no entry that applies to the connection", "change the ACL; with scheme auth, call AddAuth on the connection first", ErrPermission, zk.ErrInvalidACL},
 	{-115, "AUTHFAILED", ClassPassing, "the server rejects the credentials of the connection", "correct the credentials, or the authentication providers of the server", ErrPermission, zk.ErrAuthFailed},
 	{-116, "CLOSING", ClassTransient, "the connection is being closed", "none: the operation ends with ErrConnClosed", nil, zk.ErrClosing},
@@ -100,9 +97,7 @@ var Codes = []Code{
 	{-118, "SESSIONMOVED", ClassTransient, "the session is connected to another server", again, nil, zk.ErrSessionMoved},
 	{-119, "NOTREADONLY", ClassTransient, "the server is read-only, because it is not connected to a quorum", again, nil, nil},
 	{-120, "EPHEMERALONLOCALSESSION", ClassFinal, "a local session cannot create ephemeral znodes", "set localSessionsUpgradingEnabled=true on the servers", nil, nil},
-	{-121, "NOWATCHER", ClassAnswer, "the watch does not exist", byLibrary, nil, nil},
 	{-122, "REQUESTTIMEOUT", ClassTransient, "the quorum has not confirmed the request in time", again, nil, nil},
-	{-123, "RECONFIGDISABLED", ClassFinal, "reconfiguration is disabled", "set reconfigEnabled=true on the servers", nil, zk.ErrReconfigDisabled},
 	{-124, "SESSIONCLOSEDREQUIRESASLAUTH", ClassPassing, "the server serves only authenticated connections", "call AddAuth on the connection with a scheme that enforce.auth.schemes contains; the client library does not implement SASL, which sessionRequireClientSASLAuth requires", ErrPermission, nil},
 	{-125, "QUOTAEXCEEDED", ClassPassing, "the quota of a parent of the znode is exceeded", "raise the quota (setquota), or delete znodes below that parent", ErrPermission, nil},
 	{-127, "THROTTLEDOP", ClassTransient, "the server is overloaded and has rejected the request", again, nil, nil},
@@ -176,12 +171,6 @@ func IsPassing(err error) bool {
 func IsRejection(err error) bool {
 	c := CodeOf(err)
 	return c != nil && (c.Class == ClassPassing || c.Class == ClassFinal)
-}
-
-// isUnimplemented reports whether err wraps the answer of a server that does not implement the operation.
-func isUnimplemented(err error) bool {
-	c := CodeOf(err)
-	return c != nil && c.Number == -6
 }
 
 // Rejection is an error with which a server has rejected a request.

@@ -14,10 +14,7 @@ import (
 // docs/design.md derives the rule ("Never two leaders").
 //
 // A proof is an acknowledged quorum write. It counts from the time at which it was sent. Two proofs form a
-// chain if the first was acknowledged a quarter of the timeout before the second was sent. That is half a tick
-// at least: then the activity of the first has been reported to the leader of the ensemble, and the session
-// lives for one timeout from when the first was sent. An eighth of the timeout, and a twelfth before there is a
-// chain, is reserved for clock rates and for the notification of the end.
+// chain if the first was acknowledged a quarter of the timeout before the second was sent.
 type lease struct {
 	timeout time.Duration
 	proofs  []proof   // what the deadline follows from, oldest first
@@ -113,25 +110,22 @@ type pauseMonitor struct {
 	mu      sync.Mutex
 	running time.Time // when the process was last known to run
 	paused  time.Time // when a pause was last detected
-	timer   *time.Timer
 }
 
 var pauseMonitors = NewMap(func(conn *zk.Conn) *pauseMonitor {
 	p := &pauseMonitor{running: time.Now()}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	reference := weak.Make(conn)
-	p.timer = time.AfterFunc(pollInterval(SessionTimeout(conn, 0)), func() {
-		if conn := reference.Value(); conn != nil {
-			timeout := SessionTimeout(conn, 0)
-			p.last(timeout / 8)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.timer.Reset(pollInterval(timeout))
-		}
-	})
+	p.poll(weak.Make(conn))
 	return p
 })
+
+// poll detects a pause since the last call, and calls itself again.
+func (p *pauseMonitor) poll(reference weak.Pointer[zk.Conn]) {
+	if conn := reference.Value(); conn != nil {
+		timeout := SessionTimeout(conn, 0)
+		p.last(timeout / 8)
+		time.AfterFunc(pollInterval(timeout), func() { p.poll(reference) })
+	}
+}
 
 // DetectPauses starts to detect pauses of the process, until conn is garbage collected.
 func DetectPauses(conn *zk.Conn) { pauseMonitors.Of(conn) }

@@ -19,7 +19,7 @@ var monitors = NewMap(func(conn *zk.Conn) *monitor {
 		subs: map[*Subscription]struct{}{}, proving: map[string]*Subscription{}, wake: make(chan struct{}, 1),
 		record: RecordOf(conn), pauses: pauseMonitors.Of(conn),
 	}
-	m.observer = m.notice
+	m.record.Observe(m.notice)
 	return m
 })
 
@@ -39,9 +39,8 @@ type monitor struct {
 	done  chan struct{}
 	wake  chan struct{} // capacity 1; has an element after Prove and after an event
 
-	record   *Record
-	observer func(Event) // the method notice, which record calls
-	pauses   *pauseMonitor
+	record *Record
+	pauses *pauseMonitor
 
 	mu      sync.Mutex
 	subs    map[*Subscription]struct{}
@@ -83,7 +82,6 @@ type validity struct {
 func (m *monitor) start(conn *zk.Conn, stated time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.record.Observe(m.observer)
 	m.record.Poll(conn)
 	seen := m.record.Facts()
 	m.monitored = monitored{conn: conn, epoch: epochs.Add(1), seen: seen, closed: seen.Closed}

@@ -240,7 +240,7 @@ func TestProve_DuringTheLease(t *testing.T) {
 		defer sub.Close()
 		defer next.Close()
 		for _, s := range []*Subscription{sub, next} {
-			s.OnCheck(func(Check) { checks.Add(1) })
+			s.OnCheck(func(time.Time, error) { checks.Add(1) })
 		}
 		sub.Prove(znode, time.Now())
 		time.Sleep(20 * time.Second)
@@ -297,7 +297,7 @@ func TestMonitor_ChecksAfterReconnect(t *testing.T) {
 		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
 		checks := make(chan time.Time, 100)
-		sub.OnCheck(func(c Check) { checks <- c.Sent })
+		sub.OnCheck(func(sent time.Time, _ error) { checks <- sent })
 		sub.Prove(znode, time.Time{})
 		time.Sleep(time.Minute)
 		for len(checks) > 0 {

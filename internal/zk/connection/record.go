@@ -82,8 +82,7 @@ func (r *Record) SetDialed() {
 	r.dialed = true
 }
 
-// Observe sets the function that Push calls, which must not block; nil removes it. Push may still be
-// calling the previous function when Observe returns.
+// Observe sets the function that Push calls, which must not block.
 func (r *Record) Observe(f func(Event)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,43 +178,40 @@ func (r *Record) Poll(conn *zk.Conn) {
 type Map[V any] struct {
 	create func(*zk.Conn) V
 
-	mu      sync.Mutex
-	entries map[uintptr]*entry[V] // the entries, by the address of the connection
-}
-
-type entry[V any] struct {
-	conn  weak.Pointer[zk.Conn]
-	once  sync.Once
-	value V
+	mu     sync.Mutex
+	values map[weak.Pointer[zk.Conn]]func() V // each function creates the value when it is called first
 }
 
 // NewMap returns an empty map. create returns the value of a connection, and is called once for each,
 // without a lock of the map. Nothing that is reachable from the value may refer to the connection for
 // longer than a request takes, or both would stay in memory.
 func NewMap[V any](create func(*zk.Conn) V) *Map[V] {
-	return &Map[V]{create: create, entries: map[uintptr]*entry[V]{}}
+	return &Map[V]{create: create, values: map[weak.Pointer[zk.Conn]]func() V{}}
 }
 
 // Of returns the value of conn, which must not be nil. It waits while a concurrent call creates the value.
 func (m *Map[V]) Of(conn *zk.Conn) V {
-	e := m.entryOf(conn)
-	e.once.Do(func() { e.value = m.create(conn) })
-	return e.value
+	return m.valueOf(conn)()
 }
 
-func (m *Map[V]) entryOf(conn *zk.Conn) *entry[V] {
+func (m *Map[V]) valueOf(conn *zk.Conn) func() V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := reflect.ValueOf(conn).Pointer()
-	e := m.entries[key]
-	// The address may have been that of a connection that is unreachable now. Comparing is cheaper than
-	// making a weak pointer for each call.
-	if e == nil || e.conn.Value() != conn {
-		e = &entry[V]{conn: weak.Make(conn)}
-		m.entries[key] = e
-		runtime.AddCleanup(conn, func(e *entry[V]) { m.forget(key, e) }, e)
+	key := weak.Make(conn)
+	value := m.values[key]
+	if value == nil {
+		value = sync.OnceValue(func() V { return m.create(conn) })
+		m.values[key] = value
+		runtime.AddCleanup(conn, m.forget, key)
 	}
-	return e
+	return value
+}
+
+// forget removes the value of a connection that is unreachable.
+func (m *Map[V]) forget(key weak.Pointer[zk.Conn]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.values, key)
 }
 
 // Table is a map that the users of one connection share.
@@ -229,8 +225,10 @@ type Tables[K comparable, V any] struct{ tables *Map[*Table[K, V]] }
 
 // NewTables returns empty tables.
 func NewTables[K comparable, V any]() Tables[K, V] {
-	return Tables[K, V]{NewMap(func(*zk.Conn) *Table[K, V] { return &Table[K, V]{Entries: map[K]V{}} })}
+	return Tables[K, V]{NewMap(func(*zk.Conn) *Table[K, V] { return newTable[K, V]() })}
 }
+
+func newTable[K comparable, V any]() *Table[K, V] { return &Table[K, V]{Entries: map[K]V{}} }
 
 // Lock locks the table of conn and returns it. The caller must unlock it.
 func (t Tables[K, V]) Lock(conn *zk.Conn) *Table[K, V] {
@@ -239,13 +237,15 @@ func (t Tables[K, V]) Lock(conn *zk.Conn) *Table[K, V] {
 	return table
 }
 
-// forget removes the entry of a connection that is unreachable.
-func (m *Map[V]) forget(key uintptr, e *entry[V]) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.entries[key] == e {
-		delete(m.entries, key)
+// maxRemembered limits the entries of a table to which Remember adds.
+const maxRemembered = 1024
+
+// Remember adds an entry that its user can find out again. It first removes all entries if there are many.
+func (t *Table[K, V]) Remember(key K, value V) {
+	if len(t.Entries) >= maxRemembered {
+		clear(t.Entries)
 	}
+	t.Entries[key] = value
 }
 
 // Granted returns the session timeout that the servers have granted to conn in the last handshake, or 0 if

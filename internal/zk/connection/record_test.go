@@ -43,7 +43,7 @@ func TestGranted_ByReflection(t *testing.T) {
 func (m *Map[V]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.entries)
+	return len(m.values)
 }
 
 // All calls for one connection return the same value, and other connections have different values.
@@ -111,4 +111,15 @@ func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
 	require.Same(t, value, m.Of(kept))
 	require.Equal(t, 1, m.Len())
 	runtime.KeepAlive(kept)
+}
+
+// A table that is full forgets all entries before it remembers the next one.
+func TestTable_Remember(t *testing.T) {
+	table := newTable[int, bool]()
+	for i := range maxRemembered {
+		table.Remember(i, true)
+	}
+	require.Len(t, table.Entries, maxRemembered)
+	table.Remember(-1, true)
+	require.Equal(t, map[int]bool{-1: true}, table.Entries)
 }

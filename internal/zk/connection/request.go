@@ -246,15 +246,6 @@ func GetW(conn *zk.Conn, path string, watched bool) (data []byte, stat *zk.Stat,
 // ReadData is Get, which it repeats as Read does. The Stat is nil unless the servers have returned it, so it
 // distinguishes an error of IsUnreadable from a cause of the context that wraps the same error.
 func ReadData(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
-	return readData(ctx, conn, path, func(err error) error { return err })
-}
-
-// ReadExisting is ReadData, and returns a nil Stat and no error if the znode does not exist.
-func ReadExisting(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
-	return readData(ctx, conn, path, IgnoreNoNode)
-}
-
-func readData(ctx context.Context, conn *zk.Conn, path string, answer func(error) error) ([]byte, *zk.Stat, error) {
 	type content struct {
 		data       []byte
 		stat       *zk.Stat
@@ -263,7 +254,7 @@ func readData(ctx context.Context, conn *zk.Conn, path string, answer func(error
 	c, err := Read(ctx, conn, func() (content, error) {
 		data, stat, err := Get(conn, path)
 		if err != nil && !IsUnreadable(err) {
-			return content{}, answer(err)
+			return content{}, err
 		}
 		return content{data, stat, err}, nil
 	})
@@ -271,6 +262,15 @@ func readData(ctx context.Context, conn *zk.Conn, path string, answer func(error
 		return nil, nil, err
 	}
 	return c.data, c.stat, c.unreadable
+}
+
+// ReadExisting is ReadData, and returns a nil Stat and no error if the znode does not exist.
+func ReadExisting(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
+	data, stat, err := ReadData(ctx, conn, path)
+	if IsNoNode(ctx, err) {
+		err = nil
+	}
+	return data, stat, err
 }
 
 // ReadStat returns the Stat of a znode, which is empty if the znode does not exist. It repeats the request as
@@ -298,10 +298,11 @@ func List(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
 
 // ListExisting is List, and returns no names if the znode does not exist.
 func ListExisting(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
-	return Read(ctx, conn, func() ([]string, error) {
-		names, _, err := Children(conn, path)
-		return names, IgnoreNoNode(err)
-	})
+	names, err := List(ctx, conn, path)
+	if IsNoNode(ctx, err) {
+		err = nil
+	}
+	return names, err
 }
 
 // ChildrenW is conn.ChildrenW, or conn.Children if watched is false. With ErrTooLarge no watch is set.
@@ -331,28 +332,23 @@ func (p part) String() string {
 // suspicion counts the failures of requests for a part, if the last one has failed with the connection.
 type suspicion struct {
 	breaks  int   // the number of consecutive failures
-	refused int64 // the zxid of the state that is known to be too large, or 0
+	refused int64 // the pzxid of a list of children that is probably too large, or 0
 }
 
 // suspicions are the replies of one connection that are suspected of being too large to be received.
 type suspicions struct {
 	limit int // the limit of the size of a reply, or noLimit
-
-	mu    sync.Mutex
-	parts map[part]suspicion
-	// alone, of capacity 1, holds an element while a request that may have broken the connection is retried, so
-	// that its failure is not attributed to another request.
+	parts *Table[part, suspicion]
+	// alone, of capacity 1, holds an element while a request that may have broken the connection is
+	// retried, so that its failure is not attributed to another request.
 	alone chan struct{}
 }
 
 var suspected = NewMap(func(conn *zk.Conn) *suspicions {
-	return &suspicions{limit: limitOf(conn), parts: map[part]suspicion{}, alone: make(chan struct{}, 1)}
+	return &suspicions{limit: limitOf(conn), parts: newTable[part, suspicion](), alone: make(chan struct{}, 1)}
 })
 
-const (
-	noLimit      = 0
-	maxSuspected = 4096 // parts of one connection
-)
+const noLimit = 0
 
 // noReply is larger than any reply: servers accept requests of a megabyte by default.
 const noReply = 64 << 20
@@ -372,9 +368,9 @@ func read[T any](conn *zk.Conn, p part, send func() (T, *zk.Stat, <-chan zk.Even
 	if s.limit == noLimit {
 		return send()
 	}
-	s.mu.Lock()
-	before, known := s.parts[p]
-	s.mu.Unlock()
+	s.parts.Lock()
+	before, known := s.parts.Entries[p]
+	s.parts.Unlock()
 	if known {
 		var none T
 		exists, stat, err := conn.Exists(p.path)
@@ -398,44 +394,35 @@ func read[T any](conn *zk.Conn, p part, send func() (T, *zk.Stat, <-chan zk.Even
 // note records the outcome of a request for a part. breaks is the number of failures when it was sent:
 // requests that were in progress together count as one failure.
 func (s *suspicions) note(p part, breaks int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch x, known := s.parts[p]; {
+	s.parts.Lock()
+	defer s.parts.Unlock()
+	switch x, known := s.parts.Entries[p]; {
 	case errors.Is(err, zk.ErrConnectionClosed):
-		if len(s.parts) >= maxSuspected {
-			clear(s.parts)
-		}
 		x.breaks = max(x.breaks, breaks+1)
-		s.parts[p] = x
+		s.parts.Remember(p, x)
 	case known && !Transient(err):
-		delete(s.parts, p)
+		delete(s.parts.Entries, p)
 	}
 }
 
 // judge returns an error if a part, given the Stat of its znode, must not be requested again.
 func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error) {
-	zxid, size, enough := stat.Mzxid, replySize(stat, p.children), breaksIfPossible
+	refuse := replySize(stat, p.children) > s.limit
 	if p.children {
-		zxid = stat.Pzxid
+		enough := breaksIfPossible
+		if int(stat.NumChildren)*longName < s.limit {
+			enough = breaksIfUnlikely
+		}
+		if x.refused != 0 && x.refused != stat.Pzxid {
+			x = suspicion{breaks: breaksIfPossible - 1} // the list has changed: request it again
+		}
+		if refuse = refuse || x.refused != 0 || x.breaks >= enough; refuse {
+			x.refused = stat.Pzxid
+		}
 	}
-	certain := size > s.limit
-	switch {
-	case certain:
-	case !p.children:
-		enough = never
-	case int(stat.NumChildren)*longName < s.limit:
-		enough = breaksIfUnlikely
-	}
-	if x.refused != 0 && x.refused != zxid {
-		x = suspicion{breaks: min(enough, breaksIfPossible) - 1} // the znode has changed: request it again
-	}
-	refuse := certain || x.refused == zxid || x.breaks >= enough
-	if refuse {
-		x.refused = zxid
-	}
-	s.mu.Lock()
-	s.parts[p] = x
-	s.mu.Unlock()
+	s.parts.Lock()
+	s.parts.Entries[p] = x
+	s.parts.Unlock()
 	if !refuse {
 		return x, nil
 	}
@@ -448,7 +435,6 @@ func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error
 const (
 	breaksIfPossible = 4
 	breaksIfUnlikely = 16
-	never            = 1 << 30
 )
 
 // longName is the length of a long name with its header.

@@ -21,46 +21,41 @@ type Subscription struct {
 	missing bool   // a check has not found path
 	// rejected is the final answer of a server to a request of the monitor, or nil.
 	rejected error
-	onCheck  func(Check)
+	onCheck  func(sent time.Time, err error)
 	first    time.Time               // the time at which the write of Prove was sent
 	every    time.Duration           // the value of Options.CheckInterval
-	stated   time.Duration           // the session timeout that was passed to Subscribe
+	stated   time.Duration           // the value of Options.Timeout
 	log      *slog.Logger            // the logger of warnings; nil for none
 	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
 }
 
-// Subscribe starts to monitor conn, and sends no request. timeout is the configured session timeout, or 0
-// for the granted one. All subscriptions share the proofs of the lease; a shorter timeout ends the lease
-// earlier for this subscription only.
+// Subscribe is Subscribe of Options that have only a timeout.
 func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
-	m := monitors.Of(conn)
+	return (&Options{Conn: conn, Timeout: timeout}).Subscribe()
+}
+
+// Subscribe starts to monitor the connection, and sends no request. All subscriptions share the proofs of the
+// lease; a shorter timeout ends the lease earlier for this subscription only.
+func (o *Options) Subscribe() *Subscription {
+	m := monitors.Of(o.Conn)
 	m.startStop.Lock()
 	defer m.startStop.Unlock()
 	if len(m.subs) == 0 {
-		m.start(conn, timeout)
+		m.start(o.Conn, o.Timeout)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &Subscription{m: m, changed: make(chan struct{}, 1), stated: timeout}
+	s := &Subscription{m: m, changed: make(chan struct{}, 1), stated: o.Timeout, every: o.CheckInterval, log: o.Log}
 	m.subs[s] = struct{}{}
-	if !slices.ContainsFunc(m.validities, func(v validity) bool { return v.stated == timeout }) {
-		m.validities = append(m.validities, validity{stated: timeout})
+	if !slices.ContainsFunc(m.validities, func(v validity) bool { return v.stated == o.Timeout }) {
+		m.validities = append(m.validities, validity{stated: o.Timeout})
 		m.updateTimeout()
 		if len(m.subs) > 1 && m.timer.Stop() {
 			m.timer.Reset(0) // the check may be needed earlier than for the other timeouts
 		}
 	}
 	m.validity(s).subs++
-	return s
-}
-
-// Subscribe returns a subscription with these options, for whose warnings the monitor uses the logger.
-func (o *Options) Subscribe() *Subscription {
-	s := Subscribe(o.Conn, o.Timeout)
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	s.every, s.log = o.CheckInterval, o.Log
-	s.m.warn(s)
+	m.warn(s)
 	return s
 }
 
@@ -79,7 +74,6 @@ func (s *Subscription) Close() {
 	if !last {
 		return
 	}
-	m.record.Observe(nil)
 	if !m.timer.Stop() { // the goroutine was started
 		m.stop()
 		<-m.done
@@ -263,27 +257,20 @@ func (m *monitor) warn(s *Subscription) {
 	}
 }
 
-// Check is the result of a check, for one subscription.
-type Check struct {
-	Sent time.Time
-	// Err is nil if the check has renewed the lease.
-	Err error
-}
-
 // OnCheck sets a function that is called after each check of the subscription's znode, on the goroutine of
-// the monitor. It must be set before Prove, and must not block. It may be called during Close, and after it
-// if other subscriptions use the connection.
-func (s *Subscription) OnCheck(f func(Check)) { s.onCheck = f }
+// the monitor: with nil if the check has renewed the lease. It must be set before Prove, and must not block. It
+// may be called during Close, and after it if other subscriptions use the connection.
+func (s *Subscription) OnCheck(f func(sent time.Time, err error)) { s.onCheck = f }
 
 // report calls the observers of a check that ended with err.
 func (r *checked) report(err error) {
 	for path, s := range r.proving {
-		c := Check{r.sent, err}
-		if slices.Contains(r.missing, path) {
-			c.Err = ErrDeleted
-		}
-		if s.onCheck != nil {
-			s.onCheck(c)
+		switch {
+		case s.onCheck == nil:
+		case slices.Contains(r.missing, path):
+			s.onCheck(r.sent, ErrDeleted)
+		default:
+			s.onCheck(r.sent, err)
 		}
 	}
 }

@@ -53,11 +53,9 @@ func MakeZnode(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, co
 	for {
 		err := create(ctx, conn, node, acl)
 		switch {
-		case IsCause(ctx, err):
-			return err
-		case errors.Is(err, zk.ErrNodeExists):
+		case errors.Is(err, zk.ErrNodeExists) && !IsCause(ctx, err):
 			return nil
-		case !errors.Is(err, zk.ErrNoNode):
+		case !IsNoNode(ctx, err):
 			return err
 		}
 		if err := MakeZnode(ctx, conn, path.Dir(node), acl, true); err != nil {
@@ -98,10 +96,10 @@ func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL
 		_, err := Do(ctx, func() (string, error) {
 			return conn.CreateContainer(node, nil, zk.FlagContainer, acl)
 		})
-		switch {
+		switch code := CodeOf(err); {
 		case err == nil:
 			return nil
-		case isUnimplemented(err):
+		case code != nil && code.Name == "UNIMPLEMENTED":
 			broken = maxBroken
 			continue
 		case errors.Is(err, zk.ErrConnectionClosed):
@@ -247,9 +245,6 @@ func (e *OpenError) Error() string {
 
 func (e *OpenError) Unwrap() error { return ErrPermission }
 
-// maxChecks limits the number of znodes that are remembered.
-const maxChecks = 1024
-
 // checkedZnodes contains the czxids of the znodes that were checked, by path and Options.
 var checkedZnodes = NewTables[string, int64]()
 
@@ -306,10 +301,7 @@ func (o *Options) note(node string, czxid int64) bool {
 	if known, ok := checked.Entries[key]; ok && known == czxid {
 		return false
 	}
-	if len(checked.Entries) >= maxChecks {
-		clear(checked.Entries)
-	}
-	checked.Entries[key] = czxid
+	checked.Remember(key, czxid)
 	return true
 }
 

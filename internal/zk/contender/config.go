@@ -22,16 +22,16 @@ type Config struct {
 	// it may have lagged behind. A contender that has joined another queue then leaves with zk.ErrNoNode, so
 	// that the caller reads the znode again.
 	QueueUnconfirmed bool
+	// Lookahead makes the contender watch its znode, and the contender before its predecessor, from the
+	// beginning. Otherwise it does so after PreparePerContender for each earlier contender, and during its turn
+	// it watches its znode after OwnDelay.
+	Lookahead bool
 	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same path is another
 	// queue.
 	QueueCzxid int64
 	// QueueSession is the session in which the znode of the queue was seen, or 0. In another session its
 	// absence does not show that a client has deleted it, unless the contender has listed it in that session.
 	QueueSession int64
-	// Lookahead makes the contender watch its znode, and the contender before its predecessor, from the
-	// beginning. Otherwise it does so after PreparePerContender for each earlier contender, and during its turn
-	// it watches its znode after OwnDelay.
-	Lookahead bool
 	// Patience limits how long ZooKeeper may be unreachable while the contender joins, or looks for the reason
 	// why its znode was deleted; 0 means no limit.
 	Patience time.Duration

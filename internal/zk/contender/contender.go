@@ -24,17 +24,17 @@ const (
 // concurrently.
 type Contender struct {
 	cfg  *Config
-	conn connection.State // the connection at the current step; Proven only if an earlier step has started the renewal of the lease
+	conn *connection.State // the connection at the current step; Proven only if an earlier step has started the renewal of the lease
 	out  []Output
 
 	phase   phase
 	pending setOf[RequestKind] // requests without a reply
+	timers  timers
 
 	znode   ownZnode
 	creates creates
 	queue   knowledge
 	watches watches
-	timers  timers
 	lease   lease
 
 	reason   error // the reason why the contender leaves
@@ -87,7 +87,8 @@ func (c *Contender) Watches(w Watch, name string) bool {
 
 // Step consumes an input, given the current state of the connection, appends the outputs to out and returns it.
 func (c *Contender) Step(conn connection.State, in *Input, out []Output) []Output {
-	c.conn, c.out = conn, out
+	in.conn = conn
+	c.conn, c.out = &in.conn, out
 	c.conn.Proven = conn.Proven && c.lease.proving
 	switch in.Kind {
 	case Start:
@@ -105,7 +106,7 @@ func (c *Contender) Step(conn connection.State, in *Input, out []Output) []Outpu
 		c.rename(in.Name)
 	}
 	c.advance()
-	out, c.out = c.out, nil
+	out, c.out, c.conn = c.out, nil, nil
 	return out
 }
 

@@ -24,11 +24,7 @@
 // state requires, and outputs the missing requests. Therefore the order in which replies and events arrive does
 // not matter, and a request is never repeated while its reply is outstanding.
 //
-// A contender has its turn without a further request if a listing has shown that its predecessor is the only
-// earlier contender it waits for, and if both its znode and the predecessor's were watched when the event of
-// the predecessor's deletion arrived. The server reports deletions in their order, so the contender's znode
-// still existed. To know this in time, a contender watches the contender before its predecessor as well, and
-// when that is deleted lists the queue and renews its lease, because it is probably next. A deletion thus wakes
-// at most two contenders. Without [Config.Lookahead] a contender does so only after it has waited for some
-// time: while turns are short, the preparation would come too late.
+// docs/design.md says how a contender prepares for its turn, which then needs no further request ("The hand-over
+// needs no request"). Without [Config.Lookahead] a contender does so only after it has waited for some time: while
+// turns are short, the preparation would come too late.
 package contender

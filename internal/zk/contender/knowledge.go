@@ -12,9 +12,10 @@ import (
 // before are also changed by the events of their watches.
 type knowledge struct {
 	list     need   // the listing that must be requested
-	epoch    uint64 // the epoch of the connection when the listing was requested
 	place    Place  // unlisted before the first listing
+	notify   bool   // a later contender waits, which must be notified when the turn comes
 	blocking int32  // the number of earlier contenders that the contender waits for
+	epoch    uint64 // the epoch of the connection when the listing was requested
 	// predecessor is the last of the earlier contenders that the contender waits for, and before the last but
 	// one, which only a contender knows that looks ahead.
 	predecessor, before other
@@ -22,7 +23,6 @@ type knowledge struct {
 	// contenders, the predecessor first. It is empty if the predecessor is known to be a contender.
 	unverified []string
 	ignored    []string // children that are named like contenders but are not contenders, sorted
-	notify     bool     // a later contender waits, which must be notified when the turn comes
 }
 
 // other is an earlier contender.
@@ -170,9 +170,9 @@ type ownZnode struct {
 type creates struct {
 	prefixes   []string // the name prefixes of all znodes of the contender that may exist, including its znode
 	unanswered bool     // the last create was not answered: search for its znode
+	searched   bool     // the orphans are known as of the last Search
 	found      []string // the znodes that a search has found and that are not inspected or deleted yet
 	orphans    []string // the orphaned znodes that are not deleted yet
-	searched   bool     // the orphans are known as of the last Search
 	// outlived is a znode whose session has expired, unless its name contains no GUID.
 	outlived string
 }

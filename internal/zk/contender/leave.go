@@ -83,9 +83,6 @@ func (c *Contender) receiveDelete(r *Request, reply *Reply) {
 
 // finish ends the removal. err is nil if it is certain that nothing of the contender is left.
 func (c *Contender) finish(err error) {
-	if c.phase == gone {
-		return
-	}
 	c.phase = gone
 	if c.creates.outlived != "" {
 		c.output(Bury).Name = c.creates.outlived
@@ -106,11 +103,8 @@ func (c *Contender) lose() {
 	}
 }
 
-// receiveReason receives why the contender's znode was deleted.
+// receiveReason receives why the contender's znode was deleted. If the contender has left, leave does nothing.
 func (c *Contender) receiveReason(reply *Reply) {
-	if c.phase != lost {
-		return
-	}
 	switch {
 	case errors.Is(reply.Err, connection.ErrConnClosed):
 		c.leave(connection.ErrConnClosed, false) // Close deletes the znode first

@@ -267,7 +267,7 @@ func (e *encoder) prefixes(c *Contender) {
 	}
 }
 
-// machine appends the fields of a state machine. conn and out are those of the last step only, and cfg is
+// machine appends the fields of a state machine. conn and out are those of a step only, and cfg is
 // constant.
 func (e *encoder) machine(of *conn, c *Contender) {
 	e.byte(byte(c.phase), byte(c.pending), byte(c.pending>>8), byte(c.timers.set), byte(c.timers.expired))
@@ -304,10 +304,10 @@ func TestExploreEncoding_Complete(t *testing.T) {
 		value any
 		want  string
 	}{
-		{Contender{}, "cfg conn out phase pending znode creates queue watches timers lease reason reported"},
+		{Contender{}, "cfg conn out phase pending timers znode creates queue watches lease reason reported"},
 		{ownZnode{}, "name session token renamingTo"},
-		{creates{}, "prefixes unanswered found orphans searched outlived"},
-		{knowledge{}, "list epoch place blocking predecessor before unverified ignored notify"},
+		{creates{}, "prefixes unanswered searched found orphans outlived"},
+		{knowledge{}, "list place notify blocking epoch predecessor before unverified ignored"},
 		{other{}, "name verified znode"},
 		{watches{}, "epoch reset own queue"},
 		{timers{}, "set expired"},

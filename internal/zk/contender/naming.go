@@ -244,10 +244,7 @@ func (n Naming) isExhausted(name string) bool {
 	}
 	if handWritten {
 		// Sequence knows few prefixes, and the prefix may end like the sign of a number.
-		number, err := strconv.ParseInt(strings.TrimPrefix(name, prefix), 10, 32)
-		if err != nil {
-			return true
-		}
+		number, _ := strconv.ParseInt(strings.TrimPrefix(name, prefix), 10, 32)
 		sequence = int32(number)
 	}
 	return sequence < 0 || sequence == math.MaxInt32

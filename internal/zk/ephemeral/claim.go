@@ -63,7 +63,6 @@ type claim struct {
 	// reader reads the Stat. An ephemeral znode cannot have children, so the watch for children fires only when
 	// it is deleted.
 	reader *watch.Reader
-	epoch  uint64 // the epoch of the connection before the last read
 
 	// sessions are those in which a create may have been applied: an ephemeral znode of one of them belongs to
 	// this claim.
@@ -236,7 +235,6 @@ func (c *claim) send(ctx context.Context, write func() (*zk.Stat, error)) (*zk.S
 
 // read reads the Stat and sets a watch.
 func (c *claim) read(ctx context.Context) (*zk.Stat, error) {
-	c.epoch = c.sub.State().Epoch
 	found, err := c.reader.Read(ctx)
 	return found.Stat, err
 }
@@ -275,7 +273,7 @@ func (c *claim) verify(ctx context.Context) error {
 	return nil
 }
 
-// syncAndVerify is verify after a Sync: the server of a new connection may lag behind the previous one.
+// syncAndVerify is verify after a Sync.
 func (c *claim) syncAndVerify(ctx context.Context) error {
 	if err := c.setup.Sync(ctx, c.path); err != nil {
 		return err

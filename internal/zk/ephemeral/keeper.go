@@ -188,8 +188,6 @@ func (k *Keeper) run() {
 }
 
 const (
-	// minPause is the first of the pauses between attempts, which double.
-	minPause = 10 * time.Millisecond
 	// minLifetime is the time for which a znode must have existed to be created again without a pause.
 	minLifetime = time.Second
 	// maxLossPause limits the pause before a znode that is deleted repeatedly is created again.
@@ -198,11 +196,11 @@ const (
 
 // keep maintains the znode until the Keeper is closed or cannot continue, and returns the reason.
 func (k *Keeper) keep() error {
-	var pause time.Duration
+	var backoff connection.Backoff
 	for {
 		begin := time.Now()
 		err := connection.Refine(k.claim.setup.Conn, k.keepOne())
-		maxPause := maxLossPause
+		backoff.Max = maxLossPause
 		var taken *TakenError
 		switch {
 		case k.ctx.Err() != nil:
@@ -223,14 +221,14 @@ func (k *Keeper) keep() error {
 			_, wanted := k.wantedData()
 			k.reject(wanted, err)
 			k.setState(State{Err: err})
-			maxPause = connection.MaxRejectionPause
+			backoff.Max = connection.MaxRejectionPause
 		default:
 			return err
 		}
-		if pause = min(2*pause+minPause, maxPause); time.Since(begin) >= minLifetime {
-			pause = 0
+		if time.Since(begin) >= minLifetime {
+			continue
 		}
-		if err := k.sleep(pause); err != nil {
+		if err := k.sleep(backoff.Next()); err != nil {
 			return err
 		}
 	}
@@ -261,7 +259,7 @@ func (k *Keeper) keepOne() error {
 	}
 	k.setWritten(number)
 	tried := number // the number of the data that was written or rejected last
-	var pause time.Duration
+	backoff := connection.Backoff{Max: connection.MaxRejectionPause}
 	for {
 		state := State{Present: true, Owner: k.claim.owner, Czxid: k.claim.czxid}
 		var retry <-chan time.Time
@@ -271,11 +269,10 @@ func (k *Keeper) keepOne() error {
 			case err != nil:
 				return err
 			case rejection == nil:
-				tried, pause = wanted, 0
+				tried = wanted
 				k.setWritten(wanted)
 			case k.cfg.Retry:
-				pause = min(2*pause+minPause, connection.MaxRejectionPause)
-				retry, state.Err = time.After(pause), rejection
+				retry, state.Err = time.After(backoff.Next()), rejection
 				k.reject(wanted, rejection)
 			default:
 				tried = wanted
@@ -305,7 +302,7 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 			return false, connection.ErrConnClosed
 		case state.Up && !k.claim.static && state.Session != k.claim.owner:
 			return false, connection.ErrSessionExpired
-		case state.Epoch != k.claim.epoch:
+		case state.Epoch != k.claim.reader.Epoch():
 			k.setState(State{Present: true, Unsure: true, Owner: k.claim.owner, Czxid: k.claim.czxid})
 			if state.Up {
 				return true, nil

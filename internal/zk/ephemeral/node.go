@@ -1,8 +1,8 @@
 // Package ephemeral creates znodes that belong to this process, and removes them reliably.
 //
-// [Create] creates an ephemeral znode that grants something to its owner, and [Acquire] does so at a path
-// for which clients compete. The grant has a lease and ends with the znode. [Keep] maintains a znode that
-// informs other clients and grants nothing. It creates the znode again whenever it is deleted.
+// [Create] creates an ephemeral znode that grants something to its owner. The grant has a lease and ends with
+// the znode. [Keep] maintains a znode that informs other clients and grants nothing. It creates the znode again
+// whenever it is deleted.
 //
 // A znode that another client has created is neither adopted nor deleted. Neither is a znode of an earlier
 // session of the connection, which the servers delete when they expire that session (KAFKA-1387). Package queue
@@ -35,31 +35,15 @@ type Node struct {
 	removal error
 }
 
-// Create creates the znode at path. Missing parents are created as containers. It blocks until the znode exists
-// and the session is confirmed to live. It returns a TakenError if the znode belongs to another client, the
-// cause of the context, or another reason why the znode was lost. Then it removes the znode, in the background
-// if that takes longer than the context lasts.
-func Create(ctx context.Context, s *recipe.Setup, path string, data []byte) (*Node, error) {
-	return start(ctx, newClaim(s, path, false), data, func(e *TakenError) error {
-		if e.Earlier {
-			return connection.ErrSessionExpired
-		}
-		return e
-	})
-}
-
-// Acquire is Create at a path for which clients compete, also those that create the znode without this
-// package. If the znode belongs to another client, Acquire calls taken, and returns its error, or waits
-// until the znode was deleted if that is nil. A parent that does not exist is created as a persistent
-// znode, because other clients may not create it again after a container was removed.
-func Acquire(ctx context.Context, s *recipe.Setup, path string, data []byte, taken func(*TakenError) error) (*Node, error) {
+// Create creates the znode at path. A parent that does not exist is created as a persistent znode, because
+// clients that do not use this package may not create it again after a container was removed. Create blocks until
+// the znode exists and the session is confirmed to live. If the znode is not the caller's, Create calls taken, and
+// returns its error, or waits until the znode was deleted if that is nil. Other errors are the cause of the
+// context, and the reason why the znode was lost. Then Create removes the znode, in the background if that takes
+// longer than the context lasts.
+func Create(ctx context.Context, s *recipe.Setup, path string, data []byte, taken func(*TakenError) error) (*Node, error) {
 	c := newClaim(s, path, false)
 	c.keepsParent = true
-	return start(ctx, c, data, taken)
-}
-
-// start creates the znode as Create does, and starts the goroutine of the Node.
-func start(ctx context.Context, c *claim, data []byte, taken func(*TakenError) error) (*Node, error) {
 	n := &Node{claim: c, ended: make(chan struct{})}
 	if err := n.create(ctx, data, taken); err != nil {
 		go n.end(true)
@@ -213,7 +197,7 @@ func (n *Node) awaitLoss(ctx context.Context) error {
 				}
 				unsure = true
 			}
-			if unsure || state.Up && state.Epoch != c.epoch {
+			if unsure || state.Up && state.Epoch != c.reader.Epoch() {
 				unsure, own, doubt = false, nil, nil
 				n.confirmed = connection.Start(func() (struct{}, error) { return struct{}{}, c.syncAndVerify(ctx) })
 			}

@@ -21,8 +21,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	node    = "/members/one"
 	timeout = bubble.SessionTimeout
-	without = "/\n  members container\n"
+	without = "/\n  members\n"
 )
+
+// taken is the argument of Create for callers that do not wait for other clients.
+func taken(e *TakenError) error { return e }
 
 var errDone = errors.New("done")
 
@@ -41,22 +44,22 @@ func setup(w *bubble.Test, conn *zk.Conn) *recipe.Setup {
 func TestCreate_ExistsUntilRemoved(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
-		n, err := Create(w.Context(), s, node, []byte("data"))
+		n, err := Create(w.Context(), s, node, []byte("data"), taken)
 		require.NoError(w, err)
 		require.Equal(w, s.Conn.SessionID(), n.Owner())
 		require.NoError(w, n.Grant().Err())
 		require.NotZero(w, n.Grant().Token())
 
-		var taken *TakenError
-		_, err = Create(w.Context(), connect(w), node, nil)
-		require.ErrorAs(w, err, &taken)
-		require.Equal(w, n.Owner(), taken.Owner)
-		require.Equal(w, n.Grant().Token(), taken.Czxid)
-		_, err = Create(w.Context(), s, node, nil)
-		require.ErrorAs(w, err, &taken, "the znode of another user of the same session")
-		require.Equal(w, n.Grant().Token(), taken.Czxid)
+		var other *TakenError
+		_, err = Create(w.Context(), connect(w), node, nil, taken)
+		require.ErrorAs(w, err, &other)
+		require.Equal(w, n.Owner(), other.Owner)
+		require.Equal(w, n.Grant().Token(), other.Czxid)
+		_, err = Create(w.Context(), s, node, nil, taken)
+		require.ErrorAs(w, err, &other, "the znode of another user of the same session")
+		require.Equal(w, n.Grant().Token(), other.Czxid)
 
-		time.Sleep(time.Minute - time.Second) // then the container is deleted a second after its child
+		time.Sleep(time.Minute)
 		require.NoError(w, n.Grant().Err())
 		require.NoError(w, n.Remove(w.Context(), errDone))
 		require.NoError(w, n.Remove(w.Context(), errDone))
@@ -72,7 +75,7 @@ func TestTrap01_ReplyOrRequestLost(t *testing.T) {
 		s := connect(w)
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 			hook(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
-			n, err := Create(w.Context(), s, node, nil)
+			n, err := Create(w.Context(), s, node, nil, taken)
 			require.NoError(w, err)
 			require.NoError(w, n.Grant().Err())
 			require.NoError(w, n.Remove(w.Context(), errDone))
@@ -89,7 +92,7 @@ func TestTrap02_SessionExpiresBeforeTheReply(t *testing.T) {
 			require.NoError(w, w.Server.ExpireSession(q.Session))
 			return zktest.Cut(q)
 		})
-		n, err := Create(w.Context(), s, node, nil)
+		n, err := Create(w.Context(), s, node, nil, taken)
 		require.NoError(w, err)
 		require.Equal(w, s.Conn.SessionID(), n.Owner())
 		require.NoError(w, n.Remove(w.Context(), errDone))
@@ -115,7 +118,7 @@ func TestGrant_EndsWithTheZnodeOrTheLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(w *bubble.Test) {
 				s := connect(w)
-				n, err := Create(w.Context(), s, node, nil)
+				n, err := Create(w.Context(), s, node, nil, taken)
 				require.NoError(w, err)
 				test.lose(w, s)
 				<-n.Grant().Context().Done()
@@ -140,7 +143,7 @@ func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 		_, err := s.Conn.Create("/members", nil, 0, s.ACL)
 		require.NoError(w, err)
 		w.Server.Delay(zktest.ToClient, 1500*time.Millisecond, s.Conn.SessionID())
-		_, err = Create(ctx, s, node, nil)
+		_, err = Create(ctx, s, node, nil, taken)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.Contains(w, w.Server.Tree(), "one")
 		w.Server.Delay(zktest.ToClient, 0, s.Conn.SessionID())
@@ -156,7 +159,7 @@ func TestCreate_WithoutPermission(t *testing.T) {
 		s := connect(w)
 		_, err := s.Conn.Create("/members", nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
 		require.NoError(w, err)
-		_, err = Create(w.Context(), s, node, nil)
+		_, err = Create(w.Context(), s, node, nil, taken)
 		require.ErrorIs(w, connection.Refine(nil, err), connection.ErrPermission)
 	})
 }
@@ -169,7 +172,7 @@ func TestCreate_DeletedBeforeItIsRead(t *testing.T) {
 			_ = other.Delete(node, -1)
 			return zktest.Pass(q)
 		})
-		_, err := Create(w.Context(), s, node, nil)
+		_, err := Create(w.Context(), s, node, nil, taken)
 		require.ErrorIs(w, err, connection.ErrDeleted)
 	})
 }
@@ -179,7 +182,7 @@ func TestCreate_DeletedBeforeItIsRead(t *testing.T) {
 func TestNode_ReasonOfCaller(t *testing.T) {
 	for _, reason := range []error{errDone, connection.ErrDeleted, connection.ErrSessionExpired} {
 		bubble.Run(t, func(w *bubble.Test) {
-			n, err := Create(w.Context(), connect(w), node, nil)
+			n, err := Create(w.Context(), connect(w), node, nil, taken)
 			require.NoError(w, err)
 			require.NotEqual(w, without, w.Server.Tree())
 			require.NoError(w, n.Remove(w.Context(), reason))

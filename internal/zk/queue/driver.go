@@ -23,19 +23,18 @@ type driver struct {
 	sub     *connection.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	proved   bool       // the state of the lease may have changed
-	answered []*result  // the results of requests that this goroutine has executed
-	one      [1]*result // the array of answered while there is one, which avoids an allocation
-	deferred *frame     // the next input: the first one, or one that the deletion of the contender's znode precedes
+	proved bool // the state of the lease may have changed
 	// checkWatches reports that a watch may have fired whose channel receives nothing.
 	checkWatches bool
+	waiting      uint8        // the number of requests in other goroutines
+	answered     []*result    // the results of requests that this goroutine has executed
+	one          [1]*result   // the array of answered while there is one, which avoids an allocation
+	deferred     *frame       // the next input: the first one, or one that the deletion of the contender's znode precedes
 	replies      chan *result // the results of requests in other goroutines; nil while no request is in progress
 	requests     *requests    // nil while none is in progress, unless a request has failed
 	// stopReplace stops retrying a Replace; nil if none is in progress.
 	stopReplace context.CancelFunc
-	waiting     int // the number of requests in other goroutines
 
-	event   zk.Event // the last event that was received
 	watches [slots]watched
 
 	path string    // the path of the contender's znode
@@ -80,8 +79,8 @@ func (d *driver) finish() error {
 // close releases what the contender shares with others on the connection.
 func (d *driver) close() {
 	d.sub.Close()
-	if d.requests != nil {
-		d.requests.over()
+	if d.waiting > 0 {
+		d.requests.end()
 	}
 	d.cancelReplace()
 	if d.plain != nil {
@@ -147,7 +146,7 @@ func (d *driver) send(q *contender.Request, last bool) {
 		res.ctx, d.stopReplace = context.WithCancel(context.Background())
 	}
 	if d.requests == nil {
-		d.requests = newRequests(d.cfg, d.plain)
+		d.requests = &requests{cfg: d.cfg, plain: d.plain}
 	}
 	if d.cfg.Alone && last && !d.machine.Holding() {
 		d.requests.perform(res)
@@ -158,10 +157,8 @@ func (d *driver) send(q *contender.Request, last bool) {
 		d.replies = make(chan *result, 4)
 	}
 	d.waiting++
-	go func(requests *requests, replies chan<- *result) {
-		requests.perform(res)
-		replies <- res
-	}(d.requests, d.replies)
+	res.requests, res.replies = d.requests, d.replies
+	go res.run()
 }
 
 // receive records the result of a request, and returns it as an input.
@@ -193,7 +190,7 @@ func (d *driver) receive(r *result) *frame {
 	}
 	f := input(contender.Replied)
 	f.in.Request, f.in.Reply = r.request, r.reply
-	*r = result{}
+	*r = result{run: r.run}
 	results.Put(r)
 	return f
 }
@@ -293,10 +290,6 @@ func (d *driver) deleteOutlived(path string) {
 func (d *driver) startRename(r Rename) *frame {
 	name, base := d.machine.Name(), d.cfg.Naming.Base()
 	i := strings.LastIndex(name, base)
-	if i < 0 {
-		r.Done <- errors.New("the znode is of another kind now")
-		return input(contender.ConnChanged)
-	}
 	d.rename = &r
 	f := input(contender.Rename)
 	f.in.Name = name[:i] + r.To.Base() + name[i+len(base):]

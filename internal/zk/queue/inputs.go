@@ -40,9 +40,9 @@ func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 		return f
 	}
 	select {
-	case d.event = <-d.watches[ownSlot].watch.C():
+	case event := <-d.watches[ownSlot].watch.C():
 		d.deferred = f
-		return d.fired(ownSlot)
+		return d.fired(ownSlot, event)
 	default:
 		return f
 	}
@@ -50,15 +50,19 @@ func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 
 // wait blocks until there is an input.
 func (d *driver) wait(ctx context.Context) *frame {
+	if d.waiting == 0 && d.requests != nil && !d.requests.hasFailed() {
+		d.replies, d.requests = nil, nil // idle contenders are numerous
+	}
 	select {
 	case r := <-d.replies:
-		return d.received(r)
-	case d.event = <-d.watches[ownSlot].watch.C():
-		return d.fired(ownSlot)
-	case d.event = <-d.watches[firstSlot].watch.C():
-		return d.fired(firstSlot)
-	case d.event = <-d.watches[secondSlot].watch.C():
-		return d.fired(secondSlot)
+		d.waiting--
+		return d.receive(r)
+	case event := <-d.watches[ownSlot].watch.C():
+		return d.fired(ownSlot, event)
+	case event := <-d.watches[firstSlot].watch.C():
+		return d.fired(firstSlot, event)
+	case event := <-d.watches[secondSlot].watch.C():
+		return d.fired(secondSlot, event)
 	case <-d.sub.Changed():
 		return d.connChanged()
 	case <-d.schedule():
@@ -74,10 +78,10 @@ func (d *driver) wait(ctx context.Context) *frame {
 // the connection, and then that change. If a server has given a final answer to the monitor, the contender
 // leaves.
 func (d *driver) connChanged() *frame {
-	d.checkWatches, d.event = true, zk.Event{}
+	d.checkWatches = true
 	for slot := range d.watches {
 		if d.watches[slot].watch.Fired() {
-			return d.fired(slot)
+			return d.fired(slot, zk.Event{})
 		}
 	}
 	d.checkWatches = false
@@ -109,19 +113,6 @@ func leaveInput(ctx context.Context) *frame {
 	return f
 }
 
-// received takes a result from the channel.
-func (d *driver) received(r *result) *frame {
-	if d.waiting--; d.waiting == 0 && !d.cfg.Alone {
-		// Release the channel, because a process can have thousands of idle candidates.
-		d.replies = nil
-		if !d.requests.hasFailed() {
-			d.requests.over()
-			d.requests = nil
-		}
-	}
-	return d.receive(r)
-}
-
 // watched is a znode whose watch the driver waits for.
 type watched struct {
 	path  string // empty for the queue
@@ -149,11 +140,11 @@ func (d *driver) kind(slot int) contender.Watch {
 	return contender.OtherWatch
 }
 
-// fired returns the event of the watch in a slot, and drops the watch.
-func (d *driver) fired(slot int) *frame {
+// fired returns the event of the watch in a slot, given what its channel has received, and drops the watch.
+func (d *driver) fired(slot int, received zk.Event) *frame {
 	w := d.watches[slot]
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Err, f.in.Safe = d.kind(slot), nameOf(w.path), watch.Loss(w.watch.Take(d.event)), true
+	f.in.Watch, f.in.Name, f.in.Err, f.in.Safe = d.kind(slot), nameOf(w.path), watch.Loss(w.watch.Take(received)), true
 	if f.in.Watch == contender.OtherWatch && errors.Is(f.in.Err, connection.ErrDeleted) {
 		if d.machine.IsPredecessor(f.in.Name) {
 			d.observeDeparture()

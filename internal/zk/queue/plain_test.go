@@ -39,8 +39,8 @@ func TestPlain_QueueIsCreatedAgain(t *testing.T) {
 		return c
 	}
 	c, second := newContender(), newContender()
-	requests := newRequests(cfg, c)
-	defer requests.over()
+	requests := &requests{cfg: cfg, plain: c}
+	defer requests.end()
 	perform := func(r contender.Request) contender.Reply {
 		res := &result{request: r, path: "/q/" + r.Name}
 		requests.perform(res)

@@ -32,13 +32,13 @@ type Config struct {
 	// Stamp allows the create to write Dir, without data, in the same transaction, if Dir was seen without
 	// data. The reply then contains the token, and shows whether the contender is the only one.
 	Stamp bool
-	// Rotation, if not nil, chooses the GUID of the contender, and predicts its predecessor if the create is
-	// stamped.
-	Rotation *Rotation
 	// Unused means that Dir had neither data nor children in version UnusedVersion of its data. If it still has
 	// this version, the create is stamped as well.
 	Unused        bool
 	UnusedVersion int32
+	// Rotation, if not nil, chooses the GUID of the contender, and predicts its predecessor if the create is
+	// stamped.
+	Rotation *Rotation
 	// Parting returns the operations that are executed in one transaction with the deletion of the contender's
 	// znode, given the reason why it leaves. If that is rejected, the znode is deleted without them.
 	Parting func(reason error) []any
@@ -61,7 +61,7 @@ type Observer struct {
 	// Vacated is called on the goroutine of Run when the predecessor's znode was deleted.
 	Vacated func()
 	// Checked is called as by connection.Subscription.OnCheck, perhaps after Run has returned.
-	Checked func(connection.Check)
+	Checked func(sent time.Time, err error)
 }
 
 // Rename is a request to continue under a name of another kind at the same position, such as a reader's.

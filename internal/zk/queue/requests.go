@@ -21,28 +21,39 @@ type requests struct {
 	cfg   *Config
 	plain *plainContender // nil unless the names contain no GUID
 
-	// ctx is done when the contender is over, and results do not matter any more.
-	ctx  context.Context
-	over context.CancelFunc
-	// turn, of capacity 1, holds an element while a request pauses after a failure, so that several failing
-	// requests do not cause more retries than one.
+	// context sets ctx, which end ends, and turn: most requests need neither. turn, of capacity 1, holds an element
+	// while a request pauses after a failure, so that several failing requests do not cause more retries than one.
+	once    sync.Once
+	ctx     context.Context
+	cancel  context.CancelFunc
 	turn    chan struct{}
 	backoff connection.Backoff
 }
 
-func newRequests(cfg *Config, plain *plainContender) *requests {
-	ctx, over := context.WithCancel(context.Background())
-	return &requests{cfg: cfg, plain: plain, ctx: ctx, over: over, turn: make(chan struct{}, 1)}
+// context returns a context that is done when the contender is over, and results do not matter any more.
+func (r *requests) context() context.Context {
+	r.once.Do(func() {
+		r.ctx, r.cancel = context.WithCancel(context.Background())
+		r.turn = make(chan struct{}, 1)
+	})
+	return r.ctx
+}
+
+// end makes requests in progress return, because the contender is over.
+func (r *requests) end() {
+	r.context()
+	r.cancel()
 }
 
 // pause pauses after a failure, or until the contender is over.
 func (r *requests) pause() error {
+	ctx := r.context()
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
-		return limit.Pause(r.ctx, r.backoff.Next())
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
+		return limit.Pause(ctx, r.backoff.Next())
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -58,9 +69,21 @@ type result struct {
 	sent    time.Time       // when the request was sent
 	watch   *watch.Watch    // the watch that the request has set, or nil
 	ctx     context.Context // ends the retries of a Replace; nil for other requests
+
+	// run, which is set once, executes the request by requests in a new goroutine, and sends the result to replies.
+	requests *requests
+	replies  chan<- *result
+	run      func()
 }
 
-var results = sync.Pool{New: func() any { return new(result) }}
+var results = sync.Pool{New: func() any {
+	res := new(result)
+	res.run = func() {
+		res.requests.perform(res)
+		res.replies <- res
+	}
+	return res
+}}
 
 // perform executes the request of res and stores the reply in it. With Config.Rejoins, it repeats the removal of the
 // contender's znode while the servers reject it for a reason that can pass: the contender would join again behind
@@ -101,7 +124,7 @@ func (r *requests) try(res *result) {
 	case contender.Create:
 		r.create(res)
 	case contender.MakeQueue:
-		res.reply.Err = cfg.MakeDir(r.ctx)
+		res.reply.Err = cfg.MakeDir(r.context())
 	case contender.Search:
 		res.reply.Names, res.reply.Err = r.search(q.Prefixes)
 	case contender.List:
@@ -114,7 +137,7 @@ func (r *requests) try(res *result) {
 		stat, err := r.stat(res.path)
 		res.setStat(stat, err)
 	case contender.FindContender:
-		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.ctx, cfg.Conn, cfg.Dir, q.Names)
+		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.context(), cfg.Conn, cfg.Dir, q.Names)
 	case contender.FindReason:
 		r.findReason(res)
 	case contender.Delete:
@@ -180,7 +203,7 @@ func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 		if err == nil {
 			return value, nil
 		}
-		if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
+		if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
 			return value, final
 		}
 		if err := r.pause(); err != nil {
@@ -233,7 +256,7 @@ func (r *requests) stat(path string) (*zk.Stat, error) {
 func (r *requests) findReason(res *result) {
 	cfg := r.cfg
 	// Close deletes the znode as well, and a request could make it hang.
-	connection.AwaitClosing(r.ctx, cfg.Conn, closingTime)
+	connection.AwaitClosing(r.context(), cfg.Conn, closingTime)
 	if cfg.Tombstone != "" {
 		_, err := r.stat(path.Join(cfg.Dir, cfg.Tombstone))
 		if !isNoNode(err) {
@@ -299,7 +322,7 @@ func (r *requests) lost(err error) error {
 	if err == nil {
 		return nil
 	}
-	if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
+	if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
 		return final
 	}
 	// The state of the connection may not yet show the failure.
@@ -393,9 +416,6 @@ func (r *requests) replaceZnode(res *result) {
 // permitted.
 var stampable = connection.NewTables[string, bool]()
 
-// maxStampable limits the number of queues that are remembered.
-const maxStampable = 1024
-
 // noteStampable records whether the data of a queue's znode is empty.
 func noteStampable(conn *zk.Conn, dir string, empty bool) {
 	dirs := stampable.Lock(conn)
@@ -406,10 +426,7 @@ func noteStampable(conn *zk.Conn, dir string, empty bool) {
 		delete(dirs.Entries, dir)
 	case known && !permitted:
 	default:
-		if len(dirs.Entries) >= maxStampable {
-			clear(dirs.Entries)
-		}
-		dirs.Entries[dir] = true
+		dirs.Remember(dir, true)
 	}
 }
 

@@ -137,7 +137,6 @@ func (r *ChildReader[T]) Read(ctx context.Context) (map[string]T, error) {
 	all := r.reset || r.epoch != 0 && r.epoch != epoch
 	r.epoch, r.reset = epoch, all
 	if all || r.sync {
-		// The server of a new connection may lag behind the previous one.
 		if err := r.setup.Sync(ctx, r.config.Path); err != nil {
 			return nil, err
 		}

@@ -109,9 +109,6 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 		if !lost {
 			session = conn.SessionID()
 		}
-		if call.t.Sending != nil {
-			call.t.Sending()
-		}
 		sent := time.Now()
 		responses, err := conn.Multi(ops...)
 		if err == nil {
@@ -125,26 +122,25 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 		}
 		transient := connection.Transient(err)
 		lost = lost || transient && !errors.Is(err, zk.ErrNoServer)
-		if !lost && !transient {
-			call.finish(failedOutcome(responses, 0, len(call.t.Ops), err))
-			return nil
-		}
-		stat, readErr := connection.ReadStat(ctx, conn, r.path)
-		switch {
-		case readErr != nil && lost:
-			return fmt.Errorf("%w: %w", ErrUnknown, readErr)
-		case readErr != nil:
-			return readErr
-		case stat.Czxid != 0: // no other client uses the name
-			if stat.EphemeralOwner == conn.SessionID() {
-				w.setCreatedRecord(r, stat, time.Time{})
+		if lost || transient {
+			stat, readErr := connection.ReadStat(ctx, conn, r.path)
+			switch {
+			case readErr != nil && lost:
+				return fmt.Errorf("%w: %w", ErrUnknown, readErr)
+			case readErr != nil:
+				return readErr
+			case stat.Czxid != 0: // no other client uses the name
+				if stat.EphemeralOwner == conn.SessionID() {
+					w.setCreatedRecord(r, stat, time.Time{})
+				}
+				call.finish(Outcome{Failed: -1, Session: stat.EphemeralOwner, Zxid: stat.Czxid, Record: r.path})
+				return nil
+			case lost && conn.SessionID() != session: // the record may have been deleted with its session
+				call.fail(ErrUnknown)
+				return nil
 			}
-			call.finish(Outcome{Failed: -1, Session: stat.EphemeralOwner, Zxid: stat.Czxid, Record: r.path})
-			return nil
-		case lost && conn.SessionID() != session: // the record may have been deleted with its session
-			call.fail(ErrUnknown)
-			return nil
-		case !transient:
+		}
+		if !transient {
 			call.finish(failedOutcome(responses, 0, len(call.t.Ops), err))
 			return nil
 		}

@@ -69,7 +69,8 @@ type Transaction struct {
 	// Alone means that the transaction shares no request, because its operations could conflict with
 	// others.
 	Alone bool
-	// Sending, if not nil, is called by the writer's goroutine before each request with the transaction.
+	// Sending, if not nil, is called by the writer's goroutine before each request with the transaction. It must
+	// be nil if CreatesDir is set.
 	Sending func()
 }
 

@@ -1,15 +1,6 @@
-// Package watch shares the watches of a connection among all of its users.
-//
-// The client library cannot remove a watch, and keeps a channel for each call that sets one until the watch
-// fires. So all users of a connection share one watch for each znode and kind. It stays in the pool without
-// users, and the next read uses it. Only RemoveFromData removes one, by a write.
-//
-// After a reconnect the client library sets its watches again, and does not retry if that fails. So a watch
-// is in doubt in every epoch of the connection (connection.State) but the one in which a request has last
-// set it. A reader that waits for a watch in doubt reads again, and sets it again.
-//
-// An event can be lost without any break. So the pool compares each watched znode with its watch every few
-// minutes, by one request for all users. If the event was lost, the watch fires.
+// Package watch shares the watches of a connection among all of its users, because the client library cannot
+// remove a watch. docs/design.md says when a watch is in doubt, and how the pool notices lost events ("Watches").
+// Only RemoveFromData removes a watch, by a write.
 package watch
 
 import (
@@ -71,13 +62,16 @@ type Watch struct {
 
 	// The rest is guarded by the mutex of the pool.
 
-	event *zk.Event // nil until it was received
-	// firedAt is the number of reads that were started when the event was received: later ones follow the
-	// event.
-	firedAt  uint64
-	epoch    uint64 // the epoch in which a request has last set the watch
-	channels int    // the number of channels that the client library holds for the watch
-	state    int64  // the state of the znode when the watch was set: see key.state
+	event    *received // nil until it was received
+	epoch    uint64    // the epoch in which a request has last set the watch
+	channels int       // the number of channels that the client library holds for the watch
+	state    int64     // the state of the znode when the watch was set: see key.state
+}
+
+// received is an event that was received.
+type received struct {
+	zk.Event
+	after uint64 // the number of reads that were started before: later ones follow the event
 }
 
 // New returns a watch on a channel, for tests of other packages.
@@ -101,10 +95,10 @@ func (w *Watch) C() <-chan zk.Event {
 }
 
 // Take returns the event of the watch, given the value received from C.
-func (w *Watch) Take(received zk.Event) zk.Event {
+func (w *Watch) Take(event zk.Event) zk.Event {
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
-	w.take(received)
+	w.take(event)
 	return w.await()
 }
 
@@ -124,9 +118,9 @@ func Loss(event zk.Event) error {
 }
 
 // take records the event, if that was received. The caller holds mu.
-func (w *Watch) take(received zk.Event) {
-	if received != (zk.Event{}) {
-		w.event, w.firedAt = &received, w.pool.started
+func (w *Watch) take(event zk.Event) {
+	if event != (zk.Event{}) {
+		w.event = &received{event, w.pool.started}
 		w.pool.taken.Broadcast()
 	}
 }
@@ -136,7 +130,7 @@ func (w *Watch) await() zk.Event {
 	for w.event == nil {
 		w.pool.taken.Wait()
 	}
-	return *w.event
+	return w.event.Event
 }
 
 // Fired reports whether the watch has fired. If the event was lost, Take returns one that does not show what has

@@ -124,7 +124,7 @@ func (p *pool) read(conn *zk.Conn, k key, q Query) (Found, error) {
 	after := p.started
 	if q.Woken != nil && q.Woken.fired() {
 		q.Woken.await()
-		after = q.Woken.firedAt
+		after = q.Woken.event.after
 	}
 	all := p.reads[k]
 	if all == nil {

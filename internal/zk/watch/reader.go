@@ -62,6 +62,9 @@ func (r *Reader) Written() { r.written = true }
 // Watch returns the watch of the last read, nil if that has failed.
 func (r *Reader) Watch() *Watch { return r.watch }
 
+// Epoch returns the epoch of the connection before the last read that has set a watch, 0 if there is none.
+func (r *Reader) Epoch() uint64 { return r.query.Epoch }
+
 // Wait returns true when there is a reason to read again, and false for an element of other. The error is
 // the cause of the context or connection.ErrConnClosed.
 func (r *Reader) Wait(ctx context.Context, other <-chan struct{}) (changed bool, err error) {
